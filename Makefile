@@ -4,9 +4,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := supervisor workers tests bench examples
 
-.PHONY: check test test-quick test-all bridges clients hosts hosts-page ratios fuzz demo demo-fleet bench soak soak-fleet format format-check lint types clean
+.PHONY: check static mypy pyright test test-bench test-quick test-all bridges clients hosts hosts-page ratios fuzz demo demo-fleet bench soak soak-fleet docs format format-check lint types collect clean
 
-check: format-check lint types test ratios
+check: static test ratios
+
+# Type checkers use one core each; one of them ends before the other.
+static: $(VENV)/.ready
+	$(MAKE) --no-print-directory --jobs=2 --output-sync=target format-check lint mypy pyright collect
 
 $(VENV)/.ready: pyproject.toml
 	@echo "making $(VENV) with what tests and checks need (once; it may take some minutes) ..."
@@ -24,19 +28,31 @@ format-check: $(VENV)/.ready
 lint: $(VENV)/.ready
 	$(BIN)/ruff check $(SOURCES)
 
-types: $(VENV)/.ready
+types: mypy pyright
+
+mypy: $(VENV)/.ready
 	$(BIN)/mypy
+
+pyright: $(VENV)/.ready
 	$(BIN)/pyright
+
+# In a fresh checkout: what each process of `make test` would else compile for itself, as pytest rewrites it.
+collect: $(VENV)/.ready
+	@said=$$($(BIN)/python -m pytest --collect-only --quiet) || { echo "$$said" | tail -n 60; exit 1; }
 
 # Each process would read and rewrite the tests, and import what it imports, from the source alone.
 unexport PYTHONDONTWRITEBYTECODE
 
-# Everything but the real programs (`make hosts`).  Most tests wait for processes: three at once keep two cores busy.
-# tests/conftest.py says which tests
-# are kept together: those of a file, and those that would disturb each other.
-JOBS ?= 3
+# Everything but the real programs (`make hosts`), the benchmarks (`make test-bench`) and an engine that lies (`make soak-fleet`).
+# Most tests wait for processes: four at once keep two cores busy.  tests/conftest.py says which tests are kept together: those
+# of a file, and those that would disturb each other.
+JOBS ?= 4
 test: $(VENV)/.ready
-	$(BIN)/python -m pytest -n $(JOBS) -m 'not hosts'
+	$(BIN)/python -m pytest -n $(JOBS) -m 'not hosts and not bench and not soak'
+
+# That each benchmark runs and writes what it says it does; how fast anything is, `make bench` says.
+test-bench: $(VENV)/.ready
+	$(BIN)/python -m pytest -m bench tests/test_bench.py
 
 # What one runs while writing, in less than half a minute: the layers that do no I/O, and a real daemon.
 test-quick: $(VENV)/.ready
@@ -67,9 +83,14 @@ bridges: $(VENV)/.ready
 	$(BIN)/pyright $(BRIDGES)
 	$(BIN)/python -m pytest -n 2 tests/bridges
 
-# Plays the programs that are here once more, and writes what came of it into docs/hosts.md.
+# Plays the programs that are here once more, and writes what came of it into docs/reference/hosts.md.
 hosts-page: $(VENV)/.ready
 	$(BIN)/python tests/real_hosts/page.py $(HOSTS)
+
+# The pages of docs/ as a site in site/: open site/index.html.  A link or an anchor that leads nowhere ends it.
+docs: $(VENV)/.ready
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
+	$(BIN)/python -m sphinx --builder html --fail-on-warning --keep-going --quiet --doctree-dir build/doctrees docs site
 
 # Coverage-guided, two minutes a target; where atheris cannot be installed, `make test` fuzzes with Hypothesis all the same.
 fuzz: $(VENV)/.ready
@@ -88,7 +109,7 @@ demo-fleet:
 ratios: $(VENV)/.ready
 	$(BIN)/python bench/check.py
 
-# docs/performance.md says what each measures.  Rivals that cannot be installed are left out, by name.
+# docs/explanation/performance.md says what each measures.  Rivals that cannot be installed are left out, by name.
 BENCHES ?= run shapes deaths overload reload registration weight entries
 bench: $(VENV)/.ready
 	-$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
@@ -100,7 +121,8 @@ soak: $(VENV)/.ready
 
 # The same for a fleet: hosts in network namespaces (as root; else over a relay), a real redis-server, every fault of both.
 soak-fleet: $(VENV)/.ready
-	$(BIN)/python tests/fleet/system/soak.py $(MINUTES)
+	$(BIN)/python -m pytest -m soak tests/fleet/system
+	$(BIN)/python tests/fleet/system/soak_fleet.py $(MINUTES)
 
 clean:
-	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache clients/elixir/_build clients/rust/target clients/rust/Cargo.lock clients/typescript/node_modules
+	rm -rf $(VENV) build dist site .mypy_cache .pytest_cache .ruff_cache clients/elixir/_build clients/rust/target clients/rust/Cargo.lock clients/typescript/node_modules

@@ -4,6 +4,7 @@ bare        what no chained record can do without: the sha256 of the payload, th
 before      made while a gate's hooks run: the payload's digest and what is shown of it, without secrets
 after       made between the decision and its answer: the entry, its link in the chain, the write
 denied      `after`, for a denial, whose reason is searched for secrets too
+kept        `before` and `after` together where payloads are kept whole
 
 They alternate, and their files lie side by side.  Nothing else happens between two of them, so caches are warmer than
 in a daemon.
@@ -25,6 +26,7 @@ from pathlib import Path
 
 import msgspec
 
+from hooklatch.core.decisions.call import Envelope
 from hooklatch.core.messages import Decision, Outcome
 from hooklatch.core.payload import Payload
 from hooklatch.record.settings import RecordSettings
@@ -60,6 +62,11 @@ def payload_of(size: int) -> bytes:
     return json.dumps(fields).encode()
 
 
+ENVELOPE = Envelope(
+    "pre_tool_use", "421edd16-b2f5-4472", "3f2a-1", "/home/me/project", None, None, None, "claude-code", None, None, {}
+)
+
+
 class Times(msgspec.Struct):
     """Seconds of one size."""
 
@@ -69,9 +76,10 @@ class Times(msgspec.Struct):
     before: list[float] = []
     after: list[float] = []
     denied: list[float] = []
+    kept: list[float] = []
 
 
-def run(record: Record, fd: int, size: int, rounds: int) -> Times:
+def run(record: Record, full: Record, fd: int, size: int, rounds: int) -> Times:
     """Alternate between the bare and the record, on payloads of one size."""
     data, line, clock = payload_of(size), b"x" * LINE, time.perf_counter
     times = Times(len(data), max(5, min(rounds, MOST // len(data))))
@@ -91,6 +99,14 @@ def run(record: Record, fd: int, size: int, rounds: int) -> Times:
         done = clock()
         record.decided(DENIAL, fact)
         times.denied.append(clock() - done)
+        whole = Payload(data)
+        whole.text("tool_name")
+        told = msgspec.structs.replace(fact, payload=whole, redactor=None, decision_id="3f2a-1", envelope=ENVELOPE)
+        begun = clock()
+        whole.digest()
+        full.show(told)
+        full.decided(SILENT, told)
+        times.kept.append(clock() - begun)
         times.before.append(chosen - began)
         times.after.append(kept - chosen)
         times.bare.append(done - kept)
@@ -100,7 +116,7 @@ def run(record: Record, fd: int, size: int, rounds: int) -> Times:
 def figures(times: Times) -> dict[str, float]:
     """Return the medians, p99, and how often the bare fits into the record of a silent fire."""
     found: dict[str, float] = {"bytes": times.bytes, "rounds": times.rounds}
-    for name in ("bare", "before", "after", "denied"):
+    for name in ("bare", "before", "after", "denied", "kept"):
         ordered = sorted(getattr(times, name))
         found[f"{name}_p50_us"] = round(ordered[len(ordered) // 2] * 1e6, 2)
         found[f"{name}_p99_us"] = round(ordered[int(len(ordered) * 0.99)] * 1e6, 2)
@@ -112,22 +128,25 @@ def measure(rounds: int) -> dict[str, object]:
     """Measure all sizes in one temporary folder."""
     with tempfile.TemporaryDirectory(prefix="record-", dir=os.environ.get("TMPDIR")) as name:
         record = Record(str(Path(name, "record")), RecordSettings(segment_bytes=2**40))
+        full = Record(str(Path(name, "full")), RecordSettings(segment_bytes=2**40, payloads="full"))
         fd = os.open(Path(name, "bare"), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         try:
-            run(record, fd, SIZES[0], min(rounds, 500))  # so that no size pays for what is new
-            results = [figures(run(record, fd, size, rounds)) for size in SIZES]
+            run(record, full, fd, SIZES[0], min(rounds, 500))  # so that no size pays for what is new
+            results = [figures(run(record, full, fd, size, rounds)) for size in SIZES]
         finally:
             os.close(fd)
             record.close()
+            full.close()
     return {"machine": describe(), "results": results}
 
 
 def show(found: dict[str, object]) -> None:
     """Print a table of the results."""
     print(json.dumps(found["machine"]))
-    print(f"{'bytes':>9} {'bare':>9} {'before':>9} {'after':>9} {'denied':>9}   p50 in us; before + after in bares")
+    titles = " ".join(f"{name:>9}" for name in ("bytes", "bare", "before", "after", "denied", "kept"))
+    print(f"{titles}   p50 in us; before + after in bares")
     for one in msgspec.to_builtins(found["results"]):
-        medians = " ".join(f"{one[f'{name}_p50_us']:9.1f}" for name in ("bare", "before", "after", "denied"))
+        medians = " ".join(f"{one[f'{name}_p50_us']:9.1f}" for name in ("bare", "before", "after", "denied", "kept"))
         print(f"{one['bytes']:>9} {medians}   {one['times_bare']:.2f}")
 
 

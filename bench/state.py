@@ -9,9 +9,9 @@ sqlite      begin immediate, upsert, commit; synchronous = normal, as safe again
 Both sums must be exact.  The two are interleaved, so that other load on the machine affects both alike.
 
 SQLite is faster by the two context switches of a request, but event.state does not use it, since it needs a file that
-every worker can write and lock (docs/design.md).  So bad would be a step that is expensive relative to a call: kept, by
-one worker, over twice the p50 of a whole call of a guard that counts nothing; or a quiet p99 of over 3 times the one
-alone; or a sum that is not exact.
+every worker can write and lock (docs/explanation/design.md).  So bad would be a step that is expensive relative to a
+call: kept, by one worker, over twice the p50 of a whole call of a guard that counts nothing; or a quiet p99 of over 3
+times the one alone; or a sum that is not exact.
 
 Run: python bench/state.py [--rounds N] [--quick]
 """

@@ -284,7 +284,8 @@ def daemon_of(root: Path) -> Any:
 
 def hold_the_file_watch() -> None:
     """Have the daemon not take by itself what a trip edits: its reload would run into the next trip."""
-    for name in {"hooklatch.service.loading.files", "hooklatch.service.files"} & sys.modules.keys():
+    watches = {"hooklatch.service.loading.watch", "hooklatch.service.loading.files", "hooklatch.service.files"}
+    for name in watches & sys.modules.keys():
         vars(sys.modules[name])["SETTLE"] = 3600.0
 
 

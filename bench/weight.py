@@ -5,7 +5,8 @@ memory    resident and proportional (PSS) memory of the daemon's own process wit
 growth    of the daemon while it answers very many fires on one connection: a line through what was resident at twenty
           moments of the second half, in bytes a fire
 start     from the start of the daemon's process to the first decision
-commands  `--help`, `status` and `fire` beside `python -c pass`; in turns, medians (bench/entries.py has what hosts run)
+commands  `--version`, `--help`, `status` and `fire` beside `python -c pass`; in turns, medians (bench/entries.py has
+          what hosts run)
 
 Bad would be: a worker over 8 MB of PSS; over 0.5 s to the first decision on an idle machine; growth of more than a
 byte a fire over a million; a command over 3 times a bare Python.
@@ -23,6 +24,7 @@ import time
 from pathlib import Path
 
 from contenders import PAYLOAD_JSON, Client, run_daemon
+from hooklatch.guards.catalogue import source_of
 from machine import ROOT, print_machine, raise_open_files, save
 
 HOOKS, SESSIONS, MORE_SESSIONS = 10, 10, 1000
@@ -65,6 +67,19 @@ def memory(more: int) -> dict[str, dict[str, float]]:
         for client in sessions:
             client.close()
         return found
+
+
+def memory_of_a_reader() -> dict[str, float]:
+    """Return what a worker takes whose guard reads shell commands: the parser and its grammar are native code."""
+    name = "destructive_commands"
+    with run_daemon(files={f"{name}.py": source_of(name)}) as daemon:
+        client = daemon.connect()
+        for _ in range(20):
+            client.fire()
+        status = daemon.administer().call("status")
+        pids = [pid for source in status["sources"] if name in str(source) for pid in source["pids"]]
+        client.close()
+        return max((memory_of(pid) for pid in pids), key=lambda one: one["pss_mb"])
 
 
 def growth(fires: int) -> dict[str, float]:
@@ -119,6 +134,7 @@ def commands(rounds: int) -> dict[str, dict[str, float]]:
         there = ["--runtime-dir", f"{daemon.folder}/run"]
         cases: dict[str, tuple[list[str], bytes]] = {
             BARE: ([sys.executable, "-c", "pass"], b""),
+            "hooklatch --version": ([*own, "--version"], b""),
             "hooklatch --help": ([*own, "--help"], b""),
             "hooklatch status": ([*own, "status", *there], b""),
             "hooklatch fire": ([*own, "fire", "pre_tool_use", "--payload", "-", *there], PAYLOAD_JSON),
@@ -155,7 +171,7 @@ def main() -> int:
     fires, rounds, more = (400, 1, 20) if options.quick else (options.fires, options.rounds, MORE_SESSIONS)
     machine = print_machine()
 
-    parts = memory(more)
+    parts = {**memory(more), "a worker whose guard reads commands": memory_of_a_reader()}
     print(f"\n{'memory':<44}{'resident MB':>12}{'PSS MB':>10}")
     for name, one in parts.items():
         print(f"{name:<44}{one['resident_mb']:12.3f}{one['pss_mb']:10.3f}")

@@ -166,7 +166,7 @@ def wait_for(condition: Callable[[], object], what: str) -> float:
     while not condition():
         if time.monotonic() > began + PATIENCE:
             raise SystemExit(f"waited {PATIENCE:.0f} s in vain for {what}")
-        time.sleep(0.02)
+        time.sleep(0.1)  # each look asks every daemon for all that it knows
     return time.monotonic() - began
 
 

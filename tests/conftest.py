@@ -21,7 +21,6 @@ ALONE = {
 }
 FIRST = {
     *ALONE,
-    "tests/fleet/system/test_lies.py",
     "tests/fleet/system/test_system.py",
     "tests/fuzz/test_bounds.py",
     "tests/model/test_fake_workers.py",

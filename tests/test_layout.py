@@ -57,3 +57,10 @@ def test_each_module_opens_with_what_it_is_for(path: Path) -> None:
 def test_every_part_of_the_package_is_typed() -> None:
     assert (ROOT / "supervisor" / "hooklatch" / "py.typed").exists()
     assert (ROOT / "workers" / "hooklatch_worker" / "py.typed").exists()
+
+
+def test_the_quick_tests_are_there() -> None:
+    named = (ROOT / ".ci" / "quick-tests").read_text().split()
+
+    assert named
+    assert [name for name in named if not (ROOT / name).exists()] == []

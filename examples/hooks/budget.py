@@ -4,8 +4,7 @@ A counter in this module would exist once per worker, so a limit of 50 would let
 all of them, and each increment is atomic.
 """
 
-from hooklatch import deny, hook
-from hooklatch_worker.author.events import ModelResponse, PreToolUse
+from hooklatch import ModelResponse, PreToolUse, deny, hook
 
 COMMANDS = 50  # of one session
 TOKENS = 2_000_000  # of all sessions, for a day from the first count on

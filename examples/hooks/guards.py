@@ -1,24 +1,25 @@
 """Guards: each can refuse what the agent is about to do.  One that crashes refuses too."""
 
 import re
-import shlex
 
-from hooklatch import ask, deny, hook
-from hooklatch_worker.author.events import PreToolUse, UserPromptSubmit
+from hooklatch import PreToolUse, UserPromptSubmit, ask, deny, hook
+from hooklatch.guards import commands
 
 SECRET = re.compile(r"sk-[A-Za-z0-9]{20,}")
 
 
 @hook("pre_tool_use", match="Bash")
 def no_recursive_removal(event: PreToolUse):
-    words = shlex.split(event.tool_input["command"])
-    if "rm" in words and any(word.startswith("-") and "r" in word for word in words):
-        return deny("recursive removals are not allowed here; name the files")
+    for command in commands(event.tool_input["command"]):  # also /bin/rm, and those in $(…) and bash -c "…"
+        if command.program is None:
+            return ask("which program this runs is decided only when it runs; go on?")
+        if command.program == "rm" and command.has_option("-r", "-R", "--recursive"):
+            return deny("recursive removals are not allowed here; name the files")
 
 
 @hook("pre_tool_use", match="Bash")
 def ask_before_pipes(event: PreToolUse):
-    if "|" in event.tool_input["command"]:
+    if any(command.fed_by for command in commands(event.tool_input["command"])):
         return ask("a pipe can carry anything; go on?")
 
 

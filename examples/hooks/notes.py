@@ -1,7 +1,6 @@
 """Notifications: they can add text, and never stop anything.  One that crashes is skipped."""
 
-from hooklatch import append, hook, inject
-from hooklatch_worker.author.events import PostToolUse, SessionStart, Stop
+from hooklatch import PostToolUse, SessionStart, Stop, append, hook, inject
 
 
 @hook("session_start")

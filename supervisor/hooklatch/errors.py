@@ -1,4 +1,4 @@
-"""The errors of the client.  Knows conditions; imports nothing.
+"""The errors of the client, and how an error of the system is told to people.  Knows conditions; imports nothing.
 
 HooklatchError
 ├── RefusedError               the decision is a refusal, or needs approval          (in client.protocol)
@@ -22,7 +22,30 @@ __all__ = [
     "RequestFailedError",
     "SessionClosedError",
     "UnreadableAnswerError",
+    "trouble",
+    "where_and_why",
+    "why",
 ]
+
+
+def why(error: BaseException) -> str:
+    """Return an error's words, without the number and the path that an OSError begins and ends with."""
+    return getattr(error, "strerror", None) or str(error)
+
+
+def where_and_why(error: BaseException) -> str:
+    """Return an error's words after the path that it is about, if it is one of the system about a path."""
+    place = getattr(error, "filename", None) if isinstance(error, OSError) else None
+    path = place.decode(errors="backslashreplace") if isinstance(place, bytes) else place
+    return why(error) if path is None else f"{path} cannot be accessed: {why(error)}"
+
+
+def trouble(error: BaseException) -> str:
+    """Return an error as a message of its own: what happened and where, and of one of the system what to do."""
+    if not isinstance(error, OSError):
+        return why(error)
+    mend = "let the user that runs hooklatch read it" if isinstance(error, PermissionError) else "fix it"
+    return f"{where_and_why(error)}; {mend}, or remove it"
 
 
 class HooklatchError(Exception):

@@ -15,6 +15,7 @@ __all__ = [
     "AGENT_SOCKET",
     "FLEET_TOKEN",
     "POINTER",
+    "candidate_dirs",
     "config_file",
     "pointed_dir",
     "runtime_dirs",
@@ -86,6 +87,15 @@ def pointed_dir(flag: str | None, environ: "Mapping[str, str]") -> str:
         posix.close(fd)
     is_path = line.startswith(b"/") and line.find(b"\n") == len(line) - 1 and len(line) <= _MAX_POINTER
     return line[:-1].decode("utf-8", "surrogateescape") if is_path and b"\0" not in line else ""
+
+
+def candidate_dirs(flag: str | None, environ: "Mapping[str, str]") -> "list[tuple[str, bool]]":
+    """Return the directories to look for the daemon in, in turn, each with whether the pointer alone names it.
+
+    Whoever connects in such a one has to check who listens there.
+    """
+    known, pointed = runtime_dirs(flag, environ), pointed_dir(flag, environ)
+    return [*((folder, False) for folder in known), *([(pointed, True)] if pointed and pointed not in known else [])]
 
 
 def _xdg(environ: "Mapping[str, str]", name: str, default: str) -> str:

@@ -144,9 +144,7 @@ def scripted(tmp_path: Path) -> Iterator[ScriptedDaemon]:
 def never_decide(peer: Peer) -> None:
     """Welcome the session and answer every ping, but decide nothing."""
     peer.welcome()
-    while message := peer.read():
-        if message["method"] == "ping":
-            peer.answer(message, {})
+    never_decide_more(peer)
 
 
 async def test_a_daemon_that_never_decides_is_a_refusal_at_the_deadline(scripted: ScriptedDaemon) -> None:
@@ -169,6 +167,30 @@ def test_a_daemon_that_never_decides_holds_no_thread_either(scripted: ScriptedDa
 
     assert "in time" in texts(ruling)
     assert "in time" in texts(also)
+
+
+async def test_the_daemon_is_told_to_decide_before_the_deadline(scripted: ScriptedDaemon) -> None:
+    limits: list[float] = []
+
+    def decline(peer: Peer) -> None:
+        peer.welcome()
+        while (asked := peer.read_until("fire")["params"])["event"] != "pre_tool_use":
+            pass  # the beginning of the session
+        limits.append(asked["timeout"])
+        never_decide_more(peer)
+
+    scripted.play(decline)
+
+    async with open_guard(runtime_dir=Path(scripted.path).parent, deadline=0.2) as guard:
+        await ask(guard, "hello")
+
+    assert limits == [pytest.approx(0.18)]
+
+
+def never_decide_more(peer: Peer) -> None:
+    while message := peer.read():
+        if message["method"] == "ping":
+            peer.answer(message, {})
 
 
 def hang_up(peer: Peer) -> None:

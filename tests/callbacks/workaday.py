@@ -34,7 +34,8 @@ def die(event):
 
 def die_later(event):
     def later():
-        time.sleep(0.01)
+        while not os.path.exists(event.payload["go"]):
+            time.sleep(0.002)
         os._exit(7)
 
     threading.Thread(target=later).start()

@@ -13,7 +13,8 @@ import msgspec
 
 from chaos.checker import Recorded, Violation
 from chaos.history import Answered, Line, Outcome
-from hooklatch.record.verify import Witness, verify
+from hooklatch.record.findings import Witness
+from hooklatch.record.verify import verify
 
 __all__ = ["faults_of", "read_records", "side_files"]
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import pytest
 
 from hooklatch.cli.commands import COMMANDS, command_line
 from hooklatch.cli.terminal.exits import Exit
-from support.commands import Place
+from hooklatch.cli.terminal.parser import Parser
+from support.commands import PROGRAM, Place
 from support.tables import table
+from support.terminals import shown_at, terminal
 
-HEAVY = ("argparse", "trio", "msgspec", "psutil", "asyncio", "logging")
+HEAVY = ("argparse", "rich", "trio", "msgspec", "psutil", "asyncio", "logging")
 LOOK = "import sys\n{}\nprint()\nprint(*[name for name in {!r} if name in sys.modules])"
 LATER_ARGPARSE = """
 import argparse
@@ -46,11 +49,17 @@ def test_the_table_of_commands_imports_none_of_them() -> None:
     assert modules_after("import hooklatch.cli.commands") == ["argparse"]
 
 
-@table("words", [["--help"], ["--version"], ["status", "--help"], ["stop", "--help"], ["hooks", "list", "--help"]])
+@table("words", [["--help"], ["status", "--help"], ["stop", "--help"], ["hooks", "list", "--help"]])
 def test_what_only_asks_the_daemon_imports_the_standard_library_alone(words: list[str]) -> None:
     code = f"sys.argv[1:] = {words}\nfrom hooklatch.cli import main\ntry:\n    main()\nexcept SystemExit:\n    pass"
 
     assert modules_after(code) == ["argparse"]
+
+
+def test_the_version_needs_no_parser() -> None:
+    code = "sys.argv[1:] = ['--version']\nfrom hooklatch.cli import main\nmain()"
+
+    assert modules_after(code) == []
 
 
 def test_firing_imports_the_standard_library_alone() -> None:
@@ -64,7 +73,7 @@ def test_the_parsers_take_what_argparse_of_python_3_14_gives_to_those_below_a_co
     assert (done.returncode, done.stdout) == (0, "guards.py:f\n"), done.stderr
 
 
-@table("command", [*(name for name, _, _ in COMMANDS), "hooks add", "hooks explain", ""])
+@table("command", [*(name for rows in COMMANDS.values() for name, _, _ in rows), "hooks add", "hooks explain", ""])
 def test_help_has_an_example_and_exit_codes(command: str) -> None:
     parser = command_line().declared()
     for word in command.split():
@@ -89,6 +98,85 @@ def test_misuse_ends_with_64_and_points_to_the_help(place: Place, words: list[st
     assert done.returncode == 64
     assert "--help" in done.stderr
     assert done.stdout == ""
+
+
+@table(
+    "words, near",
+    [
+        (["statsu"], "'status'"),
+        (["hooks", "enabel"], "'enable'"),
+        (["enable", "x"], "'hooks enable'"),
+        (["rollback"], "'fleet rollback'"),
+        (["--jsn", "status"], "'--json'"),
+        (["status", "--tre"], "'--tree'"),
+        (["fire", "stop", "--paylod=x"], "'--payload'"),
+        (["serve", "--log-level", "inf"], "'info'"),
+    ],
+)
+def test_what_is_misspelt_gets_the_nearest_name(
+    words: list[str], near: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        command_line().parse_args(words)
+
+    assert ended.value.code == 64
+    assert f"did you mean {near}?" in capsys.readouterr().err
+
+
+@table("words", [[], ["fleet"]])
+def test_what_only_has_commands_below_it_prints_its_help_and_is_no_success(place: Place, words: list[str]) -> None:
+    done = place.run(*words)
+
+    assert (done.returncode, done.stdout) == (64, "")
+    assert done.stderr == place.run(*words, "--help").stdout
+
+
+def test_help_fits_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = [line for parser in all_parsers(command_line()) for line in parser.format_help().splitlines()]
+
+    assert len(lines) > 500
+    long = [line for line in lines if len(line) > 80 and not line.startswith("example: ")]
+    assert not [line for line in long if not line.strip().startswith("[")]  # argparse's own lines of a choice
+
+
+def test_help_is_wrapped_at_words_on_a_narrow_terminal(place: Place) -> None:
+    _, text = shown_at([*PROGRAM, "log", "--help"], environment=place.environment, folder=place.folder, columns=60)
+
+    lines = text.splitlines()
+    assert not [line for line in lines if len(line) > 60 and not line.startswith("example: ")]
+    assert "  acknowledge  acknowledge" in text
+
+
+def test_a_server_that_is_interrupted_shows_no_traceback(place: Place) -> None:
+    with terminal([*PROGRAM, "listen"], environment=place.environment, folder=place.folder) as person:
+        person.until("listening on")
+        person.type("\x03")
+        text = person.rest()
+
+    assert "Traceback" not in text
+    assert person.process.returncode == 130
+
+
+def test_words_of_a_command_line_cannot_command_the_terminal(place: Place) -> None:
+    done = place.run("status", "--\x1b[31mred")
+
+    assert done.returncode == 64
+    assert r"unrecognized arguments: --\x1b[31mred" in done.stderr
+
+
+@table("words", [["dashboard", "--port", "65536"], ["dashboard", "--port", "x"], ["listen", "--port", "9" * 5000]])
+def test_a_port_that_is_none_is_told_what_one_is(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        command_line().parse_args(words)
+
+    assert "is not a port; write a number up to 65535" in capsys.readouterr().err
+
+
+def all_parsers(parser: Parser) -> Iterator[Parser]:
+    yield parser.declared()
+    for below in parser.commands.values():
+        yield from all_parsers(below)
 
 
 def test_options_may_stand_before_the_command(place: Place) -> None:

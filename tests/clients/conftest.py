@@ -16,11 +16,16 @@ from clients.programs import LANGUAGES, Program, command_of
 from support.survivors import nobody_survives
 
 GUARDS = """
+import time
+from pathlib import Path
 from hooklatch import amend, ask, deny, hook
 
-@hook("pre_tool_use", match="Shell")
+@hook("pre_tool_use", match="Shell", timeout=60)
 def guard(event):
     command = event.tool_input["command"]
+    if command.startswith("wait "):
+        Path(command.removeprefix("wait ")).touch()
+        time.sleep(50)
     if "rm -rf" in command:
         return deny("name the files to remove, ☃")
     if "sudo" in command:
@@ -76,7 +81,7 @@ def program(request: pytest.FixtureRequest) -> Generator[Program]:
 
 @pytest.fixture(scope="module")
 def daemon(program: Program, tmp_path_factory: pytest.TempPathFactory) -> Generator[RealDaemon]:
-    """Run one that every test of a client asks, and none changes."""
+    """Run one that every test of a client asks; one that kills it starts it again."""
     running = RealDaemon(tmp_path_factory.mktemp("daemon"))
     yield running
     running.end()

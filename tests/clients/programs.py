@@ -6,6 +6,7 @@ All speak the same: one command as a line of JSON on standard input, one answer 
 from __future__ import annotations
 
 import fcntl
+import functools
 import json
 import os
 import shutil
@@ -77,8 +78,9 @@ LANGUAGES: dict[str, Callable[[], list[str]]] = {
 }
 
 
+@functools.cache
 def command_of(language: str) -> list[str]:
-    """Return the command of a language's program, built; skips the test where its toolchain is missing."""
+    """Return the command of a language's program, built once; skips the test where its toolchain is missing."""
     return LANGUAGES[language]()
 
 

@@ -91,6 +91,7 @@ def test_what_a_readme_shows_runs(
         folder.mkdir()
         command, cwd = made(folder, one)
         environ = {**os.environ, "HOOKLATCH_RUNTIME_DIR": str(running.folder / "run")}
+        environ["CARGO_TARGET_DIR"] = str(tmp_path / "target")  # the client itself is compiled once for both
         done = subprocess.run(command, cwd=cwd, env=environ, capture_output=True, text=True, timeout=120, check=False)
         assert done.returncode == 0, done.stderr
         said.append(done.stdout.strip())

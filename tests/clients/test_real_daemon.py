@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import hooklatch
-from clients.conftest import GUARDS, RealDaemon
+from clients.conftest import RealDaemon
 from clients.programs import Program
 
 pytestmark = pytest.mark.slow  # a process of each language, and a daemon for each test
@@ -87,24 +87,18 @@ def test_a_reload_is_announced(program: Program, own_daemon: RealDaemon) -> None
     assert (decision["verdict"], decision["reason"]) == ("deny", "never")
 
 
-def test_a_daemon_that_is_killed_while_it_decides_has_denied(program: Program, own_daemon: RealDaemon) -> None:
-    (own_daemon.folder / "guards.py").write_text(
-        "import time\nfrom pathlib import Path\nfrom hooklatch import hook\n\n"
-        '@hook("pre_tool_use", timeout=60)\ndef slow(event):\n'
-        f"    Path({str(own_daemon.folder / 'begun')!r}).touch()\n    time.sleep(50)\n"
-    )
-    own_daemon.end()
-    own_daemon.start()
-    program.do(do="open", path=own_daemon.path)
-    payload = {"tool_name": "Shell", "tool_input": {"command": "ls"}}
+def test_a_daemon_that_is_killed_while_it_decides_has_denied(
+    program: Program, daemon: RealDaemon, tmp_path: Path
+) -> None:
+    program.do(do="open", path=daemon.path)
+    payload = {"tool_name": "Shell", "tool_input": {"command": f"wait {tmp_path / 'begun'}"}}
     program.do(do="begin", **{"as": "a"}, event="pre_tool_use", payload=payload)
-    wait_for(own_daemon.folder / "begun")
+    wait_for(tmp_path / "begun")
 
-    own_daemon.kill()
+    daemon.kill()
     lost = program.do(do="end", **{"as": "a"})
     away = fire(program, "ls")
-    (own_daemon.folder / "guards.py").write_text(GUARDS)
-    own_daemon.start()
+    daemon.start()
     program.do(do="wait", **{"for": "connected"})
     back = fire(program, "ls")
     program.do(do="close")

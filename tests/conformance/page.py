@@ -1,4 +1,4 @@
-"""Writes docs/conformance.md from the rows.  Run it: python tests/conformance/page.py"""
+"""Writes docs/project/conformance.md from the rows.  Run it: python tests/conformance/page.py"""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent.parent
-PAGE = ROOT / "docs" / "conformance.md"
+PAGE = ROOT / "docs" / "project" / "conformance.md"
 SYSTEMS = {
     "ethos": "Ethos",
     "exathena": "ExAthena",

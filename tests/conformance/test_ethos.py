@@ -256,7 +256,7 @@ async def test_the_pages_hooks_do_what_ethos_own_examples_do(daemon: Daemon) -> 
 
     assert done.outcomes[0].stdout == "turn_completed page 3\n"
     assert built.rendered["prependSystem"].startswith("Today is ")
-    assert blocked.rendered == {"error": "Blocked: 'rm -rf /' matches a dangerous pattern."}
+    assert blocked.rendered == {"error": "Blocked: 'rm -rf /' is dangerous."}
     assert claimed.rendered == {"handled": True, "adapter": "telegram", "chat": "c"}
 
 

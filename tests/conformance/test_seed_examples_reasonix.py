@@ -51,7 +51,7 @@ CEILING_PYTHON = (
     " | python3 -c 'import json, sys; sys.exit(json.load(sys.stdin)[\"totalCostUsd\"] >= 5)' " + BUDGET_HIT
 )
 
-PAGE = (ROOT / "docs" / "coming-from-reasonix.md").read_text()
+PAGE = (ROOT / "docs" / "project" / "coming-from-reasonix.md").read_text()
 
 # What the examples call: they act on the folder that the hook runs in.
 PROGRAMS = {

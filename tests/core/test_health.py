@@ -1,11 +1,11 @@
-"""The one definition of red: each thing that can be wrong by itself, its word, and what to do about it."""
+"""The one definition of red and of yellow: each thing by itself, its word, and what to do."""
 
 from __future__ import annotations
 
 import msgspec
 import pytest
 
-from hooklatch.core.health import Condition, Faults, is_vital_well, red, word
+from hooklatch.core.health import DO_ABOUT, Condition, Faults, Warned, Yellow, is_vital_well, red, word, yellow
 from hooklatch.core.hooks.suspension import Suspension
 
 SOUND = Condition(
@@ -99,3 +99,13 @@ def test_a_fault_lasts_until_it_is_taken_back() -> None:
     faults.report("metrics")
 
     assert list(faults) == ["broken", "twice"]
+
+
+def test_all_that_is_yellow_says_what_to_do() -> None:
+    assert {*DO_ABOUT} == {*Yellow.__struct_fields__}, "a line for each field, in core/health.py"
+    assert all(DO_ABOUT.values())
+    empty = dict.fromkeys(Yellow.__struct_fields__, ())
+
+    assert yellow(Yellow(**empty)) == []
+    for field in empty:
+        assert yellow(Yellow(**{**empty, field: ["it"]})) == [Warned(field, "it", DO_ABOUT[field])]

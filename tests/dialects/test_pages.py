@@ -1,4 +1,4 @@
-"""The tables of docs/dialects.md match those in the code."""
+"""The tables of docs/reference/dialects.md match those in the code."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from hooklatch.dialects.dialect import Dialect, Feed
 from hooklatch.dialects.systems.beam import CONTEXT
 from support.repository import ROOT
 
-PAGE = (ROOT / "docs" / "dialects.md").read_text()
+PAGE = (ROOT / "docs" / "reference" / "dialects.md").read_text()
 
 
 def row(dialect: Dialect, name: str) -> str:

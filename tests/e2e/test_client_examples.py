@@ -1,4 +1,4 @@
-"""The example agents and the blocks of docs/clients.md, run as they stand, beside a daemon and without one."""
+"""The example agents and the blocks of docs/guides/clients.md, run as they stand, beside a daemon and without one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ import pytest
 
 from support.repository import ROOT
 
-BLOCKS = re.findall(r"^```python\n(# runs\b.*?)^```$", (ROOT / "docs/clients.md").read_text(), re.MULTILINE | re.DOTALL)
+BLOCKS = re.findall(
+    r"^```python\n(# runs\b.*?)^```$", (ROOT / "docs/guides/clients.md").read_text(), re.MULTILINE | re.DOTALL
+)
 GUARDS = """
 from hooklatch import append, ask, deny, hook
 

@@ -1,4 +1,4 @@
-"""The examples of docs/fleet.md, from its top to its end: typed as they stand, on an empty home and a real engine."""
+"""The examples of docs/guides/fleet.md, from top to end: typed as they stand, on an empty home and a real engine."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from support.repository import ROOT
 from support.survivors import nobody_survives
 from test_docs import BLOCK
 
-PAGE = (ROOT / "docs" / "fleet.md").read_text()
+PAGE = (ROOT / "docs" / "guides" / "fleet.md").read_text()
 FILE = re.compile(r"^`(policy/[\w.-]+)`:\n\n```\w+\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FORCED = '{"tool_name": "Bash", "tool_input": {"command": "git push --force"}}'
 # A test does not wait for a quarter of an hour, nor for decisions that nobody asks for.

@@ -21,7 +21,7 @@ import pytest
 from hooklatch import SyncSession, connect_sync
 from support.commands import Place, new_place, serving
 
-ROUNDS = 25
+ROUNDS = 10  # each client is stopped in two or three of them
 CLIENT = """
 import sys, threading, time
 from array import array

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -14,17 +13,9 @@ import pytest
 from hooklatch import paths
 from support.commands import PROGRAM, Place, new_place, serving
 from support.entries import DOCUMENT, FORMS, Daemon, Talk, command, result, run, start
+from support.strangers import as_root, listener_of_another
 from support.survivors import COOKIE, nobody_survives
 
-ANOTHER = """
-import os, socket, sys
-os.setuid(12345)
-listener = socket.socket(socket.AF_UNIX)
-listener.bind(sys.argv[1])
-listener.listen()
-print(flush=True)
-sys.stdin.read()
-"""
 Serve = Callable[[bytes | Talk], Daemon]
 NOBODY = b"no hooklatch daemon listens"
 
@@ -83,19 +74,14 @@ def test_a_pointer_that_others_could_have_written_is_not_followed(
     assert daemon.lines == []
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="only root can be another user")
+@as_root
 @pytest.mark.parametrize("form", FORMS)
 def test_a_pointer_to_another_users_socket_is_not_followed(form: str, folder: str, tmp_path: Path) -> None:
     os.chmod(folder, 0o777)
     point_at(str(tmp_path), folder)
-    with subprocess.Popen(
-        [sys.executable, "-c", ANOTHER, f"{folder}/agent.sock"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as other:
-        assert other.stdout is not None
-        assert other.stdout.readline() == b"\n"
 
+    with listener_of_another(f"{folder}/agent.sock"):
         stderr = run(form, None, environ={"HOME": str(tmp_path)})[2]
-        other.communicate()
 
     assert NOBODY in stderr
     assert b"Operation not permitted" in stderr

@@ -8,8 +8,10 @@ from fuzz.checks import document, said
 from hooklatch.cli.terminal.exits import CommandError
 from hooklatch.cli.testing.cases import read_cases
 from hooklatch.core.hooks.catalogue import Catalogue, EventDefinition
+from hooklatch.core.hooks.conditions import Facts, InvalidConditionError, UnreadableFieldError, compile_where
 from hooklatch.core.hooks.definitions import InvalidHookError, read_definition
 from hooklatch.core.hooks.matchers import MatcherError, compile_matcher
+from hooklatch.core.payload import Payload
 from hooklatch.core.tables import InvalidTableError, read_table
 from hooklatch.dialects.dialect import UnknownNativeEventError
 from hooklatch.importing import UnreadableFileError, read_hooks
@@ -29,6 +31,7 @@ __all__ = [
 ]
 
 CATALOGUE = Catalogue.standard()
+GATE = Catalogue.standard()["pre_tool_use"]
 VALUES = ("", "Bash", "mcp__files__read", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa!", "é\n\0")
 
 
@@ -44,6 +47,27 @@ def compile_pattern(data: bytes) -> None:
         for value in VALUES:
             matcher.matches(value)
         assert compile_matcher(matcher.source).text == matcher.text
+
+
+FIXED = ({"command": "git push"}, {"path": ["/etc/**", "*.pem"]}, {"tool_input.a.b": ["> 5", "x"]})
+
+
+def judge_conditions(data: bytes) -> None:
+    source, text = document(data), data.decode("utf-8", "replace")
+    inputs: list[object] = [source, {"command": text, "a": source}, {"file_path": text}, {"a": [{"b": source}]}]
+    for form in (source, {"command": text}, {"path": text}, {"x": {"glob": text}}, *FIXED):
+        try:
+            where = compile_where(form)
+        except InvalidConditionError as error:
+            said(error)
+            continue
+        for tool in ("Bash", "Write", text) if where is not None else ():
+            for given in inputs:
+                facts = Facts(GATE, Payload(msgspec.json.encode({"tool_name": tool, "tool_input": given})), "/w")
+                try:
+                    assert where.may_hold(facts) in (True, False)
+                except UnreadableFieldError as error:
+                    said(error)
 
 
 def read_definitions(data: bytes) -> None:

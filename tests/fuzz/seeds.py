@@ -33,7 +33,7 @@ NASTY = [
 
 def blocks(kind: str) -> Iterator[bytes]:
     """Yield the examples in the docs that are of a kind."""
-    for page in sorted((ROOT / "docs").glob("*.md")):
+    for page in sorted((ROOT / "docs").rglob("*.md")):
         for name, text in BLOCK.findall(page.read_text()):
             if name == kind:
                 yield text.encode()
@@ -99,6 +99,13 @@ CONFIGURATIONS = [
     b'feeds = [{ event = "pre_tool_use", keys = { tool = "tool_name" } }]\n'
     b'answers = { words = { deny = "refused" } }\n',
 ]
+CONDITIONS = [
+    b'{"command":["git push","rm"],"tool_input.timeout":">= 100"}',
+    b'{"path":["~/.ssh/**","*.pem","src/[a-z]?/../x"],"cwd":"/w"}',
+    b'{"tool_input.a.b":{"glob":"*x*"},"tool_name":"Bash","x":{"equals":true}}',
+    b"cd x && sudo -u a git -C . push | xargs -n1 sh -c 'rm $0' <<E\n$(curl x)\nE",
+    b"./a/../b//c\\d\xcc\x81",
+]
 SETTINGS = [
     b'{"hooks":{"PreToolUse":[{"matcher":"Edit|Write","hooks":[{"type":"command","command":"exit 2","timeout":5}]}]}}',
     b'{"hooks":{"PreToolUse":[{"match":"edit_file","command":"exit 2","timeout":5000,"cwd":"a","description":"no"}]}}',
@@ -162,6 +169,7 @@ def seeds_of(name: str) -> list[bytes]:
         "verdicts": lambda: ANSWERS,
         "payload": lambda: (*recorded(), b'{"tool_name":"Bash","a":1}\xff{"a":1.0,"b":{"c":[]}}'),
         "matchers": lambda: PATTERNS,
+        "conditions": lambda: CONDITIONS,
         "definitions": lambda: (*DEFINITIONS, *blocks("json")),
         "configuration": configurations,
         "settings": settings,

@@ -19,6 +19,7 @@ TARGETS: dict[str, Target] = {
     "verdicts": wires.read_verdict,
     "payload": wires.read_payload,
     "matchers": files.compile_pattern,
+    "conditions": files.judge_conditions,
     "definitions": files.read_definitions,
     "configuration": files.read_configuration,
     "settings": files.read_settings_file,

@@ -10,7 +10,7 @@ from fuzz.seeds import NASTY, seeds_of, words
 from fuzz.targets import TARGETS
 from support.profiles import fuzzing
 
-pytestmark = pytest.mark.slow  # a hundred examples each
+pytestmark = pytest.mark.slow  # dozens of examples each
 
 
 @st.composite

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hooklatch.core.hooks.catalogue import Catalogue
@@ -16,6 +16,7 @@ from hooklatch.hosts.find import find, names
 from hooklatch.hosts.host import HookOutput, UnreadableError
 from support.honoured import GATES, effect, said
 from support.native import answered, decided, native
+from support.profiles import examples
 from support.tables import table
 
 INPUT = {"command": "rm", "nested": {"a": 1, "b": 2}}
@@ -52,7 +53,7 @@ def cases(draw: st.DrawFn) -> tuple[str, str, Decision]:
     return host, event, decision
 
 
-@settings(max_examples=300, deadline=None)
+@examples(100)
 @given(case=cases())
 def test_an_answer_is_never_less_strict_than_the_decision(case: tuple[str, str, Decision]) -> None:
     never_less_strict(*case)
@@ -93,7 +94,7 @@ def never_less_strict(host: str, event: str, decision: Decision) -> None:
         assert patch.keys() <= find(host).events[event].patch
 
 
-@settings(max_examples=300, deadline=None)
+@examples(100)
 @given(case=cases())
 def test_what_fits_is_what_is_told_and_each_difference_is_said(case: tuple[str, str, Decision]) -> None:
     host, event, decision = case
@@ -108,7 +109,7 @@ def test_what_fits_is_what_is_told_and_each_difference_is_said(case: tuple[str, 
 
 
 @pytest.mark.parametrize("host", names())
-@settings(max_examples=80, deadline=None)
+@examples(30)
 @given(data=st.data())
 def test_rubbish_at_a_gate_is_refused_in_a_form_that_the_host_honours(host: str, data: st.DataObject) -> None:
     event = data.draw(st.sampled_from([one for name, one in GATES if name == host]))

@@ -7,7 +7,7 @@ from hooklatch.hosts.host import NativeEvent
 from support.repository import ROOT
 from support.tables import table
 
-PAGE = (ROOT / "docs" / "host-events.md").read_text()
+PAGE = (ROOT / "docs" / "reference" / "host-events.md").read_text()
 ORDER = ("allow", "deny", "ask", "halt", "patch", "context", "resume")
 OTHERS = [name for name in names() if name not in ("claude-code", "generic")]  # a page of its own; the catalogue
 

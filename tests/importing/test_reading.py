@@ -130,8 +130,8 @@ def test_the_default_time_limits_of_reasonix_are_ours() -> None:
 @table(
     ("data", "timeout", "said"),
     [
-        (claude_file("PreToolUse", timeout=5000), 600.0, "cut to 600 s"),
-        (claude_file("PreToolUse", timeout=10**400), 600.0, "cut to 600 s"),
+        (claude_file("PreToolUse", timeout=5000), 600.0, "cut to 10 min"),
+        (claude_file("PreToolUse", timeout=10**400), 600.0, "cut to 10 min"),
         (claude_file("PreToolUse", timeout="5"), 600.0, "is not a duration"),
         (claude_file("PreToolUse", timeout=True), 600.0, "is not a duration"),
         (claude_file("PreToolUse", timeout=-1), 600.0, "is not a duration"),
@@ -140,7 +140,7 @@ def test_the_default_time_limits_of_reasonix_are_ours() -> None:
         (reasonix_file("PreToolUse", timeout=0), None, "is not a duration"),
         (reasonix_file("PreToolUse", timeout=30), 0.03, "meant in seconds?"),
         (reasonix_file("PreToolUse", timeout=0.0001), 0.001, "meant in seconds?"),
-        (reasonix_file("PreToolUse", timeout=700000), 600.0, "cut to 600 s"),
+        (reasonix_file("PreToolUse", timeout=700000), 600.0, "cut to 10 min"),
     ],
 )
 def test_a_time_limit_that_cannot_be_kept_is_said(data: bytes, timeout: float | None, said: str) -> None:

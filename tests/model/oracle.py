@@ -1,7 +1,8 @@
-"""What the daemon must say, by docs/hooks.md and docs/protocol.md: synchronous, and written apart from the daemon.
+"""What the daemon must say, by docs/guides/hooks.md and docs/reference/protocol.md.
 
-Knows sessions, hooks, deaths and moments; imports nothing of what it judges.  A fire is a generator: it stops where a
-hook does not answer before it is let go, so that what happens meanwhile can be told, and returns what is to be decided.
+Synchronous, and written apart from the daemon.  Knows sessions, hooks, deaths and moments; imports nothing of what it
+judges.  A fire is a generator: it stops where a hook does not answer before it is let go, so that what happens
+meanwhile can be told, and returns what is to be decided.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ class Hook:
     layer: str = "session"
     enabled: bool = True
     amends: bool = False
+    where: str | None = None  # a condition on `tool_input.n`
 
 
 @dataclass
@@ -188,6 +190,8 @@ class Oracle:
         if event == GATE and value is None and any(hook.match is not None for hook in seen):
             return refused(event, "payload")
         hooks = [hook for hook in seen if hook.match is None or value in hook.match]
+        if event != GATE:  # nothing changes there while it is judged
+            hooks = [hook for hook in hooks if is_meant(hook, payload)]
         fired = Fired(event, payload, hooks, payload["do"])
         return {GATE: self.gate, NOTIFY: self.notify, AMEND: self.amend, CLAIM: self.claim}[event](who, fired)
 
@@ -231,11 +235,11 @@ class Oracle:
         words: dict[Hook, tuple[str, dict[str, Any]]] = {}  # the last word of each, and what it was about
         marked = [hook for hook in fired.hooks if hook.amends]
         first = [hook for layer in ("session", "global") for hook in marked if hook.layer == layer]
-        for asked in (first, [hook for hook in fired.hooks if not hook.amends], fired.hooks):
-            is_again = asked is fired.hooks
+        for phase, asked in enumerate((first, fired.hooks, fired.hooks)):
+            is_again = phase == 2
             before = shown
             for hook in asked:
-                if is_again and words[hook][1] == shown:
+                if not is_meant(hook, shown) or (hook in words and not (is_again and words[hook][1] != shown)):
                     continue
                 word, text, patch = yield from self.ask(who, fired, hook, shown, again=is_again)
                 if word == "fail":
@@ -246,13 +250,14 @@ class Oracle:
                     return result(fired, "deny", "unsettled", hook)
                 shown = {**shown, **patch}
                 words[hook] = word, shown
-            if asked is not first and shown == before:
+            if phase and shown == before:
                 break
         made = {key: value for key, value in shown.items() if fired.payload.get(key) != value} or None
-        for hook in fired.hooks:
+        spoken = [hook for hook in fired.hooks if hook in words]
+        for hook in spoken:
             if words[hook][0] == "ask":
                 return result(fired, "ask", "policy", hook, reason=said(hook), patch=made)
-        for hook in fired.hooks:
+        for hook in spoken:
             if words[hook] == ("allow", shown):
                 return result(fired, "allow", "policy", hook, reason=said(hook), patch=made)
         return result(fired, "pass", patch=made)
@@ -282,6 +287,11 @@ class Oracle:
             if word == "claim":
                 return result(fired, "claim", "policy", hook, value=text)
         return result(fired, "pass")
+
+
+def is_meant(hook: Hook, shown: dict[str, Any]) -> bool:
+    """Whether a hook's condition holds for what it would be shown."""
+    return {None: True, ">= 1": shown["tool_input"]["n"] >= 1, "< 1": shown["tool_input"]["n"] < 1}[hook.where]
 
 
 def said(hook: Hook) -> str:

@@ -102,6 +102,8 @@ class Stage:
                 await self.hold(step)
             case Release():
                 await self.release()
+            case Storm() if self.held:
+                pass  # hooks after the one that waits may be in its worker already: no quarantine reaches them there
             case Storm(who, hook_id, times, apart, later):
                 for seconds in (*[apart] * (times - 1), 0.0, *later):
                     await self.advance(seconds)
@@ -168,9 +170,10 @@ class Stage:
             self.registrations += 1
             hook_id, name = one.id, f"{who}.{one.id}.{self.registrations}"
             marks = {"enabled": one.enabled, "amends": one.amends}
-            hooks.append(Hook(hook_id, one.event, one.match, one.priority, name, 0, **marks))
+            hooks.append(Hook(hook_id, one.event, one.match, one.priority, name, 0, **marks, where=one.where))
             table = {"id": hook_id, "event": one.event, "priority": one.priority, **marks}
             table |= {"run": self.place.run_of(), "timeout": TIMEOUT, "config": {"id": hook_id, "name": name}}
+            table |= {"where": {"tool_input.n": one.where}} if one.where is not None else {}
             tables.append(table | ({"match": list(one.match)} if one.match is not None else {}))
         scope = "global" if who == ADMIN else "session"
         await self.ask(who, "register", self.oracle.register(who, hooks), hooks=tables, scope=scope)
@@ -203,7 +206,8 @@ class Stage:
     def without_late_hangs(self, step: Fire) -> dict[str, str]:
         """Let only the first hook of a gate hang: another one's deadline depends on how fast those before it are."""
         seen = [hook for hook in self.oracle.view(step.who) if hook.event == step.event and hook.enabled]
-        called = [hook.id for hook in seen if hook.match is None or step.value in hook.match]
+        matching = [hook for hook in seen if hook.match is None or step.value in hook.match]
+        called = [hook.id for hook in matching if hook.where != ">= 1"]
         do = step.do
         late = {one for one in do if step.event != GATE or called[:1] != [one]}
         return {one: "exit" if what == "hang" and one in late else what for one, what in do.items()}

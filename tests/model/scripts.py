@@ -29,6 +29,7 @@ class Definition:
     priority: int
     enabled: bool = True
     amends: bool = False
+    where: str | None = None
 
 
 @dataclass(frozen=True)
@@ -166,7 +167,8 @@ class Choices:
         match = self.of((None, None, ("Bash",), VALUES))
         priority, enabled = self.of((100, 100, 0, 500)), self.of((True, True, True, False))
         amends = event in (GATE, AMEND) and self.of((False, True, False))
-        return Definition(hook_id, event, match, priority, enabled, amends)
+        where = self.of((None, None, None, ">= 1", "< 1")) if event in (GATE, NOTIFY) else None
+        return Definition(hook_id, event, match, priority, enabled, amends, where)
 
     def fire(self) -> Fire:
         event = self.of((GATE, GATE, GATE, NOTIFY, AMEND, CLAIM))

@@ -20,7 +20,7 @@ from support.profiles import MODEL_FAST, examples
 
 @pytest.fixture(autouse=True)
 def silence() -> Generator[None]:
-    """Keep a thousand scripts from logging each failure that they make on purpose."""
+    """Keep hundreds of scripts from logging each failure that they make on purpose."""
     logging.disable()
     yield
     logging.disable(logging.NOTSET)
@@ -28,7 +28,7 @@ def silence() -> Generator[None]:
 
 @pytest.fixture(autouse=True)
 def installed_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Read which packages are installed once, not with each of a thousand daemons."""
+    """Read which packages are installed once, not with each of hundreds of daemons."""
     monkeypatch.setattr(find, "entry_points", functools.cache(find.entry_points))
 
 
@@ -37,7 +37,7 @@ async def run(script: Script) -> None:
         await play(script, place, "")
 
 
-@pytest.mark.slow  # a thousand scripts
+@pytest.mark.slow  # hundreds of scripts
 @pytest.mark.timeout(3600)
 @examples(MODEL_FAST)
 @given(scripts())

@@ -1,15 +1,16 @@
 """Every interleaving of the protocol for events that no hook listens to: none is skipped that a hook was to see.
 
-A model of docs/design.md, "Events that nobody hooks", small enough to be explored to its end: a daemon, clients that
-skip one event while they may, a hook on it that comes and goes, readers that stop reading, connections that are lost.
-Each rule of the protocol is then left out in turn, and the exploration must find what that lets through.
+A model of docs/explanation/design.md, "Events that nobody hooks", small enough to be explored to its end: a daemon,
+clients that skip one event while they may, a hook on it that comes and goes, readers that stop reading, connections
+that are lost.  Each rule of the protocol is then left out in turn, and the exploration must find what that lets
+through.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import pytest
 
@@ -25,8 +26,7 @@ CHANGES = 3  # register, unregister, register
 ROOM = 1  # lines that the kernel keeps for a client that does not read
 
 
-@dataclass(frozen=True)
-class Client:
+class Client(NamedTuple):
     """One client and its connection, both ends: what is under way, oldest first, is whether it may skip."""
 
     may_skip: bool = False  # what the client believes
@@ -37,8 +37,7 @@ class Client:
     is_cut: bool = False
 
 
-@dataclass(frozen=True)
-class World:
+class World(NamedTuple):
     clients: tuple[Client, ...]
     hooked: bool = False
     acknowledged: bool = False  # whether the present hook, if any, was acknowledged
@@ -67,17 +66,17 @@ def changes(world: World, rules: frozenset[str]) -> Iterator[Step]:
         is_told = not any(world.untold) or "tell before the answer" not in rules
         is_sent = not any(one.unsent and not one.is_cut for one in world.clients) or "wait for the kernel" not in rules
         if is_told and is_sent:
-            yield "acknowledge", replace(world, acknowledged=True)
+            yield "acknowledge", world._replace(acknowledged=True)
     if world.changes:  # also before the last one is acknowledged
         untold = tuple(one.told is not None for one in world.clients)
         yield (
             "change",
-            replace(world, hooked=not world.hooked, acknowledged=False, untold=untold, changes=world.changes - 1),
+            world._replace(hooked=not world.hooked, acknowledged=False, untold=untold, changes=world.changes - 1),
         )
 
 
 def of_daemon(world: World, index: int, client: Client, rules: frozenset[str]) -> Iterator[Step]:
-    told = replace(world, untold=tuple(due and at != index for at, due in enumerate(world.untold)))
+    told = world._replace(untold=tuple(due and at != index for at, due in enumerate(world.untold)))
     if client.told is None and not client.is_cut:
         yield "subscribe", put(told, index, send(client, not world.hooked))
     if world.untold[index]:
@@ -86,28 +85,28 @@ def of_daemon(world: World, index: int, client: Client, rules: frozenset[str]) -
     if client.unsent and not client.is_cut:
         if len(client.kernel) < ROOM:
             line, *rest = client.unsent
-            yield "flush", put(world, index, replace(client, kernel=(*client.kernel, line), unsent=tuple(rest)))
+            yield "flush", put(world, index, client._replace(kernel=(*client.kernel, line), unsent=tuple(rest)))
         # The deadline has passed: whoever waits for this client goes on without it.
-        cut = replace(client, unsent=(), is_cut="cut off" in rules)
+        cut = client._replace(unsent=(), is_cut="cut off" in rules)
         yield "deadline", put(world, index, cut)
     if not client.is_cut:
-        yield "lose", put(world, index, replace(client, unsent=(), is_cut=True))
+        yield "lose", put(world, index, client._replace(unsent=(), is_cut=True))
 
 
 def of_client(world: World, client: Client, rules: frozenset[str]) -> Iterator[tuple[str, Client]]:
     if client.kernel:
         line, *rest = client.kernel
-        read = replace(client, kernel=tuple(rest))
+        read = client._replace(kernel=tuple(rest))
         yield (
             "read",
-            (replace(read, may_skip=line) if "read in one step" in rules else replace(read, taken=(*read.taken, line))),
+            (read._replace(may_skip=line) if "read in one step" in rules else read._replace(taken=(*read.taken, line))),
         )
     elif client.is_cut and not client.taken:
         kept = client.may_skip and "forget with the connection" not in rules
         yield "connect again", Client(may_skip=kept)
     if client.taken:
         line, *rest = client.taken
-        yield "look", replace(client, taken=tuple(rest), may_skip=line)
+        yield "look", client._replace(taken=tuple(rest), may_skip=line)
     has_news = bool(client.kernel) or client.is_cut  # the end of the connection can be read, too
     if client.may_skip and not (has_news and "look before skipping" in rules):
         yield "skip", client
@@ -115,16 +114,27 @@ def of_client(world: World, client: Client, rules: frozenset[str]) -> Iterator[t
 
 def send(client: Client, line: bool) -> Client:
     if not client.unsent and len(client.kernel) < ROOM:
-        return replace(client, kernel=(*client.kernel, line), told=line)
-    return replace(client, unsent=(*client.unsent, line), told=line)
+        return client._replace(kernel=(*client.kernel, line), told=line)
+    return client._replace(unsent=(*client.unsent, line), told=line)
 
 
 def put(world: World, index: int, client: Client) -> World:
-    return replace(world, clients=(*world.clients[:index], client, *world.clients[index + 1 :]))
+    return world._replace(clients=(*world.clients[:index], client, *world.clients[index + 1 :]))
+
+
+def alike(world: World) -> World:
+    """Return the one world that stands for all that differ only in which client is which: the rules know no names."""
+    if len(world.clients) == 1:
+        return world
+    pairs = sorted(zip(world.clients, world.untold, strict=True), key=hash)
+    return world._replace(clients=tuple(one for one, _ in pairs), untold=tuple(due for _, due in pairs))
 
 
 def explore(count: int, rules: frozenset[str]) -> tuple[int, list[str] | None]:
-    """Visit every state that can be reached; return how many, and the shortest way to a missed fire if there is one."""
+    """Visit every state that can be reached; return how many, and the shortest way to a missed fire if there is one.
+
+    (Clients may change places from step to step of that way.)
+    """
     first = World((Client(),) * count, untold=(False,) * count)
     ways: dict[World, tuple[World, str] | None] = {first: None}
     queue = deque([first])
@@ -133,7 +143,7 @@ def explore(count: int, rules: frozenset[str]) -> tuple[int, list[str] | None]:
         for name, after in steps(world, rules):
             if name.startswith("missed"):
                 return len(ways), [*way_to(world, ways), name]
-            if after not in ways:
+            if (after := alike(after)) not in ways:
                 ways[after] = world, name
                 queue.append(after)
     return len(ways), None

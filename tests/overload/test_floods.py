@@ -181,10 +181,10 @@ def many_files() -> Generator[None]:
 
 
 @pytest.mark.timeout(150)
-async def test_ten_thousand_fires_at_once_are_each_answered_once_beside_two_thousand_idle_sessions(
+async def test_four_thousand_fires_at_once_are_each_answered_once_beside_two_thousand_idle_sessions(
     many_files: None, daemon: Daemon
 ) -> None:
-    """Slow: 2,200 connections and 10,000 fires."""
+    """Slow: 2,080 connections and 4,000 fires."""
     answers, pool = Answers(), pool_of(daemon)
     is_over = False
     most = {"waiting": 0, "read": 0}
@@ -209,7 +209,7 @@ async def test_ten_thousand_fires_at_once_are_each_answered_once_beside_two_thou
     async with AsyncExitStack() as stack:
         for _ in range(2_000):
             await stack.enter_async_context(daemon.session())
-        clients = [await stack.enter_async_context(daemon.session()) for _ in range(200)]
+        clients = [await stack.enter_async_context(daemon.session()) for _ in range(80)]
         before = process.memory_info().rss
 
         async with trio.open_nursery() as nursery:
@@ -222,8 +222,8 @@ async def test_ten_thousand_fires_at_once_are_each_answered_once_beside_two_thou
         await assert_it_is_as_before(daemon)
 
     assert set(answers.causes) <= {"policy", "overload"}
-    assert answers.causes["policy"] >= 1_000
-    assert answers.times == dict.fromkeys(range(100, 150), 200)
+    assert answers.causes["policy"] >= 400
+    assert answers.times == dict.fromkeys(range(100, 150), 80)
     assert set(quiet_reasons) == {"no"}
     assert most["waiting"] <= pool.limits.queue
     assert most["read"] <= 2**15

@@ -184,17 +184,17 @@ def test_what_is_frozen_starts_nothing_more(tmp_path: Path) -> None:
     root = os.fork()
     if root == 0:
         try:
-            signal.alarm(5)
+            signal.alarm(60)
             while append(forks) < 300:
                 if os.fork() == 0:
-                    signal.alarm(5)
+                    signal.alarm(60)
             signal.pause()
         finally:
             os._exit(0)
     while len(list(linux.descendants(root))) < 20:
         continue
 
-    frozen = linux.freeze([root], timeout=5)
+    frozen = linux.freeze([root], timeout=60)
     size = forks.stat().st_size
     states = {linux.state_of(pid) for pid in frozen}
     select.select([], [], [], 0.1)

@@ -343,7 +343,7 @@ async def test_a_waiter_cancelled_at_the_moment_it_is_served_loses_no_worker(tmp
 
 
 async def test_an_abandoned_big_call_does_not_hold_its_worker_until_the_deadline(tmp_path: Path) -> None:
-    async with running_pool(tmp_path, WORKADAY, workers=2) as workers:
+    async with running_pool(tmp_path, WORKADAY, workers=1) as workers:
         stopped = await workers.said("pid")
         os.kill(stopped, signal.SIGSTOP)
         async with trio.open_nursery() as nursery:
@@ -372,7 +372,9 @@ async def test_a_call_to_a_pool_that_closes_ends_at_once(tmp_path: Path) -> None
 async def test_a_worker_that_ends_after_its_answer_is_replaced(tmp_path: Path) -> None:
     async with running_pool(tmp_path, WORKADAY) as workers:
         for count in (1, 2, 3):
-            ending = await workers.said("die_later")
+            go = tmp_path / f"go{count}"
+            ending = await workers.said("die_later", go=str(go))
+            go.touch()
             await until(lambda ending=ending: ending not in workers.pool.status().pids)  # type: ignore[misc]
 
             assert workers.pool.status().lost == count

@@ -1,4 +1,4 @@
-"""Writes the table of docs/hosts.md from runs of the real programs: `python tests/real_hosts/page.py [NAME...]`.
+"""Writes the table of docs/reference/hosts.md from real programs: `python tests/real_hosts/page.py [NAME...]`.
 
 A column whose program is not here, or not named, stays as it is.
 """
@@ -20,7 +20,7 @@ from support.repository import ROOT
 
 __all__ = ["STRICT_TITLE", "Column", "column_of", "main", "read_page"]
 
-PAGE = ROOT / "docs" / "hosts.md"
+PAGE = ROOT / "docs" / "reference" / "hosts.md"
 BEGIN, END = "<!-- played by the real programs: make hosts-page -->", "<!-- until here -->"
 NOTHING = "-"
 STRICT_TITLE = "Claude Code, `onFailure`"

@@ -1,4 +1,4 @@
-"""The table of docs/hosts.md, whether the programs are here or not."""
+"""The table of docs/reference/hosts.md, whether the programs are here or not."""
 
 from __future__ import annotations
 

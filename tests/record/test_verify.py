@@ -9,15 +9,17 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as some
 
 from hooklatch.record.files.chain import GENESIS, seal
 from hooklatch.record.files.mark import Mark, path_of_mark
 from hooklatch.record.files.reading import NoRecordError
 from hooklatch.record.files.slots import slot_line
-from hooklatch.record.verify import VerifyReport, Witness, verify
+from hooklatch.record.findings import VerifyReport, Witness
+from hooklatch.record.verify import verify
 from hooklatch.record.writer import Record
+from support.profiles import examples
 from support.records import SETTINGS, decision, fact, opened, segments
 
 Lines = list[bytes]
@@ -322,7 +324,7 @@ MUTATIONS = [
 
 
 @pytest.mark.slow
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(100)
 @given(kind=some.integers(0, len(MUTATIONS) - 1), seed=some.integers(0, 2**32))
 def test_any_single_change_of_the_files_is_found(sample: Path, tmp_path: Path, kind: int, seed: int) -> None:
     """Slow: several hundred records are changed and verified."""

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -40,6 +40,18 @@ def judge(event):
 CONFIG = '[[source]]\npath = "guards.py"\n'
 
 
+def held_to_schema(words: Sequence[str], said: Any) -> Any:
+    """Return what a command has printed with `--json`, once it is as its schema says."""
+    from hooklatch.cli.describing.schema import described_names
+    from support.described import check
+
+    names = {*described_names()}
+    name = next((name for count in (3, 2, 1) if (name := " ".join(words[:count])) in names), None)
+    if name is not None and name != "log":  # the kinds of records are in docs/reference/record.md
+        check(name, said)
+    return said
+
+
 class Place:
     """A home, a configuration and a runtime folder that no other daemon uses."""
 
@@ -63,17 +75,20 @@ class Place:
             path.parent.mkdir(mode=0o700, exist_ok=True)
             path.write_text(text)
 
-    def run(self, *words: str, stdin: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
-        """Run a command to its end."""
+    def run(
+        self, *words: str, stdin: str = "", umask: int = -1, **environment: str
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command to its end; with an `umask`, without a file of bytecode that others could then write to."""
+        quiet = {} if umask == -1 else {"PYTHONDONTWRITEBYTECODE": "1"}
         return subprocess.run(
             [*PROGRAM, *words], input=stdin, capture_output=True, text=True, timeout=PATIENCE, check=False,
-            cwd=self.folder, env={**self.environment, **environment},
+            cwd=self.folder, env={**self.environment, **quiet, **environment}, umask=umask,
         )  # fmt: skip
 
     def json(self, *words: str, stdin: str = "", code: int = 0) -> Any:
         done = self.run(*words, "--json", stdin=stdin)
         assert done.returncode == code, done.stdout + done.stderr
-        return json.loads(done.stdout)
+        return held_to_schema(words, json.loads(done.stdout))
 
     def fire_tool(self, tool: str, *words: str, **tool_input: str) -> subprocess.CompletedProcess[str]:
         return self.run("fire", "pre_tool_use", "--payload", "-", *words, stdin=payload(tool, **tool_input))

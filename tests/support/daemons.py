@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import select
 import socket
 import threading
@@ -19,6 +20,7 @@ from hooklatch.service.process.folders import Options
 from hooklatch.service.process.parts import Parts
 from hooklatch_worker.sandbox import linux
 from support.repository import CALLBACKS
+from support.warm_guardians import of_the_interpreter, warm_guardians
 
 
 class RpcFailure(Exception):
@@ -168,7 +170,7 @@ async def running_daemon(
     folder: Path, files: Mapping[str, str] | None = None, *, config: str = "hooks.toml"
 ) -> AsyncGenerator[Daemon]:
     """Run a daemon in this process, with these files in its folder; nothing of it is left afterwards."""
-    with nothing_left():
+    with nothing_left(), warm_guardians():
         for name, text in (files or {}).items():
             path = folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -188,6 +190,17 @@ def callbacks(name: str) -> str:
     return (CALLBACKS / name).read_text()
 
 
+@contextmanager
+def nothing_can_be_written() -> Generator[None]:
+    """Have the kernel refuse every write to a file in this process (setrlimit(2), EFBIG)."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
 CHECKED: list[int] = []  # the threads of the blocks that are open
 
 
@@ -205,11 +218,12 @@ def nothing_left() -> Generator[None]:
         yield
     finally:
         CHECKED.remove(own)
-    assert set(linux.children()) - children == set(), "a child process was left"
+    pids, of_ours = of_the_interpreter()
+    assert set(linux.children()) - children - pids == set(), "a child process was left"
     if any(one != own for one in CHECKED):
         return
     for _ in range(200):  # the file watcher's own thread closes its descriptors when it gets to run
-        left = {fd: target for fd, target in open_descriptors().items() if fd not in fds}
+        left = {fd: target for fd, target in open_descriptors().items() if fd not in {*fds, *of_ours}}
         if not left:
             return
         select.select([], [], [], 0.01)

@@ -20,18 +20,19 @@ from hooklatch.core.decisions.call import Call
 from hooklatch.core.hooks.registry import PythonTarget
 from hooklatch.core.messages import Decision, Head, Outcome
 from hooklatch.core.protocol import Request, RpcError
+from hooklatch.environments.environments import Environments
 from hooklatch.processes.fire_context import FireContext
 from hooklatch.processes.pool import Pool
 from hooklatch.processes.pool_limits import PoolLimits
 from hooklatch.processes.zygote import Zygote
 from hooklatch.record.settings import RecordSettings
 from hooklatch.record.writer import Fact, Record
+from hooklatch.service.building.sources import Sources, Unit, Version, read
 from hooklatch.service.config.state_file import StateFile
 from hooklatch.service.loading.files import Files
-from hooklatch.service.loading.plan import Seen
-from hooklatch.service.loading.plugins import Discovery
-from hooklatch.service.loading.sources import Sources, Unit, Version, read
 from hooklatch.service.process.parts import Parts
+from hooklatch.service.reading.plan import Seen
+from hooklatch.service.reading.plugins import Discovery
 from hooklatch_worker import wire
 from hooklatch_worker.author import verdicts
 
@@ -195,9 +196,8 @@ class FakeConnection:
         self._methods = parts.methods
         parts.bus.connections[self.number] = self  # type: ignore[assignment]
 
-    def announce(self, line: bytes, *, is_registry: bool) -> bool:
+    def announce(self, line: bytes, *, topic: str) -> None:
         self.announcements.append(msgspec.json.decode(line)["params"])
-        return True
 
     async def call(self, method: str, **params: Any) -> dict[str, Any]:
         request = Request(method, msgspec.Raw(msgspec.json.encode(params)), 1)
@@ -269,6 +269,7 @@ async def running_fakes() -> AsyncGenerator[FakePlace]:
     place = FakePlace()
     parts = place.parts = Parts(
         config="/nowhere/hooks.toml", state=FakeState(), record=FakeRecord(), zygote=Zygote(owns_process=False),
+        environments=Environments("/nowhere/environments", owns_process=False),
         supervisors=(), end=None, places={"admin": "/nobody/admin.sock"},
         make_sources=partial(FakeSources, place), make_files=FakeFiles,
     )  # fmt: skip

@@ -16,8 +16,12 @@ CAPABILITIES = ["allow", "deny", "ask", "halt", "claim", "amend", "inject", "app
 HEAD = '''\
 """What a hook of each event may take and answer, for type checkers.
 
-Written by `python tests/support/hook_stub.py` from the catalogue; a test holds it to that.
+Written by `python tests/support/hook_stub.py` from the catalogue; a test holds it to that.  The last overload takes
+any call, so that a wrong option is one short error and not a list of all overloads; it overlaps the others on purpose.
 """
+
+# mypy: disable-error-code="overload-overlap"
+# pyright: reportOverlappingOverload=false
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Literal, Never, TypeAlias, TypedDict, TypeVar, Unpack, overload
@@ -31,6 +35,7 @@ Hook: TypeAlias = Callable[[E], V | Awaitable[V | None] | None]
 
 class Options(TypedDict, total=False):
     match: str | list[str] | Mapping[str, object] | None
+    where: Mapping[str, object] | None
     id: str | None
     priority: int
     timeout: float | None
@@ -48,6 +53,9 @@ class AmendOptions(Options, total=False):
 class NothingToAmend:
     """Fits no function: the type of a hook declared with `amends` on an event that cannot be amended."""
 
+class WrongOption:
+    """Fits no function: the type of a hook marked with an option, or a value of one, that @hook does not take."""
+
 '''
 HOOK = 'AnyHook = TypeVar("AnyHook", bound=Hook[Any, Verdict[Any]])\n'
 EVENT_HOOK = '{0}Hook = TypeVar("{0}Hook", bound=Hook[e.{0}, Verdict[{1}]])\n'
@@ -56,14 +64,16 @@ OVERLOAD = """\
 @overload
 def hook(event: Literal["{event}"], **options: Unpack[{options}]) -> Callable[[{hook}], {hook}]: ...
 """
-# The first overlaps with the second on purpose: its return type accepts no function, so type checkers report an error.
+# What the first and the last return accepts no function, so type checkers report an error where they are chosen.
 TAIL = """\
 @overload
-def hook(  # type: ignore[overload-overlap]
+def hook(
     event: Literal[{unchanging}], *, amends: bool, **options: Unpack[Options]
 ) -> Callable[[NothingToAmend], NothingToAmend]: ...
 @overload
 def hook(event: str | list[str], **options: Unpack[AmendOptions]) -> Callable[[AnyHook], AnyHook]: ...
+@overload
+def hook(event: object = ..., **options: object) -> Callable[[WrongOption], WrongOption]: ...
 """
 
 

@@ -10,6 +10,7 @@ from hooklatch.core.decisions.call import Call
 from hooklatch.core.decisions.decision import Machine
 from hooklatch.core.decisions.phases import start
 from hooklatch.core.hooks.catalogue import Catalogue, EventSpec
+from hooklatch.core.hooks.conditions import compile_where
 from hooklatch.core.hooks.matchers import compile_matcher
 from hooklatch.core.hooks.registry import Hook, Layer, ServedTarget
 from hooklatch.core.hooks.snapshots import Chain
@@ -44,9 +45,16 @@ class Play(msgspec.Struct):
         return json.loads(msgspec.json.encode(self.decision.patch))
 
 
-def hook(id: str, event: str = "pre_tool_use", *, match: object = None, **rest: Any) -> Hook:  # noqa: A002 - its name
+def hook(
+    id: str,  # noqa: A002 - its name
+    event: str = "pre_tool_use",
+    *,
+    match: object = None,
+    where: object = None,
+    **rest: Any,
+) -> Hook:
     settings = {"layer": Layer.SESSION, "target": ServedTarget(1), **rest}
-    return Hook(id=id, event=event, matcher=compile_matcher(match), **settings)
+    return Hook(id=id, event=event, matcher=compile_matcher(match), where=compile_where(where), **settings)
 
 
 def failed(cause: Cause, message: str = "") -> Outcome:

@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, Phase, settings
 __all__ = ["FUZZING", "MODEL_FAST", "MODEL_REAL", "examples", "fuzzing"]
 
 PROFILE = os.environ.get("HOOKLATCH_HYPOTHESIS_PROFILE", "ci")
-FUZZING, MODEL_FAST, MODEL_REAL = 100, 1000, 60  # examples in `make test`
-TIMES = {"ci": 1, "soak": 40}  # the same, multiplied
+FUZZING, MODEL_FAST, MODEL_REAL = 40, 150, 24  # examples in `make test`
+TIMES = {"ci": 1, "soak": 100}  # the same, multiplied
 
 
 def register() -> None:

@@ -15,6 +15,7 @@ from hooklatch.fleet.policy.reports import Gates, HostReport, encode_report
 from hooklatch.fleet.policy.signing import PrivateKey, new_key
 from hooklatch.fleet.publishing.versions import Entry, History, Plan, signed
 from support.commands import Place, Started
+from support.described import check
 
 FLEET = "acme"
 KEY = new_key()
@@ -164,7 +165,9 @@ class Bench:
     def json(self, *words: str, code: int = 0) -> Any:
         done = self.run(*words, "--json")
         assert done.code == code, done
-        return json.loads(done.out)
+        said = json.loads(done.out)
+        check(f"fleet {words[0]}", said)
+        return said
 
     def begin(self, *words: str) -> Started:
         return self.place.begin(*self.words(*words))

@@ -17,8 +17,9 @@ import trio
 from hooklatch.core.messages import Decision, Head, Outcome
 from hooklatch.core.payload import Payload
 from hooklatch.record.files.mark import path_of_mark
+from hooklatch.record.findings import Finding
 from hooklatch.record.settings import RecordSettings
-from hooklatch.record.verify import Finding, verify
+from hooklatch.record.verify import verify
 from hooklatch.record.writer import Fact, Record
 from support.daemons import nothing_left
 

@@ -24,6 +24,7 @@ from hooklatch.fleet.sink.logs import Entry, HostLog
 from hooklatch.record.files.chain import GENESIS, read_link, seal
 from hooklatch.record.writer import Record
 from support.commands import Place
+from support.described import check
 from support.records import SETTINGS, decision, fact, lines
 from support.redis_server import RedisServer
 
@@ -153,7 +154,9 @@ class FleetCommands:
     def json(self, *words: str, code: int = 0) -> Any:
         done = self.run(*words, "--json")
         assert done.returncode == code, done.stdout + done.stderr
-        return json.loads(done.stdout)
+        said = json.loads(done.stdout)
+        check(f"fleet {'export otlp' if words[0] == 'export' else words[0]}", said)
+        return said
 
     def lines(self, *words: str, code: int = 0) -> list[dict[str, Any]]:
         done = self.run(*words, "--json")

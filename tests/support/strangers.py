@@ -69,6 +69,27 @@ def bound_by_permissions() -> Generator[None]:
         assert libc.capset(header, before) == 0
 
 
+LISTEN = """
+import os, socket, sys
+os.setuid(12345)
+listener = socket.socket(socket.AF_UNIX)
+listener.bind(sys.argv[1])
+listener.listen()
+print(flush=True)
+sys.stdin.read()
+"""
+
+
+@contextmanager
+def listener_of_another(path: str) -> Generator[None]:
+    """Have another user listen at this path, in a folder that everybody may write to."""
+    with subprocess.Popen([sys.executable, "-c", LISTEN, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"\n"
+        yield
+        other.communicate()
+
+
 CALL = """
 import json, socket, sys
 stream = socket.socket(socket.AF_UNIX)

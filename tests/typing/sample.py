@@ -5,9 +5,24 @@ A type checker must refuse the lines marked so, and no others.
 
 from typing import Literal
 
-from hooklatch import Session, SyncSession, ToolRun
-from hooklatch_worker import CustomEvent, Event, Verdict, allow, claim, deny, hook, inject, last, warn
-from hooklatch_worker.author.events import PostToolUse, PreModel, PreToolUse
+from hooklatch import (
+    CustomEvent,
+    Event,
+    PostToolUse,
+    PreModel,
+    PreToolUse,
+    Session,
+    SyncSession,
+    ToolRun,
+    Verdict,
+    allow,
+    claim,
+    deny,
+    hook,
+    inject,
+    last,
+    warn,
+)
 
 
 @hook("pre_tool_use", match="Bash", timeout=2.0)
@@ -63,6 +78,21 @@ def takes_another_event(event: PreToolUse) -> None:  # refused
     return None
 
 
+@hook("pre_tool_use", matc="Bash")  # refused
+def misspells_an_option_of_a_hook(event: PreToolUse) -> None:
+    return None
+
+
+@hook("pre_tool_use", timeout="2")  # refused
+def gives_a_text_for_a_number(event: PreToolUse) -> None:
+    return None
+
+
+@hook("deploy_requested", matc="Bash")  # refused
+def misspells_an_option_of_a_custom_hook(event: CustomEvent) -> None:
+    return None
+
+
 @hook("stop")
 def answers_with_text(event: Event) -> str:  # refused
     return event.event
@@ -70,6 +100,10 @@ def answers_with_text(event: Event) -> str:  # refused
 
 def says_more_than_it_declares() -> Verdict[Literal["claim"]]:
     return claim(1) if Verdict[Literal["last"]]() else last()  # refused
+
+
+def takes_a_field_for_what_it_is_not(event: PreToolUse) -> int:
+    return event.tool_name  # refused
 
 
 def misspells_a_field(event: PreModel) -> object:

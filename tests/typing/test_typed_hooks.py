@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -35,31 +36,41 @@ def f{number}(event: e.{event_class}) -> None: return None
 """
 
 
-def ask_mypy(files: list[Path]) -> Iterator[tuple[str, int]]:
+class Refused(NamedTuple):
+    """The lines that a checker refuses, by file, and what it says of those of the sample."""
+
+    lines: Mapping[str, set[int]]
+    texts: list[tuple[int, str]]
+
+
+def ask_mypy(files: list[Path]) -> Iterator[tuple[str, int, str]]:
     flags = ["--strict", "--no-error-summary", "--hide-error-context"]
     command = [sys.executable, "-m", "mypy", *flags, *map(str, files)]
     output = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout
-    for path, line in re.findall(r"^([^:]*):(\d+): error:", output, re.MULTILINE):
-        yield Path(path).name, int(line)
+    for path, line, text in re.findall(r"^([^:]*):(\d+): (?:error|note): (.*)", output, re.MULTILINE):
+        yield Path(path).name, int(line), text
 
 
-def ask_pyright(files: list[Path]) -> Iterator[tuple[str, int]]:
+def ask_pyright(files: list[Path]) -> Iterator[tuple[str, int, str]]:
     command = [sys.executable, "-m", "pyright", "--outputjson", "--pythonpath", sys.executable, *map(str, files)]
     output = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout
     for item in json.loads(output)["generalDiagnostics"]:
         if item["severity"] == "error":
-            yield Path(item["file"]).name, item["range"]["start"]["line"] + 1
+            yield Path(item["file"]).name, item["range"]["start"]["line"] + 1, item["message"]
 
 
 @pytest.fixture(scope="module", params=[ask_mypy, ask_pyright])
-def refused(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, set[int]]:
+def refused(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Refused:
     """The lines that a checker refuses in the sample and in the matrix, asked for at once."""
     matrix = tmp_path_factory.mktemp("typing") / "matrix.py"
     matrix.write_text(HEAD + "".join(hooks()))
     lines: dict[str, set[int]] = {SAMPLE.name: set(), matrix.name: set()}
-    for name, line in request.param([SAMPLE, matrix]):
+    texts: list[tuple[int, str]] = []
+    for name, line, text in request.param([SAMPLE, matrix]):
         lines[name].add(line)
-    return lines
+        if name == SAMPLE.name:
+            texts.append((line, text))
+    return Refused(lines, texts)
 
 
 def cases() -> Iterator[tuple[str, str, bool]]:
@@ -77,17 +88,31 @@ def hooks() -> Iterator[str]:
 
 
 @pytest.mark.slow
-def test_a_type_checker_refuses_exactly_the_marked_lines_of_the_sample(refused: Mapping[str, set[int]]) -> None:
+def test_a_type_checker_refuses_exactly_the_marked_lines_of_the_sample(refused: Refused) -> None:
     lines = SAMPLE.read_text().splitlines()
     marked = {number for number, line in enumerate(lines, 1) if line.endswith("# refused")}
 
     # A checker may point at the decorator, one line above the function it refuses.
-    assert {line if line in marked else line + 1 for line in refused["sample.py"]} == marked
+    assert {line if line in marked else line + 1 for line in refused.lines["sample.py"]} == marked
 
 
 @pytest.mark.slow
-def test_a_type_checker_refuses_exactly_what_the_catalogue_does_not_allow(refused: Mapping[str, set[int]]) -> None:
-    numbers = {(line - 1 - HEAD.count("\n")) // 2 for line in refused["matrix.py"]}
+def test_a_wrong_option_is_told_in_a_line_or_two(refused: Refused) -> None:
+    lines = SAMPLE.read_text().splitlines()
+    marked = [number for number, line in enumerate(lines, 1) if line.startswith("@hook") and line.endswith("# refused")]
+
+    assert len(marked) == 3
+    for number in marked:
+        told = [text for line, text in refused.texts if line == number]
+        assert len(told) == 1
+        assert "WrongOption" in told[0]
+        assert told[0].count("\n") <= 1
+        assert len(told[0]) < 300
+
+
+@pytest.mark.slow
+def test_a_type_checker_refuses_exactly_what_the_catalogue_does_not_allow(refused: Refused) -> None:
+    numbers = {(line - 1 - HEAD.count("\n")) // 2 for line in refused.lines["matrix.py"]}
 
     expected = {(event, capability) for event, capability, is_legal in cases() if not is_legal}
     assert {case[:2] for number, case in enumerate(cases()) if number in numbers} == expected

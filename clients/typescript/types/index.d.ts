@@ -50,6 +50,14 @@ export interface Announcement {
   changed?: string[];
   /** Some were left out: ask for `hooks` again. */
   resync?: number;
+  /** This many lines of the topic were left out: the listener was too slow. */
+  missed?: number;
+  decision?: Record<string, unknown>;
+  /** When, in which session, for which host and tool the decision was made. */
+  at?: string;
+  session_id?: string | null;
+  host?: string | null;
+  tool?: string | null;
 }
 
 export interface Options {

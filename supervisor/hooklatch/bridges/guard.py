@@ -38,6 +38,7 @@ log = logging.getLogger("hooklatch.bridges")
 T = TypeVar("T")
 BUDGET: Final = 30.0  # seconds; for an event of which the daemon has said nothing yet
 GRACE: Final = 7.0  # seconds; the daemon decides by its budget, and the client gives up a silent daemon after 5
+MARGIN: Final = 0.5  # seconds before our own deadline that the daemon is given, at most; a tenth of a short one
 RECEIPT: Final = 0.5  # seconds; a notification is sent by then, whether or not the daemon has said that it has it
 
 
@@ -124,7 +125,9 @@ class Guard:
             question = make()
             sent = question.encoded()
             with anyio.fail_after(self.limit(question.event)):
-                fired = await self._fire(question.event, question.payload, wait=True, envelope=question.envelope)
+                fired = await self._fire(
+                    question.event, question.payload, wait=True, envelope=question.envelope, timeout=self._patience()
+                )
             return question.settled(sent, fired, abilities)
         except Exception as error:
             return failed(error)
@@ -133,7 +136,10 @@ class Guard:
         try:
             question = make()
             sent = question.encoded()
-            fire = partial(self._blocking().fire, question.event, payload=question.payload, envelope=question.envelope)
+            fire = partial(
+                self._blocking().fire, question.event, payload=question.payload, envelope=question.envelope,
+                timeout=self._patience(),
+            )  # fmt: skip
             return question.settled(sent, within(self.limit(question.event), fire), abilities)
         except Exception as error:
             return failed(error)
@@ -151,6 +157,10 @@ class Guard:
         if not isinstance(self._session, SyncSession):
             raise TypeError("a call without an event loop needs a guard of open_guard_sync()")
         return self._session
+
+    def _patience(self) -> float | None:
+        """Return within how many seconds the daemon has to decide, so that it is its decision that counts."""
+        return None if self._deadline is None else self._deadline - min(MARGIN, self._deadline / 10)
 
     def limit(self, event: str) -> float:
         """Return after how many seconds a question about this event is refused."""

@@ -12,56 +12,60 @@ from hooklatch.version import VERSION
 
 __all__ = ["COMMANDS", "command_line", "run"]
 
-COMMANDS = (
-    (
-        "serve", "daemon.serve",
-        "run the daemon until SIGTERM or Ctrl-C, or with --detach in the background; SIGHUP reloads",
+# Under the title that `hooklatch --help` shows: a command's name, its module below `hooklatch.cli`, and its help.
+COMMANDS = {
+    "set up": (
+        ("init", "daemon.init", "write a first hooks.toml and a first guard; overwrites nothing"),
+        (
+            "install", "hosts.install",
+            "have an agent ask hooklatch, such as claude-code or gemini",
+        ),
+        ("uninstall", "hosts.install", "take hooklatch out of an agent's settings, and nothing else"),
+        ("import", "hooks.import_hooks", "convert hooks of Claude Code, Reasonix or Radium for hooks.d"),
+        ("trust", "hooks.trust", "let the hooks of a project run, exactly as they are now"),
+        ("doctor", "daemon.doctor", "say what is wrong and how to fix it"),
     ),
-    ("listen", "hosts.listen", "answer Claude Code's http hooks on loopback until Ctrl-C; needs hooklatch[listen]"),
-    ("stop", "daemon.stop", "let the daemon answer the fires in flight and exit, and wait until it is gone"),
-    ("fire", "testing.fire", "fire one event and print the decision"),
-    ("hooks", "hooks.hooks", "list hooks in firing order, or change them"),
-    ("events", "hooks.events", "list the events that can be fired; without a daemon, the standard ones"),
-    (
-        "reload", "hooks.reload",
-        "have the daemon load every change of its files now, including files that are gone or empty",
+    "the daemon": (
+        ("serve", "daemon.serve", "run the daemon until Ctrl-C, or in the background: --detach"),
+        ("stop", "daemon.stop", "let it answer what is in flight, and wait until it is gone"),
+        ("reload", "hooks.reload", "have it load its files now, also files that are gone or empty"),
+        ("status", "hooks.status", "say whether all is well, and what to do if it is not"),
+        ("health", "daemon.health", "say in a word whether it is ready, over the agents' socket"),
     ),
-    ("sessions", "hooks.sessions", "list the agents that are connected"),
-    ("status", "hooks.status", "say whether all is well, and what to do if it is not"),
-    ("health", "daemon.health", "say in a word whether the daemon is ready, over the agents' socket"),
-    ("watch", "daemon.watch", "show decisions and changes of the hooks as they happen, until Ctrl-C"),
-    ("log", "daemon.log", "show the decision record, or verify that it is as it was written"),
-    ("doctor", "daemon.doctor", "say what is wrong and how to fix it"),
-    (
-        "init", "daemon.init",
-        "write a first hooks.toml and a first guard, readable by you alone; overwrites nothing",
+    "hooks": (
+        ("hooks", "hooks.hooks", "list hooks in firing order, show one, or change them"),
+        ("events", "hooks.events", "list the events that can be fired, or show one with its fields"),
+        ("guards", "guards.guards", "a gallery of guards: list, show, add to yours, test"),
+        ("suspend", "hooks.suspend", "break-glass: leave a hook out of every fire for a limited time"),
+        ("resume", "hooks.suspend", "end a suspension early"),
     ),
-    (
-        "install", "hosts.install",
-        "have an agent ask hooklatch: Claude Code, Codex, Gemini, Copilot, Cursor, OpenCode or Qwen Code",
+    "what happens": (
+        ("watch", "live.watch", "show decisions, changes and suspensions as they happen"),
+        ("top", "live.top", "show what each hook does, live: calls, times, failures, workers"),
+        ("asks", "hooks.asks", "list asks of hooks that wait for a person, and answer them"),
+        ("sessions", "hooks.sessions", "list the agents that are connected"),
+        ("log", "daemon.log", "show the decision record, or verify that nobody changed it"),
+        ("dashboard", "daemon.dashboard", "show it all as pages in a browser; needs hooklatch[dashboard]"),
     ),
-    ("uninstall", "hosts.install", "take hooklatch out of an agent's settings, and nothing else"),
-    ("trust", "hooks.trust", "let the hooks in a project's .hooklatch folder run, exactly as they are now"),
-    (
-        "suspend", "hooks.suspend",
-        "leave a hook out of every fire for a limited time: break-glass, recorded and shown in the status",
+    "write and try": (
+        ("fire", "testing.fire", "fire one event and print the decision; the exit code says it"),
+        ("dev", "testing.dev", "run the hooks of a file against payloads, again on each save"),
+        ("check", "testing.check", "load configurations and sources, and say what is wrong with them"),
+        ("test", "testing.policy_tests", "fire recorded payloads at the hooks, and compare the decisions"),
+        ("replay", "replaying.replay", "fire what was kept at other hooks, and show what would change"),
+        ("record", "replaying.record_cases", "turn decisions on record into cases for `hooklatch test`"),
     ),
-    ("resume", "hooks.suspend", "end a suspension early"),
-    (
-        "import", "hooks.import_hooks",
-        "convert hooks of Claude Code, Reasonix or Radium to a file for hooks.d; without --to, print it",
+    "beside the daemon": (
+        ("mcp", "bridges.mcp", "start an MCP server whose every tool call is judged first"),
+        ("listen", "hosts.listen", "answer Claude Code's http hooks; needs hooklatch[listen]"),
+        ("link", "daemon.link", "connect this daemon to its fleet; needs hooklatch[fleet]"),
+        ("fleet", "fleet.fleet", "one policy on many machines; needs hooklatch[fleet]"),
     ),
-    ("mcp", "bridges.mcp", "start an MCP server behind a proxy that has each call of its tools judged"),
-    (
-        "test", "testing.policy_tests",
-        "fire recorded payloads at the configured hooks and compare the decisions; needs no daemon",
+    "for other programs": (
+        ("completion", "describing.completion", "print a script by which bash, zsh or fish completes commands"),
+        ("schema", "describing.schema", "print the JSON Schema of hooks.toml, or of a command's --json"),
     ),
-    (
-        "link", "daemon.link",
-        "connect this machine's daemon to its fleet until SIGTERM or Ctrl-C; needs hooklatch[fleet]",
-    ),
-    ("fleet", "fleet.fleet", "one policy on many machines: push, roll out, roll back; needs hooklatch[fleet]"),
-)  # fmt: skip
+}  # fmt: skip
 CODES = {
     "load_failed": Exit.BAD_DATA,
     "not_found": Exit.NO_INPUT,
@@ -89,7 +93,7 @@ def declare_all(parser: Parser) -> None:
     version = f"{PROGRAM} {VERSION}"
     parser.add_argument("--version", action="version", version=version, help="print the version, and exit")
     parser.set_defaults(config=None, runtime_dir=None, json=False)
-    parser.add_commands(COMMANDS, required=True)
+    parser.add_groups(COMMANDS, required=True)
 
 
 def run(words: list[str]) -> int:

@@ -11,7 +11,7 @@ from contextlib import suppress
 from itertools import count
 
 from hooklatch.client.protocol.liveness import crowd_delay
-from hooklatch.errors import DaemonUnreachableError
+from hooklatch.errors import DaemonUnreachableError, why
 from hooklatch.paths import AGENT_SOCKET, runtime_dirs
 
 __all__ = ["candidates", "connecting", "hang_up", "poll_of"]
@@ -45,7 +45,7 @@ def connecting(paths: Sequence[str], budget: float) -> Generator[float, None, so
                     raise TimeoutError(f"its backlog was full for {budget:g} s")
                 yield crowd_delay(attempts)
         except OSError as error:
-            failures.append((path, error.strerror or str(error)))
+            failures.append((path, why(error)))
     raise DaemonUnreachableError.at(failures)
 
 

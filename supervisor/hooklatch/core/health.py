@@ -1,6 +1,7 @@
-"""What is wrong with a daemon, and what to do about it: the one definition of red.  Pure; asks nobody.
+"""What is wrong with a daemon, and what to do about it: the one definition of red and of yellow.  Pure; asks nobody.
 
-`health` says it in a word, `status` lists it, the metrics count it and `doctor` says what to do: all of them by `red`.
+`health` says in a word whether it is red, `status` and `doctor` list it with what to do, the metrics count it: all of
+them by `red`.  What only deserves a look is yellow.  Neither can be told without what to do.
 """
 
 from __future__ import annotations
@@ -13,7 +14,10 @@ import msgspec
 from hooklatch.core.hooks.names import quoted
 from hooklatch.core.hooks.suspension import Suspension
 
-__all__ = ["REASONS", "Condition", "Faults", "Finding", "Word", "is_vital_well", "red", "word"]
+__all__ = [
+    "DO_ABOUT", "REASONS", "Condition", "Faults", "Finding", "Warned", "Word", "Yellow", "is_vital_well", "red",
+    "word", "yellow",
+]  # fmt: skip
 
 Word: TypeAlias = Literal["ready", "red", "draining"]
 Reason: TypeAlias = Literal[
@@ -25,7 +29,7 @@ DESCRIPTORS = "close what holds them, or raise the limit of open files; it is tr
 DISK = "fix its disk; what is still shown after that: hooklatch log verify, and hooklatch log acknowledge"
 SAVED_FILE = "fix it; a saved file is loaded at once (see: hooklatch reload)"
 LINK = "see what it says; `hooklatch link` must run, and says on its standard error what keeps it"
-RESTART = "fix what is named, then start the daemon again"
+RESTART = "fix what is named, and make a change again that would be lost; else start the daemon again"
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -57,6 +61,41 @@ class Condition(msgspec.Struct, frozen=True, kw_only=True):
     state: Sequence[str]  # of what hooks remember
     suspended: Sequence[Suspension]
     fleet: Sequence[str]  # what of its policy is not in force, or is too old
+
+
+class Warned(msgspec.Struct, frozen=True):
+    """One thing that deserves a look and makes nothing red by itself: the word for its kind, and what to do."""
+
+    reason: str
+    what: str
+    do: str
+
+
+class Yellow(msgspec.Struct, frozen=True, kw_only=True):
+    """All that deserves a look, at one moment."""
+
+    record: Sequence[str]
+    switches: Sequence[str]  # of hooks, that were not taken over
+    state: Sequence[str]  # settings of it that are not in force yet
+    projects: Sequence[str]
+    configuration: Sequence[str]
+    hooks: Sequence[str]  # that there is none
+
+
+# What to do about each field of `Yellow`; one without a line here cannot be told.
+DO_ABOUT = {
+    "record": "nothing about what is over; else fix what it names: it goes on by itself (see: hooklatch log verify)",
+    "switches": "see what each hook is now, and switch it again by its full name: hooklatch hooks",
+    "state": "when no agent works: hooklatch stop, then hooklatch serve --detach",
+    "projects": "look at its hooks, then trust them; what is trusted now: hooklatch trust --list",
+    "configuration": "to write a first one: hooklatch init --config FILE; or start the daemon with another --config",
+    "hooks": "see what there is: hooklatch hooks, hooklatch check; guards to start from: hooklatch guards list",
+}
+
+
+def yellow(seen: Yellow) -> list[Warned]:
+    """Return each thing that deserves a look, with what to do."""
+    return [Warned(field, text, DO_ABOUT[field]) for field in seen.__struct_fields__ for text in getattr(seen, field)]
 
 
 def is_vital_well(*, is_zygote_alive: bool, is_record_sound: bool) -> bool:

@@ -1,4 +1,4 @@
-"""Limits on what clients choose, as listed in docs/protocol.md.  Numbers only.
+"""Limits on what clients choose, as listed in docs/reference/protocol.md.  Numbers only.
 
 Text.  Whatever outlives one request, or reaches logs and metrics, has its own maximum length.  It is checked while the
 params are decoded: the error names the field and the limit, and a fire refused this way is a deny.

@@ -26,6 +26,7 @@ Cause = Literal[
     "load",
     "payload",
     "unsettled",
+    "unanswered",
     "draining",
     "no_daemon",
     "abandoned",

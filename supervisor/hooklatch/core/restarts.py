@@ -195,10 +195,12 @@ class Breaker:
             return True
         return False
 
-    def answered(self) -> None:
-        """Record a call that ended without killing its worker."""
-        if self.state is BreakerState.PROBING:
+    def answered(self) -> bool:
+        """Record a call that ended without killing its worker; return whether that ended the quarantine."""
+        is_proven = self.state is BreakerState.PROBING
+        if is_proven:
             self.reset()
+        return is_proven
 
     def died(self, now: float, how: str = "") -> bool:
         """Record a death and its cause; return whether it quarantined the hook just now."""

@@ -1,16 +1,21 @@
 """Phrases shared by messages: a count with its noun, the nearest known name, and durations in their one notation.
 
-That is a number with its unit: `500ms`, `90s`, `15m`, `24h`, `7d`.
+That is a number with its unit: `500ms`, `90s`, `15m`, `24h`, `7d`.  And whether a text can be written at all, and what
+stands in the place of one that must not be.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable
 
-__all__ = ["counted", "did_you_mean", "read_duration", "shown"]
+__all__ = ["INVISIBLE", "REDACTED", "counted", "did_you_mean", "is_unicode", "read_duration", "shown"]
 
+REDACTED = "[redacted]"  # what stands in the place of a secret
+INVISIBLE = frozenset("\u115f\u1160\u3164\uffa0\u2800\u034f")  # letters and marks to Unicode, and nothing to the eye
 UNITS = {"ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}  # `min` too: that is how minutes are shown
+LONG = ((86400, "d"), (3600, "h"), (60, "min"))  # what is shown in a unit is at least two of it
 DURATION = re.compile(rf"(\d+(?:\.\d+)?|\.\d+) ?({'|'.join(UNITS)})?", re.ASCII)
 
 
@@ -27,6 +32,15 @@ def did_you_mean(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str
     return f"; did you mean {near[0]!r}?" if near else ""
 
 
+def is_unicode(text: str) -> bool:
+    """Return whether a text is valid Unicode, so that it can be written as UTF-8: a name of a file may not be."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def read_duration(text: str) -> float:
     """Return the seconds of a duration over 0; a bare number is one of seconds.
 
@@ -41,8 +55,9 @@ def read_duration(text: str) -> float:
 
 
 def shown(seconds: float) -> str:
-    """Format a duration for people."""
-    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
-        if seconds >= 2 * length:
-            return f"{seconds // length:.0f} {unit}"
-    return f"{seconds:.0f} s"
+    """Format a duration for people, wherever they read one: `300 ms`, `2.5 s`, `90 s`, `15 min`, `24.5 h`, `99 d`."""
+    if 0 < seconds < 1:
+        return f"{math.ceil(seconds * 1000)} ms"
+    length, unit = next((one for one in LONG if seconds >= 2 * one[0]), (1, "s"))
+    number = seconds / length
+    return f"{number:.0f} {unit}" if length == 1 and number >= 10 else f"{number:.1f} {unit}".replace(".0 ", " ")

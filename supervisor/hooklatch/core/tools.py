@@ -17,7 +17,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
-__all__ = ["KINDS", "MATCHED_KINDS", "OTHER", "UnclearToolError", "arguments", "kind_of"]
+__all__ = ["ARGUMENTS", "KINDS", "MATCHED_KINDS", "OTHER", "UnclearToolError", "arguments", "kind_of"]
 
 Arguments = dict[str, Any]
 
@@ -73,6 +73,8 @@ KEYS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
     "fetch": {"url": ("url",), "prompt": ("prompt",), "query": ("query",)},
     "subagent": {"prompt": ("prompt", "message", "task"), "type": ("subagent_type", "agent_type")},
 }  # fmt: skip
+# What `tool_args` may have, whatever the tool.
+ARGUMENTS: Final = frozenset(key for keys in KEYS.values() for key in keys) | {"paths", "server", "tool", "arguments"}
 # At least one of these is needed: without it, a guard of that kind would judge nothing.
 NEEDED: Final[Mapping[str, tuple[str, ...]]] = {
     "shell": ("command",),
@@ -84,7 +86,8 @@ NEEDED: Final[Mapping[str, tuple[str, ...]]] = {
 KIND_OF: Final[Mapping[str, str]] = {name: kind for kind, names in TOOLS.items() for name in names}
 TEXT: Final = frozenset({"path", "content", "old", "new", "url", "patch"})
 BEGIN: Final = "*** Begin Patch"
-PATCHED: Final = re.compile(r"^\*\*\* (?:(?:Add|Update|Delete) File|Move to): (.+?)\s*$", re.MULTILINE)
+# As the most lenient program reads it: with blanks before it, or none behind the colon.
+PATCHED: Final = re.compile(r"(?im)^[^\S\n]*\*\*\* (?:(?:Add|Update|Delete) File|Move to):[^\S\n]*(\S.*?)\s*$")
 
 
 class UnclearToolError(ValueError):

@@ -9,6 +9,7 @@ model, remove a refusal, or map a gate to something that cannot refuse: `checked
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any, Literal, TypeAlias
 
@@ -209,10 +210,11 @@ def _problem_of_feed(fed: Feed, spec: EventSpec) -> str | None:
 def _problem_of_keys(fed: Feed) -> str | None:
     if any(not all(path.split(".")) for path in (*fed.keys, *fed.keys.values())):
         return "a path of its key map has an empty part"
-    for table, what in ((list(fed.keys), "native"), (list(fed.keys.values()), "canonical")):
-        for path in table:
-            if table.count(path) > 1 or any(other.startswith(path + ".") for other in table if what == "canonical"):
-                return f"the {what} path {path!r} occurs twice in its key map, or contains another path"
+    paths = list(fed.keys.values())
+    above = {path[: dot.start()] for path in paths for dot in re.finditer(r"\.", path)}
+    for path in paths:
+        if paths.count(path) > 1 or path in above:
+            return f"the canonical path {path!r} occurs twice in its key map, or contains another path"
     if fed.gathers is not None and fed.gathers in fed.keys.values():
         return f"{fed.gathers!r} gathers the other keys, so no key can be mapped to it"
     return None

@@ -87,7 +87,9 @@ def load_entry_points() -> tuple[dict[str, Dialect], list[str]]:
     try:
         points = tuple(entry_points(group=GROUP))
     except (OSError, ValueError, TypeError, AttributeError, KeyError) as error:  # corrupt metadata raises many types
-        return dialects, [f"the dialects of installed packages cannot be found: {error}"]
+        return dialects, [
+            f"the dialects of installed packages cannot be found: {getattr(error, 'strerror', None) or error}"
+        ]
     for point in points:
         try:
             dialect = dialect_of(point.load())

@@ -92,7 +92,7 @@ def compile_entry(program: Path, *flags: str) -> None:
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise BuildError(f"{compiler} cannot be run: {error}") from None
+        raise BuildError(f"{compiler} cannot be run: {getattr(error, 'strerror', None) or error}") from None
     if done.returncode != 0:
         raise BuildError(f"{compiler} failed: {done.stderr.strip()[-2000:]}")
 
@@ -141,7 +141,9 @@ def run(program: Path, words: list[str]) -> tuple[int, bytes, bytes]:
             [program, *words], input=b"{}", capture_output=True, timeout=PATIENCE, check=False, env={}
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise BuildError(f"the program that was built cannot be run: {error}") from None
+        raise BuildError(
+            f"the program that was built cannot be run: {getattr(error, 'strerror', None) or error}"
+        ) from None
     return done.returncode, done.stdout, done.stderr
 
 

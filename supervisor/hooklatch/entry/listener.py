@@ -77,7 +77,7 @@ def read_token(path: str) -> str:
             status = os.fstat(file.fileno())
             text = file.read(1000).strip()
     except (OSError, ValueError) as error:
-        raise TokenError(f"the token {path} cannot be read: {error}") from None
+        raise TokenError(f"the token {path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
     if not stat.S_ISREG(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o077:
         raise TokenError(f"the token {path} is not yours alone; remove it, and a new one is made")
     if len(text) < 32 or not text.isprintable():

@@ -21,7 +21,7 @@ import msgspec
 
 from hooklatch.core.hooks.definitions import InvalidHookError, is_id, read_definition
 from hooklatch.core.hooks.matchers import MatcherError, compile_matcher
-from hooklatch.core.text import did_you_mean
+from hooklatch.core.text import did_you_mean, is_unicode, shown
 from hooklatch.importing.places import line_at
 
 __all__ = ["Collector", "Imported", "ImportedHook", "Note", "nearest_key", "strings_in"]
@@ -151,7 +151,7 @@ class Collector:
                 any("\0" in text for text in strings_in(settings)),
                 "it holds a null byte, which no command can contain",
             ),
-            (not all(is_text(text) for text in strings_in(settings)), "it holds characters that are not valid Unicode"),
+            (not all(map(is_unicode, strings_in(settings))), "it holds characters that are not valid Unicode"),
         ):
             if is_bad:
                 settings, problem = {"event": settings["event"]}, problem or text
@@ -183,15 +183,17 @@ class Collector:
         """Return a time limit in seconds; None for the default of the event."""
         written = f"timeout {value!r:.40}"
         if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0 or value == math.inf:
-            fallback = "the event's default" if default is None else f"the default of {default:g} s"
+            fallback = "the event's default" if default is None else f"the default of {shown(default)}"
             self.note(place, f"{written} is not a duration; {fallback} applies")
             return default
         if value > MAX_TIMEOUT / unit:
-            self.note(place, f"{written} was cut to {MAX_TIMEOUT:g} s, the maximum")
+            self.note(place, f"{written} was cut to {shown(MAX_TIMEOUT)}, the maximum")
             return MAX_TIMEOUT
         seconds = max(round(value * unit, SETTLED), MIN_TIMEOUT)
         if seconds < HASTY:
-            self.note(place, f"{written} is {seconds:g} s, too short for a command to start; was it meant in seconds?")
+            self.note(
+                place, f"{written} is {shown(seconds)}, too short for a command to start; was it meant in seconds?"
+            )
         return seconds
 
 
@@ -250,11 +252,3 @@ def strings_in(value: object) -> Iterator[str]:
 
 def clip(text: str) -> str:
     return text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}…"
-
-
-def is_text(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

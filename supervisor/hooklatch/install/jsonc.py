@@ -5,6 +5,7 @@ Knows texts; knows no host and no file.  A key that occurs twice is refused, sin
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from dataclasses import dataclass, field
@@ -136,8 +137,9 @@ class Reader:
         return repr(self.text[position]) if position < len(self.text) else "the end of the file"
 
 
+@functools.lru_cache(maxsize=4)  # an edit asks several questions of each text that it goes through
 def parse(text: str) -> Node | None:
-    """Return what a text holds; None if it holds nothing but space and comments.
+    """Return what a text holds, which nobody may change; None if it holds nothing but space and comments.
 
     Raises:
         JsoncError: it is no JSON with comments, or a key occurs twice in one object.

@@ -1,4 +1,4 @@
-"""The process that forks zygotes, and outlives them.  Knows one process and a socket to it."""
+"""The process that forks zygotes, and outlives them.  Knows one process, its interpreter, and a socket to it."""
 
 from __future__ import annotations
 
@@ -10,34 +10,68 @@ import sys
 from collections.abc import Mapping
 from contextlib import suppress
 
+import msgspec
 import trio
 
-from hooklatch_worker.sandbox import linux
+from hooklatch_worker.sandbox import environment, linux
 
-__all__ = ["STOP_TIMEOUT", "Guardian"]
+__all__ = ["OWNED", "STOP_TIMEOUT", "Guardian", "Interpreter", "allowed"]
 
 # The environment that workers start with: what programs need to run, and no secret of the daemon's own.
 NAMES = frozenset({"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "VIRTUAL_ENV"})
 PREFIXES = ("LC_", "XDG_", "HOOKLATCH_")
 SECRETS = frozenset({"HOOKLATCH_PARENT", "HOOKLATCH_FLEET_PASSWORD"})  # an agent's or a link's, if that starts us
 STOP_TIMEOUT = 5.0  # seconds that it, or a zygote, may take to kill everything below it
+# The children of this process that somebody in it waits for: nothing else kills or reaps them.
+OWNED: set[int] = set()
 GUARDIAN = """import gc, sys
 gc.disable()  # until what all workers share is loaded and frozen
-sys.path[:] = {path}
+{enter}
 from hooklatch_worker.runtime import guardian
 guardian.live({line}, {daemon})
 """
+# This module comes before the package that it is in, since it says where that package is.
+ENTER = """import sys
+from importlib.util import module_from_spec, spec_from_file_location
+spec = spec_from_file_location("hooklatch_worker.sandbox.environment", {file!r})
+environment = sys.modules[spec.name] = module_from_spec(spec)
+spec.loader.exec_module(environment)
+environment.enter({path!r}, {prefix!r}, {ours!r}, {spares!r})
+"""
+
+
+class Interpreter(msgspec.Struct, frozen=True):
+    """Another interpreter than the daemon's own, and what it is to import from where.
+
+    `prefix` is its environment's directory; `ours` and `spares` are as `environment.enter` takes them.
+    """
+
+    python: str
+    version: str
+    prefix: str
+    path: list[str]
+    ours: dict[str, str]
+    spares: dict[str, str]
+    is_virtual: bool = True
+
+    @property
+    def enter(self) -> str:
+        """Return the code that makes it one of ours."""
+        return ENTER.format(
+            file=environment.__file__, path=self.path, prefix=self.prefix, ours=self.ours, spares=self.spares
+        )
 
 
 class Guardian:
-    """The process that forks zygotes, and outlives them."""
+    """The process that forks zygotes, and outlives them; without an `interpreter` it is one like this."""
 
-    def __init__(self) -> None:
+    def __init__(self, interpreter: Interpreter | None = None) -> None:
         self._line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             with theirs:
-                self._process = start_guardian(theirs.fileno())
+                self._process = start_guardian(theirs.fileno(), interpreter)
             self.pid = self._process.pid
+            OWNED.add(self.pid)
             self._pidfd = os.pidfd_open(self.pid)
         except OSError:
             self._line.close()
@@ -77,20 +111,29 @@ class Guardian:
             self.kill()
             await self.wait()
             self._process.wait()
+            OWNED.discard(self.pid)
             os.close(self._pidfd)
             self._pidfd = -1
 
 
-def start_guardian(line: int) -> subprocess.Popen[bytes]:
-    """Start an interpreter like this one, with an environment that has none of this one's secrets, as the guardian.
+def start_guardian(line: int, interpreter: Interpreter | None) -> subprocess.Popen[bytes]:
+    """Start an interpreter, with an environment that has none of this one's secrets, as the guardian.
 
     It is in a session of its own: Ctrl-C in the daemon's terminal must only reach the daemon.
     """
-    path = [os.fspath(entry) or os.getcwd() for entry in sys.path]  # not made absolute: it may be one of an import hook
-    code = GUARDIAN.format(path=path, line=line, daemon=os.getpid())
-    flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]  # as multiprocessing takes them
-    command: list[str] = [sys.executable, *flags, "-c", code]
-    return subprocess.Popen(command, env=allowed(os.environ), pass_fds=[line], start_new_session=True)
+    environ = allowed(os.environ)
+    if interpreter is None:
+        path = [os.fspath(entry) or os.getcwd() for entry in sys.path]  # not made absolute: it may be an import hook's
+        flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]  # as multiprocessing takes them
+        python, enter = sys.executable, f"sys.path[:] = {path}"
+    else:
+        # Isolated, and without `site`: its packages' .pth files may contain code, which is for confined workers.
+        python, flags, enter = interpreter.python, ["-I", "-S"], interpreter.enter
+        environ.pop("VIRTUAL_ENV", None)
+        if interpreter.is_virtual:
+            environ["VIRTUAL_ENV"] = interpreter.prefix
+    command: list[str] = [python, *flags, "-c", GUARDIAN.format(enter=enter, line=line, daemon=os.getpid())]
+    return subprocess.Popen(command, env=environ, pass_fds=[line], start_new_session=True)
 
 
 def allowed(environ: Mapping[str, str]) -> dict[str, str]:

@@ -18,13 +18,14 @@ import msgspec
 import trio
 
 from hooklatch.core.decisions.call import Call
+from hooklatch.core.hooks.registry import Hook
 from hooklatch.core.messages import Cause, Outcome
 from hooklatch.core.restarts import RestartPolicy, Restarts, TokenBucket
-from hooklatch.processes import scratch
 from hooklatch.processes.fire_context import FireContext
-from hooklatch.processes.life import ForkError, ZygoteLostError
-from hooklatch.processes.pool_limits import IsolationStatus, PoolLimits, PoolStatus
+from hooklatch.processes.life import ForkError
+from hooklatch.processes.pool_limits import HookLoad, IsolationStatus, PoolLimits, PoolStatus
 from hooklatch.processes.queueing import CallQueue
+from hooklatch.processes.starting import WorkerStarter, remove_scratch
 from hooklatch.processes.supervisor import Supervisor
 from hooklatch.processes.worker import LoadError, Worker, ends_at, outcome_of
 from hooklatch.processes.zygote import Zygote
@@ -35,7 +36,6 @@ __all__ = ["Pool"]
 logger = logging.getLogger("hooklatch.pool")
 SPARES = 1  # idle workers kept ready, so that a crash costs the next call nothing
 RESTARTS = RestartPolicy(waits=(0.0,) * 4 + (1.0,))  # for workers that could not be started, or died before any call
-ZYGOTES = 3  # that may die during one start before it counts as failed
 RECYCLED, CLOSES = "recycled", "the pool closes"
 
 
@@ -53,24 +53,21 @@ class Pool:
         pins: dict[str, str] | None = None,
     ) -> None:
         self.source = source
-        self._code = wire.Code(code, pins)
         self.build = build
         self.limits = limits
-        self._zygote = zygote
+        self._starter = WorkerStarter(source, zygote, wire.Code(code, pins))
         self.workers = Supervisor("workers")
         self._idle: list[Worker] = []
         self._alarm = trio.CancelScope()
         self._busy: dict[Worker, FireContext] = {}  # the fire that each works for
         self._condemned: set[Worker] = set()
-        self._loading: set[Worker] = set()
         self._starting = 0
         self._queue = CallQueue(self._busy, limits.workers, limits.queue)
         self._forks = TokenBucket(rate=50.0, burst=20)
         self._restarts = Restarts(RESTARTS)
         self._is_closed = True  # until it runs
         self._now = trio.lowlevel.current_clock().current_time
-        self._first: wire.Loaded | None = None  # what the worker that proved this build reported
-        self._counts = {"started": 0, "lost": 0, "recycled": 0}
+        self._counts = {"lost": 0, "recycled": 0}
 
     async def run(self, task_status: trio.TaskStatus[wire.Loaded] = trio.TASK_STATUS_IGNORED) -> None:
         """Own the workers until cancelled.
@@ -82,7 +79,7 @@ class Pool:
         async with self.workers.open():
             self._is_closed = False
             try:
-                worker, loaded = await self._fork()
+                worker, loaded = await self._starter.start(self.limits)
                 self.workers.spawn("worker", self._keep, worker)
                 self._release(worker)
                 task_status.started(loaded)
@@ -290,7 +287,7 @@ class Pool:
                 await trio.sleep(wait)
             while wait := self._restarts.wait(trio.current_time()):  # noqa: ASYNC110  (it may fail again meanwhile)
                 await trio.sleep(wait)
-            worker, _ = await self._fork()
+            worker, _ = await self._starter.start(self.limits)
         except Exception as error:
             self._starting -= 1
             self._start_failed(error)
@@ -312,53 +309,6 @@ class Pool:
             self._queue.refuse_all(Outcome(cause=cause, message=f"no worker could be started: {error}"))
         self._fill()
 
-    async def _fork(self) -> tuple[Worker, wire.Loaded]:
-        for _ in range(ZYGOTES - 1):
-            try:
-                return await self._fork_once()
-            except ZygoteLostError as error:
-                where = {"source": self.source.location}
-                logger.info("worker not started, again with the next zygote: %s", error, extra=where)
-        return await self._fork_once()
-
-    async def _fork_once(self) -> tuple[Worker, wire.Loaded]:
-        worker = Worker(await self._zygote.fork(self.source, self.limits.worker), may_emit=self.limits.may_emit)
-        limit = self.limits.load_timeout
-        self._loading.add(worker)
-        try:
-            with trio.fail_after(limit):
-                loaded = await worker.load(self._code)
-            self._check_isolation(loaded)
-        except BaseException as error:
-            is_orphaned = worker.process.is_orphaned
-            worker.kill("it could not be loaded")
-            worker.close()
-            await self._clear(worker)
-            if isinstance(error, trio.TooSlowError):
-                raise LoadError(f"it did not finish importing within {limit:.0f} s") from None
-            if isinstance(error, LoadError) and is_orphaned:
-                raise ZygoteLostError("the zygote died while the worker imported") from None
-            raise
-        finally:
-            self._loading.discard(worker)
-        self._counts["started"] += 1
-        return worker, loaded
-
-    def _check_isolation(self, loaded: wire.Loaded) -> None:
-        """Refuse a worker that is isolated less than required, or less than the first one was."""
-        wanted = self.limits.worker.isolation
-        if wanted.is_required and (loaded.isolation != wanted.level or loaded.missing):
-            raise LoadError(f"{wanted.level} isolation is required, but only {loaded.isolation} is active")
-        first = self._first = self._first or loaded
-        if lost := set(loaded.missing) - set(first.missing):
-            raise LoadError(f"it is isolated less than the source's first worker was: {'; '.join(sorted(lost))}")
-
-    async def _clear(self, worker: Worker) -> None:
-        """Remove the temporary directory of a dead worker."""
-        root = self.limits.worker.isolation.temporary
-        if root:
-            await scratch.remove(root, str(worker.generation))
-
     async def _keep(self, worker: Worker) -> None:
         """Watch one worker until it is dead, then replace it."""
         try:
@@ -369,7 +319,7 @@ class Pool:
             raise
         finally:
             self._take_leave(worker)
-            await self._clear(worker)
+            await remove_scratch(worker, self.limits)
 
     def _take_leave(self, worker: Worker) -> None:
         worker.bury()
@@ -397,7 +347,7 @@ class Pool:
 
     def loading_workers(self) -> list[Worker]:
         """Return the workers that are importing the source."""
-        return list(self._loading)
+        return list(self._starter.loading)
 
     def is_idle(self, worker: Worker) -> bool:
         return worker in self._idle
@@ -405,7 +355,7 @@ class Pool:
     @property
     def counts(self) -> dict[str, int]:
         """Return how many workers were started, lost and recycled since the start of the pool."""
-        return dict(self._counts)
+        return {"started": self._starter.started, **self._counts}
 
     @property
     def is_busy(self) -> bool:
@@ -414,9 +364,24 @@ class Pool:
     @property
     def isolation(self) -> IsolationStatus:
         configured = self.limits.worker.isolation.level
-        if self._first is None:
+        first = self._starter.first
+        if first is None:
             return IsolationStatus(configured, "standard", [])
-        return IsolationStatus(configured, self._first.isolation, self._first.missing)
+        return IsolationStatus(configured, first.isolation, first.missing)
+
+    def load_of(self, hook: Hook) -> HookLoad:
+        """Return what a hook of this source and the workers are doing."""
+        known = [worker.memory_bytes for worker in self.live_workers() if worker.memory_bytes is not None]
+        return HookLoad(
+            workers=len(self._idle) + len(self._busy),
+            busy=len(self._busy),
+            memory_bytes=sum(known) if known else None,
+            waiting=len(self._queue),
+            in_flight=sum(
+                (running := worker.hook) is not None and (running.name, running.owner) == (hook.name, hook.owner)
+                for worker in self._busy
+            ),
+        )
 
     def status(self) -> PoolStatus:
         return PoolStatus(
@@ -430,5 +395,5 @@ class Pool:
             condemned=len(self._condemned),
             pids=[worker.pid for worker in self.live_workers()],
             isolation=self.isolation,
-            **self._counts,
+            **self.counts,
         )

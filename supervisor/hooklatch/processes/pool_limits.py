@@ -6,7 +6,7 @@ import msgspec
 
 from hooklatch_worker import wire
 
-__all__ = ["TOTAL_BYTES", "IsolationStatus", "PoolLimits", "PoolStatus"]
+__all__ = ["TOTAL_BYTES", "HookLoad", "IsolationStatus", "PoolLimits", "PoolStatus"]
 
 TOTAL_BYTES = 2 * 2**30  # of a worker and its children, unless a source says otherwise
 
@@ -40,6 +40,20 @@ class IsolationStatus(msgspec.Struct, frozen=True):
     configured: str
     in_force: str
     missing: list[str]
+
+
+class HookLoad(msgspec.Struct, frozen=True):
+    """What one hook and the workers of its source are doing.  All but `in_flight` is of the source.
+
+    `workers` are idle or `busy`; `memory_bytes` is what these use, pages that they share counted for each, and None
+    until they have been looked at; `waiting` calls have no worker yet; `in_flight` are calls of this hook that run.
+    """
+
+    workers: int
+    busy: int
+    memory_bytes: int | None
+    waiting: int
+    in_flight: int
 
 
 class PoolStatus(msgspec.Struct, frozen=True):

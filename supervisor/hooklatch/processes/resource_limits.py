@@ -17,6 +17,7 @@ from contextlib import suppress
 import psutil
 import trio
 
+from hooklatch.errors import why
 from hooklatch.processes.pool import Pool
 from hooklatch.processes.worker import Worker
 from hooklatch_worker.sandbox import linux
@@ -64,13 +65,14 @@ def check(pool: Pool, worker: Worker, nursery: trio.Nursery) -> None:
     worker.measured_calls = worker.calls
     limits = pool.limits
     own = resident(worker.pid)
+    worker.memory_bytes = own
     if own > limits.resident_bytes:
         end(pool, worker, over("resident", own, limits.resident_bytes))
         return
     try:
         below = list(itertools.islice(linux.descendants(worker.pid), limits.processes + 1))
     except OSError as error:
-        raise UnmeasuredError(f"the processes below it cannot be listed: {error}") from None
+        raise UnmeasuredError(f"the processes below it cannot be listed: {why(error)}") from None
     worker.has_children = bool(below)
     if len(below) > limits.processes:
         stop(below)
@@ -123,7 +125,7 @@ def resident(pid: int) -> int:
     except psutil.NoSuchProcess:  # includes ZombieProcess
         return 0
     except (psutil.Error, OSError) as error:
-        raise UnmeasuredError(f"the memory of process {pid} cannot be read: {error}") from None
+        raise UnmeasuredError(f"the memory of process {pid} cannot be read: {why(error)}") from None
 
 
 def proportional(pid: int) -> int:
@@ -135,7 +137,7 @@ def proportional(pid: int) -> int:
     except psutil.NoSuchProcess:
         return 0
     except (psutil.Error, OSError) as error:
-        raise UnmeasuredError(f"the memory of process {pid} cannot be read: {error}") from None
+        raise UnmeasuredError(f"the memory of process {pid} cannot be read: {why(error)}") from None
 
 
 def over(what: str, size: int, limit: int) -> str:

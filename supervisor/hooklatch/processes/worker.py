@@ -32,8 +32,7 @@ from hooklatch_worker.author.state import MAX_STEPS, Asked
 
 __all__ = ["LoadError", "Worker", "ends_at", "outcome_of"]
 
-EXIT_NOTICE = 0.02  # seconds to wait for how a worker died; only the text of a crash depends on it
-LOAD_NOTICE = 1.0  # the same while importing, when no decision waits for it
+EXIT_NOTICE = 1.0  # seconds in which its zygote says how a worker died, on a busy machine too; the text depends on it
 ENVELOPES = msgspec.json.Encoder()
 BATCH = struct.Struct("=512Q")  # call ids are drawn in batches, which saves a system call per id
 
@@ -67,6 +66,7 @@ class Worker:
         self.pid = process.pid
         self.calls = 0
         self.measured_calls = 0
+        self.memory_bytes: int | None = None  # resident, when it was last looked at
         self.has_children = False
         self.is_being_measured = False
         self.started_at = trio.current_time()
@@ -91,6 +91,15 @@ class Worker:
         """Return whether it is dead, or killed and about to be."""
         return self.is_dead or self.kill_reason is not None
 
+    @property
+    def hook(self) -> Hook | None:
+        """Return the hook that it is running or ran last."""
+        if self._serving is None:
+            return None
+        call, _ = self._serving
+        begun = len(self._moments())
+        return call.then[begun - 1] if begun else call.hook
+
     async def load(self, code: wire.Code) -> wire.Loaded:
         """Have it import its source.
 
@@ -103,7 +112,7 @@ class Worker:
             if self._reader.held:
                 raise LoadError("the worker sent an unexpected message")
         except (EOFError, wire.FrameError) as error:
-            how = self.kill_reason or await self._how_it_died(LOAD_NOTICE) or error
+            how = self.kill_reason or await self._how_it_died() or error
             raise LoadError(f"the worker died while importing: {how}") from None
         match message:
             case wire.Loaded(generation) if generation == self.generation:
@@ -287,8 +296,8 @@ class Worker:
             truncated=out_cut or err_cut, is_lost=True, is_orphaned=is_orphaned,
         )  # fmt: skip
 
-    async def _how_it_died(self, line_timeouts: float = EXIT_NOTICE) -> str:
-        with trio.move_on_after(line_timeouts):
+    async def _how_it_died(self) -> str:
+        with trio.move_on_after(EXIT_NOTICE):
             await self.process.exit_known.wait()
         code = self.process.exit_code
         if code is None:

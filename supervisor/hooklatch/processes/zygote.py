@@ -16,13 +16,13 @@ from contextlib import asynccontextmanager, suppress
 import trio
 
 from hooklatch.core.restarts import RestartPolicy
-from hooklatch.processes.guardian import Guardian
+from hooklatch.processes.guardian import OWNED, Guardian, Interpreter
 from hooklatch.processes.life import ForkError, Life, Order, WorkerProcess, ZygoteLostError
 from hooklatch.processes.supervisor import ChildSpec, Supervisor
 from hooklatch_worker import wire
 from hooklatch_worker.sandbox import linux
 
-__all__ = ["Zygote", "open_zygote", "reap_strangers"]
+__all__ = ["Zygote", "open_zygote", "reap_strangers", "run_zygote"]
 
 logger = logging.getLogger("hooklatch.zygote")
 SILENCE = 2.0  # seconds without an answer to a fork, after which the zygote is stuck
@@ -32,9 +32,10 @@ SWEEP_INTERVAL = 0.002  # seconds between two checks for what is left
 
 
 class Zygote:
-    """Forks workers, through one zygote after another."""
+    """Forks workers of one interpreter, through one zygote after another; without one, of that of this process."""
 
-    def __init__(self, *, owns_process: bool = False) -> None:
+    def __init__(self, *, owns_process: bool = False, interpreter: Interpreter | None = None) -> None:
+        self._interpreter = interpreter
         self._life: Life | None = None
         self._latest: Life | None = None  # from its start until it is gone
         self._guardian: Guardian | None = None  # from its start until everything that it left is gone
@@ -133,7 +134,7 @@ class Zygote:
             ForkError: it could not be started, or has died.
         """
         try:
-            guardian = self._guardian = Guardian()
+            guardian = self._guardian = Guardian(self._interpreter)
         except OSError as error:
             raise ForkError(f"the guardian could not be started: {error.strerror}") from None
         self._guarded.set()
@@ -173,6 +174,8 @@ class Zygote:
             self._lose(life)
             for order in life.orders.values():
                 order.done.set()
+            for worker in life.workers.values():
+                worker.exit_known.set()  # nobody will say how it ended
             if not life.pid:
                 guardian.kill()  # it may be stuck
             await life.aclose()
@@ -218,27 +221,36 @@ class Zygote:
         if not self._owns_process:
             return
         with trio.move_on_after(SWEEP_TIMEOUT, shield=True) as scope:
-            while linux.kill_children():  # noqa: ASYNC110  (each death may hand us the next generation)
+            while linux.kill_children(keep=frozenset(OWNED)):  # noqa: ASYNC110  (each death may hand us the next generation)
                 await trio.sleep(SWEEP_INTERVAL)
         if scope.cancelled_caught:
-            logger.error("processes that a dead guardian left cannot be killed: %s", linux.children())
+            left = sorted({*linux.children()} - OWNED)
+            logger.error("processes that a dead guardian left cannot be killed: %s", left)
 
 
 def reap_strangers() -> None:
-    """Reap each dead child.
+    """Reap each dead child that nobody waits for.
 
     The daemon adopts orphans: as a subreaper those that a dead zygote left, and as process 1 of a container those of
     everything else there, such as what a health check or `docker exec` left behind.  Without this they stay as zombies.
     """
     for pid in linux.children():
-        linux.reap(pid)
+        if pid not in OWNED:
+            linux.reap(pid)
 
 
 @asynccontextmanager
-async def open_zygote(*, owns_process: bool = False) -> AsyncGenerator[Zygote]:
+async def open_zygote(*, owns_process: bool = False, interpreter: Interpreter | None = None) -> AsyncGenerator[Zygote]:
     """Run a zygote while the block runs."""
-    async with Supervisor("zygote").open() as supervisor:
-        zygote = Zygote(owns_process=owns_process)
+    zygote = Zygote(owns_process=owns_process, interpreter=interpreter)
+    async with run_zygote(zygote, Supervisor("zygote")):
+        yield zygote
+
+
+@asynccontextmanager
+async def run_zygote(zygote: Zygote, supervisor: Supervisor) -> AsyncGenerator[None]:
+    """Run a zygote that nobody runs yet while the block runs, under a supervisor of its own."""
+    async with supervisor.open():
         for spec in zygote.specs:
             await supervisor.start(spec)
-        yield zygote
+        yield

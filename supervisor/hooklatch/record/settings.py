@@ -6,9 +6,10 @@ from typing import Literal
 
 import msgspec
 
-__all__ = ["REDACTED_KEYS", "REDACTED_TEXTS", "SIGNS", "Durability", "RecordSettings"]
+__all__ = ["REDACTED_KEYS", "REDACTED_TEXTS", "SIGNS", "Durability", "Payloads", "RecordSettings"]
 
 Durability = Literal["written", "sync"]
+Payloads = Literal["excerpt", "full"]
 MIB = 2**20
 
 # Keys of a payload, at any depth, whose values never reach the record (globs, in any case).
@@ -63,4 +64,7 @@ class RecordSettings(msgspec.Struct, frozen=True):
     critical_bytes: int = 128 * MIB
     full_bytes: int = 32 * MIB
     keep_unshipped_bytes: int | None = None
+    payloads: Payloads = "excerpt"  # "full": each is kept whole too, in a file beside the record
+    payloads_bytes: int = 256 * MIB
+    payloads_age: float = 7 * 24 * 3600.0
     skipping: bool = True  # of events without a hook: clients that ask may count them, and are recorded by their counts

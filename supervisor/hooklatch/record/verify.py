@@ -1,15 +1,7 @@
 """Checks a record against itself, its anchor, its mark and witnesses.  Knows chains and files; does not change them.
 
-Each record is checked by its own hash, by its successor's `prev`, and by its number.  Findings:
-
-altered      a record does not match its hash, or its successor's `prev`
-missing      numbers are missing: in the middle, where no segment declares them skipped after a crash; at the
-             beginning, where no `retired` record covers them; after the end, according to the anchor or the mark
-retired      two `retired` records disagree about the beginning
-fault        the record reports a fault of its own that is not acknowledged
-anchor, mark cannot be read, or are gone
-duplicated   a number occurs twice; reordered: a record comes after one that should follow it
-torn         bytes that are not a record
+Each record is checked by its own hash, by its successor's `prev`, and by its number.  What may be found is in
+`findings`.
 """
 
 from __future__ import annotations
@@ -18,7 +10,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import msgspec
 
@@ -28,63 +20,16 @@ from hooklatch.record.files.mark import Mark, read_mark
 from hooklatch.record.files.reading import NoRecordError, segments_of
 from hooklatch.record.files.segments import SegmentFile
 from hooklatch.record.files.slots import SlotError
+from hooklatch.record.findings import MAX_FINDINGS, Finding, FindingKind, VerifyReport, Witness
+from hooklatch.record.payloads.checking import PayloadCheck
 from hooklatch.record.storage.retention import RetiredEntry, read_retired, skipped_by
 
-__all__ = ["Finding", "VerifyReport", "Witness", "verify"]
+__all__ = ["verify"]
 
-FindingKind = Literal[
-    "altered", "missing", "duplicated", "reordered", "torn", "retired", "fault", "anchor", "mark", "witness"
-]  # fmt: skip
 REPORTED = frozenset({"recovered", "mended", "fault", "unrecorded", "acknowledged"})  # problems recorded by the daemon
 PATIENCE = 0.3  # seconds to wait for a line that is still being written
-MAX_FINDINGS = 1000
 T = TypeVar("T")
 DOCUMENTS: msgspec.json.Decoder[dict[str, Any]] = msgspec.json.Decoder(dict[str, Any])
-PROVES = (
-    "no record of this chain was changed, left out, moved or duplicated after its hash was taken, unless all records"
-    " after it were rewritten too"
-)
-NOT_PROVED = (
-    "prevent anything: it is tamper-evident, not tamper-proof.  Whoever can write to this folder, and to the mark"
-    " beside it, can rewrite all of it.  A head that was kept elsewhere reveals that (every reply carries one, as"
-    " `record`): --witness SEQ:HASH",
-    "show that records newer than the anchor and the mark were cut off or replaced",
-    "show that a record is true: it says what the daemon decided, no more",
-)
-
-
-class Witness(msgspec.Struct, frozen=True):
-    """A record's number and the start of its hash, as kept outside of the directory."""
-
-    seq: int
-    hash: str
-
-
-class Finding(msgspec.Struct, frozen=True):
-    """A deviation from what was written."""
-
-    what: FindingKind
-    seq: int | None
-    segment: str | None
-    text: str
-
-
-class VerifyReport(msgspec.Struct):
-    """The result.  `ranges` are unbroken runs of records; `told` are the problems that the record itself reports."""
-
-    ok: bool = True
-    records: int = 0
-    segments: int = 0
-    ranges: list[tuple[int, int]] = []
-    head: Witness | None = None
-    anchored_through: int | None = None
-    findings: list[Finding] = []
-    findings_omitted: int = 0
-    witnesses: list[dict[str, Any]] = []
-    told: list[dict[str, Any]] = []
-    notes: list[str] = []
-    proves: str = PROVES
-    does_not_prove: Sequence[str] = NOT_PROVED
 
 
 def verify(
@@ -100,7 +45,7 @@ def verify(
     """
     anchored, anchor_fault = read_or_fault(read_anchor, folder, f"there is no anchor in {folder}")
     marked, mark_fault = read_or_fault(read_mark, folder, f"there is no mark beside {folder}")
-    check = Check(anchored, marked, witnesses)
+    check = Check(anchored, marked, witnesses, PayloadCheck(folder))
     if anchor_fault is not None:
         check.find("anchor", None, anchor_fault)
     if mark_fault is not None:
@@ -116,7 +61,10 @@ def verify(
     except OSError as error:
         raise NoRecordError(f"{error.filename} cannot be read: {error.strerror}") from None
     is_still = read_or_fault(read_mark, folder, "")[0] == marked
-    return check.end(len(segments), is_still=is_still)
+    try:
+        return check.end(len(segments), is_still=is_still)
+    except OSError as error:
+        raise NoRecordError(f"{error.filename} cannot be read: {error.strerror}") from None
 
 
 def read_or_fault(reader: Callable[[str], T | None], folder: str, otherwise: str) -> tuple[T | None, str | None]:
@@ -151,10 +99,17 @@ def lines_of(place: SegmentFile, *, is_last: bool) -> Iterator[bytes]:
 class Check:
     """The state of a check: what was read so far, and the findings."""
 
-    def __init__(self, anchored: tuple[int, str] | None, marked: Mark | None, witnesses: Sequence[Witness]) -> None:
+    def __init__(
+        self,
+        anchored: tuple[int, str] | None,
+        marked: Mark | None,
+        witnesses: Sequence[Witness],
+        payloads: PayloadCheck,
+    ) -> None:
         self._report = VerifyReport()
         self._anchored = anchored
         self._marked = marked
+        self._payloads = payloads
         self._witnesses = list(witnesses)
         self._wanted = {witness.seq for witness in witnesses}
         if anchored is not None:
@@ -195,6 +150,7 @@ class Check:
         if link.seq in self._wanted:
             self._hashes.setdefault(link.seq, link.hash)
         self._compare(link)
+        self._payloads.take(link, line)
         if link.kind in REPORTED or link.kind == "retired":
             self._keep(link, line)
 
@@ -310,6 +266,9 @@ class Check:
             self._check_mark(self._marked, last.seq if last is not None else 0)
         for seq, text in self._faults.items():
             self._add(Finding("fault", seq, None, f"record {seq} reports a fault that is not acknowledged: {text}"))
+        report.payloads, lost = self._payloads.end()
+        for seq in lost:
+            self._add(Finding("payload", seq, None, f"the payload of record {seq} is missing or was changed"))
         report.witnesses = [self._checked(witness) for witness in self._witnesses]
         report.ok = not report.findings
         return report

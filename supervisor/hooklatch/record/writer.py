@@ -26,6 +26,7 @@ from hooklatch.record.content.excerpt import excerpt_of_payload
 from hooklatch.record.content.redaction import Redactor
 from hooklatch.record.files.anchor import Anchor
 from hooklatch.record.files.mark import MarkFile
+from hooklatch.record.payloads.keeping import Payloads
 from hooklatch.record.settings import RecordSettings
 from hooklatch.record.storage.appending import Appender
 from hooklatch.record.storage.disk import Stage
@@ -68,12 +69,14 @@ class Record:
             RecordError: another process writes it, or it cannot be written.
         """
         self.folder = folder
+        self.on_fault: Callable[[str, str], None] | None = None  # hears of faults: `fault`, `mended`, `acknowledged`
         self.is_synced_first = settings.durability == "sync"  # whether answers wait until their records are on disk
         self._settings = settings
         self._is_settled = is_settled
         self._clock = clock
         self._redactor = Redactor(settings)
         self._space = DiskSpace(folder, settings, self._put)
+        self._payloads = Payloads(folder, settings, clock=clock)
         self._retention_at = 0.0
         self._lock = lock(folder)
         try:
@@ -93,8 +96,9 @@ class Record:
             stack.callback(self._anchor.close)
             self._journal = Journal(self.folder, recovered, self._mark, clock=self._clock, reserve=reserve)
             stack.callback(self._journal.close)
-            self._syncs = Syncs(self._journal, self._anchor, self._mark, fdatasync)
-            self._faults = Faults(self._journal, self._mark, self._syncs, self._put_text)
+            stack.callback(self._payloads.close)
+            self._syncs = Syncs(self._journal, self._anchor, self._mark, fdatasync, self._payloads.take_unsynced)
+            self._faults = Faults(self._journal, self._mark, self._syncs, self._put_text, self._tell_of_fault)
             self._appender = Appender(self._journal, self._space, self._faults)
             self._remover = SegmentRemover(
                 self._journal, self._mark, self._syncs, append=self.append, note=self._faults.note
@@ -142,6 +146,8 @@ class Record:
         """Choose what is recorded of a payload; made before the decision, it saves that much time after it."""
         fact.redactor, fact.limit = self._redactor, self._settings.excerpt_bytes
         fact.excerpt, fact.excerpt_cut = excerpt_of_payload(fact.payload, fact.limit, fact.redactor)
+        if self._payloads.are_kept:
+            self._payloads.show(fact, fact.redactor)
 
     def decided(self, decision: Decision, fact: Fact) -> Head | None:
         """Record a decision, right before its answer leaves.
@@ -156,6 +162,8 @@ class Record:
                 self._show_on_full_disk(fact)
             elif fact.redactor is not self._redactor:  # nobody chose, or the settings have changed since
                 self.show(fact)
+            if fact.line is not None:
+                self._payloads.keep(fact, seq=self._journal.seq + 1, stage=self._space.stage)
             return self._appender.append("decision", entry_of_decision(decision, fact, self._redactor))
         except RecordError:
             if fact.is_gate:
@@ -240,6 +248,10 @@ class Record:
         with suppress(OSError):
             self._put(kind, scrubbed({"text": text}, self._redactor), from_reserve=True)
 
+    def _tell_of_fault(self, kind: str, text: str) -> None:
+        if self.on_fault is not None:
+            self.on_fault(kind, text)
+
     # -- the background ----------------------------------------------------------------------------------------------
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -313,6 +325,7 @@ class Record:
     async def _retire(self) -> None:
         try:
             await self._remover.look(self._settings, self._clock())
+            await self._payloads.retire(self._journal.seq, self.append, self._syncs.wait_for)
         except (OSError, RecordError) as error:
             logger.warning("old segments in %s could not be removed: %s", self.folder, error)
 
@@ -339,6 +352,7 @@ class Record:
         self.is_synced_first = settings.durability == "sync"
         self._redactor = Redactor(settings)
         self._space.apply(settings)
+        self._payloads.apply(settings)
         names = [name for name in settings.__struct_fields__ if getattr(before, name) != getattr(settings, name)]
         with suppress(RecordError):
             self.append("settings", changed={name: getattr(settings, name) for name in names})
@@ -351,6 +365,8 @@ class Record:
         warnings = self._faults.over
         if self._space.stage < Stage.CRITICAL and (shortage := self._space.explain()) is not None:
             warnings.append(shortage)
+        if self._payloads.fault is not None:
+            warnings.append(self._payloads.fault)
         try:
             known = sizes(self.folder)
         except OSError:
@@ -371,6 +387,7 @@ class Record:
             "synced_seq": self._syncs.synced_seq,
             "sync_age_s": round(time.monotonic() - self._syncs.synced_at, 3),
             "syncs": self._syncs.count,
+            "payloads": self._payloads.status(),
             "shipping": self._remover.shipping(known) if self._settings.keep_unshipped_bytes is not None else None,
         }
 

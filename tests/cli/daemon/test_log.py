@@ -96,7 +96,7 @@ def test_filters(place: Place, words: list[str], expected: list[str]) -> None:
     [
         (
             ["--since", "yesterday"],
-            "'yesterday' is not a time; write 2026-01-31T12:00:00Z, or how long ago: 90s, 15m, 2h, 7d",
+            "'yesterday' is not a time; write 2026-01-31 or 2026-01-31T12:00:00Z, or how long ago: 90s, 15m, 2h, 7d",
         ),
         (["-n", "x"], "'x' is not a number of records"),
         (["verify", "--witness", "3:xyz"], "'3:xyz' is not SEQ:HASH, with 16 to 64 hexadecimal digits"),
@@ -246,10 +246,15 @@ def test_what_is_known_and_did_not_happen_is_no_error(place: Place, words: list[
 
 def test_the_kinds_are_those_that_are_written_and_documented() -> None:
     written: set[str] = set()
-    for folder, pattern in (("record", r"\.(?:append|_put)\(\s*\"(\w+)\"[,)]"), ("service", r"note\(\s*\"(\w+)\",")):
+    for folder, pattern in (
+        ("record", r"\.(?:append|_put)\(\s*\"(\w+)\"[,)]"),
+        ("service", r"(?:note|operated)\(\s*\"(\w+)\","),
+    ):
         for path in (ROOT / "supervisor" / "hooklatch" / folder).rglob("*.py"):
             written |= set(re.findall(pattern, path.read_text()))
-    documented = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \|", (ROOT / "docs/record.md").read_text(), re.MULTILINE)
+    documented = re.findall(
+        r"^\| (`\w+`(?:, `\w+`)*) \|", (ROOT / "docs/reference/record.md").read_text(), re.MULTILINE
+    )
 
     assert {"decision", "started", "quarantined"} <= written <= set(KINDS)
     assert {name for row in documented for name in re.findall(r"\w+", row)} >= set(KINDS)

@@ -20,7 +20,7 @@ import pytest
 
 from hooklatch.cli.terminal.last_signs import look
 from hooklatch_worker.sandbox import linux
-from support.commands import PATIENCE, Pause, Place, new_place, payload, serving
+from support.commands import PATIENCE, Pause, Place, held_to_schema, new_place, payload, serving
 
 pytestmark = pytest.mark.slow
 
@@ -98,7 +98,7 @@ def test_stop_waits_for_the_gate_that_runs(place: Place) -> None:
 
     assert late["cause"] == "draining"
     assert (answered[0], code) == (2, 0)
-    assert json.loads(out)["pid"] == daemon.pid
+    assert held_to_schema(["stop"], json.loads(out))["pid"] == daemon.pid
 
 
 def test_a_daemon_that_was_killed_is_not_called_stopped(place: Place) -> None:
@@ -121,6 +121,9 @@ def test_a_lock_is_looked_at_and_not_taken() -> None:
         with lock.open() as held:
             fcntl.flock(held, fcntl.LOCK_EX)
             found = look(str(place.folder), "nowhere")
+            deaf = look("/nowhere", "nowhere", [str(place.runtime), str(place.folder)])
 
     assert free.how == "unknown"
     assert (found.how, found.pid) == ("elsewhere", 4711)
+    assert (deaf.how, deaf.pid) == ("silent", 4711)
+    assert "its socket was removed; wait a moment, or end it with `kill 4711`" in str(deaf)

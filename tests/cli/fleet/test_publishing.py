@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.slow, needs_redis]
 
 
 def test_a_key_is_for_its_user_alone_whatever_the_umask_and_the_public_one_is_printed(place: Place) -> None:
-    made = place.shell(f"umask 0; {sys.executable} -m hooklatch fleet keygen --out team.key", place.folder)
+    made = place.run("fleet", "keygen", "--out", "team.key", umask=0)
 
     file = place.folder / "team.key"
     assert made.returncode == 0, made.stderr
@@ -403,3 +403,14 @@ def test_the_memory_of_what_was_seen_is_the_users_alone(bench: Bench) -> None:
     seen = list((bench.place.folder / ".local/state/hooklatch/fleet-seen").iterdir())
 
     assert [oct(os.stat(path).st_mode & 0o777) for path in (*seen, seen[0].parent)] == ["0o600", "0o700"]
+
+
+def test_a_table_that_another_user_could_have_written_names_no_engine(place: Place) -> None:
+    place.config.parent.mkdir(parents=True, exist_ok=True)
+    place.config.write_text('[fleet]\nname = "acme"\nurl = "redis://127.0.0.1:1"\n')
+    place.config.chmod(0o666)
+
+    done = place.run("fleet", "history")
+
+    assert done.returncode == 77, done.stderr
+    assert "fix it with: chmod go-w" in done.stderr

@@ -5,12 +5,15 @@ Slow: the daemon, the link and the publisher are processes of their own.
 
 from __future__ import annotations
 
+import json
+import select
 import threading
 
 import pytest
 
+from hooklatch import connect_sync
 from hooklatch.fleet.policy.signing import new_key
-from support.commands import Place, new_place, serving
+from support.commands import Daemon, Place, held_to_schema, new_place, serving
 from support.redis_server import RedisServer, needs_redis
 from support.survivors import nobody_survives
 
@@ -41,9 +44,10 @@ def pushed(place: Place, body: str, *words: str) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
-def cause_of(place: Place) -> str | None:
-    answer = place.fire_tool("Bash", "--json", command="rm x").stdout
-    return "crash" if '"cause":"crash"' in answer else "fleet" if "the fleet says no" in answer else None
+def cause_of(daemon: Daemon) -> str | None:
+    with connect_sync(daemon.ready["agent"]) as session:
+        decision = session.fire("pre_tool_use", tool_name="Bash", tool_input={"command": "rm x"})
+    return "crash" if decision.cause == "crash" else "fleet" if "the fleet says no" in (decision.reason or "") else None
 
 
 def test_a_guard_that_breaks_on_a_host_stops_its_rollout_and_is_taken_back(shared_redis: RedisServer) -> None:
@@ -53,15 +57,15 @@ def test_a_guard_that_breaks_on_a_host_stops_its_rollout_and_is_taken_back(share
         place.environment["HOOKLATCH_TEST_COOKIE"] = word
         (place.folder / "fleet.key").touch(mode=0o600)
         (place.folder / "fleet.key").write_text(key.text)
-        with serving(place):
-            link = place.begin("link")
-            assert "runs (pid" in link.line()
+        with serving(place) as daemon:
+            link = place.begin("link", "--json")
+            assert held_to_schema(["link"], json.loads(link.line()))["host"] == "web-1"
             assert pushed(place, "pass")[0] == 0
             is_over = threading.Event()
 
             def work() -> None:
                 while not is_over.wait(0.2):
-                    cause_of(place)
+                    cause_of(daemon)
 
             agent = threading.Thread(target=work)
             agent.start()
@@ -73,10 +77,10 @@ def test_a_guard_that_breaks_on_a_host_stops_its_rollout_and_is_taken_back(share
             assert bad[0] == 1, bad
             assert "stopped at version" in bad[1]
             assert "(crash " in bad[1]
-            assert cause_of(place) == "crash"
+            assert cause_of(daemon) == "crash"
 
             assert place.run("fleet", "rollback", "--key", "fleet.key").returncode == 0
-            while cause_of(place) != "fleet":
-                pass
+            while cause_of(daemon) != "fleet":
+                select.select([], [], [], 0.05)
             link.process.terminate()
             link.end()

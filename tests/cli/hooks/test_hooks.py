@@ -18,8 +18,8 @@ def test_the_table_shows_hooks_with_their_timings(shared: Daemon) -> None:
     done = shared.place.run("hooks")
 
     title, row, last = done.stdout.splitlines()[:3]
-    assert title.split()[:5] == ["LAYER", "ID", "EVENT", "MATCH", "STATE"]
-    assert row.split()[:5] == ["global", "guards:judge", "pre_tool_use", "Ask|Bash|Crash|Halt|Slow", "active"]
+    assert title.split()[:6] == ["LAYER", "ID", "EVENT", "#", "MATCH", "STATE"]
+    assert row.split()[:6] == ["global", "guards:judge", "pre_tool_use", "1", "Ask|Bash|Crash|Halt|Slow", "active"]
     assert "crash 1" in row
     assert "guards.py:4 " in row
     assert "guards.py:judge" in row
@@ -29,6 +29,8 @@ def test_the_table_shows_hooks_with_their_timings(shared: Daemon) -> None:
 def test_list_is_the_default_and_gives_json(shared: Daemon) -> None:
     listed, again = shared.place.json("hooks", "list"), shared.place.json("hooks")
 
+    for (hook,) in (listed["hooks"], again["hooks"]):
+        assert set(hook.pop("load")) == {"workers", "busy", "memory_bytes", "waiting", "in_flight"}  # of that moment
     assert listed == again
     assert [hook["id"] for hook in listed["hooks"]] == ["guards:judge"]
 
@@ -129,14 +131,18 @@ def test_a_hook_of_a_file_is_removed_there(shared: Daemon) -> None:
 def test_a_disabled_hook_is_asked_no_more_until_it_is_enabled(shared: Daemon) -> None:
     place = shared.place
 
+    place.write({"more.py": "def note(event): ..."})
+    place.json("hooks", "add", "notification", "--run", "config/more.py:note")
     disabled = place.run("hooks", "disable", "guards:judge")
     passed = place.fire_tool("Bash", command="rm x")
-    state = place.json("hooks")["hooks"][0]["state"]
+    state, warned = place.json("hooks")["hooks"][0]["state"], place.json("status")["warned"]
     place.json("hooks", "enable", "guards:judge")
+    place.json("hooks", "remove", "more:note")
 
     assert disabled.stdout.startswith("disabled guards:judge (revision ")
     assert passed.returncode == 0
     assert state == "disabled"
+    assert [one["reason"] for one in warned] == ["hooks"], "every gate passes, and nobody says so"
     assert place.fire_tool("Bash", command="rm x").returncode == 2
 
 

@@ -41,3 +41,26 @@ def test_a_denial_is_followed_from_its_message_to_the_authors_line(place: Place)
     assert "failed in each of its last 5 calls (cause crash)" in doctor.stdout
     assert log.returncode == 0
     assert "asked     global/guards:judge failed (crash: ValueError: a bug of the guard (guards.py:14))" in log.stdout
+
+
+PRINTS = """
+import sys
+from hooklatch import hook
+
+@hook("pre_tool_use")
+def prints(event):
+    print("to one stream")
+    print("to the other", file=sys.stderr)
+    raise KeyError("oops")
+"""
+
+
+def test_what_a_hook_printed_before_it_failed_is_shown(place: Place) -> None:
+    place.write({"hooks.toml": '[[source]]\npath = "prints.py"\n', "prints.py": PRINTS})
+
+    with serving(place):
+        place.fire_tool("Bash")
+        shown = place.run("hooks", "show", "prints:prints")
+
+    assert "    to one stream\n    to the other\n    Traceback (most recent call last):\n" in shown.stdout
+    assert "    KeyError: 'oops'\n" in shown.stdout

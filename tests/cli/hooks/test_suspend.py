@@ -56,7 +56,11 @@ def test_all_hooks_are_suspended_by_saying_so(place: Place) -> None:
         (("suspend", "guards:judge", "--for", "soon", "--reason", "x"), 64, "write it like 90s, 15m, 2h or 7d"),
         (("suspend", "guards:judge", "--for", "15m"), 64, "--reason"),
         (("suspend", "--for", "15m", "--reason", "x"), 64, "--all"),
-        (("suspend", "guards:judge", "--for", "25h", "--reason", "x"), 64, "at most 24 h"),
+        (
+            ("suspend", "guards:judge", "--for", "25h", "--reason", "x"),
+            64,
+            "at most 24 h, and more than 0 s, not 25 h;",
+        ),
         (("suspend", "nobody", "--for", "15m", "--reason", "x"), 66, "there is no hook and no plugin 'nobody'"),
         (("resume", "guards:judge"), 66, "guards:judge was not suspended"),
     ],

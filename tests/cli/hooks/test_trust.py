@@ -69,7 +69,7 @@ def test_a_change_is_refused_until_it_is_trusted(place: Place) -> None:
 
 
 def test_it_is_listed_and_revoked(place: Place) -> None:
-    place.run("trust")
+    place.json("trust")
 
     (listed,) = place.json("trust", "--list")["projects"]
     revoked = place.run("trust", "--revoke")

@@ -52,3 +52,19 @@ def test_every_command_takes_it(command: str, text: str) -> None:
 def test_what_is_shown_can_be_typed() -> None:
     for seconds in (5, 90, 600, 7200, 604800):
         assert span(shown(seconds)) <= seconds
+
+
+@table(
+    "seconds, text",
+    [
+        (0, "0 s"),
+        (0.05, "50 ms"),
+        (2.5, "2.5 s"),
+        (90, "90 s"),
+        (5400, "90 min"),
+        (88200, "24.5 h"),
+        (8553600, "99 d"),  # and not 8.5536e+06 s
+    ],
+)
+def test_it_is_shown_in_a_unit_that_people_read(seconds: float, text: str) -> None:
+    assert shown(seconds) == text

@@ -22,7 +22,7 @@ Hooks = list[Any]
 CALLBACKS = Path(__file__).parents[1] / "callbacks"
 
 
-PAGE = ROOT / "docs" / "coming-from-beamagent.md"
+PAGE = ROOT / "docs" / "project" / "coming-from-beamagent.md"
 
 
 BLOCKING = {

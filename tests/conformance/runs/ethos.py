@@ -20,7 +20,7 @@ Check = Callable[[Daemon], Awaitable[None]]
 CALLBACKS = Path(__file__).parents[1] / "callbacks"
 
 
-PAGE = ROOT / "docs" / "coming-from-ethos.md"
+PAGE = ROOT / "docs" / "project" / "coming-from-ethos.md"
 
 
 CONFIG = """

@@ -23,7 +23,7 @@ Check = Callable[[Daemon], Awaitable[None]]
 CALLBACKS = Path(__file__).parents[1] / "callbacks"
 
 
-PAGE = ROOT / "docs" / "coming-from-exathena.md"
+PAGE = ROOT / "docs" / "project" / "coming-from-exathena.md"
 
 
 SERVER = [sys.executable, str(TESTS / "workers/lsp" / "fake_server.py")]

@@ -225,7 +225,7 @@ def test_a_change_that_leaves_a_matcher_without_a_string_denies(value: object) -
     played = play("tool_selection", payload={"tool_name": "Read"}, marks=marks, a=amend(tool_name=value), b=deny("no"))
 
     assert (played.decision.verdict, played.decision.cause, played.decision.hook) == ("deny", "payload", "a")
-    assert "tool_name is not a string" in str(played.decision.reason)
+    assert "after its change, its field 'tool_name' is missing, not a string" in str(played.decision.reason)
 
 
 def test_a_second_answer_replaces_the_first_with_all_its_outputs() -> None:

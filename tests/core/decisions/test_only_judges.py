@@ -251,7 +251,7 @@ def needed(decision: Decision) -> Decision:
     return msgspec.structs.replace(decision, outcomes=[one for one in decision.outcomes if not one.unneeded])
 
 
-@examples(600)
+@examples(240)
 @given(
     st.lists(st.one_of(GUARD, GUARD, OTHER), min_size=1, max_size=6),
     st.sampled_from([GATE, GATE, ASKING, PATIENT, FIRST, LAST]),

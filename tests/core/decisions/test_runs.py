@@ -172,7 +172,7 @@ def chains(draw: st.DrawFn) -> tuple[EventSpec, list[Hook], dict[str, list[Reply
 
 
 @given(chain=chains(), cuts=st.lists(st.booleans(), max_size=12))
-@examples(400)
+@examples(160)
 def test_a_chain_decides_alike_in_runs_and_one_by_one(
     chain: tuple[EventSpec, list[Hook], dict[str, list[Reply]]], cuts: list[bool]
 ) -> None:

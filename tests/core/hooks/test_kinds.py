@@ -76,7 +76,7 @@ def test_a_selection_is_kept_for_a_name_and_a_kind_together() -> None:
 def test_a_tool_whose_kind_or_name_cannot_be_read_is_matched_by_nothing(payload: dict[str, Any]) -> None:
     selection = selected(payload)
 
-    assert selection.is_blind
+    assert selection.fault
     assert ids(selection) == ["all"]
 
 

@@ -20,6 +20,9 @@ ACCEPTS = [
     ({"glob": "[!]a]"}, "b"),
     ({"glob": "[]a]"}, "]"),
     ({"glob": r"a\b[\d]"}, r"a\b\ ".strip()),
+    ({"glob": "[!-z]a"}, "ba"),
+    ({"glob": "[[-]x"}, "[x"),
+    ({"glob": "[!^]x"}, "ax"),
     ({"glob": "outil_é*"}, "outil_été"),
     ({"regex": "Edit|Write"}, "Edit"),
     ({"regex": "(?i)bash"}, "BASH"),
@@ -83,7 +86,7 @@ def test_a_pattern_that_would_close_a_wrapping_group_is_refused(search: bool) ->
     ],
 )
 def test_what_cannot_run_in_linear_time_is_refused_with_what_to_write_instead(pattern: str, instead: str) -> None:
-    with pytest.raises(MatcherError, match=rf"{instead}.*decide in the callback; see docs/hooks\.md"):
+    with pytest.raises(MatcherError, match=rf"{instead}.*decide in the callback; see docs/guides/hooks\.md"):
         compile_matcher({"regex": pattern})
 
 
@@ -100,6 +103,7 @@ def test_what_cannot_run_in_linear_time_is_refused_with_what_to_write_instead(pa
         ({"glob": ["a"]}, "a pattern must be a string"),
         ({"glob": "mcp__[ab"}, r"unclosed '\['"),
         ({"glob": "[z-a]"}, "invalid character class range"),
+        ({"glob": "[[:digit:]a]x[b]"}, "a named class"),  # for RE2 a set of all up to the last bracket
         ({"regex": "("}, "missing \\)"),
         ({"regex": "a" * (MAX_PATTERN + 1)}, "4097 characters is over the limit of 4096"),
         ({"glob": "a" * (MAX_PATTERN + 1)}, "over the limit"),

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from hooklatch.core.hooks.conditions import compile_where
 from hooklatch.core.hooks.matchers import compile_matcher
 from hooklatch.core.hooks.registry import EVERY_GATE, Hook, Layer, Origin, PythonTarget, ServedTarget, switched
 from hooklatch.core.hooks.snapshots import Chain, Selection, Snapshot, amenders, difference
@@ -85,12 +86,12 @@ def test_those_whose_matcher_accepts_the_payload_are_selected_in_order() -> None
 def test_a_matcher_without_a_string_to_look_at_is_blind(data: bytes) -> None:
     selection = Chain(TOOL, [hook("all"), hook("bash", match="Bash")]).select(Payload(data))
 
-    assert selection.is_blind
+    assert selection.fault
     assert ids(selection.hooks) == ["all"]
 
 
 def test_without_matchers_nothing_is_blind() -> None:
-    assert not Chain(TOOL, [hook("all"), hook("star", match="*")]).select(Payload(b"{}")).is_blind
+    assert not Chain(TOOL, [hook("all"), hook("star", match="*")]).select(Payload(b"{}")).fault
 
 
 def test_an_event_without_a_match_field_selects_all() -> None:
@@ -148,6 +149,7 @@ DOES: list[dict[str, Any]] = [
     {"event": "pre_model"},
     {"layer": Layer.GLOBAL},
     {"matcher": compile_matcher("Bash")},
+    {"where": compile_where({"command": "rm"})},
     {"timeout": 2.0},
     {"priority": 101},
     {"enabled": False},

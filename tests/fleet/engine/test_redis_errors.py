@@ -116,14 +116,14 @@ async def last_of(steps: AsyncIterator[object]) -> EngineError:
 
 
 async def test_a_version_that_spoils_the_log_can_be_taken_back(server: RedisServer) -> None:
-    """As docs/fleet.md says it."""
+    """As docs/guides/fleet.md says it."""
     async with open_engine(server.url, "fleet") as engine:
         await commit(engine)
         server.command("XADD", "hooklatch:fleet:policy", "7-0", "d", "spoils")
         with pytest.raises(BehindError):
             await commit(engine)
 
-        [script] = re.findall(r'redis-cli EVAL "([^"]*)"', (ROOT / "docs" / "fleet.md").read_text())
+        [script] = re.findall(r'redis-cli EVAL "([^"]*)"', (ROOT / "docs" / "guides" / "fleet.md").read_text())
         policy = "hooklatch:fleet:policy"
         assert not server.command("EVAL", script, 2, policy, f"{policy}-spoilt", "1-0").startswith(b"-")
 
@@ -306,9 +306,9 @@ async def test_a_socket_that_is_not_ours_to_open_is_named(server: RedisServer) -
         ([b"-DENIED Redis is running in protected mode\r\n", CLOSES], RefusedError, "is in protected mode"),
         ([b"HTTP/1.1 400 Bad Request\r\n\r\n", CLOSES], RefusedError, "is no Redis"),
         ([b"%4\r\n$7\r\nver", CLOSES], UnreachableError, "closed the connection while it greeted"),
-        ([b"%4\r\n$7\r\nver"], UnreachableError, "has said nothing for 0.3 s; is it stopped?"),
+        ([b"%4\r\n$7\r\nver"], UnreachableError, "has said nothing for 300 ms; is it stopped?"),
         ([greeting(b"7.0.0"), CLOSES], UnreachableError, "lost"),
-        ([greeting(b"7.0.0")], UnreachableError, "has not answered HELLO for 0.3 s"),
+        ([greeting(b"7.0.0")], UnreachableError, "has not answered HELLO for 300 ms"),
         ([greeting(b"7.0.0"), b"$-1\r\n$-1\r\n"], RefusedError, "is no Redis: it answers HELLO with NoneType"),
         ([greeting(b"7.0.0"), b"%0\r\n*0\r\n"], RefusedError, "is in the mode 'None'"),
     ],

@@ -20,6 +20,7 @@ from hooklatch.fleet.policy.manifests import read_envelope
 from support.daemons import nothing_left, running_daemon
 from support.fleets import fleet_table
 from support.link_parts import Publisher
+from support.strangers import as_root, folder_for_all, listener_of_another
 
 pytestmark = pytest.mark.slow
 GUARD = """
@@ -33,7 +34,7 @@ def no(event):
 
 @asynccontextmanager
 async def connected(folder: Path, patience: float = 10.0) -> AsyncGenerator[DaemonSocket]:
-    link = DaemonSocket(lambda: [str(folder / "absent"), str(folder / "run")], patience=patience)
+    link = DaemonSocket(lambda: [(str(folder / "absent"), False), (str(folder / "run"), False)], patience=patience)
     try:
         yield link
     finally:
@@ -91,6 +92,18 @@ async def test_a_daemon_without_a_fleet_takes_no_link(tmp_path: Path) -> None:
     async with running_daemon(tmp_path, {"hooks.toml": ""}), connected(tmp_path) as link:
         with pytest.raises(DaemonAbsentError, match=r"fleet\.token"):
             await link.follow(None)
+
+
+@as_root
+async def test_where_the_pointer_alone_leads_another_user_is_told_nothing() -> None:
+    with folder_for_all() as folder:
+        folder.chmod(0o777)
+        (folder / "fleet.token").write_text("a token")
+        link = DaemonSocket(lambda: [(str(folder), True)])
+        no_other = pytest.raises(DaemonAbsentError, match="another user listens there")
+        with listener_of_another(str(folder / "admin.sock")), no_other:
+            await link.follow(None)
+        link.close()
 
 
 async def test_another_token_is_refused(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from support.tables import table
 PATH = "/h/hooks.toml"
 KEY = "ed25519:" + base64.b64encode(b"k" * 32).decode()
 TABLE = f'[fleet]\nname = "acme"\nurl = "rediss://engine:6379"\nkeys = ["{KEY}"]\n'
-PAGE = (ROOT / "docs" / "operating.md").read_text()
+PAGE = (ROOT / "docs" / "guides" / "operating.md").read_text()
 
 
 def read(text: str) -> FleetSettings | None:
@@ -62,7 +62,10 @@ def test_each_key_has_its_place() -> None:
         ('reconnect = "0s"', ":5: reconnect: '0s' is not a duration over 0"),
         ('when_stale = "denie"', ":5: when_stale is one of 'serve', 'deny', not 'denie'; did you mean 'deny'?"),
         ('fields = ["event", "reson"]', ":5: fields: a record has no field 'reson'; did you mean 'reason'?"),
-        ('fields = ["qqqq"]', ":5: fields: a record has no field 'qqqq'; docs/record.md has those that there are"),
+        (
+            'fields = ["qqqq"]',
+            ":5: fields: a record has no field 'qqqq'; docs/reference/record.md has those that there are",
+        ),
         ("keep_unshipped_mib = 0", ":5: keep_unshipped_mib is a number over 0"),
     ],
 )

@@ -14,7 +14,7 @@ from hooklatch.fleet.policy.reports import HostReport, RecordHead
 from hooklatch.fleet.sink.chains import SETTLED, HostCheck, HostVerified
 from hooklatch.fleet.sink.trimming import Trimmed
 from hooklatch.record.files.chain import GENESIS, read_link, seal
-from hooklatch.record.verify import Witness
+from hooklatch.record.findings import Witness
 from support.shipped import chain
 from support.tables import table
 

@@ -26,7 +26,7 @@ from support.daemons import nothing_left
 from support.redis_server import needs_redis
 from support.survivors import nobody_survives
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(400), needs_redis]
+pytestmark = [pytest.mark.soak, pytest.mark.slow, pytest.mark.timeout(400), needs_redis]
 POLICY = f"hooklatch:{FLEET}:policy"
 
 

@@ -19,7 +19,7 @@ from fleet.system.hosts import Host
 
 __all__ = ["State", "Watcher", "records", "state_of"]
 
-WATCHED = 0.1  # seconds between two questions to a daemon
+WATCHED = 0.2  # seconds between two questions to a daemon
 
 
 class State(msgspec.Struct, frozen=True):

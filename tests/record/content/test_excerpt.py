@@ -13,8 +13,12 @@ import pytest
 
 from hooklatch.core.messages import Outcome
 from hooklatch.core.payload import Payload
+from hooklatch.record.content.excerpt import excerpt_for_person
+from hooklatch.record.content.redaction import Redactor
 from hooklatch.record.files.chain import read_link
+from hooklatch.record.settings import RecordSettings
 from support.records import SETTINGS, decision, fact, lines, opened, recorded, records
+from support.tables import table
 
 
 def test_a_decision_is_recorded_with_its_fire(tmp_path: Path) -> None:
@@ -111,6 +115,44 @@ def test_a_large_payload_that_nobody_read_is_not_read_for_this(tmp_path: Path) -
 
     assert "excerpt" not in unread
     assert read["excerpt"] == {"path": "/f", "content": {"omitted_bytes": 2**20 + 2}}
+
+
+def test_a_person_is_told_that_a_very_long_payload_is_not_shown_whole() -> None:
+    redactor = Redactor(RecordSettings())
+    whole = excerpt_for_person(b'{"command":"ls"}', 2**14, redactor)
+    long = excerpt_for_person(json.dumps({"command": "x" * 2**18}).encode(), 2**14, redactor)
+
+    assert whole == (msgspec.Raw(b'{"command":"ls"}'), None)
+    assert long == (None, f'{{"command":{{"omitted_bytes":{2**18 + 2}}}}}')
+
+
+SECRET = "sk-abcdefghijklmnopqrstuvwx"
+
+
+@table(
+    ("data", "shown", "is_whole"),
+    [
+        (b'{"command":"ls"}', '{"command":"ls"}', True),
+        (
+            b'{"token":1,"a":[{"b":"%s ls"}]}' % SECRET.encode(),
+            '{"token":"[redacted]","a":[{"b":"[redacted] ls"}]}',
+            True,
+        ),
+        (b'{"a":' + b"[" * 51 + b"]" * 51 + b"}", '{"a":' + "[" * 51 + "]" * 51 + "}", True),
+        (b'{"a":' + b"[" * 52 + b"]" * 52 + b"}", '{"a":' + "[" * 51 + '"[too deep]"' + "]" * 51 + "}", False),
+        (b'{"a":"rm -rf ~","a":"ls"}', '{"a":"ls"}', False),  # which of them runs is for who reads it
+        (b'{"%s":"rm","%sy":"ls"}' % (SECRET.encode(), SECRET.encode()), '{"[redacted]":"ls"}', False),
+        (b'{"a":' + b"[" * 5000 + b"]" * 5000 + b"}", "", False),
+        (b'{"a":1e999}', "", False),
+    ],
+    ids=range(8),
+)
+def test_a_person_is_shown_all_but_secrets_or_told_that_it_is_not_all(data: bytes, shown: str, is_whole: bool) -> None:
+    whole, rest = excerpt_for_person(data, 2**14, Redactor(RecordSettings()))
+
+    assert (bytes(whole).decode() if whole is not None else None, rest) == (
+        (shown, None) if is_whole else (None, shown)
+    )
 
 
 def test_a_payload_of_very_many_fields_that_nobody_read_is_not_read_for_this(tmp_path: Path) -> None:

@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hooklatch.core.messages import Outcome
-from hooklatch.record.files.reading import BLOCK, Filters, NoRecordError, Tailer, backwards, forwards, matching, query
+from hooklatch.record.files.reading import (
+    BLOCK,
+    Filters,
+    NoRecordError,
+    Tailer,
+    backwards,
+    forwards,
+    matching,
+    query,
+    read_moment,
+)
 from hooklatch.record.writer import Record
 from support.records import SETTINGS, decision, fact, lines, opened, segments
+from support.tables import table
 
 OTHER = [
     Outcome(layer="global", hook="first", outcome="answered", verdict="allow", cause="policy"),
@@ -175,3 +187,22 @@ def test_half_a_line_is_followed_once_it_is_whole(tmp_path: Path) -> None:
         file.write(data[100:])
 
     assert (before, list(tailer.new())) == ([], data.splitlines(keepends=True))
+
+
+@table(
+    ("text", "found"),
+    [
+        ("15m", "2026-01-31T11:45:00.000Z"),
+        ("2d", "2026-01-29T12:00:00.000Z"),
+        ("2026-01-31T12:00:00Z", "2026-01-31T12:00:00.000Z"),
+        ("2026-01-31T12:00:00.5+01:00", "2026-01-31T11:00:00.500Z"),
+    ],
+)
+def test_a_moment_is_given_as_one_or_as_how_long_ago(text: str, found: str) -> None:
+    assert read_moment(text, datetime(2026, 1, 31, 12, tzinfo=UTC)) == found
+
+
+@table("text", ["yesterday", "-5m", "", "5", "9" * 400 + "d", "2026-13-01", "0001-01-01T00:00:00+23:59"])
+def test_what_is_no_moment_finds_nothing_and_says_so(text: str) -> None:
+    with pytest.raises(ValueError, match="is not a time; write"):
+        read_moment(text, datetime(2026, 1, 31, 12, tzinfo=UTC))

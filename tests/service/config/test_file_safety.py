@@ -241,14 +241,14 @@ async def test_a_change_of_mode_alone_is_noticed_and_the_last_good_version_stays
     async with running_daemon(tmp_path, files) as daemon, daemon.session() as client:
         before = (tmp_path / name).stat().st_mode
         (tmp_path / name).chmod(0o777)
-        daemon.parts.files.hint.set()
+        daemon.parts.file_watch.hint.set()
         with trio.fail_after(10):
             while (await health(daemon))[0] == "green":
                 await trio.lowlevel.checkpoint()
         problems = (await health(daemon))[1]
         decision = await client.fire_tool("Bash")
         (tmp_path / name).chmod(before)
-        daemon.parts.files.hint.set()
+        daemon.parts.file_watch.hint.set()
         with trio.fail_after(10):
             while (await health(daemon))[0] == "red":
                 await trio.lowlevel.checkpoint()
@@ -262,7 +262,7 @@ async def test_a_change_of_owner_alone_is_noticed(tmp_path: Path) -> None:
     files = {"hooks.toml": '[[source]]\npath = "guards.py"\n', "guards.py": GUARD}
     async with running_daemon(tmp_path, files) as daemon:
         os.chown(tmp_path / "guards.py", NOBODY, NOBODY)
-        daemon.parts.files.hint.set()
+        daemon.parts.file_watch.hint.set()
         with trio.fail_after(10):
             while (await health(daemon))[0] == "green":
                 await trio.lowlevel.checkpoint()

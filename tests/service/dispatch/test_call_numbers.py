@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hooklatch.service.dispatch.call_numbers import MAX_KEPT, CallNumbers
-from hooklatch.service.dispatch.told_twice import LIFETIME, ToldTwice
+from hooklatch.service.dispatch.duplicate_events import LIFETIME, DuplicateEvents
 from support.native import decided
 from support.tables import table
 
@@ -42,20 +42,20 @@ class Clock:
         return self.now
 
 
-def told_twice() -> ToldTwice:
-    return ToldTwice(Clock(), lambda: 1)
+def duplicates() -> DuplicateEvents:
+    return DuplicateEvents(Clock(), lambda: 1)
 
 
 def test_a_decision_of_other_hooks_stands_for_nothing() -> None:
     epochs = iter([1, 2])
-    told = ToldTwice(Clock(), lambda: next(epochs))
+    told = DuplicateEvents(Clock(), lambda: next(epochs))
     told.keep("call", "first", decided("pass"))
 
     assert told.take("call", "second") is None
 
 
 def test_the_other_event_of_a_call_gets_the_decision_once() -> None:
-    told, decision = told_twice(), decided("pass")
+    told, decision = duplicates(), decided("pass")
     told.keep("call", "first", decision)
 
     assert told.take("call", "first") is None
@@ -66,7 +66,7 @@ def test_the_other_event_of_a_call_gets_the_decision_once() -> None:
 
 @table("decision", [decided("deny"), decided("ask"), decided("halt"), decided("pass", patch={"tool_input": {}})])
 def test_what_does_not_let_the_call_pass_as_it_is_stands_for_itself_alone(decision: object) -> None:
-    told = told_twice()
+    told = duplicates()
     told.keep("call", "first", decision)  # type: ignore[arg-type]  # a table's column
 
     assert told.take("call", "second") is None
@@ -74,7 +74,7 @@ def test_what_does_not_let_the_call_pass_as_it_is_stands_for_itself_alone(decisi
 
 def test_an_old_decision_stands_for_nothing() -> None:
     clock = Clock()
-    told = ToldTwice(clock, lambda: 1)
+    told = DuplicateEvents(clock, lambda: 1)
     told.keep("call", "first", decided("pass"))
     clock.now = LIFETIME + 1
 
@@ -82,7 +82,7 @@ def test_an_old_decision_stands_for_nothing() -> None:
 
 
 def test_two_equal_calls_need_two_decisions() -> None:
-    told = told_twice()
+    told = duplicates()
     for _ in range(2):
         told.keep("call", "first", decided("pass"))
 
@@ -90,7 +90,7 @@ def test_two_equal_calls_need_two_decisions() -> None:
 
 
 def test_an_event_that_is_told_once_keeps_nothing() -> None:
-    told = told_twice()
+    told = duplicates()
     told.keep("", "first", decided("pass"))
 
     assert told.take("", "second") is None

@@ -125,27 +125,43 @@ async def test_a_bad_probe_keeps_it_and_a_probe_that_found_no_end_is_made_again(
 
 async def test_enabling_it_lifts_it(tmp_path: Path) -> None:
     async with daemon_and_client(tmp_path) as (daemon, client):
-        await quarantine(client)
         async with daemon.administrator() as admin:
+            await admin.call("subscribe", topics=["operations"])
+            await quarantine(client)
             await admin.call("enable", id=HOOK, scope="global")
 
         assert (await try_how(client, "well"))["cause"] == "policy"
+        began, ended = admin.announcements
+        assert (began["kind"], began["hook"], began["why"]) == (
+            "quarantined",
+            NAME,
+            "the worker was killed by signal 9",
+        )
+        assert (ended["kind"], ended["hook"], ended["why"]) == ("released", NAME, "an operator has enabled it")
 
 
 async def test_a_reload_lifts_it(tmp_path: Path) -> None:
     async with daemon_and_client(tmp_path) as (daemon, client):
-        await quarantine(client)
         async with daemon.administrator() as admin:
+            await admin.call("subscribe", topics=["operations"])
+            await quarantine(client)
             await admin.call("reload")
 
         assert (await try_how(client, "well"))["cause"] == "policy"
+        assert [one["kind"] for one in admin.announcements] == ["quarantined", "released", "reloaded"]
+        assert admin.announcements[1]["why"] == "an operator has reloaded"
 
 
 async def test_a_new_version_of_its_file_lifts_it(tmp_path: Path) -> None:
     async with daemon_and_client(tmp_path) as (daemon, client):
         await quarantine(client)
         daemon.write("misbehaving.py", callbacks("misbehaving.py") + "\n# mended\n")
-        await daemon.parts.files.reload()
+        async with daemon.administrator() as admin:
+            await admin.call("subscribe", topics=["operations"])
+            await daemon.parts.files.reload()
+            await admin.call("reload")
+            released = [one for one in admin.announcements if one["kind"] == "released"]
+            assert [one["why"] for one in released] == ["a new version of its file is active"]
 
         assert (await status(daemon))["health"] == "green"
         assert (await try_how(client, "well"))["cause"] == "policy"

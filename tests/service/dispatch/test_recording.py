@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import resource
-from collections.abc import AsyncGenerator, Generator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -13,7 +11,7 @@ from typing import Any
 import pytest
 import trio
 
-from support.daemons import CALLBACKS, Daemon, RpcFailure, running_daemon
+from support.daemons import CALLBACKS, Daemon, RpcFailure, nothing_can_be_written, running_daemon
 from support.pools import until
 
 GUARDS = """
@@ -45,17 +43,6 @@ def records(daemon: Daemon, kind: str = "decision") -> list[dict[str, Any]]:
         for line in path.read_bytes().splitlines()
     ]
     return [line for line in lines if line["kind"] == kind]
-
-
-@contextmanager
-def nothing_can_be_written() -> Generator[None]:
-    """Have the kernel refuse every write to a file in this process (setrlimit(2), EFBIG)."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 @pytest.mark.parametrize("tool", ["Allow", "Deny", "Crash", "Nobody"])

@@ -55,13 +55,13 @@ def hook_of(match: object, name: str = "a") -> Hook:
 def is_blind(match: object, prompt: str, *, hooks: int = 1) -> bool:
     spec = Catalogue.standard()["user_prompt_submit"]
     payload = Payload(msgspec.json.encode({"prompt": prompt}))
-    return Chain(spec, [hook_of(match, str(number)) for number in range(hooks)]).select(payload).is_blind
+    return bool(Chain(spec, [hook_of(match, str(number)) for number in range(hooks)]).select(payload).fault)
 
 
 async def test_over_the_api_the_alternative_is_named(tmp_path: Path) -> None:
     async with running_daemon(tmp_path) as daemon, daemon.session() as client:
         for match in ({"regex": LOOKING}, {"regex": HEAVY}, {"regex": "(a){1001}"}, {"glob": "[z-a]"}):
-            with pytest.raises(RpcFailure, match=r"invalid_params: .*see docs/hooks\.md, Matching"):
+            with pytest.raises(RpcFailure, match=r"invalid_params: .*see docs/guides/hooks\.md, Matching"):
                 await client.call(
                     "register", hooks=[{"id": "a", "event": "pre_tool_use", "served": True, "match": match}]
                 )

@@ -10,6 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from hooklatch.service.building import source_builder
+from hooklatch.service.building.pinning import prepared
+from hooklatch.service.building.sources import Version
+from hooklatch.service.reading.plan import Plan
 from support.daemons import Daemon, running_daemon
 from support.edited import CONFIG, GUARDS, bash, is_green, is_red, reloaded, watching
 
@@ -127,3 +131,22 @@ async def test_what_a_hook_was_allowed_to_let_through_its_manifest_lets_through_
 
 
 # -- sources and events ------------------------------------------------------------------------------------------
+
+
+async def test_a_defect_of_ours_that_one_file_shows_is_the_fault_of_that_file_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def prepare(version: Version, taken: Plan) -> Version:
+        if b"odd" in version.code:
+            raise RecursionError("too deep")
+        return prepared(version, taken)
+
+    monkeypatch.setattr(source_builder, "prepared", prepare)
+    files = {"hooks.toml": CONFIG + CONFIG.replace("guards", "other"), "guards.py": GUARDS, "other.py": "x = 1\n"}
+    async with running_daemon(tmp_path, files) as daemon, daemon.session() as client, daemon.administrator() as admin:
+        daemon.write("other.py", "x = 'odd'\n")
+        daemon.write("guards.py", GUARDS.replace("one", "two"))
+        status = await admin.until_status(is_red)
+
+        assert "hooklatch failed with RecursionError: too deep" in str(status["problems"])
+        assert await bash(client) == ("deny", "policy", "two")

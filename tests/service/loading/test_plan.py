@@ -9,15 +9,16 @@ import pytest
 
 from hooklatch.core.hooks.builtin_sources import LSP
 from hooklatch.core.hooks.definitions import read_definition
+from hooklatch.service.building.layer_builder import Layers
+from hooklatch.service.building.manifests import manifests
 from hooklatch.service.config.configuration import Diagnostic, FileConfig, SourceTable
 from hooklatch.service.config.main_tables import Override
 from hooklatch.service.config.path_lookup import Absent, Fault, Names
 from hooklatch.service.config.settings import Settings
 from hooklatch.service.config.state_file import ManifestHook
-from hooklatch.service.loading.layer_builder import Layers, manifests
-from hooklatch.service.loading.plan import Manifests, Plan, Seen, plan, too_weak
-from hooklatch.service.loading.plugins import Discovery, Plugin
-from hooklatch.service.loading.reading import DeclaredFile, SeenFile
+from hooklatch.service.reading.declared_files import DeclaredFile, SeenFile
+from hooklatch.service.reading.plan import Manifests, Plan, Seen, plan, too_weak
+from hooklatch.service.reading.plugins import Discovery, Plugin
 from hooklatch_worker.wire import Isolation
 
 MAIN, FOLDER, FILE = "/c/hooks.toml", "/c/hooks.d", "/c/hooks.d/a.toml"

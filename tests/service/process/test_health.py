@@ -78,7 +78,12 @@ async def test_status_health_and_the_metrics_say_the_same_of_what_is_wrong(tmp_p
 
 
 def test_the_documentation_explains_each_reason() -> None:
-    page = (ROOT / "docs" / "operating.md").read_text().partition("| reason | what it means |")[2].partition("\n\n")[0]
+    page = (
+        (ROOT / "docs" / "guides" / "operating.md")
+        .read_text()
+        .partition("| reason | what it means |")[2]
+        .partition("\n\n")[0]
+    )
 
     assert set(re.findall(r"`(\w+)`", "".join(row.split("|")[1] for row in page.splitlines()[2:]))) == set(REASONS)
 

@@ -77,7 +77,7 @@ class Place:
             assert await self.client.read() is not None
 
     async def hint(self) -> None:
-        self.daemon.parts.files.hint.set()
+        self.daemon.parts.file_watch.hint.set()
 
     async def suspend(self) -> None:
         await self.admin.call("suspend", id="guards:hear", seconds=0.01, reason="a test")
@@ -110,7 +110,7 @@ PARTS: dict[str, tuple[Any, str, Callable[[Place], Awaitable[None]]]] = {
     "admission": (Admission, "_let_one_in", Place.flood),
     "memory watch": ("hooklatch.processes.resource_limits", "check", Place.nothing),
     "file watch": (Files, "stamps", Place.hint),
-    "file hints": ("hooklatch.service.loading.file_watcher", "folders_of", Place.hint),
+    "file hints": ("hooklatch.service.loading.hints", "folders_of", Place.hint),
     "suspensions": (Suspensions, "_end", Place.suspend),
     "metrics": (Metrics, "_keep", Place.other_metrics),
     "guards.py": (Pool, "_next_deadline", Place.end_of_a_deadline),

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import AsyncGenerator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
 
+from hooklatch.core.protocol import encode_notification
 from support.daemons import Client, Daemon, RpcFailure, child_of, running_daemon
 
 GUARDS = """
@@ -154,7 +156,9 @@ async def test_who_has_unsubscribed_hears_nothing(daemon: Daemon) -> None:
 
 async def test_an_unknown_topic_is_refused_with_those_there_are(daemon: Daemon) -> None:
     async with daemon.session() as client:
-        with pytest.raises(RpcFailure, match="unknown topic 'registri'; there are decisions, idle, registry"):
+        with pytest.raises(
+            RpcFailure, match="unknown topic 'registri'; there are asks, decisions, idle, operations, registry"
+        ):
             await client.call("subscribe", topics=["registri"])
 
 
@@ -182,17 +186,107 @@ async def test_a_lagging_subscriber_is_told_to_resync_and_blocks_nobody(daemon: 
     assert after["previous"] == answer["revision"]
 
 
+async def test_a_subscriber_that_lags_is_told_how_many_decisions_it_has_missed(daemon: Daemon) -> None:
+    async with daemon.session() as slow, daemon.session() as quick:
+        await slow.call("subscribe", topics=["decisions"])
+        connection = next(iter(daemon.parts.bus.watching.values()))
+        lines = [
+            encode_notification("announce", {"topic": "decisions", "number": n, "x": "x" * 2**16}) for n in range(20)
+        ]
+        for line in lines:  # in one turn of the loop: the daemon cannot send more than the kernel takes
+            connection.announce(line, topic="decisions")
+
+        heard: list[dict[str, Any]] = []
+        with trio.fail_after(10):
+            while not heard or "missed" not in heard[-1]:
+                heard.append(await slow.announcement())
+        await slow.fire("stop")
+        await quick.call("ping")
+
+    assert [one["number"] for one in heard[:-1]] == list(range(len(heard) - 1))
+    assert heard[-1] == {"topic": "decisions", "missed": 20 - (len(heard) - 1)}
+    assert slow.announcements[-1]["decision"]["event"] == "stop"
+
+
+async def test_a_subscriber_that_lags_in_several_topics_hears_of_each_and_then_of_what_comes(daemon: Daemon) -> None:
+    async with daemon.session() as slow:
+        await slow.call("subscribe", topics=["decisions", "registry"])
+        connection = next(iter(daemon.parts.bus.watching.values()))
+        for topic in ("decisions", "registry") * 20:  # in one turn of the loop, as above
+            line = encode_notification("announce", {"topic": topic, "x": "x" * 2**16})
+            connection.announce(line, topic=topic)
+
+        heard: list[dict[str, Any]] = []
+        with trio.fail_after(10):
+            while not heard or "resync" not in heard[-1]:
+                heard.append(await slow.announcement())
+        await slow.call("register", hooks=[served("a")])
+        await slow.fire("stop")
+
+    shown = [one for one in heard if one["topic"] == "decisions" and "missed" not in one]
+    assert heard[-2] == {"topic": "decisions", "missed": 20 - len(shown)}
+    assert [one["topic"] for one in slow.announcements] == ["registry", "decisions"]
+
+
 async def test_decisions_are_shown_to_their_own_session_and_to_administrators(daemon: Daemon) -> None:
     async with daemon.session(id="one") as one, daemon.session() as two, daemon.administrator() as admin:
         for client in (one, two, admin):
             await client.call("subscribe", topics=["decisions"])
 
-        decision = await one.fire("stop")
+        decision = await one.fire_tool("Bash")
         for client in (two, admin):
             await client.call("ping")
 
-        shown = {"topic": "decisions", "decision": decision, "session_id": "one"}
+        at = one.announcements[0].get("at")
+        shown = {
+            "topic": "decisions",
+            "decision": decision,
+            "session_id": "one",
+            "at": at,
+            "host": None,
+            "tool": "Bash",
+        }
         assert [client.announcements for client in (one, two, admin)] == [[shown], [], [shown]]
+        assert abs(datetime.fromisoformat(at).timestamp() - time.time()) < 60
+
+
+async def test_a_decision_is_shown_with_the_session_and_the_host_that_its_fire_names(daemon: Daemon) -> None:
+    async with daemon.administrator() as admin:
+        await admin.call("subscribe", topics=["decisions"])
+        envelope = {"session_id": "claimed", "host": "cursor"}
+
+        await admin.call("fire", event="pre_tool_use", payload={"tool_name": "B" * 300}, envelope=envelope)
+        await admin.call("fire", event="stop", payload={"tool_name": ["no", "name"]})
+
+        first, second = admin.announcements
+        assert (first["session_id"], first["host"], first["tool"]) == ("claimed", "cursor", "B" * 200 + "…")
+        assert (second["session_id"], second["host"], second["tool"]) == (None, None, None)
+
+
+async def test_operations_are_shown_to_administrators_with_what_was_done_and_why(daemon: Daemon) -> None:
+    async with daemon.session() as agent, daemon.administrator() as admin:
+        await admin.call("register", scope="global", hooks=[run(daemon, "no")])
+        await admin.call("subscribe", topics=["operations"])
+        with pytest.raises(RpcFailure, match="the topic 'operations' needs the admin socket"):
+            await agent.call("subscribe", topics=["operations"])
+
+        await admin.call("suspend", id="no", seconds=60, reason="a wrong guard")
+        await admin.call("resume", id="no")
+        daemon.write("hooks.toml", "[[hook]]\n")
+        await admin.call("reload")
+        parts, text = daemon.parts, "the disk was read-only"
+        assert parts.record.on_fault is not None
+        parts.record.on_fault("fault", text)
+        await admin.call("ping")
+
+        suspended, resumed, reloaded, fault = [one for one in admin.announcements if one["topic"] == "operations"]
+        assert [one["kind"] for one in (suspended, resumed, reloaded, fault)] == [
+            "suspended", "resumed", "reloaded", "fault",
+        ]  # fmt: skip
+        assert (suspended["hook"], suspended["reason"]) == ("global/no", "a wrong guard")
+        assert (resumed["hook"], resumed["why"], fault["text"]) == ("global/no", "by an operator", text)
+        assert reloaded["diagnostics"][0]["file"] == f"{daemon.folder}/hooks.toml"
+        assert not agent.announcements
 
 
 async def test_a_decision_is_shown_to_the_sessions_above_and_to_none_beside_or_below(daemon: Daemon) -> None:
@@ -249,6 +343,7 @@ async def test_a_chain_under_way_goes_on_with_the_hooks_it_began_with(daemon: Da
         with trio.fail_after(10):
             while not started.exists():
                 await client.call("ping")
+        running, second = (await client.call("hooks"))["hooks"]
         for hook_id in ("first", "second"):
             await client.call("unregister", id=hook_id)
         later = await client.fire_tool("Bash")
@@ -258,6 +353,9 @@ async def test_a_chain_under_way_goes_on_with_the_hooks_it_began_with(daemon: Da
 
     assert later["verdict"] == "pass"
     assert (decision["verdict"], decision["hook"]) == ("deny", "second")
+    assert (running["load"]["busy"], running["load"]["in_flight"], second["load"]["in_flight"]) == (1, 1, 0)
+    assert running["load"]["workers"] >= 1
+    assert running["load"]["waiting"] == 0
 
 
 async def test_a_chain_under_way_ends_on_the_build_it_began_with(daemon: Daemon) -> None:

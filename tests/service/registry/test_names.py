@@ -176,7 +176,7 @@ HOOKS = [
 
 @pytest.mark.parametrize("guilty", HOOKS, ids=[hook.name for hook in HOOKS])
 def test_hooks_of_one_id_and_one_file_share_no_quarantine_and_no_numbers(guilty: Hook) -> None:
-    breakers, statistics = Breakers(), Statistics()
+    breakers, statistics = Breakers(lambda hook, why: None), Statistics()
     for second in range(6):
         breakers.make(guilty).died(float(second), "killed")
         statistics.calls.append((guilty, "crash", 1.0))

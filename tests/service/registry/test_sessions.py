@@ -16,7 +16,8 @@ from hooklatch.core.hooks.matchers import compile_matcher
 from hooklatch.core.hooks.registry import Hook, Layer, PythonTarget
 from hooklatch.core.hooks.snapshots import Snapshot
 from hooklatch.core.protocol import RpcError
-from hooklatch.service.registry.registries import Announcement, Registries
+from hooklatch.service.registry.announcing import Announcement
+from hooklatch.service.registry.registries import Registries
 from hooklatch.service.registry.sessions import LINGER, Session, Sessions, Terms, new_id
 from hooklatch_worker.wire import Source
 
@@ -154,7 +155,7 @@ class Office:
 @pytest.fixture(autouse=True)
 def plenty_of_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tell all subscribers in one turn, also on a machine that pauses for longer than a turn may take."""
-    monkeypatch.setattr("hooklatch.service.registry.registries.SLICE", 60)
+    monkeypatch.setattr("hooklatch.service.registry.announcing.SLICE", 60)
 
 
 def gate(name: str, layer: Layer = Layer.SESSION, build: int = 1) -> Hook:
@@ -217,14 +218,14 @@ def test_a_new_build_reaches_all_layers_in_one_revision_of_each_view() -> None:
 
 
 async def test_a_change_holds_at_once_for_all_and_is_told_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hooklatch.service.registry.registries.SLICE", 0)
+    monkeypatch.setattr("hooklatch.service.registry.announcing.SLICE", 0)
     office = Office()
     viewers = [office.open(f"s{number}") for number in range(5)]
 
     office.registries.register_global([gate("g", Layer.GLOBAL)])
     views = {office.registries.view_of(viewer) for viewer in viewers}
     told_at_once = len(office.published)
-    monkeypatch.setattr("hooklatch.service.registry.registries.SLICE", 1)
+    monkeypatch.setattr("hooklatch.service.registry.announcing.SLICE", 1)
     await office.registries.announced()
 
     assert views == {office.registries.view}
@@ -234,7 +235,7 @@ async def test_a_change_holds_at_once_for_all_and_is_told_in_slices(monkeypatch:
 
 
 async def test_who_joins_while_others_are_told_hears_only_what_comes_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hooklatch.service.registry.registries.SLICE", 0)
+    monkeypatch.setattr("hooklatch.service.registry.announcing.SLICE", 0)
     office = Office()
     session = office.open("s")
     office.registries.register_global([gate("g", Layer.GLOBAL)])
@@ -251,10 +252,10 @@ async def test_what_is_told_late_is_one_announcement_of_all_that_has_changed(mon
     office = Office()
     session = office.open("s")
     began = office.registries.view_of(session).revision
-    monkeypatch.setattr("hooklatch.service.registry.registries.SLICE", 0)
+    monkeypatch.setattr("hooklatch.service.registry.announcing.SLICE", 0)
     for name in ("g", "h"):
         office.registries.register_global([gate(name, Layer.GLOBAL)])
-    monkeypatch.setattr("hooklatch.service.registry.registries.SLICE", 1)
+    monkeypatch.setattr("hooklatch.service.registry.announcing.SLICE", 1)
 
     await office.registries.announced()
 

@@ -98,13 +98,25 @@ def test_what_the_other_runtime_lacks_names_the_remedy(error: Exception, runtime
 def test_a_traceback_is_bounded_and_can_be_printed_anywhere() -> None:
     long = ValueError("\x1b[31mred \udc80\r" + "x" * 30_000 + " the end")
 
-    whole, shown = format_error(long)
+    whole, shown = format_error(long, Author("/hooks/guard.py"))
 
     assert "\x1b" in whole
     assert len(shown) == MAX_TRACEBACK
     assert "\\x1b[31mred \\udc80\\x0d" in shown
     assert shown.endswith("the end\n")
     assert json.loads(json.dumps(shown).encode()) == shown
+
+
+def test_a_traceback_begins_at_the_authors_first_line(hook: types.ModuleType) -> None:
+    author = Author(hook.__file__ or "")
+
+    library, _ = format_error(crash(vars(hook)["library"]), author)
+    not_called, _ = format_error(crash(vars(hook)["nothing"]), author)
+
+    assert re.findall(r'File "[^"]*?([\w.]+)", line', library)[0] == "guard.py"
+    assert "json/decoder.py" in library
+    assert "test_failures.py" not in library
+    assert "test_failures.py" in not_called
 
 
 def test_a_package_beside_others_is_its_own_file_alone() -> None:

@@ -204,4 +204,4 @@ def test_one_server_serves_each_project_below_the_directory(workspace: Workspace
         workspace.edit(f"{project}/src/a.py", FIXED)
     workspace.edit("one/b.py", FIXED)
 
-    assert [Path(root).name for _, root in diagnostics.FLEET.pids] == ["two", "one"]
+    assert [Path(root).name for _, root in diagnostics.SERVERS.pids] == ["two", "one"]

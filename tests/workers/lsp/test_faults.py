@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from hooklatch_worker.lsp import diagnostics, fleet
+from hooklatch_worker.lsp import diagnostics, servers
 from hooklatch_worker.sandbox import linux
 from support.daemons import nothing_left
 from workers.lsp.workspace import Workspace
@@ -29,9 +29,9 @@ class Clock:
 @pytest.fixture
 def clock(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(fleet, "MAX_SERVERS", 2)
-    monkeypatch.setattr(fleet, "MAX_SILENCE", 0.0)
-    monkeypatch.setattr(diagnostics, "FLEET", fleet.Fleet(clock=clock))
+    monkeypatch.setattr(servers, "MAX_SERVERS", 2)
+    monkeypatch.setattr(servers, "MAX_SILENCE", 0.0)
+    monkeypatch.setattr(diagnostics, "SERVERS", servers.Servers(clock=clock))
     return clock
 
 
@@ -201,7 +201,7 @@ def test_the_least_recently_used_server_makes_room(workspace: Workspace, clock: 
         workspace.write(f"{project}/pyproject.toml", "")
         workspace.edit(f"{project}/a.py", GOOD)
 
-    assert [os.path.basename(root) for _, root in diagnostics.FLEET.pids] == ["one", "three"]
+    assert [os.path.basename(root) for _, root in diagnostics.SERVERS.pids] == ["one", "three"]
 
 
 def test_an_idle_server_is_closed_at_the_next_call(workspace: Workspace, clock: Clock) -> None:

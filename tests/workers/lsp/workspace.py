@@ -59,7 +59,7 @@ class Workspace:
 
     @property
     def pids(self) -> list[int]:
-        return list(diagnostics.FLEET.pids.values())
+        return list(diagnostics.SERVERS.pids.values())
 
     @property
     def logged(self) -> list[dict[str, Any]]:

@@ -23,9 +23,12 @@ from hooklatch_worker.author.marker import (
     checked_runtime,
     checked_text,
     checked_timeout,
+    checked_where,
 )
 
 __all__ = ["hook"]
+
+OPTIONS = tuple(name for name in Marker.__struct_fields__ if name != "event")
 
 CO_GENERATOR, CO_ASYNC_GENERATOR = 0x20, 0x200  # from inspect, whose import would take longer than this whole module
 
@@ -34,6 +37,7 @@ def hook(
     event: str | list[str],
     *,
     match: str | list[str] | Mapping[str, object] | None = None,
+    where: Mapping[str, object] | None = None,
     id: str | None = None,  # noqa: A002 - the setting's name everywhere
     priority: int = 100,
     timeout: float | None = None,
@@ -45,10 +49,12 @@ def hook(
     only_judges: bool = False,
     config: dict[str, Any] | None = None,
     runtime: Literal["trio", "asyncio"] = "trio",
+    **unknown: object,
 ) -> Callable[[Any], Any]:
     """Mark a `def` or `async def` as a hook of `event`, or of each event in a list.  Markers stack.
 
-    The function takes one event and returns None (no opinion) or a verdict that the event allows.  `timeout` is in
+    The function takes one event and returns None (no opinion) or a verdict that the event allows.  `where` says for
+    which inputs it is called; `timeout` is in
     seconds; `runtime` selects the runtime of an `async def`; on a gate, a hook that `amends` runs before the guards,
     which judge its changes, and one that `only_judges` may run at the same time as others that do.
 
@@ -56,9 +62,12 @@ def hook(
         TypeError: an argument has the wrong type, or the decorated object is not a plain function.
         ValueError: an argument is out of range, or two contradict each other.
     """
+    for option in unknown:
+        raise TypeError(f"@hook has no option {option!r}{nearest_to(option)}")
     settings = Marker(
         event="",
         match=checked_match(match),
+        where=checked_where(where),
         id=id if id is None else checked_text("id", id),
         priority=checked_priority(priority),
         timeout=checked_timeout(timeout),
@@ -91,3 +100,10 @@ def hook(
 
     decorator = ledger.expect(mark)
     return mark
+
+
+def nearest_to(option: str) -> str:
+    from difflib import get_close_matches  # imported here, since it is only needed after a mistake
+
+    nearest = get_close_matches(option, OPTIONS, n=1)
+    return f"; did you mean {nearest[0]!r}?" if nearest else f"; it takes {', '.join(OPTIONS)}"

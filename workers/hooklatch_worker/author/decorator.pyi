@@ -1,7 +1,11 @@
 """What a hook of each event may take and answer, for type checkers.
 
-Written by `python tests/support/hook_stub.py` from the catalogue; a test holds it to that.
+Written by `python tests/support/hook_stub.py` from the catalogue; a test holds it to that.  The last overload takes
+any call, so that a wrong option is one short error and not a list of all overloads; it overlaps the others on purpose.
 """
+
+# mypy: disable-error-code="overload-overlap"
+# pyright: reportOverlappingOverload=false
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Literal, Never, TypeAlias, TypedDict, TypeVar, Unpack, overload
@@ -15,6 +19,7 @@ Hook: TypeAlias = Callable[[E], V | Awaitable[V | None] | None]
 
 class Options(TypedDict, total=False):
     match: str | list[str] | Mapping[str, object] | None
+    where: Mapping[str, object] | None
     id: str | None
     priority: int
     timeout: float | None
@@ -31,6 +36,9 @@ class AmendOptions(Options, total=False):
 
 class NothingToAmend:
     """Fits no function: the type of a hook declared with `amends` on an event that cannot be amended."""
+
+class WrongOption:
+    """Fits no function: the type of a hook marked with an option, or a value of one, that @hook does not take."""
 
 AnyHook = TypeVar("AnyHook", bound=Hook[Any, Verdict[Any]])
 SessionStartHook = TypeVar("SessionStartHook", bound=Hook[e.SessionStart, Verdict[Literal["halt", "inject"]]])
@@ -292,7 +300,7 @@ def hook(event: Literal["metrics"], **options: Unpack[Options]) -> Callable[[Met
 @overload
 def hook(event: Literal["performance"], **options: Unpack[Options]) -> Callable[[PerformanceHook], PerformanceHook]: ...
 @overload
-def hook(  # type: ignore[overload-overlap]
+def hook(
     event: Literal[
         "session_start",
         "session_end",
@@ -337,3 +345,5 @@ def hook(  # type: ignore[overload-overlap]
 ) -> Callable[[NothingToAmend], NothingToAmend]: ...
 @overload
 def hook(event: str | list[str], **options: Unpack[AmendOptions]) -> Callable[[AnyHook], AnyHook]: ...
+@overload
+def hook(event: object = ..., **options: object) -> Callable[[WrongOption], WrongOption]: ...

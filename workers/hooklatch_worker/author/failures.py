@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from types import CodeType, FunctionType
+from types import CodeType, FunctionType, TracebackType
 from typing import Literal, cast
 
 __all__ = [
@@ -15,6 +15,7 @@ __all__ = [
     "clipped",
     "explain",
     "format_error",
+    "innermost",
     "printable",
 ]
 
@@ -74,6 +75,16 @@ class Author:
             trace = trace.tb_next
         return place
 
+    def first_trace(self, error: BaseException) -> TracebackType | None:
+        """Return the traceback from the first frame in the author's code on: what called that is of no use to anybody.
+
+        If there is none, return all of it.
+        """
+        trace = error.__traceback__
+        while trace is not None and not self.wrote(trace.tb_frame.f_code.co_filename):
+            trace = trace.tb_next
+        return trace or error.__traceback__
+
     def place_of_function(self, function: object) -> tuple[str, int] | None:
         """Return file and line of a function's definition, if the author wrote it."""
         code: object = getattr(function, "__code__", None)
@@ -119,12 +130,12 @@ def remedy(error: BaseException, text: str, runtime: str) -> str:
     return ""
 
 
-def format_error(error: BaseException) -> tuple[str, str]:
-    """Return the full traceback of an exception, and its start and end as sent to the daemon."""
+def format_error(error: BaseException, author: Author) -> tuple[str, str]:
+    """Return the traceback of an exception from the author's first line on, and its start and end as sent on."""
     import traceback
 
     try:
-        whole = "".join(traceback.format_exception(error))
+        whole = "".join(traceback.format_exception(type(error), error, author.first_trace(error)))
     except BaseException:  # its contents are also the callback's code
         whole = f"{type(error).__name__}: (its traceback could not be read)\n"
     shown = printable(whole if len(whole) <= MAX_TRACEBACK else ends_of(whole))

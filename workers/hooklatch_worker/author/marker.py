@@ -1,7 +1,7 @@
 """The data of one `@hook` marker, an event and the hook's settings, and the checks of what an author wrote there.
 
-Knows shapes; does not know the catalogue or the syntax of patterns.  Event names and regular expressions are checked by
-the daemon, which has both.
+Knows shapes; does not know the catalogue or the syntax of patterns.  What names events, and what
+patterns and conditions say, is checked by the daemon, which knows both.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ __all__ = [
     "checked_runtime",
     "checked_text",
     "checked_timeout",
+    "checked_where",
 ]
 
 BOTH = "amends says that it changes the payload, only_judges that it changes nothing: remove one of them"
@@ -37,6 +38,7 @@ class Marker(Struct, frozen=True, kw_only=True):
 
     event: str
     match: str | list[str] | dict[str, Any] | None = None
+    where: dict[str, Any] | None = None
     id: str | None = None
     priority: int = 100
     timeout: float | None = None
@@ -93,6 +95,21 @@ def checked_pattern(pattern: dict[object, object]) -> dict[str, Any]:
                 f'match is {pattern!r}; write {{"glob": "mcp__*"}}, {{"regex": "Edit|Write"}} '
                 'or {"regex": "Edit", "search": True}'
             )
+
+
+def checked_where(where: object) -> dict[str, Any] | None:
+    if where is None:
+        return None
+    if not isinstance(where, Mapping):
+        raise TypeError(f"where is a dict of fields, not a {type(where).__name__!r}")
+    table = dict(cast("Mapping[str, Any]", where))
+    if not table:
+        raise ValueError('where is empty; write {"command": "git push"}, or leave it out to match all')
+    try:
+        check_plain(table, "where")
+    except GarbageError as error:
+        raise ValueError(str(error)) from None
+    return table
 
 
 def checked_priority(priority: object) -> int:

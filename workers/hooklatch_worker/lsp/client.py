@@ -64,7 +64,7 @@ class LanguageServer:
                 preexec_fn=lambda: linux.die_with_parent(parent),  # safe here, since a worker is single-threaded
             )
         except (OSError, subprocess.SubprocessError) as error:
-            raise ServerGoneError(f"{command[0]} did not start: {error}") from error
+            raise ServerGoneError(f"{command[0]} did not start: {getattr(error, 'strerror', None) or error}") from error
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._stdin, self._stdout = self._process.stdin, self._process.stdout

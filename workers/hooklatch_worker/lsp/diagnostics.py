@@ -19,8 +19,8 @@ from hooklatch_worker.author.events import PostToolUse
 from hooklatch_worker.author.verdicts import Verdict, append
 from hooklatch_worker.lsp.client import Document
 from hooklatch_worker.lsp.files import Location, locate, read_source, root_of
-from hooklatch_worker.lsp.fleet import Fleet
 from hooklatch_worker.lsp.report import Report, Severity, report
+from hooklatch_worker.lsp.servers import Servers
 from hooklatch_worker.lsp.table import find_server, language_id, markers_of
 
 __all__ = ["TOOLS", "Config", "close", "diagnose"]
@@ -54,7 +54,7 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
     ] = {}
 
 
-FLEET = Fleet()
+SERVERS = Servers()
 
 
 def diagnose(event: PostToolUse) -> Verdict[Literal["append"]] | None:
@@ -63,7 +63,7 @@ def diagnose(event: PostToolUse) -> Verdict[Literal["append"]] | None:
     deadline = time.monotonic() + config.timeout
     if not config.enabled:
         return None
-    FLEET.close_idle(deadline=deadline)
+    SERVERS.close_idle(deadline=deadline)
     location = None if is_read(event.tool_input) else locate(event.tool_input, event.cwd)
     command = find_server(location.extension, config.servers) if location else None
     source = read_source(location.path) if location and command else None
@@ -77,7 +77,7 @@ def diagnose(event: PostToolUse) -> Verdict[Literal["append"]] | None:
 
 def close() -> None:
     """End all servers."""
-    FLEET.close()
+    SERVERS.close()
 
 
 def is_read(tool_input: object) -> bool:
@@ -100,7 +100,7 @@ def check(
     found: Report | None = None
     try:
         root = root_of(location, markers_of(location.extension))
-        diagnostics = FLEET.ask((command, root), document, deadline=deadline)
+        diagnostics = SERVERS.ask((command, root), document, deadline=deadline)
         found = report(diagnostics or (), path=location.shown, severities=config.severities)
         return found
     finally:

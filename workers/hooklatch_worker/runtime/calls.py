@@ -11,7 +11,7 @@ import types
 from collections.abc import Awaitable, Callable, Mapping
 from mmap import mmap
 from time import monotonic
-from typing import Any, TextIO, cast
+from typing import Any, Protocol, TextIO, cast
 
 import msgspec
 from msgspec.structs import replace
@@ -19,10 +19,11 @@ from msgspec.structs import replace
 from hooklatch_worker.author import events, verdicts
 from hooklatch_worker.author.call_context import CallContext, Printed
 from hooklatch_worker.author.failures import Author, CallFailed, explain, format_error
-from hooklatch_worker.runtime.state_client import Line
+from hooklatch_worker.author.state import Line
+from hooklatch_worker.runtime.loader import hint_of
 from hooklatch_worker.wire import MAX_CAPTURE, MAX_RUN_SECONDS, PROGRESS, Answered, Call
 
-__all__ = ["Caller", "Capture"]
+__all__ = ["CallLine", "Caller", "Capture"]
 
 decode = msgspec.json.Decoder().decode
 MAX_ANSWER = 8 * 2**20  # bytes; an answer may replace a payload, which is not longer
@@ -123,6 +124,26 @@ def ends_of(printed: Printed) -> Printed:
     return Printed(stdout, stderr, printed.truncated or is_cut, printed.exit_code)
 
 
+class Printing(Protocol):
+    """What knows what callbacks print."""
+
+    def take(self) -> Printed:
+        """Return what was printed since the last call of this."""
+        ...
+
+
+class CallLine(Line, Protocol):
+    """The questions of calls, one call after the other."""
+
+    def begin(self, call_id: int) -> None:
+        """Record which call is under way from now on."""
+        ...
+
+    def end(self) -> None:
+        """Refuse further questions."""
+        ...
+
+
 class Caller:
     """Calls the functions of one source, the file `path`."""
 
@@ -130,8 +151,8 @@ class Caller:
         self,
         functions: Mapping[str, Callable[..., Any]],
         path: str,
-        capture: Capture,
-        line: Line,
+        capture: Printing,
+        line: CallLine,
         progress: mmap,
     ) -> None:
         self._functions = functions
@@ -179,8 +200,9 @@ class Caller:
         except CallFailed as error:
             cause, message = error.cause, error.message
         except BaseException as error:
-            cause, message = "crash", explain(error, self._author, self._functions.get(call.function), call.runtime)
-            trace = show(error)
+            told = explain(error, self._author, self._functions.get(call.function), call.runtime)
+            cause, message = "crash", told + hint_of(error)
+            trace = show(error, self._author)
         if os.getpid() != self._pid:
             os._exit(0)  # the callback forked, and this is its child; only the worker may answer
         printed = self._capture.take()  # in any case: otherwise it would count as the next call's output
@@ -239,9 +261,9 @@ def run_coroutine(awaitable: Awaitable[object], runtime: str) -> object:
     return trio.run(main)
 
 
-def show(error: BaseException) -> str:
+def show(error: BaseException, author: Author) -> str:
     """Write an exception's traceback to the captured standard error; return the part that the outcome shows."""
-    whole, shown = format_error(error)
+    whole, shown = format_error(error, author)
     try:
         sys.stderr.write(whole)
     except BaseException:  # what the callback has put there may raise anything

@@ -27,7 +27,7 @@ from hooklatch_worker.author.failures import MAX_MESSAGE, printable
 from hooklatch_worker.runtime.calls import Caller, Capture, identity, open_stream
 from hooklatch_worker.runtime.loader import SourceError, Unit, load
 from hooklatch_worker.runtime.state_client import Line
-from hooklatch_worker.sandbox import isolation, linux
+from hooklatch_worker.sandbox import environment, isolation, linux
 
 __all__ = ["live"]
 
@@ -150,6 +150,7 @@ def serve(connection: socket.socket, progress: mmap) -> int:
         return 0
     try:
         held = hold(request)
+        enter(request.source)
         code = CODES.decode(first)
         unit = load(request.source, code.data, before, code.pins)
         loaded = describe(generation, unit, held)
@@ -191,6 +192,15 @@ def hold(request: wire.Fork) -> isolation.Held:
         return isolation.confine(request.limits.isolation, request.source, str(request.generation))
     except isolation.IsolationError as error:
         raise SourceError(str(error), request.source.location, 0) from None
+
+
+def enter(source: wire.Source) -> None:
+    """Complete the source's own environment, if it has one: that runs code of its packages, which may fail or exit."""
+    try:
+        environment.complete()
+    except BaseException as error:
+        text = f"its environment does not start: {type(error).__name__}: {error}"
+        raise SourceError(text, source.location, 0) from error
 
 
 def describe(generation: int, unit: Unit, held: isolation.Held) -> bytearray:

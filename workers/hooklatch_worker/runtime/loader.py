@@ -12,14 +12,16 @@ from importlib import machinery
 from typing import Any, cast
 
 from hooklatch_worker.author import ledger
-from hooklatch_worker.author.failures import Author, text_of
+from hooklatch_worker.author.failures import Author, innermost, printable, text_of
 from hooklatch_worker.author.ledger import HookMark, Ledger
 from hooklatch_worker.author.marker import Marker
+from hooklatch_worker.sandbox import environment
 from hooklatch_worker.sandbox.safety import check_file, read_safely
 from hooklatch_worker.wire import Declared, Elsewhere, Source
 
-__all__ = ["SourceError", "Unit", "load"]
+__all__ = ["SourceError", "Unit", "hint_of", "load"]
 
+MAX_PACKAGE = 100  # characters of a package's name in a hint
 CO_COROUTINE = 0x80  # from inspect, which is slow to import
 
 
@@ -262,4 +264,28 @@ def failure_of(error: BaseException, path: str) -> SourceError:
     if isinstance(error, SyntaxError) and error.filename:
         return SourceError(f"SyntaxError: {error.msg}", error.filename, error.lineno or 0)
     file, line = Author(path).place_of(error) or (path, 0)
-    return SourceError(f"{type(error).__name__}: {text_of(error)}", file, line)
+    return SourceError(f"{type(error).__name__}: {text_of(error)}{hint_of(error)}", file, line)
+
+
+def hint_of(error: BaseException) -> str:
+    """Return how a source gets the package that its environment lacks, if that is what is wrong.
+
+    Its name on an index may be another one.
+    """
+    error = innermost(error)
+    try:
+        name = error.name if isinstance(error, ModuleNotFoundError) else None
+    except BaseException:  # it may be of a class of the author's
+        return ""
+    if type(name) is not str or not name:
+        return ""
+    package = printable(name.partition(".")[0][:MAX_PACKAGE])
+    if environment.is_entered():
+        return (
+            f'; its environment {sys.prefix} lacks it: add the package that has it, such as "{package}", to the'
+            " dependencies in the file's # /// script block, or install it into the environment that you named"
+        )
+    return (
+        f'; if a package has it, put into the file: # /// script | # dependencies = ["{package}"] | # ///, each on'
+        ' a line of its own, or name an interpreter that has it: python = ".venv/bin/python" in its [[source]]'
+    )

@@ -66,7 +66,9 @@ class Line:
             try:
                 told = self._exchange(replace(asked, generation=self._generation, number=self._asked))
             except (OSError, msgspec.MsgspecError, wire.FrameError) as error:
-                raise StateError(f"the daemon could not be asked: {error}") from None
+                raise StateError(
+                    f"the daemon could not be asked: {getattr(error, 'strerror', None) or error}"
+                ) from None
         if told.error:
             raise StateError(told.error)
         return told.value

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from hooklatch_worker.sandbox import landlock, linux, seccomp, temporary
+from hooklatch_worker.sandbox import environment, landlock, linux, seccomp, temporary
 from hooklatch_worker.wire import ISOLATION_LEVELS, Isolation, Source
 
 __all__ = ["Held", "IsolationError", "Kernel", "be_unreadable", "confine", "held_by", "kernel_here"]
@@ -181,6 +181,7 @@ def code(source: Source) -> tuple[list[str], list[str]]:
     """
     prefixes = {sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix}
     readable = [path for path in sorted(prefixes) if path and not is_broad(path)]
+    readable += environment.packages()
     covered = tuple(f"{path}/" for path in ("/usr", *readable))
     folders = [path for path in sys.path if path and not f"{path}/".startswith(covered)]
     if source.kind == "file":

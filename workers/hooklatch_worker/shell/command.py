@@ -127,7 +127,9 @@ def start(arguments: Sequence[str], *, cwd: str, env: Mapping[str, str], umask: 
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         number = error.errno if isinstance(error, OSError) else None
         cause: FailureCause = "overload" if number in NO_ROOM else "crash"
-        raise CallFailed(cause, f"the command could not be started: {error}") from None
+        raise CallFailed(
+            cause, f"the command could not be started: {getattr(error, 'strerror', None) or error}"
+        ) from None
 
 
 def exchange(pid: int, pipe: IO[bytes], data: bytes, outputs: Iterable[CapturedStream], deadline: float) -> bool:

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, NoReturn
 
 import msgspec
 
-from hooklatch.cli.terminal import output
+from hooklatch.cli.terminal import look, output
 from hooklatch.cli.terminal.exits import CommandError, Exit
 
 __all__ = ["StartReport", "await_start", "leave", "open_log"]
@@ -73,11 +73,13 @@ def await_start(pid: int, reader: int, log: str) -> dict[str, Any]:
         CommandError: it ended instead; the text says why.
     """
     data = b""
+    text = f"the daemon is starting; its log is {log}"
     try:
-        if not select.select([reader], [], [], PATIENCE / 1000)[0]:
-            output.complain(f"the daemon is starting; its log is {log}")
-        while chunk := os.read(reader, 2**16):
-            data += chunk
+        with look.Working(text) as working:
+            if not select.select([reader], [], [], PATIENCE / 1000)[0] and not working.is_shown:
+                output.complain(text)
+            while chunk := os.read(reader, 2**16):
+                data += chunk
     except KeyboardInterrupt:
         os.kill(pid, signal.SIGTERM)  # our child, not reaped yet, so the pid cannot have been reused
         raise

@@ -20,12 +20,13 @@ import msgspec
 from hooklatch import paths
 from hooklatch.cli.hooks.status import failing_text
 from hooklatch.cli.hosts.checking import Checked, check_hosts
-from hooklatch.cli.terminal import output
+from hooklatch.cli.terminal import look, output
 from hooklatch.cli.terminal.exits import Exit
+from hooklatch.cli.terminal.last_signs import NobodyListensError, until_it_listens
 from hooklatch.cli.terminal.parser import Parser
 from hooklatch.cli.terminal.requests import administrator
 from hooklatch.core.text import counted
-from hooklatch.errors import HooklatchError
+from hooklatch.errors import HooklatchError, trouble
 from hooklatch.hosts.find import find, names
 from hooklatch.install.layouts import LAYOUTS
 
@@ -54,7 +55,8 @@ def add_doctor(parser: Parser) -> None:
 
 def doctor(arguments: argparse.Namespace) -> int:
     """Check everything, and print what to do."""
-    hosts = check_hosts()
+    with look.Working("a call that has to be refused goes through each agent's settings"):
+        hosts = check_hosts()
     try:
         with administrator(arguments) as link:
             status, hooks = link.ask("status"), link.ask("hooks")["hooks"]
@@ -64,28 +66,46 @@ def doctor(arguments: argparse.Namespace) -> int:
             *of_events(status, events, hosts), *of_hosts(hooks, events, hosts),
         ]  # fmt: skip
     except HooklatchError as error:
-        found = [Diagnosis(str(error), "hooklatch serve --detach"), *of_configuration(arguments)]
+        found = [Diagnosis(str(error), without(error)), *of_configuration(arguments)]
     found += [Diagnosis(one.what, one.do, one.is_problem) for host in hosts for one in host.findings]
+    told = tuple(one.what for one in found if one.is_problem)
+    found = [one for one in found if one.is_problem or not one.what.startswith(told)]  # a hint that a problem has said
     problems = [finding for finding in found if finding.is_problem]
     hints = [finding for finding in found if not finding.is_problem]
     if arguments.json:
         output.say_json({"problems": problems, "hints": hints, "hosts": [of_host(host) for host in hosts]})
     else:
-        for host in hosts:
-            told = f"a canary was {host.canary}; if the daemon died now, a tool call would be {host.without_daemon}"
-            output.say(f"{host.title}: {told}  ({host.file})")
         for label, findings in (("wrong", problems), ("hint", hints)):
             for finding in findings:
-                output.say(f"{label:<6} {finding.what}")
-                output.say(f"{'do':<6} {finding.do}")
+                output.say_lines((label, finding.what), ("do", finding.do), width=7)
+        for host in output.failures_first(hosts, lambda host: any(one.is_problem for one in host.findings)):
+            said = f"a canary was {host.canary}; if the daemon died now, a tool call would be {host.without_daemon}"
+            output.say(f"{host.title}: {said}  ({look.short_path(host.file)})")
         counts = f"{counted(len(problems), 'problem')}, {counted(len(hints), 'hint')}"
-        output.say(counts if found else "all is well")
+        output.say(
+            look.paint("all is well", "good") if not found else look.paint(counts, "bad" if problems else "title")
+        )
     return Exit.FINDINGS if problems else Exit.OK
+
+
+def without(error: HooklatchError) -> str:
+    """Return what to do about a daemon that does not answer."""
+    match error:
+        case NobodyListensError(how="silent", pid=pid):
+            return until_it_listens(pid)
+        case NobodyListensError(how="elsewhere"):
+            return "name its folder with --runtime-dir, or end it; then: hooklatch serve --detach"
+        case NobodyListensError():
+            return "hooklatch serve --detach"
+        case _:
+            return "see the daemon's log, and what listens there; hooklatch stop, then: hooklatch serve --detach"
 
 
 def of_status(status: dict[str, Any]) -> Iterator[Diagnosis]:
     for one in status["wrong"]:
         yield Diagnosis(one["what"], one["do"])
+    for one in status.get("warned", []):
+        yield Diagnosis(one["what"], one["do"], is_problem=one["reason"] == "configuration")
     isolation = status["isolation"]
     for path in isolation["absent"]:
         what = f"[isolation] names {path}, which does not exist: workers that are already running cannot use it"
@@ -96,10 +116,6 @@ def of_status(status: dict[str, Any]) -> Iterator[Diagnosis]:
             yield Diagnosis(
                 f"{what} as [isolation] says", "see isolation in its [[source]], or in [lsp]", is_problem=False
             )
-    config = status["places"]["config"]
-    if not os.path.lexists(config) and not os.path.lexists(os.path.join(os.path.dirname(config), "hooks.d")):
-        mend = f"hooklatch init --config {shlex.quote(config)}, or start the daemon with another --config"
-        yield Diagnosis(f"there is no {config}, and no hooks.d beside it: none of your own guards is active", mend)
     fleet = status["fleet"]
     if fleet is not None and fleet["name"] is not None and not fleet["links"]:
         what = f"this host is in the fleet {fleet['name']!r}, and no link is connected"
@@ -228,4 +244,4 @@ def of_configuration(arguments: argparse.Namespace) -> Iterator[Diagnosis]:
     except FileNotFoundError:
         yield Diagnosis(f"there is no {path}", "hooklatch init", is_problem=False)
     except (ConfigError, UnsafeFileError, OSError) as error:
-        yield Diagnosis(str(error), "fix it before you start the daemon")
+        yield Diagnosis(trouble(error), "fix it before you start the daemon")

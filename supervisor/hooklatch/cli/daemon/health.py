@@ -6,7 +6,7 @@ import argparse
 import time
 from typing import Any
 
-from hooklatch.cli.terminal import output
+from hooklatch.cli.terminal import look, output
 from hooklatch.cli.terminal.durations import span
 from hooklatch.cli.terminal.exits import Exit
 from hooklatch.cli.terminal.parser import Parser
@@ -47,4 +47,4 @@ def show(arguments: argparse.Namespace, found: dict[str, Any]) -> None:
         output.say_json(found)
         return
     why = f": {', '.join(found['reasons'])} (see: hooklatch status)" if found["reasons"] else ""
-    output.say(found["health"] + why)
+    output.say(look.paint(found["health"], "good" if found["health"] == "ready" else "bad"), why)

@@ -15,7 +15,6 @@ from hooklatch import paths
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import CommandError, Exit
 from hooklatch.cli.terminal.parser import Parser
-from hooklatch.cli.terminal.requests import directories
 
 __all__ = ["add_link"]
 
@@ -45,7 +44,8 @@ def link(arguments: argparse.Namespace) -> int:
     signal.signal(signal.SIGTERM, lambda number, frame: os._exit(Exit.OK))
     import trio
 
-    from hooklatch.cli.daemon.link_process import LinkProcess, Places, check, read_fleet
+    from hooklatch.cli.daemon.link_process import LinkProcess, Places, check
+    from hooklatch.cli.fleet.settings import read_fleet
     from hooklatch.service.process.logs import start_log
 
     config = os.path.abspath(paths.config_file(arguments.config, os.environ))
@@ -53,7 +53,7 @@ def link(arguments: argparse.Namespace) -> int:
     settings = read_fleet(config)
     if settings is None:
         raise CommandError(
-            Exit.NO_INPUT, f"{config} has no [fleet] table, which says what to follow; see docs/fleet.md"
+            Exit.NO_INPUT, f"{config} has no [fleet] table, which says what to follow; see docs/guides/fleet.md"
         )
     check(settings)
     fd = locked(state)
@@ -71,13 +71,12 @@ def link(arguments: argparse.Namespace) -> int:
     return Exit.OK
 
 
-def folders_of(arguments: argparse.Namespace) -> list[str]:
-    """Return the folders that may hold the admin socket, as they are now."""
+def folders_of(arguments: argparse.Namespace) -> list[tuple[str, bool]]:
+    """Return the folders that may hold the admin socket now, each with whether the pointer alone names it."""
     if arguments.admin_dir:
-        return [os.path.abspath(arguments.admin_dir)]
-    folders = directories(arguments)
-    pointed = paths.pointed_dir(arguments.runtime_dir, os.environ)
-    return [*folders, pointed] if pointed and pointed not in folders else folders
+        return [(os.path.abspath(arguments.admin_dir), False)]
+    candidates = paths.candidate_dirs(arguments.runtime_dir, os.environ)
+    return [(os.path.abspath(folder), is_pointed) for folder, is_pointed in candidates]
 
 
 def locked(state: str) -> int:

@@ -15,6 +15,7 @@ from contextlib import AbstractAsyncContextManager, suppress
 import msgspec
 import trio
 
+from hooklatch.cli.fleet.settings import read_fleet
 from hooklatch.cli.terminal.exits import CommandError, Exit
 from hooklatch.fleet.engine.addresses import with_user
 from hooklatch.fleet.engine.engine import Engine, RefusedError
@@ -22,12 +23,9 @@ from hooklatch.fleet.engine.opening import open_engine, read_password
 from hooklatch.fleet.link.daemon_socket import DaemonSocket
 from hooklatch.fleet.link.link import Link
 from hooklatch.fleet.policy.settings import FleetSettings
-from hooklatch.service.config.configuration import read_config
-from hooklatch.service.config.file_safety import UnsafeFileError, read_safely
-from hooklatch.service.config.toml_document import ConfigError
 from hooklatch.service.process.service_manager import Notifier
 
-__all__ = ["LinkProcess", "Places", "check", "read_fleet"]
+__all__ = ["LinkProcess", "Places", "check"]
 
 logger = logging.getLogger("hooklatch.link")
 LOOK = 2.0  # seconds between two looks at the file of hooks
@@ -40,26 +38,7 @@ class Places(msgspec.Struct, frozen=True):
 
     config: str
     record: str
-    folders: Callable[[], Sequence[str]]
-
-
-def read_fleet(config: str) -> FleetSettings | None:
-    """Return what [fleet] says; None if there is no such table.
-
-    Raises:
-        CommandError: the file is not there, or is wrong, or another user could have written it: what it says of
-            `fields` and `url` decides what leaves the machine, and where to.
-    """
-    try:
-        data = read_safely(config)
-    except UnsafeFileError as error:
-        raise CommandError(Exit.NOT_PERMITTED, str(error)) from None
-    except OSError as error:
-        raise CommandError(Exit.NO_INPUT, f"{config} cannot be read: {error.strerror}; name it with --config") from None
-    try:
-        return read_config(config, data).settings.fleet
-    except ConfigError as error:
-        raise CommandError(Exit.BAD_DATA, f"{error}") from None
+    folders: Callable[[], Sequence[tuple[str, bool]]]
 
 
 def check(settings: FleetSettings) -> None:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from hooklatch import paths
-from hooklatch.cli.terminal import output
+from hooklatch.cli.terminal import look, output
 from hooklatch.cli.terminal.exits import CommandError, Exit
 from hooklatch.cli.terminal.parser import Parser
 from hooklatch.cli.terminal.record_filters import LOOKED_AT, add_filters, asked_names, filters_of, unknown, witness
@@ -18,7 +17,8 @@ from hooklatch.cli.terminal.record_lines import LABELS, line_of, show
 from hooklatch.cli.terminal.requests import administrator
 from hooklatch.core.text import counted
 from hooklatch.record.files.reading import Filters, NoRecordError, Tailer, forwards, matching, names, newest
-from hooklatch.record.verify import VerifyReport, verify
+from hooklatch.record.findings import VerifyReport
+from hooklatch.record.verify import verify
 
 __all__ = ["add_acknowledge", "add_log", "add_verify"]
 
@@ -127,7 +127,8 @@ def check(arguments: argparse.Namespace) -> int:
     """Verify the record."""
     folder = folder_of(arguments)
     try:
-        report = verify(folder, arguments.witness, on_progress=shows_progress())
+        with look.Working("reading the record") as working:
+            report = verify(folder, arguments.witness, on_progress=tells(working))
     except NoRecordError as error:
         raise CommandError(Exit.NO_INPUT, str(error)) from None
     if arguments.json:
@@ -150,23 +151,21 @@ def acknowledge(arguments: argparse.Namespace) -> int:
     return Exit.OK
 
 
-def shows_progress() -> Callable[[int, int], None]:
-    """Return a function that prints how far a check has come, once a second."""
-    last = time.monotonic()
+def tells(working: look.Working) -> Callable[[int, int], None]:
+    """Return a function that says how far a check has come."""
 
-    def show_progress(done: int, total: int) -> None:
-        nonlocal last
-        if time.monotonic() >= last + 1 and sys.stderr.isatty():
-            last = time.monotonic()
-            output.complain(f"{done * 100 // max(total, 1)} % of {total // 2**20} MiB")
+    def tell(done: int, total: int) -> None:
+        working.text = f"reading the record: {done * 100 // max(total, 1)} % of {total // 2**20} MiB"
 
-    return show_progress
+    return tell
 
 
 def lines_of_report(folder: str, report: VerifyReport) -> Iterator[tuple[str, str]]:
     yield "record", f"{folder}: {counted(report.records, 'record')} in {counted(report.segments, 'file')}"
     for first, last in report.ranges[:RANGES]:
         yield "whole", f"{first} to {last}"
+    if report.payloads:
+        yield "payloads", f"{counted(report.payloads, 'payload')} kept whole, as they were written"
     if report.head is not None:
         yield "head", f"{report.head.seq}:{report.head.hash}"
         anchored = report.anchored_through

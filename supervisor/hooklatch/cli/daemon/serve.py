@@ -58,7 +58,7 @@ def serve(arguments: argparse.Namespace) -> int:
         "is_config_named": bool(arguments.config or os.environ.get("HOOKLATCH_CONFIG")),
     }
     beside = os.path.join(os.path.dirname(config), HOOKS_D)
-    if not (options["is_config_named"] or os.path.lexists(config) or os.path.lexists(beside)):
+    if not options["is_config_named"] and is_nothing(config, beside):
         output.complain(f"there is no {config}, so no guard of yours is active; make one with: hooklatch init")
     if arguments.detach:
         return serve_detached(arguments, options)
@@ -84,6 +84,13 @@ def serve_detached(arguments: argparse.Namespace, options: dict[str, Any]) -> in
         if not stream.closed:  # otherwise it was ready before, and the parent has exited
             detaching.StartReport(code=error.code, error=str(error)).send(stream)
         raise
+
+
+def is_nothing(*places: str) -> bool:
+    """Return whether nothing is there; what cannot be looked up may be something, and then gates deny."""
+    from hooklatch.service.config.path_lookup import Absent, look
+
+    return all(isinstance(look(place), Absent) for place in places)
 
 
 def announce(arguments: argparse.Namespace, ready: dict[str, Any]) -> None:

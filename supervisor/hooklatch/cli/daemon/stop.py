@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import time
 
-from hooklatch.cli.terminal import output
+from hooklatch.cli.terminal import look, output
 from hooklatch.cli.terminal.exits import CommandError, Exit
 from hooklatch.cli.terminal.parser import Parser
 from hooklatch.cli.terminal.requests import administrator
@@ -25,11 +25,16 @@ def stop(arguments: argparse.Namespace) -> int:
     begun = time.monotonic()
     with administrator(arguments) as link, link.watch_end() as end:
         pid: int = link.ask("stop")["pid"]
-        if not end.wait(PATIENCE, pid):
-            output.complain(f"waiting for the daemon (pid {pid}) to end; fires in flight are given 10 s")
-            if not end.wait(LIMIT - PATIENCE, pid):
-                what = f"the daemon (pid {pid}) was told to stop but has not ended in {LIMIT:.0f} s"
-                raise CommandError(Exit.FINDINGS, f"{what}; new gates are denied; to end it: kill -KILL {pid}")
+        text = f"waiting for the daemon (pid {pid}) to end; fires in flight are given 10 s"
+        with look.Working(text) as working:
+            is_gone = end.wait(PATIENCE, pid)
+            if not is_gone:
+                if not working.is_shown:
+                    output.complain(text)
+                is_gone = end.wait(LIMIT - PATIENCE, pid)
+        if not is_gone:
+            what = f"the daemon (pid {pid}) was told to stop but has not ended in {LIMIT:.0f} s"
+            raise CommandError(Exit.FINDINGS, f"{what}; new gates are denied; to end it: kill -KILL {pid}")
     if arguments.json:
         output.say_json({"stopped": True, "pid": pid, "seconds": round(time.monotonic() - begun, 3)})
     else:

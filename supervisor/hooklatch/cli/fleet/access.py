@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from hooklatch.fleet.publishing.publisher import Publisher
 
 __all__ = [
-    "EXITS", "Access", "access", "add_access", "add_trust", "command_error", "memory_of", "publisher_name", "run",
-    "run_publisher",
+    "EXITS", "Access", "access", "add_access", "add_trust", "command_error", "memory_of", "own_settings",
+    "publisher_name", "run", "run_publisher",
 ]  # fmt: skip
 
 T = TypeVar("T")
@@ -92,7 +92,7 @@ def access(arguments: argparse.Namespace) -> Access:
     from hooklatch.fleet.policy.manifests import NAME
 
     named = bool(arguments.to and arguments.fleet)
-    settings = None if named else settings_of(arguments)
+    settings = None if named else own_settings(arguments)
     url: str | None = arguments.to or (settings.url if settings is not None else None)
     fleet: str | None = arguments.fleet or (settings.name if settings is not None else None)
     if not url or not fleet:
@@ -124,20 +124,15 @@ def access(arguments: argparse.Namespace) -> Access:
     return Access(url, fleet, password, arguments.ca or (own.ca if own is not None else None), keys, key)
 
 
-def settings_of(arguments: argparse.Namespace) -> FleetSettings | None:
-    from hooklatch.service.config.configuration import read_config
-    from hooklatch.service.config.toml_document import ConfigError
+def own_settings(arguments: argparse.Namespace) -> FleetSettings | None:
+    """Return what [fleet] of this machine's file of hooks says; None if it says nothing.
 
-    path = os.path.abspath(paths.config_file(arguments.config, os.environ))
-    try:
-        with open(path, "rb") as file:
-            return read_config(path, file.read()).settings.fleet
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise CommandError(Exit.NO_INPUT, f"{path} cannot be read: {error.strerror}") from None
-    except ConfigError as error:
-        raise CommandError(Exit.BAD_DATA, str(error)) from None
+    Raises:
+        CommandError: the file cannot be read, is wrong, or another user could have written it.
+    """
+    from hooklatch.cli.fleet.settings import read_fleet_if_any
+
+    return read_fleet_if_any(os.path.abspath(paths.config_file(arguments.config, os.environ)))
 
 
 def trusted(texts: list[str], key: PrivateKey | None, settings: FleetSettings | None) -> dict[str, PublicKey]:

@@ -64,8 +64,7 @@ def diff(arguments: argparse.Namespace) -> int:
         output.say_json({**facts, "suspendable": new.bundle.suspendable if suspendable else None})
     else:
         for change in files:
-            for line in change.diff or (f"{change.what}: {change.name} (not text, or long)",):
-                output.say(line)
+            output.say_diff(change.diff or (f"{change.what}: {change.name} (not text, or long)",))
         for hook in hooks:
             output.say(f"hook {hook.id} {hook.what}" + (f": {'; '.join(hook.details)}" if hook.details else ""))
         if suspendable:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["add_history"]
 
+DROP = ("KEY", "BUNDLE", "SAME AS", "BY")
 TITLES = ("VERSION", "CREATED", "BY", "HOSTS", "BUNDLE", "SAME AS", "KEY", "MESSAGE")
 
 
@@ -40,7 +41,7 @@ def history(arguments: argparse.Namespace) -> int:
     if arguments.json:
         output.say_json({"versions": [described(entry) for entry in shown], "findings": wrong})
     elif shown:
-        output.say_table(TITLES, [row_of(entry) for entry in reversed(shown)])
+        output.say_table(TITLES, [row_of(entry) for entry in reversed(shown)], drop=DROP)
     else:
         output.say("nothing was ever pushed")
     for text in wrong:

@@ -21,7 +21,7 @@ from hooklatch.core.text import counted
 
 if TYPE_CHECKING:
     from hooklatch.cli.testing.cases import Case
-    from hooklatch.cli.testing.policy_tests import Result
+    from hooklatch.cli.testing.running import Result
     from hooklatch.fleet.policy.manifests import Manifest
     from hooklatch.fleet.publishing.folder import Folder
     from hooklatch.fleet.publishing.publisher import Publisher

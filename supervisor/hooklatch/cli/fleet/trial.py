@@ -8,14 +8,13 @@ pushed only cases' payloads are opened again.
 from __future__ import annotations
 
 import hashlib
-import logging
 import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import CommandError, Exit
-from hooklatch.cli.testing.policy_tests import Result, Run, fire_cases, scratch_folder
+from hooklatch.cli.testing.running import Result, Run, own_folder, run_async
 from hooklatch.core.text import counted
 
 if TYPE_CHECKING:
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from hooklatch.core.hooks.registry import Hook
     from hooklatch.fleet.policy.bundles import Bundle
     from hooklatch.fleet.policy.signing import PrivateKey
-    from hooklatch.service.loading.files import Candidate
+    from hooklatch.service.loading.bundle import Candidate
     from hooklatch.service.process.parts import Parts
 
 __all__ = ["Trial", "try_out"]
@@ -56,6 +55,7 @@ class Trial(Run):
         except RefusedError as error:
             self.diagnostics = self.diagnostics or [str(error)]
             return
+        await self.load(parts)
         self.hooks = {hook.id: described(hook) for hook in parts.registries.view.hooks if hook.layer.label == "fleet"}
         await super().fire_each(parts)
 
@@ -70,7 +70,7 @@ class Trial(Run):
         _, envelope = signed(History(FLEET), plan, self._key, created="", publisher="", message="")
 
         async def swap(candidate: Candidate) -> object:
-            from hooklatch.service.loading.source_builder import BundleError
+            from hooklatch.service.loading.bundle import BundleError
 
             try:
                 return await parts.files.apply(candidate)
@@ -109,28 +109,18 @@ def try_out(bundle: Bundle, cases: list[Case], tell: Callable[[Result], None]) -
         CommandError: hooks cannot be run here.
     """
     from hooklatch.fleet.policy.signing import NoLibraryError, new_key
-    from hooklatch.service.process.folders import Options
-    from hooklatch_worker.sandbox import linux
+    from hooklatch.testing.daemon import options_for
 
-    if not linux.is_supported():
-        raise CommandError(Exit.UNAVAILABLE, "hooks run on Linux with pidfd (5.3 or later) and /proc only")
     try:
         key = new_key()
     except NoLibraryError as error:
         raise CommandError(Exit.UNAVAILABLE, str(error)) from None
-    logging.getLogger("hooklatch").addHandler(logging.NullHandler())  # the report contains what matters
     trial = Trial(bundle, key, cases, tell)
-    with scratch_folder() as scratch:
-        config = os.path.join(os.path.realpath(scratch), "hooks.toml")
+    with own_folder() as scratch:
+        config = os.path.join(scratch, "hooks.toml")
         with open(os.open(config, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w") as file:
             file.write(CONFIG.format(fleet=FLEET, key=key.public.text))
-        options = Options(
-            config=config,
-            runtime_dir=os.path.join(scratch, "run"),
-            state_dir=os.path.join(scratch, "state"),
-            owns_process=False,
-        )
-        fire_cases(trial, options)
+        run_async(trial.fire_all, options_for(config, scratch))
     return trial
 
 
@@ -139,6 +129,7 @@ def described(hook: Hook) -> Described:
     return {
         "event": hook.event,
         "match": str(hook.matcher),
+        "where": str(hook.where) if hook.where is not None else None,
         "priority": hook.priority,
         "timeout": hook.timeout,
         "observe": hook.observe,

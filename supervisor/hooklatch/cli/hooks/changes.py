@@ -6,7 +6,7 @@ import argparse
 import os
 from typing import Any
 
-from hooklatch.cli.terminal import output
+from hooklatch.cli.terminal import look, output
 from hooklatch.cli.terminal.durations import span
 from hooklatch.cli.terminal.exits import Exit
 from hooklatch.cli.terminal.parser import Parser
@@ -135,6 +135,6 @@ def report(arguments: argparse.Namespace, result: dict[str, Any], text: str) -> 
     if arguments.json:
         output.say_json(result)
     else:
-        output.say(f"{text} (revision {result['revision']})")
+        output.say(f"{text} (revision {look.short_revision(result['revision'])})")
     for warning in result.get("warnings", []):
         output.complain(warning)

@@ -11,16 +11,18 @@ from hooklatch.cli.terminal.exits import CommandError, Exit
 from hooklatch.cli.terminal.parser import Parser
 from hooklatch.cli.terminal.requests import administrator
 from hooklatch.core.hooks.catalogue import Catalogue, EventSpec
+from hooklatch.core.text import shown
 from hooklatch.errors import DaemonUnreachableError
 
 __all__ = ["add_events"]
 
+DROP = ("PATCH", "OUTPUTS", "TIMEOUT", "MATCH")
 TITLES = ("EVENT", "MODEL", "FAILS", "VERDICTS", "OUTPUTS", "PATCH", "MATCH", "TIMEOUT", "HOOKS", "FIRED")
 
 
 def add_events(parser: Parser) -> None:
     parser.runs(events, example="hooklatch events pre_tool_use", exits=(Exit.PROTOCOL,))
-    parser.add_argument("name", metavar="NAME", nargs="?", help="show this one, with its fields")
+    parser.add_argument("name", metavar="EVENT", nargs="?", help="show this one, with its fields")
 
 
 def events(arguments: argparse.Namespace) -> int:
@@ -43,7 +45,7 @@ def events(arguments: argparse.Namespace) -> int:
     elif arguments.name is not None:
         show_event(known[0])
     else:
-        output.say_table(TITLES, [row_of(event) for event in known])
+        output.say_table(TITLES, [row_of(event) for event in known], drop=DROP)
     return Exit.OK
 
 
@@ -62,7 +64,7 @@ def described(spec: EventSpec) -> dict[str, Any]:
 def row_of(event: dict[str, Any]) -> tuple[object, ...]:
     words = (" ".join(event[key]) or None for key in ("verdicts", "outputs", "patch"))
     return (
-        event["name"], event["model"], event["fails"], *words, event["match"], f"{event['timeout']:g} s",
+        event["name"], event["model"], event["fails"], *words, event["match"], shown(event["timeout"]),
         event["hooks"], event["fired"],
     )  # fmt: skip
 
@@ -77,7 +79,7 @@ def show_event(event: dict[str, Any]) -> None:
         ("patch", " ".join(event["patch"])),
         ("combine", event["combine"]),
         ("match", event["match"]),
-        ("timeout", f"{event['timeout']:g} s a hook, {event['budget']:g} s for all"),
+        ("timeout", f"{shown(event['timeout'])} a hook, {shown(event['budget'])} for all"),
         ("refusal", event["on_refusal"] and f"fires {event['on_refusal']}"),
         ("fired", event["fired"]),
     )

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import os
 from typing import Any
 
-from hooklatch.cli.terminal import output
+from hooklatch.cli.terminal import look, output
 from hooklatch.cli.terminal.exits import Exit
 from hooklatch.cli.terminal.parser import Parser
 from hooklatch.cli.terminal.requests import administrator
 from hooklatch.cli.testing.fire import piped_payload, read_payload, with_payload
+from hooklatch.core.text import shown
 
 __all__ = ["add_explain"]
 
@@ -27,14 +29,14 @@ def add_explain(parser: Parser) -> None:
 def explain(arguments: argparse.Namespace) -> int:
     """Print which hooks would fire, and why the others would not."""
     payload = piped_payload() if arguments.payload is None else read_payload(arguments.payload)
-    params = with_payload({"event": arguments.event, "session": arguments.session}, payload)
+    params = with_payload({"event": arguments.event, "session": arguments.session, "cwd": os.getcwd()}, payload)
     with administrator(arguments) as link:
         result = link.request("explain", params)
     if arguments.json:
         output.say_json(result)
         return Exit.OK
     if result["refusal"]:
-        output.say(result["refusal"])
+        output.say(look.paint(result["refusal"], "bad"))
     elif not result["fires"]:
         output.say(f"no hook would be asked about this {result['event']}")
     for place, hook in enumerate(result["fires"], 1):
@@ -43,9 +45,10 @@ def explain(arguments: argparse.Namespace) -> int:
         output.say(f"not {title_of(hook)}: {hook['why']}")
     if result["tool_kind"] is not None:
         output.say(f"the tool is of the kind {result['tool_kind']}, which names are compared with too")
-    output.say(f"time for all: {result['budget']:g} s; revision {result['revision']}")
+    output.say(f"time for all: {shown(result['budget'])}; revision {look.short_revision(result['revision'])}")
     return Exit.OK
 
 
 def title_of(hook: dict[str, Any]) -> str:
-    return f"{hook['name']} (match {hook['match']})"
+    where = f", where {hook['where']}" if hook["where"] else ""
+    return f"{hook['name']} (match {hook['match']}{where})"

@@ -1,13 +1,17 @@
-"""hooks: lists hooks in firing order.  Queries the daemon; does not decide anything itself."""
+"""hooks: lists hooks, those first that need somebody, with their places in the firing order.
+
+Queries the daemon; does not decide anything itself.
+"""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Container, Mapping, Sequence
 from shlex import quote
 from typing import Any
 
-from hooklatch.cli.terminal import output
+from hooklatch.cli.terminal import look, output
 from hooklatch.cli.terminal.exits import CommandError, Exit
 from hooklatch.cli.terminal.parser import Parser
 from hooklatch.cli.terminal.requests import CommandLink, administrator
@@ -16,7 +20,7 @@ from hooklatch.core.text import did_you_mean
 __all__ = ["add_hooks", "add_list", "unknown_event"]
 
 BELOW = (
-    ("list", "hooks.hooks", "list hooks in firing order, with their timings since the daemon's start"),
+    ("list", "hooks.hooks", "list hooks, what is wrong first, with their timings since the daemon's start"),
     ("add", "hooks.changes", "add a global hook, or replace one that was added; kept across restarts"),
     (
         "show", "hooks.show",
@@ -34,9 +38,24 @@ BELOW = (
     ),
 )  # fmt: skip
 TITLES = (
-    "LAYER", "ID", "EVENT", "MATCH", "STATE", "PRIORITY", "CALLS", "P50 MS", "P99 MS", "FAILURES", "ORIGIN", "RUNS",
-    "DESCRIPTION",
+    "LAYER", "ID", "EVENT", "#", "MATCH", "STATE", "PRIORITY", "CALLS", "P50 MS", "P99 MS", "FAILURES", "ORIGIN",
+    "RUNS", "DESCRIPTION",
 )  # fmt: skip
+DROP = (
+    "DESCRIPTION",
+    "RUNS",
+    "ORIGIN",
+    "PRIORITY",
+    "LAYER",
+    "MATCH",
+    "P50 MS",
+    "P99 MS",
+    "CALLS",
+    "#",
+    "EVENT",
+    "FAILURES",
+)
+STATES: dict[str, look.Meaning] = {"active": "good", "disabled": "quiet"}  # any other one is wrong, and comes first
 MAX_CELL = 60  # characters of a command or description in the table; --json shows all of it
 
 
@@ -52,7 +71,7 @@ def add_list(parser: Parser) -> None:
 
 def add_listing(parser: Parser, *, example: str) -> None:
     parser.runs(list_hooks, example=example, exits=(Exit.NO_INPUT, Exit.UNAVAILABLE))
-    parser.add_argument("--event", metavar="NAME", default=argparse.SUPPRESS, help="only hooks of this event")
+    parser.add_argument("--event", metavar="EVENT", default=argparse.SUPPRESS, help="only hooks of this event")
     parser.add_argument("--session", metavar="ID", default=argparse.SUPPRESS, help="as this live session sees them")
 
 
@@ -61,34 +80,64 @@ def list_hooks(arguments: argparse.Namespace) -> int:
     event: str | None = arguments.event
     with administrator(arguments) as link:
         result = link.ask("hooks", event=event, session=arguments.session)
+        gates = {spec["name"] for spec in link.ask("events")["events"] if spec["model"] == "gate"}
         if event is not None and not result["hooks"]:
             check_event(link, event)
     if arguments.json:
         output.say_json(result)
         return Exit.OK
-    if result["hooks"]:
-        output.say_table(TITLES, [row_of(hook) for hook in result["hooks"]])
-    else:
-        output.say("no hooks" + (f" for {event}" if event else "; `hooklatch init` writes a first one"))
     for hook in result["hooks"]:
         if hook["problem"]:
-            output.say(f"{hook['name']} is inactive: {hook['problem']}")
+            output.say(look.paint(f"{hook['name']} is inactive", "bad"), f": {hook['problem']}")
         elif hook["state"] == "quarantined":
             output.say(
-                f"{hook['name']} is quarantined, its worker died too often; "
-                f"fix it, then: hooklatch hooks enable {quote(hook['name'])}"
+                look.paint(f"{hook['name']} is quarantined", "bad"),
+                f", its worker died too often; fix it, then: hooklatch hooks enable {quote(hook['name'])}",
             )
-    output.say(f"revision {result['revision']}")
+    if result["hooks"]:
+        numbers = turns(result["hooks"], gates)
+        rows = [row_of(hook, numbers[hook["name"]]) for hook in output.failures_first(result["hooks"], is_wrong)]
+        output.say_table(TITLES, rows, drop=DROP)
+    else:
+        output.say("no hooks" + (f" for {event}" if event else "; `hooklatch init` writes a first one"))
+    output.say(f"revision {look.short_revision(result['revision'])}")
     return Exit.OK
 
 
-def row_of(hook: dict[str, Any]) -> Sequence[object]:
+def is_wrong(hook: Mapping[str, Any]) -> bool:
+    """Return whether somebody has to look: it is not called, or each of its last calls failed."""
+    return hook["state"] not in STATES or bool(hook.get("failing"))
+
+
+def turns(hooks: Sequence[Mapping[str, Any]], gates: Container[str]) -> dict[str, int]:
+    """Number the hooks of each event, from a list in firing order, by when they are called.
+
+    At a gate those that amend come first, the least trusted layer's before the others'.
+    """
+    of_event: defaultdict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    for hook in hooks:
+        of_event[hook["event"]].append(hook)
+    numbers: dict[str, int] = {}
+    for event, own in of_event.items():
+        layers = list(dict.fromkeys(hook["layer"] for hook in own))
+        early = [one for one in own if one["amends"] and event in gates]
+        early.sort(key=lambda one: -layers.index(one["layer"]))
+        order = [*early, *(one for one in own if one not in early)]
+        numbers |= {hook["name"]: place for place, hook in enumerate(order, 1)}
+    return numbers
+
+
+def row_of(hook: Mapping[str, Any], number: int) -> Sequence[object]:
     marks = [mark for mark in ("amends", "only_judges", "observe", "optional") if hook[mark]]
     timings = hook["timings"]
     failures = ", ".join(f"{cause} {count}" for cause, count in timings["failures"].items())
+    state = " ".join([hook["state"], *(["failing"] if hook.get("failing") else []), *marks])
+    meaning = "bad" if is_wrong(hook) else STATES[hook["state"]]
     return (
-        layer_of(hook), hook["id"], hook["event"], hook["match"], " ".join([hook["state"], *marks]), hook["priority"],
-        timings["count"], timings["p50_ms"], timings["p99_ms"], failures or None, hook["origin"],
+        layer_of(hook), hook["id"], hook["event"], number, hook["match"],
+        state if meaning == "good" else look.paint(state, meaning), hook["priority"],
+        timings["count"], timings["p50_ms"], timings["p99_ms"],
+        look.paint(failures, "bad") if failures else None, hook["origin"],
         shortened(hook["target"]), shortened(hook["description"]) or None,
     )  # fmt: skip
 
@@ -98,7 +147,7 @@ def shortened(text: str) -> str:
     return line if len(line) <= MAX_CELL else f"{line[: MAX_CELL - 1]}…"
 
 
-def layer_of(hook: dict[str, Any]) -> str:
+def layer_of(hook: Mapping[str, Any]) -> str:
     """Return the layer in a hook's name; with the project of a gate inherited from another session."""
     return str(hook["layer"]) + (f" {hook['project']}" if hook["project"] else "")
 

@@ -12,6 +12,7 @@ from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import CommandError, Exit
 from hooklatch.cli.terminal.parser import Parser
 from hooklatch.core.text import counted
+from hooklatch.errors import why
 from hooklatch.importing import Imported, UnreadableFileError, read_hooks
 from hooklatch.importing.writing import write_toml
 from hooklatch.service.config.file_safety import UnsafeFileError, check_folders
@@ -71,7 +72,7 @@ def read(name: str) -> bytes:
             with open(name, "rb") as file:
                 data = file.read(MAX_FILE + 1)
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else str(error)
+        reason = why(error)
         raise CommandError(Exit.NO_INPUT, f"{name} cannot be read: {reason}") from None
     if len(data) > MAX_FILE:
         raise CommandError(Exit.BAD_DATA, f"{name} is over the limit of {MAX_FILE // 2**20} MiB for a file of hooks")

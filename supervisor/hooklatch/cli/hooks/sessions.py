@@ -6,7 +6,7 @@ import argparse
 import time
 from typing import Any
 
-from hooklatch.cli.terminal import output
+from hooklatch.cli.terminal import look, output
 from hooklatch.cli.terminal.exits import Exit
 from hooklatch.cli.terminal.parser import Parser
 from hooklatch.cli.terminal.requests import administrator
@@ -14,6 +14,7 @@ from hooklatch.core.text import shown
 
 __all__ = ["add_sessions"]
 
+DROP = ("REVISION", "CONNECTIONS", "OWN HOOKS", "CLIENT")
 TITLES = ("ID", "CLIENT", "HOST", "CWD", "CONNECTIONS", "AGE", "FIRES", "OWN HOOKS", "REVISION")
 
 
@@ -28,7 +29,7 @@ def sessions(arguments: argparse.Namespace) -> int:
     if arguments.json:
         output.say_json(result)
     elif result["sessions"]:
-        output.say_table(TITLES, [row_of(session) for session in result["sessions"]])
+        output.say_table(TITLES, [row_of(session) for session in result["sessions"]], drop=DROP)
     else:
         output.say("no sessions (one-shots, such as `hooklatch fire` and the entries of hosts, open none)")
     return Exit.OK
@@ -37,5 +38,6 @@ def sessions(arguments: argparse.Namespace) -> int:
 def row_of(session: dict[str, Any]) -> tuple[object, ...]:
     return (
         session["id"], session["client"] or None, session["host"], session["cwd"], session["connections"],
-        shown(time.time() - session["created_at"]), session["fires"], session["hooks"], session["revision"],
+        shown(time.time() - session["created_at"]), session["fires"], session["hooks"],
+        look.short_revision(session["revision"]),
     )  # fmt: skip

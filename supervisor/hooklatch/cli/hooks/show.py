@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
-from hooklatch.cli.terminal import output
+from hooklatch.cli.terminal import look, output
 from hooklatch.cli.terminal.exits import Exit
 from hooklatch.cli.terminal.parser import Parser
 from hooklatch.cli.terminal.requests import administrator
+from hooklatch.core.text import shown
 
 __all__ = ["add_show"]
 
@@ -34,7 +35,8 @@ def show_hook(arguments: argparse.Namespace) -> int:
         output.say_lines(*lines_of(hook))
         previous = ""
         for failure in hook["last_failures"]:
-            words = failure["traceback"] or failure["stderr"]
+            # What it printed; the traceback of an exception is the end of its standard error, if that was still open.
+            words = failure["stdout"] + (failure["stderr"] or failure["traceback"])
             show_failure(failure, "as above" if words and words == previous else words)
             previous = words
     return Exit.OK
@@ -49,16 +51,17 @@ def lines_of(hook: dict[str, Any]) -> Iterator[tuple[str, object]]:
     yield "description", hook["description"]
     yield "event", hook["event"]
     yield "match", hook["match"]
-    yield "state", " ".join([hook["state"], *marks])
+    yield "where", hook["where"]
+    yield "state", look.paint(" ".join([hook["state"], *marks]), "good" if hook["state"] == "active" else "bad")
     yield "problem", hook["problem"]
-    yield "declared in", hook["origin"]
-    yield "command" if hook["command"] else "runs", hook["command"] or hook["target"]
+    yield "declared in", look.short_path(hook["origin"] or "")
+    yield "command" if hook["command"] else "runs", hook["command"] or look.short_path(hook["target"])
     yield "priority", hook["priority"]
-    yield "timeout", f"{hook['timeout']:g} s" if hook["timeout"] is not None else "the event's default"
+    yield "timeout", shown(hook["timeout"]) if hook["timeout"] is not None else "the event's default"
     yield "calls", calls_text(timings)
     digests: dict[str, str] = hook["digests"] or {}
     for path, digest in digests.items():
-        yield "file", f"{path}, sha256 {digest}"
+        yield "file", f"{look.short_path(path)}, sha256 {digest}"
 
 
 def calls_text(timings: dict[str, Any]) -> str:
@@ -75,10 +78,11 @@ def show_failure(failure: dict[str, Any], words: str) -> None:
     at = datetime.fromtimestamp(failure["at"], UTC)
     output.say()
     output.say(
-        f"{at:%Y-%m-%dT%H:%M:%SZ} {failure['cause']}, {failure['event']}, {failure['duration_ms']:.1f} ms, "
-        f"decision {failure['decision_id']}" + (f", session {failure['session']}" if failure["session"] else "")
+        look.paint(f"{at:%Y-%m-%dT%H:%M:%SZ} {failure['cause']}", "bad"),
+        f", {failure['event']}, {failure['duration_ms']:.1f} ms, decision {failure['decision_id']}"
+        + (f", session {failure['session']}" if failure["session"] else ""),
     )
     output.say(f"  {failure['message']}")
     for text in words.splitlines():
-        output.say(f"    {text}")
+        output.say_exact(look.paint(f"    {text}", "quiet"))
     output.say(f"  what was decided: hooklatch log --decision {failure['decision_id']}")

@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import argparse
 import os
+import time
+from itertools import groupby
 from shlex import quote
 
-from hooklatch.cli.terminal import output
+from hooklatch.cli.terminal import look, output
 from hooklatch.cli.terminal.exits import Exit
 from hooklatch.cli.terminal.last_signs import NobodyListensError
 from hooklatch.cli.terminal.parser import Parser
-from hooklatch.cli.terminal.requests import administrator
+from hooklatch.cli.terminal.requests import CommandLink, administrator
 from hooklatch.core.text import counted, shown
+from hooklatch.errors import RequestFailedError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
     from typing import Any
 
 __all__ = ["add_status", "failing_text", "place_and_text", "suspension_text"]
+
+DRAINING = "it ends once what it decides is decided; then: hooklatch serve --detach"
+SHOWN = 3  # failing hooks whose last words are shown
+LAST_LINES = 2  # of a traceback, or of what a program wrote; `hooks show` has all of it
 
 
 def add_status(parser: Parser) -> None:
@@ -31,7 +39,10 @@ def status(arguments: argparse.Namespace) -> int:
     """Print the daemon's status, or how the last one ended."""
     try:
         with administrator(arguments) as link:
-            result = link.ask("status")
+            result: dict[str, Any] = link.ask("status")
+            names: list[str] = [one["hook"] for one in result["failing"][:SHOWN]]
+            is_for_people = not (arguments.json or arguments.tree)
+            failures = {name: last_failure(link, name) for name in (names if is_for_people else ())}
     except NobodyListensError as error:
         return status_of_none(arguments, error)
     loaded = result["places"]["config"]
@@ -45,7 +56,7 @@ def status(arguments: argparse.Namespace) -> int:
     elif arguments.json:
         output.say_json(result)
     else:
-        show_status(result)
+        show_status(result, failures)
     return Exit.OK if result["health"] == "green" else Exit.FINDINGS
 
 
@@ -66,28 +77,45 @@ def place_and_text(diagnostic: dict[str, Any]) -> str:
     return f"{diagnostic['file']}{line}: {diagnostic['message']}"
 
 
-def show_status(result: dict[str, Any]) -> None:
+def last_failure(link: CommandLink, name: str) -> dict[str, Any] | None:
+    """Return the last failure of a hook, if it is still kept."""
+    try:
+        hooks = link.ask("hook", id=name)["hooks"]
+    except RequestFailedError:  # it is gone since
+        return None
+    return next((failure for hook in hooks for failure in hook["last_failures"]), None)
+
+
+def lines_of_failure(failure: dict[str, Any]) -> list[str]:
+    """Return the last lines of what a hook said when it failed, after the time and the message."""
+    words = (failure["traceback"] or failure["stderr"]).rstrip().splitlines()
+    if words and failure["message"].startswith(words[-1]):
+        del words[-1]  # a traceback ends with the message
+    words = [line for line in words if line.strip(" ^~")]
+    at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(failure["at"]))
+    return [f"{at} {failure['message']}", *(f"  {line}" for line in words[-LAST_LINES:])]
+
+
+def show_status(result: dict[str, Any], failures: Mapping[str, dict[str, Any] | None]) -> None:
     draining = ", draining" if result["draining"] else ""
-    output.say_lines(("health", result["health"] + draining))
+    output.say_lines(("health", look.paint(result["health"] + draining, "good" if is_well(result) else "bad")))
+    output.say_lines(("do", DRAINING if draining else None))
     in_fleet = result["fleet"] is not None
     output.say_lines(*(("SUSPENDED", suspension_text(one, in_fleet=in_fleet)) for one in result["suspended"]))
-    output.say_lines(*(("wrong", place_and_text(problem)) for problem in result["problems"]))
-    if result["problems"]:
-        output.say_lines(
-            ("do", "fix what is named; a saved file is loaded at once (`hooklatch reload` says what came of it)")
-        )
-    output.say_lines(*(("wrong", fault) for fault in result["faults"]))
-    for name in result["quarantined"]:
-        output.say_lines(("wrong", f"{name} is quarantined: its worker died too often"))
-        output.say_lines(("do", f"fix it, then: hooklatch hooks enable {quote(name)}"))
+    show_found("wrong", [one for one in result["wrong"] if one["reason"] != "suspended"])  # those have just been shown
     for one in result["failing"]:
-        output.say_lines(("warning", failing_text(one)), ("do", f"see why: hooklatch hooks show {quote(one['hook'])}"))
-    output.say_lines(*(("warning", warning) for warning in result["warnings"]))
+        output.say_lines(("warning", failing_text(one)))
+        failure = failures.get(one["hook"])
+        for place, line in enumerate(lines_of_failure(failure) if failure is not None else ()):
+            output.say_lines(("" if place else "last", look.paint(line, "quiet")))
+        output.say_lines(("do", f"see why: hooklatch hooks show {quote(one['hook'])}"))
+    show_found("warning", result.get("warned") or [{"what": one, "do": ""} for one in result["warnings"]])
     output.say_lines(
         ("daemon", f"{result['version']}, pid {result['pid']}, up {shown(result['uptime_s'])}"),
-        ("revision", f"{result['revision']}, digest {result['digest'][:12]}"),
+        ("revision", f"{look.short_revision(result['revision'])}, digest {result['digest'][:12]}"),
         ("hooks", result["hooks"]),
         ("sessions", f"{result['sessions']}, connections {result['connections']}"),
+        ("asks", asks_text(result["asks"])),
         ("fired", f"{result['fired']} {counts(result['verdicts'])}"),
         ("skipped", counts(result["skipped"]).strip("()")),
         ("failures", counts(result["failures"]).strip("()")),
@@ -99,19 +127,40 @@ def show_status(result: dict[str, Any]) -> None:
     )
     output.say_lines(*((mark["mark"], mark["hook"]) for mark in result["marks"]))
     output.say_lines(*(("plugin", plugin_text(plugin)) for plugin in result["plugins"]))
-    output.say_lines(*(("project", f"{one['folder']}, {one['state']}, trusted") for one in result["projects"]))
-    output.say_lines(*(("source", source_text(source)) for source in result["sources"]))
+    projects = output.failures_first(result["projects"], lambda one: one["state"] == "changed")
+    output.say_lines(*(("project", f"{look.short_path(one['folder'])}, {one['state']}, trusted") for one in projects))
+    sources = output.failures_first(result["sources"], lambda one: one["isolation"]["missing"] or one["lost"])
+    output.say_lines(*(("source", source_text(source)) for source in sources))
+    environments = output.failures_first(result["environments"], lambda one: one["state"] == "failed")
+    output.say_lines(*(("environment", environment_text(one)) for one in environments))
     restarts = result["zygote"]["restarts"]
     output.say_lines(
         ("zygote", f"pid {result['zygote']['pid']}, restarted {counted(restarts, 'time')}")
         if restarts
         else ("zygote", None)
     )
-    output.say_lines(*((name, path) for name, path in result["places"].items()))
+    output.say_lines(*((name, look.short_path(path)) for name, path in result["places"].items()))
+
+
+def show_found(label: str, found: Iterable[dict[str, Any]]) -> None:
+    """Print what was found, and below several with the same remedy what that is."""
+    for do, several in groupby(found, key=lambda one: one["do"]):
+        output.say_lines(*((label, one["what"]) for one in several), ("do", do))
+
+
+def is_well(result: dict[str, Any]) -> bool:
+    return result["health"] == "green" and not result["draining"]
+
+
+def asks_text(count: int) -> str:
+    """Say how many asks wait for a person, if any does."""
+    if not count:
+        return ""
+    return f"{counted(count, 'ask')} {'waits' if count == 1 else 'wait'} for a person; see: hooklatch asks"
 
 
 def failing_text(one: dict[str, Any]) -> str:
-    place = f"; it is declared in {one['origin']}" if one["origin"] else ""
+    place = f"; it is declared in {look.short_path(one['origin'])}" if one["origin"] else ""
     return f"{one['hook']} failed in each of its last {one['count']} calls (cause {one['cause']}){place}"
 
 
@@ -145,7 +194,8 @@ def suspension_text(one: dict[str, Any], *, in_fleet: bool = False) -> str:
 def record_text(record: dict[str, Any]) -> str:
     head = record["head"]
     missing = f", not recorded: {counts(record['unrecorded'])}" if record["unrecorded"] else ""
-    return f"{record['durability']}, newest record {head['seq']}, disk {record['stage']}{missing}; {record['folder']}"
+    folder = look.short_path(record["folder"])
+    return f"{record['durability']}, newest record {head['seq']}, disk {record['stage']}{missing}; {folder}"
 
 
 def fleet_text(fleet: dict[str, Any] | None) -> str:
@@ -189,10 +239,21 @@ def plugin_text(plugin: dict[str, Any]) -> str:
 
 def source_text(source: dict[str, Any]) -> str:
     lost = f", {source['lost']} lost" if source["lost"] else ""
+    place = look.short_path(source["source"])
     return (
-        f"{source['source']}: workers {source['idle']} idle, {source['busy']} busy{lost}; {source['waiting']} waiting"
+        f"{place}: workers {source['idle']} idle, {source['busy']} busy{lost}; {source['waiting']} waiting"
         f"; {isolation_text(source['isolation'])}"
     )
+
+
+def environment_text(one: dict[str, Any]) -> str:
+    """Return how a source's own environment is: in use, being made, or what failed."""
+    packages = f" with {', '.join(one['requires'])}" if one["requires"] else ""
+    what = f"{one['python']}, Python {one['version']}{packages}"
+    if one["state"] == "in use":
+        return f"{what}: in use by {counted(one['users'], 'build')}"
+    since = f" for {shown(one['seconds'])}" if one["seconds"] else ""
+    return f"{what}: {one['state']}{since}" + (f": {one['said']}" if one["said"] else "")
 
 
 def isolation_text(isolation: dict[str, Any]) -> str:

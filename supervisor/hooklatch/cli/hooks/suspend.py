@@ -18,7 +18,7 @@ EXITS = (Exit.NO_INPUT, Exit.UNAVAILABLE)
 
 
 def add_suspend(parser: Parser) -> None:
-    example = 'hooklatch suspend guards:no_way_back --for 15m --reason "cleaning up the build host"'
+    example = 'hooklatch suspend guards:no_force_push --for 15m --reason "cleaning up the build host"'
     parser.runs(suspend, example=example, exits=EXITS)
     add_target(parser, "suspend")
     parser.add_argument(

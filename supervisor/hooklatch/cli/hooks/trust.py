@@ -7,7 +7,7 @@ import os
 from typing import Any
 
 from hooklatch.cli.hooks.status import place_and_text
-from hooklatch.cli.terminal import output
+from hooklatch.cli.terminal import look, output
 from hooklatch.cli.terminal.exits import CommandError, Exit
 from hooklatch.cli.terminal.parser import Parser
 from hooklatch.cli.terminal.requests import administrator
@@ -31,7 +31,7 @@ def trust(arguments: argparse.Namespace) -> int:
     if arguments.list:
         return show_list(arguments)
     folder = folder_of(arguments.folder)
-    with administrator(arguments) as link:
+    with administrator(arguments) as link, look.Working("the daemon loads the project's files"):
         result = link.ask("untrust" if arguments.revoke else "trust", folder=folder)
     if arguments.json:
         output.say_json(result)
@@ -59,8 +59,8 @@ def show(result: dict[str, Any]) -> None:
         inactive = f" is inactive: {hook['problem']}" if hook["problem"] else ""
         output.say(f"  {hook['id']} on {hook['event']}{inactive}")
     for diagnostic in result["diagnostics"]:
-        output.say(f"wrong: {place_and_text(diagnostic)}")
-    output.say(f"revision {result['revision']}")
+        output.say(look.paint("wrong", "bad"), f": {place_and_text(diagnostic)}")
+    output.say(f"revision {look.short_revision(result['revision'])}")
 
 
 def show_list(arguments: argparse.Namespace) -> int:
@@ -69,7 +69,8 @@ def show_list(arguments: argparse.Namespace) -> int:
     if arguments.json:
         output.say_json({"projects": projects})
     elif projects:
-        output.say_table(TITLES, [row_of(project) for project in projects])
+        rows = [row_of(one) for one in output.failures_first(projects, lambda one: one["state"] == "changed")]
+        output.say_table(TITLES, rows, drop=("FILES", "SESSIONS"))
     else:
         output.say("no project is trusted")
     return Exit.OK
@@ -77,4 +78,6 @@ def show_list(arguments: argparse.Namespace) -> int:
 
 def row_of(project: dict[str, Any]) -> tuple[object, ...]:
     hooks = ", ".join(project["hooks"]) or None
-    return (project["folder"], project["state"], project["files"], hooks, project["sessions"])
+    state = project["state"]
+    shown = look.paint(state, "warning") if state == "changed" else state  # pinned files that are not so any more
+    return (project["folder"], shown, project["files"], hooks, project["sessions"])

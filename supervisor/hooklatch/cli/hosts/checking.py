@@ -20,6 +20,7 @@ from hooklatch.cli.hosts import codex_trust, plugin_trial
 from hooklatch.cli.hosts.install import files_of, unread
 from hooklatch.cli.hosts.programs import Ended, LateError, program_of, run, version_of
 from hooklatch.entry.commands import entry_command
+from hooklatch.errors import where_and_why
 from hooklatch.hosts import canary
 from hooklatch.hosts.find import find
 from hooklatch.hosts.host import Host
@@ -241,8 +242,8 @@ def try_gate(checked: Checked, layout: Layout, gate: Found, again: str) -> None:
     try:
         done = run(["/bin/sh", "-c", line], limit=LIMIT, stdin=document, environ=os.environ)
     except (OSError, LateError) as error:
-        checked.canary = f"FAILED: {error}"
-        checked.wrong(f"DEAD: the entry in {checked.file} does not answer: {error}", again)
+        checked.canary = f"FAILED: {where_and_why(error)}"
+        checked.wrong(f"DEAD: the entry in {checked.file} does not answer: {where_and_why(error)}", again)
     else:
         judge(checked, layout, done, nonce)
     with tempfile.TemporaryDirectory(prefix="hooklatch-") as folder:
@@ -251,8 +252,8 @@ def try_gate(checked: Checked, layout: Layout, gate: Found, again: str) -> None:
                 ["/bin/sh", "-c", elsewhere(gate.words, folder)], limit=LIMIT, stdin=document, environ=os.environ
             )
         except (OSError, LateError) as error:
-            checked.without_daemon = f"FAILED: {error}"
-            checked.wrong(f"DEAD: without a daemon the entry does not answer: {error}", again)
+            checked.without_daemon = f"FAILED: {where_and_why(error)}"
+            checked.wrong(f"DEAD: without a daemon the entry does not answer: {where_and_why(error)}", again)
             return
     if is_refusal(layout.name, alone.exit_code, alone.stdout, alone.stderr):
         checked.without_daemon = "refused"
@@ -324,7 +325,7 @@ def check_plugin(checked: Checked, layout: Layout, data: bytes) -> Checked:
         checked.wrong(f"{checked.file} cannot be tried: {error}", "install node or bun", is_problem=False)
         return checked
     except (OSError, LateError, plugin_trial.TrialError) as error:
-        checked.wrong(f"DEAD: {checked.file} cannot be run: {error}", f"hooklatch install {layout.name}")
+        checked.wrong(f"DEAD: {checked.file} cannot be run: {where_and_why(error)}", f"hooklatch install {layout.name}")
         return checked
     is_refused, text = said
     if is_refused and nonce in text:

@@ -310,8 +310,7 @@ def say_change(
     if change.is_none:
         output.say(f"{change.path} is as it should be; nothing was changed")
     else:
-        for line in diff_of(change).splitlines():
-            output.say(line)
+        output.say_diff(diff_of(change).splitlines())
         would = " (dry run: nothing was written)" if arguments.dry_run else ""
         gone = ", which is gone now" if change.after is None and done == "uninstalled" else ""
         output.say(f"{done} for {host.title}: {change.path}{gone}{would}")

@@ -30,10 +30,9 @@ def add_listen(parser: Parser) -> None:
 
 
 def port_number(text: str) -> int:
-    number = int(text)
-    if not 0 <= number < 2**16:
-        raise ValueError(text)
-    return number
+    if not (text.isascii() and text.isdecimal() and int(text[:6]) < 2**16):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port; write a number up to 65535, or 0 for a free one")
+    return int(text)
 
 
 def listen(arguments: argparse.Namespace) -> int:

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
+from hooklatch.errors import why
 from hooklatch.install.layouts import Layout, Version, read_version
 
 __all__ = ["Ended", "LateError", "program_of", "run", "version_of"]
@@ -69,7 +70,7 @@ def version_of(path: str, environ: Mapping[str, str]) -> tuple[Version | None, s
     try:
         done = run([path, "--version"], limit=VERSION_LIMIT, environ=environ)
     except (OSError, LateError) as error:
-        return None, f"{path} --version: {error}"
+        return None, f"{path} --version: {why(error)}"
     version = read_version(done.stdout.decode(errors="replace"))
     if done.exit_code != 0 or version is None:
         return None, f"{path} --version did not print one (exit code {done.exit_code})"

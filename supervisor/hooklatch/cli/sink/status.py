@@ -23,6 +23,7 @@ __all__ = ["add_status"]
 SILENT = 60.0  # seconds without a report after which a host is silent
 WIDEST = 20  # characters of what a host calls its health
 SKEW = 60.0  # seconds by which a clock may be off before it is shown
+DROP = ("RECORD", "LABELS", "HEAD", "UNSHIPPED", "WANTED", "STALE")
 TITLES = ("HOST", "LABELS", "HEAD", "WANTED", "APPLIED", "BEHIND", "STALE", "SEEN", "HEALTH", "RECORD", "UNSHIPPED")
 
 
@@ -64,7 +65,7 @@ def status(arguments: argparse.Namespace) -> int:
     output.say_lines(*head_of(reached.fleet, newest, facts, found), width=10)
     if found:
         output.say()
-        output.say_table(TITLES, [row_of(one) for one in found])
+        output.say_table(TITLES, [row_of(one) for one in found], drop=DROP)
     for one in found:
         for text in (*one.wrong, *skew_of(one)):
             output.say(f"{one.host}: {text}")

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from hooklatch import paths
-from hooklatch.cli.fleet.access import EXITS, Access, access, add_access, run, settings_of
+from hooklatch.cli.fleet.access import EXITS, Access, access, add_access, own_settings, run
 from hooklatch.cli.sink.hosts import add_hosts, chosen_hosts, described
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import CommandError, Exit
@@ -71,7 +71,7 @@ def local_of(arguments: argparse.Namespace, reached: Access) -> tuple[str, str] 
     Raises:
         CommandError: a record was named, and not whose it is.
     """
-    settings = settings_of(arguments)
+    settings = own_settings(arguments)
     # The machine's own [fleet] says which host it is, if it speaks of the fleet that is verified.
     host = settings.host if settings is not None and settings.name == reached.fleet else None
     if arguments.record:

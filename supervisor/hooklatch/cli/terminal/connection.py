@@ -56,6 +56,11 @@ class Connection:
             except OSError:
                 return  # the daemon hung up, perhaps after sending an error: reading the answer will tell
 
+    @property
+    def has_line(self) -> bool:
+        """Whether a line is here, so that nothing has to arrive for the next one."""
+        return b"\n" in self._received
+
     def receive_line(self) -> bytes:
         received, searched = self._received, 0
         while (end := received.find(b"\n", searched)) < 0:

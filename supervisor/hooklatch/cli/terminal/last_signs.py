@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 
 from hooklatch.errors import DaemonUnreachableError
 
-__all__ = ["NobodyListensError", "look"]
+__all__ = ["NobodyListensError", "look", "until_it_listens"]
 
 LOCKS = "/proc/locks"
 START = "start one with: hooklatch serve --detach"
@@ -16,7 +17,8 @@ class NobodyListensError(DaemonUnreachableError):
     """No daemon listens on any of the sockets, as opposed to one that listens but does not answer.
 
     `how` the last one ended, and when: stopped, killed, or failed by itself; unknown if there was none or its record
-    cannot be read.  "elsewhere": it runs, on other sockets than those tried.
+    cannot be read.  "elsewhere": it runs, and on none of the sockets that were tried; "silent": it holds one of their
+    folders, and does not listen there.
     """
 
     def __init__(self, text: str, how: str, *, since: str | None = None, pid: int | None = None) -> None:
@@ -26,11 +28,20 @@ class NobodyListensError(DaemonUnreachableError):
         self.pid = pid
 
 
-def look(state_dir: str, tried: str) -> NobodyListensError:
-    """Find out what happened to the daemon that used this directory; `tried` says where nobody listens."""
+def look(state_dir: str, tried: str, folders: Iterable[str] = ()) -> NobodyListensError:
+    """Find out what happened to the daemon that used this directory; `tried` says where nobody listens.
+
+    `folders` are where its sockets would be.
+    """
     from hooklatch.record.files.reading import Filters, NoRecordError, newest
 
     nobody = f"no daemon is reachable at {tried}"
+    for folder in folders:
+        if is_locked(own := os.path.join(folder, "daemon.lock")):
+            pid = pid_in(own)
+            who = "one" if pid is None else f"one (pid {pid})"
+            what = f"{who} holds {folder} and does not listen there: it starts, it drains, or its socket was removed"
+            return NobodyListensError(f"{nobody}: {what}; {until_it_listens(pid)}", "silent", pid=pid)
     lock = os.path.join(state_dir, "daemon.lock")
     if is_locked(lock):
         pid = pid_in(lock)
@@ -50,6 +61,11 @@ def look(state_dir: str, tried: str) -> NobodyListensError:
     else:
         how, what = "failed", f"failed at {at}: {failure}"
     return NobodyListensError(f"{nobody}: the last one {what}; {START}", how, since=at)
+
+
+def until_it_listens(pid: int | None) -> str:
+    """Return what to do about a daemon that holds its folder and does not listen there."""
+    return "wait a moment" if pid is None else f"wait a moment, or end it with `kill {pid}`, then {START}"
 
 
 def is_locked(path: str) -> bool:

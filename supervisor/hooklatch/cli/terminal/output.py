@@ -1,7 +1,8 @@
 """Output of commands.  Knows two streams that may be closed, full or ASCII; does not know commands.
 
-Output that nobody reads does not change the exit code: `hooklatch fire ... | head -0` still exits with that of the
-decision.
+At a terminal lines are wrapped at words, tables fit the width, and what is painted (`look.paint`) has its colour.
+Anywhere else everything is plain and whole.  Output that nobody reads does not change the exit code:
+`hooklatch fire ... | head -0` still exits with that of the decision.
 """
 
 from __future__ import annotations
@@ -9,23 +10,37 @@ from __future__ import annotations
 import os
 import sys
 
+from hooklatch.cli.terminal.look import Painted, coloured, has_colour, paint, short_path, width_of
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from typing import Any
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from typing import Any, TextIO, TypeVar
+
+    from hooklatch.cli.terminal.look import Meaning
+
+    T = TypeVar("T")
 
 __all__ = [
     "complain",
+    "failures_first",
     "finish",
     "has_reader",
     "json_text",
+    "plain",
     "prepare",
     "say",
+    "say_diff",
+    "say_exact",
     "say_json",
     "say_lines",
     "say_table",
     "say_text",
 ]
+
+
+NARROWEST = 20  # columns for words beside an indent; with less, the terminal wraps as it likes
+HANG = 4  # columns by which a line goes on to the right of its beginning
 
 
 class StdoutState:
@@ -56,9 +71,92 @@ def has_reader() -> bool:
     return OUTPUT.has_reader
 
 
-def say(line: str = "") -> None:
-    """Print a line and flush; nothing in it can command the terminal."""
-    say_text(plain(line))
+def say(*pieces: str) -> None:
+    """Print a line and flush: pieces in a row, in colour where painted; nothing in them can command the terminal.
+
+    At a terminal a long one is wrapped at words, and goes on below where it begins, a bit to the right.
+    """
+    shown = [like(plain(piece), piece) for piece in pieces]
+    say_text("\n".join(laid_out(shown, sys.stdout, hang=HANG)))
+
+
+def say_exact(line: str) -> None:
+    """Print a line that people copy or compare, such as one of a traceback: as `say`, but never wrapped."""
+    shown = like(plain(line), line)
+    say_text(painted([shown], 0, len(shown)) if has_colour(sys.stdout) else shown)
+
+
+def say_diff(lines: Iterable[str]) -> None:
+    """Print the lines of a unified diff: what comes is green and what goes is red."""
+    meanings: dict[str, Meaning] = {"+": "good", "-": "bad", "@": "quiet"}
+    for line in lines:
+        say_exact(paint(line, meanings[line[0]]) if line[:1] in meanings else line)
+
+
+def laid_out(pieces: Sequence[str], stream: TextIO | None, *, hang: int) -> list[str]:
+    """Return lines for a stream: wrapped if it is a terminal, and painted if it has colours."""
+    width, has_colours = width_of(stream), has_colour(stream)
+    text = "".join(pieces)
+    if width is None or len(text) <= width:
+        return [painted(pieces, 0, len(text)) if has_colours else text]
+    indent = " " * (len(text) - len(text.lstrip()) + hang)
+    lines = [
+        painted(pieces, start, end) if has_colours else text[start:end] for start, end in spans(text, width, indent)
+    ]
+    return [lines[0], *(indent + line for line in lines[1:])]
+
+
+def painted(pieces: Sequence[str], start: int, end: int) -> str:
+    """Return the text of pieces from `start` to `end`, with the terminal's codes."""
+    parts: list[str] = []
+    at = 0
+    for piece in pieces:
+        part = piece[max(start - at, 0) : max(end - at, 0)]
+        parts.append(coloured(part, piece.meaning) if isinstance(piece, Painted) else part)
+        at += len(piece)
+    return "".join(parts)
+
+
+def spans(text: str, width: int, indent: str) -> list[tuple[int, int]]:
+    """Return where the lines of a text begin and end.  A command to copy is not broken, if it fits on a line at all."""
+    import re
+    from bisect import bisect_right
+
+    room = width - len(indent)
+    if room < NARROWEST:
+        return [(0, len(text))]
+    kept = [one.span() for one in re.finditer(r"`[^`]+`|\bhooklatch [a-z][^();,`]*[^\s();,`]", text)]
+    blanks = blanks_in(text, [(start, end) for start, end in kept if end - start <= room])
+    found: list[tuple[int, int]] = []
+    start, end = 0, width
+    while len(text) > end:
+        place = bisect_right(blanks, end)
+        if place and blanks[place - 1] > start and text[start : blanks[place - 1]].strip():
+            cut = blanks[place - 1]
+        else:
+            cut = blanks[place] if place < len(blanks) else len(text)
+        stop = cut
+        while stop > start and text[stop - 1] == " ":
+            stop -= 1
+        found.append((start, stop))
+        start = cut
+        while start < len(text) and text[start] == " ":
+            start += 1
+        end = start + room
+    return [*found, (start, len(text))] if start < len(text) else found
+
+
+def blanks_in(text: str, kept: Sequence[tuple[int, int]]) -> list[int]:
+    """Return where a line may be broken.  In one pass: a hook's reason may have a million words."""
+    found: list[int] = []
+    passed, at = 0, text.find(" ")
+    while at >= 0:
+        while passed < len(kept) and kept[passed][1] <= at:
+            passed += 1
+        if passed == len(kept) or at < kept[passed][0]:
+            found.append(at)
+        at = text.find(" ", at + 1)
+    return found
 
 
 def say_text(text: str) -> None:
@@ -83,19 +181,100 @@ def plain_value(value: object) -> Any:
     return msgspec.to_builtins(value)
 
 
-def say_table(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print rows as a table with titles."""
-    cells = [list(titles), *([plain("-" if cell is None else str(cell)) for cell in row] for row in rows)]
+def failures_first(shown: Iterable[T], is_wrong: Callable[[T], object]) -> list[T]:
+    """Return what is shown with what is wrong before the rest, and else in its own order."""
+    return sorted(shown, key=lambda one: not is_wrong(one))
+
+
+def say_table(titles: Sequence[str], rows: Iterable[Sequence[object]], *, drop: Sequence[str] = ()) -> None:
+    """Print rows as a table with titles; at a terminal it fits.
+
+    `drop` has the titles of columns that may be left out there, the least important one first.
+    """
+    cells: list[list[str]] = [[paint(title, "title") for title in titles]]
+    cells += [[cell_of(cell) for cell in row] for row in rows]
+    columns = width_of(sys.stdout)
+    if columns is not None:
+        say_fitting(cells, columns, drop)
+        return
     widths = [max(len(row[column]) for row in cells) for column in range(len(titles))]
     for row in cells:
-        say("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        say(*in_columns([(cell, cell.ljust(width)) for cell, width in zip(row, widths, strict=True)]))
 
 
-def say_lines(*lines: tuple[str, object], width: int = 12) -> None:
-    """Print values beside their labels, without those that are empty."""
+def like(text: str, other: object) -> str:
+    """Return a text that is painted as the other one is, if that is."""
+    return paint(text, other.meaning) if isinstance(other, Painted) else text
+
+
+def cell_of(value: object) -> str:
+    if value is None:
+        return "-"
+    return like(plain(str(value)), value)
+
+
+def in_columns(cells: Sequence[tuple[str, str]]) -> list[str]:
+    """Return the pieces of a row, without blanks at its end.  A cell is its value, and a text as wide as its column."""
+    last = max((place for place, (_, text) in enumerate(cells) if text.strip()), default=-1)
+    pieces: list[str] = []
+    for place, (value, text) in enumerate(cells[: last + 1]):
+        shown = text.rstrip() if place == last else text
+        pieces += [like(shown, value), "" if place == last else "  "]
+    return pieces
+
+
+def say_fitting(cells: Sequence[Sequence[str]], width: int, drop: Sequence[str]) -> None:
+    from hooklatch.cli.terminal import tables  # it imports rich, which is for terminals
+
+    cells = [[like(short_path(cell), cell) for cell in row] for row in cells]
+    columns, widths, left_out = tables.fit(cells, width=width, drop=drop)
+    numeric = [all(is_number(row[column]) for row in cells[1:]) for column in columns]
+    for row in cells:
+        blocks = [tables.wrapped(row[column], wide) for column, wide in zip(columns, widths, strict=True)]
+        for line in range(max(map(len, blocks))):
+            texts = [block[line] if line < len(block) else "" for block in blocks]
+            layout = zip(columns, texts, widths, numeric, strict=True)
+            say(
+                *in_columns([(row[at], tables.padded(text, wide, is_number=right)) for at, text, wide, right in layout])
+            )
+    if left_out:
+        say(paint(f"no room for {', '.join(left_out)}; a wider terminal or --json has them", "quiet"))
+
+
+def is_number(cell: str) -> bool:
+    return cell == "-" or cell.replace(".", "", 1).isdecimal()
+
+
+# What a label says about the value beside it; other labels are not painted.
+LABELS: Mapping[str, Meaning] = {
+    "wrong": "bad", "WRONG": "bad", "SUSPENDED": "bad", "problem": "bad", "warning": "warning", "hint": "warning",
+    "do": "good",
+}  # fmt: skip
+
+
+def say_lines(*lines: tuple[str, object], width: int = 12) -> int:
+    """Print values beside their labels, without those that are empty; return how many lines of a terminal they take.
+
+    There long ones are wrapped at words.
+    """
+    said, columns = 0, width_of(sys.stdout)
     for label, value in lines:
-        if value not in (None, ""):
-            say(f"{label:<{width}}{value}")
+        if value in (None, ""):
+            continue
+        text = value if isinstance(value, str) else str(value)
+        meaning = LABELS.get(label)
+        name = f"{plain(label):<{width - 1}} "  # a key of somebody's payload may be a label
+        shown = paint(plain(text), text.meaning) if isinstance(text, Painted) else plain(text)
+        pieces = [paint(name, meaning) if meaning is not None else name, shown]
+        laid = laid_out(pieces, sys.stdout, hang=width)
+        said += sum(1 if columns is None else rows_of(line, columns) for line in laid)
+        say_text("\n".join(laid))
+    return said
+
+
+def rows_of(line: str, columns: int) -> int:
+    """Return how many rows a line takes at most: what has no blank is wrapped by the terminal itself."""
+    return max(1, -(-len(line) * (1 if line.isascii() else 2) // columns))
 
 
 def write(data: bytes) -> None:
@@ -125,7 +304,8 @@ def complain(text: str) -> None:
     if sys.stderr is None:  # pyright: ignore[reportUnnecessaryComparison]  # its descriptor was closed
         return
     try:
-        print(f"hooklatch: {plain(text)}", file=sys.stderr, flush=True)
+        pieces = [paint("hooklatch:", "title"), f" {plain(text)}"]
+        print("\n".join(laid_out(pieces, sys.stderr, hang=HANG)), file=sys.stderr, flush=True)
     except OSError:
         return
 
@@ -136,9 +316,11 @@ def finish() -> str | None:
 
 
 def plain(text: str) -> str:
-    """Escape control characters, since a text from a hook or an agent may contain terminal escape sequences."""
-    return (
-        text
-        if text.isprintable()
-        else "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
+    """Escape what cannot be seen: a text from a hook or an agent may contain terminal escape sequences."""
+    if text.isascii() and text.isprintable():
+        return text
+    from hooklatch.core.text import INVISIBLE  # few texts need it
+
+    return "".join(
+        one if one.isprintable() and one not in INVISIBLE else one.encode("unicode_escape").decode() for one in text
     )

@@ -2,7 +2,8 @@
 
 A command is a row of a table: its name, the module that declares it, and its help.  The module is imported when the
 command is chosen, so that no command pays for what another one needs.  Every command takes the same three options,
-before its name or after it.
+before its name or after it.  What is misspelt gets the nearest name that there is, and what only has commands below it
+prints its help and ends with 64: nothing was done, and a script must not take that for done.
 """
 
 from __future__ import annotations
@@ -16,13 +17,16 @@ from hooklatch.cli.terminal.exits import Exit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable, Mapping
     from typing import Any, NoReturn
+
+    Row = tuple[str, str, str]  # a command, its module below `hooklatch.cli`, and its help
 
 __all__ = ["PROGRAM", "Parser"]
 
 PROGRAM = "hooklatch"
 GENERAL = (Exit.OK, Exit.USAGE, Exit.SOFTWARE, Exit.IO_ERROR, Exit.INTERRUPTED)  # common to all commands
+NAME_WIDTH = 11  # columns of a command's name in a list of them
 
 # While arguments are added: to look up the width of the terminal, argparse imports what unpacks archives.
 UNMEASURED = partial(argparse.RawDescriptionHelpFormatter, width=80)
@@ -35,6 +39,7 @@ class Parser(argparse.ArgumentParser):
         # `add_subparsers` instantiates this class with keywords of its own; Python 3.14 added one (color).
         super().__init__(prog=prog, add_help=False, allow_abbrev=False, formatter_class=UNMEASURED, **given)
         self.commands: dict[str, Parser] = {}
+        self._subcommands: argparse.Action | None = None
         self._declare = declare
         self._is_declared = False
 
@@ -44,6 +49,7 @@ class Parser(argparse.ArgumentParser):
             return self
         self._is_declared = True
         self.add_argument("-h", "--help", action="help", help="show this help message and exit")
+        self._declare(self)
         options = self.add_argument_group("options of every command")
         options.add_argument(
             "--config",
@@ -59,21 +65,71 @@ class Parser(argparse.ArgumentParser):
             "else ~/.local/state/hooklatch/run)",
         )
         options.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print JSON, for programs")
-        self._declare(self)
         self.formatter_class = argparse.RawDescriptionHelpFormatter
         return self
 
     # Typed with overloads, which only differ in the class of the namespace.
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
-        return super(Parser, self.declared()).parse_known_args(args, namespace)
+        parsed, unknown = super(Parser, self.declared()).parse_known_args(args, namespace)
+        if unknown:
+            # Each parser answers for what it was given, since its own options are what may have been meant.
+            word = unknown[0].partition("=")[0]
+            near = self._nearest(word, self._option_string_actions) if word.startswith("-") else ""
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{near}")
+        return parsed, unknown
 
-    def add_commands(self, rows: Iterable[tuple[str, str, str]], *, required: bool = False) -> None:
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is None or value in action.choices:
+            return
+        if action is self._subcommands:
+            near = self._nearest(value, self.commands) or self._elsewhere(value)
+            raise argparse.ArgumentError(None, f"there is no command {value!r}{near}")
+        choices = [str(choice) for choice in action.choices]
+        near = self._nearest(str(value), choices)
+        raise argparse.ArgumentError(action, f"{value!r} is none of {', '.join(choices)}{near}")
+
+    def _nearest(self, word: str, known: Iterable[str]) -> str:
+        from hooklatch.core.text import did_you_mean
+
+        return did_you_mean(word, known)
+
+    def _elsewhere(self, word: str) -> str:
+        """Return where a command of that name is, if it is one level down."""
+        below = [f"{name} {word}" for name, parser in self.commands.items() if word in parser.declared().commands]
+        return f"; did you mean {below[0]!r}?" if below else ""
+
+    def add_commands(self, rows: Iterable[Row], *, required: bool = False) -> None:
         """Add a table of commands: `add_NAME` of the module declares each."""
-        actions = self.add_subparsers(title="commands", metavar="COMMAND", dest="command", required=required)
-        for name, module, text in rows:
-            description = f"{text[:1].upper()}{text[1:]}."
-            declare = declaration(module, name)
-            self.commands[name] = actions.add_parser(name, help=text, description=description, declare=declare)
+        self.add_groups({"commands": rows}, required=required)
+
+    def add_groups(self, groups: Mapping[str, Iterable[Row]], *, required: bool = False) -> None:
+        """Add tables of commands, each below its title."""
+        # Its own help would be one list of all of them; the groups below are shown in its place.
+        actions = self.add_subparsers(
+            prog=self.prog, title="commands", metavar="COMMAND", dest="command", help=argparse.SUPPRESS
+        )
+        self._subcommands = actions
+        self.usage = f"%(prog)s [options] {'COMMAND' if required else '[COMMAND]'} ..."
+        if required:
+            self.set_defaults(run=self._show_help)
+        for title, rows in groups.items():
+            lines: list[str] = []
+            for name, module, text in rows:
+                lines += listed(name, text)
+                description = f"{text[:1].upper()}{text[1:]}."
+                declare = declaration(module, name)
+                self.commands[name] = actions.add_parser(name, help=text, description=description, declare=declare)
+            self.add_argument_group(title, "\n".join(lines))
+
+    def arguments(self) -> list[argparse.Action]:
+        """Return what this parser itself takes, to be described to other programs."""
+        if self._subcommands is not None:
+            self._subcommands.help = "what to do"  # no longer suppressed, or nothing below it would be described
+        return self._actions
+
+    def _show_help(self, _: argparse.Namespace) -> int:
+        self.print_help(sys.stderr)
+        return Exit.USAGE
 
     def runs(
         self,
@@ -90,12 +146,58 @@ class Parser(argparse.ArgumentParser):
     def explain(self, *, example: str, exits: Collection[Exit] = (), general: Collection[Exit] = GENERAL) -> None:
         """Declare an example and the exit codes, also of what does nothing by itself."""
         codes = sorted({*general, *exits, *((Exit.PROTOCOL,) if Exit.UNAVAILABLE in exits else ())})
-        lines = [f"  {code.value:<4}{code.meaning}" for code in codes]
-        self.epilog = "\n".join([f"example: {example}", "", "exit codes:", *lines])
+        lines = [line for code in codes for line in listed(str(code.value), code.meaning, width=len("100 "))]
+        self.epilog = "\n".join([f"example: {example}", "", "exit codes:", *(f"  {line}" for line in lines)])
+
+    def format_help(self) -> str:
+        """Return the help, in lines that fit 80 columns."""
+        import textwrap
+
+        whole = self.description
+        self.description = textwrap.fill(whole, 79) if whole else whole
+        try:
+            return super().format_help()
+        finally:
+            self.description = whole  # scripts for completion show its first line
+
+    def print_help(self, file: Any = None) -> None:
+        """Print the help: in lines that fit a terminal, and with its titles as such where colours are wanted."""
+        from hooklatch.cli.terminal.look import coloured, has_colour, width_of
+
+        stream = sys.stdout if file is None else file
+        lines, width = self.format_help().splitlines(), width_of(stream)
+        if width is not None:
+            lines = [part for line in lines for part in narrowed(line, width)]
+        if has_colour(stream):
+            lines = [coloured(line, "title") if line.endswith(":") and line[0].isalpha() else line for line in lines]
+        stream.write("\n".join(lines) + "\n")
 
     def error(self, message: str) -> NoReturn:
+        from hooklatch.cli.terminal.output import complain
+
         self.print_usage(sys.stderr)
-        self.exit(Exit.USAGE, f"hooklatch: {message}; see: {self.prog} --help\n")
+        complain(f"{message}; see: {self.prog} --help")
+        self.exit(Exit.USAGE)
+
+
+def listed(name: str, text: str, *, width: int = NAME_WIDTH) -> list[str]:
+    """Return a name and its help in lines that fit 80 columns."""
+    import textwrap
+
+    head = f"{name:<{width}}" if len(name) < width else f"{name}  "
+    return textwrap.wrap(text, 76, initial_indent=head, subsequent_indent=" " * width, break_on_hyphens=False)
+
+
+def narrowed(line: str, width: int) -> list[str]:
+    """Return a line of help in lines that fit a terminal; an example stays in one piece, to be copied."""
+    import re
+    import textwrap
+
+    if len(line) <= width or line.startswith("example: "):
+        return [line]
+    text_begins = re.match(r" *(?:\S+ {2,})?", line)
+    indent = " " * min(text_begins.end() if text_begins else 0, width // 2)
+    return textwrap.wrap(line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
 def declaration(module: str, name: str) -> Callable[[Parser], None]:

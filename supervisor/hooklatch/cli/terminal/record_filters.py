@@ -5,19 +5,28 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any, NamedTuple, get_args
 
-from hooklatch.cli.terminal.durations import span
 from hooklatch.cli.terminal.exits import CommandError, Exit
 from hooklatch.cli.terminal.parser import Parser
 from hooklatch.core.hooks.catalogue import Catalogue
 from hooklatch.core.messages import Cause, DecisionVerdict
 from hooklatch.core.text import did_you_mean
-from hooklatch.record.files.reading import KINDS, Filters
-from hooklatch.record.verify import Witness
+from hooklatch.record.files.reading import KINDS, MOMENTS, Filters, read_moment
+from hooklatch.record.findings import Witness
 
-__all__ = ["LOOKED_AT", "AskedName", "add_filters", "asked_names", "filters_of", "moment", "unknown", "witness"]
+__all__ = [
+    "LOOKED_AT",
+    "AskedName",
+    "add_filters",
+    "add_moments",
+    "asked_names",
+    "filters_of",
+    "moment",
+    "unknown",
+    "witness",
+]
 
 WITNESS = re.compile(r"([1-9]\d*):([0-9a-f]{16,64})")
 SHOWN = 20  # records to show by default
@@ -26,14 +35,12 @@ FILTERS = (
     ("session", "ID", "only fires of this session"),
     ("hook", "ID", "only decisions for which this hook was called; `global/ID` names its layer too"),
     ("event", "NAME", "only this event"),
-    ("decision", "ID", "only this decision, with what each hook said"),
 )
 CHOICES: tuple[tuple[str, str, tuple[str, ...], str], ...] = (
     ("verdict", "V", get_args(DecisionVerdict), "pass, allow, deny, ask, halt or claim"),
-    ("cause", "C", get_args(Cause), "policy, or the failure: crash, timeout, overload, ... (see docs/hooks.md)"),
-    ("kind", "K", KINDS, "decision, abandoned, started, registry, suspended, ... (see docs/record.md)"),
+    ("cause", "C", get_args(Cause), "policy, or the failure: crash, timeout, overload, ... (see docs/guides/hooks.md)"),
 )
-FIELDS = {"decision": "decision_id"}  # record fields whose option has another name
+TIMED = ("decision_id", "since", "until")  # what is not chosen where only what happens now is shown
 NAMES = (
     ("event", "event", Exit.USAGE),
     ("hook", "hook", Exit.NO_INPUT),
@@ -57,24 +64,38 @@ class AskedName(NamedTuple):
         return Filters(**only_that)
 
 
-def add_filters(parser: Parser) -> None:
-    """Add the options that choose records."""
+def add_choices(parser: Parser, kinds: Sequence[str]) -> None:
+    """Add the options that choose what happened, by what it is; `kinds` are those that may come."""
     for name, metavar, help_text in FILTERS:
         parser.add_argument(f"--{name}", metavar=metavar, help=help_text)
     for name, metavar, known, help_text in CHOICES:
         parser.add_argument(f"--{name}", metavar=metavar, type=one_of(name, known), help=help_text)
-    moments = "a moment such as 2026-01-31 or 2026-01-31T12:00:00Z, or how long ago: 90s, 15m, 2h, 7d"
-    parser.add_argument("--since", metavar="WHEN", type=moment, help=moments)
-    parser.add_argument("--until", metavar="WHEN", type=moment, help="likewise")
+    some = f"{', '.join(kinds[:3])}, ... (see docs/reference/record.md)"
+    parser.add_argument("--kind", metavar="K", type=one_of("kind", kinds), help=some)
+
+
+def add_filters(parser: Parser) -> None:
+    """Add the options that choose records, by what they are and when."""
+    add_choices(parser, KINDS)
+    text = "only this decision, with what each hook said"
+    parser.add_argument("--decision", metavar="ID", dest="decision_id", help=text)
+    add_moments(parser)
     parser.add_argument("-n", metavar="N", dest="number", type=count, default=SHOWN, help="the newest N (20); 0: all")
     parser.add_argument("--follow", action="store_true", help="then show new records as they are written, until Ctrl-C")
+
+
+def add_moments(parser: Parser) -> None:
+    """Add the options that choose records by when they were written."""
+    parser.add_argument("--since", metavar="WHEN", type=moment, help=f"a moment such as {MOMENTS}")
+    parser.add_argument("--until", metavar="WHEN", type=moment, help="likewise")
 
 
 def filters_of(arguments: argparse.Namespace) -> Filters:
     """Return what the options choose."""
     given: dict[str, Any] = {
-        FIELDS.get(name, name): getattr(arguments, name)
-        for name in (*(one[0] for one in FILTERS), *(one[0] for one in CHOICES), "since", "until")
+        name: getattr(arguments, name)
+        for name in (*(one[0] for one in FILTERS), *(one[0] for one in CHOICES), "kind", *TIMED)
+        if hasattr(arguments, name)
     }
     return Filters(**given)
 
@@ -102,15 +123,9 @@ def unknown(asked: AskedName, known: set[str], where: str) -> CommandError | Non
 def moment(text: str) -> str:
     """Parse a time, and return it as the record spells it."""
     try:
-        if text[-1:].isdigit() or text.endswith("Z"):
-            parsed = datetime.fromisoformat(text).astimezone(UTC)
-        else:
-            parsed = datetime.now(UTC) - timedelta(seconds=span(text))
-    except (argparse.ArgumentTypeError, ValueError, OverflowError):
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not a time; write 2026-01-31T12:00:00Z, or how long ago: 90s, 15m, 2h, 7d"
-        ) from None
-    return f"{parsed:%Y-%m-%dT%H:%M:%S}.{parsed.microsecond // 1000:03d}Z"
+        return read_moment(text, datetime.now(UTC))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def one_of(what: str, known: Sequence[str]) -> Callable[[str], str]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from hooklatch.cli.terminal import output
+from hooklatch.cli.terminal import look, output
+from hooklatch.core.hooks.names import name_in, quoted
 
 __all__ = ["LABELS", "line_of", "show", "shown"]
 
@@ -18,21 +19,30 @@ def show(record: dict[str, Any], *, is_json: bool, is_whole: bool, of: str = "")
     if is_json:
         output.say_json(record)
         return
-    output.say(line_of(record, of=of))
+    output.say(*painted(record, line_of(record, of=of)))
     if is_whole:
         output.say_lines(*details_of(record), width=LABELS)
+
+
+def painted(record: dict[str, Any], line: str) -> list[str]:
+    """Return the line of a record in pieces, with its verdict by its meaning."""
+    verdict = record.get("verdict")
+    if not isinstance(verdict, str) or verdict not in look.VERDICTS:
+        return [line]
+    before, _, after = line.partition(f"  {verdict}")
+    return [f"{before}  ", look.paint(verdict, look.VERDICTS[verdict]), after]
 
 
 def details_of(record: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield the details that a decision's line has no room for."""
     for one in record.get("outcomes", []):
-        hook, took = f"{one.get('layer')}/{one.get('hook')}", one.get("duration_ms", 0.0)
+        hook, took = name_of(one), one.get("duration_ms", 0.0)
         failure = f" ({one['cause']}: {one.get('message', '')})" if one.get("cause") not in (None, "policy") else ""
         again = " again" * (one.get("reinvoked") is True) + " unneeded" * (one.get("unneeded") is True)
         lasted = f", {took:.1f} ms" if isinstance(took, float | int) else ""
         yield "asked", f"{hook} {one.get('verdict') or one.get('outcome')}{failure}{again}{lasted}"
         if failure:
-            yield "see", f"hooklatch hooks show {hook}"
+            yield "see", f"hooklatch hooks show {quoted(hook)}"
     for warning in record.get("warnings", []):
         yield "warning", warning
     for label, field in (("payload", "excerpt"), ("payload", "excerpt_cut"), ("cwd", "cwd"), ("host", "host")):
@@ -55,13 +65,18 @@ def text_of_decision(record: dict[str, Any]) -> str:
     if isinstance(excerpt.get("tool_name"), str):
         parts[0] += f" {excerpt['tool_name']}"
     if record.get("hook"):
-        parts.append(f"by {record.get('layer')}/{record['hook']}")
+        parts.append(f"by {name_of(record)}")
     if record.get("cause") not in (None, "policy", "abandoned"):
         parts.append(f"cause {record['cause']}")
     if record.get("session"):
         parts.append(f"session {record['session']}")
     reason = record.get("reason")
     return ", ".join(parts) + (f": {reason}" if reason else "")
+
+
+def name_of(one: dict[str, Any]) -> str:
+    """Return the full name of the hook that a decision or an outcome is of; empty if it is of none."""
+    return name_in(*(text if isinstance(text := one.get(key), str) else None for key in ("layer", "hook", "name")))
 
 
 def shown(value: object) -> str:

@@ -15,9 +15,11 @@ import time
 from contextlib import closing, contextmanager
 
 from hooklatch.cli.terminal.connection import SILENCE, Connection, NoDaemonError, OversizedAnswerError, sockets
-from hooklatch.cli.terminal.light_json import dumps, is_object, loads
-from hooklatch.errors import DaemonUnreachableError, RequestFailedError, UnreadableAnswerError
-from hooklatch.paths import ADMIN_SOCKET, AGENT_SOCKET, pointed_dir, runtime_dirs, state_dir
+from hooklatch.cli.terminal.light_json import dumps, is_list, is_object, loads
+from hooklatch.core.text import is_unicode
+from hooklatch.credentials import check_own, credentials_of
+from hooklatch.errors import DaemonUnreachableError, InvalidPayloadError, RequestFailedError, UnreadableAnswerError, why
+from hooklatch.paths import ADMIN_SOCKET, AGENT_SOCKET, candidate_dirs, runtime_dirs, state_dir
 from hooklatch.version import PROTOCOL, VERSION
 
 TYPE_CHECKING = False
@@ -26,9 +28,29 @@ if TYPE_CHECKING:
     from collections.abc import Generator
     from typing import Any
 
-__all__ = ["CommandLink", "administrator", "directories", "one_shot"]
+__all__ = ["CommandLink", "administrator", "as_sent", "directories", "one_shot"]
 
 ABSENT = (errno.ENOENT, errno.ECONNREFUSED)  # connect(2): no socket, or one that nobody listens on
+
+
+def as_sent(value: object) -> object:
+    """Return a value of the command line as the protocol carries it: words and paths in UTF-8, whatever the locale.
+
+    Raises:
+        InvalidPayloadError: a word is not UTF-8 at all.
+    """
+    if is_object(value):
+        return {key: as_sent(one) for key, one in value.items()}
+    if is_list(value):
+        return [as_sent(one) for one in value]
+    if not isinstance(value, str) or is_unicode(value):
+        return value
+    data = os.fsencode(value)
+    try:
+        return data.decode()  # in a locale of ASCII alone its bytes were not read as what they are
+    except UnicodeDecodeError:
+        text = data.decode(errors="backslashreplace")
+        raise InvalidPayloadError(f"{text!r} is not UTF-8, as all names have to be; rename it") from None
 
 
 class CommandLink:
@@ -44,11 +66,13 @@ class CommandLink:
         """Send a request and give its result.
 
         Raises:
+            InvalidPayloadError: a param is not UTF-8; nothing was sent.
             RequestFailedError: the daemon answered with an error.
             UnreadableAnswerError: it sent something that is no message.
             DaemonUnreachableError: it hung up, or is silent even to pings.
         """
-        return self.request(method, dumps({key: value for key, value in params.items() if value is not None}).encode())
+        given = {key: as_sent(value) for key, value in params.items() if value is not None}
+        return self.request(method, dumps(given).encode())
 
     def request(self, method: str, params: bytes) -> Any:
         """Send a request whose params are JSON already, and give its result.  Raises what `ask` does."""
@@ -71,6 +95,15 @@ class CommandLink:
         while (message := self._receive()).get("method") != "announce":
             pass
         return message.get("params")
+
+    @property
+    def has_line(self) -> bool:
+        """Whether something has been received that was not taken yet."""
+        return self._connection.has_line
+
+    def fileno(self) -> int:
+        """Return its descriptor, for `select`."""
+        return self._stream.fileno()
 
     @contextmanager
     def watch_end(self) -> Generator[End]:
@@ -122,16 +155,10 @@ class End:
         return bool(select.select([self._process[1]], [], [], max(0.0, deadline - time.monotonic()))[0])
 
 
-def owner_of(stream: sockets.socket) -> int:
-    """Return the user that listens at the other end."""
-    _, uid, _ = struct.unpack("3i", stream.getsockopt(sockets.SOL_SOCKET, sockets.SO_PEERCRED, 12))
-    return int(uid)
-
-
 def process_behind(stream: sockets.socket) -> tuple[int, int] | None:
     """Return pid and pidfd of the process that listens; None where that cannot be known."""
     try:
-        pid, _, _ = struct.unpack("3i", stream.getsockopt(sockets.SOL_SOCKET, sockets.SO_PEERCRED, 12))
+        pid, _ = credentials_of(stream)
         return (pid, os.pidfd_open(pid)) if pid > 0 else None
     except (OSError, AttributeError):  # it has ended; or this is no Linux
         return None
@@ -179,26 +206,25 @@ def administrator(arguments: argparse.Namespace) -> Generator[CommandLink]:
 def connect(arguments: argparse.Namespace, name: str) -> tuple[sockets.socket, str]:
     failures: list[tuple[str, str]] = []
     are_absent = True
-    folders = directories(arguments)
-    pointed = pointed_dir(arguments.runtime_dir, os.environ)
-    for folder in (*folders, *([pointed] if pointed and pointed not in folders else [])):
+    candidates = [(os.path.abspath(one), pointed) for one, pointed in candidate_dirs(arguments.runtime_dir, os.environ)]
+    for folder, is_pointed in candidates:
         path = os.path.join(folder, name)
         stream = sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM)
         try:
             # unix(7): with a full backlog a non-blocking connect fails, a blocking one waits for this long.
             stream.setsockopt(sockets.SOL_SOCKET, sockets.SO_SNDTIMEO, struct.pack("ll", int(SILENCE), 0))
             stream.connect(path)
-            if folder not in folders and owner_of(stream) != os.getuid():
-                raise PermissionError(errno.EPERM, "another user listens there")
+            if is_pointed:
+                check_own(stream)
         except OSError as error:
             stream.close()
             are_absent = are_absent and error.errno in ABSENT
-            failures.append((path, error.strerror or str(error)))
+            failures.append((path, why(error)))
         else:
             return stream, path
     if are_absent:
         from hooklatch.cli.terminal.last_signs import look
 
         tried = " or ".join(f"{path} ({why})" for path, why in failures) or "any known path"
-        raise look(state_dir(os.environ), tried)
+        raise look(state_dir(os.environ), tried, [folder for folder, _ in candidates])
     raise DaemonUnreachableError.at(failures)

@@ -7,12 +7,12 @@ import os
 import stat
 import sys
 
-from hooklatch.cli.terminal import output
+from hooklatch.cli.terminal import look, output
 from hooklatch.cli.terminal.durations import span
 from hooklatch.cli.terminal.exits import CommandError, Exit
 from hooklatch.cli.terminal.light_json import RepeatedKeyError, dumps, is_list, is_object, loads
 from hooklatch.cli.terminal.parser import Parser
-from hooklatch.cli.terminal.requests import one_shot
+from hooklatch.cli.terminal.requests import as_sent, one_shot
 from hooklatch.errors import HooklatchError, RequestFailedError, UnreadableAnswerError
 
 MAX_PAYLOAD = 8 * 2**20  # bytes; that of `core/payload.py`, which loads more than one fire needs
@@ -47,8 +47,9 @@ def add_fire(parser: Parser) -> None:
 def fire(arguments: argparse.Namespace) -> int:
     """Fire an event once; the exit code is the verdict."""
     event: str = arguments.event
-    params = params_of(arguments, read_payload(arguments.payload))
+    payload = read_payload(arguments.payload)
     try:
+        params = params_of(arguments, payload)
         with one_shot(arguments) as link:
             answer = link.request("fire", params)
         decision = read_decision(answer, None if arguments.dialect is not None else event)
@@ -78,10 +79,10 @@ def params_of(arguments: argparse.Namespace, payload: bytes) -> bytes:
             params[key] = value
     if len(payload) > MAX_PAYLOAD:  # a frame of that size would be rejected; the daemon decides
         params["truncated"], payload = True, b"{}"
-    return with_payload(params, payload)
+    return with_payload(as_sent(params), payload)
 
 
-def with_payload(params: dict[str, object], payload: bytes) -> bytes:
+def with_payload(params: object, payload: bytes) -> bytes:
     """Return params as JSON, with the payload as it was given."""
     return dumps(params)[:-1].encode() + b',"payload":' + payload + b"}"
 
@@ -198,7 +199,8 @@ def code_of(decision: dict[str, Any]) -> Exit:
 
 
 def lines_of(decision: dict[str, Any]) -> Iterator[tuple[str, object]]:
-    yield "verdict", decision["verdict"]
+    verdict = decision["verdict"]
+    yield "verdict", look.paint(verdict, look.VERDICTS.get(verdict, "good"))
     yield "reason", decision.get("reason")
     yield "hook", name_of(decision)
     yield "cause", decision.get("cause")

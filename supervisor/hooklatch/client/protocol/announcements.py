@@ -21,6 +21,9 @@ class Announcement(msgspec.Struct, frozen=True, kw_only=True):
     `previous` is the revision of the announcement before it. If `resync` is set, some were left out: call `hooks()`
     again, which returns the hooks of this revision or a later one. `events` are those that no hook listens to, of the
     topic "idle", which only the session itself subscribes to.
+
+    A decision has with it `at` (UTC), the `session_id` and the `host` of its fire, and the name of the `tool`; if
+    `missed` is set it has none, and that many lines of the topic were left out: the listener was too slow.
     """
 
     topic: str
@@ -32,7 +35,11 @@ class Announcement(msgspec.Struct, frozen=True, kw_only=True):
     changed: list[str] = []
     resync: int | None = None
     decision: Decision | None = None
+    at: str | None = None
     session_id: str | None = None
+    host: str | None = None
+    tool: str | None = None
+    missed: int | None = None
     events: frozenset[str] = frozenset()
 
     @property

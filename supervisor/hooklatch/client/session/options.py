@@ -25,6 +25,7 @@ class HookOptions(TypedDict, total=False):
 
     id: str
     match: str | Sequence[str] | Mapping[str, object]
+    where: Mapping[str, object]
     priority: int
     timeout: float
     description: str

@@ -42,6 +42,7 @@ FAILURES: dict[Cause, str] = {
     "load": "hook could not be loaded (fail-safe deny)",
     "payload": "the payload cannot be judged (fail-safe deny)",
     "unsettled": "hooks did not settle on one payload (fail-safe deny)",
+    "unanswered": "nobody approved it (fail-safe deny)",
     "draining": "the daemon is shutting down (fail-safe deny)",
     "abandoned": "the client left while the hook ran",
     "audit": "the decision could not be recorded (fail-safe deny)",
@@ -70,12 +71,20 @@ class Machine:
     taken = 0  # of how many of them the outcome was taken
     early: dict[int, Outcome] | None = None  # by index: outcomes that wait for those before them
 
-    def __init__(self, chain: Chain, selection: Selection, payload: Payload, context: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        chain: Chain,
+        selection: Selection,
+        payload: Payload,
+        context: dict[str, Any],
+        folder: str | None = None,
+    ) -> None:
         self.chain = chain
         self.spec = chain.spec
         self.selection = selection  # who matches the present payload
         self.original = self.payload = payload
         self.context = context
+        self.folder = folder  # the agent's, to which paths in conditions are relative
         self.walk = iter(selection.turns)
         self.seen: dict[Hook, int] = {}  # which version of the payload each hook that was called has seen
         self.outcomes: list[Outcome] = []
@@ -218,6 +227,11 @@ class Machine:
     def opinions_in_order(self) -> list[Opinion]:
         """Return what hooks last answered, in firing order."""
         return [self.opinions[index] for index in sorted(self.opinions)]
+
+    def questions(self) -> list[tuple[str, str]]:
+        """Return the full names and reasons of all hooks that ask, in firing order."""
+        opinions = self.opinions_in_order()
+        return [(one.hook.name, one.answer.reason) for one in opinions if one.answer.verdict == "ask"]
 
     def decide(self, *, decision_id: str, revision: int, duration_ms: float) -> Decision:
         """Return the decision on everything received so far."""

@@ -49,20 +49,22 @@ from hooklatch_worker.author.verdicts import Answer
 __all__ = ["firing_order", "start"]
 
 
-def start(chain: Chain, selection: Selection, payload: Payload, context: dict[str, Any]) -> Machine:
-    """Begin a fire of a chain of hooks, of which those in the selection match the present payload."""
+def start(
+    chain: Chain, selection: Selection, payload: Payload, context: dict[str, Any], folder: str | None = None
+) -> Machine:
+    """Begin a fire of a chain of hooks, of which those in the selection are for the payload of an agent in `folder`."""
     match chain.spec.model:
         case "gate":
-            gate = Gate(chain, selection, payload, context)
+            gate = Gate(chain, selection, payload, context, folder)
             if selection.amenders:
                 gate.begin(Phase.AMENDING)
             return gate
         case "notify":
-            return Notify(chain, selection, payload, context)
+            return Notify(chain, selection, payload, context, folder)
         case "amend":
-            return Amend(chain, selection, payload, context)
+            return Amend(chain, selection, payload, context, folder)
         case "claim":
-            return Claim(chain, selection, payload, context)
+            return Claim(chain, selection, payload, context, folder)
         case _:
             assert_never(chain.spec.model)
 
@@ -197,9 +199,9 @@ class Gate(Machine):
         """Make another payload the current one, and match again."""
         self.payload = result
         self.changed_by = by
-        self.selection = self.chain.select(result)
-        if self.selection.is_blind:
-            message = f"{self.spec.match} is not a string after its change, or too long, so hooks cannot be matched"
+        self.selection = self.chain.select(result, self.folder)
+        if self.selection.fault:
+            message = f"after its change, {self.selection.fault}"
             self._end("deny", by, failure_text("payload", message, by), "payload")
 
     def _made(self, index: int) -> None:

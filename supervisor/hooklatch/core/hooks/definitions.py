@@ -13,6 +13,7 @@ from typing import Annotated, Any, TypeAlias, cast
 import msgspec
 from msgspec import Meta
 
+from hooklatch.core.hooks.conditions import InvalidConditionError, Where, compile_where
 from hooklatch.core.hooks.matchers import Matcher, MatcherError, compile_matcher
 from hooklatch.core.hooks.names import is_like_a_name
 from hooklatch.core.hooks.shell_definitions import ARGV, ShellCommand
@@ -93,6 +94,15 @@ Match: TypeAlias = Annotated[
 ]
 
 
+Conditions: TypeAlias = Annotated[
+    Any,
+    Meta(
+        description="On which inputs the hook is called: fields, and what their values are.",
+        extra_json_schema={"type": "object", "minProperties": 1},
+    ),
+]
+
+
 class InvalidHookError(InvalidTableError):
     """A definition that is refused: which one, what is wrong, what to write."""
 
@@ -107,6 +117,7 @@ class HookTable(ShellCommand, frozen=True, kw_only=True, forbid_unknown_fields=T
     id: Id | None = None
     event: Event
     match: Match = None
+    where: Conditions = None
     run: Run | None = None
     served: Annotated[bool, Meta(description="A client serves it: for `register`, not for a file.")] = False
     priority: Priority = 100
@@ -140,11 +151,12 @@ class HookTable(ShellCommand, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class HookDefinition(msgspec.Struct, frozen=True, kw_only=True):
-    """One hook as declared; `problem` says why its matcher cannot be used, if it was kept nevertheless."""
+    """One hook as declared; `problem` says why its matcher or `where` is of no use, if it was kept all the same."""
 
     id: str
     event: str
     matcher: Matcher
+    where: Where | None = None
     run: str | None = None
     shell: ShellCommand | None = None
     served: bool = False
@@ -166,8 +178,8 @@ class HookDefinition(msgspec.Struct, frozen=True, kw_only=True):
 def read_definition(table: object, *, is_lenient: bool = False) -> list[HookDefinition]:
     """Read one definition; return a hook for each of its events.
 
-    `is_lenient` keeps a hook whose matcher is bad and marks it with the `problem`, as for a file's hooks: a gate that
-    cannot be matched must deny and be visible, not vanish.
+    `is_lenient` keeps a hook whose matcher or `where` is bad and marks it with the `problem`, as for a file's hooks: a
+    gate that cannot be matched must deny and be visible, not vanish.
 
     Raises:
         InvalidHookError: it is not a definition; the message says what to write instead.
@@ -184,26 +196,28 @@ def define(table: HookTable, written: Collection[str], *, is_lenient: bool, line
     """Return the hooks that a table declares, one for each of its events; `written` are the keys in the table.
 
     Raises:
-        InvalidHookError: a key of a shell hook is in another one, its config cannot be sent, or its matcher is bad and
-            this is not `is_lenient`.
+        InvalidHookError: a key of a shell hook is in another one, its config cannot be sent, or its matcher or its
+            `where` is bad and this is not `is_lenient`.
     """
     hook_id = table.id if table.id is not None else default_id(table.run or "")
     for key in () if table.is_shell else ShellCommand.__struct_fields__:
         if key in written:
             raise InvalidHookError(hook_id, f"{key} belongs to a shell hook: one with command or argv", (key,))
     matcher, problem = matcher_of(table.match, hook_id, is_lenient=is_lenient)
+    where, unusable = where_of(table.where, hook_id, is_lenient=is_lenient)
     events = [table.event] if isinstance(table.event, str) else table.event
     return [
         HookDefinition(
             id=hook_id if len(events) == 1 else f"{hook_id}@{event}",
             event=event,
             matcher=matcher,
+            where=where,
             run=table.run,
             shell=msgspec.convert(table, ShellCommand, from_attributes=True) if table.is_shell else None,
             served=table.served,
             config=config_of(table.config, hook_id),
             line=line,
-            problem=problem,
+            problem=problem or unusable,
             plugin=table.plugin,
             **settings_of(table),
         )
@@ -212,7 +226,7 @@ def define(table: HookTable, written: Collection[str], *, is_lenient: bool, line
 
 
 def from_marker(marker: Marker, *, stem: str, function: str, line: int, has_siblings: bool) -> HookDefinition:
-    """Return the definition of a decorated function; a bad matcher is its `problem`.
+    """Return the definition of a decorated function; a bad matcher or `where` is its `problem`.
 
     Raises:
         InvalidHookError: its id or its config cannot be used.
@@ -223,14 +237,16 @@ def from_marker(marker: Marker, *, stem: str, function: str, line: int, has_sibl
     if has_siblings:
         hook_id = f"{hook_id}@{marker.event}"
     matcher, problem = matcher_of(marker.match, hook_id, is_lenient=True)
+    where, unusable = where_of(marker.where, hook_id, is_lenient=True)
     return HookDefinition(
         id=hook_id,
         event=marker.event,
         matcher=matcher,
+        where=where,
         config=config_of(marker.config, hook_id),
         runtime=marker.runtime,
         line=line,
-        problem=problem,
+        problem=problem or unusable,
         **settings_of(marker),
     )
 
@@ -247,6 +263,15 @@ def matcher_of(source: object, name: str, *, is_lenient: bool) -> tuple[Matcher,
         if not is_lenient:
             raise InvalidHookError(name, f"match: {error}", ("match",)) from None
         return compile_matcher(None), f"match: {error}"
+
+
+def where_of(source: object, name: str, *, is_lenient: bool) -> tuple[Where | None, str | None]:
+    try:
+        return compile_where(source), None
+    except InvalidConditionError as error:
+        if not is_lenient:
+            raise InvalidHookError(name, f"where: {error}", ("where",)) from None
+        return None, f"where: {error}"
 
 
 def default_id(run: str) -> str:

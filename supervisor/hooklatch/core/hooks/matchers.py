@@ -12,7 +12,9 @@ from typing import Any, Protocol, cast
 
 import re2
 
-__all__ = ["MAX_STEPS", "CompiledPattern", "Matcher", "MatcherError", "compile_matcher", "compile_re2"]
+from hooklatch.core.text import is_unicode
+
+__all__ = ["MAX_STEPS", "CompiledPattern", "Matcher", "MatcherError", "compile_matcher", "compile_re2", "set_of_glob"]
 
 MAX_PATTERN = 4096  # characters; a longer one is a mistake or an attack on the compiler
 MAX_MEMORY = 2**20  # bytes of RE2 memory per pattern; its default of 8 MiB is too much for each of a thousand hooks
@@ -156,10 +158,8 @@ def checked(pattern: object) -> str:
         raise MatcherError(f"a pattern must be a string, not {shown(pattern)}")
     if len(pattern) > MAX_PATTERN:
         raise MatcherError(f"a pattern of {len(pattern)} characters is over the limit of {MAX_PATTERN}")
-    try:
-        pattern.encode()
-    except UnicodeEncodeError:
-        raise MatcherError(f"{shown(pattern)} holds characters that are not valid Unicode") from None
+    if not is_unicode(pattern):
+        raise MatcherError(f"{shown(pattern)} holds characters that are not valid Unicode")
     return pattern
 
 
@@ -175,17 +175,33 @@ def regex_of_glob(pattern: str) -> str:
         elif character == "?":
             parts.append(".")
         elif character == "[":
-            negated = pattern.startswith(("!", "^"), position)
-            position += negated
-            end = pattern.find("]", position + 1)  # a "]" that comes first is a member of the set
-            if end < 0:
-                raise MatcherError(f"the glob {shown(pattern)} has an unclosed '['")
-            inside = pattern[position:end].replace("\\", "\\\\")
-            parts.append(f"[{'^' if negated else ''}{inside}]")
-            position = end + 1
+            found, position = set_of_glob(pattern, position)
+            parts.append(found)
         else:
             parts.append(re2.escape(character))
     return "".join(parts)
+
+
+def set_of_glob(pattern: str, position: int, *, never: str = "") -> tuple[str, int]:
+    """Translate a set, from behind its `[`; return where the text goes on.
+
+    A set that says what is not meant does not match `never` either.
+
+    Raises:
+        MatcherError: it has no end, or names a class of characters.
+    """
+    is_negated = pattern.startswith(("!", "^"), position)
+    position += is_negated
+    end = pattern.find("]", position + 1)  # a "]" that comes first is a member of the set
+    if end < 0:
+        raise MatcherError(f"the glob {shown(pattern)} has an unclosed '['")
+    inside = pattern[position:end]
+    if "[:" in inside:
+        raise MatcherError(f"{shown(pattern)} has a named class in a set; write its characters, such as [a-z0-9]")
+    inside = inside.replace("\\", "\\\\").replace("[", "\\[").replace("^", "\\^")
+    if inside.startswith(("-", "]")):
+        inside = f"\\{inside}"  # no longer the first one where `never` is
+    return f"[{'^' if is_negated else ''}{never if is_negated else ''}{inside}]", end + 1
 
 
 @lru_cache(maxsize=1024)
@@ -199,7 +215,7 @@ def compile_re2(pattern: str) -> CompiledPattern:
         reason = reason_of(error)
         raise MatcherError(
             f"{shown(pattern)} is not a pattern that RE2 can run: {reason} ({alternative_to(reason)};"
-            " see docs/hooks.md, Matching)"
+            " see docs/guides/hooks.md, Matching)"
         ) from None
 
 

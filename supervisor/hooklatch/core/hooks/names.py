@@ -17,8 +17,8 @@ from collections.abc import Iterable
 from typing import Generic, Protocol, TypeVar
 
 __all__ = [
-    "AmbiguousNameError", "Target", "UnknownNameError", "bare", "is_like_a_name", "is_name", "name_of", "quoted",
-    "resolve", "whole",
+    "AmbiguousNameError", "Target", "UnknownNameError", "bare", "is_like_a_name", "is_name", "name_in", "name_of",
+    "quoted", "resolve", "whole",
 ]  # fmt: skip
 
 NAME = re.compile(r"(?:fleet|builtin|global)/.+|plugin/.+\..+|(?:project|session):.+/[^/]+|plugin:.+/\*", re.DOTALL)
@@ -66,6 +66,11 @@ def name_of(layer: str, hook_id: str, *, project: str = "", session: str = "") -
         escaped = hook_id.replace("%", "%25").replace("/", "%2F")
         return f"project:{project}/{escaped}" if project else f"session:{session}/{escaped}"
     return f"{layer}/{hook_id}"
+
+
+def name_in(layer: str | None, hook_id: str | None, name: str | None) -> str:
+    """Return a hook's full name out of these fields of a decision or an outcome; empty if no hook decided."""
+    return (name or "/".join(filter(None, (layer, hook_id)))) if hook_id else ""
 
 
 def whole(plugin: str) -> str:

@@ -9,10 +9,12 @@ import hashlib
 from collections.abc import Collection, Iterable, Mapping
 from enum import IntEnum
 from functools import cached_property
+from typing import Literal, TypeAlias
 
 import msgspec
 
 from hooklatch.core.hooks.catalogue import EventSpec
+from hooklatch.core.hooks.conditions import Where
 from hooklatch.core.hooks.matchers import Matcher
 from hooklatch.core.hooks.names import name_of, whole
 from hooklatch_worker.author.marker import BOTH
@@ -21,6 +23,7 @@ from hooklatch_worker.wire import Source
 __all__ = [
     "EVERY_GATE",
     "Hook",
+    "HookState",
     "Layer",
     "Origin",
     "PythonTarget",
@@ -29,6 +32,9 @@ __all__ = [
     "misfit",
     "switched",
 ]
+
+# Whether a hook is called, and if not, why.
+HookState: TypeAlias = Literal["active", "disabled", "suspended", "inactive", "quarantined"]
 
 EVERY_GATE = "*"  # event of the placeholder for an unreadable file, whose events are unknown
 
@@ -111,6 +117,7 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
     layer: Layer
     matcher: Matcher
     target: PythonTarget | ServedTarget
+    where: Where | None = None
     timeout: float | None = None
     priority: int = 100
     enabled: bool = True
@@ -158,18 +165,21 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
             if isinstance(target, PythonTarget)
             else [target.owner, target.dialect, target.native]
         )
+        where = self.where.source if self.where is not None else None
         parts = [
             self.name, self.event, self.layer.value, self.matcher.source, place, self.timeout, self.priority,
-            self.enabled, self.observe, self.optional, self.amends, self.only_judges, self.config.decode(),
+            where, self.enabled, self.observe, self.optional, self.amends, self.only_judges, self.config.decode(),
             self.problem, self.plugin, self.suspendable,
         ]  # fmt: skip
         return hashlib.sha256(msgspec.json.encode(parts)).digest()
 
 
-def misfit(spec: EventSpec, matcher: Matcher, *, amends: bool, only_judges: bool) -> str | None:
+def misfit(spec: EventSpec, matcher: Matcher, where: Where | None, *, amends: bool, only_judges: bool) -> str | None:
     """Return which setting of a hook its event does not support, and what to do about it; None if all fit."""
     if spec.match is None and not matcher.matches_all:
         return f"{spec.name} has no field to match on; remove match"
+    if where is not None and (unknown := where.unknown_field(spec)) is not None:
+        return f"where: {unknown}"
     if amends and not spec.patch:
         return f"{spec.name} lets its hooks change nothing, so there is nothing to amend; remove amends"
     if only_judges and not spec.is_gate:

@@ -4,7 +4,7 @@ Knows hooks and payloads; does not know files, sessions or processes.
 
     Snapshot     all hooks of a viewer, in firing order; a change makes a new one, and a fire keeps the one that it has
     Chain        those of one event
-    Selection    those of them that match one payload
+    Selection    those of them that match one payload, and whose conditions (`where`) may hold
 
 Each is made once and never changed.
 """
@@ -18,6 +18,7 @@ from typing import NamedTuple
 import msgspec
 
 from hooklatch.core.hooks.catalogue import EventSpec
+from hooklatch.core.hooks.conditions import Facts, UnreadableFieldError
 from hooklatch.core.hooks.matchers import MAX_STEPS
 from hooklatch.core.hooks.registry import EVERY_GATE, Hook, PythonTarget
 from hooklatch.core.payload import Payload
@@ -35,6 +36,7 @@ RUN_TIMEOUT = 0.05  # seconds; a shorter one may pass before a worker that runs 
 RUN_CONFIG = 64 * 2**10  # bytes of a hook's config: several of them go into one frame
 KIND = "tool_kind"  # the key beside `tool_name` that says in one word for all hosts what a tool does
 MAX_KEPT = 256  # matched values whose selection is kept for each event: hosts choose them
+MAX_NARROWED = 64  # of each selection: those of which conditions leave some hooks out
 MAX_KEPT_VALUE = 100  # characters of one; names of tools are shorter
 
 
@@ -118,16 +120,18 @@ class Turn(NamedTuple):
 
 
 class Selection:
-    """The hooks that match a payload; `is_blind` if the field to match is not a string, or is too long to match."""
+    """The hooks that match a payload; a `fault` says which field nobody can match, and so whose guard cannot judge."""
 
-    __slots__ = ("amenders", "hooks", "is_blind", "needed", "turns")
+    __slots__ = ("amenders", "fault", "hooks", "is_conditional", "narrowed", "needed", "turns")
 
-    def __init__(self, spec: EventSpec, hooks: Iterable[Hook], *, is_blind: bool = False) -> None:
+    def __init__(self, spec: EventSpec, hooks: Iterable[Hook], *, fault: str = "") -> None:
         self.hooks = tuple(hooks)
+        self.is_conditional = any(hook.where is not None for hook in self.hooks)
+        self.narrowed: dict[int, Selection] = {}  # by which of the hooks are left, a bit for each
         self.turns = turns(spec, self.hooks)
         self.amenders = amenders(self.hooks)
         self.needed = budget(spec, self.hooks)  # seconds
-        self.is_blind = is_blind
+        self.fault = fault
 
     def budget(self, requested: float | None = None) -> float:
         """Return the seconds that a fire may take: as requested, otherwise as its hooks need."""
@@ -218,12 +222,44 @@ class Chain:
         # By what is matched, if it is short: a value, or a tool's name and kind.
         self._selections: dict[str | tuple[str, str] | None, Selection] = {}
 
-    def select(self, payload: Payload) -> Selection:
-        """Return the hooks whose matcher accepts the payload.
+    def select(self, payload: Payload, folder: str | None = None) -> Selection:
+        """Return the hooks that are for the payload of an agent in this folder: by their matchers and conditions.
 
         Raises:
             PayloadError: the payload is not a JSON object.
         """
+        found = self.matching(payload)
+        return self._meant(found, payload, folder) if found.is_conditional else found
+
+    def _meant(self, matching: Selection, payload: Payload, folder: str | None) -> Selection:
+        """Leave out the hooks of which a condition does not hold.
+
+        At a gate, a field that cannot be read is a fault if a failure of the hook would count; others are called, and
+        look for themselves.  Elsewhere such a hook is not called, as one whose matcher has nothing to match.
+        """
+        facts, left, fault = Facts(self.spec, payload, folder), 0, matching.fault
+        for number, hook in enumerate(matching.hooks):
+            if hook.where is None:
+                left |= 1 << number
+                continue
+            try:
+                is_meant = hook.where.may_hold(facts)
+            except UnreadableFieldError as error:
+                is_meant = self.spec.fails_closed
+                if not (hook.observe or hook.optional):
+                    fault = fault or f"{error}, and {hook.name} has a condition on it"
+            left |= is_meant << number
+        if fault:
+            return Selection(self.spec, hooks_of(matching, left), fault=fault)
+        found = matching.narrowed.get(left)
+        if found is None:
+            if len(matching.narrowed) >= MAX_NARROWED:
+                matching.narrowed.clear()
+            found = matching.narrowed[left] = Selection(self.spec, hooks_of(matching, left))
+        return found
+
+    def matching(self, payload: Payload) -> Selection:
+        """Return the hooks whose matcher accepts the payload, whatever their conditions say."""
         if self._field is None:
             if self._everything is None:
                 self._everything = Selection(self.spec, self.hooks)
@@ -237,7 +273,9 @@ class Chain:
         return self._selections.get(value) or self._match(value)
 
     def _blind(self) -> Selection:
-        return Selection(self.spec, (hook for hook in self.hooks if hook.matcher.matches_all), is_blind=True)
+        return Selection(
+            self.spec, (hook for hook in self.hooks if hook.matcher.matches_all), fault=blindness(self.spec)
+        )
 
     def _match(self, value: str | None, kind: str | None = None) -> Selection:
         if value is None or len(value) * self._weight > MAX_STEPS:
@@ -255,6 +293,14 @@ class Chain:
         return found
 
 
+def hooks_of(selection: Selection, left: int) -> list[Hook]:
+    return [hook for number, hook in enumerate(selection.hooks) if left >> number & 1]
+
+
+def blindness(spec: EventSpec) -> str:
+    return f"its field {spec.match!r} is missing, not a string, or too long to match, and hooks match on it"
+
+
 def tool_kind(payload: Payload, name: str) -> str | None:
     """Return the kind that hooks match: as the payload says, else of a tool that is known; None if it is no text.
 
@@ -264,10 +310,13 @@ def tool_kind(payload: Payload, name: str) -> str | None:
     return payload.text(KIND) if KIND in payload.fields else kind_of(name)
 
 
-def budget(spec: EventSpec, hooks: Iterable[Hook]) -> float:
-    """Return the seconds that a fire may take if its host does not say: enough for each of its hooks' timeouts."""
+def budget(spec: EventSpec, hooks: Iterable[Hook], *, wait: float = 0.0) -> float:
+    """Return the seconds that a fire may take if its host does not say: enough for each of its hooks' timeouts.
+
+    `wait` is for how long a person may be asked besides, where hooks can ask.
+    """
     needed = sum(hook.timeout or spec.timeout for hook in hooks)
-    return min(max(spec.timeout, needed), MAX_BUDGET)
+    return min(max(spec.timeout, needed) + (wait if "ask" in spec.verdicts else 0.0), MAX_BUDGET)
 
 
 class Difference(msgspec.Struct, frozen=True):

@@ -13,6 +13,7 @@ import msgspec
 
 from hooklatch.core.hooks.names import whole
 from hooklatch.core.hooks.registry import Hook
+from hooklatch.core.text import shown
 
 __all__ = ["MAX_SUSPENSION", "Suspension", "SuspensionError", "check", "find", "note", "parted"]
 
@@ -49,7 +50,7 @@ def check(seconds: float, reason: str) -> str:
     """
     if not 0 < seconds <= MAX_SUSPENSION:
         raise SuspensionError(
-            f"a suspension lasts at most {MAX_SUSPENSION / 3600:.0f} h, and more than 0 s, not {seconds:g} s;"
+            f"a suspension lasts at most {shown(MAX_SUSPENSION)}, and more than 0 s, not {shown(seconds)};"
             " for longer, disable the hook"
         )
     text = " ".join(reason.split())

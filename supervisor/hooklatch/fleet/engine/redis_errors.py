@@ -13,6 +13,7 @@ from typing import cast
 from coredis import exceptions as redis
 from coredis.parser import Parser
 
+from hooklatch.core.text import shown
 from hooklatch.fleet.engine.addresses import Address
 from hooklatch.fleet.engine.engine import EngineError, RefusedError, UnreachableError
 
@@ -106,15 +107,17 @@ def user_of(address: Address) -> str:
 
 def no_answer(address: Address, command: str, key: str, seconds: float) -> UnreachableError:
     """Return what silence means."""
-    return UnreachableError(f"{address} has not answered {f'{command} {key}'.strip()} for {seconds:g} s")
+    return UnreachableError(f"{address} has not answered {f'{command} {key}'.strip()} for {shown(seconds)}")
 
 
 def no_connection(address: Address, seconds: float, *, is_reached: bool) -> UnreachableError:
     """Return what silence means before there is a connection."""
     if not is_reached:
-        return UnreachableError(f"no way to {address} within {seconds:g} s; look at its name, routes and firewalls")
+        return UnreachableError(f"no way to {address} within {shown(seconds)}; look at its name, routes and firewalls")
     tls = ", and has it TLS on this port" if address.scheme == "rediss" else ""
-    return UnreachableError(f"{address} takes connections and has said nothing for {seconds:g} s; is it stopped{tls}?")
+    return UnreachableError(
+        f"{address} takes connections and has said nothing for {shown(seconds)}; is it stopped{tls}?"
+    )
 
 
 def not_redis(address: Address, reason: str) -> RefusedError:

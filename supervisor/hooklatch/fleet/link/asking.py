@@ -7,6 +7,7 @@ from typing import TypeVar
 
 import trio
 
+from hooklatch.core.text import shown
 from hooklatch.fleet.engine.engine import UnreachableError
 
 __all__ = ["PATIENCE", "asked"]
@@ -24,4 +25,4 @@ async def asked(answer: Awaitable[T], seconds: float = PATIENCE) -> T:
     """
     with trio.move_on_after(seconds):
         return await answer
-    raise UnreachableError(f"the engine did not answer within {seconds:g} s")
+    raise UnreachableError(f"the engine did not answer within {shown(seconds)}")

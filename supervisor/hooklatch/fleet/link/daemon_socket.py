@@ -18,6 +18,8 @@ import msgspec
 import trio
 
 from hooklatch.core.protocol import LineBuffer, Request, Response, RpcError, convert, encode_request, read_message
+from hooklatch.core.text import shown
+from hooklatch.credentials import check_own
 from hooklatch.fleet.link.daemon import DaemonAbsentError, DaemonRefusedError, FollowAnswer
 from hooklatch.paths import ADMIN_SOCKET, FLEET_TOKEN
 from hooklatch.version import PROTOCOL, VERSION
@@ -33,12 +35,12 @@ LOST = frozenset({"draining", "overload", "not_permitted", "not_admin", "hello_r
 
 
 class DaemonSocket:
-    """A daemon that listens in one of some folders; `folders` returns them anew for each attempt.
+    """A daemon that listens in one of some folders; `folders` returns them anew for each attempt: `candidate_dirs`.
 
     `close` it at the end.
     """
 
-    def __init__(self, folders: Callable[[], Sequence[str]], *, patience: float = PATIENCE) -> None:
+    def __init__(self, folders: Callable[[], Sequence[tuple[str, bool]]], *, patience: float = PATIENCE) -> None:
         self._folders = folders
         self._patience = patience
         self._one_at_a_time = trio.Lock()
@@ -118,13 +120,15 @@ class DaemonSocket:
 
     async def _connect(self) -> None:
         failures: list[str] = []
-        for folder in self._folders():
+        for folder, is_pointed in self._folders():
             path = os.path.join(folder, ADMIN_SOCKET)
             raw = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             raw.setblocking(False)
             try:
                 raw.connect(path)
                 raw.getpeername()  # unix(7): with a full backlog a socket only looks connected
+                if is_pointed:
+                    check_own(raw)
                 token = read_token(os.path.join(folder, FLEET_TOKEN))
             except OSError as error:
                 raw.close()
@@ -155,7 +159,7 @@ class DaemonSocket:
                 message = await self._receive(stream)
                 if isinstance(message, Response) and message.id in (self._count, None):
                     return message
-        raise DaemonAbsentError(f"the daemon did not answer {method} within {patience:g} s")
+        raise DaemonAbsentError(f"the daemon did not answer {method} within {shown(patience)}")
 
     async def _receive(self, stream: trio.socket.SocketType) -> Request | Response:
         while (line := self._lines.take()) is None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 import trio
 
+from hooklatch.errors import why
 from hooklatch.fleet.engine.engine import Batch, ConflictError, Engine, LostError, RefusedError
 from hooklatch.fleet.link.asking import asked
 from hooklatch.fleet.link.comparing import Resume, Shipped
@@ -66,7 +67,7 @@ class Shipping:
             except RecordChangedError as error:
                 self._known.find(str(error))
             except OSError as error:
-                self._known.fault(RECORD, f"the record in {self._outgoing.folder} cannot be read: {error}")
+                self._known.fault(RECORD, f"the record in {self._outgoing.folder} cannot be read: {why(error)}")
             await trio.sleep(self._pauses.next())
 
     async def _resume(self, engine: Engine) -> Resume | None:

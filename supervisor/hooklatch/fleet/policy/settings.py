@@ -31,16 +31,18 @@ ALWAYS = ("seq", "at", "kind", "hash", "prev")  # of each record, whatever `fiel
 OF_DECISIONS = (
     "decision_id", "event", "gate", "verdict", "cause", "reason", "layer", "hook", "name", "session", "run", "call_id",
     "host", "revision", "payload_digest", "payload_bytes", "outputs", "outcomes", "outcomes_omitted", "warnings",
-    "warnings_omitted", "duration_ms",
+    "warnings_omitted", "duration_ms", "payload_kept", "payload_unkept",
 )  # fmt: skip
 OF_OTHER_KINDS = (
     # started, stopped
     "version", "pid", "uid", "system", "python", "boot_id", "durability", "after", "failure",
-    # registry, source, quarantined, suspended, resumed
+    # registry, source, quarantined, released, suspended, resumed
     "previous", "digest", "added", "removed", "changed", "kind_of_source", "sha256", "build", "why", "until",
     # segment, retired, recovered, fault, mended, acknowledged
     "format", "skipped", "first_seq", "kept_seq", "kept_prev", "lost", "segments", "segment", "bytes", "keep_bytes",
     "keep_seconds", "unshipped", "text", "faults", "fault_seq", "after_seq",
+    # payloads
+    "files",
     # skipped, disk, unrecorded
     "events", "stage", "free_bytes",
     # fleet
@@ -111,7 +113,7 @@ class FleetTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise InvalidTableError(f"labels has {len(self.labels)} labels; the most is {MAX_LABELS}", ("labels",))
         for field in self.fields:
             if field not in RECORD_FIELDS:
-                meant = did_you_mean(field, RECORD_FIELDS) or "; docs/record.md has those that there are"
+                meant = did_you_mean(field, RECORD_FIELDS) or "; docs/reference/record.md has those that there are"
                 raise InvalidTableError(f"fields: a record has no field {field!r}{meant}", ("fields",))
 
     def settings(self, machine: str, absolute: Callable[[str], str]) -> FleetSettings:

@@ -44,7 +44,9 @@ def hook_changes(
         old, new = before.get(name, {}), after.get(name, {})
         details = [f"{key}: {new[key]}, was {old[key]}" for key in new if key in old and new[key] != old[key]]
         if what != "changed":
-            details = [f"{key}: {value}" for key, value in (new or old).items() if key in ("event", "match")]
+            details = [
+                f"{key}: {value}" for key, value in (new or old).items() if key in ("event", "match", "where") and value
+            ]
         yield HookChange(name, what, tuple(details))
 
 

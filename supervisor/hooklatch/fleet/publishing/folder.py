@@ -17,6 +17,8 @@ from fnmatch import fnmatchcase
 import msgspec
 
 from hooklatch.core.tables import InvalidTableError, read_table
+from hooklatch.core.text import is_unicode
+from hooklatch.errors import why
 from hooklatch.fleet.policy.bundles import MAX_BUNDLE, Bundle, is_bundle_name
 from hooklatch.fleet.policy.manifests import FleetError
 from hooklatch_worker.sandbox.safety import UnsafeFileError, check_folders, read_safely
@@ -86,7 +88,7 @@ def read_once(path: str) -> Folder:
     except FileNotFoundError:
         raise MissingFolderError(f"{path} does not exist; name the folder that holds the hooks") from None
     except (OSError, ValueError) as error:
-        raise FolderError(f"{path!r} cannot be looked up: {error}") from None
+        raise FolderError(f"{path!r} cannot be looked up: {why(error)}") from None
     root = os.path.realpath(path)
     if not os.path.isdir(root):
         raise FolderError(f"{path} is not a folder; name the one that holds the hooks")
@@ -145,10 +147,8 @@ class Reader:
                         pending.append(entry.path)
 
     def _name_of(self, entry: os.DirEntry[str]) -> str:
-        try:
-            entry.path.encode()
-        except UnicodeEncodeError:
-            raise FolderError(f"{os.fsencode(entry.path)!r} is not UTF-8; rename it") from None
+        if not is_unicode(entry.path):
+            raise FolderError(f"{os.fsencode(entry.path)!r} is not UTF-8; rename it")
         return os.path.relpath(entry.path, self._root)
 
     def _read(self, path: str, name: str) -> None:

@@ -12,6 +12,7 @@ import tempfile
 import msgspec
 
 from hooklatch.directories import sync_folder
+from hooklatch.errors import why
 from hooklatch.fleet.policy.manifests import START, FleetError, Head
 
 __all__ = ["Memory"]
@@ -48,8 +49,8 @@ class Memory:
             return START
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise FleetError(
-                f"{self.path}, which says what was last seen of the fleet, cannot be read: {error}; look at `hooklatch"
-                " fleet history`, and remove the file if that is as it should be"
+                f"{self.path}, which says what was last seen of the fleet, cannot be read: {why(error)}; look at"
+                " `hooklatch fleet history`, and remove the file if that is as it should be"
             ) from None
 
     def keep(self, head: Head) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
+from hooklatch.core.text import is_unicode
 from hooklatch.fleet.policy.manifests import (
     MAX_ENVELOPE,
     NAME,
@@ -312,10 +313,8 @@ def signed(
     """
     if len(message) > MAX_MESSAGE:
         raise FleetError(f"the message has {len(message)} characters; the most is {MAX_MESSAGE}")
-    try:
-        message.encode()
-    except UnicodeEncodeError:
-        raise FleetError("the message is not UTF-8; write another --message") from None
+    if not is_unicode(message):
+        raise FleetError("the message is not UTF-8; write another --message")
     manifest = Manifest(
         fleet=history.fleet,
         version=history.head.version + 1,

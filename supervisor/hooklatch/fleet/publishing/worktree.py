@@ -9,6 +9,7 @@ import os
 import subprocess
 from collections.abc import Collection
 
+from hooklatch.errors import where_and_why
 from hooklatch.fleet.publishing.folder import FolderError
 
 __all__ = ["DirtyError", "check_clean"]
@@ -88,7 +89,9 @@ def git(folder: str, *words: str) -> bytes:
     except FileNotFoundError:
         raise FolderError(f"{folder} is in a work tree of git, but git is not installed; {way_out}") from None
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise FolderError(f"git cannot say whether {folder} is as it was committed: {error}; {way_out}") from None
+        raise FolderError(
+            f"git cannot say whether {folder} is as it was committed: {where_and_why(error)}; {way_out}"
+        ) from None
     if done.returncode != 0:
         reason = done.stderr.decode("utf-8", "replace").strip()
         raise FolderError(f"git cannot say whether {folder} is as it was committed: {reason}; {way_out}")

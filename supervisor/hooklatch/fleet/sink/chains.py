@@ -20,8 +20,8 @@ from hooklatch.fleet.sink.logs import Arrival, Finding, HostLog
 from hooklatch.fleet.sink.places import Place, Places
 from hooklatch.fleet.sink.trimming import Trimmed
 from hooklatch.record.files.chain import GENESIS
+from hooklatch.record.findings import Witness
 from hooklatch.record.storage.retention import RetiredEntry, read_retired, skipped_by
-from hooklatch.record.verify import Witness
 
 __all__ = ["DOES_NOT_PROVE", "PROVES", "HostCheck", "HostVerified"]
 

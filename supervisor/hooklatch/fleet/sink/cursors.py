@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Meta
 
 from hooklatch.directories import sync_folder
+from hooklatch.errors import why
 from hooklatch.fleet.sink.reading import LogKey
 
 __all__ = ["Cursor", "CursorError", "opened_cursor"]
@@ -52,8 +53,8 @@ class Cursor:
             return
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise CursorError(
-                f"the cursor {self._path} cannot be read: {error}; without it everything is exported again, so remove"
-                " it only if that is what you want"
+                f"the cursor {self._path} cannot be read: {why(error)}; without it everything is exported again, so"
+                " remove it only if that is what you want"
             ) from None
         if found.format != FORMAT or found.fleet != self._fleet:
             raise CursorError(

@@ -14,7 +14,8 @@ import msgspec
 from hooklatch.fleet.sink.logs import Entry
 from hooklatch.record.files.chain import ChainLink, read_link
 from hooklatch.record.files.reading import forwards
-from hooklatch.record.verify import VerifyReport, Witness, verify
+from hooklatch.record.findings import VerifyReport, Witness
+from hooklatch.record.verify import verify
 
 __all__ = ["LocalComparison", "LocalReport", "verify_local"]
 

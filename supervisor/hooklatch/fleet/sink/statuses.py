@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from hooklatch.core.text import counted
+from hooklatch.core.text import counted, shown
 from hooklatch.fleet.engine.engine import Report
 from hooklatch.fleet.policy.manifests import FleetError
 from hooklatch.fleet.policy.reports import HostReport, RecordHead, read_report
@@ -75,7 +75,7 @@ def status_of(report: Report, epoch: int, newest: int, now: int, silent_after: f
             host=report.host, is_silent=is_silent, seen_s=seen, behind=newest, epoch=epoch,
             wrong=(str(error),),
         )  # fmt: skip
-    wrong = [f"silent for {seen:.0f} s: its link, its machine or the network is down"] if is_silent else []
+    wrong = [f"silent for {shown(seen)}: its link, its machine or the network is down"] if is_silent else []
     return HostStatus(
         host=report.host,
         labels=said.labels,

@@ -1,8 +1,8 @@
 """A record as an OpenTelemetry log record: which field becomes what.  Pure; knows no SDK and no network.
 
-Names are those of OpenTelemetry's semantic conventions where it has one, else `hooklatch.<field>`; docs/fleet-log.md
-has the table.  `log.record.uid` is the record's identity: what is exported twice has it twice, and a backend that knows
-the conventions keeps one.
+Names are those of OpenTelemetry's semantic conventions where it has one, else `hooklatch.<field>`; the table is in
+docs/guides/fleet-log.md.  `log.record.uid` is the record's identity: what is exported twice has it twice, and a backend
+that knows the conventions keeps one.
 """
 
 from __future__ import annotations

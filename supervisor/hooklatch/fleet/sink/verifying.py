@@ -11,7 +11,7 @@ from hooklatch.fleet.sink.chains import HostCheck, HostVerified
 from hooklatch.fleet.sink.local import LocalComparison, verify_local
 from hooklatch.fleet.sink.reading import logs_of
 from hooklatch.fleet.sink.trimming import read_trimmed
-from hooklatch.record.verify import Witness
+from hooklatch.record.findings import Witness
 
 __all__ = ["verify_hosts"]
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from hooklatch.core.decisions.call import Envelope
 from hooklatch.core.messages import Cause, Decision, DecisionVerdict, Outcome
 from hooklatch.core.payload import Payload
 from hooklatch.record.content.excerpt import UNREADABLE, cleaned, excerpt_of
@@ -35,6 +36,8 @@ class Fact(msgspec.Struct, gc=False):
     What is shown of the payload depends on it and the settings alone, so `show` may choose it while the hooks run: as
     JSON if it fits into `limit` bytes, otherwise the beginning of that as text.  `redactor` is by whose list; without
     one nothing is chosen yet.
+
+    Where payloads are kept whole, `line` is what is kept, or why nothing is; its digest, or that reason, is recorded.
     """
 
     payload: Payload
@@ -48,6 +51,11 @@ class Fact(msgspec.Struct, gc=False):
     limit: int = 0
     excerpt: msgspec.Raw | None = None
     excerpt_cut: str | None = None
+    decision_id: str = ""
+    envelope: Envelope | None = None
+    line: bytes | str | None = None
+    payload_kept: str | None = None
+    payload_unkept: str | None = None
 
 
 class PatchEntry(msgspec.Struct, omit_defaults=True, gc=False):
@@ -88,11 +96,14 @@ class DecisionEntry(msgspec.Struct, omit_defaults=True, gc=False):
     warnings: list[str] = []
     warnings_omitted: int = 0
     duration_ms: float = 0.0
+    payload_kept: str | None = None
+    payload_unkept: str | None = None
 
 
 def hide(fact: Fact) -> None:
     """Show nothing of a payload, nor of what hooks replaced in it."""
     fact.limit, fact.excerpt, fact.excerpt_cut = 0, None, None
+    fact.line = None
 
 
 def entry_of_decision(decision: Decision, fact: Fact, redactor: Redactor) -> bytes:
@@ -122,6 +133,7 @@ def entry_of_decision(decision: Decision, fact: Fact, redactor: Redactor) -> byt
             decision.payload_digest, len(fact.payload.data), fact.excerpt, fact.excerpt_cut,
             entry_of_patch(decision.patch, fact.limit, redactor) if decision.patch else None,
             outputs, outcomes, outcomes_omitted, warnings, warnings_omitted, decision.duration_ms,
+            fact.payload_kept, fact.payload_unkept,
         ))  # fmt: skip
     except UNREADABLE as error:
         return ENCODER.encode(DecisionEntry(

@@ -8,15 +8,16 @@ what a key hides something in, and of what holds a secret.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import cast
 
 import msgspec
 
 from hooklatch.core.payload import Payload
-from hooklatch.record.content.redaction import REDACTED, Redactor
+from hooklatch.record.content.redaction import REDACTED, WINDOW, Redactor
+from hooklatch_worker.author.ambiguity import ambiguity
 
-__all__ = ["UNREADABLE", "cleaned", "excerpt_of", "excerpt_of_payload"]
+__all__ = ["UNREADABLE", "cleaned", "excerpt_for_person", "excerpt_of", "excerpt_of_payload", "visible"]
 
 LARGE = 4 * 1024  # bytes of a value as received; a longer value is a file rather than an argument
 DEEP = 50  # levels; deeper nesting is not needed to see what was judged, and each level costs the interpreter's stack
@@ -27,10 +28,12 @@ HIDDEN = 24  # bytes that replace a value which is left out
 UNREAD = 2**20
 COLONS = 10_000
 UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError, OverflowError, MemoryError)
+READ_FOR_PERSON = 2**16  # bytes of an object that are read whole: all fires wait meanwhile, for 0.3 s at worst
 decode = msgspec.json.Decoder().decode
+decode_raw = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 decode_fields = msgspec.json.Decoder(dict[str, object]).decode
 encode = msgspec.json.Encoder().encode
-Excerpt = tuple[msgspec.Raw | None, str | None]  # whole, as JSON; or its beginning, as text
+Excerpt = tuple[msgspec.Raw | None, str | None]  # whole, as JSON; or what is shown of it, as text
 
 
 def excerpt_of_payload(payload: Payload, limit: int, redactor: Redactor) -> Excerpt:
@@ -46,7 +49,49 @@ def excerpt_of_payload(payload: Payload, limit: int, redactor: Redactor) -> Exce
         return None, None
 
 
-def excerpt_of(fields: Mapping[str, msgspec.Raw], limit: int, redactor: Redactor) -> Excerpt:
+def excerpt_for_person(data: bytes, limit: int, redactor: Redactor) -> Excerpt:
+    """Return what is shown to somebody who has to judge an object now: of its long values too, as much as fits.
+
+    It is JSON only where nothing but secrets is missing from it.  Of anything else it is a text, which may be empty.
+    """
+    try:
+        if len(data) > READ_FOR_PERSON:
+            return excerpt_of(decode_raw(data), limit, redactor, is_whole=False)
+        fields = decode_fields(data)
+        if len(data) > limit:
+            return without_secrets(fields, limit, redactor, is_whole=False)
+        seen = visible(fields, redactor.hides, DEEP + 1)
+        shown = cleaned(seen, redactor)
+        text = encode(shown)
+        # Two keys may hold secrets, and be the same without them.
+        is_whole = entries(shown) == entries(seen) and not is_deeper(fields, DEEP + 1) and ambiguity(data) is None
+        if is_whole and len(text) <= limit:
+            return msgspec.Raw(text), None
+        return None, text[:limit].decode("utf-8", "ignore")
+    except UNREADABLE:
+        return None, ""
+
+
+def entries(value: object) -> int:
+    """Return how many values stand in decoded JSON, at all levels."""
+    inner = inner_of(value)
+    return len(inner) + sum(map(entries, inner))
+
+
+def is_deeper(value: object, levels: int) -> bool:
+    """Return whether something in decoded JSON lies deeper than so many levels, as `visible` counts them."""
+    if not isinstance(value, dict | list):
+        return False
+    return levels < 0 or any(is_deeper(one, levels - 1) for one in inner_of(cast("object", value)))
+
+
+def inner_of(value: object) -> Collection[object]:
+    if isinstance(value, dict):
+        return cast("dict[str, object]", value).values()
+    return cast("list[object]", value) if isinstance(value, list) else ()
+
+
+def excerpt_of(fields: Mapping[str, msgspec.Raw], limit: int, redactor: Redactor, *, is_whole: bool = True) -> Excerpt:
     """Return what is shown of undecoded fields: as many as fit into `limit` bytes."""
     found: dict[str, object] = {}
     size = 0
@@ -55,7 +100,7 @@ def excerpt_of(fields: Mapping[str, msgspec.Raw], limit: int, redactor: Redactor
             return without_secrets(found, limit, redactor, is_whole=False)
         found[key] = value_of(raw)
         size += len(key) + (HIDDEN if len(raw) > LARGE else len(raw))
-    return without_secrets(found, limit, redactor)
+    return without_secrets(found, limit, redactor, is_whole=is_whole)
 
 
 def value_of(raw: msgspec.Raw) -> object:
@@ -96,13 +141,13 @@ def visible(value: object, hides: Callable[[str], bool], levels: int) -> object:
     return {key: REDACTED if hides(key) else visible(one, hides, levels - 1) for key, one in fields.items()}
 
 
-def cleaned(value: object, redactor: Redactor) -> object:
-    """Return decoded JSON with the secrets in its texts replaced."""
+def cleaned(value: object, redactor: Redactor, *, window: int | None = WINDOW) -> object:
+    """Return decoded JSON with the secrets in its texts replaced, and of each text so many characters."""
     if isinstance(value, str):
-        return redactor.clean(value)
+        return redactor.clean(value, window=window)
     if isinstance(value, dict):
         fields = cast("dict[str, object]", value)
-        return {redactor.clean(key): cleaned(one, redactor) for key, one in fields.items()}
+        return {redactor.clean(key): cleaned(one, redactor, window=window) for key, one in fields.items()}
     if isinstance(value, list):
-        return [cleaned(one, redactor) for one in cast("list[object]", value)]
+        return [cleaned(one, redactor, window=window) for one in cast("list[object]", value)]
     return value

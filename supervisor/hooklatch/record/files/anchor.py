@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 
-from hooklatch.record.files.slots import Slot, SlotError, read_slot
+from hooklatch.record.files.slots import Slot, read_form
 
 __all__ = ["Anchor", "path_of_anchor", "read_anchor"]
 
@@ -25,14 +25,8 @@ def read_anchor(folder: str) -> tuple[int, str] | None:
     Raises:
         SlotError: the file is unreadable or holds something else.
     """
-    path = path_of_anchor(folder)
-    text = read_slot(path)
-    if text is None:
-        return None
-    match = FORM.fullmatch(text)
-    if match is None:
-        raise SlotError(f"{path} does not hold an anchor; something else wrote to it")
-    return int(match[1]), match[2].decode()
+    match = read_form(path_of_anchor(folder), FORM, "an anchor")
+    return (int(match[1]), match[2].decode()) if match is not None else None
 
 
 class Anchor(Slot):

@@ -17,7 +17,7 @@ import threading
 import msgspec
 
 from hooklatch.record.files.chain import GENESIS
-from hooklatch.record.files.slots import Slot, SlotError, read_slot
+from hooklatch.record.files.slots import Slot, read_form
 
 __all__ = ["BLOCK", "Mark", "MarkFile", "path_of_mark", "read_mark"]
 
@@ -62,13 +62,9 @@ def read_mark(folder: str) -> Mark | None:
     Raises:
         SlotError: the file is unreadable or holds something else.
     """
-    path = path_of_mark(folder)
-    text = read_slot(path)
-    if text is None:
-        return None
-    match = FORM.fullmatch(text)
+    match = read_form(path_of_mark(folder), FORM, "a mark")
     if match is None:
-        raise SlotError(f"{path} does not hold a mark; something else wrote to it")
+        return None
     state, through, seq, own, kept_seq, kept_prev, *numbers = match.groups()
     told_seq, lost, fault_seq = (int(number) for number in numbers)
     return Mark(

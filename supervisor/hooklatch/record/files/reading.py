@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import Any, BinaryIO
 
@@ -16,11 +17,13 @@ import msgspec
 
 from hooklatch.core.hooks.names import bare, is_like_a_name
 from hooklatch.core.messages import Cause, DecisionVerdict
+from hooklatch.core.text import read_duration
 from hooklatch.record.files.chain import read_link
 from hooklatch.record.files.segments import SegmentFile, list_segments
 
 __all__ = [
     "KINDS",
+    "MOMENTS",
     "Filters",
     "NoRecordError",
     "names",
@@ -33,6 +36,7 @@ __all__ = [
     "names_in",
     "newest",
     "query",
+    "read_moment",
 ]
 
 BLOCK = 256 * 1024
@@ -40,9 +44,11 @@ MAX_RECORDS = 10_000
 MAX_ANSWER = 4 * 2**20  # bytes per response over a socket
 KINDS = (
     *("decision", "abandoned", "started", "stopped", "registry", "source", "suspended", "resumed", "quarantined"),
+    "released",
     *("settings", "segment", "retired", "recovered", "disk", "unrecorded", "mended", "fault", "acknowledged"),
-    *("skipped", "fleet"),
+    *("skipped", "fleet", "ask", "operation", "payloads"),
 )
+MOMENTS = "2026-01-31 or 2026-01-31T12:00:00Z, or how long ago: 90s, 15m, 2h, 7d"  # how they are written
 EXACT = ("session", "run", "event", "kind", "verdict", "cause", "decision_id")  # fields that are compared as they are
 DOCUMENTS: msgspec.json.Decoder[dict[str, Any]] = msgspec.json.Decoder(dict[str, Any])
 ENCODER = msgspec.json.Encoder()
@@ -71,6 +77,22 @@ class Filters(msgspec.Struct, frozen=True):
     since: str | None = None
     until: str | None = None
     limit: int = 100
+
+
+def read_moment(text: str, now: datetime) -> str:
+    """Return a moment as the record spells it; it is given as one, or as how long ago it was.
+
+    Raises:
+        ValueError: it is neither; the text says how to write one.
+    """
+    try:
+        if text[-1:].isdigit() or text.endswith("Z"):
+            read = datetime.fromisoformat(text).astimezone(UTC)
+        else:
+            read = (now - timedelta(seconds=read_duration(text))).astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise ValueError(f"{text!r} is not a time; write {MOMENTS}") from None
+    return f"{read:%Y-%m-%dT%H:%M:%S}.{read.microsecond // 1000:03d}Z"
 
 
 def needles_of(filters: Filters) -> list[bytes]:

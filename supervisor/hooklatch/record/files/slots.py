@@ -8,13 +8,14 @@ at the end reveals that.
 from __future__ import annotations
 
 import os
+import re
 import time
 from contextlib import suppress
 from hashlib import sha256
 
 from hooklatch.directories import sync_folder
 
-__all__ = ["Slot", "SlotError", "read_slot", "slot_line"]
+__all__ = ["Slot", "SlotError", "read_form", "slot_line"]
 
 DIGEST = 16  # hexadecimal digits
 ATTEMPTS = 20
@@ -51,6 +52,21 @@ def read_slot(path: str) -> bytes | None:
         if line == slot_line(text):
             return text
     raise SlotError(f"{path} does not hold what was written to it; another program or the disk changed it")
+
+
+def read_form(path: str, form: re.Pattern[bytes], what: str) -> re.Match[bytes] | None:
+    """Return the content of a slot, which has this form; None if there is no file.
+
+    Raises:
+        SlotError: it cannot be read, or holds something else.
+    """
+    text = read_slot(path)
+    if text is None:
+        return None
+    match = form.fullmatch(text)
+    if match is None:
+        raise SlotError(f"{path} does not hold {what}; something else wrote to it")
+    return match
 
 
 class Slot:

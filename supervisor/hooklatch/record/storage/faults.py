@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 from hooklatch.core.messages import Head
+from hooklatch.errors import why
 from hooklatch.record.files.mark import MarkFile
 from hooklatch.record.storage.journal import Journal
 from hooklatch.record.storage.recovery import RecordError
@@ -25,13 +26,24 @@ UNTIL = "these faults of the record stay until they are acknowledged: hooklatch 
 
 
 class Faults:
-    """The faults of one record; `record` writes a text into it, of one of the kinds `fault` and `mended`."""
+    """The faults of one record; `record` writes a text into it, of one of the kinds `fault` and `mended`.
 
-    def __init__(self, journal: Journal, mark: MarkFile, syncs: Syncs, record: Callable[[str, str], None]) -> None:
+    `tell` hears of each text: a `fault`, what is `mended`, or why the faults are `acknowledged`.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        mark: MarkFile,
+        syncs: Syncs,
+        record: Callable[[str, str], None],
+        tell: Callable[[str, str], None],
+    ) -> None:
         self._journal = journal
         self._mark = mark
         self._syncs = syncs
         self._record = record
+        self._tell = tell
         self._kept: list[str] = []
         self._mended: list[tuple[float, str]] = []  # by time.monotonic
 
@@ -57,6 +69,7 @@ class Faults:
         if not self._mark.mark.fault_seq:
             with suppress(OSError):
                 self._mark.save(fault_seq=self._journal.seq + 1)
+        self._tell("fault", fault)
 
     def note(self, fault: str) -> None:
         """Keep a fault, and record it."""
@@ -68,6 +81,7 @@ class Faults:
         logger.warning("over, and nothing is lost: %s", error)
         self._mended = [*self._mended, (time.monotonic(), error)][-MAX_FAULTS:]
         self._record("mended", error)
+        self._tell("mended", error)
 
     async def acknowledge(self, reason: str, append: Callable[..., Head]) -> list[str]:
         """Record by `append` that the faults so far are known, and return them.
@@ -85,5 +99,6 @@ class Faults:
             self._mark.save(fault_seq=head.seq + 1 if self._kept else 0)
         except (OSError, RecordError) as error:
             self._kept = [*faults, *self._kept][-MAX_FAULTS:]
-            raise RecordError(f"the acknowledgement may not be kept: {error}") from None
+            raise RecordError(f"the acknowledgement may not be kept: {why(error)}") from None
+        self._tell("acknowledged", reason)
         return faults

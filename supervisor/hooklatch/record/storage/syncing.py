@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import Protocol
 
 import trio
 
@@ -22,10 +23,23 @@ __all__ = ["Syncs"]
 MAX_LOST = 1000
 
 
+class Unsynced(Protocol):
+    """Files of payloads whose last lines may not be on the disk."""
+
+    def sync(self) -> None: ...
+
+
 class Syncs:
     """The syncs of one record."""
 
-    def __init__(self, journal: Journal, anchor: Anchor, mark: MarkFile, fdatasync: Callable[[int], None]) -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        anchor: Anchor,
+        mark: MarkFile,
+        fdatasync: Callable[[int], None],
+        take_payloads: Callable[[], Unsynced | None] = lambda: None,
+    ) -> None:
         self.synced_seq = 0
         self.synced_at = time.monotonic()
         self.count = 0
@@ -36,6 +50,7 @@ class Syncs:
         self._anchor = anchor
         self._mark = mark
         self._fdatasync = fdatasync
+        self._take_payloads = take_payloads
         self._lost: list[tuple[int, int]] = []  # ranges of records whose sync failed
         self._tried_seq = 0  # every record up to this number is on disk or lost
         self._waiting = trio.lowlevel.ParkingLot()
@@ -65,7 +80,9 @@ class Syncs:
         fault = journal.segment.fault()
         fds = [segment.fd for segment in (*ended, journal.segment)]
         # These descriptors must stay open until the thread has ended: `closing` keeps them.
-        fault = await trio.to_thread.run_sync(self._sync, fds, is_folder_dirty, seq, own) or fault
+        fault = (
+            await trio.to_thread.run_sync(self._sync, fds, is_folder_dirty, seq, own, self._take_payloads()) or fault
+        )
         for segment in ended:
             segment.close()
             journal.closing.remove(segment)
@@ -78,7 +95,7 @@ class Syncs:
         """Sync in this thread, at shutdown."""
         journal = self._journal
         fds = [segment.fd for segment in (*journal.closing, journal.segment)]
-        fault = self._sync(fds, journal.is_folder_dirty, journal.seq, journal.hash)
+        fault = self._sync(fds, journal.is_folder_dirty, journal.seq, journal.hash, self._take_payloads())
         self._settle(journal.seq, fault)
         return fault
 
@@ -98,7 +115,9 @@ class Syncs:
             self._tried_seq = self._journal.seq
         self._waiting.unpark_all()
 
-    def _sync(self, fds: list[int], is_folder_dirty: bool, seq: int, own: str) -> str | None:
+    def _sync(self, fds: list[int], is_folder_dirty: bool, seq: int, own: str, payloads: Unsynced | None) -> str | None:
+        if payloads is not None:
+            payloads.sync()  # before the records that name their digests
         try:
             for fd in fds:
                 self._fdatasync(fd)

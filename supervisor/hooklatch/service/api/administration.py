@@ -1,4 +1,4 @@
-"""What only the admin socket does: reload, trust, suspend, stop.  Knows params and results, not bytes."""
+"""What only the admin socket does: reload, trust, suspend, answer asks, stop.  Knows params and results, not bytes."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from typing import Any
 
 import msgspec
 
+from hooklatch.core.decisions.asks import NotAskedError, Verdict
 from hooklatch.core.hooks.names import AmbiguousNameError
 from hooklatch.core.hooks.suspension import SuspensionError
+from hooklatch.core.limits import Name
 from hooklatch.core.protocol import ErrorCode, RpcError
+from hooklatch.errors import trouble
 from hooklatch.record.writer import Record, RecordError
 from hooklatch.service.api.hook_methods import stored
 from hooklatch.service.api.methods import Method, MethodTable
@@ -20,8 +23,9 @@ from hooklatch.service.dispatch.breakers import Breakers
 from hooklatch.service.dispatch.dispatcher import Dispatcher
 from hooklatch.service.fleet.fleet_layer import FleetLayer, RefusedError
 from hooklatch.service.loading.files import Files, Reloaded
-from hooklatch.service.loading.projects import Projects
-from hooklatch.service.loading.trust import folder_of, pin
+from hooklatch.service.reading.projects import Projects
+from hooklatch.service.reading.trust import folder_of, pin
+from hooklatch.service.registry.asks import Asks
 from hooklatch.service.registry.registries import FleetHookError, Registries, found
 from hooklatch.service.registry.suspensions import Suspensions
 from hooklatch.service.transport.connection import Connection
@@ -50,6 +54,16 @@ class AcknowledgeParams(msgspec.Struct, frozen=True):
     reason: str
 
 
+class AnswerParams(msgspec.Struct, frozen=True):
+    """A person's answer to an ask: `by` is what that person is called, `payload_digest` what was looked at."""
+
+    id: Name
+    verdict: Verdict
+    reason: str
+    by: Name
+    payload_digest: Name | None = None
+
+
 class SuspendParams(ResumeParams, frozen=True, kw_only=True):
     seconds: float
     reason: str
@@ -69,6 +83,7 @@ class Administration(msgspec.Struct, frozen=True, kw_only=True):
     registries: Registries
     state: StateFile
     suspensions: Suspensions
+    asks: Asks
     fleet: FleetLayer
     end: Callable[[], None] | None
 
@@ -82,6 +97,8 @@ class Administration(msgspec.Struct, frozen=True, kw_only=True):
             "untrust": Method(FolderParams, self._untrust),
             "suspend": Method(SuspendParams, self._suspend),
             "resume": Method(ResumeParams, self._resume),
+            "asks": Method(msgspec.Raw, self._asks),
+            "answer_ask": Method(AnswerParams, self._answer_ask),
         }
 
     async def reload(self) -> Reloaded:
@@ -125,7 +142,7 @@ class Administration(msgspec.Struct, frozen=True, kw_only=True):
         try:
             pins = pin(project)
         except (UnsafeFileError, OSError) as error:
-            raise RpcError(ErrorCode.NOT_PERMITTED, str(error)) from None
+            raise RpcError(ErrorCode.NOT_PERMITTED, trouble(error)) from None
         if not pins:
             raise RpcError(ErrorCode.NOT_FOUND, f"{folder_of(project)} contains no file; there is nothing to trust")
         self.projects.trust(project, pins)
@@ -179,6 +196,37 @@ class Administration(msgspec.Struct, frozen=True, kw_only=True):
         except AmbiguousNameError as error:
             raise RpcError(ErrorCode.INVALID_PARAMS, str(error)) from None
         return stored(self.state, {"was_suspended": was_suspended, "suspended": list(self.suspensions)})
+
+    async def _asks(self, connection: Connection, raw: msgspec.Raw) -> object:
+        """List what waits for a person, the oldest first."""
+        return {"asks": list(self.asks)}
+
+    async def _answer_ask(self, connection: Connection, params: AnswerParams) -> object:
+        """Take a person's answer, with the process and the user that it comes from.
+
+        Raises:
+            RpcError: it is for no open ask, or for another payload; or it came too late or was not recorded, and the
+                ask is denied.
+        """
+        if not params.reason.strip():
+            raise RpcError(ErrorCode.INVALID_PARAMS, 'give a "reason": it stays in the record')
+        pid, uid = connection.peer
+        try:
+            closed = self.asks.answer(
+                params.id, params.verdict, params.reason, by=params.by, uid=uid, pid=pid,
+                payload_digest=params.payload_digest,
+            )  # fmt: skip
+        except NotAskedError as error:
+            raise RpcError(ErrorCode.NOT_FOUND, str(error)) from None
+        except ValueError as error:
+            raise RpcError(ErrorCode.INVALID_PARAMS, str(error)) from None
+        if closed.cause == "audit":
+            raise RpcError(
+                ErrorCode.INTERNAL_ERROR, f"the answer could not be recorded, so it is a deny: {closed.reason}"
+            )
+        if closed.cause != "policy":
+            raise RpcError(ErrorCode.NOT_FOUND, f"the ask {closed.id} is over: {closed.text()}")
+        return {"closed": closed}
 
 
 def real_folder(folder: str) -> str:

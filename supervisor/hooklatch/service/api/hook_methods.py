@@ -20,13 +20,13 @@ from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.service.api.methods import Method, MethodTable, own_session
 from hooklatch.service.api.registration import HookTables, Registrant, Registrar
 from hooklatch.service.api.session_methods import check_live
+from hooklatch.service.building.binding import Binder, stand_in, with_way_out
+from hooklatch.service.building.sources import Sources, UnitError
 from hooklatch.service.config.configuration import Diagnostic, place_of
 from hooklatch.service.config.state_file import StateFile
 from hooklatch.service.dispatch.breakers import Breakers
 from hooklatch.service.fleet.fleet_layer import FleetLayer
-from hooklatch.service.loading.binding import Binder, stand_in, with_way_out
 from hooklatch.service.loading.files import Files
-from hooklatch.service.loading.sources import Sources, UnitError
 from hooklatch.service.registry.registries import FleetHookError, Registries
 from hooklatch.service.registry.sessions import Session
 from hooklatch.service.transport.connection import Connection

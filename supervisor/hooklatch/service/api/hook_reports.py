@@ -8,12 +8,14 @@ import msgspec
 
 from hooklatch.core.decisions.phases import firing_order
 from hooklatch.core.hooks.catalogue import EventSpec
+from hooklatch.core.hooks.conditions import Facts, UnreadableFieldError
 from hooklatch.core.hooks.registry import Hook, PythonTarget
 from hooklatch.core.hooks.snapshots import Chain, Snapshot, budget, tool_kind
 from hooklatch.core.hooks.suspension import find, parted
 from hooklatch.core.payload import Payload, PayloadError
 from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.core.text import did_you_mean
+from hooklatch.processes.pool_limits import HookLoad
 from hooklatch.service.api.methods import Method, MethodTable, viewed
 from hooklatch.service.api.status_report import StatusReport
 from hooklatch.service.dispatch.dialect_fires import Dialects, Native
@@ -39,6 +41,7 @@ class ExplainParams(msgspec.Struct, frozen=True):
     event: str
     payload: msgspec.Raw = msgspec.Raw(b"{}")
     session: str | None = None
+    cwd: str | None = None
 
 
 class HookReports(msgspec.Struct, frozen=True):
@@ -84,12 +87,14 @@ class HookReports(msgspec.Struct, frozen=True):
             "plugin": hook.plugin,
             "event": hook.event,
             "match": hook.matcher.text,
+            "where": where_text(hook),
             "target": hook.target.describe(),
             "kind": kind_of(hook),
             "origin": str(hook.origin) if hook.origin else None,
             "digests": self.parts.files.digests_of(hook),
             "state": self.parts.state_of(hook),
             "problem": hook.problem,
+            "failing": bool(self.parts.statistics.failures.failing([hook])),
             "enabled": hook.enabled,
             "observe": hook.observe,
             "optional": hook.optional,
@@ -99,7 +104,15 @@ class HookReports(msgspec.Struct, frozen=True):
             "timeout": hook.timeout,
             "description": hook.description,
             "timings": self.parts.statistics.timings(hook.name, hook.owner),
+            "load": self._load(hook),
         }
+
+    def _load(self, hook: Hook) -> HookLoad | None:
+        """Return what a hook and its workers are doing; None if a client serves it, or its source is not loaded."""
+        if not isinstance(hook.target, PythonTarget):
+            return None
+        pool = self.parts.sources.pools.get((hook.target.source.location, hook.target.build))
+        return pool.load_of(hook) if pool is not None else None
 
     async def _events(self, connection: Connection, params: FilterParams) -> object:
         """List the catalogue, with each event's budget for this viewer and how often it was fired.
@@ -138,7 +151,7 @@ class HookReports(msgspec.Struct, frozen=True):
             "on_refusal": spec.on_refusal,
             "match": spec.match,
             "timeout": spec.timeout,
-            "budget": budget(spec, hooks),
+            "budget": budget(spec, hooks, wait=self.parts.asks.wait),
             "fails": "closed" if spec.fails_closed else "open",
             "when": spec.when,
             "fields": [{"name": field.name, "type": field.type} for field in spec.fields],
@@ -151,31 +164,35 @@ class HookReports(msgspec.Struct, frozen=True):
     async def _explain(self, connection: Connection, params: ExplainParams) -> object:
         """Return which hooks would fire for a payload, in which order, and for each other hook why it would not."""
         spec = self.parts.dispatcher.spec(self._our_name(connection, params.event))
-        view = self.parts.registries.view_of(viewed(self.parts.sessions, connection, params.session))
-        payload = Payload(bytes(params.payload))
+        session = viewed(self.parts.sessions, connection, params.session)
+        view = self.parts.registries.view_of(session)
+        payload, folder = Payload(bytes(params.payload)), params.cwd or (session.cwd if session is not None else None)
         try:
             firing, _ = parted(self.parts.suspensions, view.for_event(spec))
             chain = Chain(spec, firing)
-            selection = chain.select(payload)
+            selection = chain.select(payload, folder)
+            matched = {hook.name for hook in chain.matching(payload).hooks if hook.where is not None}
         except PayloadError as error:
             raise RpcError(ErrorCode.INVALID_PARAMS, str(error)) from None
+        facts = Facts(spec, payload, folder)
         chosen = {hook.name for hook in selection.hooks}
         name = payload.text("tool_name") if spec.match == "tool_name" else None
         kind = tool_kind(payload, name) if name is not None else None
         refusal = None
-        if selection.is_blind and spec.fails_closed:
-            refusal = (
-                f"denied (cause payload) before any hook is called: {spec.match!r} is missing, not a string or too long"
-            )
+        if selection.fault and spec.fails_closed:
+            refusal = f"denied (cause payload) before any hook is called: {selection.fault}"
         return {
             "event": spec.name,
             "revision": view.revision,
-            "budget": selection.budget(),
+            "budget": budget(spec, selection.hooks, wait=self.parts.asks.wait),
             "refusal": refusal,
             "tool_kind": kind,
             "fires": [self._brief(hook) for hook in firing_order(chain, selection)],
             "others": [
-                {**self._brief(hook), "why": self._why_not(spec, hook, view, kind)}
+                {
+                    **self._brief(hook),
+                    "why": self._why_not(spec, hook, view, kind) if hook.name not in matched else unmet(hook, facts),
+                }
                 for hook in (*view.hooks, *self._hidden(view))
                 if hook.name not in chosen
             ],
@@ -193,6 +210,7 @@ class HookReports(msgspec.Struct, frozen=True):
             "layer": hook.layer.label,
             "hook": hook.id,
             "match": hook.matcher.text,
+            "where": where_text(hook),
             "state": self.parts.state_of(hook),
             "priority": hook.priority,
             "amends": hook.amends,
@@ -239,6 +257,18 @@ class HookReports(msgspec.Struct, frozen=True):
                 for hook in hooks
             ],
         }
+
+
+def unmet(hook: Hook, facts: Facts) -> str:
+    """Return which condition of a hook keeps it from being called."""
+    try:
+        return f"a condition does not hold: {hook.where.failing(facts) if hook.where is not None else ''}"
+    except UnreadableFieldError as error:
+        return f"it has a condition on what is not there: {error}"
+
+
+def where_text(hook: Hook) -> str | None:
+    return hook.where.text if hook.where is not None else None
 
 
 def kind_of(hook: Hook) -> str:

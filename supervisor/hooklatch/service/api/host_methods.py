@@ -24,9 +24,9 @@ from hooklatch.hosts.host import HookOutput, Host, Native, Request, UnreadableEr
 from hooklatch.service.api.methods import Method, MethodTable
 from hooklatch.service.dispatch.call_numbers import CallNumbers
 from hooklatch.service.dispatch.dispatcher import Dispatcher
+from hooklatch.service.dispatch.duplicate_events import DuplicateEvents
 from hooklatch.service.dispatch.fires import Fit
-from hooklatch.service.dispatch.told_twice import ToldTwice
-from hooklatch.service.loading.projects import Projects
+from hooklatch.service.reading.projects import Projects
 from hooklatch.service.registry.registries import Registries
 from hooklatch.service.registry.sessions import Session
 from hooklatch.service.registry.statistics import Statistics
@@ -62,7 +62,7 @@ class HostMethods:
         self._statistics = statistics
         self._projects = projects
         self._calls = CallNumbers()
-        self._told_twice = ToldTwice(trio.current_time, lambda: registries.epoch)
+        self._duplicates = DuplicateEvents(trio.current_time, lambda: registries.epoch)
 
     @property
     def methods(self) -> MethodTable:
@@ -104,10 +104,11 @@ class HostMethods:
                 return host.silence(native.name)
             if native.is_gate and budget is not None:
                 params = msgspec.structs.replace(params, timeout=budget - min(MARGIN, budget / 10))
-            decision = self._told_twice.take(request.same_call, native.name)
+            decision = self._duplicates.take(request.same_call, native.name)
             if decision is None:
-                decision = await self._dispatcher.fire(params, session, fit=fit)
-                self._told_twice.keep(request.same_call, native.name, decision)
+                can_ask = "ask" in native.spec.can
+                decision = await self._dispatcher.fire(params, session, fit=fit, asks_itself=can_ask)
+                self._duplicates.keep(request.same_call, native.name, decision)
             else:
                 decision = fit(decision)
         except RpcError as error:

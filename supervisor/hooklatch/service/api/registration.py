@@ -15,12 +15,12 @@ from hooklatch.core.hooks.definitions import HookDefinition, InvalidHookError, r
 from hooklatch.core.hooks.registry import Hook, Layer, ServedTarget, misfit
 from hooklatch.core.limits import MAX_HOOK_BYTES, MAX_HOOKS, MAX_SESSION_HOOK_BYTES, Tables
 from hooklatch.core.protocol import ErrorCode, RpcError
+from hooklatch.service.building.binding import Binder
+from hooklatch.service.building.sources import Sources, UnitError
 from hooklatch.service.config.configuration import place_of
 from hooklatch.service.dispatch.dialect_fires import Dialects, NativeHook, read_native_hooks
 from hooklatch.service.dispatch.dispatcher import Dispatcher
-from hooklatch.service.loading.binding import Binder
 from hooklatch.service.loading.files import Files
-from hooklatch.service.loading.sources import Sources, UnitError
 from hooklatch.service.registry.registries import Registries
 from hooklatch.service.registry.sessions import Session
 from hooklatch.service.transport.connection import Connection
@@ -122,7 +122,8 @@ class Registrar(msgspec.Struct, frozen=True):
     def _check(self, one: Wanted, registrant: Registrant) -> None:
         definition, source = one.definition, one.source
         spec = self.dispatcher.spec(definition.event)
-        fault = misfit(spec, definition.matcher, amends=definition.amends, only_judges=definition.only_judges)
+        marks = {"amends": definition.amends, "only_judges": definition.only_judges}
+        fault = misfit(spec, definition.matcher, definition.where, **marks)
         if fault is None and source is None and not registrant.id:
             fault = "a global hook cannot be served"
         if fault is None and source is not None and source.kind == "file" and not source.location.startswith("/"):

@@ -25,7 +25,8 @@ from hooklatch.service.api.methods import Method, MethodTable, own_session
 from hooklatch.service.api.registration import HookTables, Registrant, Registrar
 from hooklatch.service.dispatch.dialect_fires import Dialects, Native
 from hooklatch.service.loading.files import Files
-from hooklatch.service.loading.projects import Projects
+from hooklatch.service.reading.projects import Projects
+from hooklatch.service.registry.asks import Asks
 from hooklatch.service.registry.places import Place, find_place
 from hooklatch.service.registry.registries import Registries
 from hooklatch.service.registry.sessions import Session, Sessions, Terms, new_id
@@ -36,7 +37,8 @@ from hooklatch.version import PROTOCOL, VERSION
 
 __all__ = ["HelloParams", "SessionMethods", "TopicsParams", "UpdateParams", "check_live"]
 
-TOPICS = frozenset({"registry", "decisions", "telemetry", "idle"})
+TOPICS = frozenset({"registry", "decisions", "telemetry", "idle", "operations", "asks"})
+OF_ADMINISTRATORS = frozenset({"operations", "asks"})  # of these topics: they show what is no session's
 
 
 class UpdateParams(msgspec.Struct, frozen=True):
@@ -97,6 +99,7 @@ class SessionMethods(msgspec.Struct, frozen=True, kw_only=True):
     permits: Permits
     record: Record
     links: Links
+    asks: Asks
 
     @property
     def methods(self) -> MethodTable:
@@ -121,6 +124,9 @@ class SessionMethods(msgspec.Struct, frozen=True, kw_only=True):
         session = None
         if params.session is not None or connection.role == "agent":
             session = await self._open(connection, params, dialect)
+            # Others that share it may have been told of a shorter wait, and count on that.
+            told = session.ask_wait if len(session.connections) > 1 else self.asks.wait
+            session.ask_wait = min(told, self.asks.wait)
             if len(session.connections) > 1 or session.children:  # none of them may skip what it must not any more
                 await self.registries.announced()
         connection.has_greeted, connection.client = True, params.client.text
@@ -136,7 +142,9 @@ class SessionMethods(msgspec.Struct, frozen=True, kw_only=True):
             "digest": view.digest,
             "record": self.record.head,
             "limits": {"payload_bytes": MAX_PAYLOAD, "frame_bytes": MAX_FRAME, "in_flight": MAX_IN_FLIGHT},
-            "budgets": {name: budget(catalogue[name], view.for_event(catalogue[name])) for name in catalogue},
+            "budgets": {
+                name: budget(spec, view.for_event(spec), wait=self.asks.wait) for name, spec in catalogue.items()
+            },
             "warnings": self.projects.warnings(session.places) if session else [],
         }
 
@@ -163,6 +171,9 @@ class SessionMethods(msgspec.Struct, frozen=True, kw_only=True):
 
     async def _subscribe(self, connection: Connection, params: TopicsParams) -> object:
         topics = known_topics(params)
+        if not connection.is_admin:
+            for topic in topics & OF_ADMINISTRATORS:
+                raise RpcError(ErrorCode.NOT_ADMIN, f"the topic {topic!r} needs the admin socket")
         session = own_session(connection) if "idle" in topics else connection.session
         view = self.registries.follow(session)  # before it listens: what is due to others is not for it
         connection.topics |= topics

@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 import trio
 
-from hooklatch.core.health import Condition, Faults, is_vital_well, red, word
-from hooklatch.core.hooks.registry import Hook
+from hooklatch.core.health import Condition, Faults, Warned, Yellow, is_vital_well, red, word, yellow
+from hooklatch.core.hooks.registry import Hook, HookState
 from hooklatch.core.hooks.snapshots import Snapshot
 from hooklatch.core.hooks.suspension import Suspension, find
 from hooklatch.core.protocol import ErrorCode, RpcError
@@ -23,15 +23,17 @@ from hooklatch.record.files.reading import Filters, NoRecordError, query
 from hooklatch.record.writer import Record
 from hooklatch.service.api.fleet_report import FleetReport
 from hooklatch.service.api.methods import Method, MethodTable, own_session, viewed
+from hooklatch.service.building.sources import Sources
 from hooklatch.service.config.configuration import Diagnostic
+from hooklatch.service.config.path_lookup import Absent, look
 from hooklatch.service.config.state_file import StateFile
 from hooklatch.service.dispatch.breakers import Breakers
 from hooklatch.service.dispatch.dispatcher import Dispatcher
 from hooklatch.service.dispatch.shared_state import SharedState
 from hooklatch.service.loading.files import Files
-from hooklatch.service.loading.plugins import Plugin
-from hooklatch.service.loading.projects import Projects
-from hooklatch.service.loading.sources import Sources
+from hooklatch.service.reading.plugins import Plugin
+from hooklatch.service.reading.projects import Projects
+from hooklatch.service.registry.asks import Asks
 from hooklatch.service.registry.registries import Registries
 from hooklatch.service.registry.sessions import Session, Sessions
 from hooklatch.service.registry.statistics import Statistics
@@ -51,6 +53,7 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
     listener_faults: Faults
     breakers: Breakers
     suspensions: Suspensions
+    asks: Asks
     dispatcher: Dispatcher
     registries: Registries
     sessions: Sessions
@@ -117,8 +120,8 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
             fleet=self.fleet.problems,
         )
 
-    def state_of(self, hook: Hook) -> str:
-        """Return whether a hook is called, and if not, why: it is disabled, suspended, inactive or quarantined."""
+    def state_of(self, hook: Hook) -> HookState:
+        """Return whether a hook is called, and if not, why."""
         if not hook.enabled:
             return "disabled"
         if find(self.suspensions, hook) is not None:
@@ -155,6 +158,7 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
         view, record = self.registries.view, self.record.status()
         faults = [*condition.faults, *condition.listeners, *condition.parts, *condition.record, *condition.state]
         faults += condition.fleet
+        warned = self._warned(session, record, is_admin=is_admin)
         status: dict[str, Any] = {
             "version": VERSION,
             "pid": os.getpid(),
@@ -164,7 +168,8 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
             "suspended": [{**msgspec.to_builtins(one), "seconds_left": left_of(one)} for one in condition.suspended],
             "problems": [*condition.files, *condition.hooks, *condition.isolation],
             "faults": [*faults, *(one.what for one in wrong if one.reason == "zygote")],
-            "warnings": self._warnings(session, record, is_admin=is_admin),
+            "warnings": [one.what for one in warned],
+            "warned": warned,
             "quarantined": condition.quarantined,
             "failing": self.statistics.failures.failing(self._blamable(session, is_admin=is_admin)),
             "revision": view.revision,
@@ -178,22 +183,31 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
             status |= self._inside()
         return status
 
-    def _warnings(self, session: Session | None, record: dict[str, Any], *, is_admin: bool) -> list[str]:
+    def _warned(self, session: Session | None, record: dict[str, Any], *, is_admin: bool) -> list[Warned]:
         own = self.projects.warnings(session.places) if session is not None else []
-        return [
-            *record["warnings"],
-            *self.state.dropped,
-            *self.shared_state.warnings(self.files.settings),
-            *(self.projects.all_warnings() if is_admin else own),
-            *self._missing(),
-        ]
+        seen = Yellow(
+            record=record["warnings"],
+            switches=self.state.dropped,
+            state=self.shared_state.warnings(self.files.settings),
+            projects=self.projects.all_warnings() if is_admin else own,
+            configuration=(missing := self._missing()),
+            hooks=self._unguarded() if is_admin and not missing else [],
+        )
+        return yellow(seen)
 
     def _missing(self) -> list[str]:
         """Warn if there is no configuration at all: a mistyped path guards nothing."""
         main, folder = self.files.active.main.path, self.files.active.folder
-        if os.path.lexists(main) or os.path.lexists(folder):
+        if not all(isinstance(look(place), Absent) for place in (main, folder)):
             return []
         return [f"{main} is not there, nor a hooks.d beside it: the only guards are those of clients and plugins"]
+
+    def _unguarded(self) -> list[str]:
+        """Warn if nothing of the user's refuses anything, as after a reload that took a folder of hooks for removed."""
+        gates = {name for name, spec in self.registries.catalogue.items() if spec.fails_closed}
+        if any(hook.enabled and not hook.observe and hook.event in gates for hook in self.registries.all_hooks()):
+            return []
+        return ["no hook of yours on a gate is switched on: every gate passes that no client's own hook refuses"]
 
     def _blamable(self, session: Session | None, *, is_admin: bool) -> list[Hook]:
         """Return the hooks whose failures a viewer may see: a session is not told of others' hooks."""
@@ -209,6 +223,7 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
             "verdicts": dict(self.statistics.verdicts),
             "failures": dict(self.statistics.causes),
             "dropped": dict(self.statistics.dropped),
+            "asks": len(self.asks),
             "timings": {
                 "hooks": {
                     hook.name: timings
@@ -235,6 +250,7 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
             "fleet": self.fleet.status(),
             "sources": [pool.status() for pool in self.sources.pools.values()],
             "files": self.files.digests(),
+            "environments": self.sources.environments.status(),
             "zygote": {"pid": self.sources.zygote.pid, "restarts": self.sources.zygote.restarts},
             "tree": [node for supervisor in self.supervisors for node in supervisor.tree()],
             "path": os.environ.get("PATH", os.defpath),

@@ -23,6 +23,7 @@ from hooklatch.processes.pool_limits import TOTAL_BYTES, PoolLimits
 from hooklatch.record.settings import MIB
 from hooklatch.service.config.main_tables import LspTable, Override, OverrideTable, PersonalityTable
 from hooklatch.service.config.settings import (
+    AskTable,
     DaemonTable,
     IsolationTable,
     Level,
@@ -54,6 +55,7 @@ class SourceTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     module: str | None = None
     workers: Workers | None = None
     isolation: Level | None = None
+    python: Annotated[str, Meta(min_length=1, examples=[".venv/bin/python"])] | None = None
 
     def __post_init__(self) -> None:
         given = [place for place in (self.path, self.module) if place is not None]
@@ -65,8 +67,9 @@ class SourceTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return Source("module", self.module) if self.module is not None else Source("file", self.path or "")
 
     def below(self, folder: str) -> SourceTable:
-        """Return the same table with an absolute path; a relative one is relative to `folder`."""
-        return self if self.path is None else msgspec.structs.replace(self, path=absolute(self.path, folder))
+        """Return the same table with absolute paths; a relative one is relative to `folder`."""
+        path = self.path and absolute(self.path, folder)
+        return msgspec.structs.replace(self, path=path, python=self.python and absolute(self.python, folder))
 
 
 class WorkersTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -109,6 +112,7 @@ class ConfigFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     isolation: IsolationTable = IsolationTable()
     state: StateTable = StateTable()
     fleet: FleetTable | UnsetType = UNSET
+    ask: AskTable = AskTable()
 
 
 TABLES = ("source", "hook", "event", "dialect", "workers")  # of a file in hooks.d
@@ -242,4 +246,6 @@ def settings_of(document: TomlDocument, file: ConfigFile, folder: str) -> Settin
         metrics_file=absolute(metrics_file, folder) if metrics_file is not None else None,
         keeps_state=file.state.kept,
         fleet=fleet,
+        ask_wait=file.ask.seconds,
+        asks_for_all=file.ask.agents == "all",
     )

@@ -17,9 +17,10 @@ import stat
 
 import msgspec
 
+from hooklatch.errors import trouble, why
 from hooklatch.service.config.file_safety import guards
 
-__all__ = ["Absent", "Fault", "Found", "Names", "Stamp", "is_passing", "look", "names_in", "stamp", "why"]
+__all__ = ["Absent", "Fault", "Found", "Names", "Stamp", "is_passing", "look", "names_in", "stamp"]
 
 # Faults of the path itself: `stamp` changes when they do.  Any other error may be temporary and is tried again.
 LASTING = frozenset({errno.EACCES, errno.EPERM, errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG,
@@ -89,12 +90,9 @@ def absent_below(path: str) -> Absent | Fault:
 
 
 def fault(path: str, error: OSError | ValueError) -> Fault:
-    return Fault(f"{path} cannot be accessed: {why(error)}; fix it, or remove it", is_passing(error))
-
-
-def why(error: BaseException) -> str:
-    """Return an error's message without its number and its path."""
-    return (error.strerror if isinstance(error, OSError) else None) or str(error)
+    if not isinstance(error, OSError):
+        return Fault(f"{path} cannot be accessed: {error}; fix it, or remove it", is_passing(error))
+    return Fault(trouble(type(error)(error.errno, why(error), path)), is_passing(error))
 
 
 def is_passing(error: BaseException) -> bool:

@@ -1,4 +1,4 @@
-"""The tables about how the daemon itself runs: [daemon], [record], [isolation], [state].  Knows keys and values.
+"""The tables about how the daemon runs: [daemon], [record], [isolation], [state], [ask].  Knows keys and values.
 
 Only the main configuration file may contain them.  The active settings are kept in the state file too, so that a daemon
 that starts with a broken configuration is not weaker than it was with the last good one.
@@ -14,12 +14,14 @@ import msgspec
 from msgspec import Meta
 
 from hooklatch.core.hooks.matchers import MatcherError, compile_matcher, compile_re2
+from hooklatch.core.hooks.snapshots import MAX_BUDGET
 from hooklatch.core.tables import InvalidTableError
+from hooklatch.core.text import read_duration
 from hooklatch.fleet.policy.settings import FleetSettings
-from hooklatch.record.settings import MIB, Durability, RecordSettings
+from hooklatch.record.settings import MIB, Durability, Payloads, RecordSettings
 from hooklatch_worker.wire import Isolation
 
-__all__ = ["DaemonTable", "IsolationTable", "Level", "RecordTable", "Settings", "StateTable", "absolute"]
+__all__ = ["AskTable", "DaemonTable", "IsolationTable", "Level", "RecordTable", "Settings", "StateTable", "absolute"]
 
 MAX_PATHS = 16 * 1024  # bytes of `write` and `read` together: they are sent in one datagram with each fork
 HOUR = 3600.0
@@ -34,7 +36,9 @@ FilePath: TypeAlias = Annotated[str, Meta(min_length=1, extra={"is": "a path"})]
 class Settings(msgspec.Struct, frozen=True):
     """How the daemon runs.  `metrics_port` is a port of 127.0.0.1; without any metrics target there are no metrics.
 
-    `keeps_state`: what hooks remember survives the daemon.  Without `fleet` this host is in none.
+    `keeps_state`: what hooks remember survives the daemon.  Without `fleet` this host is in none.  `ask_wait` is how
+    many seconds an ask waits for a person; 0: it goes to the host.  So does that of a host which can ask a person
+    itself, unless `asks_for_all`.
     """
 
     record: RecordSettings = RecordSettings()
@@ -43,6 +47,8 @@ class Settings(msgspec.Struct, frozen=True):
     metrics_file: str | None = None
     keeps_state: bool = False
     fleet: FleetSettings | None = None
+    ask_wait: float = 0.0
+    asks_for_all: bool = True
 
 
 class DaemonTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -69,6 +75,9 @@ class RecordTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     low_mib: Number = DEFAULT.low_bytes / MIB
     critical_mib: Number = DEFAULT.critical_bytes / MIB
     full_mib: Number = DEFAULT.full_bytes / MIB
+    payloads: Annotated[Payloads, Meta(description='"full": payloads are kept whole, for replay.')] = DEFAULT.payloads
+    payloads_keep_mib: Number = DEFAULT.payloads_bytes / MIB
+    payloads_keep_days: Number = DEFAULT.payloads_age / HOUR / 24
     skipping: bool = DEFAULT.skipping
 
     def __post_init__(self) -> None:
@@ -93,6 +102,9 @@ class RecordTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             critical_bytes=int(self.critical_mib * MIB),
             full_bytes=int(self.full_mib * MIB),
             keep_unshipped_bytes=fleet.keep_unshipped_bytes if fleet is not None else None,
+            payloads=self.payloads,
+            payloads_bytes=int(self.payloads_keep_mib * MIB),
+            payloads_age=self.payloads_keep_days * 24 * HOUR,
             skipping=self.skipping,
         )
 
@@ -123,6 +135,30 @@ class StateTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """[state]: whether what hooks remember outlives the daemon."""
 
     kept: bool = False
+
+
+class AskTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """[ask]: how long an ask of a hook waits for a person, in seconds or as a duration; 0: it goes to the host.
+
+    `agents`: whose asks wait: those of all, or only of those that are unable to ask a person themselves.
+    """
+
+    wait: Annotated[float, Meta(ge=0, le=MAX_BUDGET)] | str = 0.0
+    agents: Literal["all", "unable"] = "all"
+
+    def __post_init__(self) -> None:
+        if isinstance(self.wait, str):
+            try:
+                seconds = read_duration(self.wait)
+            except ValueError as error:
+                raise InvalidTableError(f"wait is wrong: {error}", ("wait",)) from None
+            if seconds > MAX_BUDGET:
+                text = f"wait is at most {MAX_BUDGET:.0f} s, which is how long a fire may take in all, not {self.wait}"
+                raise InvalidTableError(text, ("wait",))
+
+    @property
+    def seconds(self) -> float:
+        return read_duration(self.wait) if isinstance(self.wait, str) else self.wait
 
 
 def check_patterns(key: str, patterns: tuple[str, ...], compile_one: Callable[[str], object]) -> None:

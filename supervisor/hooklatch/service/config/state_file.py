@@ -1,7 +1,7 @@
 """What outlives the daemon: hooks registered over the admin socket, switches, manifests.  Knows one JSON file.
 
-A manifest says which hooks a file declared when it was last good (ids, events, matchers, digest; never the code), so
-that after a restart a file that is now broken still denies at its gates.
+A manifest says which hooks a file declared when it was last good (ids, events, matchers, conditions, digest; never the
+code), so that after a restart a file that is now broken still denies at its gates.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import trio
 from hooklatch.core.hooks.names import is_name
 from hooklatch.core.hooks.suspension import Suspension
 from hooklatch.directories import sync_folder
+from hooklatch.errors import why
 from hooklatch.fleet.policy.staleness import Contact
 from hooklatch.service.config.file_safety import UnsafeFileError, read_safely
 from hooklatch.service.config.main_tables import Override
@@ -27,6 +28,8 @@ __all__ = ["ManifestHook", "State", "StateFile"]
 logger = logging.getLogger("hooklatch.state")
 VERSION = 1
 MAX_STATE = 64 * 2**20  # bytes of the whole file
+
+LOST = "the change is lost when the daemon ends, unless it is made again once that is mended"
 
 
 class ManifestHook(msgspec.Struct, frozen=True):
@@ -40,6 +43,7 @@ class ManifestHook(msgspec.Struct, frozen=True):
     observe: bool = False
     optional: bool = False
     amends: bool = False
+    where: Any = None
 
 
 class State(msgspec.Struct):
@@ -95,7 +99,7 @@ class StateFile:
         try:
             state = msgspec.json.decode(read_safely(self.path, most=MAX_STATE), type=State)
         except (UnsafeFileError, OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            return f"{self.path}: {error}; fix it, or delete it and register its hooks again, then restart"
+            return f"{self.path}: {why(error)}; fix it, or delete it and register its hooks again, then restart"
         if state.version != VERSION:
             return f"{self.path}: it has version {state.version}, but this hooklatch reads {VERSION}; update hooklatch"
         self.state = state
@@ -132,9 +136,9 @@ class StateFile:
         try:
             await trio.to_thread.run_sync(self._write, data)
         except (OSError, RuntimeError) as error:  # RuntimeError: no thread could be started
-            why = (error.strerror if isinstance(error, OSError) else None) or str(error)
-            self.unwritten = f"{self.path}: {why}; the change is lost when the daemon ends"
-            logger.error("state not stored: %s", why, extra={"path": self.path})
+            reason = why(error)
+            self.unwritten = f"{self.path}: {reason}; {LOST}"
+            logger.error("state not stored: %s", reason, extra={"path": self.path})
         else:
             self.unwritten = None
 

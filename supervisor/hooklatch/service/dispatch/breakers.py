@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeAlias
 
 from hooklatch.core.hooks.registry import Hook, PythonTarget
 from hooklatch.core.restarts import Breaker
 
 __all__ = ["Breakers"]
+
+Key: TypeAlias = tuple[str, str, PythonTarget]  # a hook's name, the session that registered it, and its build
 
 
 class Breakers:
@@ -15,10 +18,14 @@ class Breakers:
 
     A breaker belongs to a hook and its build, so that a new version of the file starts without deaths; and to the
     session that registered the hook, if one did, with which it ends.
+
+    `on_release` hears of each quarantine that ends: the hook's name, and why.
     """
 
-    def __init__(self) -> None:
-        self.all: dict[tuple[str, str, PythonTarget], Breaker] = {}
+    def __init__(self, on_release: Callable[[str, str], None]) -> None:
+        self.all: dict[Key, Breaker] = {}
+        self._on_release = on_release
+        self._quarantined: set[Key] = set()
 
     def __iter__(self) -> Iterator[Breaker]:
         return iter(self.all.values())
@@ -36,7 +43,27 @@ class Breakers:
         for key in [*self.all]:
             if key[2].source.location == location and key[2].build < build:
                 del self.all[key]
+                self._quarantined.discard(key)
         return self.all.setdefault((hook.name, hook.owner, hook.target), Breaker())
+
+    def died(self, hook: Hook, now: float, how: str) -> bool:
+        """Record that a hook has killed its worker; return whether that quarantined it just now."""
+        assert isinstance(hook.target, PythonTarget)
+        is_quarantined = self.make(hook).died(now, how)
+        if is_quarantined:
+            self._quarantined.add((hook.name, hook.owner, hook.target))
+        return is_quarantined
+
+    def answered(self, hook: Hook) -> None:
+        """Record a call that ended without killing its worker."""
+        breaker = self.of(hook)
+        if breaker is not None and breaker.answered() and isinstance(hook.target, PythonTarget):
+            self._release([(hook.name, hook.owner, hook.target)], "it has answered a probe")
+
+    def replaced(self, location: str, build: int) -> None:
+        """Note that a new build of a source is active: its hooks start without deaths."""
+        keys = [key for key in self._quarantined if key[2].source.location == location and key[2].build < build]
+        self._release(keys, "a new version of its file is active")
 
     def is_quarantined(self, hook: Hook) -> bool:
         breaker = self.of(hook)
@@ -44,13 +71,26 @@ class Breakers:
 
     def lift(self, name: str) -> None:
         """Forget the deaths of one hook."""
-        for key in [key for key in self.all if key[0] == name]:
+        keys = [key for key in self.all if key[0] == name]
+        for key in keys:
             del self.all[key]
+        self._release(keys, "an operator has enabled it")
 
     def forget(self, owner: str) -> None:
         """Forget the deaths of what a session registered, once it has ended."""
-        for key in [key for key in self.all if key[1] == owner]:
+        keys = [key for key in self.all if key[1] == owner]
+        for key in keys:
             del self.all[key]
+        self._release(keys, "its session has ended")
 
     def clear(self) -> None:
+        """Forget every death."""
+        keys = [*self.all]
         self.all.clear()
+        self._release(keys, "an operator has reloaded")
+
+    def _release(self, keys: Iterable[Key], why: str) -> None:
+        for key in keys:
+            if key in self._quarantined:
+                self._quarantined.discard(key)
+                self._on_release(key[0], why)

@@ -17,7 +17,6 @@ from hooklatch.core.hooks.names import quoted
 from hooklatch.core.hooks.registry import Hook, PythonTarget
 from hooklatch.core.messages import Outcome
 from hooklatch.processes.fire_context import FireContext
-from hooklatch.processes.pool import Pool
 from hooklatch.service.dispatch.breakers import Breakers
 from hooklatch.service.dispatch.fires import Fire
 from hooklatch.service.registry.statistics import Statistics
@@ -44,7 +43,7 @@ class Targets:
 
     def __init__(
         self,
-        pools: Mapping[tuple[str, int], Pool],
+        pools: Mapping[tuple[str, int], Target],
         servers: Mapping[int, Target],
         statistics: Statistics,
         *,
@@ -132,12 +131,12 @@ class Targets:
 
     def _count_death(self, hook: Hook, outcome: Outcome) -> None:
         if outcome.is_lost and outcome.cause in ("crash", "timeout") and not outcome.is_orphaned:
-            if self._breakers.make(hook).died(trio.current_time(), outcome.message):
+            if self._breakers.died(hook, trio.current_time(), outcome.message):
                 logger.error("hook quarantined: %s", outcome.message, extra={"hook": hook.name})
                 self._on_quarantine(hook, outcome.message)
         elif (breaker := self._breakers.of(hook)) is not None:
             if outcome.cause in ("policy", "crash", "protocol") and not outcome.is_orphaned:
-                breaker.answered()
+                self._breakers.answered(hook)
             else:
                 breaker.unresolved(trio.current_time())
 

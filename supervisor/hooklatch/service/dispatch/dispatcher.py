@@ -17,11 +17,12 @@ import trio
 
 from hooklatch.core.decisions import decision as decisions
 from hooklatch.core.decisions import phases
+from hooklatch.core.decisions.asks import Closed, answered
 from hooklatch.core.decisions.decision import Machine
 from hooklatch.core.fire_params import EnvelopeParams, FireParams
 from hooklatch.core.hooks.catalogue import EventSpec
-from hooklatch.core.hooks.registry import Hook, has
-from hooklatch.core.hooks.snapshots import Chain, Selection
+from hooklatch.core.hooks.names import name_in
+from hooklatch.core.hooks.snapshots import MAX_BUDGET, Chain, Selection
 from hooklatch.core.hooks.suspension import Suspension, note, parted
 from hooklatch.core.limits import MAX_BACKGROUND_BYTES
 from hooklatch.core.messages import Cause, Decision
@@ -30,10 +31,11 @@ from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.dialects.find import unknown_event
 from hooklatch.processes.supervisor import Supervisor
 from hooklatch.service.dispatch.calls import Targets
-from hooklatch.service.dispatch.fires import Fire, Fit, Plan, Services, Settled
+from hooklatch.service.dispatch.fires import Fire, Fit, Plan, Services, Settled, planned
 from hooklatch.service.dispatch.generations import Generations
 from hooklatch.service.dispatch.recording import Recording
 from hooklatch.service.dispatch.shared_state import SharedState
+from hooklatch.service.registry.asks import Asks
 from hooklatch.service.registry.registries import Registries
 from hooklatch.service.registry.sessions import Session
 from hooklatch.service.registry.statistics import Statistics
@@ -66,7 +68,7 @@ class Audience(Protocol):
         """The receivers of decisions."""
         ...
 
-    def decided(self, session: Session | None, decision: Decision) -> None: ...
+    def decided(self, fire: Fire, decision: Decision) -> None: ...
 
     def told(self, session: Session | None, event_type: str, data: msgspec.Raw) -> None: ...
 
@@ -93,6 +95,7 @@ class Dispatcher:
         *,
         projects: Projects,
         suspensions: Suspensions,
+        asks: Asks,
         recording: Recording,
         state: SharedState,
         audience: Audience,
@@ -103,6 +106,7 @@ class Dispatcher:
         self._statistics = statistics
         self._projects = projects
         self._suspensions = suspensions
+        self._asks = asks
         self._recording = recording
         self._audience = audience
         self._services = Services(recording.prepare, state.answer, self._take_telemetry)
@@ -171,17 +175,29 @@ class Dispatcher:
             self._background_alone += change
 
     def fire(
-        self, params: FireParams, session: Session | None, *, plan: Plan | None = None, fit: Fit | None = None
+        self,
+        params: FireParams,
+        session: Session | None,
+        *,
+        plan: Plan | None = None,
+        fit: Fit | None = None,
+        asks_itself: bool = False,
     ) -> Awaitable[Decision]:
         """Decide one event.  Cancelling abandons a gate; any other event is finished in any case.
 
-        `fit` makes of the decision what the host can be told, and that is what is recorded.
+        `fit` makes of the decision what the host can be told, and that is what is recorded.  `asks_itself`: the host is
+        one that asks a person where it is told ask.
 
         Raises:
             RpcError: the event is unknown or the params cannot be used.
         """
+        wait = self._asks.wait_of(asks_itself=asks_itself) if params.wait and self._asks.wait else 0.0
+        if wait and plan is not None and "ask" in plan.spec.ends_at:
+            plan = plan.asking_all()  # a yes is for what every guard has judged
         spec = plan.spec if plan is not None else self._registries.catalogue.specs.get(params.event)
-        return self._run(self._begin(spec or self.spec(params.event), params, session, fit), plan)
+        fire = self._begin(spec or self.spec(params.event), params, session, fit)
+        fire.wait = wait
+        return self._run(fire, plan)
 
     async def _run(self, fire: Fire, plan: Plan | None = None) -> Decision:
         """Decide a fire.  What only some fires need is a function of its own, and only these enter it."""
@@ -193,6 +209,7 @@ class Dispatcher:
             view = self._registries.with_projects(view, settled.folders)
         generation = self._generations.newest
         generation.count += 1
+        machine: Machine | None = None
         try:
             started = self._now()
             chain = view.chain(spec)
@@ -201,10 +218,10 @@ class Dispatcher:
             fault = self._fault(fire, chain, settled.fault)
             warnings: list[str] | None = None
             if self._suspensions.ends and fault is None:
-                chain, warnings = self._unsuspended(chain, payload)
-            selection = chain.select(payload) if fault is None else Selection(spec, ())
-            if selection.is_blind and spec.fails_closed:
-                fault = "payload", blindness(spec)
+                chain, warnings = self._unsuspended(chain, payload, fire.envelope.cwd)
+            selection = chain.select(payload, fire.envelope.cwd) if fault is None else Selection(spec, ())
+            if selection.fault and spec.fails_closed:
+                fault = "payload", selection.fault
             if fault is not None:
                 cause, message = fault
                 decision = decisions.refuse(
@@ -212,7 +229,7 @@ class Dispatcher:
                     context=params.context,
                 )  # fmt: skip
             else:
-                machine = phases.start(chain, selection, payload, fire.envelope.context)
+                machine = phases.start(chain, selection, payload, fire.envelope.context, fire.envelope.cwd)
                 if warnings:
                     machine.warnings += warnings
                 needed = selection.needed if params.timeout is None else selection.budget(params.timeout)
@@ -228,20 +245,45 @@ class Dispatcher:
                     duration_ms=round((self._now() - started) * 1000, 3),
                 )
         except trio.Cancelled:
-            self._statistics.abandoned += 1
-            self._recording.abandon(fire, view.revision)
-            logger.info("abandoned", extra=fire.ids)
+            self._abandon(fire, view.revision)
             raise
         finally:
             generation.count -= 1
             if generation.is_closed:
                 generation.left()
+        if decision.verdict == "ask" and fire.wait and machine is not None:
+            decision = await self._asked(fire, machine, decision, started)
         if fire.fit is not None:
             decision = fire.fit(decision)
         decision = await self._publish(fire, decision)
         if decision.verdict != "pass" and decision.is_refusal:
             self._refused(fire, decision)
         return decision
+
+    async def _asked(self, fire: Fire, machine: Machine, decision: Decision, started: float) -> Decision:
+        """Return what a person says to an ask, within the time that its caller counts on; otherwise the deny it is."""
+        if "ask" in fire.spec.ends_at:
+            return decision  # not every guard has judged it, so a yes would not be for what they say
+        session, now = fire.session, self._now()
+        end = fire.deadline
+        if fire.params.timeout is None:  # its caller counts on what the hooks need, and on this wait if it was told
+            end = min(end + (session.ask_wait if session is not None else fire.wait), started + MAX_BUDGET)
+        ask = self._recording.ask_of(fire, machine, decision, seconds := min(fire.wait, end - now))
+        if self.is_draining:
+            closed = Closed(id=ask.id, verdict="deny", cause="draining", reason="no person is asked any more")
+        else:
+            try:
+                flow = session.flow if session is not None else None
+                closed = await self._asks.hold(ask, share=fire.share, flow=flow, seconds=seconds)
+            except trio.Cancelled:
+                self._abandon(fire, decision.revision)
+                raise
+        return answered(fire.spec, decision, closed)
+
+    def _abandon(self, fire: Fire, revision: int | None) -> None:
+        self._statistics.abandoned += 1
+        self._recording.abandon(fire, revision)
+        logger.info("abandoned", extra=fire.ids)
 
     async def _settled_projects(self, fire: Fire) -> Settled:
         spec, params = fire.spec, fire.params
@@ -267,14 +309,14 @@ class Dispatcher:
             decision = await self._recording.on_disk(fire, decision)
         self._statistics.decided(decision)
         if self._audience.watching:
-            self._audience.decided(fire.session, decision)
+            self._audience.decided(fire, decision)
         return decision
 
-    def _unsuspended(self, chain: Chain, payload: Payload) -> tuple[Chain, list[str]]:
+    def _unsuspended(self, chain: Chain, payload: Payload, folder: str | None) -> tuple[Chain, list[str]]:
         """Return a chain without the hooks that an operator has suspended, and a warning for each that would fire."""
         suspended = self._suspensions.active
         firing, left_out = parted(suspended, chain.hooks)
-        matching = Chain(chain.spec, left_out).select(payload).hooks
+        matching = Chain(chain.spec, left_out).select(payload, folder).hooks
         return Chain(chain.spec, firing), [note(suspended, hook) for hook in matching]
 
     def _fault(self, fire: Fire, chain: Chain, unsettled: str | None) -> tuple[Cause, str] | None:
@@ -303,6 +345,11 @@ class Dispatcher:
             finally:
                 self._shields.discard(shield)
 
+    def drain(self) -> None:
+        """Decide no new gate from now on, and wait for no person any more."""
+        self.is_draining = True
+        self._asks.end_all()
+
     def stop(self) -> None:
         """End every fire that outlives its connection; the daemon is stopping."""
         for shield in self._shields:
@@ -310,8 +357,8 @@ class Dispatcher:
 
     def _refused(self, fire: Fire, decision: Decision) -> None:
         """Log a refusal, and fire the event that follows it, unless the host fires it itself."""
-        hook = f"{decision.layer}/{decision.hook}" if decision.hook else None
-        what = {"verdict": decision.verdict, "cause": decision.cause, "hook": hook}
+        hook = name_in(decision.layer, decision.hook, decision.name)
+        what = {"verdict": decision.verdict, "cause": decision.cause, "hook": hook or None}
         logger.info("refused", extra=fire.ids | what)
         session, params, event = fire.session, fire.params, fire.spec.on_refusal
         if event is None or session is None or event in session.terms.emits:
@@ -348,23 +395,3 @@ async def play(machine: Machine, targets: Targets, fire: Fire) -> None:
             continue
         for call, outcome in zip(asked, await targets.run_all(asked, fire), strict=True):
             machine.receive(call, outcome)
-
-
-def blindness(spec: EventSpec) -> str:
-    return f"its field {spec.match!r} is missing, not a string, or too long to match, and hooks match on it"
-
-
-def planned(chain: Chain, plugins: Sequence[str] | None, plan: Plan | None, session: Session | None) -> Chain:
-    """Return a chain as this one fire has it: with the plugins that it names, or in another system's order."""
-    hooks = narrowed(chain.hooks, chain.spec, plugins, session)
-    return Chain(chain.spec, plan.arrange(hooks) if plan is not None else hooks)
-
-
-def narrowed(
-    hooks: tuple[Hook, ...], spec: EventSpec, plugins: Sequence[str] | None, session: Session | None
-) -> tuple[Hook, ...]:
-    """Leave out the plugins that this fire does not name, but not the gates that a parent session hands down."""
-    if plugins is None or all(hook.plugin is None for hook in hooks):
-        return hooks
-    above = session.gate_plugins if session is not None and spec.fails_closed else ()
-    return tuple(hook for hook in hooks if hook.plugin is None or hook.plugin in plugins or has(above, hook.plugin))

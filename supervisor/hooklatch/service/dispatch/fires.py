@@ -1,4 +1,4 @@
-"""A fire: what was asked, by whom, and what hooks are told of it.  Knows shapes; decides nothing.
+"""A fire: what was asked, by whom, which hooks it names, and what they are told of it.  Knows shapes; decides nothing.
 
 This is the only place that merges a fire's envelope with what its session says.
 """
@@ -14,9 +14,10 @@ import msgspec
 from hooklatch.core.decisions.call import Call, Envelope
 from hooklatch.core.fire_params import FireParams
 from hooklatch.core.hooks.catalogue import EventSpec
-from hooklatch.core.hooks.registry import Hook
+from hooklatch.core.hooks.registry import Hook, has
+from hooklatch.core.hooks.snapshots import Chain
 from hooklatch.core.messages import Decision
-from hooklatch.core.payload import Payload
+from hooklatch.core.payload import Payload, PayloadError
 from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.record.writer import Fact
 from hooklatch.service.registry.sessions import Session
@@ -24,8 +25,9 @@ from hooklatch_worker import wire
 from hooklatch_worker.author.call_context import Emitted
 from hooklatch_worker.author.state import Asked
 
-__all__ = ["Counted", "Fire", "Fit", "Plan", "Services", "Settled"]
+__all__ = ["Counted", "Fire", "Fit", "Plan", "Services", "Settled", "planned", "tool_in"]
 
+NAME = 200  # characters of a tool's name that are announced
 
 Fit: TypeAlias = Callable[[Decision], Decision]  # to the nearest stricter one that a host can be told
 Counted = set[tuple[Hook, str, str]]  # what the hooks of one fire have counted `once`: hook, scope, key
@@ -36,6 +38,11 @@ class Plan(msgspec.Struct, frozen=True):
 
     spec: EventSpec
     arrange: Callable[[Sequence[Hook]], Sequence[Hook]]
+
+    def asking_all(self) -> Plan:
+        """Return the plan with an ask that does not keep the guards after it from judging."""
+        spec = msgspec.structs.replace(self.spec, ends_at=self.spec.ends_at - {"ask"})
+        return msgspec.structs.replace(self, spec=spec)
 
 
 class Settled(msgspec.Struct, frozen=True):
@@ -66,7 +73,7 @@ class Fire:
 
     __slots__ = (
         "_services", "counted", "deadline", "decision_id", "envelope", "fact", "fit", "params", "payload", "session",
-        "share", "spec",
+        "share", "spec", "wait",
     )  # fmt: skip
 
     def __init__(
@@ -94,6 +101,7 @@ class Fire:
         self.fact: Fact | None = None  # what is recorded of it, once somebody had the time to choose that
         self.counted: Counted = set()
         self.fit = fit
+        self.wait = 0.0  # seconds for which an ask of its hooks may wait for a person; 0: it goes to the host
         self._services = services
         given = params.envelope
         session_id, cwd, host, parent = given.session_id, given.cwd, given.host, given.parent_session_id
@@ -116,6 +124,11 @@ class Fire:
             "call": self.params.call_id,
         }  # fmt: skip
 
+    @property
+    def tool(self) -> str | None:
+        """Return the tool that its payload names, as far as it can be read; a long name is cut."""
+        return tool_in(self.payload)
+
     def sent(self) -> None:
         """Do what can be done while a worker works."""
         self._services.prepare(self)
@@ -131,3 +144,28 @@ class Fire:
     def take(self, emitted: Sequence[Emitted]) -> None:
         """Publish the telemetry that came with an answer."""
         self._services.take(self, emitted)
+
+
+def tool_in(payload: Payload) -> str | None:
+    """Return the tool that a payload names, as far as it can be read; a long name is cut."""
+    try:
+        name = payload.text("tool_name")
+    except PayloadError:
+        return None
+    return name if name is None or len(name) <= NAME else f"{name[:NAME]}…"
+
+
+def planned(chain: Chain, plugins: Sequence[str] | None, plan: Plan | None, session: Session | None) -> Chain:
+    """Return a chain as this one fire has it: with the plugins that it names, or in another system's order."""
+    hooks = narrowed(chain.hooks, chain.spec, plugins, session)
+    return Chain(chain.spec, plan.arrange(hooks) if plan is not None else hooks)
+
+
+def narrowed(
+    hooks: tuple[Hook, ...], spec: EventSpec, plugins: Sequence[str] | None, session: Session | None
+) -> tuple[Hook, ...]:
+    """Leave out the plugins that this fire does not name, but not the gates that a parent session hands down."""
+    if plugins is None or all(hook.plugin is None for hook in hooks):
+        return hooks
+    above = session.gate_plugins if session is not None and spec.fails_closed else ()
+    return tuple(hook for hook in hooks if hook.plugin is None or hook.plugin in plugins or has(above, hook.plugin))

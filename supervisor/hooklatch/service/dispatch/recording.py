@@ -6,14 +6,29 @@ An event that cannot refuse goes on, and the record counts the missing entry.
 
 from __future__ import annotations
 
+import time
+from collections.abc import Sequence
+
+import msgspec
 from msgspec.structs import replace
 
-from hooklatch.core.decisions.decision import unrecorded
+from hooklatch.core.decisions.asks import Ask, Question
+from hooklatch.core.decisions.decision import Machine, unrecorded
 from hooklatch.core.messages import Decision
+from hooklatch.record.content.excerpt import excerpt_for_person
+from hooklatch.record.content.redaction import Redactor
+from hooklatch.record.files.chain import timestamp
 from hooklatch.record.writer import Fact, Record, RecordError
-from hooklatch.service.dispatch.fires import Fire
+from hooklatch.service.dispatch.fires import Fire, tool_in
 
 __all__ = ["Recording"]
+
+# What a person is shown of one ask, so that all asks together fit into one line of the protocol, whatever they hold.
+QUESTIONS = 20
+QUESTION_BYTES = 12 * 1024  # of all of them, as JSON
+REASON = 500  # characters of each
+SHOWN = 16 * 1024  # bytes of the payload, and as many of what hooks changed in it
+OWN = "session:"  # how the full names of hooks begin that the agent itself has registered
 
 
 class Recording:
@@ -29,7 +44,7 @@ class Recording:
             envelope, session = fire.envelope, fire.session
             fact = fire.fact = Fact(
                 fire.payload, fire.spec.fails_closed, envelope.session_id, session.run if session is not None else None,
-                fire.params.call_id, envelope.host, envelope.cwd,
+                fire.params.call_id, envelope.host, envelope.cwd, decision_id=fire.decision_id, envelope=envelope,
             )  # fmt: skip
             fire.payload.digest()
             self._record.show(fact)
@@ -60,7 +75,48 @@ class Recording:
         denial = unrecorded(decision, str(error))
         return replace(denial, record=self._record.refused(denial, self.prepare(fire)))
 
-    def abandon(self, fire: Fire, revision: int) -> None:
+    def abandon(self, fire: Fire, revision: int | None) -> None:
         """Record that a gate's client left before there was an answer."""
         if fire.spec.fails_closed:
             self._record.abandoned(fire.spec.name, fire.decision_id, revision, self.prepare(fire))
+
+    def ask_of(self, fire: Fire, machine: Machine, decision: Decision, seconds: float) -> Ask:
+        """Return the question that a fire's hooks have for a person, with what that one is shown: no secrets."""
+        payload, now = machine.payload, time.time()
+        fact = Fact(payload, is_gate=True)
+        self._record.show(fact)
+        redactor = fact.redactor
+        assert redactor is not None, "what is shown was chosen without a list of what is not"
+        asking = machine.questions()
+        questions = shown_of(asking, redactor)
+        patch = msgspec.json.encode(decision.patch) if decision.patch else b""
+        excerpt, excerpt_cut = excerpt_for_person(payload.data, SHOWN, redactor)
+        changes, changes_cut = excerpt_for_person(patch, SHOWN, redactor) if patch else (None, None)
+        return Ask(
+            id=decision.decision_id, at=timestamp(now), expires_at=timestamp(now + seconds),
+            session_id=fire.envelope.session_id, host=fire.envelope.host, event=decision.event, tool=tool_in(payload),
+            hook=questions[0].hook, reason=questions[0].reason, questions=questions,
+            questions_omitted=len(asking) - len(questions), payload_digest=payload.digest(),
+            payload_bytes=len(payload.data), excerpt=excerpt, excerpt_cut=excerpt_cut, patch=changes,
+            patch_cut=changes_cut,
+        )  # fmt: skip
+
+
+def shown_of(asking: Sequence[tuple[str, str]], redactor: Redactor) -> list[Question]:
+    """Return the questions that a person is shown, at least one: those of the operator's hooks before the agent's own.
+
+    An agent can have its hooks called first; what they say must not stand in the place of what a guard says.
+    """
+    found: list[Question] = []
+    room = QUESTION_BYTES
+    for hook, reason in sorted(asking, key=lambda one: one[0].startswith(OWN)):
+        question = Question(hook, cut(redactor.clean(reason)))
+        room -= len(msgspec.json.encode(question))
+        if found and (room < 0 or len(found) == QUESTIONS):
+            break
+        found.append(question)
+    return found
+
+
+def cut(text: str) -> str:
+    return text if len(text) <= REASON else f"{text[:REASON]}…"

@@ -1,9 +1,10 @@
-"""What is forgotten when a session ends: deaths, counts and values of it and of its hooks.  Does not end sessions."""
+"""What ends with a session: its asks; deaths, counts and values of it and of its hooks.  Does not end sessions."""
 
 from __future__ import annotations
 
 from hooklatch.service.dispatch.breakers import Breakers
 from hooklatch.service.dispatch.shared_state import SharedState
+from hooklatch.service.registry.asks import Asks
 from hooklatch.service.registry.sessions import Session, Sessions
 from hooklatch.service.registry.statistics import Statistics
 
@@ -13,13 +14,15 @@ __all__ = ["SessionEnd"]
 class SessionEnd:
     """Forgets what only belonged to a session and its hooks."""
 
-    def __init__(self, breakers: Breakers, statistics: Statistics, shared_state: SharedState) -> None:
+    def __init__(self, breakers: Breakers, statistics: Statistics, shared_state: SharedState, asks: Asks) -> None:
         self._breakers = breakers
         self._statistics = statistics
         self._shared_state = shared_state
+        self._asks = asks
 
     def forget(self, session: Session, live: Sessions) -> None:
         """Forget a session; `live` are those that remain."""
+        self._asks.end_session(session.id)
         self._breakers.forget(session.id)
         self._statistics.forget(session.id)
         self._shared_state.end_session(session.id, live)

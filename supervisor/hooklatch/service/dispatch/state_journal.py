@@ -17,6 +17,7 @@ from zlib import crc32
 
 import msgspec
 
+from hooklatch.errors import why
 from hooklatch.service.config.file_safety import UnsafeFileError, read_safely
 
 __all__ = ["Change", "Journal", "JournalError", "seal"]
@@ -80,7 +81,7 @@ class Journal:
             self.replace_by(self.write_beside(b""))
             self.sync_folder()
         except (UnsafeFileError, OSError) as error:
-            raise JournalError(f"{self.path}: {error}; fix it, then restart") from None
+            raise JournalError(f"{self.path}: {why(error)}; fix it, then restart") from None
         changes = list(read(self.path, data))
         whole = data.rfind(b"\n") + 1
         try:

@@ -1,4 +1,4 @@
-"""The fleet's policy on this host: which versions were read, which is wanted, which is in force.
+"""The fleet's policy on this host: takes what is newer, and says what is in force (`following` says what is wanted).
 
 Knows manifests, bundles and where they are kept; does not know who brings them, nor how hooks are made.  What is in
 force was signed by a key of [fleet] when it was applied, and is checked again at each start:
@@ -25,23 +25,20 @@ import msgspec
 import trio
 
 from hooklatch.core.health import Faults
+from hooklatch.errors import why
 from hooklatch.fleet.policy.bundles import read_bundle
 from hooklatch.fleet.policy.manifests import (
     START,
-    Envelope,
     FleetError,
     Head,
     Manifest,
-    newest,
-    read_envelope,
     read_payload,
-    walk,
 )
 from hooklatch.fleet.policy.settings import FleetSettings
 from hooklatch.fleet.policy.signing import NoLibraryError
 from hooklatch.service.config.file_safety import UnsafeFileError
-from hooklatch.service.config.path_lookup import why
 from hooklatch.service.config.state_file import StateFile
+from hooklatch.service.fleet.following import Applied, advanced, applied_of, followed, foreign, version_of
 from hooklatch.service.fleet.policy_file import (
     Policy,
     UnreadablePolicyError,
@@ -51,12 +48,11 @@ from hooklatch.service.fleet.policy_file import (
     unpack,
     write_policy,
 )
-from hooklatch.service.fleet.proving import files_of, keys_of, prove, proven_files
-from hooklatch.service.loading.files import Candidate
-from hooklatch.service.loading.reading import FleetFiles, read_fleet
-from hooklatch.service.loading.source_builder import BundleError
+from hooklatch.service.fleet.proving import files_of, prove, proven_files
+from hooklatch.service.loading.bundle import BundleError, Candidate
+from hooklatch.service.reading.declared_files import FleetFiles, read_fleet
 
-__all__ = ["Applied", "FleetLayer", "RefusedError"]
+__all__ = ["FleetLayer", "RefusedError"]
 
 logger = logging.getLogger("hooklatch.fleet")
 RESET = "run: hooklatch fleet reset, so that the link brings the policy again"
@@ -65,13 +61,6 @@ Note = Callable[[str, dict[str, Any]], None]
 
 class RefusedError(Exception):
     """What was brought is not taken, and what was in force still is; the text says why."""
-
-
-class Applied(msgspec.Struct, frozen=True):
-    """A version by its number and the sha256 of its bundle."""
-
-    version: int
-    bundle: str
 
 
 class FleetLayer:
@@ -178,23 +167,7 @@ class FleetLayer:
     @property
     def problems(self) -> list[str]:
         """Return all that is wrong with it, and what to do."""
-        found = [self._fault or self.policy.lost, *self._refused.values()]
-        settings, applied = self.settings, self.policy.applied
-        if applied is not None and settings is None:
-            found.append(
-                "[fleet] is gone from hooks.toml, and its policy stays in force; to leave it: hooklatch reload"
-            )
-        elif applied is not None and settings is not None:
-            of = read_payload(applied).fleet
-            if of != settings.name:
-                found.append(
-                    f"the policy in force is that of the fleet {of!r}, until one of {settings.name!r} is applied"
-                )
-            elif self.policy.key not in settings.keys:
-                found.append(
-                    f"version {read_payload(applied).version}, which is in force, is signed by the key {applied.key},"
-                    " which [fleet] keys does not list any more; it stays until a newer version is applied"
-                )
+        found = [self._fault or self.policy.lost, *self._refused.values(), foreign(self.settings, self.policy)]
         return [text for text in found if text]
 
     # -- following ---------------------------------------------------------------------------------------------------
@@ -222,36 +195,12 @@ class FleetLayer:
 
     async def _follow(self, texts: Sequence[str]) -> None:
         settings, policy = self._configured(), self._followed()
-        envelopes = [read_envelope(text.encode("utf-8", "surrogatepass")) for text in texts]
-        walked = await trio.to_thread.run_sync(walk, settings.name, policy.head, envelopes, keys_of(settings.keys))
-        found = newest(walked.manifests, settings.host, settings.labels)
-        wanted = policy.wanted
-        if found is not None and (policy.may_go_back or found.version > version_of(policy.applied)):
-            wanted = envelopes[found.version - policy.head.version - 1]
-        # At the engine's head, and nothing to apply: there is nothing that it still has to go back to.
-        is_done = not texts and wanted is not None and wanted == policy.applied
-        may_go_back = policy.may_go_back and not is_done
-        policy = msgspec.structs.replace(policy, head=walked.head, wanted=wanted, may_go_back=may_go_back)
+        policy = await trio.to_thread.run_sync(advanced, settings, policy, texts)
         if policy != self.policy:
             await self._keep(policy)
 
     def _followed(self) -> Policy:
-        """Return what is known of the fleet that is followed now.
-
-        Of another fleet, or for another host or other labels, nothing was read yet: then it begins at version 1, and
-        what is in force stays until there is a newer version, or one of the other fleet.
-        """
-        settings, policy = self.settings, self.policy
-        if settings is None:
-            return policy
-        now = (settings.name, settings.host, settings.labels)
-        if now == (policy.fleet, policy.host, policy.labels):
-            return policy
-        is_same = policy.fleet == settings.name
-        return msgspec.structs.replace(
-            policy, fleet=settings.name, host=settings.host, labels=settings.labels, head=START,
-            wanted=policy.applied if is_same else None, may_go_back=policy.may_go_back or not is_same,
-        )  # fmt: skip
+        return followed(self.settings, self.policy)
 
     def _configured(self) -> FleetSettings:
         if self.settings is None:
@@ -361,7 +310,7 @@ class FleetLayer:
                     await trio.to_thread.run_sync(remove_policy, self.folder)
                 except OSError as error:
                     self.load()
-                    raise RefusedError(f"the policy of the fleet {left!r} could not be removed: {error}") from None
+                    raise RefusedError(f"the policy of the fleet {left!r} could not be removed: {why(error)}") from None
             self._refused.clear()
             self._report()
             self._tell("left", {"fleet": left})
@@ -397,14 +346,3 @@ class FleetLayer:
         note = {"action": action, "fleet": name, **fields}
         logger.warning("fleet: %s", action, extra={key: value for key, value in note.items() if key != "action"})
         self._note("fleet", note)
-
-
-def applied_of(envelope: Envelope | None) -> Applied | None:
-    if envelope is None:
-        return None
-    manifest = read_payload(envelope)
-    return Applied(manifest.version, manifest.bundle)
-
-
-def version_of(envelope: Envelope | None) -> int:
-    return read_payload(envelope).version if envelope is not None else 0

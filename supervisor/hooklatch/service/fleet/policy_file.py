@@ -19,6 +19,7 @@ from typing import Literal
 import msgspec
 
 from hooklatch.directories import sync_folder
+from hooklatch.errors import why
 from hooklatch.fleet.policy.manifests import START, Envelope, FleetError, Head, read_payload
 from hooklatch.service.config.file_safety import UnsafeFileError, make_private, read_safely
 from hooklatch.service.config.path_lookup import Absent, Fault, is_passing, look
@@ -86,7 +87,7 @@ def read_policy(folder: str) -> Policy | None:
                 read_payload(envelope)  # whoever asks for a version later relies on it
         return policy
     except (UnsafeFileError, OSError, msgspec.MsgspecError, UnicodeError, RecursionError, FleetError) as error:
-        raise UnreadablePolicyError(f"{path}: {error}", is_passing=is_passing(error)) from None
+        raise UnreadablePolicyError(f"{path}: {why(error)}", is_passing=is_passing(error)) from None
 
 
 def write_policy(folder: str, policy: Policy) -> None:

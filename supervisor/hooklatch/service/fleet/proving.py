@@ -10,13 +10,14 @@ from collections.abc import Iterable
 
 import msgspec
 
+from hooklatch.errors import where_and_why
 from hooklatch.fleet.policy.bundles import Bundle, read_bundle
 from hooklatch.fleet.policy.manifests import Envelope, FleetError, Manifest, read_payload, read_payload_of, signer
 from hooklatch.fleet.policy.signing import KeyFormatError, NoLibraryError, PublicKey, read_public
 from hooklatch.service.config.file_safety import UnsafeFileError, read_safely
 from hooklatch.service.config.path_lookup import is_passing, stamp
 from hooklatch.service.fleet.policy_file import Policy, document_of, root_of, unpack
-from hooklatch.service.loading.reading import FleetFiles, read_fleet
+from hooklatch.service.reading.declared_files import FleetFiles, read_fleet
 
 __all__ = ["files_of", "keys_of", "prove", "proven_files"]
 
@@ -69,7 +70,7 @@ def proven_files(
             return read_fleet(before, before)
         return newly_proven(folder, policy.applied, {*listed, *filter(None, (policy.key,))}, proof, mends=mends)
     except (FleetError, NoLibraryError, UnsafeFileError, OSError) as error:
-        fault = f"what is in force cannot be proven: {error}"
+        fault = f"what is in force cannot be proven: {where_and_why(error)}"
         return FleetFiles(fault=fault, is_to_retry=is_passing(error))
 
 

@@ -1,4 +1,4 @@
-"""Loads files, projects and plugins into sources and layers of hooks, again at each change.
+"""Puts in force what is declared: reads it, builds it and commits it as one revision, again at each change.
 
-Knows directories, builds and the last good versions; does not know sockets or fires.
+Knows reloads, and what is active; does not know sockets or fires.
 """

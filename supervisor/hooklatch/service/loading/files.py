@@ -1,15 +1,12 @@
-"""The files that declare hooks, their reload and their watch.  Knows directories and last good versions.
-
-    hint (inotify) or 2 s ─▶ some time or size differs ─▶ quiet for a moment (`settling`) ─▶ reload
+"""The files that declare hooks, and their reload.  Knows directories and last good versions; not when they change.
 
     reload: read every file once, in a thread ─▶ plan ─▶ build what has changed ─▶ commit, as one revision ─▶ remember
 
     a bundle of the fleet: the same, with its files in place of those in force; all of it is taken, or nothing
     the fleet's denial of every gate comes or goes: committed on what is active, without a reload and its waits
 
-What a reload takes is decided in `plan`; this is the reading before it and the commit after it.  The watch's first
-attempt takes nothing that may be half of a change; then it waits until nothing changes any more, and takes that.
-If a source does not load, every Python file beside it is watched, since a change of any of them may fix it.
+What a reload takes is decided in `plan`; this is the reading before it and the commit after it.  If a source does not
+load, every Python file beside it is watched, since a change of any of them may fix it.
 """
 
 from __future__ import annotations
@@ -17,10 +14,8 @@ from __future__ import annotations
 import logging
 import os
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
-from typing import NamedTuple, Protocol
 
 import msgspec
 import trio
@@ -29,35 +24,28 @@ from hooklatch.core.hooks.registry import Hook, Origin, PythonTarget
 from hooklatch.core.hooks.snapshots import Difference
 from hooklatch.dialects.dialect import Dialect
 from hooklatch.processes.scratch import root_below
+from hooklatch.service.building.layer_builder import Layers, assemble
+from hooklatch.service.building.manifests import manifests
+from hooklatch.service.building.pinning import prepared, verified
+from hooklatch.service.building.source_builder import Built, SourceBuilder, aimed_at, aimed_at_nothing
+from hooklatch.service.building.sources import Sources, Unit, UnitError, read
 from hooklatch.service.config.configuration import Diagnostic, FileConfig
 from hooklatch.service.config.path_lookup import Names, Stamp, names_in, stamp
 from hooklatch.service.config.settings import Settings
-from hooklatch.service.config.settling import PATIENCE, SETTLE, WRITING, has_lost, is_written, quiet_for
+from hooklatch.service.config.settling import has_lost
 from hooklatch.service.config.state_file import StateFile
-from hooklatch.service.loading.layer_builder import Layers, assemble, manifests
-from hooklatch.service.loading.plan import Plan, Seen, known_files, plan
-from hooklatch.service.loading.plugins import Discovery, discover
-from hooklatch.service.loading.projects import Projects
-from hooklatch.service.loading.reading import FleetFiles, SeenFile, paths_of, read_files, read_project
-from hooklatch.service.loading.source_builder import (
-    Built,
-    BundleError,
-    SourceBuilder,
-    aimed_at,
-    aimed_at_nothing,
-    faults_of_bundle,
-    pinned,
-    verified,
-)  # fmt: skip
-from hooklatch.service.loading.sources import Sources, Unit, UnitError, read
-from hooklatch.service.loading.trust import stamps_below
+from hooklatch.service.loading.bundle import BundleError, Candidate, Fleet, faults_of_bundle
+from hooklatch.service.reading.declared_files import SeenFile, paths_of, read_files, read_project
+from hooklatch.service.reading.plan import Plan, Seen, known_files, plan
+from hooklatch.service.reading.plugins import Discovery, discover
+from hooklatch.service.reading.projects import Projects
+from hooklatch.service.reading.trust import stamps_below
 from hooklatch.service.registry.registries import Registries
 from hooklatch_worker.wire import Source
 
-__all__ = ["Candidate", "Files", "Reloaded", "UnsettledError", "first_plan"]
+__all__ = ["Files", "Reloaded", "UnsettledError", "first_plan"]
 
 logger = logging.getLogger("hooklatch.files")
-STAT_INTERVAL = 2.0  # seconds; inotify is only a hint (it does not see a directory that is recreated)
 
 
 class Reloaded(msgspec.Struct, frozen=True):
@@ -93,33 +81,6 @@ class UnsettledError(Exception):
     """Files may be half of a change, so nothing of it is taken yet."""
 
 
-class Fleet(Protocol):
-    """Says what is in force of the fleet's policy, and hears what its hooks are spared."""
-
-    def look(self, before: FleetFiles | None, *, mends: bool) -> Callable[[], FleetFiles | None]:
-        """Return how to read it, in a thread; it uses nothing that may change meanwhile."""
-        ...
-
-    def denied(self, files: FleetFiles | None) -> FleetFiles | None:
-        """Return what hooks are to be made of as of now: with or without the denial of every gate."""
-        ...
-
-    def took(self, files: FleetFiles | None) -> None:
-        """Note what hooks are made of from now on."""
-        ...
-
-    def attempted(self, what: str, hook: str) -> None:
-        """Record that somebody tried to take something from a hook of the fleet."""
-        ...
-
-
-class Candidate(NamedTuple):
-    """A bundle that is to be in force, and how to keep that on the disk: in between it can no longer be refused."""
-
-    files: FleetFiles
-    keep: Callable[[], Awaitable[None]]
-
-
 class Files:
     """Keeps the global layer in step with the configuration file and the hooks.d directory beside it."""
 
@@ -133,11 +94,11 @@ class Files:
         fleet: Fleet,
         *,
         on_declared: Callable[[str, str], None],
+        on_reloaded: Callable[[Reloaded], None],
         on_settings: Callable[[Settings], None],
     ) -> None:
         self.active = first
         self.diagnostics: list[Diagnostic] = []
-        self.hint = trio.Event()
         self.reloads: Counter[str] = Counter()  # by their result
         self._sources = sources
         self._registries = registries
@@ -145,6 +106,7 @@ class Files:
         self._projects = projects
         self._fleet = fleet
         self._on_declared = on_declared
+        self._on_reloaded = on_reloaded
         self._on_settings = on_settings
         self._lock = trio.Lock()
         self._read: Mapping[str, SeenFile] = {}  # the version of each file that was read last
@@ -167,6 +129,11 @@ class Files:
         )
 
     @property
+    def is_to_retry(self) -> bool:
+        """Return whether a fault may go away by itself, without a change of any file."""
+        return self.active.is_to_retry or self._built.is_to_retry
+
+    @property
     def watched(self) -> list[str]:
         """Return every path whose change may matter."""
         active = self.active
@@ -177,43 +144,13 @@ class Files:
             files.update(stamps_below(active.fleet.root) or (active.fleet.root,))
         for unit in self._sources.units.values():
             files.update(unit.stamps)
+            files.update(unit.environment.watched if unit.environment is not None else ())
         for fault in self._built.faults.values():
             files.update((fault.file, *siblings_of(fault.file)))
         return sorted(path for path in files if os.path.isabs(path))  # a module's name is not a path
 
     def _known_files(self) -> set[str]:
         return known_files(self.active, self._state.state.manifests)
-
-    async def watch(self) -> None:
-        """Reload whenever a watched file changes."""
-        seen: dict[str, Stamp] = {}  # empty, so that the first look reloads what changed during the start
-        while True:
-            with trio.move_on_after(STAT_INTERVAL):
-                await self.hint.wait()
-            self.hint = trio.Event()
-            async with self._lock:
-                self._forget_unused()
-            now = self.stamps()
-            if now == seen and not (self.active.is_to_retry or self._built.is_to_retry):
-                continue
-            seen = await self._take(seen, now)
-
-    async def _take(self, before: dict[str, Stamp], now: dict[str, Stamp]) -> dict[str, Stamp]:
-        """Reload, as soon as what has changed is known to be whole, or else to be left alone; return its stamps."""
-        changed = changed_in(now, before)
-        await trio.sleep(max(0.0, SETTLE - quiet_for(changed)))
-        if self.stamps() == now and all(is_written(path) is False for path in changed):
-            with suppress(UnsettledError):
-                await self.reload(known=now)
-                return now
-        latest = trio.current_time() + WRITING
-        while True:
-            now = self.stamps()
-            await trio.sleep(PATIENCE)
-            is_late = trio.current_time() > latest
-            if self.stamps() == now and (is_late or not any(map(is_written, changed_in(now, before)))):
-                await self.reload()
-                return now
 
     def stamps(self) -> dict[str, Stamp]:
         """Return what `stamp` says of each watched path now."""
@@ -232,6 +169,8 @@ class Files:
         async with self._lock:
             if anew is not None:
                 self._drop_below(anew)
+            if is_explicit:
+                self._sources.environments.renew()
             previous, before = self._registries.view.revision, self.diagnostics
             change = await self._reload(is_explicit=is_explicit, known=known)
             for diagnostic in self.diagnostics if is_explicit else set(self.diagnostics) - set(before):
@@ -241,7 +180,10 @@ class Files:
             revision = self._registries.view.revision
             if revision != previous:
                 logger.info("reloaded", extra={"revision": revision})
-            return Reloaded(previous, revision, change.added, change.removed, change.changed, self.diagnostics)
+            done = Reloaded(previous, revision, change.added, change.removed, change.changed, self.diagnostics)
+            if is_explicit or revision != previous or self.diagnostics != before:
+                self._on_reloaded(done)
+            return done
 
     async def apply(self, candidate: Candidate) -> Reloaded:
         """Put a bundle of the fleet in force, all of it as one revision.
@@ -253,7 +195,9 @@ class Files:
             previous = self._registries.view.revision
             change = await self._reload(is_explicit=False, candidate=candidate)
             revision = self._registries.view.revision
-            return Reloaded(previous, revision, change.added, change.removed, change.changed, self.diagnostics)
+            done = Reloaded(previous, revision, change.added, change.removed, change.changed, self.diagnostics)
+            self._on_reloaded(done)
+            return done
 
     async def deny(self) -> None:
         """Have every gate denied, or not any more, as the fleet says now.
@@ -392,6 +336,11 @@ class Files:
     def _used(self) -> set[str]:
         return {*self.active.wanted, *(target.source.location for target in self._targets())}
 
+    async def forget_unused(self) -> None:
+        """End what no hook uses any more; a client's hook may have been the last one that did."""
+        async with self._lock:
+            self._forget_unused()
+
     def _forget_unused(self) -> None:
         self._sources.forget(self._used())
 
@@ -426,7 +375,7 @@ class Files:
             version = newer
         else:
             return unit
-        unit = await self._sources.build(pinned(version, self.active.fleet), self.active.limits_of(source))
+        unit = await self._sources.build(prepared(version, self.active), self.active.limits_of(source))
         self._sources.adopt(unit)
         return unit
 
@@ -444,10 +393,6 @@ class Files:
         if hook.origin is not None and hook.origin.file in self.active.digests:
             found[hook.origin.file] = self.active.digests[hook.origin.file]
         return found
-
-
-def changed_in(now: Mapping[str, Stamp], before: Mapping[str, Stamp]) -> list[str]:
-    return [path for path, found in now.items() if before.get(path) != found]
 
 
 def siblings_of(path: str) -> list[str]:

@@ -10,9 +10,11 @@ from collections.abc import Callable, Iterable
 import trio
 
 from hooklatch.core.fire_params import EnvelopeParams
+from hooklatch.core.text import shown
 from hooklatch.service.dispatch.fires import Settled
 from hooklatch.service.loading.files import Files
-from hooklatch.service.loading.projects import Projects
+from hooklatch.service.loading.watch import FileWatch
+from hooklatch.service.reading.projects import Projects
 from hooklatch.service.registry.places import Place, dashed, find_place
 from hooklatch.service.registry.session_starts import SessionStarts
 from hooklatch.service.registry.sessions import Session
@@ -29,9 +31,12 @@ class ProjectFreshness:
     The watch sees a change too, but up to 2 s later: time enough for an agent to write a file and have it run.
     """
 
-    def __init__(self, projects: Projects, files: Files, take_settings: Callable[[Session], None]) -> None:
+    def __init__(
+        self, projects: Projects, files: Files, file_watch: FileWatch, take_settings: Callable[[Session], None]
+    ) -> None:
         self._projects = projects
         self._files = files
+        self._file_watch = file_watch
         self._take_settings = take_settings
         self._session_starts = SessionStarts()
         self._turn = trio.Lock()
@@ -70,8 +75,8 @@ class ProjectFreshness:
                 if not all(projects.is_settled(one) for one in folders):
                     await self._files.reload()
             return None
-        self._files.hint.set()  # the watch finishes what did not fit into the limit
-        return f"the hooks of {', '.join(sorted(folders))} were not loaded within {limit:g} s; try again"
+        self._file_watch.hint.set()  # the watch finishes what did not fit into the limit
+        return f"the hooks of {', '.join(sorted(folders))} were not loaded within {shown(limit)}; try again"
 
     def _own(self, session: Session | None) -> set[str]:
         """Return the projects of the session's view, after looking up again the places that were unknown."""

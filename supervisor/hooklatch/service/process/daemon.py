@@ -1,7 +1,7 @@
 """The composition root: opens files and processes, runs each part as the tree says, and ends them in reverse order.
 
-The supervision tree is what `foundations`, `services` and `main` list, one_for_one throughout.  docs/design.md says
-what each part owns and what its failure means, and `hooklatch status --tree` shows how each is.
+The supervision tree is what `foundations`, `services` and `main` list, one_for_one throughout.  What each part
+owns and what its failure means is in docs/explanation/design.md, and `hooklatch status --tree` shows how each is.
 
 The registries have no task: an exception there goes to the caller, who gets an error, and clients deny.
 """
@@ -25,6 +25,8 @@ from hooklatch import paths
 from hooklatch.core.limits import places
 from hooklatch.core.restarts import Restart
 from hooklatch.core.text import counted
+from hooklatch.environments.environments import Environments
+from hooklatch.errors import where_and_why
 from hooklatch.processes import scratch
 from hooklatch.processes.life import ForkError
 from hooklatch.processes.resource_limits import watch_memory
@@ -32,7 +34,7 @@ from hooklatch.processes.supervisor import ChildSpec, Supervisor, cause_of, text
 from hooklatch.processes.zygote import Zygote
 from hooklatch.record.writer import Record, RecordError
 from hooklatch.service.config.state_file import StateFile
-from hooklatch.service.loading.file_watcher import give_hints
+from hooklatch.service.loading.hints import give_hints
 from hooklatch.service.process.folders import (
     Options,
     StartError,
@@ -178,13 +180,17 @@ async def serve(options: Options, process: Process | None = None) -> AsyncGenera
             state=state,
             record=record,
             zygote=Zygote(owns_process=options.owns_process),
+            environments=Environments(options.environments, owns_process=options.owns_process),
             supervisors=(supervisor, *([process.supervisor] if process is not None else [])),
             end=process.end if process is not None else None,
             places={"agent": agent, "admin": admin},
+            is_trial=options.is_trial,
         )
         opened.callback(parts.shared_state.close)
         async with supervisor.open():
             await start_all(supervisor, foundations(parts))
+            if not options.is_trial:
+                await start_all(supervisor, [ChildSpec("metrics", parts.metrics.run)])
             await load_everything(parts, fault)
             sockets = (inherited.agent, inherited.admin) if inherited else (listen(agent), listen(admin))
             for one in sockets:
@@ -199,7 +205,7 @@ async def serve(options: Options, process: Process | None = None) -> AsyncGenera
                     with suppress(FileNotFoundError):
                         os.unlink(path)
                 parts.link_token.remove()
-                parts.dispatcher.is_draining = True  # nobody would wait for a fire that begins now
+                parts.dispatcher.drain()  # nobody would wait for a fire that begins now
                 parts.dispatcher.stop()
 
 
@@ -207,16 +213,17 @@ def foundations(parts: Parts) -> list[ChildSpec]:
     """Return the parts that loading hooks and running fires need."""
     pools, fires, timers = parts.sources.supervisor, parts.dispatcher.background, parts.sessions.timers
     guardian, zygote = parts.zygote.specs
+    environments = parts.environments
     return [
         guardian,  # first, since its imports take longer than anything else here
         ChildSpec("record", parts.record.run, is_significant=True, reports_start=True),
         zygote,
+        ChildSpec("environments", environments.run, reports_start=True, below=environments.supervisor),
         ChildSpec("pools", pools.run, reports_start=True, below=pools),
         ChildSpec("background fires", fires.run, reports_start=True, below=fires),
         ChildSpec("session timers", timers.run, reports_start=True, below=timers),
         ChildSpec("suspensions", parts.suspensions.run, reports_start=True),
         ChildSpec("shared state", parts.shared_state.run, reports_start=True),
-        ChildSpec("metrics", parts.metrics.run),
     ]
 
 
@@ -227,9 +234,9 @@ def services(parts: Parts, listeners: Iterable[Listener]) -> list[ChildSpec]:
         ChildSpec("reader handoff", parts.shared.handoff.run),
         ChildSpec("line timeouts", parts.shared.line_timeouts.run),
         ChildSpec("memory watch", partial(watch_memory, lambda: list(parts.sources.pools.values()))),
-        ChildSpec("file watch", parts.files.watch),
+        ChildSpec("file watch", parts.file_watch.run),
         ChildSpec("fleet contact", parts.contact.run, reports_start=True),
-        ChildSpec("file hints", partial(give_hints, parts.files)),
+        ChildSpec("file hints", partial(give_hints, parts.files, parts.file_watch)),
         ChildSpec("hangups", parts.shared.hangups.run, reports_start=True),
         *(
             ChildSpec(f"{one.name} connections", one.connections.run, reports_start=True, below=one.connections)
@@ -252,11 +259,11 @@ async def start_all(supervisor: Supervisor, specs: Iterable[ChildSpec]) -> None:
         try:
             await supervisor.start(spec)
         except (ForkError, OSError) as error:
-            raise StartError(f"the {spec.name} did not start: {error}") from None
+            raise StartError(f"the {spec.name} did not start: {where_and_why(error)}") from None
 
 
 def listeners_of(parts: Parts, agent: socket.socket, admin: socket.socket) -> tuple[Listener, ...]:
-    peers = Peers(parts.zygote.roots, parts.statistics.dropped)
+    peers = Peers(parts.roots, parts.statistics.dropped)
     most = places(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
     connect = partial(parts.bus.connect, handler=parts.methods, shared=parts.shared)
     faults = parts.listener_faults

@@ -16,6 +16,7 @@ import msgspec
 import trio
 
 from hooklatch.directories import LockedError, lock
+from hooklatch.errors import where_and_why
 from hooklatch.paths import POINTER
 from hooklatch.service.config.file_safety import UnsafeFileError, check_folders, make_private
 from hooklatch.service.config.path_lookup import Absent, Fault, look
@@ -28,6 +29,7 @@ __all__ = [
     "StartError",
     "check_config",
     "check_nobody_listens",
+    "environments_below",
     "make_runtime_dir",
     "pointing",
     "raise_open_files",
@@ -45,7 +47,10 @@ class Options(msgspec.Struct, frozen=True):
     """Where the daemon's files are; `admin_dir` is where the admin socket is, if not in `runtime_dir`.
 
     A `config` that was given explicitly (`is_config_named`) must exist.
+    `environments_dir` is where environments of sources are made, if not in `state_dir`.
     `owns_process` lets it adopt and kill every orphan: not inside a test.
+    A daemon that only tries hooks out (`is_trial`) holds no asks, since nobody is there to answer, and publishes no
+    metrics: where the file of hooks wants them, those of the daemon in charge are.
     """
 
     config: str
@@ -54,6 +59,12 @@ class Options(msgspec.Struct, frozen=True):
     owns_process: bool = True
     admin_dir: str | None = None
     is_config_named: bool = False
+    is_trial: bool = False
+    environments_dir: str | None = None
+
+    @property
+    def environments(self) -> str:
+        return self.environments_dir or environments_below(self.state_dir)
 
 
 class StartError(Exception):
@@ -66,6 +77,11 @@ class ConfigMissingError(StartError):
 
 class HeldError(StartError):
     """Another daemon holds a directory; it may be about to end."""
+
+
+def environments_below(state_dir: str) -> str:
+    """Return the directory in which environments of sources are made."""
+    return os.path.join(os.path.abspath(state_dir), "environments")
 
 
 def check_config(path: str) -> None:
@@ -90,7 +106,7 @@ def make_runtime_dir(path: str) -> None:
         os.makedirs(path, mode=0o700, exist_ok=True)
         status = os.stat(path)
     except OSError as error:
-        raise StartError(f"{path} cannot be created: {error.strerror}") from None
+        raise StartError(f"{path} cannot be created: {error.strerror}; choose another --runtime-dir") from None
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
         raise StartError(f"{path} is not a directory of this user; choose another --runtime-dir")
     if status.st_mode & 0o077:
@@ -98,13 +114,32 @@ def make_runtime_dir(path: str) -> None:
     try:
         check_folders(path)
     except (UnsafeFileError, OSError) as error:
-        raise StartError(f"{error}; or choose another --runtime-dir") from None
+        raise StartError(f"{where_and_why(error)}; or choose another --runtime-dir") from None
+
+
+def check_place(path: str) -> None:
+    """Check that a socket may be made here, over one that is stale; nothing else is ever replaced.
+
+    Raises:
+        StartError: something else is there.
+    """
+    try:
+        is_socket = stat.S_ISSOCK(os.lstat(path).st_mode)
+    except FileNotFoundError:
+        return
+    if not is_socket:
+        raise StartError(f"{path} is no socket and was left as it is; move it away, or choose another --runtime-dir")
 
 
 def take_locks(options: Options) -> list[int]:
     try:
         make_runtime_dir(options.runtime_dir)
         make_runtime_dir(options.admin_dir or options.runtime_dir)
+        for folder, name in (
+            (options.runtime_dir, "agent.sock"),
+            (options.admin_dir or options.runtime_dir, "admin.sock"),
+        ):
+            check_place(os.path.join(folder, name))
         make_private(options.state_dir)
         first = lock(options.runtime_dir, "daemon.lock")
     except LockedError as error:
@@ -112,7 +147,7 @@ def take_locks(options: Options) -> list[int]:
     except UnsafeFileError as error:
         raise StartError(f"{error}; or give this one another XDG_STATE_HOME") from None
     except OSError as error:
-        raise StartError(f"{error.filename}: {error.strerror}") from None
+        raise StartError(where_and_why(error)) from None
     try:
         return [first, lock(options.state_dir, "daemon.lock")]
     except LockedError as error:

@@ -77,7 +77,7 @@ class Lifecycle:
             self._end()
         else:
             logger.info("draining", extra={"signal": number})
-            self._dispatcher.is_draining = True
+            self._dispatcher.drain()
             for listener in self._outliving:
                 listener.close()
             self.supervisor.spawn("drain", self._drain)

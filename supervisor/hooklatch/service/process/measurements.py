@@ -11,9 +11,9 @@ import platform
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
-from hooklatch.core.hooks.registry import Hook, PythonTarget
+from hooklatch.core.hooks.registry import Hook, HookState, PythonTarget
 from hooklatch.record.storage.disk import Stage
 from hooklatch.service.api.status_report import StatusReport
 from hooklatch.service.process.logs import Log
@@ -66,7 +66,7 @@ def hook_metrics(parts: StatusReport) -> Iterator[Metric]:
         "counter", "hooklatch_hook_failures", "Calls of a global hook that failed.", ("hook", "cause"),
         {(name, cause): count for name, record in known for cause, count in record.failures.items()},
     )  # fmt: skip
-    states: Counter[str] = Counter({"active": 0, "disabled": 0, "inactive": 0, "quarantined": 0, "suspended": 0})
+    states: Counter[str] = Counter(dict.fromkeys(sorted(get_args(HookState)), 0))
     states.update(parts.state_of(hook) for hook in hooks.values())
     yield family("gauge", "hooklatch_hooks", "Global hooks by state.", ("state",), by(states))
 
@@ -153,6 +153,7 @@ def daemon_metrics(parts: StatusReport) -> Iterator[Metric]:
     yield single("gauge", "hooklatch_draining", "Whether the daemon is draining.", parts.dispatcher.is_draining)
     wrong: dict[Labels, float] = {(reason,): 1.0 for reason in state["reasons"]}
     yield family("gauge", "hooklatch_red", "1 for each reason for which health is red.", ("reason",), wrong)
+    yield single("gauge", "hooklatch_asks", "Asks that wait for a person.", len(parts.asks))
     yield single("gauge", "hooklatch_sessions", "Live sessions.", len(parts.sessions))
     yield single("gauge", "hooklatch_connections", "Open connections.", len(parts.bus.connections))
     yield single("gauge", "hooklatch_registry_revision", "Revision of the global hooks.", state["revision"])

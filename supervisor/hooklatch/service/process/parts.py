@@ -12,6 +12,7 @@ from typing import Any
 
 from hooklatch.core.health import Faults
 from hooklatch.dialects.find import load_entry_points
+from hooklatch.environments.environments import Environments
 from hooklatch.processes.pool import Pool
 from hooklatch.processes.supervisor import Supervisor
 from hooklatch.processes.zygote import Zygote
@@ -28,6 +29,7 @@ from hooklatch.service.api.registration import Registrar
 from hooklatch.service.api.session_methods import SessionMethods
 from hooklatch.service.api.skipped_fires import SkippedFires
 from hooklatch.service.api.status_report import StatusReport
+from hooklatch.service.building.sources import Sources, Unit
 from hooklatch.service.config.settings import Settings
 from hooklatch.service.config.state_file import StateFile
 from hooklatch.service.dispatch.breakers import Breakers
@@ -43,11 +45,12 @@ from hooklatch.service.fleet.fleet_layer import FleetLayer
 from hooklatch.service.fleet.token import LinkToken
 from hooklatch.service.loading.files import Files, first_plan
 from hooklatch.service.loading.project_freshness import ProjectFreshness
-from hooklatch.service.loading.projects import Projects
-from hooklatch.service.loading.sources import Sources
+from hooklatch.service.loading.watch import FileWatch
 from hooklatch.service.process.metrics import Metrics, MetricsPlaces
 from hooklatch.service.process.record_notes import RecordNotes
+from hooklatch.service.reading.projects import Projects
 from hooklatch.service.registry.admission import Admission
+from hooklatch.service.registry.asks import Asks
 from hooklatch.service.registry.registries import Registries
 from hooklatch.service.registry.sessions import Sessions
 from hooklatch.service.registry.statistics import Statistics
@@ -75,21 +78,29 @@ class Parts:
         state: StateFile,
         record: Record,
         zygote: Zygote,
+        environments: Environments,
         supervisors: tuple[Supervisor, ...],
         end: Callable[[], None] | None,
         places: Mapping[str, str],
+        is_trial: bool = False,
         make_sources: Callable[..., Sources] = Sources,
         make_files: Callable[..., Files] = Files,
     ) -> None:
-        self.state, self.record, self.zygote = state, record, zygote
-        self.notes, self.statistics, self.breakers = RecordNotes(record), Statistics(), Breakers()
+        self.state, self.record, self.zygote, self.environments = state, record, zygote, environments
+        self.notes = RecordNotes(record, lambda kind, fields: self.bus.operated(kind, fields))
+        record.on_fault = self.notes.fault
+        self.statistics, self.breakers = Statistics(), Breakers(self.notes.released)
         faults, self.listener_faults = Faults(), Faults()
         installed, unusable = load_entry_points()
         faults.report("dialects", *unusable)
 
         # Sessions and hooks.
+        pools: dict[tuple[str, int], Pool] = {}
         self.shared_state = SharedState(os.path.dirname(state.path))
-        self.sessions = Sessions(on_end=SessionEnd(self.breakers, self.statistics, self.shared_state).forget)
+        admission = Admission(lambda: max((pool.limits.workers for pool in pools.values()), default=4))
+        self.asks = Asks(record.append, lambda told: self.bus.asked(told), admission)
+        session_end = SessionEnd(self.breakers, self.statistics, self.shared_state, self.asks)
+        self.sessions = Sessions(on_end=session_end.forget)
         self.bus = Bus(self.sessions, self.notes.registry)
         first = first_plan(config, state)
         self.projects = Projects(state, self.sessions)
@@ -98,8 +109,9 @@ class Parts:
             first.catalogue, self.sessions, self.bus.publish, permits, switches=state.state.switches
         )
         self.generations, metrics_places = Generations(), MetricsPlaces()
-        pools: dict[tuple[str, int], Pool] = {}
-        self.sources = make_sources(zygote, self.generations.quiesced, pools, on_adopted=self.notes.adopted)
+        self.sources = make_sources(
+            zygote, self.generations.quiesced, pools, on_adopted=self._adopted, environments=environments
+        )
 
         # The fleet.
         fleet_faults = Faults()
@@ -115,13 +127,17 @@ class Parts:
             self.link_token.take(settings.fleet)
             self.fleet.take(settings.fleet)
             self.contact.take(settings.fleet)
+            self.asks.wait = 0.0 if is_trial else settings.ask_wait
+            self.asks.is_for_all = settings.asks_for_all
 
         self.files = make_files(
             first, self.sources, self.registries, state, self.projects, self.fleet,
-            on_declared=self.notes.declared, on_settings=take_settings,
+            on_declared=self.notes.declared, on_reloaded=self.notes.reloaded, on_settings=take_settings,
         )  # fmt: skip
+        self.file_watch = FileWatch(self.files)
+        environments.changed = lambda: self.file_watch.hint.set()
         self.places = {**places, "config": first.main.path, "state": state.path}
-        self.suspensions = Suspensions(state, self.notes.note)
+        self.suspensions = Suspensions(state, self.notes.operated)
 
         # Fires.
         self.dialects = Dialects(installed, self.files)
@@ -131,8 +147,9 @@ class Parts:
         )  # fmt: skip
         self.dispatcher = Dispatcher(
             self.registries, targets, self.generations, self.statistics,
-            projects=ProjectFreshness(self.projects, self.files, self.registries.take_settings),
-            suspensions=self.suspensions, recording=Recording(record), state=self.shared_state, audience=self.bus,
+            projects=ProjectFreshness(self.projects, self.files, self.file_watch, self.registries.take_settings),
+            suspensions=self.suspensions, asks=self.asks, recording=Recording(record), state=self.shared_state,
+            audience=self.bus,
         )  # fmt: skip
         self.native = Native(self.dispatcher)
 
@@ -145,13 +162,13 @@ class Parts:
         session_methods = SessionMethods(
             registrar=registrar, registries=self.registries, sessions=self.sessions, projects=self.projects,
             files=self.files, dialects=self.dialects, native=self.native, bus=self.bus, permits=permits, record=record,
-            links=self.links,
+            links=self.links, asks=self.asks,
         )  # fmt: skip
         self.status = StatusReport(
             faults=faults, listener_faults=self.listener_faults, breakers=self.breakers, suspensions=self.suspensions,
             dispatcher=self.dispatcher, registries=self.registries, sessions=self.sessions, bus=self.bus,
-            statistics=self.statistics, files=self.files, sources=self.sources, projects=self.projects, record=record,
-            state=state, shared_state=self.shared_state,
+            asks=self.asks, statistics=self.statistics, files=self.files, sources=self.sources,
+            projects=self.projects, record=record, state=state, shared_state=self.shared_state,
             fleet=FleetReport(self.fleet, self.contact, fleet_faults, self.statistics.fleet, self.bus),
             supervisors=supervisors, places=self.places,
             started=time.time(),
@@ -159,7 +176,7 @@ class Parts:
         self.administration = Administration(
             files=self.files, breakers=self.breakers, dispatcher=self.dispatcher, record=record,
             projects=self.projects, registries=self.registries, state=state, suspensions=self.suspensions, end=end,
-            fleet=self.fleet,
+            asks=self.asks, fleet=self.fleet,
         )  # fmt: skip
         self.fleet_methods = FleetMethods(
             fleet=self.fleet, contact=self.contact, files=self.files, sources=self.sources,
@@ -167,7 +184,7 @@ class Parts:
             background=self.dispatcher.background,
         )  # fmt: skip
         self.methods = Methods(
-            self.dispatcher, self.dialects, self.native, self.registries, self.bus,
+            self.dispatcher, self.dialects, self.native, self.registries, self.bus, self.notes.note,
             of_clients=[
                 session_methods.methods,
                 self.hook_methods.methods,
@@ -180,8 +197,16 @@ class Parts:
             of_links={**self.links.methods, **self.fleet_methods.of_links},
         )  # fmt: skip
         self.metrics = Metrics(metrics_places, self.status, faults)
-        admission = Admission(lambda: max((pool.limits.workers for pool in pools.values()), default=4))
         self.shared = Shared(admission, ReaderHandoff(), LineTimeouts(), Hangups())
+
+    def _adopted(self, unit: Unit) -> None:
+        """Record a new build of a source; a quarantine of the one before it is over."""
+        self.notes.adopted(unit)
+        self.breakers.replaced(unit.source.location, unit.build)
+
+    def roots(self) -> frozenset[int]:
+        """Return the processes below which everything that runs hooks is."""
+        return self.zygote.roots() | self.environments.roots()
 
     def _note_of_fleet(self, kind: str, fields: dict[str, Any]) -> None:
         """Record what happened in the fleet, and count it."""

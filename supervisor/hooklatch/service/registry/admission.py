@@ -12,7 +12,8 @@ meets it.  So while many requests are under way, whoever they belong to, those t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Generator, Hashable
+from contextlib import contextmanager
 from typing import Any
 
 import trio
@@ -62,6 +63,21 @@ class Admission:
             return trio.lowlevel.Abort.SUCCEEDED
 
         await trio.lowlevel.wait_task_rescheduled(leave)
+
+    @contextmanager
+    def set_aside(self, flow: Flow | None) -> Generator[None]:
+        """Count a request as none that is under way while it waits for a person: it takes no turn and no worker.
+
+        `flow` is its session's, None for a stranger's.
+        """
+        counted = flow or self.strangers
+        counted.in_flight -= 1
+        self.in_flight -= 1
+        try:
+            yield
+        finally:
+            counted.in_flight += 1
+            self.in_flight += 1
 
     async def run(self) -> None:
         while True:

@@ -19,7 +19,7 @@ __all__ = ["STREAK", "Failing", "Failure", "Failures"]
 KEPT = 5  # per hook
 UNASKED = ("overload", "quarantined")  # not called at all: keeping these would push out the failures that caused them
 STREAK = 5  # consecutive failed calls of a hook before it is reported
-MAX_TEXT = 16 * 2**10  # characters of a message, or of the standard error output
+MAX_TEXT = 16 * 2**10  # characters of a message, or of what was printed to one of the two streams
 MAX_BYTES = 4 * 2**20  # for all failures; the hook whose last failure is the oldest is dropped first
 OVERHEAD = 300  # bytes of a failure without any text
 
@@ -34,13 +34,14 @@ class Failure(msgspec.Struct, frozen=True):
     cause: Cause
     message: str
     traceback: str
+    stdout: str
     stderr: str
     exit_code: int | None
     duration_ms: float
 
     @property
     def size(self) -> int:
-        return OVERHEAD + len(self.message) + len(self.traceback) + len(self.stderr)
+        return OVERHEAD + len(self.message) + len(self.traceback) + len(self.stdout) + len(self.stderr)
 
 
 class Failing(msgspec.Struct, frozen=True):
@@ -85,8 +86,8 @@ class Failures:
             return
         failure = Failure(
             time.time(), decision_id, event, session, outcome.cause, outcome.message[:MAX_TEXT],
-            outcome.traceback[:MAX_TEXT], outcome.stderr[-MAX_TEXT:], outcome.exit_code,
-            round(outcome.duration_ms, 3),
+            outcome.traceback[:MAX_TEXT], outcome.stdout[-MAX_TEXT:], outcome.stderr[-MAX_TEXT:],
+            outcome.exit_code, round(outcome.duration_ms, 3),
         )  # fmt: skip
         kept.failures.append(failure)
         self._bytes += failure.size

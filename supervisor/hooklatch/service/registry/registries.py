@@ -1,4 +1,4 @@
-"""The registries: global layers, sessions' layers, and the announcement of every change.
+"""The registries: global layers, sessions' layers, and what each viewer sees.
 
 Knows snapshots and their viewers; does not know files or processes.  Every change is one step without a checkpoint:
 once its method has returned, each fire that starts uses the change.
@@ -7,7 +7,7 @@ The cost of a change does not grow with the number of sessions.  A commit increm
 rebuilt when it is next looked at: by a fire, a report, an announcement.  Sessions of one scope share one snapshot.
 
     commit  ─▶  a new epoch  ─▶  a view of an older epoch is rebuilt when it is looked at
-       └─▶  subscribers are told: as many as fit in a slice at once, the rest by `announced`
+       └─▶  subscribers are told (`announcing`)
 
 A change waits for `announced` before it is acknowledged.
 """
@@ -15,20 +15,14 @@ A change waits for `announced` before it is acknowledged.
 from __future__ import annotations
 
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from functools import cached_property
-from typing import Protocol
-from weakref import WeakKeyDictionary
-
-import msgspec
-import trio
 
 from hooklatch.core.hooks.catalogue import Catalogue
 from hooklatch.core.hooks.names import AmbiguousNameError, Target, UnknownNameError, quoted, resolve
 from hooklatch.core.hooks.registry import Hook, Layer, PythonTarget, switched
 from hooklatch.core.hooks.snapshots import Difference, Snapshot, difference
-from hooklatch.core.protocol import ErrorCode, RpcError, encode_notification
+from hooklatch.core.protocol import ErrorCode, RpcError
+from hooklatch.service.registry.announcing import Announcer, Permits, Publish, announcement
 from hooklatch.service.registry.sessions import Session, Sessions
 from hooklatch.service.registry.visibility import (
     EVERYTHING,
@@ -40,27 +34,9 @@ from hooklatch.service.registry.visibility import (
     shared_hooks,
 )
 
-__all__ = ["Announcement", "FleetHookError", "Permits", "Registries", "found"]
+__all__ = ["FleetHookError", "Registries", "found"]
 
 MAX_SHARED = 1000  # scopes of one epoch: clients name the plugins, and may name others without end
-SLICE = 0.002  # seconds of a turn of the loop in which subscribers are told
-
-
-class Announcement(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """A viewer's view went from `previous` to `revision`."""
-
-    previous: int
-    revision: int
-    digest: str
-    added: list[str]
-    removed: list[str]
-    changed: list[str]
-    topic: str = "registry"
-
-    @cached_property
-    def line(self) -> bytes:
-        """Return the line to send, encoded once for all viewers with the same change."""
-        return encode_notification("announce", self)
 
 
 class FleetHookError(RpcError):
@@ -70,21 +46,6 @@ class FleetHookError(RpcError):
         text = f"{hook.name} is the fleet's, and no user of this host changes it; ask who publishes the fleet's policy"
         super().__init__(ErrorCode.NOT_PERMITTED, text)
         self.hook = hook.name
-
-
-Publish = Callable[[Session | None, Announcement], bool]  # false when nobody listens any more
-
-
-class Permits(Protocol):
-    """Tells clients which events they need not fire, since no hook of their sessions' views listens."""
-
-    def tell(self, session: Session, view: Snapshot, catalogue: Catalogue) -> bool:
-        """Tell what has changed; false when no client of the session asks for it any more."""
-        ...
-
-    async def delivered(self) -> None:
-        """Return once no client that lives can act on what was taken back."""
-        ...
 
 
 class Registries:
@@ -107,16 +68,10 @@ class Registries:
         self._api: dict[str, Hook] = {}
         self._projects: dict[str, list[Hook]] = {}
         self._sessions = sessions
-        self._publish = publish
-        self._permits = permits
         self._revision = self.view.revision  # the highest of any view
         self._epoch = 1  # the number of changes so far to what sessions share
         self._shared: dict[Scope, Snapshot] = {}  # of the current epoch
-        # The snapshot last announced to each subscribed session; it does not keep a session that has ended.
-        self._told: WeakKeyDictionary[Session, Snapshot] = WeakKeyDictionary()
-        self._untold: OrderedDict[Session, None] = OrderedDict()  # subscribed sessions whose view may have changed
-        self._announcements: dict[tuple[Snapshot, Snapshot], Announcement] = {}  # shared by several sessions
-        self._telling = trio.Lock()
+        self._announcer = Announcer(self, publish, permits)
 
     @property
     def epoch(self) -> int:
@@ -147,43 +102,26 @@ class Registries:
 
     def follow(self, session: Session | None) -> Snapshot:
         """Return what a viewer sees; from now on every change of that is announced to it."""
-        view = self.view_of(session)
-        if session is not None:
-            if session in self._untold:
-                del self._untold[session]
-                self._tell(session)  # tells the existing subscribers first; the new one starts from the same snapshot
-            self._told[session] = view
-        return view
+        return self._announcer.follow(session) if session is not None else self.view
 
     def permit(self, session: Session) -> None:
         """Tell a session's clients which events they need not fire, now and whenever that changes."""
-        self._permits.tell(session, self.follow(session), self.catalogue)
+        self._announcer.permit(session)
 
     def permit_anew(self, above: Session | None) -> None:
         """Tell clients anew which events they need not fire, as something else than hooks has changed that.
 
         They are those of a session and of the ones below it, or of all sessions.
         """
-        self._untold.update((one, None) for one in self._told if above is None or above.has_below(one))
-        self._tell_some()
+        self._announcer.outdate_below(above)
+        self._announcer.tell_some()
 
     async def announced(self) -> None:
         """Wait until each subscriber has been told of all changes so far, some of them in each turn of the loop.
 
         None of them skips an event any more that a hook listens to by now.
         """
-        await self._told_all()
-        await self._permits.delivered()
-
-    async def _told_all(self) -> None:
-        if not self._untold:
-            return
-        # Shielded: if the one who made the change leaves, the others are told all the same.
-        with trio.CancelScope(shield=True):
-            async with self._telling:  # one slice a turn, however many wait
-                while self._untold:
-                    await trio.lowlevel.checkpoint()
-                    self._tell_some()
+        await self._announcer.announced()
 
     def set_global(
         self,
@@ -313,7 +251,7 @@ class Registries:
         """Apply what a session's host said of its plugins, its personality and its working directory."""
         self._outdate(session)
         self._hand_down(session)
-        self._tell_some()
+        self._announcer.tell_some()
 
     def register_own(self, session: Session, hooks: Iterable[Hook]) -> None:
         for hook in hooks:
@@ -350,18 +288,18 @@ class Registries:
     def _commit_global(self, *, hands_down: bool = False) -> Difference:
         self._epoch += 1
         self._shared.clear()
-        self._announcements.clear()
+        self._announcer.forget_pairs()
         old = self.view
         new = Snapshot(self._revision + 1, switched([*self._files, *self._api.values()], self.switches))
         change = difference(old, new)
         if not (change.is_empty and old.digest == new.digest):
             self._revision += 1
             self.view = new
-            self._publish(None, announcement(old, new, change))
+            self._announcer.publish(None, announcement(old, new, change))
         if hands_down:
             self._hand_down_all()
-        self._untold.update(dict.fromkeys(self._told))
-        self._tell_some()
+        self._announcer.outdate_below(None)
+        self._announcer.tell_some()
         return change
 
     def _hand_down_all(self) -> None:
@@ -383,8 +321,7 @@ class Registries:
 
     def _outdate(self, session: Session) -> None:
         session.epoch = 0
-        if session in self._told:
-            self._untold[session] = None
+        self._announcer.outdate(session)
 
     def _renew(self, session: Session) -> None:
         session.epoch, session.unlisted = self._epoch, None
@@ -411,27 +348,6 @@ class Registries:
             found = self._shared[scope] = Snapshot(self._revision, hooks)
         return found
 
-    def _tell_some(self) -> None:
-        """Tell subscribers for one slice of time, in the order in which they became due."""
-        until = time.monotonic() + SLICE
-        while self._untold and time.monotonic() < until:
-            self._tell(self._untold.popitem(last=False)[0])
-        if not self._untold:
-            self._announcements.clear()
-
-    def _tell(self, session: Session) -> None:
-        old, new = self._told[session], self.view_of(session)
-        # Also where the view is the same: whether an event is a gate, and what else decides, may have changed.
-        is_followed = self._permits.tell(session, new, self.catalogue)
-        if new is old:
-            return
-        self._told[session] = new
-        said = self._announcements.get((old, new))
-        if said is None:
-            said = self._announcements[old, new] = announcement(old, new, difference(old, new))
-        if not self._publish(session, said) and not is_followed:
-            del self._told[session]
-
 
 def found(name: str, hooks: Iterable[Hook]) -> Target[Hook]:
     """Find the one hook, or the one whole plugin, that a name identifies.
@@ -446,11 +362,6 @@ def found(name: str, hooks: Iterable[Hook]) -> Target[Hook]:
         raise RpcError(ErrorCode.NOT_FOUND, text) from None
     except AmbiguousNameError as error:
         raise RpcError(ErrorCode.INVALID_PARAMS, str(error)) from None
-
-
-def announcement(old: Snapshot, new: Snapshot, change: Difference) -> Announcement:
-    changes = msgspec.structs.asdict(change)
-    return Announcement(previous=old.revision, revision=new.revision, digest=new.digest, **changes)
 
 
 def moved(hook: Hook, retargeted: Mapping[str, Callable[[Hook], Hook]]) -> Hook:

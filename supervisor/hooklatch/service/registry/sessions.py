@@ -50,7 +50,7 @@ class Session:
 
     # Thousands of them are idle: slots save 1.4 KiB each, as a dictionary of so many attributes shares no keys.
     __slots__ = (
-        "__weakref__", "background", "began", "children", "client", "connections", "created_at", "cwd",
+        "__weakref__", "ask_wait", "background", "began", "children", "client", "connections", "created_at", "cwd",
         "epoch", "fired", "flow", "gate_plugins", "has_ended", "here", "id", "inherited", "left_count", "own", "parent",
         "parent_id", "personality", "personality_plugins", "places_above", "plugins", "resume_token", "run", "switches",
         "terms", "unlisted", "view",
@@ -73,6 +73,7 @@ class Session:
         self.client: str | None = None
         self.connections: set[int] = set()
         self.flow = Flow()
+        self.ask_wait = 0.0  # seconds for a person, as its clients were told: they count on no longer an answer
         self.background = 0  # its fires that nobody waits for
         # Which plugins' hooks it sees (None: all): by its host's list, its personality's, and, of gates, the parent's.
         self.personality: str | None = None

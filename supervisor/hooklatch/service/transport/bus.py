@@ -4,18 +4,35 @@ from __future__ import annotations
 
 import itertools
 import socket
+import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import Protocol
 
 import msgspec
 
+from hooklatch.core.decisions.call import Envelope
 from hooklatch.core.messages import Decision
 from hooklatch.core.protocol import encode_notification
-from hooklatch.service.registry.registries import Announcement
+from hooklatch.record.files.chain import timestamp
+from hooklatch.service.registry.announcing import Announcement
 from hooklatch.service.registry.sessions import Session, Sessions
 from hooklatch.service.transport.connection import Connection, Handler, Role, Shared
 
 __all__ = ["Bus"]
+
+
+class Fired(Protocol):
+    """What is told of a fire beside its decision; `tool` is the name in its payload, which may have to be read."""
+
+    @property
+    def session(self) -> Session | None: ...
+
+    @property
+    def envelope(self) -> Envelope: ...
+
+    @property
+    def tool(self) -> str | None: ...
 
 
 class Bus:
@@ -70,24 +87,42 @@ class Bus:
         else:
             told = [*filter(None, map(self._listening["registry"].get, viewer.connections))]
         for connection in told:
-            connection.announce(announcement.line, is_registry=True)
+            connection.announce(announcement.line, topic="registry")
         return bool(told)
 
-    def decided(self, session: Session | None, decision: Decision) -> None:
+    def decided(self, fire: Fired, decision: Decision) -> None:
         """Show a decision to the subscribers of its session and of those above it, and to every admin's."""
-        self._show("decisions", session, {"decision": decision})
+        shown = self._audience("decisions", fire.session)
+        if shown:
+            envelope = fire.envelope
+            self._tell("decisions", shown, {
+                "at": timestamp(time.time()), "session_id": envelope.session_id, "host": envelope.host,
+                "tool": fire.tool, "decision": decision,
+            })  # fmt: skip
+
+    def operated(self, kind: str, fields: Mapping[str, object]) -> None:
+        """Show every administrator's subscribers what was done about hooks, and what befell the record."""
+        shown = self._audience("operations", None)
+        if shown:
+            self._tell("operations", shown, {"at": timestamp(time.time()), "kind": kind, **fields})
+
+    def asked(self, content: Mapping[str, object]) -> None:
+        """Show every administrator's subscribers that an ask waits for a person, or how it ended."""
+        shown = self._audience("asks", None)
+        if shown:
+            self._tell("asks", shown, content)
 
     def told(self, session: Session | None, event_type: str, data: msgspec.Raw) -> None:
         """Show telemetry to the subscribers of its session and of those above it, and to every admin's."""
-        self._show("telemetry", session, {"event_type": event_type, "data": data})
-
-    def _show(self, topic: str, session: Session | None, content: Mapping[str, object]) -> None:
-        shown = self._audience(topic, session)
+        shown = self._audience("telemetry", session)
         if shown:
-            params = {"topic": topic, "session_id": session.id if session else None, **content}
-            line = encode_notification("announce", params)
-            for connection in shown:
-                connection.announce(line, is_registry=False)
+            session_id = session.id if session is not None else None
+            self._tell("telemetry", shown, {"session_id": session_id, "event_type": event_type, "data": data})
+
+    def _tell(self, topic: str, shown: Iterable[Connection], content: Mapping[str, object]) -> None:
+        line = encode_notification("announce", {"topic": topic, **content})
+        for connection in shown:
+            connection.announce(line, topic=topic)
 
     def listeners(self, topic: str, session: Session) -> list[Connection]:
         """Return the connections of a session that listen to a topic."""

@@ -11,7 +11,8 @@ admission (`registry/admission.py`): a flood queues there, and other clients pas
 
 Writing.  A line is sent at once; what the kernel does not take is buffered, and drained by a task that lives only as
 long as the buffer is not empty.  We do not read from a client that does not read, and close one that reads nothing for
-30 s.  Announcements never block: a client that lags gets one `resync` later.
+30 s.  Announcements never block: a client that lags gets one `resync` later, and of
+what is no change of hooks how many lines it has `missed`.
 
 Ending.  The end of input means that no more requests come.  The client is gone when the kernel reports it (EPOLLHUP),
 and then its fires are abandoned.  After `session.close` no more requests are accepted; answers of hooks that it serves
@@ -41,15 +42,15 @@ from hooklatch.core.protocol import (
     Response,
     RpcError,
     encode_error,
-    encode_notification,
     encode_result,
 )
+from hooklatch.credentials import credentials_of
 from hooklatch.processes.fire_context import FireContext
 from hooklatch.service.registry.admission import MAX_OF_SESSION, UNHINDERED, Admission, Flow
 from hooklatch.service.registry.sessions import Session
 from hooklatch.service.transport.hangups import Hangups
 from hooklatch.service.transport.line_timeouts import LineTimeouts
-from hooklatch.service.transport.outgoing import Outgoing
+from hooklatch.service.transport.outgoing import Lag, Outgoing
 from hooklatch.service.transport.reader_handoff import ReaderHandoff
 from hooklatch.service.transport.requests import FireRequest, read_line
 from hooklatch.service.transport.served_calls import ServedCalls
@@ -101,8 +102,8 @@ class Connection:
     # Thousands of them are idle: with slots one takes 0.4 KiB, with a dictionary of as many attributes 2.5 KiB.
     __slots__ = (
         "_admission", "_bytes_in_flight", "_handler", "_handoff", "_hangups", "_has_more",
-        "_hello_deadline", "_in_flight", "_is_closing", "_is_ended", "_is_gone", "_is_lagging",
-        "_is_line_begun", "_is_one_shot", "_is_retired", "_line_timeouts", "_lines", "_nursery", "_outgoing",
+        "_hello_deadline", "_in_flight", "_is_closing", "_is_ended", "_is_gone", "_is_line_begun",
+        "_is_one_shot", "_is_retired", "_lag", "_line_timeouts", "_lines", "_nursery", "_outgoing",
         "_reader", "_rubbish", "_served", "_socket", "_unbroken", "client", "has_greeted", "may_skip",
         "number", "role", "session", "topics",
     )  # fmt: skip
@@ -133,7 +134,7 @@ class Connection:
         self._rubbish = 0
         self._unbroken = 0
         self._has_more = False
-        self._is_lagging = False
+        self._lag: Lag | None = None  # while announcements are left out
         self._is_ended = False
         self._is_closing = False
         self._is_one_shot = False
@@ -164,6 +165,11 @@ class Connection:
     def is_admin(self) -> bool:
         """Whether it may do what an administrator may."""
         return self.role == "admin"
+
+    @property
+    def peer(self) -> tuple[int, int]:
+        """The process and the user that connected, by the kernel's word and not by their own."""
+        return credentials_of(self._socket)
 
     @property
     def is_quiet(self) -> bool:
@@ -380,13 +386,13 @@ class Connection:
         while self._outgoing.pending and not self._is_closing:
             await self._outgoing.wait()
 
-    def announce(self, line: bytes, *, is_registry: bool) -> bool:
-        """Queue an announcement; a client that lags gets one `resync` when it has caught up.  False if dropped."""
-        if self._is_lagging or len(self._outgoing.pending) > MAX_ANNOUNCED:
-            self._is_lagging = self._is_lagging or is_registry
-            return False
-        self.send(line)
-        return True
+    def announce(self, line: bytes, *, topic: str) -> None:
+        """Queue an announcement, or leave it out for a client that lags; that is told so when it has caught up."""
+        if self._lag is None and len(self._outgoing.pending) <= MAX_ANNOUNCED:
+            self.send(line)
+            return
+        self._lag = self._lag or Lag()
+        self._lag.leave_out(topic)
 
     async def _drain(self) -> None:
         try:
@@ -395,14 +401,17 @@ class Connection:
                     logger.warning("client takes nothing, closed", extra=self._ids)
                     self.close()
                     return
-                if self._is_lagging:
-                    self._is_lagging = False
-                    if "registry" in self.topics:
-                        params = {"topic": "registry", "resync": self._handler.revision_for(self)}
-                        self.announce(encode_notification("announce", params), is_registry=True)
+                self._tell_of_lag()
         finally:
             self._outgoing.is_draining = False
             self._outgoing.wake()
+
+    def _tell_of_lag(self) -> None:
+        """Tell a client that has caught up what was left out for it."""
+        lag, self._lag = self._lag, None
+        if lag is not None:
+            for topic, line in lag.lines(self.topics, lambda: self._handler.revision_for(self)):
+                self.announce(line, topic=topic)
 
     async def _drain_and_close(self) -> None:
         while self._outgoing.pending and self._outgoing.is_draining:

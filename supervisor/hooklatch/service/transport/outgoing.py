@@ -1,17 +1,21 @@
 """The lines that a client is sent: at once as far as the kernel takes them, and the rest when it takes more.
 
-Knows a socket and bytes, but no line's meaning.
+Knows a socket and bytes, and which announcements were left out for a client that lags; does not know requests.
 """
 
 from __future__ import annotations
 
 import errno
 import socket
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 
 import trio
 
-__all__ = ["Outgoing"]
+from hooklatch.core.protocol import encode_notification
+
+__all__ = ["Lag", "Outgoing"]
 
 GONE = (errno.EPIPE, errno.ECONNRESET)  # why nothing can be sent to a client that has left
 
@@ -79,3 +83,21 @@ class Outgoing:
         if self._changed is not None:
             self._changed.set()
             self._changed = None
+
+
+class Lag:
+    """What was left out for one client that lags: how many lines of each topic; of hooks, that there were changes."""
+
+    def __init__(self) -> None:
+        self._left_out: Counter[str] = Counter()
+
+    def leave_out(self, topic: str) -> None:
+        """Note a line that is not sent."""
+        self._left_out[topic] += 1
+
+    def lines(self, topics: Collection[str], revision: Callable[[], int]) -> Iterator[tuple[str, bytes]]:
+        """Yield what to tell the client, once it has caught up, of the topics that it still listens to."""
+        for topic, count in self._left_out.items():
+            if topic in topics:
+                told = {"resync": revision()} if topic == "registry" else {"missed": count}
+                yield topic, encode_notification("announce", {"topic": topic, **told})

@@ -18,18 +18,17 @@ from __future__ import annotations
 
 import os
 import socket
-import struct
 from collections import Counter
 from collections.abc import Callable
 
 from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.core.restarts import TokenBucket
+from hooklatch.credentials import credentials_of
 from hooklatch_worker.sandbox import linux
 
 __all__ = ["PeerGoneError", "Peers"]
 
 SO_PEERPIDFD = 77  # asm-generic/socket.h, Linux 6.5; Python 3.11 has no name for it
-CREDENTIALS = struct.Struct("3i")
 LAST_WORDS = 200  # events of clients that are gone already, in one burst; shell one-liners send fewer
 LAST_WORDS_RATE = 10.0  # and then each second
 MOST_PARENTS = 1000  # a longer chain cannot be real
@@ -56,7 +55,7 @@ class Peers:
             RpcError: it may not connect.
             PeerGoneError: its user may connect, but the process is gone.
         """
-        pid, uid, _ = CREDENTIALS.unpack(stream.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size))
+        pid, uid = credentials_of(stream)
         if uid not in (0, os.geteuid()):
             raise RpcError(ErrorCode.NOT_PERMITTED, f"user {uid} may not connect")
         if pid in (0, os.getpid()):

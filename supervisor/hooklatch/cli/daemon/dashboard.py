@@ -1,0 +1,116 @@
+"""dashboard: pages on loopback, in a process of its own.  Opt-in; knows no page and no request."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import tempfile
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from html import escape
+from threading import Thread
+
+from hooklatch import paths
+from hooklatch.cli.terminal import output
+from hooklatch.cli.terminal.exits import CommandError, Exit
+from hooklatch.cli.terminal.parser import Parser
+from hooklatch.errors import why
+
+__all__ = ["add_dashboard"]
+
+DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY")  # without one, a browser would be one of the terminal
+OPENING = '<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0; url={url}">'
+
+
+def add_dashboard(parser: Parser) -> None:
+    parser.runs(dashboard, example="hooklatch dashboard --port 7438", exits=(Exit.UNAVAILABLE,))
+    parser.add_argument("--port", metavar="N", type=port_number, default=0, help="on 127.0.0.1 (default: a free one)")
+    parser.add_argument("--no-open", action="store_true", help="print the address, and open no browser")
+
+
+def port_number(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and int(text[:6]) < 2**16):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port; write a number up to 65535, or 0 for a free one")
+    return int(text)
+
+
+def dashboard(arguments: argparse.Namespace) -> int:
+    """Serve until told to end."""
+    try:
+        import trio
+
+        from hooklatch.dashboard import process
+    except ImportError as error:
+        missing = f"{error.name or error} is not installed; it comes with: pip install 'hooklatch[dashboard]'"
+        raise CommandError(Exit.UNAVAILABLE, missing) from None
+
+    def folders() -> list[tuple[str, bool]]:
+        return paths.candidate_dirs(arguments.runtime_dir, os.environ)
+
+    logging.basicConfig(level=logging.WARNING, format="hooklatch: %(message)s")
+    try:
+        listener = process.bound(arguments.port)
+    except OSError as error:
+        raise CommandError(Exit.UNAVAILABLE, f"port {arguments.port} cannot be listened on: {error.strerror}") from None
+    with opener(arguments) as announce:
+        trio.run(process.serve, listener, folders, who(), announce)
+    return Exit.OK
+
+
+def who() -> str:
+    """Return who acts on the pages, as the record is told: the user of this process."""
+    import pwd
+
+    try:
+        name = pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        name = str(os.getuid())
+    return f"{name} in the dashboard"
+
+
+@contextmanager
+def opener(arguments: argparse.Namespace) -> Generator[Announce]:
+    announce = Announce(arguments)
+    try:
+        yield announce
+    finally:
+        announce.close()
+
+
+class Announce:
+    """Says where the dashboard is, and opens a browser there."""
+
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        self._is_json = arguments.json
+        self._opens = not (arguments.no_open or arguments.json) and any(os.environ.get(name) for name in DISPLAYS)
+        self._page = ""
+
+    def __call__(self, url: str) -> None:
+        if self._is_json:
+            output.say_json({"ready": True, "url": url})
+            return
+        output.say(f"the dashboard is at {url}")
+        output.say("this address is good for one visit of one browser, and for you alone; Ctrl-C ends the dashboard")
+        if self._opens:
+            Thread(target=self._open, args=(url,), daemon=True).start()
+
+    def _open(self, url: str) -> None:
+        """Open a browser by a file that only this user can read: what is on a command line, every user can."""
+        import webbrowser
+
+        try:
+            folder = paths.state_dir(os.environ)
+            os.makedirs(folder, mode=0o700, exist_ok=True)
+            fd, self._page = tempfile.mkstemp(".html", "dashboard-", folder)
+            with open(fd, "w") as file:
+                file.write(OPENING.format(url=escape(url)))
+            webbrowser.open(f"file://{self._page}")
+        except (OSError, webbrowser.Error) as error:
+            output.complain(f"no browser could be opened ({why(error)}); open the address above")
+
+    def close(self) -> None:
+        """Remove that file."""
+        if self._page:
+            with suppress(OSError):
+                os.remove(self._page)

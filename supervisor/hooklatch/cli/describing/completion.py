@@ -1,0 +1,126 @@
+"""completion: a script by which bash, zsh or fish completes the command line, made by `shtab` from the parsers.
+
+What is known beforehand is in the script.  For hooks, events, sessions and asks that wait it calls
+`hooklatch completion --words`, which asks the daemon.  Shells expand those words again, and an agent may name its hooks
+as it likes: a name with anything in it that a shell could take for an order is left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from hooklatch.cli.terminal import output
+from hooklatch.cli.terminal.exits import Exit
+from hooklatch.cli.terminal.parser import PROGRAM, Parser
+from hooklatch.cli.terminal.requests import CommandLink, administrator
+from hooklatch.errors import HooklatchError
+
+__all__ = ["add_completion", "script_for"]
+
+SHELLS = ("bash", "zsh", "fish")
+KINDS = ("asks", "events", "hooks", "sessions")
+SAFE = re.compile(r"[\w./:@%+=,-]+", re.ASCII)  # bash(1), compgen -W: "each resultant word is expanded"
+COLONS = """
+# A colon is part of a hook's id, and bash would complete what follows it as a word of its own.
+COMP_WORDBREAKS=${COMP_WORDBREAKS//:}
+"""
+# What an argument stands for, by its name in the help or, where that says too little, in the code.
+FILES, FOLDERS = ("FILE", "PATH"), ("DIR",)
+WORDS = {
+    "EVENT": "events", "event": "events", "id": "hooks", "hook": "hooks", "session": "sessions", "ask": "asks",
+}  # fmt: skip
+
+
+def add_completion(parser: Parser) -> None:
+    parser.runs(completion, example='eval "$(hooklatch completion bash)"')
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("shell", metavar="SHELL", nargs="?", choices=SHELLS, help=f"one of {', '.join(SHELLS)}")
+    what.add_argument("--words", choices=KINDS, help="print the names that the scripts offer, one a line")
+
+
+def completion(arguments: argparse.Namespace) -> int:
+    """Print a script, or the words that one asks for."""
+    if arguments.words is not None:
+        words = sorted({word for word in words_of(arguments) if SAFE.fullmatch(word)})
+        output.say_json(words) if arguments.json else output.say_text("\n".join(words))
+        return Exit.OK
+    script = script_for(arguments.shell)
+    output.say_json({"shell": arguments.shell, "script": script}) if arguments.json else output.say_text(script)
+    return Exit.OK
+
+
+def script_for(shell: str) -> str:
+    """Return the script for a shell."""
+    import shtab
+
+    from hooklatch.cli.commands import command_line
+
+    parser = command_line().declared()
+    prepare(parser, shtab)
+    return shtab.complete(parser, shell, preamble=COLONS if shell == "bash" else "")
+
+
+def prepare(parser: Parser, shtab: Any) -> None:
+    """Say of each argument, of this parser and those below it, what may stand there."""
+    known = known_words()
+    for action in parser.declared().arguments():
+        if action.choices is not None:
+            continue
+        kind = WORDS.get(str(action.metavar)) or WORDS.get(action.dest)
+        if action.metavar in FILES or action.metavar in FOLDERS:
+            action.complete = shtab.FILE if action.metavar in FILES else shtab.DIRECTORY  # type: ignore[attr-defined]
+        elif kind is not None:
+            action.complete = shtab.cmd(f"{PROGRAM} completion --words {kind} 2>/dev/null")  # type: ignore[attr-defined]
+        elif (action.metavar, action.dest) in known:
+            action.choices = known[str(action.metavar), action.dest]  # for the script; this parser parses nothing
+    for one in parser.commands.values():
+        prepare(one, shtab)
+
+
+@functools.cache
+def known_words() -> dict[tuple[str, str], tuple[str, ...]]:
+    """Return what may stand for an argument whose words never change, by its names in the help and in the code."""
+    from hooklatch.cli.terminal.record_filters import CHOICES
+    from hooklatch.dialects.find import names
+    from hooklatch.guards.catalogue import entries
+    from hooklatch.install.layouts import LAYOUTS
+
+    guards = tuple(entry.name for entry in entries())
+    return {
+        ("NAME", "guard"): guards,
+        ("NAME", "guards"): guards,
+        ("HOST", "host"): tuple(LAYOUTS),
+        ("NAME", "dialect"): names(),
+        **{(metavar, name): words for name, metavar, words, _ in CHOICES},
+    }
+
+
+def words_of(arguments: argparse.Namespace) -> Iterable[str]:
+    """Return names of a kind; none if there is no daemon, except for the standard events."""
+    try:
+        with administrator(arguments) as link:
+            return [*asked(link, arguments.words)]
+    except HooklatchError:
+        if arguments.words != "events":
+            return []
+        from hooklatch.core.hooks.catalogue import Catalogue
+
+        return [spec.name for spec in Catalogue.standard().values()]
+
+
+def asked(link: CommandLink, kind: str) -> Iterator[str]:
+    match kind:
+        case "asks":
+            yield from (ask["id"] for ask in link.ask("asks")["asks"])
+        case "events":
+            yield from (event["name"] for event in link.ask("events")["events"])
+        case "sessions":
+            yield from (session["id"] for session in link.ask("sessions")["sessions"])
+        case _:
+            hooks = link.ask("hooks")["hooks"]
+            ids = [hook["id"] for hook in hooks]
+            yield from (hook["id"] if ids.count(hook["id"]) == 1 else hook["name"] for hook in hooks)

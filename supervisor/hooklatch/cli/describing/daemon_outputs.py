@@ -1,0 +1,305 @@
+"""What commands about the daemon itself print with `--json`.  Shapes alone: what makes them is the daemon or a command.
+
+Times are seconds since 1970 and durations seconds, unless a name ends in `_ms`; sizes are bytes.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from hooklatch.core.health import Finding, Warned
+from hooklatch.core.messages import Head
+from hooklatch.environments.environments import EnvironmentStatus
+from hooklatch.processes.pool_limits import PoolStatus
+from hooklatch.processes.supervisor import Node
+from hooklatch.record.findings import VerifyReport
+from hooklatch.service.config.toml_document import Diagnostic
+from hooklatch.service.fleet.following import Applied
+from hooklatch.service.loading.files import Reloaded
+from hooklatch.service.registry.failure_log import Failing
+from hooklatch.service.registry.statistics import HookTimings
+
+__all__ = ["OUTPUTS"]
+
+
+class Started(msgspec.Struct, kw_only=True):
+    """`serve`: one line, when the daemon is ready; `log` is the log file of a detached one."""
+
+    agent: str
+    admin: str
+    pid: int
+    revision: int
+    ready: Literal[True]
+    log: str | None = None
+
+
+class Stopped(msgspec.Struct):
+    """`stop`: the daemon is gone; `seconds` is how long that took."""
+
+    stopped: Literal[True]
+    pid: int
+    seconds: float
+
+
+class Health(msgspec.Struct):
+    """`health`: in a word, and one code for each kind of problem."""
+
+    health: Literal["ready", "red", "draining"]
+    reasons: list[str]
+    revision: int
+    version: str
+
+
+class Suspended(msgspec.Struct):
+    """A suspension of a hook or a plugin, or (null) of all hooks."""
+
+    hook: str | None
+    since: float
+    until: float
+    reason: str
+    seconds_left: float
+
+
+class Shipping(msgspec.Struct):
+    """What of the record the fleet's engine has."""
+
+    shipped_seq: int | None
+    waiting_records: int | None
+    waiting_bytes: int | None
+    lost_records: int
+    lost_bytes: int
+    lost: list[dict[str, Any]]
+
+
+class PayloadStatus(msgspec.Struct):
+    """Payloads that are kept whole: how many since the daemon started, how many could not be, and why not now."""
+
+    kept: int
+    unkept: int
+    fault: str | None
+
+
+class RecordStatus(msgspec.Struct):
+    """The decision record: where it is, and how it fares."""
+
+    folder: str
+    durability: str
+    head: Head
+    segment: str
+    segments: int
+    bytes: int
+    stage: str
+    free_bytes: int | None
+    reserve_bytes: int
+    unrecorded: dict[str, int]
+    faults: list[str]
+    warnings: list[str]
+    synced_seq: int
+    sync_age_s: float
+    syncs: int
+    payloads: PayloadStatus
+    shipping: Shipping | None
+
+
+class Timings(msgspec.Struct):
+    """How long hooks and events took, by their names."""
+
+    hooks: dict[str, HookTimings]
+    events: dict[str, HookTimings]
+
+
+class Mark(msgspec.Struct):
+    """A hook that is not enforced as others are."""
+
+    hook: str
+    mark: Literal["observe", "optional", "disabled"]
+
+
+class PluginStatus(msgspec.Struct):
+    """An installed plugin and the ids of its hooks."""
+
+    name: str
+    module: str
+    package: str | None
+    fault: str | None
+    hooks: list[str]
+
+
+class ProjectStatus(msgspec.Struct):
+    """A trusted project."""
+
+    folder: str
+    state: Literal["idle", "changed", "loaded"]
+    files: int
+    hooks: list[str]
+    sessions: int
+
+
+class IsolationDefault(msgspec.Struct):
+    """The level of [isolation], and paths in it that do not exist."""
+
+    level: str
+    absent: list[str]
+
+
+class StateOfSource(msgspec.Struct):
+    """What the hooks of a source have stored."""
+
+    layer: str
+    within: str
+    source: str
+    keys: int
+    bytes: int
+
+
+class SharedState(msgspec.Struct):
+    """What hooks have stored."""
+
+    keys: int
+    bytes: int
+    kept_in: str | None
+    sources: list[StateOfSource]
+
+
+class FleetStatus(msgspec.Struct):
+    """How this host stands in its fleet."""
+
+    name: str | None
+    host: str | None
+    labels: list[str]
+    head: dict[str, Any]
+    wanted: Applied | None
+    applied: Applied | None
+    stale_s: float | None
+    contact_at: float | None
+    is_stale: bool
+    max_staleness_s: float | None
+    when_stale: str | None
+    denies: bool
+    links: int
+    counts: dict[str, int]
+    problems: list[str]
+
+
+class Zygote(msgspec.Struct):
+    """The process that workers are forked from."""
+
+    pid: int | None
+    restarts: int
+
+
+class Status(msgspec.Struct):
+    """`status`: everything about a daemon that runs; what is red (`wrong`) and yellow (`warned`), with what to do."""
+
+    version: str
+    pid: int
+    uptime_s: float
+    health: Literal["green", "red"]
+    wrong: list[Finding]
+    suspended: list[Suspended]
+    problems: list[Diagnostic]
+    faults: list[str]
+    warnings: list[str]
+    warned: list[Warned]
+    quarantined: list[str]
+    failing: list[Failing]
+    revision: int
+    digest: str
+    record: RecordStatus
+    hooks: int
+    sessions: int
+    draining: bool
+    connections: int
+    fired: int
+    skipped: dict[str, int]
+    verdicts: dict[str, int]
+    failures: dict[str, int]
+    dropped: dict[str, int]
+    asks: int
+    timings: Timings
+    marks: list[Mark]
+    plugins: list[PluginStatus]
+    personalities: dict[str, list[str]]
+    projects: list[ProjectStatus]
+    isolation: IsolationDefault
+    state: SharedState
+    fleet: FleetStatus | None
+    sources: list[PoolStatus]
+    files: dict[str, str]
+    environments: list[EnvironmentStatus]
+    zygote: Zygote
+    tree: list[Node]
+    path: str
+    places: dict[str, str]
+
+
+class Tree(msgspec.Struct):
+    """`status --tree`: the daemon's own parts."""
+
+    health: Literal["green", "red"]
+    tree: list[Node]
+
+
+class NoDaemon(msgspec.Struct):
+    """`status` without a daemon: how the last one ended, and when."""
+
+    health: Literal["stopped", "failed", "killed", "elsewhere", "silent", "unknown"]
+    since: str | None
+    pid: int | None
+    message: str
+
+
+class SessionStatus(msgspec.Struct):
+    """An agent that is connected."""
+
+    id: str
+    parent: str | None
+    client: str
+    host: str | None
+    cwd: str | None
+    personality: str | None
+    plugins: list[str] | None
+    connections: int
+    created_at: float
+    fires: int
+    hooks: int
+    revision: int
+    digest: str
+
+
+class SessionList(msgspec.Struct):
+    """`sessions`."""
+
+    sessions: list[SessionStatus]
+
+
+class RecordLine(msgspec.Struct):
+    """`log`: a line for each record, as in the file; its other fields depend on `kind` (docs/reference/record.md)."""
+
+    seq: int
+    at: str
+    kind: str
+    prev: str
+    hash: str
+
+
+class Acknowledged(msgspec.Struct):
+    """`log acknowledge`: the faults that are no longer shown."""
+
+    acknowledged: list[str]
+
+
+# A command, and what it prints: one of these shapes, once or on each line.
+OUTPUTS: dict[str, tuple[Any, ...]] = {
+    "serve": (Started,),
+    "stop": (Stopped,),
+    "reload": (Reloaded,),
+    "status": (Status, Tree, NoDaemon),
+    "health": (Health,),
+    "sessions": (SessionList,),
+    "log": (RecordLine,),
+    "log verify": (VerifyReport,),
+    "log acknowledge": (Acknowledged,),
+}

@@ -1,0 +1,156 @@
+"""What `hooklatch fleet` prints with `--json`.  Shapes alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from hooklatch.cli.describing.daemon_outputs import RecordLine
+from hooklatch.fleet.policy.manifests import Manifest, Rollout
+from hooklatch.fleet.publishing.difference import FileChange, HookChange
+from hooklatch.fleet.sink.local import LocalReport
+from hooklatch.fleet.sink.logs import Finding
+from hooklatch.fleet.sink.statuses import HostStatus
+from hooklatch.fleet.sink.trimming import Trimmed
+from hooklatch.record.findings import Witness
+from hooklatch.service.fleet.following import Applied
+
+__all__ = ["OUTPUTS"]
+
+
+class KeyPair(msgspec.Struct):
+    """`fleet keygen`: the file of the private key, and the public one with its id."""
+
+    private: str
+    public: str
+    id: str
+
+
+class Pushed(msgspec.Struct):
+    """`fleet push`: one line for each version; `is_new` is false where it was out already."""
+
+    version: int
+    is_new: bool
+    bundle: str
+    size: int
+    rollout: Rollout
+    same_as: int | None
+    message: str
+    commit: str | None
+    files: list[str]
+    left_out: list[str]
+    suspendable: bool
+    cases: int
+
+
+class Difference(msgspec.Struct):
+    """`fleet diff`; `suspendable` is null where it did not change."""
+
+    before: str
+    after: str
+    files: list[FileChange]
+    hooks: list[HookChange]
+    notes: list[str]
+    suspendable: bool | None
+
+
+class Version(Manifest, frozen=True, kw_only=True):
+    """A version: its manifest, its envelope's digest, the key that signed it, and whether that is believed here."""
+
+    digest: str
+    key: str
+    believed: bool
+
+
+class History(msgspec.Struct):
+    """`fleet history`: the oldest version first."""
+
+    versions: list[Version]
+    findings: list[str]
+
+
+class FleetHosts(msgspec.Struct):
+    """`fleet status`: hosts that are silent first, then those with something wrong; `ok` if there is none."""
+
+    fleet: str
+    newest: int
+    engine: dict[str, Any]
+    ok: bool
+    hosts: list[HostStatus]
+
+
+class FleetRecordLine(RecordLine):
+    """`fleet log`: a record, and whose it is."""
+
+    host: str
+
+
+class CheckedRecord(msgspec.Struct):
+    """The check of one host; `ranges` are unbroken runs of records: epoch, first and last."""
+
+    host: str
+    records: int
+    whole: int
+    repeated: int
+    ranges: list[tuple[int, int, int]]
+    head: Witness | None
+    epoch: int
+    findings: list[Finding]
+    omitted: int
+    notes: list[str]
+    local: LocalReport | None
+    ok: bool
+
+
+class FleetVerified(msgspec.Struct):
+    """`fleet verify`."""
+
+    ok: bool
+    hosts: list[CheckedRecord]
+    proves: str
+    does_not_prove: list[str]
+
+
+class Exported(msgspec.Struct):
+    """`fleet export otlp`: how many records the receiver took, and how many of them it threw away."""
+
+    exported: int
+    refused: int
+
+
+class TrimmedHost(Trimmed, frozen=True, kw_only=True):
+    """A note of what was removed, and of which host."""
+
+    host: str
+
+
+class Reset(msgspec.Struct):
+    """`fleet reset`: how the host stands since."""
+
+    head: dict[str, Any]
+    wanted: Applied | None
+    applied: Applied | None
+    stale_s: float | None
+    problem: str | None
+    host: str | None
+    labels: list[str]
+    health: str
+    revision: int
+
+
+# A command, and what it prints: one of these shapes, once or on each line.
+OUTPUTS: dict[str, tuple[Any, ...]] = {
+    "fleet keygen": (KeyPair,),
+    "fleet push": (Pushed,),
+    "fleet rollout": (Manifest,),
+    "fleet rollback": (Manifest,),
+    "fleet diff": (Difference,),
+    "fleet reset": (Reset,),
+    "fleet history": (History,),
+    "fleet status": (FleetHosts,),
+    "fleet log": (FleetRecordLine,),
+    "fleet verify": (FleetVerified,),
+    "fleet export otlp": (Exported,),
+    "fleet trim": (list[TrimmedHost],),
+}

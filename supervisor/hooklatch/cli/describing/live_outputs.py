@@ -1,0 +1,103 @@
+"""What the live views print with `--json`.  Shapes alone: the daemon announces the ones, `top` makes the others.
+
+Times are texts as the record has them, or seconds since 1970; a name that ends in `_ms` is of milliseconds.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from hooklatch.client.protocol.decisions import Decision
+from hooklatch.core.health import Finding
+from hooklatch.core.hooks.registry import HookState
+from hooklatch.processes.pool_limits import HookLoad
+from hooklatch.service.config.toml_document import Diagnostic
+
+__all__ = ["OUTPUTS"]
+
+
+class AnnouncedDecision(msgspec.Struct, kw_only=True):
+    """A decision, and the fire that it answers; null where the fire says nothing of it."""
+
+    topic: Literal["decisions"]
+    at: str
+    session_id: str | None
+    host: str | None
+    tool: str | None
+    decision: Decision
+
+
+class AnnouncedChange(msgspec.Struct, kw_only=True):
+    """A change of the global hooks: their ids."""
+
+    topic: Literal["registry"]
+    previous: int
+    revision: int
+    digest: str
+    added: list[str]
+    removed: list[str]
+    changed: list[str]
+
+
+class AnnouncedOperation(msgspec.Struct, kw_only=True):
+    """What was done about hooks, or befell the record; its fields depend on `kind` (docs/reference/protocol.md)."""
+
+    topic: Literal["operations"]
+    at: str
+    kind: Literal["suspended", "resumed", "quarantined", "released", "reloaded", "fault", "mended", "acknowledged"]
+    hook: str = ""
+    until: float = 0.0
+    reason: str = ""
+    why: str = ""
+    text: str = ""
+    previous: int = 0
+    revision: int = 0
+    added: list[str] = []
+    removed: list[str] = []
+    changed: list[str] = []
+    diagnostics: list[Diagnostic] = []
+
+
+class Missed(msgspec.Struct, kw_only=True):
+    """This reader was too slow: so many lines of the topic were left out."""
+
+    topic: Literal["decisions", "operations"]
+    missed: int
+
+
+class Resync(msgspec.Struct, kw_only=True):
+    """This reader was too slow: changes of the hooks were left out, which are at this revision now."""
+
+    topic: Literal["registry"]
+    resync: int
+
+
+class TopHook(msgspec.Struct, kw_only=True):
+    """A hook: its calls since the daemon's start, and what it and its workers do; null where that is not known."""
+
+    name: str
+    event: str
+    state: HookState
+    calls: int
+    calls_per_s: float | None
+    p50_ms: float | None
+    p99_ms: float | None
+    failures: dict[str, int]
+    load: HookLoad | None
+
+
+class Top(msgspec.Struct, kw_only=True):
+    """`top`: between two looks; the hooks in the order of `--sort`."""
+
+    health: Literal["green", "red"]
+    wrong: list[Finding]
+    fires_per_s: float | None
+    hooks: list[TopHook]
+
+
+OUTPUTS = {
+    "watch": (AnnouncedDecision, AnnouncedChange, AnnouncedOperation, Missed, Resync),
+    "top": (Top,),
+}

@@ -1,0 +1,113 @@
+"""schema: JSON Schemas of hooks.toml and of what each command prints with `--json`, made from the structs themselves.
+
+What a schema names stays; a later version may add keys, so none of them forbids more.  hooks.toml is the exception: a
+key that it does not name is refused by the daemon too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import os
+from typing import Any
+
+from hooklatch.cli.terminal import output
+from hooklatch.cli.terminal.exits import CommandError, Exit
+from hooklatch.cli.terminal.parser import Parser
+
+__all__ = ["CONFIG", "UNDESCRIBED", "add_schema", "described_names", "file_of", "schema_of", "text_of"]
+
+DRAFT = "https://json-schema.org/draft/2020-12/schema"
+CONFIG = "hooks.toml"
+UNDESCRIBED = ("mcp", "schema")  # they print another program's lines, and schemas
+
+
+def add_schema(parser: Parser) -> None:
+    parser.runs(schema, example="hooklatch schema hooks.toml", exits=(Exit.NO_INPUT, Exit.CANNOT_CREATE))
+    parser.add_argument(
+        "name", metavar="NAME", nargs="*", help="hooks.toml, or a command such as `hooks show`; without one, list them"
+    )
+    parser.add_argument("--to", metavar="DIR", help="write all of them to files in this directory")
+
+
+def schema(arguments: argparse.Namespace) -> int:
+    """Print a schema, or the names of all."""
+    name = " ".join(arguments.name)
+    if arguments.to is not None:
+        return write_all(arguments.to)
+    if not name:
+        output.say_json(described_names()) if arguments.json else output.say_text("\n".join(described_names()))
+        return Exit.OK
+    found = schema_of(name)
+    if found is None:
+        from hooklatch.core.text import did_you_mean
+
+        near = did_you_mean(name, described_names())
+        raise CommandError(Exit.NO_INPUT, f"there is no schema of {name!r}{near} (see: hooklatch schema)")
+    output.say_json(found) if arguments.json else output.say_text(text_of(found))
+    return Exit.OK
+
+
+def write_all(folder: str) -> int:
+    try:
+        for name in described_names():
+            with open(os.path.join(folder, file_of(name)), "w", encoding="utf-8") as file:
+                file.write(text_of(schema_of(name) or {}) + "\n")
+    except OSError as error:
+        raise CommandError(Exit.CANNOT_CREATE, f"{error.filename} cannot be written: {error.strerror}") from None
+    return Exit.OK
+
+
+def file_of(name: str) -> str:
+    """Return the name of a schema's file, such as `hooks-show.schema.json`."""
+    return f"{name.replace(' ', '-')}.schema.json"
+
+
+def text_of(found: dict[str, Any]) -> str:
+    """Return a schema for people: it is read in editors and compared by git."""
+    import json
+
+    return json.dumps(found, indent=2, ensure_ascii=False)
+
+
+def outputs() -> dict[str, tuple[Any, ...]]:
+    from hooklatch.cli.describing import daemon_outputs, fleet_outputs, hook_outputs, live_outputs, setup_outputs
+
+    return {
+        **setup_outputs.OUTPUTS,
+        **daemon_outputs.OUTPUTS,
+        **hook_outputs.OUTPUTS,
+        **live_outputs.OUTPUTS,
+        **fleet_outputs.OUTPUTS,
+    }
+
+
+def described_names() -> list[str]:
+    """Return what there is a schema of."""
+    return [CONFIG, *outputs()]
+
+
+def schema_of(name: str) -> dict[str, Any] | None:
+    """Return the schema of hooks.toml, or of a command's output; None if there is none of that name."""
+    import msgspec
+
+    from hooklatch.service.config.configuration import ConfigFile
+
+    if name == CONFIG:
+        shapes: tuple[Any, ...] = (ConfigFile,)
+        title = "hooks.toml, of hooklatch"
+    elif (known := outputs().get(name)) is not None:
+        shapes = known
+        title = f"hooklatch {name} --json"
+    else:
+        return None
+    found, definitions = msgspec.json.schema_components(shapes, ref_template="#/$defs/{name}")
+    if name == CONFIG:
+        from hooklatch.cli.describing.config_keys import describe
+
+        describe(definitions)
+    shape = found[0] if len(found) == 1 else {"anyOf": list(found)}
+    for one in definitions.values():
+        if "description" in one:
+            one["description"] = inspect.cleandoc(one["description"])
+    return {"$schema": DRAFT, "title": title, **shape, "$defs": dict(sorted(definitions.items()))}

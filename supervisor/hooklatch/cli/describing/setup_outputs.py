@@ -1,0 +1,161 @@
+"""What commands print with `--json` that set hooklatch up, and those beside the daemon.  Shapes alone."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from hooklatch.guards.catalogue import Entry
+
+__all__ = ["OUTPUTS"]
+
+
+class Initialised(msgspec.Struct):
+    """`init`: the files that were written, and commands to go on with."""
+
+    created: list[str]
+    next: list[str]
+
+
+class ShownGuard(msgspec.Struct):
+    """`guards show`: a guard, its source, and its cases as JSON lines."""
+
+    guard: Entry
+    source: str
+    cases: str
+
+
+class AddedGuards(msgspec.Struct):
+    """`guards add`: the files that were written, the guards, and commands to go on with."""
+
+    created: list[str]
+    guards: list[Entry]
+    next: list[str]
+
+
+class SettingsChange(msgspec.Struct):
+    """`install`: what was, or with `dry_run` would be, changed of an agent's settings; `backup` is the file before."""
+
+    host: str
+    file: str
+    changed: bool
+    dry_run: bool
+    backup: str | None
+    diff: str
+    notes: list[str]
+
+
+class Uninstalled(msgspec.Struct):
+    """`uninstall`: a change of each file that had entries of ours."""
+
+    host: str
+    files: list[SettingsChange]
+
+
+class ImportedHook(msgspec.Struct):
+    """A hook of another system; `problem` says why it is a comment."""
+
+    place: str
+    problem: str | None
+    event: str | list[str]
+
+
+class ImportNote(msgspec.Struct):
+    """Something that is different here; `loss` if it was lost."""
+
+    place: str
+    text: str
+    loss: bool
+
+
+class Imported(msgspec.Struct):
+    """`import`: where the file was written, if it was, and its text."""
+
+    kind: str
+    written: str | None
+    hooks: list[ImportedHook]
+    notes: list[ImportNote]
+    toml: str
+
+
+class Diagnosis(msgspec.Struct):
+    """What is wrong, and what to do about it."""
+
+    what: str
+    do: str
+    is_problem: bool
+
+
+class CheckedHost(msgspec.Struct):
+    """An agent that hooklatch is installed for: what came of the canary, and what would without a daemon."""
+
+    host: str
+    file: str
+    events: list[str]
+    canary: str
+    without_daemon: str
+
+
+class DoctorReport(msgspec.Struct):
+    """`doctor`."""
+
+    problems: list[Diagnosis]
+    hints: list[Diagnosis]
+    hosts: list[CheckedHost]
+
+
+class Listening(msgspec.Struct):
+    """`listen`: one line, when it accepts connections."""
+
+    ready: Literal[True]
+    address: str
+    port: int
+    token_file: str
+
+
+class ListenerSettings(msgspec.Struct):
+    """`listen --settings`: the hooks of Claude Code that ask it."""
+
+    hooks: dict[str, list[Any]]
+
+
+class DashboardReady(msgspec.Struct):
+    """`dashboard`: one line, when it accepts connections; the URL is good for one visit."""
+
+    ready: Literal[True]
+    url: str
+
+
+class Linked(msgspec.Struct):
+    """`link`: one line, when it begins."""
+
+    ready: Literal[True]
+    pid: int
+    host: str
+    fleet: str
+
+
+class Script(msgspec.Struct):
+    """`completion`."""
+
+    shell: Literal["bash", "zsh", "fish"]
+    script: str
+
+
+# A command, and what it prints: one of these shapes.
+OUTPUTS: dict[str, tuple[Any, ...]] = {
+    "init": (Initialised,),
+    "guards": (list[Entry],),
+    "guards list": (list[Entry],),
+    "guards show": (ShownGuard,),
+    "guards add": (AddedGuards,),
+    "install": (SettingsChange,),
+    "uninstall": (Uninstalled,),
+    "import": (Imported,),
+    "doctor": (DoctorReport,),
+    "listen": (Listening, ListenerSettings),
+    "dashboard": (DashboardReady,),
+    "link": (Linked,),
+    "completion": (Script, list[str]),
+}

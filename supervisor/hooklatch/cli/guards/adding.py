@@ -1,0 +1,155 @@
+"""guards add: copies guards of the gallery into hooks.d, with their cases.  Writes all or none; overwrites none.
+
+The cases go into the folder policy-tests in hooks.d: folders there are not read for hooks.
+"""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import os
+import shlex
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+
+from hooklatch.cli.guards.guards import found
+from hooklatch.cli.terminal import look, output
+from hooklatch.cli.terminal.exits import CommandError, Exit
+from hooklatch.cli.terminal.parser import Parser
+from hooklatch.paths import config_file
+from hooklatch.service.config.file_safety import UnsafeFileError, check_folders
+
+__all__ = ["CASES", "add_add", "guard_files", "hooks_folder", "write_new"]
+
+CASES = "policy-tests"  # beside the guards; `hooklatch fleet push` looks there too
+
+
+def add_add(parser: Parser) -> None:
+    parser.runs(
+        add,
+        example="hooklatch guards add protected_paths git_rules",
+        exits=(Exit.NO_INPUT, Exit.CANNOT_CREATE, Exit.NOT_PERMITTED),
+    )
+    parser.add_argument("guards", metavar="NAME", nargs="+", help="its name, as `hooklatch guards list` shows it")
+    parser.add_argument("--to", metavar="DIR", help="the folder to copy to (else hooks.d beside the file of hooks)")
+
+
+def add(arguments: argparse.Namespace) -> int:
+    """Copy guards, and say what they need."""
+    chosen = list({one.name: one for one in map(found, arguments.guards)}.values())
+    folder = hooks_folder(arguments, arguments.to)
+    files = {path: text for one in chosen for path, text in guard_files(folder, one.name).items()}
+    write_new(files)
+    steps = [f"hooklatch guards test {' '.join(one.name for one in chosen)}{options(arguments)}"]
+    if arguments.to is None:
+        steps.append("hooklatch status   # a daemon that runs has loaded them")
+    if arguments.json:
+        output.say_json({"created": list(files), "guards": chosen, "next": steps})
+    else:
+        for path in files:
+            output.say(f"wrote {look.short_path(path)}")
+        output.say("they are yours to edit; next:")
+        for step in steps:
+            output.say(f"  {step}")
+    for one in chosen:
+        if one.is_missing:
+            output.complain(
+                f"{one.name} needs a package that is not there and does not load without it, and a guard that does not"
+                f" load denies: install it where hooklatch is: pip install {shlex.quote(str(one.needs))}"
+            )
+    return Exit.OK
+
+
+def options(arguments: argparse.Namespace) -> str:
+    told = f" --in {shlex.quote(os.path.abspath(arguments.to))}" if arguments.to is not None else ""
+    return told + (f" --config {shlex.quote(os.path.abspath(arguments.config))}" if arguments.config else "")
+
+
+def hooks_folder(arguments: argparse.Namespace, named: str | None) -> str:
+    """Return the folder of guards: the one that is named, or hooks.d beside the file of hooks."""
+    if named is not None:
+        return os.path.abspath(named)
+    return os.path.join(os.path.dirname(os.path.abspath(config_file(arguments.config, os.environ))), "hooks.d")
+
+
+def guard_files(folder: str, name: str) -> dict[str, str]:
+    """Return the files of a guard, by path: its cases, then itself, since that is live when it is there."""
+    from hooklatch.guards.catalogue import cases_of, source_of
+
+    return {
+        os.path.join(folder, CASES, f"{name}.jsonl"): cases_of(name),
+        os.path.join(folder, f"{name}.py"): source_of(name),
+    }
+
+
+def write_new(files: dict[str, str]) -> None:
+    """Write files that nobody else can read, in folders that nobody else can write to.
+
+    Raises:
+        CommandError: one of them exists, a folder is writable by others, or one cannot be written.
+    """
+    for path in files:
+        if os.path.lexists(path):
+            raise CommandError(
+                Exit.CANNOT_CREATE,
+                f"{path} is there already and was left as it is; move it away, or name another folder",
+            )
+    place = ""
+    before = os.umask(0o077)  # for the folders above too: one that others can write to is refused later
+    with ExitStack() as made:  # what is to be taken away again, should anything fail: half a guard guards nothing
+        try:
+            for place in sorted({os.path.dirname(path) for path in files}, key=len):
+                if not os.path.isdir(place):
+                    made.callback(remove, os.rmdir, place)
+                os.makedirs(place, mode=0o700, exist_ok=True)
+                check_folders(os.path.realpath(place))
+            for path, text in files.items():
+                place = beside(path)
+                write_whole(place, text, made)
+            for place in files:  # all are on the disk: from here on they are live
+                put(beside(place), place)
+                made.callback(remove, os.unlink, place)
+        except UnsafeFileError as error:
+            raise CommandError(Exit.NOT_PERMITTED, f"hooks in this folder would be refused: {error}") from None
+        except OSError as error:
+            why = f"{place} cannot be created: {error.strerror}; nothing was written: mend that, or name another folder"
+            raise CommandError(Exit.CANNOT_CREATE, why) from None
+        finally:
+            os.umask(before)
+        made.pop_all()
+    for path in files:
+        remove(os.unlink, beside(path))
+
+
+def beside(path: str) -> str:
+    """Return where a file is written first: no file of hooks by its name, so nothing loads it before it is whole."""
+    folder, name = os.path.split(path)
+    return os.path.join(folder, f".{name}.new")
+
+
+def write_whole(path: str, text: str, made: ExitStack) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    made.callback(
+        remove, os.unlink, path
+    )  # not before: a file that somebody else writes just now is not ours to remove
+    with os.fdopen(fd, "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def put(written: str, path: str) -> None:
+    """Give a file its name, unless something has that name already."""
+    try:
+        os.link(written, path)
+    except FileExistsError:
+        raise
+    except OSError as error:  # a filesystem without links
+        if os.path.lexists(path):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path) from error
+        os.rename(written, path)
+
+
+def remove(how: Callable[[str], None], path: str) -> None:
+    with suppress(OSError):
+        how(path)

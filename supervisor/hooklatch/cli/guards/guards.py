@@ -1,0 +1,88 @@
+"""guards: the gallery of guards to start from, as a list and one by one.  Reads the package; asks no daemon."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+from typing import TYPE_CHECKING
+
+from hooklatch.cli.terminal import output
+from hooklatch.cli.terminal.exits import CommandError, Exit
+from hooklatch.cli.terminal.parser import Parser
+
+if TYPE_CHECKING:
+    from hooklatch.guards.catalogue import Entry
+
+__all__ = ["add_guards", "add_list", "add_show", "found"]
+
+BELOW = (
+    ("list", "guards.guards", "list the guards of the gallery"),
+    ("show", "guards.guards", "print the source of one, or with --cases what it stops and what it does not"),
+    ("add", "guards.adding", "copy guards and their cases into hooks.d: from then on they are yours to edit"),
+    ("test", "guards.testing", "fire the cases of each guard in hooks.d at that guard alone"),
+)
+
+
+def add_guards(parser: Parser) -> None:
+    add_list(parser)
+    parser.add_commands(BELOW)
+
+
+def add_list(parser: Parser) -> None:
+    parser.runs(list_guards, example="hooklatch guards list")
+
+
+def add_show(parser: Parser) -> None:
+    parser.runs(show_guard, example="hooklatch guards show destructive_commands", exits=(Exit.NO_INPUT,))
+    parser.add_argument("guard", metavar="NAME", help="its name, as `hooklatch guards list` shows it")
+    parser.add_argument("--cases", action="store_true", help="its cases instead: one JSON object a line")
+
+
+def list_guards(arguments: argparse.Namespace) -> int:
+    """Show every guard of the gallery."""
+    from hooklatch.guards.catalogue import entries
+
+    all_of = entries()
+    if arguments.json:
+        output.say_json(all_of)
+        return Exit.OK
+    output.say_table(
+        ("NAME", "WHAT IT DOES", "NEEDS", "EVENTS"),
+        [(one.name, one.summary, needs_of(one), ", ".join(one.events)) for one in all_of],
+        drop=("EVENTS", "NEEDS"),
+    )
+    return Exit.OK
+
+
+def show_guard(arguments: argparse.Namespace) -> int:
+    """Print one guard as it would be copied."""
+    from hooklatch.guards.catalogue import cases_of, source_of
+
+    one = found(arguments.guard)
+    source, cases = source_of(one.name), cases_of(one.name)
+    if arguments.json:
+        output.say_json({"guard": one, "source": source, "cases": cases})
+    else:
+        output.say_text((cases if arguments.cases else source).rstrip("\n"))
+    return Exit.OK
+
+
+def found(name: str) -> Entry:
+    """Return a guard of the gallery.
+
+    Raises:
+        CommandError: there is none of that name; the text names the nearest one.
+    """
+    from hooklatch.guards.catalogue import entries
+
+    all_of = {one.name: one for one in entries()}
+    bare = name.removesuffix(".py").replace("-", "_")
+    if bare in all_of:
+        return all_of[bare]
+    near = difflib.get_close_matches(bare, all_of, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else "see: hooklatch guards list"
+    raise CommandError(Exit.NO_INPUT, f"the gallery has no guard {name!r}; {hint}")
+
+
+def needs_of(one: Entry) -> str | None:
+    return None if one.needs is None else f"{one.needs}, missing" if one.is_missing else one.needs

@@ -1,0 +1,72 @@
+"""guards test: fires the cases of each guard at that guard alone.  Runs `hooklatch test` for each; asks no daemon.
+
+Other guards would answer too, and a case that one guard lets pass another one refuses.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import tempfile
+
+from hooklatch.cli.guards.adding import CASES, hooks_folder
+from hooklatch.cli.terminal import output
+from hooklatch.cli.terminal.exits import CommandError, Exit
+from hooklatch.cli.terminal.parser import Parser
+
+__all__ = ["add_test"]
+
+
+def add_test(parser: Parser) -> None:
+    parser.runs(
+        test_guards,
+        example="hooklatch guards test destructive_commands",
+        exits=(Exit.FINDINGS, Exit.BAD_DATA, Exit.NO_INPUT, Exit.UNAVAILABLE),
+    )
+    parser.add_argument("guards", metavar="NAME", nargs="*", help="a guard (else all that have cases)")
+    parser.add_argument(
+        "--in", dest="folder", metavar="DIR", help="their folder (else hooks.d beside the file of hooks)"
+    )
+
+
+def test_guards(arguments: argparse.Namespace) -> int:
+    """Test each guard, and return the worst result."""
+    folder = hooks_folder(arguments, arguments.folder)
+    names = [name.removesuffix(".py") for name in arguments.guards] or tested_in(folder)
+    codes = [tested(folder, name, is_json=arguments.json) for name in names]
+    return max(codes)
+
+
+def tested_in(folder: str) -> list[str]:
+    """Return the guards of a folder that have cases.
+
+    Raises:
+        CommandError: there is none.
+    """
+    try:
+        found = sorted(os.listdir(os.path.join(folder, CASES)))
+    except OSError:
+        found = []
+    names = [name.removesuffix(".jsonl") for name in found if name.endswith(".jsonl")]
+    if not names:
+        raise CommandError(Exit.NO_INPUT, f"{folder} has no guard with cases; see: hooklatch guards add --help")
+    return names
+
+
+def tested(folder: str, name: str, *, is_json: bool) -> int:
+    from hooklatch.cli.commands import command_line  # it finds `test` as a person would
+
+    source, cases = os.path.join(folder, f"{name}.py"), os.path.join(folder, CASES, f"{name}.jsonl")
+    for path in (source, cases):
+        if not os.path.exists(path):
+            raise CommandError(Exit.NO_INPUT, f"{path} does not exist; name a guard that `hooklatch guards add` copied")
+    if not is_json:
+        output.say(f"{name}:")
+    with tempfile.TemporaryDirectory(prefix="hooklatch-guard-") as scratch:
+        config = os.path.join(scratch, "hooks.toml")
+        with open(config, "w", encoding="utf-8") as file:
+            file.write(f"[[source]]\npath = {json.dumps(source)}\n")
+        words = ["test", cases, "--config", config, *(["--json"] if is_json else [])]
+        told: argparse.Namespace = command_line().parse_args(words)
+        return int(told.run(told))

@@ -1,0 +1,381 @@
+"""asks: what waits for a person, and that person's answer.  Only queries the daemon, which judges whether it counts.
+
+At a terminal `--follow` shows one ask after the other, and each line that is typed is about the one that is shown last:
+
+    a REASON   allow        d REASON   deny        (without a reason it is asked for)
+    n          the next one                        q          end; what is open stays open
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import pwd
+import re
+import select
+import sys
+import termios
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import datetime
+from typing import Any, cast
+
+from hooklatch.cli.terminal import output
+from hooklatch.cli.terminal.exits import Exit
+from hooklatch.cli.terminal.look import paint, width_of
+from hooklatch.cli.terminal.parser import Parser
+from hooklatch.cli.terminal.requests import CommandLink, administrator
+from hooklatch.core.text import REDACTED, counted, shown
+from hooklatch.core.tools import KINDS
+from hooklatch.errors import RequestFailedError
+
+__all__ = ["SETTLE", "Desk", "add_answer", "add_asks"]
+
+BELOW = (("answer", "hooks.asks", "answer an ask that waits, with a reason that the agent is told"),)
+OURS = ("asks", "payload", "changed", "warning")  # labels that no field of a payload has
+PLAIN = re.compile(r"[\w.-]+", re.ASCII)
+MARKS = ("", '"', "{", "[")  # with which a text begins that is shown as JSON, as what is no text is
+WORDS = {"a": "allow", "allow": "allow", "y": "allow", "d": "deny", "deny": "deny"}
+KEYS = "a REASON allows, d REASON denies, n is the next one, q ends"
+STDIN, STDOUT = 0, 1
+AROUND = 4  # lines above and below what is said of an ask
+WIDEST = 24  # columns of a label: the agent chose the names of its fields
+MOST_TOLD = 5  # of others that wait, said below the ask that is shown
+SETTLE = 1.0  # seconds for which no line answers an ask that has taken the place of another by itself
+
+
+def add_asks(parser: Parser) -> None:
+    parser.runs(list_asks, example="hooklatch asks", exits=(Exit.UNAVAILABLE,))
+    parser.add_argument(
+        "--follow", action="store_true", help="show asks as they come, until Ctrl-C; at a terminal, answer them"
+    )
+    parser.set_defaults(follow=False)
+    parser.add_commands(BELOW)
+
+
+def add_answer(parser: Parser) -> None:
+    example = 'hooklatch asks answer 3f2a-7 deny --reason "not on a Friday"'
+    parser.runs(answer, example=example, exits=(Exit.NO_INPUT, Exit.UNAVAILABLE))
+    parser.add_argument("ask", metavar="ID", help="the ask, as `hooklatch asks` shows it")
+    parser.add_argument("verdict", metavar="VERDICT", choices=("allow", "deny"), help="allow or deny")
+    parser.add_argument("--reason", metavar="TEXT", required=True, help="why; it stays in the record")
+    parser.add_argument("--by", metavar="NAME", help="who you are (default: your user's name)")
+
+
+def list_asks(arguments: argparse.Namespace) -> int:
+    """Show what waits, once or as it comes."""
+    try:
+        if not arguments.follow:
+            return list_once(arguments)
+        if arguments.json or not (sys.stdin and sys.stdin.isatty() and sys.stdout and sys.stdout.isatty()):
+            return follow(arguments)
+        return follow_at_terminal(arguments)
+    except KeyboardInterrupt:
+        return Exit.OK  # the normal way to stop following
+
+
+def list_once(arguments: argparse.Namespace) -> int:
+    with administrator(arguments) as link:
+        result: dict[str, Any] = link.ask("asks")
+    if arguments.json:
+        output.say_json(result)
+        return Exit.OK
+    asks: list[dict[str, Any]] = result["asks"]
+    if not asks:
+        output.say("no ask waits for a person")
+    for ask in asks:
+        show(ask)
+    return Exit.OK
+
+
+def answer(arguments: argparse.Namespace) -> int:
+    """Answer one ask."""
+    by = arguments.by or own_name()
+    with administrator(arguments) as link:
+        result = link.ask(
+            "answer_ask", id=arguments.ask, verdict=arguments.verdict, reason=arguments.reason, by=by
+        )  # fmt: skip
+    if arguments.json:
+        output.say_json(result)
+    else:
+        output.say(f"{arguments.ask}: ", *outcome_of(result["closed"]))
+    return Exit.OK
+
+
+# -- following ---------------------------------------------------------------------------------------------------
+
+
+def follow(arguments: argparse.Namespace) -> int:
+    """Print what opens and closes, beginning with what is open."""
+    with administrator(arguments) as heard, administrator(arguments) as link:
+        heard.ask("subscribe", topics=["asks"])
+        known: set[str] = set()
+        for ask in link.ask("asks")["asks"]:
+            known.add(ask["id"])
+            tell({"topic": "asks", "opened": ask}, is_json=arguments.json)
+        while output.has_reader():
+            message = heard.announcement()
+            opened = message.get("opened")
+            if opened is None or opened["id"] not in known:  # it may have been listed already
+                tell(message, is_json=arguments.json)
+    return Exit.OK
+
+
+def tell(message: dict[str, Any], *, is_json: bool) -> None:
+    if is_json:
+        output.say_json(message)
+    elif "opened" in message:
+        show(message["opened"])
+    elif "closed" in message:
+        output.say(f"{message['closed']['id']}: ", *outcome_of(message["closed"]))
+    elif "missed" in message:
+        output.say(paint(f"missed {counted(message['missed'], 'line')}; see: hooklatch asks", "warning"))
+
+
+def follow_at_terminal(arguments: argparse.Namespace) -> int:
+    # Two connections: what is announced while a request is answered would be passed over.
+    with administrator(arguments) as heard, administrator(arguments) as link:
+        heard.ask("subscribe", topics=["asks"])
+        desk = Desk(link, own_name())
+        output.complain(f"asks at {link.path}; {KEYS}")
+        desk.look()
+        typed = b""
+        while not desk.is_over:
+            desk.prompt()
+            about = desk.shown
+            if heard.has_line or heard.fileno() in select.select([STDIN, heard.fileno()], [], [])[0]:
+                desk.hear(heard.announcement())
+            else:
+                data = os.read(STDIN, 4096)
+                *lines, typed = (typed + data).split(b"\n")  # Ctrl-D sends a line that has no end yet
+                for line in lines if data else [b"q"]:
+                    desk.take(line.decode(errors="replace").strip())
+            if desk.shown != about:
+                typed = b""  # it was about another one
+    return Exit.OK
+
+
+class Desk:
+    """What is open, which one is shown, and what has been said of it so far."""
+
+    def __init__(self, link: CommandLink, name: str) -> None:
+        self.is_over = False
+        self._link = link
+        self._name = name
+        self._open: dict[str, dict[str, Any]] = {}
+        self._shown: str | None = None
+        self._verdict: str | None = None  # said, while its reason is not
+        self._replaced_at = -SETTLE  # when another ask was shown without a word of the person
+        self._is_halfway = False  # then a reason was being typed, and the line that comes is its rest
+        self._has_ended = False  # the last one that was shown, by itself, and no line was typed since
+        self._told = 0  # of how many others that wait it was said below the one that is shown
+        self._is_prompted = False
+
+    @property
+    def shown(self) -> str | None:
+        """The id of the ask that is shown."""
+        return self._shown
+
+    def look(self) -> None:
+        """Look at what is open now; the ask that is shown stays, if it is open still."""
+        self._open = {ask["id"]: ask for ask in self._link.ask("asks")["asks"]}
+        if self._shown is None:
+            self._show_next()
+        elif self._shown not in self._open:
+            self._replace()
+
+    def prompt(self) -> None:
+        if self._shown is None or self._is_prompted:
+            return
+        others = f"; {len(self._open) - 1} more" if self._told > MOST_TOLD else ""
+        text = f"{self._verdict}, because: " if self._verdict is not None else f"{self._shown} [a/d/n/q{others}]: "
+        sys.stdout.write(text)
+        sys.stdout.flush()
+        self._is_prompted = True
+
+    def hear(self, message: dict[str, Any]) -> None:
+        """Take an announcement."""
+        if "missed" in message:
+            self._say("")
+            self.look()
+        elif "opened" in message and message["opened"]["id"] not in self._open:
+            ask = message["opened"]
+            self._open[ask["id"]] = ask
+            if self._shown is None:
+                self._replace() if self._has_ended else self._show_next()
+                return
+            self._told += 1  # of a flood not all is said: it would push away what is shown
+            if self._told <= MOST_TOLD:
+                self._say(f"{ask['id']} waits too: {ask['reason']}")
+        elif "closed" in message and self._open.pop(message["closed"]["id"], None) is not None:
+            closed = message["closed"]
+            if closed["id"] == self._shown or self._told <= MOST_TOLD:
+                self._say(f"{closed['id']}: ", *outcome_of(closed))
+            if closed["id"] == self._shown:
+                self._replace()
+
+    def take(self, line: str) -> None:
+        """Take a line that was typed."""
+        self._is_prompted = False
+        word, _, rest = line.partition(" ")
+        is_halfway, self._is_halfway, self._has_ended = self._is_halfway, False, False
+        if self._verdict is not None:
+            self._answer(self._verdict, line)
+        elif word == "q":
+            self.is_over = True
+        elif self._shown is None:
+            output.say("nothing waits")
+        elif is_halfway or (word in WORDS and time.monotonic() - self._replaced_at < SETTLE):
+            output.say(paint("nothing was answered: another ask has just been shown", "warning"))
+        elif word in WORDS:
+            self._answer(WORDS[word], rest.strip())
+        elif word in ("n", ""):
+            self._show_next()
+        else:
+            output.say(paint(KEYS, "warning"))
+
+    def _answer(self, verdict: str, reason: str) -> None:
+        ask = self._open.get(self._shown or "")
+        if ask is None:
+            return
+        if not reason:  # asked for once; then the verdict is taken back
+            self._verdict = verdict if self._verdict is None else None
+            return
+        self._verdict = None
+        try:
+            result = self._link.ask(
+                "answer_ask", id=ask["id"], verdict=verdict, reason=reason, by=self._name,
+                payload_digest=ask["payload_digest"],
+            )  # fmt: skip
+            output.say(f"{ask['id']}: ", *outcome_of(result["closed"]))
+        except RequestFailedError as error:
+            output.say(paint(error.message, "bad"))
+        self._open.pop(ask["id"], None)
+        self._show_next()
+
+    def _replace(self) -> None:
+        """Show another ask in the place of one that has ended by itself, if there is one."""
+        self._is_halfway = self._is_halfway or self._verdict is not None
+        self._has_ended = True
+        self._show_next()
+        self._replaced_at = time.monotonic()
+
+    def _show_next(self) -> None:
+        """Show the ask after the one that is shown, in the order in which they came."""
+        ids = list(self._open)
+        place = ids.index(self._shown) + 1 if self._shown in ids else 0
+        self._shown = ids[place % len(ids)] if ids else None
+        self._verdict = None
+        self._told = 0
+        if self._shown is not None:
+            with suppress(termios.error):
+                termios.tcflush(STDIN, termios.TCIFLUSH)  # what was typed was about another one
+            self._say("")
+            show(self._open[self._shown])
+
+    def _say(self, *pieces: str) -> None:
+        """Say something on a line of its own, also beside a prompt."""
+        if self._is_prompted:
+            sys.stdout.write("\n")
+            self._is_prompted = False
+        output.say(*pieces)
+
+
+# -- one ask -----------------------------------------------------------------------------------------------------
+
+
+def show(ask: dict[str, Any]) -> None:
+    """Print an ask whole."""
+    where = [f"session {ask['session_id']}" if ask["session_id"] else "", f"in {ask['host']}" if ask["host"] else ""]
+    what = " ".join(filter(None, (ask["event"], ask["tool"])))
+    output.say(paint(ask["id"], "title"), f"  {', '.join(filter(None, (what, *where)))}; {times_of(ask)}")
+    lines = [*details_of(ask)]
+    tall = output.say_lines(*lines, width=min(max(len(label) for label, _ in lines), WIDEST) + 2)
+    if width_of(sys.stdout) is not None and tall + AROUND > (os.get_terminal_size(STDOUT).lines or 24):
+        output.say(
+            paint(f"it takes {tall} lines, more than fit here: scroll up to {ask['id']}, and read it all", "warning")
+        )
+
+
+def times_of(ask: dict[str, Any]) -> str:
+    now = time.time()
+    age, left = now - moment(ask["at"]), moment(ask["expires_at"]) - now
+    return f"asked {shown(max(age, 0))} ago, denied in {shown(max(left, 0))}"
+
+
+def moment(text: str) -> float:
+    return datetime.fromisoformat(text).timestamp()
+
+
+def details_of(ask: dict[str, Any]) -> Iterator[tuple[str, object]]:
+    """Yield all that there is to see of an ask, what cannot be seen last: there the answer is typed."""
+    for question in ask["questions"]:
+        yield "asks", f"{question['hook']}: {question['reason']}"
+    shown = json_of(ask["excerpt"], ask["excerpt_cut"])
+    if ask["excerpt"] is not None:
+        yield from values_of(ask["excerpt"])
+    elif shown:
+        yield "payload", shown
+    changed = json_of(ask["patch"], ask["patch_cut"])
+    if changed:
+        yield "changed", f"by hooks, from what the agent sent: {changed}"
+    if ask["questions_omitted"]:
+        yield "warning", f"{counted(ask['questions_omitted'], 'hook')} more ask; deny what you cannot see"
+    if ask["excerpt"] is None:
+        yield "warning", f"this is not all of its {ask['payload_bytes']} bytes; deny what you cannot see"
+    if ask["patch_cut"] is not None:
+        yield "warning", "this is not all of what hooks changed; deny what you cannot see"
+    if REDACTED in shown or REDACTED in changed:
+        yield "warning", f"{REDACTED} looks like a secret, and may be anything; deny what you cannot see"
+
+
+def json_of(value: object, text: str | None) -> str:
+    return output.json_text(value) if value is not None else text or ""
+
+
+def values_of(payload: dict[str, Any]) -> Iterator[tuple[str, object]]:
+    """Yield what a payload holds; a tool's input key by key, since that is what is judged."""
+    given = fields_of(payload.get("tool_input"))
+    for key, value in fields_of(payload).items():
+        if key == "tool_input" and given:
+            yield from ((f"  {label_of(name)}", text_of(one)) for name, one in given.items())
+        elif not says_again(key, value, given):
+            yield label_of(key), text_of(value)
+
+
+def fields_of(value: object) -> dict[str, object]:
+    return cast("dict[str, object]", value) if isinstance(value, dict) else {}
+
+
+def says_again(key: str, value: object, given: dict[str, object]) -> bool:
+    """Return whether a field says once more what the tool's name or its input says; an agent may put others there."""
+    if key == "tool_kind":
+        return isinstance(value, str) and value in KINDS
+    told, said = fields_of(value), list(given.values())
+    return key == "tool_args" and (value == {} or bool(told)) and all(one in said for one in told.values())
+
+
+def label_of(key: str) -> str:
+    """Return a field's name; quoted where it could be taken for another one, or for a word of ours."""
+    return key if PLAIN.fullmatch(key) and key not in OURS else output.json_text(key)
+
+
+def text_of(value: object) -> str:
+    """Return a value: a text as it is, unless what is shown could also be another one."""
+    if isinstance(value, str) and value == output.plain(value).strip() and value[:1] not in MARKS:
+        return value
+    return output.json_text(value)
+
+
+def outcome_of(closed: dict[str, Any]) -> list[str]:
+    word = paint("allowed", "good") if closed["verdict"] == "allow" else paint("denied", "bad")
+    by = f" by {closed['by']}" if closed["by"] else ""
+    return [word, f"{by}: {closed['reason']}"]
+
+
+def own_name() -> str:
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return f"uid {os.getuid()}"

@@ -1,0 +1,149 @@
+"""A terminal that a live view has to itself: keys as they are pressed, another screen; put back whatever happens.
+
+Knows termios, signals and three control sequences (xterm, "ctlseqs"); does not know what is shown.
+
+Signals only wake the wait (`signal.set_wakeup_fd`), which returns them as keys: nothing is interrupted halfway, and
+what was changed is put back in the reverse order before the process ends or stops.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import signal
+import sys
+import termios
+import threading
+import tty
+from collections.abc import Iterable
+from contextlib import ExitStack, suppress
+from types import FrameType, TracebackType
+
+from hooklatch.cli.terminal.look import Painted, coloured, has_colour
+
+__all__ = ["ENDING", "RawTerminal", "keys_of"]
+
+ENTER, LEAVE = b"\x1b[?1049h\x1b[?25l", b"\x1b[?25h\x1b[?1049l"  # the other screen, without a cursor; and back
+HOME, ERASE_LINE = b"\x1b[H", b"\x1b[2K"
+SIGNALS = {
+    signal.SIGINT: "ctrl-c", signal.SIGTERM: "terminated", signal.SIGHUP: "hung up", signal.SIGTSTP: "suspend",
+    signal.SIGWINCH: "resize",
+}  # fmt: skip
+ENDING = {"terminated": signal.SIGTERM, "hung up": signal.SIGHUP}  # the process dies of them, once all is put back
+WHOLE = 0.05  # seconds within which the rest of a key's sequence comes; an escape alone has none
+KEYS = {
+    "\x1b[A": "up", "\x1bOA": "up", "\x1b[B": "down", "\x1bOB": "down", "\x1b[C": "right", "\x1b[D": "left",
+    "\x1b[5~": "page up", "\x1b[6~": "page down", "\x1b[H": "home", "\x1bOH": "home", "\x1b[1~": "home",
+    "\x1b[F": "end", "\x1bOF": "end", "\x1b[4~": "end", "\x1b": "escape", "\r": "enter", "\n": "enter",
+    "\x7f": "backspace", "\x08": "backspace", "\x03": "ctrl-c",
+}  # fmt: skip
+SEQUENCE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1bO.|\x1b|.", re.DOTALL)
+BEGUN = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*|O)?\Z")
+
+
+def keys_of(data: bytes) -> list[str]:
+    """Return the keys that a terminal has sent; those without a name here, or without a sign, are left out."""
+    texts: list[str] = SEQUENCE.findall(data.decode("utf-8", "ignore"))
+    return [key for key in (KEYS.get(text, text) for text in texts) if key.isprintable()]
+
+
+class RawTerminal:
+    """The terminal of standard input and output; `poke` wakes the wait from another thread."""
+
+    def __init__(self) -> None:
+        self._stack = ExitStack()
+        self._woken = -1
+        self._waking = -1
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> RawTerminal:
+        with ExitStack() as stack:
+            self._woken, self._waking = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+            stack.callback(os.close, self._woken)
+            stack.callback(os.close, self._waking)
+            stack.callback(signal.set_wakeup_fd, signal.set_wakeup_fd(self._waking, warn_on_full_buffer=False))
+            for number in heeded():  # before the terminal is changed: none of them may end us in between
+                stack.callback(signal.signal, number, signal.signal(number, nothing))
+            stdin = sys.stdin.fileno()
+            stack.callback(put_back, stdin, termios.tcgetattr(stdin))
+            tty.setcbreak(stdin)  # Ctrl-C and Ctrl-Z still are signals
+            stack.callback(self._write, LEAVE)
+            self._write(ENTER)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        with self._lock:  # nobody may write to a number that is soon another file's
+            self._waking = -1
+        self._stack.__exit__(kind, error, traceback)
+
+    def poke(self) -> None:
+        """Have `wait` return; from any thread, also after the end."""
+        with self._lock, suppress(OSError):  # where it is full, it is awake
+            if self._waking >= 0:
+                os.write(self._waking, b"\0")
+
+    def wait(self, seconds: float) -> list[str]:
+        """Return the keys and signals of the next moment; none if it was poked, or nothing came for so long."""
+        stdin = sys.stdin.fileno()
+        ready, _, _ = select.select([stdin, self._woken], [], [], seconds)
+        found: list[str] = []
+        if self._woken in ready:
+            numbers = os.read(self._woken, 4096)
+            found += [SIGNALS[number] for number in SIGNALS if number in numbers]
+        if stdin in ready:
+            found += self._keys(stdin)
+        return found
+
+    def _keys(self, stdin: int) -> list[str]:
+        try:
+            data = os.read(stdin, 1024)
+            while BEGUN.search(data) and select.select([stdin], [], [], WHOLE)[0]:
+                more = os.read(stdin, 1024)
+                if not more:
+                    break
+                data += more
+        except OSError:  # EIO: the terminal is gone
+            data = b""
+        return keys_of(data) if data else ["hung up"]
+
+    def size(self) -> tuple[int, int]:
+        """Return the columns and lines that there are now."""
+        try:
+            width, height = os.get_terminal_size(sys.stdout.fileno())
+        except OSError:
+            return 80, 24
+        return width or 80, height or 24
+
+    def draw(self, lines: Iterable[Iterable[str]]) -> None:
+        """Show lines, given as plain pieces, in place of those before; there are as many as the terminal has."""
+        is_painted = has_colour(sys.stdout)
+        encoding = sys.stdout.encoding or "utf-8"
+        # A line is erased before it is written: after a full one the cursor still stands on its last character.
+        texts = [
+            "".join(coloured(one, one.meaning) if is_painted and isinstance(one, Painted) else one for one in pieces)
+            for pieces in lines
+        ]
+        self._write(HOME + b"\r\n".join(ERASE_LINE + text.encode(encoding, "replace") for text in texts))
+
+    def _write(self, data: bytes) -> None:
+        with suppress(OSError):  # the terminal is gone, and `wait` is told so
+            sys.stdout.buffer.write(data)
+            sys.stdout.buffer.flush()
+
+
+def heeded() -> list[signal.Signals]:
+    """Return the signals to take: not those that whoever has started us lets us ignore, as `nohup` does."""
+    return [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+
+
+def nothing(number: int, frame: FrameType | None) -> None:
+    """Handle a signal by nothing: the wait is woken by it."""
+
+
+def put_back(fd: int, attributes: list[object]) -> None:
+    with suppress(termios.error):  # the terminal is gone
+        termios.tcsetattr(fd, termios.TCSADRAIN, attributes)  # type: ignore[arg-type]  # as tcgetattr gave them

@@ -1,0 +1,228 @@
+"""Announcements as lines for people.  Pure: knows what the daemon announces; no stream, no socket and no clock.
+
+A decision has a column for each fact; at a terminal the columns share its width, elsewhere nothing is cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from hooklatch.cli.hooks.status import place_and_text
+from hooklatch.cli.terminal.look import VERDICTS, paint, short_revision
+from hooklatch.cli.terminal.output import plain
+from hooklatch.core.hooks.names import name_in
+
+if TYPE_CHECKING:
+    from hooklatch.cli.terminal.look import Meaning
+
+__all__ = ["KINDS", "Layout", "layout_for", "lines_of", "moment_of", "record_of", "titles"]
+
+KINDS = (
+    "decision", "registry", "suspended", "resumed", "quarantined", "released", "reloaded", "fault", "mended",
+    "acknowledged",
+)  # fmt: skip
+OPERATIONS: Mapping[str, Meaning] = {
+    "suspended": "warning", "resumed": "good", "quarantined": "bad", "released": "good", "fault": "bad",
+    "mended": "good", "acknowledged": "good", "missed": "warning", "wrong": "bad",
+}  # fmt: skip
+KIND = 12  # columns of what happened, where that is no decision
+LEAST_REASON = 12  # columns; with less the reason is left out
+REASON = 24  # columns that are kept for it before others get more than they need, where there is room for both
+WIDE = 120  # columns of a terminal from which on two blanks part the columns
+
+
+class Column(NamedTuple):
+    """A fact of a decision: its title, the columns that it needs, and those that it likes to have."""
+
+    title: str
+    least: int
+    ideal: int
+    is_number: bool = False
+
+
+# In the order of the line.  In a narrow terminal those of `DROPPED` are left out, the first one first.
+COLUMNS = (
+    Column("TIME", 8, 8),
+    Column("SESSION", 8, 14),
+    Column("EVENT", 12, 18),
+    Column("TOOL", 6, 12),
+    Column("VERDICT", 7, 7),
+    Column("HOOK", 12, 32),
+    Column("CAUSE", 7, 11),
+    Column("MS", 7, 8, is_number=True),
+)
+DROPPED = ("SESSION", "TOOL", "CAUSE", "MS", "HOOK", "EVENT")
+ORDER = ("HOOK", "EVENT", "TOOL", "SESSION", "CAUSE", "MS")  # of those that get what is left of the width
+
+
+class Layout(NamedTuple):
+    """Which columns there are and how wide, how many blanks part them, and how much is left for the reason.
+
+    Without a `width` nothing is cut: the widths are least ones.
+    """
+
+    width: int | None
+    columns: Sequence[tuple[Column, int]]
+    gap: int
+    reason: int
+
+
+def layout_for(width: int | None) -> Layout:
+    """Return the layout for a terminal of so many columns, or for what is none."""
+    if width is None:
+        return Layout(None, [(column, column.ideal) for column in COLUMNS], 2, 0)
+    gap = 2 if width >= WIDE else 1
+    columns = list(COLUMNS)
+    for title in DROPPED:
+        if needed(columns, gap) <= width:
+            break
+        columns = [column for column in columns if column.title != title]
+    widths = {column.title: column.least for column in columns}
+    spare = width - needed(columns, gap)
+    kept = REASON + gap if spare >= REASON + gap else 0
+    spare -= kept
+    for title in ORDER:
+        ideal = next((column.ideal for column in columns if column.title == title), 0)
+        more = max(0, min(spare, ideal - widths.get(title, ideal)))
+        spare -= more
+        if more:
+            widths[title] += more
+    spare += kept
+    reason = spare - gap if spare - gap >= LEAST_REASON else 0
+    return Layout(width, [(column, widths[column.title]) for column in columns], gap, reason)
+
+
+def needed(columns: Sequence[Column], gap: int) -> int:
+    return sum(column.least for column in columns) + gap * (len(columns) - 1)
+
+
+def record_of(announcement: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what happened as the record has it, for the same filters."""
+    if announcement["topic"] == "decisions":
+        about = {"at": announcement.get("at"), "session": announcement.get("session_id")}
+        return {"kind": "decision", **announcement.get("decision", {}), **about}
+    if announcement["topic"] == "registry":
+        return {"kind": "registry", **announcement}
+    return dict(announcement)
+
+
+def titles(layout: Layout) -> list[str]:
+    """Return the pieces of the line above all others."""
+    values = {column.title: column.title for column, _ in layout.columns} | {"REASON": "REASON"}
+    return pieces_of(values, dict.fromkeys(values, "title"), layout)
+
+
+def lines_of(announcement: Mapping[str, Any], layout: Layout) -> Iterator[list[str]]:
+    """Yield the pieces of each line about an announcement."""
+    if announcement["topic"] == "decisions" and "decision" in announcement:
+        yield decision_pieces(announcement, layout)
+        return
+    time = moment_of(announcement.get("at"))
+    said = [told(announcement), *(("wrong", place_and_text(one)) for one in announcement.get("diagnostics", ()))]
+    for kind, text in said:
+        meaning = OPERATIONS.get(kind)
+        head, indent = f"{kind:<{KIND}}", " " * (len(time) + 1 + KIND)
+        first, *rest = [text] if layout.width is None else wrapped(plain(text), layout.width - len(indent))
+        yield [paint(f"{time} ", "quiet"), paint(head, meaning) if meaning is not None else head, first]
+        yield from ([indent, line] for line in rest)
+
+
+def decision_pieces(announcement: Mapping[str, Any], layout: Layout) -> list[str]:
+    decision: Mapping[str, Any] = announcement["decision"]
+    verdict, cause = str(decision.get("verdict")), decision.get("cause")
+    by = name_in(decision.get("layer"), decision.get("hook"), decision.get("name"))
+    values: dict[str, object] = {
+        "TIME": moment_of(announcement.get("at")),
+        "SESSION": announcement.get("session_id") or announcement.get("host"),
+        "EVENT": decision.get("event"),
+        "TOOL": announcement.get("tool"),
+        "VERDICT": verdict,
+        "HOOK": by,
+        "CAUSE": cause,
+        "MS": f"{decision.get('duration_ms', 0.0):.1f}",
+        "REASON": decision.get("reason"),
+    }
+    meanings: dict[str, Meaning] = {"TIME": "quiet", "MS": "quiet"}
+    if verdict in VERDICTS:
+        meanings["VERDICT"] = VERDICTS[verdict]
+    meanings["CAUSE"] = "quiet" if cause in (None, "policy") else "bad"
+    return pieces_of(values, meanings, layout)
+
+
+def pieces_of(values: Mapping[str, object], meanings: Mapping[str, Meaning], layout: Layout) -> list[str]:
+    """Return the pieces of a line with these values, each as wide as its column."""
+    cells: list[tuple[str, str]] = []
+    for column, width in layout.columns:
+        text = plain(str(values[column.title] or "-"))
+        if layout.width is not None:
+            text = fitted(text.removeprefix("global/"), width, is_number=column.is_number)
+        else:
+            text = text.rjust(width) if column.is_number else text.ljust(width)
+        cells.append((column.title, text))
+    reason = plain(str(values["REASON"] or ""))
+    if layout.width is not None:
+        reason = fitted(reason, layout.reason).rstrip() if layout.reason else ""
+    if reason:
+        cells.append(("REASON", reason))
+    pieces: list[str] = []
+    for place, (title, text) in enumerate(cells):
+        shown = text.rstrip() if place == len(cells) - 1 else text
+        pieces += [paint(shown, meanings[title]) if title in meanings else shown, " " * layout.gap]
+    return pieces[:-1]
+
+
+def told(announcement: Mapping[str, Any]) -> tuple[str, str]:
+    """Return what happened in a word, and the rest."""
+    topic = announcement["topic"]
+    if "missed" in announcement:
+        return "missed", f"{announcement['missed']} of {topic}: this reader was too slow (`hooklatch log` has them)"
+    if "resync" in announcement:
+        return (
+            "missed",
+            f"changes of the hooks: this reader was too slow; now they are at {short_revision(announcement['resync'])}",
+        )
+    if topic == "registry":
+        return "hooks", f"revision {short_revision(announcement['revision'])}: {changes_of(announcement)}"
+    kind = str(announcement.get("kind"))
+    hook = announcement.get("hook")
+    which = "every hook" if hook == "*" else str(hook)
+    match kind:
+        case "suspended":
+            until = datetime.fromtimestamp(announcement["until"])
+            return kind, f"{which} until {until:%H:%M:%S}: {announcement['reason']}"
+        case "resumed" | "quarantined" | "released":
+            return kind, f"{which}: {announcement['why']}"
+        case "reloaded":
+            wrong = len(announcement["diagnostics"])
+            result = f"{wrong} wrong" if wrong else "nothing is wrong"
+            changes = changes_of(announcement) or "no change"
+            return kind, f"revision {short_revision(announcement['revision'])}: {changes}; {result}"
+        case "fault" | "mended" | "acknowledged":
+            return kind, str(announcement["text"])
+        case _:  # of a newer daemon
+            fields = {name: value for name, value in announcement.items() if name not in ("topic", "at", "kind")}
+            return kind, ", ".join(f"{name} {value}" for name, value in fields.items())
+
+
+def changes_of(announcement: Mapping[str, Any]) -> str:
+    kinds = ("added", "removed", "changed")
+    return "; ".join(f"{kind} {', '.join(announcement[kind])}" for kind in kinds if announcement[kind])
+
+
+def moment_of(at: str | None) -> str:
+    """Return the time of day here of a moment as the record spells it."""
+    return f"{datetime.fromisoformat(at).astimezone():%H:%M:%S}" if at else "--:--:--"
+
+
+def wrapped(text: str, width: int) -> list[str]:
+    from hooklatch.cli.terminal import tables  # it imports rich, which is for terminals
+
+    return tables.wrapped(text, width)
+
+
+def fitted(text: str, width: int, *, is_number: bool = False) -> str:
+    from hooklatch.cli.terminal import tables
+
+    return tables.padded(tables.clipped(text, width), width, is_number=is_number)

@@ -1,0 +1,100 @@
+"""record cases: writes decisions whose payload was kept as cases for `hooklatch test`.  Overwrites nothing."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+from typing import Any
+
+import msgspec
+
+from hooklatch.cli.replaying.kept_payloads import KeptFire, add_choice, chosen, fires_of
+from hooklatch.cli.terminal import output
+from hooklatch.cli.terminal.exits import CommandError, Exit
+from hooklatch.cli.terminal.parser import Parser
+from hooklatch.core.text import counted
+
+__all__ = ["CasesWritten", "add_cases", "add_record"]
+
+NUMBERS = re.compile(r"([1-9]\d*)(?:-([1-9]\d*))?")
+BELOW = (("cases", "replaying.record_cases", "write decisions as cases for `hooklatch test`"),)
+
+
+class CasesWritten(msgspec.Struct, frozen=True):
+    """`record cases`: how many cases are in the file, and of how many something was redacted."""
+
+    cases: int
+    file: str
+    redacted: int
+
+
+def add_record(parser: Parser) -> None:
+    parser.explain(example="hooklatch record cases --seq 4711 --to policy-tests.jsonl")
+    parser.add_commands(BELOW, required=True)
+
+
+def add_cases(parser: Parser) -> None:
+    exits = (Exit.BAD_DATA, Exit.NO_INPUT, Exit.IO_ERROR)
+    parser.runs(cases, example="hooklatch record cases --seq 4711 --to policy-tests.jsonl", exits=exits)
+    parser.add_argument("--to", metavar="FILE", required=True, help="a new file of JSON lines, such as cases.jsonl")
+    parser.add_argument(
+        "--seq", metavar="N[-M]", action="append", type=numbers, default=[],
+        help="only this record, or those from N to M; may be repeated",
+    )  # fmt: skip
+    add_choice(parser)
+
+
+def numbers(text: str) -> range:
+    """Parse a number of a record, or the first and the last of several."""
+    found = NUMBERS.fullmatch(text)
+    first, last = (int(found[1]), int(found[2] or found[1])) if found is not None else (1, 0)
+    if last < first:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of a record; write 4711 or 4711-4720")
+    return range(first, last + 1)
+
+
+def cases(arguments: argparse.Namespace) -> int:
+    """Write a file of cases."""
+    if not arguments.to.endswith(".jsonl"):
+        raise CommandError(
+            Exit.USAGE, f"{arguments.to}: cases are written as JSON lines; name a file that ends with .jsonl"
+        )
+    fires = list(fires_of(chosen(arguments, arguments.seq)))
+    data = b"".join(msgspec.json.encode(case_of(fire)) + b"\n" for fire in fires)
+    try:
+        fd = os.open(arguments.to, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(fd, "wb") as file:
+            file.write(data)
+    except FileExistsError:
+        raise CommandError(Exit.IO_ERROR, f"{arguments.to} exists and is not overwritten; name another file") from None
+    except OSError as error:
+        raise CommandError(Exit.IO_ERROR, f"{arguments.to} cannot be written: {error.strerror}") from None
+    for fire in fires:
+        if fire.redacted:
+            output.complain(
+                f"record {fire.seq}: {', '.join(fire.redacted[:5])} is redacted; write what the guard needs"
+            )
+    if arguments.json:
+        output.say_json(CasesWritten(len(fires), arguments.to, sum(bool(one.redacted) for one in fires)))
+    else:
+        output.say(f"wrote {counted(len(fires), 'case')} to {arguments.to}; run them: hooklatch test {arguments.to}")
+    return Exit.OK
+
+
+def case_of(fire: KeptFire) -> dict[str, Any]:
+    """Return a case that expects what was decided."""
+    record, kept = fire.record, fire.kept
+    expect: dict[str, Any] = {"verdict": record["verdict"]}
+    if record.get("hook"):
+        expect["hook"] = record["hook"]
+    if record["verdict"] in ("deny", "halt") and record.get("cause") not in (None, "policy"):
+        expect["cause"] = record["cause"]
+    case: dict[str, Any] = {
+        "name": f"record {fire.seq}, {record.get('at')}: {fire.tool or kept.event}",
+        "event": kept.event,
+        "payload": kept.payload,
+    }
+    if kept.envelope.cwd is not None:
+        case["cwd"] = kept.envelope.cwd
+    return {**case, "expect": expect}

@@ -1,0 +1,251 @@
+"""replay: fires payloads that were kept at another set of hooks, and shows which decisions would change.
+
+The service runs in this process, in temporary directories, as for `test`: no agent is told anything, and no daemon's
+state is read or changed.  What hooks do besides answering, they do.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections import Counter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from hooklatch.cli.replaying.kept_payloads import LOST, Chosen, KeptFire, add_choice, chosen, fires_of
+from hooklatch.cli.terminal import output
+from hooklatch.cli.terminal.exits import CommandError, Exit
+from hooklatch.cli.terminal.parser import Parser
+from hooklatch.cli.terminal.record_filters import moment
+from hooklatch.cli.testing.running import Firing, decide, own_folder, run_async
+from hooklatch.core.hooks.names import name_in
+from hooklatch.core.protocol import RpcError
+from hooklatch.core.text import counted
+
+if TYPE_CHECKING:
+    from hooklatch.core.messages import Decision
+    from hooklatch.service.process.parts import Parts
+
+__all__ = ["ReplayReport", "add_replay"]
+
+SINCE = "7d"
+SHOWN = 30  # changed decisions that are shown; --json has all
+
+
+class Said(msgspec.Struct, frozen=True):
+    """What was, or would be, decided, by whom, and for which failure if it was one."""
+
+    verdict: str
+    hook: str | None
+    cause: str | None
+    reason: str | None
+
+    @property
+    def text(self) -> str:
+        by = f" by {self.hook}" if self.hook else ""
+        return f"{self.verdict}{by}" + (f" ({self.cause})" if self.cause not in (None, "policy") else "")
+
+
+class Became(msgspec.Struct, frozen=True):
+    """How often decisions like `then` became decisions like `now`."""
+
+    then: str
+    now: str
+    times: int
+
+
+class Replayed(msgspec.Struct, frozen=True):
+    """A decision that was fired again; `redacted` are places of its payload where the hooks of now saw less."""
+
+    seq: int
+    at: str | None
+    decision_id: str
+    session: str | None
+    host: str | None
+    event: str
+    tool: str | None
+    then: Said
+    now: Said
+    changed: bool
+    redacted: list[str]
+
+
+class ReplayReport(msgspec.Struct, frozen=True):
+    """`replay`: how many decisions were fired again, would change, and have no payload that is kept.
+
+    `lost` of these had one.
+    """
+
+    fired: int
+    changed: int
+    unkept: int
+    lost: int
+    redacted: int
+    diagnostics: list[str]
+    changes: list[Became]
+    fires: list[Replayed]
+
+
+class Again(NamedTuple):
+    """A decision, then and now; `redacted` are places where the hooks of now saw less."""
+
+    fire: KeptFire
+    then: Said
+    now: Said
+    redacted: tuple[str, ...]
+
+    @property
+    def is_changed(self) -> bool:
+        return (self.then.verdict, self.failure(self.then)) != (self.now.verdict, self.failure(self.now))
+
+    @staticmethod
+    def failure(said: Said) -> str | None:
+        return None if said.cause == "policy" else said.cause
+
+
+class Replay(Firing):
+    """Fires what was kept, oldest first."""
+
+    def __init__(self, found: Chosen) -> None:
+        super().__init__(len(found.records), "decision")
+        self.again: list[Again] = []
+        self._found = found
+
+    async def fire_each(self, parts: Parts) -> None:
+        try:
+            for fire in fires_of(self._found):
+                self._doing = f"firing record {fire.seq}"
+                self.again.append(Again(fire, then_of(fire.record), await now_of(fire, parts), fire.redacted))
+                self.done = len(self.again)
+                parts.breakers.clear()  # a hook that died in earlier ones must not be quarantined in this one
+        except CommandError as error:
+            self.error = error
+
+
+def then_of(record: dict[str, Any]) -> Said:
+    hook = name_in(record.get("layer"), record.get("hook"), record.get("name"))
+    return Said(str(record.get("verdict")), hook or None, record.get("cause"), record.get("reason"))
+
+
+async def now_of(fire: KeptFire, parts: Parts) -> Said:
+    try:
+        decision: Decision = await decide(fire.kept.params, parts, parts.dispatcher, parts.native)
+    except RpcError as error:
+        return Said("error", None, None, error.message)
+    hook = name_in(decision.layer, decision.hook, decision.name)
+    return Said(decision.verdict, hook or None, decision.cause, decision.reason)
+
+
+def add_replay(parser: Parser) -> None:
+    exits = (Exit.FINDINGS, Exit.BAD_DATA, Exit.NO_INPUT, Exit.UNAVAILABLE)
+    parser.runs(replay, example="hooklatch replay --since 7d --against ~/new-hooks", exits=exits)
+    parser.add_argument(
+        "--against", metavar="DIR", required=True,
+        help="the folder of the hooks to try, with a hooks.toml or hooks.d; they run with all that they do",
+    )  # fmt: skip
+    add_choice(parser)
+
+
+def replay(arguments: argparse.Namespace) -> int:
+    """Fire what was kept at other hooks, and show what would change."""
+    config = config_of(arguments.against)
+    if arguments.since is None:
+        arguments.since = moment(SINCE)
+    found = chosen(arguments)
+    run = Replay(found)
+    with own_folder() as scratch:
+        from hooklatch.testing.daemon import options_for
+
+        run_async(run.fire_all, options_for(config, scratch))
+    for diagnostic in run.diagnostics:
+        output.complain(f"wrong with the hooks: {diagnostic}")
+    if run.error is not None:
+        raise run.error
+    if arguments.json:
+        output.say_json(described(run, found))
+    else:
+        show(run, found)
+    return Exit.FINDINGS if run.diagnostics or any(one.is_changed for one in run.again) else Exit.OK
+
+
+def config_of(folder: str) -> str:
+    folder = os.path.abspath(os.path.expanduser(folder))
+    config = folder if folder.endswith(".toml") else os.path.join(folder, "hooks.toml")
+    if not os.path.exists(config) and not os.path.isdir(os.path.join(os.path.dirname(config), "hooks.d")):
+        raise CommandError(
+            Exit.NO_INPUT, f"{folder} holds neither a hooks.toml nor a hooks.d; name the folder of hooks"
+        )
+    return config
+
+
+def counts_of(run: Replay) -> list[Became]:
+    """Return how often each decision of then became which one of now, the most frequent first."""
+    counted_pairs = Counter((one.then.text, one.now.text) for one in changes(run))
+    return [Became(*pair, times) for pair, times in counted_pairs.most_common()]
+
+
+def changes(run: Replay) -> list[Again]:
+    return [one for one in run.again if one.is_changed]
+
+
+def show(run: Replay, found: Chosen) -> None:
+    changed = changes(run)
+    if changed:
+        output.say_table(("then", "now", "times"), [(one.then, one.now, one.times) for one in counts_of(run)])
+        output.say()
+        rows = [
+            (
+                one.fire.record.get("at", ""), one.fire.seq, one.fire.record.get("session") or "", one.fire.kept.event,
+                one.fire.tool or "", one.then.text, one.now.text, "redacted" if one.redacted else "",
+            )
+            for one in changed[-SHOWN:]
+        ]  # fmt: skip
+        output.say_table(("time", "record", "session", "event", "tool", "then", "now", ""), rows)
+        if len(changed) > SHOWN:
+            output.say(f"and {len(changed) - SHOWN} before these; --json has all")
+        output.say()
+    for text in notes(run, found):
+        output.complain(text)
+    output.say(f"{counted(len(run.again), 'decision')} fired again, {len(changed)} would change")
+
+
+def notes(run: Replay, found: Chosen) -> list[str]:
+    redacted = sum(bool(one.redacted) for one in run.again)
+    told: list[str] = []
+    if redacted:
+        told.append(f"{redacted} of them had something redacted, which the hooks saw then and did not see now")
+    if never := found.unkept - found.lost:
+        told.append(f"{counted(never, 'decision')} had no payload that is kept, and could not be fired again")
+    if found.lost:
+        told.append(f"{counted(found.lost, 'decision')} had a payload that is not there any more: {LOST}")
+    return told
+
+
+def described(run: Replay, found: Chosen) -> ReplayReport:
+    fires = [
+        Replayed(
+            seq=one.fire.seq,
+            at=one.fire.record.get("at"),
+            decision_id=one.fire.kept.decision_id,
+            session=one.fire.record.get("session"),
+            host=one.fire.record.get("host"),
+            event=one.fire.kept.event,
+            tool=one.fire.tool,
+            then=one.then,
+            now=one.now,
+            changed=one.is_changed,
+            redacted=list(one.redacted),
+        )
+        for one in run.again
+    ]
+    return ReplayReport(
+        fired=len(fires),
+        changed=sum(one.changed for one in fires),
+        unkept=found.unkept,
+        lost=found.lost,
+        redacted=sum(bool(one.redacted) for one in fires),
+        diagnostics=run.diagnostics,
+        changes=counts_of(run),
+        fires=fires,
+    )

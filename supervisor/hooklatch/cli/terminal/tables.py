@@ -1,0 +1,100 @@
+"""Fits a table into the width of a terminal.  Knows cells and columns; prints nothing, and knows no stream.
+
+What fits is shown as it is.  Otherwise columns are left out, those that matter least first, until each of the others
+can hold its longest word; what is left of the width goes to the cells that need it, which are wrapped at words.
+Imports `rich`, for how wide a character is, so import it only where a terminal is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from rich.cells import cell_len, chop_cells, set_cell_size
+
+__all__ = ["Fitted", "clipped", "fit", "padded", "wrapped"]
+
+GAP = 2  # blanks between columns
+LONGEST_WORD = 24  # columns that a word may ask for before it is broken
+TEXT = 16  # columns that a longer text is given at least, lest it become a ribbon
+BREAKS = re.compile(r"[^/:._\-]*[/:._\-]+|[^/:._\-]+")  # where a long name may be broken: after these
+
+
+class Fitted(NamedTuple):
+    """The columns to show, by number, and how wide each is; and the titles of those that are left out."""
+
+    columns: list[int]
+    widths: list[int]
+    left_out: list[str]
+
+
+def fit(cells: Sequence[Sequence[str]], *, width: int, drop: Sequence[str] = ()) -> Fitted:
+    """Choose columns and widths for rows of cells, the titles first; `drop` has titles in the order to leave them out.
+
+    After those the last columns go, and the first one stays.
+    """
+    titles = cells[0]
+    natural = [max(cell_len(row[column]) for row in cells) for column in range(len(titles))]
+    least = [min(natural[column], least_of([row[column] for row in cells])) for column in range(len(titles))]
+    columns, left_out = list(range(len(titles))), list[str]()
+    if total(natural, columns) <= width:
+        return Fitted(columns, natural, [])
+    order = [titles.index(title) for title in drop if title in titles]
+    order += [column for column in reversed(columns[1:]) if column not in order]
+    for column in order:
+        if total(least, columns) <= width or len(columns) == 1:
+            break
+        columns.remove(column)
+        left_out.append(titles[column])
+    widths = [least[column] for column in columns]
+    spare = width - total(least, columns)
+    while spare > 0 and (needy := [place for place, column in enumerate(columns) if widths[place] < natural[column]]):
+        widths[min(needy, key=widths.__getitem__)] += 1
+        spare -= 1
+    return Fitted(columns, [max(1, min(one, width)) for one in widths], left_out)
+
+
+def least_of(cells: Sequence[str]) -> int:
+    word = max((cell_len(word) for cell in cells[1:] for word in cell.split()), default=0)
+    text = TEXT if any(" " in cell for cell in cells[1:]) else 0
+    return max(cell_len(cells[0]), min(word, LONGEST_WORD), text)
+
+
+def total(widths: Sequence[int], columns: Sequence[int]) -> int:
+    return sum(widths[column] for column in columns) + GAP * (len(columns) - 1)
+
+
+def wrapped(text: str, width: int) -> list[str]:
+    """Return a text in lines of so many columns: broken at blanks, else after `/ : . _ -`, else anywhere."""
+    width = max(width, 1)
+    lines = [""]
+    for word in text.split(" "):
+        candidate = f"{lines[-1]} {word}" if lines[-1] else word
+        if cell_len(candidate) <= width:
+            lines[-1] = candidate
+            continue
+        if lines[-1]:
+            lines.append("")
+        for part in parts_of(word, width):
+            if cell_len(lines[-1] + part) <= width:
+                lines[-1] += part
+            else:
+                lines.append(part)
+    return [line for line in lines if line] or [""]
+
+
+def parts_of(word: str, width: int) -> Iterator[str]:
+    for part in BREAKS.findall(word):
+        yield from (part,) if cell_len(part) <= width else chop_cells(part, width)
+
+
+def clipped(text: str, width: int) -> str:
+    """Return a text that takes at most so many columns; of a longer one the beginning, and that it is one."""
+    return text if cell_len(text) <= width else f"{set_cell_size(text, max(width - 1, 0)).rstrip()}…"
+
+
+def padded(text: str, width: int, *, is_number: bool = False) -> str:
+    """Return a text with blanks up to so many columns; before it if it is a number."""
+    blanks = " " * (width - cell_len(text))
+    return blanks + text if is_number else text + blanks

@@ -1,0 +1,235 @@
+"""dev: runs the hooks of a file against payloads, again on each save, and shows what each one answers and prints.
+
+The hooks run in real workers of a daemon of its own (`hooklatch.testing.daemon`), which loads the file as a daemon
+would.  `payloads.py` beside this says what is fired.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from hooklatch.cli.terminal import output
+from hooklatch.cli.terminal.exits import CommandError, Exit
+from hooklatch.cli.terminal.look import VERDICTS, paint, short_path
+from hooklatch.cli.terminal.parser import Parser
+from hooklatch.cli.testing.running import own_folder, run_async
+from hooklatch.core.text import counted
+
+if TYPE_CHECKING:
+    from hooklatch.cli.testing.payloads import Shot
+    from hooklatch.core.messages import Decision
+    from hooklatch.service.config.path_lookup import Stamp
+    from hooklatch.service.process.folders import Options
+    from hooklatch.service.process.parts import Parts
+
+__all__ = ["add_dev"]
+
+QUIET = 0.1  # seconds without a change before a save is taken for whole
+LOOK = 2.0  # seconds between two looks at the files, where the kernel reports no changes
+
+
+def add_dev(parser: Parser) -> None:
+    exits = (Exit.FINDINGS, Exit.USAGE, Exit.BAD_DATA, Exit.NO_INPUT, Exit.UNAVAILABLE)
+    parser.runs(dev, example="hooklatch dev guards.py --once", exits=exits)
+    parser.add_argument("file", metavar="FILE[:FUNCTION]", help="a Python file of hooks, or a hooks.toml")
+    parser.add_argument("--payload", metavar="FILE", action="append", default=[],
+                        help="fire this JSON object, or each line of a .jsonl file, or - (may be repeated; default: "
+                        "recorded ones)")  # fmt: skip
+    parser.add_argument("--event", metavar="NAME", help="the event of the payloads, where the hooks are on several")
+    parser.add_argument(
+        "--host", metavar="HOST", help="the payloads are this host's own documents, such as claude-code"
+    )
+    parser.add_argument("--cases", metavar="FILE", action="append", default=[],
+                        help="fire the cases of this file, and compare (may be repeated)")  # fmt: skip
+    parser.add_argument("--once", action="store_true", help="run once, and end")
+
+
+class Desk:
+    """The hooks of one file, what is fired at them, and what came of it last."""
+
+    def __init__(self, arguments: argparse.Namespace, file: str, function: str | None) -> None:
+        self.error: CommandError | None = None
+        self.is_good = True
+        self._arguments = arguments
+        self._file, self._function = file, function
+
+    async def work(self, options: Options) -> None:
+        """Run the hooks on each save, or once."""
+        from hooklatch.service.process.daemon import serve
+        from hooklatch.service.process.folders import StartError
+
+        try:
+            async with serve(options) as daemon:
+                parts = daemon.parts
+                while True:
+                    # Before anything is loaded: what is saved from here on is seen as a change, whoever loads it.
+                    before, began = self.stamps(parts), time.monotonic()
+                    await parts.files.reload(is_explicit=True)
+                    before = self.stamps(parts) | before
+                    await self.run(parts, time.monotonic() - began)
+                    if self._arguments.once or self.error is not None or not output.has_reader():
+                        return
+                    if not self._arguments.json:
+                        output.say(paint(f"waiting for a change of {short_path(self._file)}; Ctrl-C ends", "quiet"))
+                    await changed(before)
+        except StartError as error:
+            self.error = CommandError(Exit.UNAVAILABLE, f"hooks cannot be run here: {error}")
+
+    async def run(self, parts: Parts, loading: float) -> None:
+        """Fire everything once, and show it; a file that does not load is shown instead."""
+        from hooklatch.cli.testing.payloads import shots_for
+        from hooklatch.testing.daemon import reset, settle
+
+        await settle(parts)
+        reset(parts)
+        self.is_good = True
+        name = os.path.basename(self._file)
+        if wrong := parts.files.diagnostics:
+            self.is_good = False
+            if self._arguments.json:
+                output.say_json({"diagnostics": wrong})
+            for diagnostic in [] if self._arguments.json else wrong:
+                line = f":{diagnostic.line}" if diagnostic.line else ""
+                output.say(paint(f"{short_path(diagnostic.file)}{line}", "bad"), f": {diagnostic.message}")
+            return
+        hooks = [hook for hook in parts.registries.view.hooks if hook.enabled]
+        try:
+            shots = shots_for(parts, hooks, self._arguments, self._function)
+        except CommandError as error:
+            if self._arguments.once:
+                self.error = error
+            else:
+                output.complain(str(error))  # the next save may mend it
+            return
+        if not self._arguments.json:
+            clock = time.strftime("%H:%M:%S")
+            output.say(
+                paint(f"{clock} {name}: {counted(len(hooks), 'hook')}, loaded in {loading * 1000:.0f} ms", "title")
+            )
+        uncalled: list[str] = []
+        for shot in shots:
+            await self.fire(parts, shot, uncalled)
+        if uncalled and not self._arguments.json:
+            output.say(paint(f"no hook matches: {', '.join(uncalled)}", "quiet"))
+
+    async def fire(self, parts: Parts, shot: Shot, uncalled: list[str]) -> None:
+        from hooklatch.core.protocol import RpcError
+        from hooklatch.testing.in_process import NotAHookError
+        from hooklatch.testing.workers import fire_at
+
+        try:
+            decision = await fire_at(parts, shot.params, only=self._function)
+        except (RpcError, NotAHookError) as error:
+            output.complain(f"{shot.title}: {error}")
+            self.is_good = False
+            return
+        parts.breakers.clear()
+        differences = shot.expected.differences(decision) if shot.expected is not None else []
+        if differences or any(one.cause != "policy" for one in decision.outcomes):
+            self.is_good = False
+        if self._arguments.json:
+            output.say_json({"title": shot.title, "decision": decision, "differences": differences})
+        elif not decision.outcomes and decision.cause is None and not differences:
+            uncalled.append(shot.title)
+        else:
+            show(shot, decision, differences)
+
+    def stamps(self, parts: Parts) -> dict[str, Stamp]:
+        """Return the state of each file whose change matters."""
+        own = [os.path.abspath(name) for name in (*self._arguments.payload, *self._arguments.cases) if name != "-"]
+        return stamps_of([*parts.files.watched, *own])
+
+
+async def changed(before: Mapping[str, Stamp]) -> None:
+    """Wait until one of these files has changed, and then until they are quiet."""
+    import trio
+
+    from hooklatch.service.loading.hints import watch
+
+    stop, hint = trio.Event(), Hint()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(watch, folders_of(before), hint.set, stop)
+        try:
+            while (now := stamps_of(before)) == before:
+                await hint.wait()
+            while True:
+                await trio.sleep(QUIET)
+                if (latest := stamps_of(before)) == now:
+                    break
+                now = latest
+        finally:
+            stop.set()
+        nursery.cancel_scope.cancel()
+
+
+def stamps_of(paths: Iterable[str]) -> dict[str, Stamp]:
+    from hooklatch.service.config.path_lookup import stamp
+
+    return {path: stamp(path) for path in paths}
+
+
+class Hint:
+    """Something may have changed."""
+
+    def __init__(self) -> None:
+        import trio
+
+        self._event = trio.Event()
+
+    def set(self) -> None:
+        self._event.set()
+
+    async def wait(self) -> None:
+        import trio
+
+        with trio.move_on_after(LOOK):
+            await self._event.wait()
+        self._event = trio.Event()
+
+
+def folders_of(files: Iterable[str]) -> list[str]:
+    return sorted({folder for file in files if os.path.isdir(folder := os.path.dirname(file))})
+
+
+def dev(arguments: argparse.Namespace) -> int:
+    """Run the hooks of a file, and again on each save."""
+    path, function = parted(arguments.file)
+    file = os.path.abspath(path)
+    if not os.path.isfile(file):
+        raise CommandError(Exit.NO_INPUT, f"{path} is not there; name a Python file of hooks, or a hooks.toml")
+    if arguments.host is not None and not arguments.payload:
+        raise CommandError(Exit.USAGE, "--host says whose documents the payloads are; name them with --payload")
+    if "-" in arguments.payload and not arguments.once:
+        raise CommandError(Exit.USAGE, "standard input can be read only once: --payload - --once")
+    desk = Desk(arguments, file, function)
+    with own_folder() as scratch:
+        from hooklatch.testing.daemon import options_for, source_config
+
+        config = file if file.endswith(".toml") else source_config([file], scratch)
+        run_async(desk.work, options_for(config, scratch))
+    if desk.error is not None:
+        raise desk.error
+    return Exit.OK if desk.is_good else Exit.FINDINGS
+
+
+def parted(text: str) -> tuple[str, str | None]:
+    path, colon, function = text.rpartition(":")
+    return (path, function) if colon and not os.path.exists(text) else (text, None)
+
+
+def show(shot: Shot, decision: Decision, differences: Sequence[str]) -> None:
+    """Print what was decided: the verdict and the payload's title, then all that is known of why."""
+    from hooklatch.testing.results import described
+
+    (_, first), *lines = described(decision)
+    output.say(paint(f"{decision.verdict:<6}", VERDICTS.get(decision.verdict, "good")), f" {shot.title}  ",
+               paint(first.partition(decision.verdict)[2].lstrip(", "), "quiet"))  # fmt: skip
+    for label, text in lines:
+        for number, line in enumerate(text.splitlines()):
+            output.say(f"       {'' if number else label:<9}{line}")
+    for difference in differences:
+        output.say("       ", paint(f"{'FAIL':<9}", "bad"), difference)

@@ -1,0 +1,57 @@
+"""Writes the results of cases as JUnit XML, which continuous integration shows.  Knows results; knows no command.
+
+Only what Jenkins' schema (junit-10.xsd) has: it drops a whole report for one attribute more, such as a case's line.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from xml.etree import ElementTree as ET
+
+from hooklatch.cli.testing.running import Result
+from hooklatch.testing.results import described
+
+__all__ = ["report"]
+
+NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # XML 1.0, production 2 (Char)
+
+
+def report(results: Sequence[Result], diagnostics: Iterable[str]) -> bytes:
+    """Return the document: a suite for each file, and one for what is wrong with the hooks."""
+    root = ET.Element("testsuites", name="hooklatch test")
+    files = dict.fromkeys(result.case.file for result in results)
+    for file in files:
+        add_suite(root, file, [result for result in results if result.case.file == file])
+    if wrong := list(diagnostics):
+        suite = ET.SubElement(root, "testsuite", name="hooks", tests="1", failures="0", errors="1")
+        case = ET.SubElement(suite, "testcase", classname="hooks", name="the hooks load")
+        ET.SubElement(case, "error", message=clean(wrong[0])).text = clean("\n".join(wrong))
+    document: bytes = ET.tostring(root, encoding="utf-8", xml_declaration=True)
+    return document
+
+
+def add_suite(root: ET.Element, file: str, results: Sequence[Result]) -> None:
+    seconds = sum(result.decision.duration_ms for result in results) / 1000
+    failed = sum(bool(result.differences) for result in results)
+    suite = ET.SubElement(
+        root, "testsuite", name=clean(file), file=clean(file), tests=str(len(results)), failures=str(failed),
+        errors="0", time=f"{seconds:.3f}",
+    )  # fmt: skip
+    for result in results:
+        case = ET.SubElement(
+            suite, "testcase", classname=clean(file), name=clean(result.case.name),
+            time=f"{result.decision.duration_ms / 1000:.3f}",
+        )  # fmt: skip
+        lines = [("place", result.case.place), *described(result.decision)]
+        text = "\n".join(f"{label}: {line}" for label, line in lines)
+        if result.differences:
+            failure = ET.SubElement(case, "failure", message=clean("; ".join(result.differences)))
+            failure.text = clean(text)
+        else:
+            ET.SubElement(case, "system-out").text = clean(text)
+
+
+def clean(text: str) -> str:
+    """Return text that XML can hold: a hook may print anything."""
+    return NOT_XML.sub("\N{REPLACEMENT CHARACTER}", text)

@@ -1,0 +1,133 @@
+"""What `dev` fires: payloads that were named, cases, or those recorded sessions that the hooks' events have.
+
+Reads files and standard input; runs nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any, cast
+
+import msgspec
+
+from hooklatch.cli.terminal.exits import CommandError, Exit
+from hooklatch.cli.testing.cases import CaseTable, Expected, params_of
+from hooklatch.cli.testing.policy_tests import cases_of
+from hooklatch.core.fire_params import FireParams
+from hooklatch.core.hooks.registry import EVERY_GATE, Hook
+from hooklatch.core.tables import InvalidTableError
+from hooklatch.errors import why
+from hooklatch.service.process.parts import Parts
+from hooklatch.testing.events import STANDARD, event
+from hooklatch.testing.recorded import recorded
+from hooklatch.testing.workers import is_called
+
+__all__ = ["Shot", "shots_for"]
+
+MAX_TITLE = 70  # characters of a payload's title
+
+
+class Shot(msgspec.Struct, frozen=True):
+    """One payload to fire, and what to expect of it, if anybody said."""
+
+    title: str
+    params: FireParams
+    expected: Expected | None = None
+
+
+def shots_for(parts: Parts, hooks: Sequence[Hook], arguments: argparse.Namespace, function: str | None) -> list[Shot]:
+    """Return what to fire at these hooks.
+
+    Raises:
+        CommandError: no hook has that name, a payload or a case cannot be read, or its event is not known.
+    """
+    chosen = [hook for hook in hooks if function is None or is_called(hook, function)]
+    if not chosen:
+        names = ", ".join(hook.id for hook in hooks) or "none"
+        raise CommandError(Exit.NO_INPUT, f"there is no hook {function!r}; there are: {names}")
+    events = list(dict.fromkeys(hook.event for hook in chosen if hook.event != EVERY_GATE))
+    if arguments.event is not None and parts.registries.catalogue.get(arguments.event) is None:
+        raise CommandError(Exit.USAGE, f"there is no event {arguments.event!r}; see: hooklatch events")
+    shots = [Shot(case.name, case.params, case.expected) for name in arguments.cases for case in cases_of(name)]
+    for name in arguments.payload:
+        shots += [shot_of(payload, arguments, events, name) for payload in payloads_in(name)]
+    if shots:
+        return shots
+    wanted = [arguments.event] if arguments.event is not None else events
+    return [*recorded_for(wanted), *made_for(wanted)]
+
+
+def payloads_in(name: str) -> list[dict[str, Any]]:
+    try:
+        if name == "-":
+            text = sys.stdin.read() if sys.stdin else ""
+        else:
+            with open(name, encoding="utf-8") as file:
+                text = file.read()
+    except (OSError, ValueError) as error:
+        reason = why(error)
+        raise CommandError(Exit.NO_INPUT, f"the payload {name} cannot be read: {reason}") from None
+    try:
+        found = [json.loads(text)]
+    except ValueError:
+        try:
+            found = [json.loads(line) for line in text.splitlines() if line.strip()]
+        except ValueError as error:
+            raise CommandError(Exit.BAD_DATA, f"{name} is neither JSON nor JSON lines: {error}") from None
+    for one in found:
+        if not isinstance(one, dict):
+            raise CommandError(Exit.BAD_DATA, f"{name}: a payload is a JSON object, not {json.dumps(one)[:60]}")
+    return cast("list[dict[str, Any]]", found)
+
+
+def shot_of(payload: dict[str, Any], arguments: argparse.Namespace, events: Sequence[str], name: str) -> Shot:
+    named = arguments.event
+    if named is None and arguments.host is None:
+        if len(events) != 1:
+            raise CommandError(
+                Exit.USAGE, f"{name}: its event is one of {', '.join(events)}; say which one: --event {events[0]}"
+            )
+        named = events[0]
+    return read_shot(payload, named, arguments.host, name)
+
+
+def read_shot(payload: dict[str, Any], named: str | None, host: str | None, name: str) -> Shot:
+    try:
+        params = params_of(CaseTable(expect="pass", event=named, payload=payload, host=host), os.getcwd())
+    except InvalidTableError as error:
+        raise CommandError(Exit.BAD_DATA, f"{name}: {error}") from None
+    return Shot(title_of(params), params)
+
+
+def recorded_for(events: Iterable[str]) -> list[Shot]:
+    wanted = set(events)
+    shots = [read_shot(one.payload, None, one.host, "a recorded payload") for one in recorded()]
+    return [shot for shot in shots if shot.params.event in wanted]
+
+
+def made_for(events: Iterable[str]) -> list[Shot]:
+    """Return an event with what hosts always send, for each that no recorded session has."""
+    known = {shot.params.event for shot in recorded_for(events)}
+    shots: list[Shot] = []
+    for name in events:
+        if name not in known and name in STANDARD:
+            params = FireParams(name, msgspec.Raw(msgspec.json.encode(event(name).payload)))
+            shots.append(Shot(title_of(params), params))
+    return shots
+
+
+def title_of(params: FireParams) -> str:
+    """Return what tells one payload from another, on one line."""
+    payload: dict[str, Any] = msgspec.json.decode(params.payload)
+    spec = STANDARD.get(params.event)
+    matched = payload.get(spec.match) if spec is not None and spec.match is not None else None
+    given = payload.get("tool_input")
+    first = next(iter(cast("dict[str, Any]", given).values()), None) if isinstance(given, dict) else None
+    texts = [str(text) for text in (params.event, matched, first) if text is not None]
+    title = " ".join(": ".join(texts[-2:]).split()) if len(texts) > 2 else " ".join(" ".join(texts).split())
+    title = f"{texts[0]} {title}" if len(texts) > 2 else title
+    return title if len(title) <= MAX_TITLE else f"{title[:MAX_TITLE]}…"

@@ -1,0 +1,211 @@
+"""Fires cases one after another at a daemon of its own, as an agent would.  Knows cases and decisions; prints progress.
+
+The daemon is in this process, in temporary directories (`hooklatch.testing.daemon`).  Its hooks run in workers, or with
+`InProcess` in this process.
+"""
+
+from __future__ import annotations
+
+from bdb import BdbQuit
+from collections.abc import Callable, Coroutine, Generator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from hooklatch.cli.terminal import output
+from hooklatch.cli.terminal.exits import CommandError, Exit
+from hooklatch.core.hooks.names import name_in
+from hooklatch.core.text import counted
+
+if TYPE_CHECKING:
+    from hooklatch.cli.testing.cases import Case
+    from hooklatch.core.fire_params import FireParams
+    from hooklatch.core.hooks.catalogue import Catalogue
+    from hooklatch.core.hooks.registry import Hook
+    from hooklatch.core.messages import Decision
+    from hooklatch.service.dispatch.dialect_fires import Native
+    from hooklatch.service.dispatch.dispatcher import Dispatcher
+    from hooklatch.service.process.folders import Options
+    from hooklatch.service.process.parts import Parts
+
+__all__ = ["Firing", "Result", "Run", "own_folder", "decide", "report_waiting", "run_async"]
+
+FIRST_WORD = 1.0  # seconds before the first word of what takes long; the interval then doubles
+
+
+class Result(msgspec.Struct, frozen=True):
+    """The result of one case."""
+
+    case: Case
+    decision: Decision
+    differences: list[str]
+
+    @property
+    def failures(self) -> list[str]:
+        """Hooks that failed, even if that did not decide anything."""
+        return [
+            f"{name_in(outcome.layer, outcome.hook, outcome.name)} failed ({outcome.cause}): {outcome.message}"
+            for outcome in self.decision.outcomes
+            if outcome.cause not in (None, "policy")
+        ]
+
+
+class Firing:
+    """Fires one after another at a daemon of its own; knows how far it has come, and what keeps it from going on."""
+
+    def __init__(self, count: int, what: str) -> None:
+        self.diagnostics: list[str] = []
+        self.error: CommandError | None = None
+        self.done = 0
+        self._total = counted(count, what)
+        self._doing = "loading the hooks"
+
+    async def fire_all(self, options: Options) -> None:
+        """Start a service, and fire everything."""
+        import trio
+
+        from hooklatch.service.process.daemon import serve
+        from hooklatch.service.process.folders import StartError
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(report_waiting, lambda: f"{self.done} of {self._total} done, {self._doing}")
+            try:
+                async with serve(options) as daemon:
+                    await self.load(daemon.parts)
+                    await self.fire_each(daemon.parts)
+                    self._doing = "ending the workers"
+            except StartError as error:
+                self.error = CommandError(Exit.UNAVAILABLE, f"hooks cannot be run here: {error}")
+            nursery.cancel_scope.cancel()
+
+    async def load(self, parts: Parts) -> None:
+        """Wait until the hooks are there, and note what is wrong with them."""
+        from hooklatch.testing.daemon import settle
+
+        if parts.environments.is_making:
+            self._doing = "making environments"
+            await settle(parts)
+        self.diagnostics = [str(diagnostic) for diagnostic in parts.files.diagnostics]
+
+    async def fire_each(self, parts: Parts) -> None:
+        """Fire one after another."""
+        raise NotImplementedError
+
+
+class Run(Firing):
+    """Fires cases, as an agent would.
+
+    `dispatchers` says what decides, if it is not the daemon's own dispatcher; `active` are the hooks that it
+    has to decide with.
+    """
+
+    def __init__(
+        self,
+        cases: list[Case],
+        tell: Callable[[Result], None],
+        *,
+        dispatchers: Callable[[Parts], tuple[Dispatcher, Native]] | None = None,
+    ) -> None:
+        super().__init__(len(cases), "case")
+        self.results: list[Result] = []
+        self.active: list[Hook] = []
+        self.catalogue: Catalogue | None = None  # until the hooks are loaded
+        self._cases = cases
+        self._tell = tell
+        self._dispatchers = dispatchers
+
+    @property
+    def failed(self) -> int:
+        return sum(bool(result.differences) for result in self.results)
+
+    async def fire_each(self, parts: Parts) -> None:
+        self.catalogue = parts.registries.catalogue
+        self.active = [hook for hook in parts.registries.view.hooks if hook.enabled]
+        try:
+            for case in self._cases:
+                check_case(case, parts)
+        except CommandError as error:
+            self.error = error
+            return
+        decides = self._dispatchers(parts) if self._dispatchers is not None else (parts.dispatcher, parts.native)
+        file = None
+        for case in self._cases:
+            self._doing = f"running {case.name!r}"
+            if case.file != file:
+                file = case.file
+                parts.shared_state.clear()  # each file starts with empty state
+            decision = await decide(case.params, parts, *decides)
+            # Cases are independent: a hook that died in earlier ones must not be quarantined in this one.
+            parts.breakers.clear()
+            self.results.append(Result(case, decision, case.expected.differences(decision)))
+            self.done = len(self.results)
+            self._tell(self.results[-1])
+
+
+@contextmanager
+def own_folder() -> Generator[str]:
+    """Make a directory for a daemon of one's own, where hooks can be run.
+
+    Raises:
+        CommandError: they cannot.
+    """
+    from hooklatch.testing.daemon import NotHereError, check_system, scratch_folder
+
+    try:
+        check_system()
+        with scratch_folder() as scratch:
+            yield scratch
+    except NotHereError as error:
+        raise CommandError(Exit.UNAVAILABLE, str(error)) from None
+
+
+async def report_waiting(what: Callable[[], str]) -> None:
+    """Say after a second, then after two, four, …, what is being done; until cancelled."""
+    import trio
+
+    wait = FIRST_WORD
+    while True:
+        await trio.sleep(wait)
+        output.complain(f"{what()} …")
+        wait *= 2
+
+
+def run_async(function: Callable[..., Coroutine[object, object, None]], *arguments: object) -> None:
+    """Run an async function to its end; Ctrl-C, also in a debugger, ends it as it ends any command."""
+    import trio
+
+    try:
+        trio.run(function, *arguments)
+    except BdbQuit:
+        raise KeyboardInterrupt from None
+    except BaseExceptionGroup as group:
+        if group.subgroup((KeyboardInterrupt, BdbQuit)) is not None:
+            raise KeyboardInterrupt from None
+        raise
+
+
+def check_case(case: Case, parts: Parts) -> None:
+    """Reject a case that can never pass.
+
+    Raises:
+        CommandError: its event, dialect or verdict does not exist.
+    """
+    from hooklatch.cli.testing.cases import problem_with
+    from hooklatch.core.protocol import RpcError
+
+    name, event = case.params.dialect, case.params.event
+    try:
+        event = parts.native.canonical_name(parts.dialects.find(name), event) if name is not None else event
+    except RpcError as error:
+        raise CommandError(Exit.BAD_DATA, f"{case.place}: {error.message}") from None
+    problem = problem_with(case, event, parts.registries.catalogue)
+    if problem is not None:
+        raise CommandError(Exit.BAD_DATA, problem)
+
+
+async def decide(params: FireParams, parts: Parts, dispatcher: Dispatcher, native: Native) -> Decision:
+    if params.dialect is None:
+        return await dispatcher.fire(params, None)
+    decisions = await native.decide(parts.dialects.find(params.dialect), params, None)
+    return decisions[0]

@@ -1,0 +1,327 @@
+"""What a condition compares a value with: a path, a command, a number, a text.  Knows values; no payload, no event.
+
+Each comparison answers whether the value *may* be meant.  Where nobody can tell it says yes, so that the guard is asked
+and looks for itself: a path of an unknown user's home, a command that cannot be parsed or is decided when it runs, a
+text that is too long.  So there is no negation: of "nobody can tell" it would make "the guard has nothing to say".
+
+Nothing is looked up: a path is compared as it is written, links are not followed.
+"""
+
+from __future__ import annotations
+
+import logging
+import posixpath
+import re
+import unicodedata
+from collections.abc import Callable, Mapping
+from functools import cache, lru_cache
+from math import isfinite
+from typing import Final, NamedTuple, Protocol, TypeAlias
+
+import re2
+
+from hooklatch.core.hooks.matchers import CompiledPattern, compile_re2, regex_of_glob, set_of_glob
+from hooklatch.core.text import is_unicode
+from hooklatch.guards.command import Command, UnreadableCommandError
+from hooklatch.guards.commands import commands
+from hooklatch.guards.prefixes import is_meant, is_surely_without, program_name
+
+__all__ = [
+    "KINDS",
+    "MAX_COMMAND",
+    "NUMBER",
+    "Comparison",
+    "ComparisonError",
+    "WrongTypeError",
+    "comparison",
+    "read_commands",
+]
+
+logger = logging.getLogger("hooklatch.conditions")
+MAX_PATTERN: Final = 1000  # characters; a path has at most 4096, and is not written by hand
+# Characters that are parsed, of one payload: 4 us each, 20 at worst, in which the daemon decides nothing else.
+MAX_COMMAND: Final = 2048
+MAX_PATH: Final = 4096  # characters; the kernel takes no longer ones
+MAX_STEPS: Final = 2 * 10**7  # of RE2, 5 ns each at worst; a fire may make many comparisons
+IGNORED: Final = dict.fromkeys([*range(0x200B, 0x2010), *range(0x202A, 0x202F), *range(0x2060, 0x2070), 0xFEFF])
+ELSEWHERE: Final = ("/proc/", "/dev/fd/")  # where every name is a link
+NUMBER: Final = re.compile(r"(<=|>=|<|>)\s*(-?\d+(?:\.\d+)?)")
+ORDERS: Final[Mapping[str, Callable[[float, float], bool]]] = {
+    "<": lambda value, limit: value < limit,
+    "<=": lambda value, limit: value <= limit,
+    ">": lambda value, limit: value > limit,
+    ">=": lambda value, limit: value >= limit,
+}
+
+
+class ComparisonError(ValueError):
+    """A comparison that cannot be made; the text says what to write instead."""
+
+
+class WrongTypeError(ValueError):
+    """A value of another type than a comparison is for; the text says which type it needs."""
+
+
+class Setting(Protocol):
+    """What a comparison needs besides the value: the agent's folder, and commands that were parsed already."""
+
+    @property
+    def folder(self) -> str | None: ...
+    def parsed(self, text: str) -> list[Command] | None: ...
+
+
+Compare: TypeAlias = Callable[[object, Setting], bool]
+
+
+class Comparison(NamedTuple):
+    """Compares one value: raises `WrongTypeError` if it has another type."""
+
+    text: str
+    may_hold: Compare
+    joins: bool = False  # whether words in a list are one value, too: a command may be given as ["git", "push"]
+
+
+def comparison(kind: str, wanted: object) -> Comparison:
+    """Return the comparison of a kind with one wanted value.
+
+    Raises:
+        ComparisonError: there is no such kind, or it takes no such value.
+    """
+    return KINDS[kind](wanted)
+
+
+def text_in(wanted: object, what: str) -> str:
+    if not isinstance(wanted, str) or not wanted.strip():
+        raise ComparisonError(f"{what} is a text that is not empty, not {wanted!r:.80}")
+    if len(wanted) > MAX_PATTERN:
+        raise ComparisonError(f"{what} has at most {MAX_PATTERN} characters, not {len(wanted)}")
+    if not is_unicode(wanted):
+        raise ComparisonError(f"{what} holds characters that are not valid Unicode: {wanted!r:.80}")
+    return wanted
+
+
+def text_of(value: object) -> str:
+    if not isinstance(value, str):
+        raise WrongTypeError("is no text")
+    return value
+
+
+# -- equality, numbers, texts ----------------------------------------------------------------------------------------
+
+
+def of_equal(wanted: object) -> Comparison:
+    if isinstance(wanted, str) and len(wanted) > MAX_PATTERN:
+        raise ComparisonError(f"a value has at most {MAX_PATTERN} characters, not {len(wanted)}")
+    if not isinstance(wanted, str | bool | int | float) or (isinstance(wanted, float) and not isfinite(wanted)):
+        raise ComparisonError(f"a value is a text, a number, true or false, not {wanted!r:.80}")
+    kind = type_of(wanted)
+
+    def equals(value: object, _: Setting) -> bool:
+        if type_of(value) != kind:
+            raise WrongTypeError(f"is no {kind}")
+        return value == wanted
+
+    return Comparison(repr(wanted) if isinstance(wanted, str) else str(wanted).lower(), equals)
+
+
+def type_of(value: object) -> str:
+    if isinstance(value, bool):
+        return "true or false"
+    return "number" if isinstance(value, int | float) else "text" if isinstance(value, str) else ""
+
+
+def of_number(wanted: object) -> Comparison:
+    found = NUMBER.fullmatch(wanted.strip()) if isinstance(wanted, str) and len(wanted) <= MAX_PATTERN else None
+    if found is None:
+        raise ComparisonError(f'a number is compared as ">= 100", with <, <=, > or >=, not {wanted!r:.80}')
+    order, limit = ORDERS[found[1]], float(found[2]) if "." in found[2] else int(found[2])
+    if isinstance(limit, float) and not isfinite(limit):
+        raise ComparisonError(f"{found[2]:.20}… is larger than any number with a point that a payload can have")
+
+    def compares(value: object, _: Setting) -> bool:
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise WrongTypeError("is no number")
+        return order(value, limit)
+
+    return Comparison(f"{found[1]} {found[2]}", compares)
+
+
+def of_glob(wanted: object) -> Comparison:
+    pattern = text_in(wanted, "a glob")
+    compiled = compile_re2(regex_of_glob(pattern))
+
+    def matches(value: object, _: Setting) -> bool:
+        return found_in(compiled, text_of(value))
+
+    return Comparison(f"glob {pattern}", matches)
+
+
+def found_in(compiled: CompiledPattern, text: str) -> bool:
+    return len(text) * compiled.programsize > MAX_STEPS or compiled.fullmatch(text) is not None
+
+
+# -- paths -----------------------------------------------------------------------------------------------------------
+
+
+def of_path(wanted: object) -> Comparison:
+    pattern = plain(text_in(wanted, "a path")).rstrip("/") or "/"
+    if pattern.startswith("~") and pattern != "~" and not pattern.startswith("~/"):
+        raise ComparisonError(f"{pattern!r} is in the home of another user, which is not looked up; write the path")
+    if pattern.lstrip().startswith("!"):
+        raise ComparisonError(f"nothing is negated, so {pattern!r} would be a name; decide in the hook")
+    if "{" in pattern:
+        raise ComparisonError(f"braces mean nothing in {pattern!r}; write a list of paths")
+    path_pattern(pattern, "/")  # any folder shows what is wrong with it
+
+    def matches(value: object, setting: Setting) -> bool:
+        return may_be(text_of(value), pattern, setting.folder)
+
+    return Comparison(f"path {pattern}", matches)
+
+
+@cache
+def home() -> str:
+    """Return the home of the user of this process, which is the agent's."""
+    return plain(posixpath.expanduser("~"))
+
+
+def plain(text: str) -> str:
+    """Return one spelling of what a file system may take for one name."""
+    return unicodedata.normalize("NFC", text.translate(IGNORED))
+
+
+def may_be(value: str, pattern: str, folder: str | None) -> bool:
+    """Return whether a path may be one that the pattern means, or be below one."""
+    written = spellings(value)
+    if not written:
+        return True
+    is_anchored = "/" in pattern or pattern in ("~", ".", "..")
+    if folder is None and is_anchored and any(not one.startswith("/") for one in written):
+        return True
+    base = plain(folder or "/")
+    try:
+        compiled = path_pattern(pattern, base)
+    except ValueError:  # what can be compiled in any folder cannot in this one
+        return True
+    return any(
+        one.startswith(ELSEWHERE) or found_in(compiled, one) for one in (absolute(path, base) for path in written)
+    )
+
+
+@lru_cache(maxsize=512)
+def spellings(value: str) -> frozenset[str]:
+    """Return the paths that a tool may take a text for; none if nobody can say."""
+    if "\0" in value or "://" in value or value.lstrip()[:5].lower() == "file:" or len(value) > MAX_PATH:
+        return frozenset()
+    written = {plain(value), plain(value.strip()), plain(value.replace("\\", "/"))}
+    if any(one.startswith("~") and one != "~" and not one.startswith("~/") for one in written):
+        return frozenset()
+    return frozenset(written | {home() + one[1:] for one in written if one.startswith("~")})
+
+
+def absolute(path: str, base: str) -> str:
+    """Return a path from the root, without `.`, `..` and `//`; what `..` leaves is what is written, not a link's."""
+    return "/" + posixpath.normpath(posixpath.join(base, path)).lstrip("/")
+
+
+@lru_cache(maxsize=512)
+def path_pattern(pattern: str, base: str) -> CompiledPattern:
+    """Compile a pattern of paths for an agent that works in the folder `base`."""
+    if pattern in ("~", ".") or pattern.startswith("~/"):
+        pattern = (re2_free(home()) if pattern[0] == "~" else re2_free(base)) + pattern[1:]
+    elif "/" not in pattern and pattern != "..":
+        return compile_re2(f"(?is)(?:.*/)?{part(pattern)}(?:/.*)?")
+    elif pattern.startswith("**/"):
+        pattern = f"/{pattern}"
+    elif not pattern.startswith("/"):
+        pattern = f"{re2_free(base)}/{pattern}"
+    parts: list[str] = []
+    for one in pattern.split("/"):
+        if one == "..":
+            if parts and any(mark in parts[-1] for mark in "*?["):
+                raise ComparisonError(f"{pattern!r} goes up from a folder that it does not name")
+            parts = parts[:-1]
+        elif one not in ("", "."):
+            parts.append(one)
+    while parts and parts[-1] == "**":
+        parts.pop()
+    found = "".join("(?:/[^/]*)*" if one == "**" else f"/{part(one)}" for one in parts)
+    return compile_re2(f"(?is){found}(?:/.*)?" if found else "(?is).*")
+
+
+def re2_free(folder: str) -> str:
+    """Return a folder as a pattern that means just this folder."""
+    return "".join(f"[{one}]" if one in "*?[" else one for one in folder.rstrip("/"))
+
+
+def part(pattern: str) -> str:
+    """Translate one part of a path: `*` and `?` do not go beyond it."""
+    found: list[str] = []
+    position = 0
+    while position < len(pattern):
+        one = pattern[position]
+        position += 1
+        if one == "*":
+            found.append("[^/]*")
+        elif one == "?":
+            found.append("[^/]")
+        elif one == "[":
+            translated, position = set_of_glob(pattern, position, never="/")
+            found.append(translated)
+        else:
+            found.append(re2.escape(one))
+    return "".join(found)
+
+
+# -- commands --------------------------------------------------------------------------------------------------------
+
+
+def of_command(wanted: object) -> Comparison:
+    prefix = text_in(wanted, "a command").split()
+    if any(not one.isprintable() or set(one) & set("$`'\"\\|&;<>(){}*?[]") for one in prefix):
+        raise ComparisonError(f"{wanted!r} is a program and its first words, such as 'git push', not shell text")
+    if prefix[0].startswith("!"):
+        raise ComparisonError(f"nothing is negated, so {prefix[0]!r} would be a program; decide in the hook")
+    if any(one.startswith("-") for one in prefix):
+        raise ComparisonError(
+            f"{wanted!r} has an option, which can be written in many ways: name the program and its verb, and look at"
+            " options in the hook"
+        )
+    if "/" in prefix[0]:
+        raise ComparisonError(f"a program is named without its folder: {prefix[0].rpartition('/')[2]!r}")
+    try:
+        commands("true")  # loads the parser, which would otherwise take its time in the middle of a fire
+    except ImportError as error:
+        raise ComparisonError(f"shell text cannot be parsed here: {error}") from None
+    name, rest = program_name(prefix[0]), prefix[1:]
+
+    def may_run(value: object, setting: Setting) -> bool:
+        text = text_of(value)
+        if is_surely_without(name, text):
+            return False
+        found = setting.parsed(text)
+        return found is None or any(is_meant(name, rest, command) for command in found)
+
+    return Comparison(f"command {' '.join(prefix)}", may_run, joins=True)
+
+
+def read_commands(text: str) -> list[Command] | None:
+    """Return the commands that a text would run; None if nobody can say that."""
+    if len(text) > MAX_COMMAND:
+        return None
+    try:
+        return commands(text)
+    except UnreadableCommandError:
+        return None
+    except Exception:  # a bug in reading what an agent wrote must not leave a guard out, nor end the fire
+        logger.exception("a command could not be read")
+        return None
+
+
+KINDS: Final[Mapping[str, Callable[[object], Comparison]]] = {
+    "equals": of_equal,
+    "number": of_number,
+    "glob": of_glob,
+    "path": of_path,
+    "command": of_command,
+}

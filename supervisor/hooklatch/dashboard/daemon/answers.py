@@ -1,0 +1,220 @@
+"""The shapes of the daemon's answers, as far as pages show them.  Knows data; asks nobody.
+
+What a page needs has no default: an answer without it cannot be understood, and the page says so, instead of showing
+that nothing is wrong.  What no page needs is left out, and words stay texts: a daemon of another version may say more.
+An ask is the exception: who answers it has to see all of it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from hooklatch.core.decisions.asks import Ask
+from hooklatch.core.messages import Head
+
+__all__ = [
+    "Asks", "Failing", "Failure", "Finding", "Hook", "HookAnswer", "HooksAnswer", "Load", "Log", "RecordStatus",
+    "Session", "SessionsAnswer", "ShownAsk", "Source", "Status", "Suspended", "Timings",
+]  # fmt: skip
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """One thing that is wrong, and what to do."""
+
+    reason: str
+    what: str
+    do: str
+
+
+class Suspended(msgspec.Struct, frozen=True):
+    """A suspension of a hook or a plugin, or (None) of every hook."""
+
+    hook: str | None
+    since: float
+    until: float
+    reason: str
+    seconds_left: float
+
+
+class Failing(msgspec.Struct, frozen=True):
+    """A hook all of whose last calls failed."""
+
+    hook: str
+    count: int
+    cause: str
+    origin: str | None
+
+
+class RecordStatus(msgspec.Struct, frozen=True):
+    """How the decision record is doing; `stage` is that of the disk's free space."""
+
+    folder: str
+    durability: str
+    head: Head
+    stage: str
+    unrecorded: dict[str, int]
+
+
+class Source(msgspec.Struct, frozen=True):
+    """The workers of one source."""
+
+    source: str
+    idle: int
+    busy: int
+    waiting: int
+
+
+class Status(msgspec.Struct, frozen=True):
+    """How the daemon is."""
+
+    version: str
+    pid: int
+    uptime_s: float
+    health: Literal["green", "red"]
+    draining: bool
+    wrong: list[Finding]
+    suspended: list[Suspended]
+    quarantined: list[str]
+    failing: list[Failing]
+    warnings: list[str]
+    revision: int
+    digest: str
+    hooks: int
+    sessions: int
+    connections: int
+    fired: int
+    verdicts: dict[str, int]
+    failures: dict[str, int]
+    dropped: dict[str, int]
+    record: RecordStatus
+    sources: list[Source]
+
+
+class Timings(msgspec.Struct, frozen=True):
+    """How long a hook's calls took, in milliseconds, and how many failed."""
+
+    count: int
+    failures: dict[str, int]
+    min_ms: float | None = None
+    p50_ms: float | None = None
+    p99_ms: float | None = None
+    max_ms: float | None = None
+
+    @property
+    def failed(self) -> int:
+        return sum(self.failures.values())
+
+
+class Load(msgspec.Struct, frozen=True):
+    """What the workers of a hook's source are doing; `in_flight` are calls of this hook."""
+
+    workers: int
+    busy: int
+    memory_bytes: int | None
+    waiting: int
+    in_flight: int
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """A call of a hook that failed, with what is known of why."""
+
+    at: float
+    decision_id: str
+    event: str
+    session: str | None
+    cause: str
+    message: str
+    traceback: str
+    stderr: str
+    exit_code: int | None
+    duration_ms: float
+
+
+class Hook(msgspec.Struct, frozen=True):
+    """A hook; the last three fields are in the answer about one hook alone."""
+
+    id: str
+    name: str
+    layer: str
+    event: str
+    match: str
+    state: str
+    enabled: bool
+    timings: Timings
+    problem: str | None
+    target: str
+    kind: str
+    origin: str | None
+    digests: dict[str, str] | None
+    observe: bool
+    optional: bool
+    priority: int
+    timeout: float | None
+    description: str | None
+    load: Load | None
+    plugin: str | None = None
+    owner: str | None = None
+    command: str | None = None
+    last_failures: list[Failure] | None = None
+
+    @property
+    def can_be_switched(self) -> bool:
+        """Return whether an administrator may disable it: what is the fleet's, only the fleet takes away."""
+        return self.layer != "fleet"
+
+
+class HooksAnswer(msgspec.Struct, frozen=True):
+    """All hooks, in firing order."""
+
+    revision: int
+    digest: str
+    hooks: list[Hook]
+
+
+class HookAnswer(msgspec.Struct, frozen=True):
+    """Every hook that one id may mean."""
+
+    revision: int
+    hooks: list[Hook]
+
+
+class Session(msgspec.Struct, frozen=True):
+    """An agent that is connected."""
+
+    id: str
+    parent: str | None
+    client: str | None
+    host: str | None
+    cwd: str | None
+    connections: int
+    created_at: float
+    fires: int
+    hooks: int
+
+
+class SessionsAnswer(msgspec.Struct, frozen=True):
+    """The live sessions."""
+
+    sessions: list[Session]
+
+
+class Log(msgspec.Struct, frozen=True):
+    """Records, newest last; `more`: older ones match too."""
+
+    records: list[dict[str, Any]]
+    more: bool
+
+
+class ShownAsk(Ask, frozen=True, kw_only=True):
+    """An ask, with its JSON read."""
+
+    excerpt: Any
+    patch: Any
+
+
+class Asks(msgspec.Struct, frozen=True):
+    """All asks that are open."""
+
+    asks: list[ShownAsk]

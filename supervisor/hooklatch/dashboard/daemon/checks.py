@@ -1,0 +1,70 @@
+"""The last check of the decision record, and one that runs.  Knows the record's files; changes none.
+
+It runs in a thread, since a long record takes a while, and one at a time.  The head of the record that the dashboard
+saw first is a witness: what was written before it cannot be rewritten unnoticed while the dashboard runs.
+"""
+
+from __future__ import annotations
+
+import time
+
+import msgspec
+import trio
+
+from hooklatch.errors import trouble
+from hooklatch.record.files.reading import NoRecordError
+from hooklatch.record.findings import VerifyReport, Witness
+from hooklatch.record.verify import verify
+
+__all__ = ["Checked", "Checks"]
+
+
+class Checked(msgspec.Struct, frozen=True):
+    """A check that ended: when it began, which folder it read, and its report or the reason why there is none."""
+
+    at: float
+    folder: str
+    report: VerifyReport | None = None
+    fault: str = ""
+
+
+class Checks:
+    """Checks the record whenever somebody wants it, while `run` runs."""
+
+    def __init__(self) -> None:
+        self.last: Checked | None = None
+        self.witness: Witness | None = None
+        self.progress: int | None = None  # percent, while one runs
+        self._send, self._receive = trio.open_memory_channel[str](1)
+
+    def saw(self, seq: int, digest: str) -> None:
+        """Keep the first head that the daemon showed."""
+        if self.witness is None and seq > 0:
+            self.witness = Witness(seq, digest)
+
+    def begin(self, folder: str) -> bool:
+        """Have a record checked; return whether no check runs already."""
+        if self.progress is not None:
+            return False
+        self.progress = 0
+        self._send.send_nowait(folder)
+        return True
+
+    async def run(self) -> None:
+        """Check what is asked for, until cancelled."""
+        async for folder in self._receive:
+            try:
+                self.last = await trio.to_thread.run_sync(self._check, folder, abandon_on_cancel=True)
+            finally:
+                self.progress = None
+
+    def _check(self, folder: str) -> Checked:
+        began = time.time()
+        witnesses = [self.witness] if self.witness is not None else []
+        try:
+            return Checked(began, folder, verify(folder, witnesses, on_progress=self._progressed))
+        except (NoRecordError, OSError) as error:
+            return Checked(began, folder, fault=trouble(error))
+
+    def _progressed(self, done: int, total: int) -> None:
+        self.progress = min(done * 100 // max(total, 1), 99)

@@ -1,0 +1,154 @@
+"""A connection to the daemon's admin socket, for as long as one page or one watch needs it.
+
+Knows the protocol; does not know what is asked.  Each page connects anew: a daemon that was restarted is no special
+case, and what one page waits for keeps no other page waiting.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar, cast
+
+import msgspec
+import trio
+
+from hooklatch.core.protocol import LineBuffer, Request, Response, RpcError, convert, encode_request, read_message
+from hooklatch.core.text import shown
+from hooklatch.credentials import check_own
+from hooklatch.paths import ADMIN_SOCKET
+from hooklatch.version import PROTOCOL, VERSION
+
+__all__ = ["PATIENCE", "Daemon", "DaemonLink", "RefusedError", "UnansweredError"]
+
+T = TypeVar("T")
+PATIENCE = 10.0  # seconds for an answer
+CHUNK = 2**16
+
+
+class UnansweredError(Exception):
+    """The daemon did not answer, or not understandably; the text says what happened and what to do."""
+
+
+class RefusedError(UnansweredError):
+    """The daemon answered with an error; `name` is the protocol's name for it."""
+
+    def __init__(self, name: str, text: str) -> None:
+        super().__init__(text)
+        self.name = name
+
+
+class DaemonLink:
+    """A greeted connection.  One question at a time, or announcements."""
+
+    def __init__(self, stream: trio.SocketStream, path: str) -> None:
+        self.path = path
+        self._stream = stream
+        self._lines = LineBuffer()
+        self._count = 0
+        self._announced: deque[msgspec.Raw] = deque()
+
+    async def ask(self, method: str, shape: type[T], /, *, patience: float = PATIENCE, **params: object) -> T:
+        """Return the daemon's answer; a parameter that is None is left out.
+
+        Raises:
+            RefusedError: it is an error.
+            UnansweredError: there is none within `patience` seconds, or it has another shape.
+        """
+        self._count += 1
+        given = {key: value for key, value in params.items() if value is not None}
+        with trio.move_on_after(patience):
+            await self._send(encode_request(self._count, method, given))
+            while not isinstance(message := await self._receive(), Response) or message.id not in (self._count, None):
+                if isinstance(message, Request):
+                    self._announced.append(message.params)
+            return answer_of(message, method, shape)
+        raise UnansweredError(f"the daemon did not answer {method!r} within {shown(patience)}; see: hooklatch status")
+
+    async def announcement(self) -> dict[str, Any]:
+        """Wait for the next announcement.
+
+        Raises:
+            UnansweredError: the daemon hung up, or sent what is no message.
+        """
+        while not self._announced:
+            message = await self._receive()
+            if isinstance(message, Request) and message.method == "announce":
+                self._announced.append(message.params)
+        try:
+            return convert(self._announced.popleft(), dict[str, Any])
+        except RpcError as error:
+            raise UnansweredError(f"the daemon announced what cannot be understood: {error}") from None
+
+    async def _send(self, line: bytes) -> None:
+        try:
+            await self._stream.send_all(line)
+        except trio.BrokenResourceError:
+            return  # it hung up, perhaps after it sent an error: reading will tell
+
+    async def _receive(self) -> Request | Response:
+        try:
+            while (line := self._lines.take()) is None:
+                data = await self._stream.receive_some(CHUNK)
+                if not data:
+                    raise UnansweredError(f"the daemon at {self.path} hung up; see: hooklatch status")
+                self._lines.feed(data)
+            return read_message(line)
+        except trio.BrokenResourceError:
+            raise UnansweredError(f"the connection to the daemon at {self.path} broke; see: hooklatch status") from None
+        except RpcError as error:
+            raise UnansweredError(f"what answers at {self.path} is no hooklatch daemon: {error}") from None
+
+
+def answer_of(message: Response, method: str, shape: type[T]) -> T:
+    if message.error is not None:
+        data: object = message.error.get("data")
+        name = cast("dict[str, object]", data).get("name") if isinstance(data, dict) else ""
+        raise RefusedError(str(name or ""), str(message.error.get("message")))
+    try:
+        return convert(message.result or msgspec.Raw(b"null"), shape)
+    except RpcError as error:
+        raise UnansweredError(f"the daemon's answer to {method!r} cannot be understood: {error}") from None
+
+
+class Daemon:
+    """The daemon of this user; `folders` returns where it may listen, anew for each connection: `candidate_dirs`."""
+
+    def __init__(self, folders: Callable[[], Sequence[tuple[str, bool]]]) -> None:
+        self._folders = folders
+
+    @asynccontextmanager
+    async def connect(self) -> AsyncGenerator[DaemonLink]:
+        """Connect and greet; hang up at the end.
+
+        Raises:
+            UnansweredError: nobody listens, or it is no daemon.
+        """
+        raw, path = self._connected()
+        async with trio.SocketStream(trio.socket.from_stdlib_socket(raw)) as stream:
+            link = DaemonLink(stream, path)
+            client = {"name": "hooklatch dashboard", "version": VERSION}
+            await link.ask("hello", dict[str, Any], protocol=PROTOCOL, client=client)
+            yield link
+
+    def _connected(self) -> tuple[socket.socket, str]:
+        failures: list[str] = []
+        for folder, is_pointed in self._folders():
+            path = os.path.join(os.path.abspath(folder), ADMIN_SOCKET)
+            raw = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            raw.setblocking(False)
+            try:
+                raw.connect(path)
+                raw.getpeername()  # unix(7): with a full backlog a socket only looks connected
+                if is_pointed:
+                    check_own(raw)
+            except OSError as error:
+                raw.close()
+                failures.append(f"{path} ({error.strerror or error})")
+                continue
+            return raw, path
+        tried = " or ".join(failures) or "any known path"
+        raise UnansweredError(f"no hooklatch daemon listens at {tried}; start one: hooklatch serve --detach")

@@ -1,0 +1,50 @@
+"""How often each hook was called and failed, interval by interval, while somebody looked.  Knows counts; asks nobody.
+
+The daemon counts since its start; what lies between two looks is their difference.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from hooklatch.dashboard.daemon.answers import HooksAnswer
+from hooklatch.dashboard.daemon.asker import Answer
+
+__all__ = ["LENGTH", "Samples"]
+
+LENGTH = 5.0  # seconds of an interval
+KEPT = 60  # intervals
+MOST = 2000  # hooks
+
+
+class Samples:
+    """The last intervals of each hook, oldest first, as (calls, failed of them)."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, tuple[int, int]] = {}
+        self._intervals: dict[str, deque[tuple[int, int]]] = {}
+        self._next = 0.0
+
+    def is_due(self, at: float) -> bool:
+        """Return whether the interval has ended at a moment (Unix time)."""
+        return at >= self._next
+
+    def take(self, at: float, answer: Answer[HooksAnswer]) -> None:
+        """Take the counts of a moment (Unix time), unless an interval has not ended."""
+        if answer.value is None or not self.is_due(at):
+            return
+        is_late = at > self._next + 2 * LENGTH  # nobody looked: what came meanwhile is no one interval's
+        self._next = at + LENGTH
+        counts = {hook.name: (hook.timings.count, hook.timings.failed) for hook in answer.value.hooks[:MOST]}
+        for name, (calls, failed) in counts.items():
+            before = self._counts.get(name)
+            intervals = self._intervals.setdefault(name, deque(maxlen=KEPT))
+            if before is None or is_late or calls < before[0]:  # a daemon that was restarted counts from 0
+                continue
+            intervals.append((calls - before[0], max(failed - before[1], 0)))
+        self._counts = counts
+        self._intervals = {name: kept for name, kept in self._intervals.items() if name in counts}
+
+    def of(self, hook: str) -> list[tuple[int, int]]:
+        """Return the last intervals of a hook, oldest first."""
+        return list(self._intervals.get(hook, ()))

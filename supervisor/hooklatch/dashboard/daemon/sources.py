@@ -1,0 +1,61 @@
+"""The files in which a hook stands, as they are now, and whether the daemon runs just that.  Reads files; runs none.
+
+Only files that the daemon names are read: a request says which hook it wants, and never a path.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Mapping
+from hashlib import sha256
+
+import msgspec
+
+__all__ = ["SourceFile", "read_source", "read_sources"]
+
+MOST_BYTES = 256 * 1024
+MOST_FILES = 20
+FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK  # no waiting for a writer, should it be a pipe
+
+
+class SourceFile(msgspec.Struct, frozen=True):
+    """A file: its lines, which one a hook begins at, and `state`.
+
+    That is `loaded` (the daemon runs what is shown), `changed` (it runs another version), or what keeps it from being
+    read.
+    """
+
+    path: str
+    state: str
+    lines: list[str] = []
+    begins_at: int = 0
+    is_cut: bool = False
+
+
+def read_sources(digests: Mapping[str, str], origin: str | None) -> list[SourceFile]:
+    """Read the files of a hook; `origin` is the `file:line` where it is declared, as far as that is known."""
+    return [read_source(path, digest, origin) for path, digest in list(digests.items())[:MOST_FILES]]
+
+
+def read_source(path: str, digest: str, origin: str | None) -> SourceFile:
+    """Read one file, and compare it with the digest of what the daemon loaded."""
+    try:
+        fd = os.open(path, FLAGS)
+        with open(fd, "rb") as file:
+            if not stat.S_ISREG(os.fstat(fd).st_mode):
+                return SourceFile(path, "it is no file any more")
+            data = file.read(MOST_BYTES + 1)
+    except (OSError, ValueError) as error:
+        return SourceFile(path, f"it cannot be read: {getattr(error, 'strerror', None) or error}")
+    if len(data) > MOST_BYTES:
+        text = data[:MOST_BYTES].decode(errors="replace")
+        return SourceFile(path, "it is too long to compare; this is its beginning", text.split("\n"), is_cut=True)
+    state = "loaded" if sha256(data).hexdigest() == digest else "changed"
+    return SourceFile(path, state, data.decode(errors="replace").split("\n"), line_in(path, origin))
+
+
+def line_in(path: str, origin: str | None) -> int:
+    """Return the line of an origin in this file; 0 if it names none there."""
+    place, _, line = (origin or "").rpartition(":")
+    return int(line) if place == path and line.isdecimal() and len(line) < 8 else 0

@@ -1,0 +1,84 @@
+"""The dashboard as a process: its port, its server, its signals.  Knows nothing of what pages show."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import socket
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any
+
+import trio
+from hypercorn.config import Config
+from hypercorn.trio import serve as serve_http  # pyright: ignore[reportUnknownVariableType]  # bare generics
+
+from hooklatch.dashboard.daemon.link import Daemon
+from hooklatch.dashboard.web.application import new_application
+from hooklatch.dashboard.web.keys import Keys
+from hooklatch.dashboard.web.site import Site
+
+__all__ = ["ADDRESS", "bound", "serve"]
+
+ADDRESS = "127.0.0.1"
+GRACE = 1.0  # seconds for answers that are being sent when it ends
+MOST_HEAD = 2**14
+
+
+def bound(port: int) -> socket.socket:
+    """Return a socket on a port of loopback, 0 for any that is free.
+
+    Raises:
+        OSError: it cannot be had.
+    """
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a port that waits after the last dashboard
+        listener.bind((ADDRESS, port))
+        listener.listen()
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+async def serve(
+    listener: socket.socket,
+    folders: Callable[[], Sequence[tuple[str, bool]]],
+    who: str,
+    on_ready: Callable[[str], None],
+) -> None:
+    """Serve on a listening socket, which becomes the server's, until SIGTERM or SIGINT.
+
+    `on_ready` is told the URL to begin with, which is good for one visit.
+    """
+    site = Site(Daemon(folders), Keys(listener.getsockname()[1]), who)
+    is_over = trio.Event()
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as received:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(site.feed.run)
+            nursery.start_soon(site.checks.run)
+            nursery.start_soon(end_on_signal, received, site, is_over)
+            on_ready(site.keys.url)
+            application: Any = new_application(site)  # two packages that name ASGI's types differently
+            await serve_http(application, config_of(listener), shutdown_trigger=is_over.wait, mode="asgi")
+            nursery.cancel_scope.cancel()
+
+
+async def end_on_signal(signals: AsyncIterator[int], site: Site, is_over: trio.Event) -> None:
+    """End every open stream, so that the server need not wait for one, and then the server."""
+    async for _ in signals:
+        site.feed.end()
+        is_over.set()
+        return
+
+
+def config_of(listener: socket.socket) -> Config:
+    """Return the server's configuration; it takes the socket over."""
+    config = Config()
+    config.bind = [f"fd://{listener.detach()}"]
+    config.accesslog = None
+    config.errorlog = logging.getLogger("hooklatch.dashboard")
+    config.include_server_header = False
+    config.graceful_timeout = GRACE
+    config.h11_max_incomplete_size = MOST_HEAD
+    return config

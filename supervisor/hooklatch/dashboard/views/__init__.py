@@ -1,0 +1,1 @@
+"""What pages show, as plain values: texts made harmless, decisions, differences, charts.  Asks nobody; pure."""

@@ -1,0 +1,83 @@
+"""The revisions of the hooks, out of the record, and what lies between two of them.  Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+__all__ = ["Difference", "Revision", "difference", "revisions_of"]
+
+
+class Revision(msgspec.Struct, frozen=True):
+    """A revision, and what is different in it from the one before."""
+
+    number: int
+    previous: int | None
+    at: Any
+    digest: str
+    added: list[str]
+    removed: list[str]
+    changed: list[str]
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """What came, went and changed from one revision to another; `fault`: why that is not known."""
+
+    added: list[str] = []
+    removed: list[str] = []
+    changed: list[str] = []
+    fault: str = ""
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.added or self.removed or self.changed or self.fault)
+
+
+def revisions_of(records: Sequence[Mapping[str, Any]]) -> list[Revision]:
+    """Return the revisions that records of kind `registry` tell of, newest first; others are left out."""
+    found: list[Revision] = []
+    for record in records:
+        if record.get("kind") != "registry":
+            continue
+        try:
+            found.append(msgspec.convert({**record, "number": record.get("revision")}, Revision))
+        except msgspec.ValidationError:
+            continue
+    return sorted(found, key=lambda one: one.number, reverse=True)
+
+
+def difference(known: Sequence[Revision], first: int, last: int) -> Difference:
+    """Return what is different in revision `last` from revision `first`; they may be given in either order."""
+    if first > last:
+        back = difference(known, last, first)
+        return Difference(back.removed, back.added, back.changed, back.fault)
+    steps = [one for one in reversed(known) if first < one.number <= last]
+    place = first
+    before: dict[str, bool] = {}  # of each hook that a step names: whether it was there at first
+    after: dict[str, bool] = {}
+    changed: set[str] = set()
+    for step in steps:
+        if step.previous != place:
+            return Difference(fault=f"the record that is shown here does not tell what came after revision {place}")
+        place = step.number
+        for name in step.added:
+            before.setdefault(name, False)
+            after[name] = True
+        for name in step.removed:
+            before.setdefault(name, True)
+            after[name] = False
+        for name in step.changed:
+            before.setdefault(name, True)
+            after[name] = True
+            changed.add(name)
+    if place != last:
+        return Difference(fault=f"the record that is shown here does not tell how revision {last} came to be")
+    stayed = {name for name in after if before[name] and after[name]}
+    returned = {name for name in stayed for step in steps if name in step.removed}
+    return Difference(
+        sorted(name for name in after if after[name] and not before[name]),
+        sorted(name for name in after if before[name] and not after[name]),
+        sorted(stayed & (changed | returned)),
+    )

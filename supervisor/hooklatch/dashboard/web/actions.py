@@ -1,0 +1,255 @@
+"""What a person does on the pages: each is shown once more with what it means, needs a reason, and is recorded.
+
+GET /do/NAME shows the form; POST /do/NAME has the daemon do it.  The daemon is told who it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from hooklatch.core.text import REDACTED, counted, read_duration
+from hooklatch.dashboard.daemon.answers import Asks, RecordStatus, ShownAsk, Status
+from hooklatch.dashboard.daemon.asker import Answer
+from hooklatch.dashboard.views.text import MOST, pretty
+from hooklatch.dashboard.web.forms import FormError, read_form
+from hooklatch.dashboard.web.site import Site
+
+__all__ = ["ACTIONS", "Action", "Actions"]
+
+MOST_REASON = 500  # characters; what the daemon keeps of one
+RELOADING = 180.0  # seconds: changed files are imported for the first time
+VERDICTS = ("allow", "deny")
+
+
+class Action(msgspec.Struct, frozen=True):
+    """Something that an administrator does: `method` of the daemon, on a hook, or on nothing without `has_hook`.
+
+    `meaning` says what happens, `page` is where to go afterwards; `lasts` asks for how long.
+    """
+
+    method: str
+    title: str
+    button: str
+    meaning: str
+    page: str
+    done: str
+    lasts: bool = False
+    may_be_all: bool = False
+    has_hook: bool = True
+    is_grave: bool = False
+
+
+ACTIONS = {
+    "suspend": Action(
+        "suspend", "Suspend", "Suspend",
+        "It is left out of every fire until the time is over: what it guards is not guarded meanwhile.",
+        "suspensions", "is suspended", lasts=True, may_be_all=True, is_grave=True,
+    ),
+    "resume": Action(
+        "resume", "End the suspension of", "End the suspension", "It is asked again from the next fire on.",
+        "suspensions", "is asked again", may_be_all=True,
+    ),
+    "disable": Action(
+        "disable", "Disable", "Disable",
+        "It is left out of every fire until somebody enables it, also after a restart of the daemon: what it guards"
+        " is not guarded meanwhile.",
+        "hooks", "is disabled", is_grave=True,
+    ),
+    "enable": Action("enable", "Enable", "Enable", "It is asked again from the next fire on.", "hooks", "is enabled"),
+    "lift": Action(
+        "enable", "Lift the quarantine of", "Lift the quarantine",
+        "It is called again at once. If its worker dies again, so often, it is quarantined again.",
+        "suspensions", "is not quarantined any more",
+    ),
+    "reload": Action(
+        "reload", "Reload the files", "Reload",
+        "Every change of the files is loaded now, also that a file is gone or empty; every quarantine is lifted.",
+        "", "", has_hook=False,
+    ),
+}  # fmt: skip
+
+
+class Target(msgspec.Struct, frozen=True):
+    """What an action is for: a hook or a plugin by its name, or all."""
+
+    hook: str = ""
+    is_all: bool = False
+
+    @property
+    def text(self) -> str:
+        return "every hook" if self.is_all else self.hook
+
+
+class Actions:
+    """The handlers of forms, and of the pages that hold one."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+
+    async def form(self, request: Request) -> Response:
+        """Show what an action means, and ask for its reason."""
+        action = ACTIONS.get(request.path_params["name"])
+        target = target_of(request.query_params)
+        if action is None or not is_fit(action, target):
+            return self._site.wrong(404, "there is no such action, or it does not say for which hook")
+        return self._form(request.path_params["name"], action, target, {})
+
+    async def act(self, request: Request) -> Response:
+        """Do what a form asks for, and go to the page that shows it; or show the form again with what is wrong."""
+        name = request.path_params["name"]
+        action = ACTIONS.get(name)
+        try:
+            fields = await read_form(request, self._site.keys)
+        except FormError as error:
+            return self._site.wrong(error.status, str(error))
+        target = target_of(fields)
+        if action is None or not is_fit(action, target):
+            return self._site.wrong(404, "there is no such action, or it does not say for which hook")
+        try:
+            params = params_of(action, target, fields)
+        except ValueError as error:
+            return self._form(name, action, target, fields, fault=str(error), status=400)
+        async with self._site.asking() as asker:
+            answer = await asker.ask(action.method, dict[str, Any], patience=RELOADING, by=self._site.who, **params)
+        if answer.value is None:
+            return self._form(name, action, target, fields, fault=answer.fault, status=409)
+        self._site.notice(told(action, target, answer.value))
+        return self._site.go(action.page)
+
+    def _form(
+        self, name: str, action: Action, target: Target, fields: Mapping[str, str], *, fault: str = "",
+        status: int = 200,
+    ) -> Response:  # fmt: skip
+        return self._site.page(
+            "confirm.html", title=f"{action.title} {target.text}".strip(), place=action.page, status=status, name=name,
+            action=action, target=target, fields=fields, fault=fault, who=self._site.who,
+        )  # fmt: skip
+
+    async def ask_form(self, request: Request) -> Response:
+        """Show what waits for an answer, and the form for it."""
+        found = await self._ask(request.query_params.get("id", ""))
+        if found.value is None:
+            return self._site.wrong(404, found.fault, place="asks")
+        return self._ask_form(found.value, {})
+
+    async def answer(self, request: Request) -> Response:
+        """Answer an ask for exactly the payload that the form showed."""
+        try:
+            fields = await read_form(request, self._site.keys)
+        except FormError as error:
+            return self._site.wrong(error.status, str(error), place="asks")
+        found = await self._ask(fields.get("id", ""))
+        if found.value is None:
+            return self._site.wrong(409, found.fault, place="asks")
+        reason, verdict = fields.get("reason", "").strip(), fields.get("verdict", "")
+        if fields.get("digest") != found.value.payload_digest:
+            return self._ask_form(found.value, fields, fault="it is another payload than the form showed", status=409)
+        if verdict not in VERDICTS or not reason:
+            return self._ask_form(found.value, fields, fault="it needs a reason, and an answer", status=400)
+        async with self._site.asking() as asker:
+            answer = await asker.ask(
+                "answer_ask", dict[str, Any], id=found.value.id, payload_digest=found.value.payload_digest,
+                verdict=verdict, reason=reason[:MOST_REASON],
+                by=self._site.who,
+            )  # fmt: skip
+        if answer.value is None:
+            return self._ask_form(found.value, fields, fault=answer.fault, status=409)
+        self._site.notice(f"The answer to {found.value.tool or found.value.event} is {verdict}.")
+        return self._site.go("asks")
+
+    async def _ask(self, name: str) -> Answer[ShownAsk]:
+        async with self._site.asking() as asker:
+            asks = await asker.ask("asks", Asks)
+        if asks.value is None:
+            return Answer(fault=asks.fault)
+        for ask in asks.value.asks:
+            if ask.id == name:
+                return Answer(ask)
+        return Answer(fault="it does not wait for an answer any more: somebody answered it, or its time is over")
+
+    def _ask_form(self, ask: ShownAsk, fields: Mapping[str, str], *, fault: str = "", status: int = 200) -> Response:
+        payload, patch = shown(ask.excerpt, ask.excerpt_cut), shown(ask.patch, ask.patch_cut)
+        return self._site.page(
+            "ask.html", title=f"Answer {ask.tool or ask.event}", place="asks", status=status, ask=ask, fields=fields,
+            payload=payload, patch=patch, is_redacted=REDACTED in payload or REDACTED in patch, fault=fault,
+            who=self._site.who,
+        )  # fmt: skip
+
+    async def verify(self, request: Request) -> Response:
+        """Begin a check of the record; its page says how far it is."""
+        try:
+            await read_form(request, self._site.keys)
+        except FormError as error:
+            return self._site.wrong(error.status, str(error), place="record")
+        async with self._site.asking() as asker:
+            status = await asker.ask("status", Status)
+        if status.value is None:
+            return self._site.wrong(409, status.fault, place="record")
+        record: RecordStatus = status.value.record
+        if not self._site.checks.begin(record.folder):
+            self._site.notice("The record is being checked already.")
+        return self._site.go("record")
+
+
+def shown(value: object, beginning: str | None) -> str:
+    """Return a payload or a patch for a page, or its beginning; nothing if there is none."""
+    if beginning is not None or value is None:
+        return beginning or ""
+    text = pretty(value)
+    return (
+        text if len(text) <= MOST else msgspec.json.encode(value).decode()
+    )  # a page cuts what is longer: indented, it may be
+
+
+def target_of(fields: Mapping[str, str]) -> Target:
+    return Target(fields.get("hook", ""), fields.get("all") == "1")
+
+
+def is_fit(action: Action, target: Target) -> bool:
+    """Return whether an action can be for this: for one hook, or for all where that may be."""
+    if not action.has_hook:
+        return not target.hook and not target.is_all
+    return bool(target.hook) is not target.is_all and (action.may_be_all or not target.is_all)
+
+
+def params_of(action: Action, target: Target, fields: Mapping[str, str]) -> dict[str, Any]:
+    """Return what the daemon is sent.
+
+    Raises:
+        ValueError: the reason is missing or too long, or the duration is none; the text says so.
+    """
+    reason = " ".join(fields.get("reason", "").split())
+    if not reason:
+        raise ValueError("it needs a reason, which is recorded")
+    if len(reason) > MOST_REASON:
+        raise ValueError(f"the reason is longer than {MOST_REASON} characters")
+    params: dict[str, Any] = {"reason": reason}
+    if action.has_hook:
+        params["all" if target.is_all else "id"] = True if target.is_all else target.hook
+    if action.method in ("enable", "disable"):
+        params["scope"] = "global"
+    if action.lasts:
+        params["seconds"] = read_duration(fields.get("for", ""))
+    return params
+
+
+def told(action: Action, target: Target, result: Mapping[str, Any]) -> str:
+    """Return what the next page says of what was done; what the daemon warned of belongs to it."""
+    if action.method == "reload":
+        found = (
+            counted(len(list_in(result, "diagnostics")), "problem") if "diagnostics" in result else "problems unknown"
+        )
+        text = f"The files were loaded: revision {result.get('revision')}, {found}."
+    else:
+        text = f"{target.text[:1].upper()}{target.text[1:]} {action.done}."
+    return " ".join([text, *(f"{one}." for one in list_in(result, "warnings"))])
+
+
+def list_in(result: Mapping[str, Any], key: str) -> list[object]:
+    value: object = result.get(key)
+    return cast("list[object]", value) if isinstance(value, list) else []

@@ -1,0 +1,59 @@
+"""Which handler answers which path, behind the doors.  Nothing is reached but by them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from hooklatch.dashboard.web.actions import Actions
+from hooklatch.dashboard.web.doors import Doors
+from hooklatch.dashboard.web.live import Live
+from hooklatch.dashboard.web.pages import Pages
+from hooklatch.dashboard.web.rendering import FOLDER
+from hooklatch.dashboard.web.site import Site
+
+__all__ = ["new_application"]
+
+logger = logging.getLogger("hooklatch.dashboard")
+
+
+def new_application(site: Site) -> Doors:
+    """Return the whole application of a site."""
+    pages, actions = Pages(site), Actions(site)
+    below = [
+        Route("/enter", pages.enter, methods=["GET"]),
+        Route("/", pages.overview, methods=["GET"]),
+        Route("/hooks", pages.hooks, methods=["GET"]),
+        Route("/hook", pages.hook, methods=["GET"]),
+        Route("/sessions", pages.sessions, methods=["GET"]),
+        Route("/revisions", pages.revisions, methods=["GET"]),
+        Route("/record", pages.record, methods=["GET"]),
+        Route("/decision", pages.decision, methods=["GET"]),
+        Route("/suspensions", pages.suspensions, methods=["GET"]),
+        Route("/asks", pages.asks, methods=["GET"]),
+        Route("/live", Live(site), methods=["GET"]),
+        Route("/ask", actions.ask_form, methods=["GET"]),
+        Route("/ask", actions.answer, methods=["POST"]),
+        Route("/do/{name}", actions.form, methods=["GET"]),
+        Route("/do/{name}", actions.act, methods=["POST"]),
+        Route("/verify", actions.verify, methods=["POST"]),
+        Mount("/static", StaticFiles(directory=FOLDER / "static")),
+    ]
+
+    def refused(request: Request, error: Exception) -> Response:
+        code = error.status_code if isinstance(error, HTTPException) else 500
+        return site.wrong(code, "there is no such page" if code == 404 else "the page cannot be asked for like that")
+
+    def failed(request: Request, error: Exception) -> Response:
+        logger.error("the page %s failed", request.url.path.removeprefix(site.keys.base), exc_info=error)
+        return site.wrong(500, "this page failed; the dashboard's standard error says how: please report it")
+
+    handlers: Mapping[object, object] = {HTTPException: refused, Exception: failed}
+    return Doors(Starlette(routes=[Mount(site.keys.base, routes=below)], exception_handlers=handlers), site.keys)  # type: ignore[arg-type]

@@ -1,0 +1,170 @@
+"""The pages that show something.  Each asks the daemon when it is read, and says where it got no answer."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any, get_args
+
+import trio
+from starlette.requests import Request
+from starlette.responses import Response
+
+from hooklatch.core.messages import Cause, DecisionVerdict
+from hooklatch.dashboard.daemon.answers import HookAnswer, HooksAnswer, Log, SessionsAnswer, Status
+from hooklatch.dashboard.daemon.asker import Answer, Asker
+from hooklatch.dashboard.daemon.feed import current
+from hooklatch.dashboard.daemon.samples import LENGTH
+from hooklatch.dashboard.daemon.sources import SourceFile, read_sources
+from hooklatch.dashboard.views.decisions import Entry, entry_of
+from hooklatch.dashboard.views.revisions import difference, revisions_of
+from hooklatch.dashboard.web.site import Site
+from hooklatch.record.files.reading import KINDS, read_moment
+
+__all__ = ["Pages"]
+
+LATEST = 30  # decisions that the overview begins with
+ROWS = 50  # records on a page
+REVISIONS = 200
+FILTERS = ("session", "hook", "event", "verdict", "cause", "kind", "since", "until")
+ENTERED = '<!doctype html><html lang="en"><meta charset="utf-8"><title>hooklatch</title>'
+
+
+class Pages:
+    """The handlers of GET requests."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+
+    async def enter(self, request: Request) -> Response:
+        """Take the token, and give the cookie for it.
+
+        It answers with a page that goes on by itself, and not with a redirect: after one that began elsewhere, such as
+        in a mail, a browser would not send a cookie that is SameSite=Strict.
+        """
+        has_entered = self._site.keys.admits(request.headers.get("cookie", ""))  # such as one that goes back to it
+        if not has_entered and not self._site.keys.enter(request.query_params.get("token", "")):
+            text = "this address was used already, or it is not whole; stop `hooklatch dashboard` and start it again"
+            return Response(f"{ENTERED}<p>{text}</p></html>", 403, media_type="text/html")
+        start = f"{self._site.keys.base}/"
+        icon = f'<link rel="icon" href="{start}static/icon.svg">'
+        page = f'{ENTERED}{icon}<meta http-equiv="refresh" content="0; url={start}"><a href="{start}">Go on</a></html>'
+        return Response(page, headers={"set-cookie": self._site.keys.cookie}, media_type="text/html")
+
+    async def overview(self, request: Request) -> Response:
+        """Show how the daemon is, what waits for an answer, and what was decided last."""
+        async with self._site.asking() as asker:
+            pulse = await current(asker)
+            log = await asker.ask("log", Log, kind="decision", limit=LATEST)
+        self._saw(pulse.status)
+        return self._site.page("overview.html", title="Overview", pulse=pulse, log=log, entries=entries_of(log))
+
+    async def hooks(self, request: Request) -> Response:
+        """List the hooks in firing order: those that all share, or those that one session sees."""
+        session = request.query_params.get("session") or None
+        async with self._site.asking() as asker:
+            hooks = await asker.ask("hooks", HooksAnswer, session=session)
+        return self._site.page("hooks.html", title="Hooks", place="hooks", hooks=hooks, session=session)
+
+    async def hook(self, request: Request) -> Response:
+        """Show one hook: its state, its timings, its last failures and its source."""
+        name = request.query_params.get("name", "")
+        async with self._site.asking() as asker:
+            answer = await asker.ask("hook", HookAnswer, id=name)
+            log = await asker.ask("log", Log, hook=name, limit=10)
+        files: dict[str, list[SourceFile]] = {}
+        for hook in answer.value.hooks if answer.value is not None else ():
+            reading = partial(read_sources, hook.digests or {}, hook.origin)
+            files[hook.name] = await trio.to_thread.run_sync(reading)
+        return self._site.page(
+            "hook.html", title=f"Hook {name}", place="hooks", status=404 if answer.fault else 200, name=name,
+            answer=answer, files=files, log=log, entries=entries_of(log), samples=self._site.samples,
+            interval=LENGTH,
+        )  # fmt: skip
+
+    async def sessions(self, request: Request) -> Response:
+        """List the agents that are connected."""
+        async with self._site.asking() as asker:
+            sessions = await asker.ask("sessions", SessionsAnswer)
+        return self._site.page("sessions.html", title="Sessions", place="sessions", sessions=sessions, now=time.time())
+
+    async def revisions(self, request: Request) -> Response:
+        """List the revisions of the hooks, or what lies between two of them."""
+        async with self._site.asking() as asker:
+            log = await asker.ask("log", Log, kind="registry", limit=REVISIONS)
+        known = revisions_of(log.value.records) if log.value is not None else []
+        first, last = (number_in(request.query_params.get(key)) for key in ("from", "to"))
+        compared = difference(known, first, last) if first is not None and last is not None else None
+        return self._site.page(
+            "revisions.html", title="Revisions", place="revisions", log=log, revisions=known, first=first, last=last,
+            compared=compared,
+        )  # fmt: skip
+
+    async def record(self, request: Request) -> Response:
+        """Show the record, newest first, and whether it is as it was written."""
+        given = {key: value.strip() for key in FILTERS if (value := request.query_params.get(key, "")).strip()}
+        async with self._site.asking() as asker:
+            log = await asked_log(asker, given)
+            status = await asker.ask("status", Status)
+        self._saw(status)
+        entries = entries_of(log)
+        older = {**given, "until": str(entries[-1].at)} if log.value is not None and log.value.more and entries else {}
+        return self._site.page(
+            "record.html", title="Record", place="record", log=log, entries=entries, given=given, older=older,
+            status_answer=status, checks=self._site.checks, kinds=KINDS, verdicts=get_args(DecisionVerdict),
+            causes=get_args(Cause),
+        )  # fmt: skip
+
+    async def decision(self, request: Request) -> Response:
+        """Show all that the record has of one decision."""
+        name = request.query_params.get("id", "")
+        async with self._site.asking() as asker:
+            log = await asker.ask("log", Log, decision_id=name, limit=10)
+        entries = entries_of(log)
+        return self._site.page(
+            "decision.html", title=f"Decision {name}", place="record", status=200 if entries else 404, name=name,
+            log=log, entries=entries,
+        )  # fmt: skip
+
+    async def suspensions(self, request: Request) -> Response:
+        """Show which hooks are left out: suspended, quarantined or disabled."""
+        async with self._site.asking() as asker:
+            status = await asker.ask("status", Status)
+            hooks = await asker.ask("hooks", HooksAnswer)
+        return self._site.page(
+            "suspensions.html", title="Suspensions", place="suspensions", status_answer=status, hooks=hooks
+        )
+
+    async def asks(self, request: Request) -> Response:
+        """List the decisions that wait for a person."""
+        async with self._site.asking() as asker:
+            pulse = await current(asker)
+        return self._site.page("asks.html", title="Asks", place="asks", pulse=pulse)
+
+    def _saw(self, status: Answer[Status]) -> None:
+        if status.value is not None:
+            self._site.checks.saw(status.value.record.head.seq, status.value.record.head.hash)
+
+
+async def asked_log(asker: Asker, given: Mapping[str, str]) -> Answer[Log]:
+    """Ask for the records that filters choose; a moment may be one or how long ago it was."""
+    chosen: dict[str, Any] = dict(given)
+    for key in ("since", "until"):
+        if key in chosen:
+            try:
+                chosen[key] = read_moment(chosen[key], datetime.now(UTC))
+            except ValueError as error:
+                return Answer(fault=str(error))
+    return await asker.ask("log", Log, limit=ROWS, **chosen)
+
+
+def entries_of(log: Answer[Log]) -> list[Entry]:
+    """Return the records of an answer, newest first; none where there is no answer."""
+    records: Sequence[Mapping[str, Any]] = log.value.records if log.value is not None else ()
+    return [entry_of(record) for record in reversed(records)]
+
+
+def number_in(text: str | None) -> int | None:
+    return int(text) if text is not None and text.isascii() and text.isdigit() and len(text) < 20 else None

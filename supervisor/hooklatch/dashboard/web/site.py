@@ -1,0 +1,71 @@
+"""What all pages share: whom to ask, who is looking, the templates, and notices for the next page."""
+
+from __future__ import annotations
+
+from collections import deque
+from contextlib import AbstractAsyncContextManager
+
+from jinja2 import Environment
+from starlette.responses import HTMLResponse, RedirectResponse
+
+from hooklatch.dashboard.daemon.asker import Asker, asking
+from hooklatch.dashboard.daemon.checks import Checks
+from hooklatch.dashboard.daemon.feed import Feed
+from hooklatch.dashboard.daemon.link import Daemon
+from hooklatch.dashboard.daemon.samples import Samples
+from hooklatch.dashboard.web.keys import Keys
+from hooklatch.dashboard.web.rendering import new_environment
+
+__all__ = ["PLACES", "Site"]
+
+PLACES = (
+    ("", "Overview"),
+    ("asks", "Asks"),
+    ("hooks", "Hooks"),
+    ("record", "Record"),
+    ("sessions", "Sessions"),
+    ("revisions", "Revisions"),
+    ("suspensions", "Suspensions"),
+)
+MOST_NOTICES = 5
+
+
+class Site:
+    """The parts of a running dashboard; `who` is the user whose actions these are, as the record is told."""
+
+    def __init__(self, daemon: Daemon, keys: Keys, who: str) -> None:
+        self.daemon = daemon
+        self.keys = keys
+        self.who = who
+        self.samples = Samples()
+        self.feed = Feed(daemon, self.samples)
+        self.checks = Checks()
+        self.environment: Environment = new_environment(keys.base)
+        self._notices: deque[str] = deque(maxlen=MOST_NOTICES)
+
+    def asking(self) -> AbstractAsyncContextManager[Asker]:
+        """Connect to the daemon for the questions of one page."""
+        return asking(self.daemon)
+
+    def notice(self, text: str) -> None:
+        """Have the next page say something, once."""
+        self._notices.append(text)
+
+    def fragment(self, template: str, **values: object) -> str:
+        """Return a part of a page."""
+        return self.environment.get_template(template).render(**values)
+
+    def page(self, template: str, *, title: str, place: str = "", status: int = 200, **values: object) -> HTMLResponse:
+        """Return a whole page; `place` is where it stands in the menu."""
+        notices = list(self._notices)
+        self._notices.clear()
+        common = {"title": title, "place": place, "places": PLACES, "notices": notices, "form_key": self.keys.form_key}
+        return HTMLResponse(self.fragment(template, **common, **values), status)
+
+    def wrong(self, status: int, what: str, *, place: str = "") -> HTMLResponse:
+        """Return a page that says what is wrong with a request."""
+        return self.page("wrong.html", title="Not done", place=place, status=status, what=what)
+
+    def go(self, page: str) -> RedirectResponse:
+        """Send the browser to a page, which it reads anew."""
+        return RedirectResponse(f"{self.keys.base}/{page}", 303)

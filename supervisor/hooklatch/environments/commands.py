@@ -1,0 +1,130 @@
+"""Runs an installer, or a look at an interpreter: a program that ends by itself.  Knows processes, not what they do.
+
+It dies with this process, and when it is no longer waited for; what it says goes to a file in memory, so that it is
+never kept waiting.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+
+import msgspec
+import trio
+
+from hooklatch.processes.guardian import OWNED
+
+__all__ = ["Ended", "Running", "run"]
+
+# Between us and the program: outlives neither, and leaves nothing that the program started.
+KEEPER = """import os, select, signal, subprocess, sys, time
+sys.path[:] = {path}
+from hooklatch_worker.sandbox import linux
+daemon, code = os.pidfd_open({daemon}), 1
+if os.getppid() != {daemon}:
+    os._exit(1)
+linux.become_subreaper()
+linux.wake_when_orphaned()
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+try:
+    program = subprocess.Popen(sys.argv[1:])
+    poll = select.poll()
+    for fd in daemon, os.pidfd_open(program.pid):
+        poll.register(fd, select.POLLIN)
+    poll.poll()
+    code = program.poll()
+    code = 1 if code is None else code if code >= 0 else 128 - code
+finally:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    while linux.kill_children():
+        time.sleep(0.001)
+    os._exit(code)
+"""
+MAX_OUTPUT = 2**20  # bytes of it that are read
+END_TIMEOUT = 2.0  # seconds that the keeper has for killing what is left
+
+
+class Ended(msgspec.Struct, frozen=True):
+    """How a program ended, None if it took too long, and what it said."""
+
+    code: int | None
+    output: bytes
+
+    def last(self, lines: int) -> str:
+        """Return the last lines of what it said."""
+        text = self.output.decode("utf-8", "replace")
+        return "\n".join([line.rstrip() for line in text.splitlines() if line.strip()][-lines:])
+
+
+class Running:
+    """The output of a program that runs."""
+
+    def __init__(self) -> None:
+        self.fd = -1
+
+    def output(self) -> bytes:
+        """Return what it has said so far, of a long one the end."""
+        if self.fd < 0:
+            return b""
+        size = os.fstat(self.fd).st_size
+        return os.pread(self.fd, MAX_OUTPUT, max(0, size - MAX_OUTPUT))
+
+
+async def run(
+    command: Sequence[str], environ: Mapping[str, str], *, folder: str, timeout: float, seen: Running | None = None
+) -> Ended:
+    """Run a program, named by its path, to its end; kill it after `timeout` seconds, or when cancelled.
+
+    Raises:
+        OSError: it cannot be started.
+    """
+    seen = seen or Running()
+    seen.fd = os.memfd_create("output", os.MFD_CLOEXEC)
+    try:
+        process = start([*keeper(), *command], environ, folder, seen.fd)  # at once: then it is owned before any sweep
+        OWNED.add(process.pid)
+        try:
+            code = await wait(process, timeout)
+        finally:
+            OWNED.discard(process.pid)
+        return Ended(code, seen.output())
+    finally:
+        os.close(seen.fd)
+        seen.fd = -1
+
+
+def keeper() -> list[str]:
+    path = [os.fspath(entry) or os.getcwd() for entry in sys.path]
+    return [sys.executable, "-I", "-S", "-c", KEEPER.format(path=path, daemon=os.getpid())]
+
+
+def start(command: list[str], environ: Mapping[str, str], folder: str, output: int) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        command, env=dict(environ), cwd=folder, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
+        start_new_session=True, umask=0o077,
+    )  # fmt: skip
+
+
+async def wait(process: subprocess.Popen[bytes], timeout: float) -> int | None:
+    pidfd = os.pidfd_open(process.pid)
+    has_ended = False
+    try:
+        with trio.move_on_after(timeout):
+            await trio.lowlevel.wait_readable(pidfd)
+            has_ended = True
+    finally:
+        with trio.CancelScope(shield=True):
+            if not has_ended:
+                process.terminate()
+                with trio.move_on_after(END_TIMEOUT):
+                    await trio.lowlevel.wait_readable(pidfd)
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)  # the group lives until it is reaped
+            await trio.lowlevel.wait_readable(pidfd)
+        os.close(pidfd)
+        process.wait()
+    return process.returncode if has_ended else None

@@ -1,0 +1,401 @@
+"""The environments of sources: found, made in the background, shared, and given up.  Knows no source and no hook.
+
+    named          an interpreter that a file names: looked at whenever it may have changed
+    made           for what a block requires; by its digest in the daemon's directory
+
+    acquire ─▶ its zygote runs ─▶ … ─▶ release ─▶ nobody uses it any more ─▶ its zygote ends
+
+    wanted ─▶ being made ─▶ ready                          a changed environment is another one: whoever uses the one
+                 │  ▲                                       before keeps it, with its own zygote, until all have moved
+                 ▼  │ later, or when told
+               failed
+
+Nothing is made while somebody waits for it: `acquire` says that it is being made, and `changed` is called at its end.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Literal
+
+import msgspec
+import trio
+
+from hooklatch.environments.commands import Running
+from hooklatch.environments.interpreter import EnvironmentFaultError, Mark, examine, mark_of
+from hooklatch.environments.making import Recipe, find_python, make
+from hooklatch.environments.requirements import Requirements
+from hooklatch.environments.store import READY, held, held_if_ready, is_ready, locked, make_root, tidy, used
+from hooklatch.errors import where_and_why
+from hooklatch.processes.guardian import Interpreter
+from hooklatch.processes.life import ForkError
+from hooklatch.processes.supervisor import ChildSpec, Supervisor
+from hooklatch.processes.zygote import Zygote, run_zygote
+from hooklatch_worker.sandbox.safety import UnsafeFileError
+
+__all__ = ["BeingMadeError", "Environment", "Environments", "EnvironmentStatus"]
+
+logger = logging.getLogger("hooklatch.environments")
+MOST = 16  # at once, each with a zygote of some 10 MiB
+TOO_MANY = "{} environments are in use already; let sources share some"
+AT_ONCE = 2  # that are made
+NAMED_WAIT = 10.0  # seconds until an interpreter that could not be used is looked at again
+FIRST_WAIT, LAST_WAIT = 30.0, 1800.0  # seconds until what failed is tried again
+UNWANTED = 30.0  # seconds; a source whose environment has failed asks for it every 2 s
+FIRST_TIDY, TIDY_INTERVAL = 600.0, 6 * 3600.0  # seconds; not at the start, when nothing is in use yet
+
+
+class BeingMadeError(EnvironmentFaultError):
+    """An environment is not there yet."""
+
+
+class EnvironmentStatus(msgspec.Struct, frozen=True):
+    """What is shown of an environment."""
+
+    state: Literal["in use", "being made", "failed"]
+    python: str
+    version: str = ""
+    requires: tuple[str, ...] = ()
+    users: int = 0
+    seconds: float = 0.0  # since its making began
+    said: str = ""  # by the installer, its last line; or why it failed
+    zygote: int | None = None
+    restarts: int = 0
+
+
+class Environment:
+    """An environment in use, with its zygote."""
+
+    def __init__(self, interpreter: Interpreter, watched: list[str], zygote: Zygote, lock: int | None) -> None:
+        self.interpreter = interpreter
+        self.watched = watched
+        self.zygote = zygote
+        self.lock = lock
+        self.users = 0
+        self.requires: tuple[str, ...] = ()
+        self.mark: Mark = ()
+        self.name = ""
+        self.is_doubted = False  # it may have changed in a way that leaves no mark
+
+    def watch(self, path: str) -> None:
+        """Count a change of one more file as a change of this environment."""
+        if path not in self.watched:
+            self.watched.append(path)
+            self.mark = (*self.mark, *mark_of([path]))
+
+    @property
+    def is_current(self) -> bool:
+        """Return whether nothing was written to it since it was looked at."""
+        return not self.is_doubted and mark_of(self.watched) == self.mark
+
+
+class Making:
+    """An environment that is being made, or could not be."""
+
+    def __init__(self, recipe: Recipe) -> None:
+        self.recipe = recipe
+        self.seen = Running()
+        self.began = trio.current_time()
+        self.failures = 0
+        self.fault: str | None = None
+        self.not_before = 0.0
+        self.is_running = False
+        self.wanted_at = self.began
+
+
+class Environments:
+    """Finds, makes, shares and gives up environments, those that are made in `folder`."""
+
+    def __init__(self, folder: str, *, owns_process: bool) -> None:
+        self.folder = folder
+        self.supervisor = Supervisor("environments")
+        self.changed: Callable[[], None] = lambda: None  # told whenever a making has ended
+        self._owns_process = owns_process
+        self._used: dict[str, Environment] = {}  # by name: what makes it another one is part of that
+        self._makings: dict[str, Making] = {}
+        # Of interpreters that are named, and until when that is believed.
+        self._faults: dict[str, tuple[str, float]] = {}
+        self._fresh: set[str] = set()  # made, and not used yet
+        self._count = 0  # of environments that were opened
+        self._room = trio.CapacityLimiter(AT_ONCE)
+        self._turn = trio.Lock()
+        self._idle = trio.Event()
+        self._idle.set()
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Run the zygotes of environments until cancelled."""
+        async with self.supervisor.open():
+            self.supervisor.spawn("tidying", self._keep_tidy)  # its failure must end no zygote
+            task_status.started()
+            await trio.sleep_forever()
+
+    async def _keep_tidy(self) -> None:
+        """Remove the environments that nobody has used for long, from time to time."""
+        wait = FIRST_TIDY
+        while True:
+            await trio.sleep(wait)
+            wait = TIDY_INTERVAL
+            try:
+                for one in self._used.values():
+                    if one.lock is not None:
+                        with suppress(FileNotFoundError):  # somebody has removed it
+                            used(one.interpreter.prefix)
+                await trio.to_thread.run_sync(tidy, self.folder)
+            except OSError as error:
+                logger.warning("environments are not tidied: %s", error)
+
+    def roots(self) -> frozenset[int]:
+        """Return the processes below which everything that runs hooks in these environments is."""
+        return frozenset[int]().union(*(one.zygote.roots() for one in self._used.values()))
+
+    @property
+    def is_making(self) -> bool:
+        return not self._idle.is_set()
+
+    async def settle(self) -> None:
+        """Wait until nothing is being made."""
+        await self._idle.wait()
+
+    async def named(self, python: str) -> Environment:
+        """Return the environment of an interpreter, with its zygote running; `release` it.
+
+        Raises:
+            EnvironmentFaultError: it must not be used, or cannot be.
+        """
+        async with self._turn:
+            for one in self._used.values():
+                if one.interpreter.python == python and one.is_current:
+                    one.users += 1
+                    return one
+            text, until = self._faults.get(python, ("", 0.0))
+            if trio.current_time() < until:
+                raise EnvironmentFaultError(text)
+            try:
+                return await self._open(python, lock=None)
+            except EnvironmentFaultError as error:
+                self._faults[python] = str(error), trio.current_time() + NAMED_WAIT
+                raise
+
+    async def made(self, requirements: Requirements, *, may_make: bool) -> Environment:
+        """Return the environment for what is required, with its zygote running; `release` it.
+
+        Raises:
+            BeingMadeError: it is not there yet; it is being made from now on, if it `may` be.
+            EnvironmentFaultError: it could not be made, or cannot be used.
+        """
+        async with self._turn:
+            python, version, fits = await find_python(requirements)
+            recipe = Recipe(requirements, python, version, fits)
+            key = recipe.key
+            folder = os.path.join(self.folder, key)
+            if (making := self._makings.get(key)) is not None:
+                self._wait_or_fail(making, may_make=may_make)
+            lock = await trio.to_thread.run_sync(held_if_ready, folder)
+            if lock is None:
+                if not may_make:
+                    raise EnvironmentFaultError(
+                        "it requires packages, and nobody has made its environment: that is done for files that the"
+                        " operator or a trusted project declares; declare it as a [[source]]"
+                    )
+                self._begin(Making(recipe), key)
+                raise BeingMadeError(being_made(recipe))
+            return await self._reused(recipe, folder, lock)
+
+    async def _reused(self, recipe: Recipe, folder: str, lock: int) -> Environment:
+        """Return an environment that is there; one that does not work any more is made anew."""
+        python = os.path.join(folder, "bin", "python")
+        for one in self._used.values():
+            if one.interpreter.python == python and one.is_current:
+                os.close(lock)
+                one.users += 1
+                return one
+        if len(self._used) >= MOST:  # which says nothing of this one
+            os.close(lock)
+            raise EnvironmentFaultError(TOO_MANY.format(MOST))
+        try:
+            one = await self._open(python, lock=lock, requires=recipe.requirements.dependencies)
+            self._fresh.discard(recipe.key)
+            return one
+        except EnvironmentFaultError as error:
+            if not self._spoil(folder, python):
+                raise
+            if recipe.key in self._fresh:  # made here just now: to make it again at once would give the same
+                self._fresh.discard(recipe.key)
+                self._failed(self._makings.setdefault(recipe.key, Making(recipe)), error)
+                raise
+            logger.warning("an environment is made anew: %s", error, extra={"path": folder})
+            self._begin(Making(recipe), recipe.key)
+            raise BeingMadeError(being_made(recipe)) from None
+
+    def _spoil(self, folder: str, python: str) -> bool:
+        """Have an environment be made anew, unless another process uses it; return whether it is to be."""
+        try:
+            lock = held(folder, fcntl.LOCK_EX)
+        except OSError:  # who knows who uses it
+            return False
+        if lock is None and all(one.interpreter.python != python for one in self._used.values()):
+            return False
+        try:
+            with suppress(OSError):
+                os.unlink(os.path.join(folder, READY))
+        finally:
+            if lock is not None:
+                os.close(lock)
+        return True
+
+    async def _open(self, python: str, *, lock: int | None, requires: tuple[str, ...] = ()) -> Environment:
+        """Look at an interpreter and start its zygote."""
+        try:
+            if len(self._used) >= MOST:
+                raise EnvironmentFaultError(TOO_MANY.format(MOST))
+            interpreter, watched = await examine(python, is_ours=lock is not None)
+            zygote = Zygote(owns_process=self._owns_process, interpreter=interpreter)
+            one = Environment(interpreter, watched, zygote, lock)
+            one.mark, one.requires, one.users = mark_of(watched), requires, 1
+            self._count += 1
+            one.name = f"{python} (look {self._count})"
+            try:
+                await self.supervisor.start(self._spec(one))
+            except (ForkError, OSError) as error:
+                raise EnvironmentFaultError(f"{python} does not run as a zygote: {where_and_why(error)}") from None
+        except BaseException:
+            if lock is not None:
+                os.close(lock)
+            raise
+        self._used[one.name] = one
+        return one
+
+    def _spec(self, one: Environment) -> ChildSpec:
+        supervisor = Supervisor("environment")
+
+        async def run(task_status: trio.TaskStatus[None]) -> None:
+            try:
+                async with run_zygote(one.zygote, supervisor):
+                    task_status.started()
+                    await trio.sleep_forever()
+            finally:
+                if one.lock is not None:
+                    os.close(one.lock)
+                    one.lock = None
+
+        return ChildSpec(one.name, run, reports_start=True, below=supervisor)
+
+    def release(self, one: Environment) -> None:
+        """Give up an environment; when nobody uses it any more, its zygote ends."""
+        one.users -= 1
+        if one.users == 0:
+            del self._used[one.name]
+            self.supervisor.end(one.name)
+
+    # -- making ------------------------------------------------------------------------------------------------------
+
+    def renew(self) -> None:
+        """Have what failed be tried again when it is wanted next, and interpreters that files name looked at again."""
+        for one in self._used.values():
+            one.is_doubted = one.lock is None
+        for making in self._makings.values():
+            making.not_before = 0.0
+        self._faults.clear()
+
+    def _wait_or_fail(self, making: Making, *, may_make: bool) -> None:
+        making.wanted_at = trio.current_time()
+        if making.fault is None:
+            raise BeingMadeError(being_made(making.recipe))
+        if may_make and not making.is_running and trio.current_time() >= making.not_before:
+            self._begin(making, making.recipe.key)
+        raise EnvironmentFaultError(making.fault)  # until it is known to be there, what was wrong stays what is said
+
+    def _begin(self, making: Making, key: str) -> None:
+        self._makings[key] = making
+        making.is_running, making.began = True, trio.current_time()
+        if self._idle.is_set():  # else somebody may wait for that one
+            self._idle = trio.Event()
+        if not self.supervisor.spawn(f"making {key}", self._make, making, key):
+            self._ended(making, EnvironmentFaultError("the daemon ends"))
+
+    async def _make(self, making: Making, key: str) -> None:
+        try:
+            async with self._room:
+                await self._make_held(making, os.path.join(self.folder, key))
+            logger.info("environment made", extra={"path": os.path.join(self.folder, key)})
+            self._fresh.add(key)
+            del self._makings[key]
+        except (EnvironmentFaultError, UnsafeFileError, OSError) as error:
+            self._failed(making, error)
+        except Exception as error:
+            self._failed(making, error)
+            raise
+        finally:
+            self._ended(making)
+
+    def _ended(self, making: Making, error: Exception | None = None) -> None:
+        if error is not None:
+            self._failed(making, error)
+        making.is_running = False
+        if not any(one.is_running for one in self._makings.values()):
+            self._idle.set()
+        self.changed()
+
+    def _failed(self, making: Making, error: Exception) -> None:
+        making.failures += 1
+        making.not_before = trio.current_time() + min(FIRST_WAIT * 2 ** (making.failures - 1), LAST_WAIT)
+        making.fault = f"its environment could not be made: {error}"
+        logger.error("environment not made: %s", error, extra={"path": os.path.join(self.folder, making.recipe.key)})
+
+    async def _make_held(self, making: Making, folder: str) -> None:
+        await trio.to_thread.run_sync(make_root, self.folder)
+        using = await locked(folder, fcntl.LOCK_SH)
+        try:
+            # Not the lock of those who use it: who removes the directory by hand ends none of them, and one of them may
+            # wait for this very making.
+            lock = await locked(folder, fcntl.LOCK_EX, "making")
+            try:
+                if not is_ready(folder):  # another daemon of this user may have made it
+                    await make(making.recipe, folder, making.seen)
+            finally:
+                os.close(lock)
+        finally:
+            os.close(using)
+
+    def status(self) -> list[EnvironmentStatus]:
+        """Show each environment that is in use, being made, or failed."""
+        now = trio.current_time()
+        found = [
+            EnvironmentStatus(
+                "in use", one.interpreter.python, one.interpreter.version, one.requires, one.users,
+                zygote=one.zygote.pid, restarts=one.zygote.restarts,
+            )
+            for one in self._used.values()
+        ]  # fmt: skip
+        for making in self._makings.values():
+            if not making.is_running and now - making.wanted_at > UNWANTED:
+                continue  # its source requires something else by now, or is gone
+            recipe = making.recipe
+            said = making.fault or last_line(making.seen.output())
+            seconds = round(now - making.began, 1) if making.is_running else 0.0
+            found.append(
+                EnvironmentStatus(
+                    "being made" if making.is_running else "failed",
+                    recipe.python,
+                    recipe.version,
+                    recipe.requirements.dependencies,
+                    0,
+                    seconds,
+                    said,
+                )
+            )
+        return found
+
+
+def being_made(recipe: Recipe) -> str:
+    packages = ", ".join(recipe.requirements.dependencies) or "no packages"
+    return f"its environment is being made (Python {recipe.version}, {packages}); see: hooklatch status"
+
+
+def last_line(output: bytes) -> str:
+    lines = [line.strip() for line in output.decode("utf-8", "replace").splitlines() if line.strip()]
+    return lines[-1][:200] if lines else ""

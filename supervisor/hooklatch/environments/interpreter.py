@@ -1,0 +1,292 @@
+"""Looks at an interpreter: who could have written it, which Python it is, and what it would import from where.
+
+Whoever can write to an interpreter or its packages decides what guards do; so the rule for files of hooks applies to
+all of it.  Looking runs the interpreter without `site`, so no code of its packages runs.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import sysconfig
+
+import msgspec
+import trio
+
+import hooklatch
+import hooklatch_worker
+from hooklatch.environments.commands import run
+from hooklatch.errors import trouble
+from hooklatch.processes.guardian import Interpreter, allowed
+from hooklatch_worker.sandbox.safety import UnsafeFileError, check_file, check_folders, guards
+
+__all__ = ["LEAST", "OURS", "SPARES", "EnvironmentFaultError", "Mark", "examine", "mark_of", "soabi_here"]
+
+LEAST = (3, 11)
+LOOK_TIMEOUT = 20.0  # seconds; enough for a cold start on a busy machine
+MOST_ENTRIES = 200_000  # files below an environment; more is not one
+SPARES = ("msgspec", "tree_sitter", "tree_sitter_bash")  # what ours need; compiled, so only for the same ABI
+OURS = {
+    package.__name__: os.path.dirname(os.path.dirname(os.path.abspath(package.__file__ or "")))
+    for package in (hooklatch, hooklatch_worker)
+}
+LOOK = """import json, os, sys
+found = {{"version": list(sys.version_info[:3])}}
+def tell():
+    os.write(1, b"\\n" + json.dumps(found).encode())
+    os._exit(0)
+if sys.version_info < {least!r}:
+    tell()
+import site, sysconfig
+virtual, sees_system = {virtual!r}, {sees_system!r}
+def packages(prefix):
+    sys.prefix = sys.exec_prefix = prefix
+    return [folder for folder in site.getsitepackages([prefix]) if os.path.isdir(folder)]
+base = sys.base_prefix
+folders = packages(base) if not virtual or sees_system else []
+folders = (packages(virtual) if virtual else []) + folders
+path, elsewhere = list(sys.path), []
+for folder in folders:
+    path.append(folder)
+    for name in sorted(os.listdir(folder)):
+        if name.endswith(".pth"):
+            with open(os.path.join(folder, name), encoding="utf-8", errors="replace") as file:
+                lines = [line.strip() for line in file]
+            lines = [line for line in lines if line and not line.startswith(("#", "import ", "import\\t"))]
+            named = [os.path.join(folder, line) for line in lines]
+            elsewhere += [os.path.abspath(entry) for entry in named if os.path.exists(entry)]
+            path += elsewhere
+found["path"] = list(dict.fromkeys(os.path.abspath(entry) for entry in path))
+found["folders"], found["base"], found["soabi"] = folders, base, sysconfig.get_config_var("SOABI") or ""
+found["prefix"], found["elsewhere"] = virtual or base, elsewhere
+"""
+TRY = """{enter}
+import json, os, sys
+said = ""
+try:
+    import msgspec
+    said = "msgspec " + msgspec.__version__
+    from hooklatch_worker.runtime import guardian
+    said = ""
+except ModuleNotFoundError as error:
+    said = "lacks " + str(error.name)
+except BaseException as error:
+    said = f"{{said}} {{type(error).__name__}}: {{error}}"
+os.write(1, b"\\n" + json.dumps(said).encode())
+os._exit(0)
+"""
+Mark = tuple[tuple[int, ...], ...]
+
+
+class EnvironmentFaultError(Exception):
+    """A source's environment cannot be used, or not yet; the text says why and what to do."""
+
+
+class Looked(msgspec.Struct, frozen=True):
+    """What an interpreter says of itself; only the version if that is too old."""
+
+    version: tuple[int, int, int]
+    path: list[str] = []
+    folders: list[str] = []  # for packages
+    elsewhere: list[str] = []  # what .pth files add
+    base: str = ""
+    prefix: str = ""
+    soabi: str = ""
+
+
+def soabi_here() -> str:
+    return str(sysconfig.get_config_var("SOABI") or "")
+
+
+def mark_of(paths: list[str]) -> Mark:
+    """Return a value that changes when one of these is written, or when a package is added to such a directory."""
+    return tuple(one_mark(path) for path in paths)
+
+
+def one_mark(path: str) -> tuple[int, ...]:
+    try:
+        status = os.stat(path)
+    except (OSError, ValueError):
+        return ()
+    return status.st_mtime_ns, status.st_size, status.st_ino, status.st_mode, status.st_uid, *guards(path)
+
+
+async def examine(python: str, *, is_ours: bool = False) -> tuple[Interpreter, list[str]]:
+    """Return an interpreter, and the paths whose change means that it is another one.
+
+    One that `is_ours` is in a directory of our own that nobody else can enter, so its files are not looked at.
+
+    Raises:
+        EnvironmentFaultError: it must not be used, or cannot be.
+    """
+    virtual, sees_system = await in_thread(virtual_of, python)
+    looked = await look(python, virtual, sees_system=sees_system)
+    if looked.version[:2] < LEAST:
+        least, version = ".".join(map(str, LEAST)), ".".join(map(str, looked.version))
+        raise EnvironmentFaultError(f"{python} is Python {version}; hooks need {least} or later")
+    if not is_ours:
+        await in_thread(check_all, virtual, looked)
+    fits = looked.soabi == soabi_here()
+    interpreter = Interpreter(
+        python=python, version=".".join(map(str, looked.version)), prefix=looked.prefix, path=looked.path, ours=OURS,
+        spares=places_of_spares() if fits else {}, is_virtual=bool(virtual),
+    )  # fmt: skip
+    await try_out(interpreter, fits=fits)
+    config = [os.path.join(virtual, "pyvenv.cfg")] if virtual else []
+    real = os.path.realpath(python)  # noqa: ASYNC240  (it was looked at just now)
+    return interpreter, [python, real, *config, *looked.folders]
+
+
+async def in_thread(look: object, *arguments: object) -> tuple[str, bool]:
+    try:
+        return await trio.to_thread.run_sync(look, *arguments)  # type: ignore[arg-type]
+    except FileNotFoundError as error:
+        raise EnvironmentFaultError(f"{error.filename} does not exist; make the environment, or fix the path") from None
+    except (UnsafeFileError, OSError) as error:
+        raise EnvironmentFaultError(trouble(error)) from None
+
+
+def virtual_of(python: str) -> tuple[str, bool]:
+    """Return the virtual environment of an interpreter, "" if it is in none, and whether it sees the system's packages.
+
+    Raises:
+        UnsafeFileError: somebody else could have written one of these files.
+        OSError: one of them does not exist, or cannot be read.
+    """
+    check_file(python)
+    if not os.access(python, os.X_OK):
+        raise UnsafeFileError(f"{python} is not a program; name an interpreter, such as .venv/bin/python")
+    folder = os.path.dirname(os.path.dirname(python))
+    config = os.path.join(folder, "pyvenv.cfg")
+    if not os.path.lexists(config):
+        return "", False
+    check_file(config)
+    with open(config, encoding="utf-8", errors="replace") as file:
+        pairs = [line.partition("=") for line in file]
+    values = {key.strip().lower(): value.strip().lower() for key, _, value in pairs}
+    return folder, values.get("include-system-site-packages") == "true"
+
+
+def check_all(virtual: str, looked: Looked) -> tuple[str, bool]:
+    """Check everything that workers may import, and that can change.
+
+    Raises:
+        UnsafeFileError: somebody else could have written it.
+    """
+    for entry in looked.path:
+        if os.path.isdir(entry):
+            check_folders(entry)
+        elif os.path.lexists(entry):
+            check_file(entry)
+    left = [MOST_ENTRIES]
+    # Nothing else of it is run or imported (uv leaves a lock there that all may write), but the checked pyvenv.cfg.
+    own = [os.path.join(virtual, "bin")] if virtual else list[str]()
+    for folder in dict.fromkeys([*own, *looked.folders, *looked.elsewhere]):
+        if os.path.isdir(folder):
+            check_below(folder, left)
+    return "", False
+
+
+def check_below(root: str, left: list[int]) -> None:
+    own = os.geteuid()
+    pending, linked = [root], set[str]()
+    while pending:
+        with os.scandir(pending.pop()) as entries:
+            for entry in entries:
+                left[0] -= 1
+                if left[0] < 0:
+                    raise UnsafeFileError(f"{root} holds more than {MOST_ENTRIES} files; it is not looked through")
+                status = entry.stat(follow_symlinks=False)
+                if status.st_uid not in (0, own):
+                    raise UnsafeFileError(
+                        f"{entry.path} belongs to user {status.st_uid}; fix it with: chown -R {own} {root}"
+                    )
+                if entry.is_symlink():
+                    check_link(entry.path)
+                    target = os.path.realpath(entry.path)
+                    if os.path.isdir(target) and target not in linked:
+                        linked.add(target)
+                        pending.append(target)
+                    continue
+                if status.st_mode & 0o022:
+                    raise UnsafeFileError(f"{entry.path} is writable by others; fix it with: chmod -R go-w {root}")
+                if entry.is_dir(follow_symlinks=False):
+                    pending.append(entry.path)
+
+
+def check_link(path: str) -> None:
+    """Check what a link leads to; where nothing is, who could put something there."""
+    target = os.path.realpath(path)
+    if os.path.isdir(target):
+        check_folders(path)
+    elif os.path.exists(target):
+        check_file(path)
+    else:
+        while not os.path.isdir(target):
+            target = os.path.dirname(target)
+        check_folders(target)
+
+
+async def look(python: str, virtual: str, *, sees_system: bool) -> Looked:
+    script = LOOK.format(least=LEAST, virtual=virtual, sees_system=sees_system) + "tell()\n"
+    answer = await last_line(python, script)
+    try:
+        return msgspec.json.decode(answer, type=Looked)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        raise EnvironmentFaultError(
+            f"{python} does not answer like a Python interpreter: {shortened(answer)}"
+        ) from None
+
+
+async def try_out(interpreter: Interpreter, *, fits: bool) -> None:
+    """Import there what a zygote imports.
+
+    Raises:
+        EnvironmentFaultError: that fails; the text says what to install.
+    """
+    answer = await last_line(interpreter.python, TRY.format(enter=interpreter.enter))
+    try:
+        said = msgspec.json.decode(answer, type=str)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        said = shortened(answer)
+    if not said:
+        return
+    wanted = f"msgspec>={least_msgspec()}"
+    python = interpreter.python
+    way = f'install it: {python} -m pip install "{wanted}" (or: uv pip install --python {python} "{wanted}")'
+    if said == "lacks msgspec" and not fits:
+        said = f"Python {interpreter.version} there cannot load the daemon's own msgspec, and has none; {way}"
+    elif said.startswith("msgspec "):
+        said = f"its {said}; {way}"
+    raise EnvironmentFaultError(f"{interpreter.python} cannot run hooks: {said}")
+
+
+async def last_line(python: str, script: str) -> bytes:
+    try:
+        ended = await run([python, "-I", "-S", "-c", script], allowed(os.environ), folder="/", timeout=LOOK_TIMEOUT)
+    except OSError as error:
+        raise EnvironmentFaultError(f"{python} cannot be run: {error.strerror}") from None
+    if ended.code != 0:
+        how = f"ended with code {ended.code}" if ended.code is not None else f"gave no answer in {LOOK_TIMEOUT:.0f} s"
+        raise EnvironmentFaultError(f"{python} is no Python that runs: it {how}: {ended.last(1)[:200]}")
+    return ended.output.rpartition(b"\n")[2]
+
+
+def shortened(answer: bytes) -> str:
+    return repr(answer[:200].decode("utf-8", "replace"))
+
+
+def places_of_spares() -> dict[str, str]:
+    """Return the folders of the packages that ours need, in the daemon's own environment."""
+    from importlib.util import find_spec
+
+    found: dict[str, str] = {}
+    for name in SPARES:
+        spec = find_spec(name)
+        if spec is not None and spec.origin:
+            found[name] = os.path.dirname(os.path.dirname(os.path.abspath(spec.origin)))
+    return found
+
+
+def least_msgspec() -> str:
+    return importlib.metadata.version("msgspec")

@@ -1,0 +1,214 @@
+"""Makes an environment: with uv where it is, else with venv and pip.  Knows directories and installers.
+
+Only wheels are installed, so no code of a package runs here; it runs in confined workers alone.  What is found in the
+directory, without its `ready` file, is removed before.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import shutil
+import sys
+import time
+from collections.abc import Mapping
+from importlib.util import find_spec
+
+import msgspec
+import trio
+
+from hooklatch.environments.commands import Ended, Running, run
+from hooklatch.environments.interpreter import SPARES, EnvironmentFaultError
+from hooklatch.environments.requirements import Requirements
+from hooklatch.environments.store import READY
+from hooklatch.processes.guardian import allowed
+from hooklatch_worker.sandbox.safety import UnsafeFileError, check_file
+
+__all__ = ["PREFIXES", "Recipe", "find_python", "find_uv", "make"]
+
+TIMEOUT = 900.0  # seconds for one program; big wheels over a slow line
+FIND_TIMEOUT = 20.0  # seconds for a look at which Pythons there are; loading waits for it
+SHOWN = 8  # lines of an installer's output in a diagnostic
+NEWEST, OLDEST = 16, 11  # minor versions of Python 3 that are looked for
+# What an installer needs beside what workers get: where packages come from, and how to get there.
+PREFIXES = ("PIP_", "UV_")
+NAMES = {"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE"}
+PIP = """import glob, os, sys
+from importlib.machinery import PathFinder
+root = {root!r}
+if root:
+    class Finder:
+        @staticmethod
+        def find_spec(name, path=None, target=None):
+            return PathFinder.find_spec(name, [root]) if name == "pip" else None
+    sys.meta_path.insert(0, Finder)
+else:
+    import ensurepip
+    found = glob.glob(os.path.join(os.path.dirname(ensurepip.__file__), "_bundled", "pip-*.whl"))
+    sys.path[:0] = found or glob.glob("/usr/share/python-wheels/pip-*.whl")
+import runpy
+runpy.run_module("pip", run_name="__main__", alter_sys=True)
+"""
+
+
+class Recipe(msgspec.Struct, frozen=True):
+    """What an environment is made of: an interpreter, its version and ABI, and packages."""
+
+    requirements: Requirements
+    python: str
+    version: str
+    fits: bool  # the daemon's own compiled packages can be loaded there
+
+    @property
+    def packages(self) -> list[str]:
+        """Return the requirements to install: what hooks of every environment need is there already, if it fits.
+
+        A lock has all that there is to be.
+        """
+        if self.requirements.locked:
+            return self.requirements.locked.splitlines()
+        ours = [] if self.fits else [f"{name.replace('_', '-')}=={importlib.metadata.version(name)}" for name in SPARES]
+        return [*self.requirements.dependencies, *ours]
+
+    @property
+    def key(self) -> str:
+        return self.requirements.digest(os.path.realpath(self.python), self.version, *self.packages)
+
+
+def environ() -> dict[str, str]:
+    """Return the variables that installers get."""
+    wanted = {name: value for name, value in os.environ.items() if name.startswith(PREFIXES) or name.upper() in NAMES}
+    found = allowed(os.environ) | wanted
+    found.pop("VIRTUAL_ENV", None)
+    return found
+
+
+def find_uv() -> str | None:
+    """Return the path of uv, if it is on the PATH or beside this interpreter, and nobody else can write it."""
+    beside = os.path.join(os.path.dirname(sys.executable), "uv")
+    for path in (shutil.which("uv"), beside, os.path.expanduser("~/.local/bin/uv")):
+        if path is not None and os.access(path, os.X_OK):
+            try:
+                check_file(path)
+            except (UnsafeFileError, OSError):
+                continue
+            return os.path.abspath(path)
+    return None
+
+
+async def find_python(requirements: Requirements) -> tuple[str, str, bool]:
+    """Return the interpreter to make an environment of: the daemon's own, if the requirements admit it.
+
+    The result is its path, its version, and whether it has the same ABI.  Nothing is downloaded.
+
+    Raises:
+        EnvironmentFaultError: there is none.
+    """
+    own = ".".join(map(str, sys.version_info[:3]))
+    if requirements.admits(own):
+        return sys.executable, own, True
+    candidates = [shutil.which(f"python3.{minor}") for minor in range(NEWEST, OLDEST - 1, -1)]
+    if (uv := find_uv()) is not None:
+        command = [uv, "python", "find", "--no-python-downloads", "--no-project", requirements.python]
+        ended = await run(command, environ(), folder="/", timeout=FIND_TIMEOUT)
+        candidates.insert(0, ended.last(1) if ended.code == 0 else None)
+    for path in dict.fromkeys(candidates):
+        if path and os.path.isabs(path) and (version := await version_of(path)) and requirements.admits(version):
+            return path, version, False
+    raise EnvironmentFaultError(
+        f"no Python here is {requirements.python} (the daemon's own is {own}); install one, so that python3.N is on the"
+        " daemon's PATH, or change requires-python"
+    )
+
+
+async def version_of(python: str) -> str | None:
+    try:
+        check_file(python)
+        code = "import sys; print('%d.%d.%d' % sys.version_info[:3])"
+        ended = await run([python, "-I", "-S", "-c", code], allowed(os.environ), folder="/", timeout=FIND_TIMEOUT)
+    except (UnsafeFileError, OSError):
+        return None
+    return ended.last(1) if ended.code == 0 else None
+
+
+async def make(recipe: Recipe, folder: str, seen: Running) -> str:
+    """Make an environment in a directory that is held; return what made it.
+
+    Raises:
+        EnvironmentFaultError: an installer failed; with the last lines that it said.
+    """
+    listed = await trio.to_thread.run_sync(prepare, folder, recipe)
+    variables, python, uv = environ(), os.path.join(folder, "bin", "python"), find_uv()
+    if uv is not None:
+        by, base = "uv", [uv, "--no-progress", "--color", "never"]
+        options = ["--no-project", "--no-python-downloads", "--allow-existing"]
+        await step([*base, "venv", *options, "--python", recipe.python, folder], variables, folder, seen, "uv venv")
+        install = [
+            *base,
+            "pip",
+            "install",
+            "--python",
+            python,
+            "--only-binary",
+            ":all:",
+            "--link-mode",
+            "copy",
+            "-r",
+            listed,
+        ]
+    else:
+        by = "pip"
+        await step([recipe.python, "-I", "-m", "venv", "--without-pip", folder], variables, folder, seen, "venv")
+        spec = find_spec("pip")
+        root = os.path.dirname(os.path.dirname(spec.origin)) if spec is not None and spec.origin else ""
+        install = [
+            python, "-I", "-c", PIP.format(root=root), "install", "--no-input", "--disable-pip-version-check",
+            "--progress-bar", "off", "--only-binary", ":all:", "-r", listed,
+        ]  # fmt: skip
+    if recipe.requirements.locked:
+        install.append("--require-hashes")
+    if recipe.packages:
+        await step(install, variables, folder, seen, f"{by} install")
+    await trio.to_thread.run_sync(sign, folder, recipe, by)
+    return by
+
+
+async def step(command: list[str], variables: Mapping[str, str], folder: str, seen: Running, name: str) -> None:
+    try:
+        ended: Ended = await run(command, variables, folder=folder, timeout=TIMEOUT, seen=seen)
+    except OSError as error:
+        raise EnvironmentFaultError(f"{name} cannot be run: {error.strerror}") from None
+    if ended.code != 0:
+        how = f"failed with code {ended.code}" if ended.code is not None else f"took over {TIMEOUT:.0f} s"
+        said = ended.last(SHOWN).replace("\n", " | ")
+        raise EnvironmentFaultError(f"{name} {how}: {said}{hint_of(said)}")
+
+
+def hint_of(said: str) -> str:
+    if "ensurepip" in said or "No module named pip" in said:
+        return " (install uv, or your system's python3-venv)"
+    if "binary" in said.lower() or "no-build" in said:
+        return (
+            " (only wheels are installed; for a package that has none, make an environment yourself, and name its"
+            " interpreter: python = … in [[source]])"
+        )
+    return ""
+
+
+def prepare(folder: str, recipe: Recipe) -> str:
+    """Make an empty directory that nobody else can enter; return the path of what is to be installed there."""
+    if os.path.lexists(folder):
+        shutil.rmtree(folder)
+    os.mkdir(folder, 0o700)
+    listed = os.path.join(folder, "requirements.txt")
+    with open(listed, "w", encoding="utf-8") as file:
+        file.writelines(f"{one}\n" for one in recipe.packages)
+    return listed
+
+
+def sign(folder: str, recipe: Recipe, by: str) -> None:
+    with open(os.path.join(folder, f"{READY}.new"), "wb") as file:
+        file.write(msgspec.json.encode({"by": by, "made_at": time.time(), **msgspec.structs.asdict(recipe)}))
+        file.flush()
+        os.fsync(file.fileno())
+    os.rename(os.path.join(folder, f"{READY}.new"), os.path.join(folder, READY))

@@ -1,0 +1,178 @@
+"""What a file of hooks says that it needs: its `# /// script` block (inline script metadata, PEP 723).  Pure.
+
+Only what is certain to be a requirement is one: a line that an installer could take for an option is refused here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tomllib
+from typing import Any, cast
+
+import msgspec
+
+__all__ = ["MAX_DEPENDENCIES", "Requirements", "RequirementsError", "requirements_of", "with_lock"]
+
+BEGIN, END = "# /// script", "# ///"
+KEYS = ("requires-python", "dependencies", "tool")
+MAX_DEPENDENCIES = 200
+NO_BUILDING = "to build a package would run its code outside of any worker, so make an environment yourself for it"
+
+
+class RequirementsError(Exception):
+    """A block cannot be used; says why, and in which line."""
+
+    def __init__(self, text: str, line: int) -> None:
+        super().__init__(text)
+        self.line = line
+
+
+class Requirements(msgspec.Struct, frozen=True):
+    """The packages that a source needs, in one spelling and sorted, and for which versions of Python it is written.
+
+    `lock` is the path of a file beside the source with the very files to install, by their hashes, and `locked` is what
+    that holds.
+    """
+
+    dependencies: tuple[str, ...] = ()
+    python: str = ""
+    lock: str = ""
+    locked: str = ""
+    lock_digest: str = ""
+
+    def admits(self, version: str) -> bool:
+        """Return whether it is written for this version of Python, such as 3.12.4."""
+        from packaging.specifiers import SpecifierSet
+
+        return SpecifierSet(self.python).contains(version, prereleases=True)
+
+    def digest(self, *more: str) -> str:
+        """Return what tells environments apart: that of these packages, and of whatever else they depend on."""
+        return hashlib.sha256(msgspec.json.encode([self.dependencies, self.locked, more])).hexdigest()[:32]
+
+
+def requirements_of(code: bytes) -> Requirements | None:
+    """Return what a file says that it needs, None if it has no block.
+
+    Raises:
+        RequirementsError: its block cannot be read, or names what cannot be required.
+    """
+    if BEGIN.encode() not in code:
+        return None
+    found = block_in(code.decode("utf-8-sig", "replace").splitlines())
+    if found is None:
+        return None
+    lines, first = found
+    try:
+        return checked(tomllib.loads("\n".join(lines)), first)
+    except tomllib.TOMLDecodeError as error:
+        raise RequirementsError(f"its `{BEGIN}` block is not TOML: {error}", first) from None
+    except (RecursionError, ValueError) as error:  # of a parser: too deep, or a number of thousands of digits
+        raise RequirementsError(f"its `{BEGIN}` block cannot be read: {error!s:.200}", first) from None
+
+
+def block_in(lines: list[str]) -> tuple[list[str], int] | None:
+    """Return the lines of the block, and the number of its first line.
+
+    Raises:
+        RequirementsError: there are two, or it has no end.
+    """
+    begins = [number for number, line in enumerate(lines) if line.rstrip() == BEGIN]
+    if not begins:
+        return None
+    if len(begins) > 1:
+        raise RequirementsError(f"it has more than one `{BEGIN}` block; leave one", begins[1] + 1)
+    content: list[str] = []
+    ends: list[int] = []
+    for line in lines[begins[0] + 1 :]:
+        if line != "#" and not line.startswith("# "):
+            break
+        if line.rstrip() == END:
+            ends.append(len(content))
+        content.append(line[2:])
+    if not ends:
+        raise RequirementsError(f"its `{BEGIN}` block has no end; write `{END}` after it", begins[0] + 1)
+    return content[: ends[-1]], begins[0] + 1
+
+
+def checked(table: dict[str, Any], line: int) -> Requirements:
+    from packaging.requirements import InvalidRequirement, Requirement
+    from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
+    if unknown := [key for key in table if key not in KEYS]:
+        raise RequirementsError(f"its `{BEGIN}` block has no key {unknown[0]!r}; it may have {', '.join(KEYS)}", line)
+    python: object = table.get("requires-python", "")
+    listed: object = table.get("dependencies", [])
+    if not isinstance(python, str):
+        raise RequirementsError('requires-python must be a text such as ">=3.12"', line)
+    given = cast("list[object]", listed) if isinstance(listed, list) else [None]
+    dependencies = [one for one in given if isinstance(one, str)]
+    if len(dependencies) != len(given):
+        raise RequirementsError('dependencies must be a list of texts such as ["httpx>=0.28"]', line)
+    if len(dependencies) > MAX_DEPENDENCIES:
+        raise RequirementsError(f"it has more than {MAX_DEPENDENCIES} dependencies", line)
+    try:
+        read = [Requirement(one) for one in dependencies]
+    except InvalidRequirement as error:
+        reason = str(error).splitlines()[0]
+        raise RequirementsError(
+            f'one of its dependencies is not a requirement such as "httpx>=0.28": {reason}', line
+        ) from None
+    for one in read:
+        if one.url is not None and not is_wheel(one.url):
+            raise RequirementsError(f"{one.name} is named by a URL that is no wheel (.whl); {NO_BUILDING}", line)
+    try:
+        found = Requirements(tuple(sorted({str(one) for one in read})), str(SpecifierSet(python)), lock_in(table, line))
+    except InvalidSpecifier:
+        raise RequirementsError(
+            f"requires-python is not a version such as '>=3.12', but {python!r:.100}", line
+        ) from None
+    if found.lock and not read:
+        raise RequirementsError(f"{found.lock} would lock nothing: name what the hooks import, in dependencies", line)
+    found.admits("3.11")  # what cannot be compared is found here
+    return found
+
+
+def is_wheel(url: str) -> bool:
+    """Return whether a URL is that of a wheel: pip builds whatever else is named by one, even if told not to build."""
+    scheme, _, rest = url.partition("://")
+    return "+" not in scheme and rest.partition("#")[0].partition("?")[0].endswith(".whl")
+
+
+def lock_in(table: dict[str, Any], line: int) -> str:
+    """Return the lock file that the block names under [tool.hooklatch], "" if none; other tools' tables are theirs."""
+    tools: object = table.get("tool", {})
+    own: object = cast("dict[str, object]", tools).get("hooklatch", {}) if isinstance(tools, dict) else None
+    if not isinstance(own, dict):
+        raise RequirementsError("[tool.hooklatch] must be a table", line)
+    settings = cast("dict[str, object]", own)
+    lock = settings.get("lock", "")
+    if not isinstance(lock, str) or settings.keys() - {"lock"}:
+        raise RequirementsError('[tool.hooklatch] may have lock = "guards.lock", and nothing else', line)
+    if lock and (lock.startswith("/") or ".." in lock.split("/")):
+        raise RequirementsError("lock must name a file beside this one, or below its folder", line)
+    return lock
+
+
+def with_lock(found: Requirements, data: bytes) -> Requirements:
+    """Return requirements with what their lock file holds.
+
+    Raises:
+        RequirementsError: a line of it is not a requirement with its hashes.
+    """
+    text = data.decode("utf-8", "replace").replace("\\\n", " ")
+    if not any(line.strip() and not line.lstrip().startswith("#") for line in text.splitlines()):
+        raise RequirementsError(f"{found.lock} holds no package", 0)
+    for number, line in enumerate(text.splitlines(), 1):
+        words = line.partition(" #")[0].split()
+        if not words or words[0].startswith("#"):
+            continue
+        hashes = [word for word in words if word.startswith("--hash=sha256:")]
+        if words[0].startswith("-") or not hashes or any(one.startswith("-") for one in words if one not in hashes):
+            what = f"line {number} of {found.lock} is not a package with its --hash=sha256:…"
+            raise RequirementsError(f"{what}; to write one: uv pip compile --generate-hashes FILE -o {found.lock}", 0)
+        if urls := [word for word in words if "://" in word and not is_wheel(word)]:
+            raise RequirementsError(
+                f"line {number} of {found.lock} names {urls[0]:.200}, which is no wheel (.whl); {NO_BUILDING}", 0
+            )
+    return msgspec.structs.replace(found, locked=text, lock_digest=hashlib.sha256(data).hexdigest())

@@ -1,0 +1,118 @@
+"""The directory of made environments: which is whole, who holds it, and which nobody uses any more.
+
+An environment is whole once its `ready` file is there.  Whoever makes, uses or removes one holds its lock, a file
+beside it, and whoever makes one another: several daemons of one user, and `hooklatch test`, share this directory.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import shutil
+import time
+from contextlib import suppress
+from typing import Literal
+
+import trio
+
+from hooklatch.environments.interpreter import EnvironmentFaultError
+from hooklatch.errors import trouble
+from hooklatch_worker.sandbox.safety import UnsafeFileError, check_folders
+
+__all__ = ["KEPT_DAYS", "READY", "held", "held_if_ready", "is_ready", "locked", "make_root", "tidy", "used"]
+
+logger = logging.getLogger("hooklatch.environments")
+READY = "ready"  # the last file that is written into an environment
+KEPT_DAYS = 14  # since its last use
+
+
+def is_ready(folder: str) -> bool:
+    return os.path.isfile(os.path.join(folder, READY))
+
+
+def used(folder: str) -> None:
+    """Note that an environment is in use now."""
+    os.utime(os.path.join(folder, READY))
+
+
+def held(folder: str, how: int, what: Literal["lock", "making"] = "lock") -> int | None:
+    """Lock an environment, so that no other daemon removes it; None if another one has it in another way.
+
+    `how` is fcntl.LOCK_EX for removing, fcntl.LOCK_SH for using and making; with `what="making"` it keeps others from
+    making it.
+    """
+    fd = os.open(f"{folder}.{what}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.flock(fd, how | fcntl.LOCK_NB)
+    except OSError:
+        os.close(fd)
+        return None
+    return fd
+
+
+async def locked(folder: str, how: int, what: Literal["lock", "making"] = "lock") -> int:
+    """Wait until an environment can be locked so."""
+    while (fd := held(folder, how, what)) is None:  # noqa: ASYNC110  (it is another process that gives it up)
+        await trio.sleep(0.2)
+    return fd
+
+
+def make_root(folder: str) -> None:
+    """Make the directory of all environments, which nobody else can enter.
+
+    Raises:
+        UnsafeFileError: somebody else could write to it.
+        OSError: it cannot be made.
+    """
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    check_folders(folder)
+    os.chmod(folder, 0o700)
+
+
+def held_if_ready(folder: str) -> int | None:
+    """Lock an environment for use if it is there, and nobody else could have made it; else None.
+
+    Raises:
+        EnvironmentFaultError: its directory is not safe.
+    """
+    if not is_ready(folder):
+        return None
+    try:
+        make_root(os.path.dirname(folder))
+        check_folders(folder)
+        lock = held(folder, fcntl.LOCK_SH)
+    except (UnsafeFileError, OSError) as error:
+        raise EnvironmentFaultError(trouble(error)) from None
+    if lock is not None and not is_ready(folder):
+        os.close(lock)
+        return None
+    if lock is not None:
+        used(folder)
+    return lock
+
+
+def tidy(root: str, kept: float = KEPT_DAYS * 86400.0) -> None:
+    """Remove the environments that were not used for `kept` seconds, and what is left of those that were not finished.
+
+    One that anybody uses or makes is locked, and stays.
+    """
+    try:
+        names = [entry.name for entry in os.scandir(root) if entry.is_dir(follow_symlinks=False)]
+    except OSError:
+        return  # there is none
+    for name in names:
+        folder = os.path.join(root, name)
+        try:
+            age = time.time() - os.stat(os.path.join(folder, READY)).st_mtime
+        except OSError:
+            age = kept + 1
+        if age <= kept or (lock := held(folder, fcntl.LOCK_EX)) is None:
+            continue
+        try:
+            with suppress(OSError):
+                os.unlink(os.path.join(folder, READY))  # first: what is half removed is not ready
+            shutil.rmtree(folder, ignore_errors=True)
+            logger.info("unused environment removed", extra={"path": folder})
+        finally:
+            os.close(lock)  # the file of the lock stays: another process may be about to lock it

@@ -1,0 +1,42 @@
+"""What authors of guards may use: shell text read as commands, and what those write, reach and install.
+
+from hooklatch.guards import commands, UnreadableCommandError
+
+Imported by hooks in workers; knows no daemon and no policy.
+"""
+
+from __future__ import annotations
+
+from hooklatch.guards.command import Command, Redirect, UnreadableCommandError
+from hooklatch.guards.commands import commands
+from hooklatch.guards.words import Word
+
+TYPE_CHECKING = False  # type checkers take it for true
+if TYPE_CHECKING:
+    from hooklatch.guards.interpreters import reads_data
+    from hooklatch.guards.targets import git_parts, hostname_of, hosts_reached, packages_installed, paths_written
+
+__all__ = [
+    "Command",
+    "Redirect",
+    "UnreadableCommandError",
+    "Word",
+    "commands",
+    "git_parts",
+    "hostname_of",
+    "hosts_reached",
+    "packages_installed",
+    "paths_written",
+    "reads_data",
+]
+TARGETS = frozenset({"git_parts", "hostname_of", "hosts_reached", "packages_installed", "paths_written"})
+
+
+def __getattr__(name: str) -> object:
+    """Load the tables of programs with the first of their functions: a daemon reads commands, and needs no table."""
+    if name not in TARGETS and name != "reads_data":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from hooklatch.guards import interpreters, targets
+
+    value = globals()[name] = getattr(targets if name in TARGETS else interpreters, name)
+    return value

@@ -1,0 +1,73 @@
+"""The gallery: which guards there are, what each says of itself and what it needs.  Reads them as text; runs none."""
+
+from __future__ import annotations
+
+import ast
+from importlib.resources import files
+from importlib.util import find_spec
+
+import msgspec
+
+__all__ = ["Entry", "cases_of", "entries", "entry_of", "source_of"]
+
+GALLERY = files("hooklatch.guards") / "gallery"
+# What a guard imports that hooklatch does not bring by itself, and what brings it.
+NEEDED = {
+    "secrets": ("detect_secrets", "hooklatch[guards-secrets]"),
+    "audit_otel": ("opentelemetry.exporter.otlp.proto.http", "hooklatch[otel]"),
+}
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """One guard of the gallery: its name, its first line, its events, what to install for it and whether that lacks."""
+
+    name: str
+    summary: str
+    events: list[str]
+    needs: str | None = None
+    is_missing: bool = False
+
+
+def entries() -> list[Entry]:
+    """Return all guards of the gallery by name."""
+    names = sorted(path.name.removesuffix(".py") for path in GALLERY.iterdir() if path.name.endswith(".py"))
+    return [entry_of(name) for name in names]
+
+
+def entry_of(name: str) -> Entry:
+    """Return one guard.
+
+    Raises:
+        FileNotFoundError: there is none of that name.
+    """
+    tree = ast.parse(source_of(name))
+    summary = (ast.get_docstring(tree) or "").partition("\n")[0].rstrip(".")
+    module, needs = NEEDED.get(name, (None, None))
+    return Entry(name, summary, events_of(tree), needs, module is not None and not is_there(module))
+
+
+def source_of(name: str) -> str:
+    return (GALLERY / f"{name}.py").read_text(encoding="utf-8")
+
+
+def cases_of(name: str) -> str:
+    """Return the cases of a guard for `hooklatch test`: JSON lines."""
+    return (GALLERY / f"{name}.jsonl").read_text(encoding="utf-8")
+
+
+def events_of(tree: ast.Module) -> list[str]:
+    """Return the events that the hooks of a file are marked with, in their order."""
+    found: list[str] = []
+    for function in [node for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]:
+        for mark in function.decorator_list:
+            if isinstance(mark, ast.Call) and isinstance(mark.func, ast.Name) and mark.func.id == "hook":
+                told = ast.literal_eval(mark.args[0])
+                found += [told] if isinstance(told, str) else told
+    return list(dict.fromkeys(found))
+
+
+def is_there(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # a package above it
+        return False

@@ -1,0 +1,78 @@
+"""One command of a shell text, as guards look at it.  Knows its words and where it runs; parses nothing."""
+
+from __future__ import annotations
+
+import os
+from typing import TypeAlias
+
+import msgspec
+
+from hooklatch.guards.words import Word
+
+__all__ = ["Command", "Places", "Redirect", "UnreadableCommandError"]
+
+Places: TypeAlias = tuple[str | None, ...]
+
+
+class UnreadableCommandError(ValueError):
+    """A shell text is not understood as a whole, so nobody can say what it does."""
+
+
+class Redirect(msgspec.Struct, frozen=True):
+    """One redirection: its operator, such as `>` or `<<<`, and the file or text."""
+
+    operator: str
+    target: Word
+
+
+class Command(msgspec.Struct, frozen=True, kw_only=True):
+    """One command that a text would run.
+
+    `program` is the name without its folder, None if it is decided only when it runs; `arguments` are the words after
+    it.  `within` are the programs that run it, outermost first: `("sudo", "xargs")`.  `fed_by` is the program whose
+    output it reads in a pipe, "?" if that is unknown, or "<" for a file or text.  `places` are the folders that it may
+    run in after each `cd`, relative to where the text begins; None stands for one that is decided only when it runs.
+    """
+
+    program: str | None
+    arguments: tuple[Word, ...] = ()
+    within: tuple[str, ...] = ()
+    redirects: tuple[Redirect, ...] = ()
+    fed_by: str | None = None
+    text: str = ""
+    places: Places = ("",)
+
+    def folders(self, begin: str) -> list[str | None]:
+        """Return the folders that it may run in, if the text begins in this one; None for one that is unknown."""
+        return [one if one is None else os.path.join(begin, os.path.expanduser(one)) for one in self.places]
+
+    @property
+    def is_known(self) -> bool:
+        """Whether its program and all its words are known now."""
+        return self.program is not None and all(word.is_known for word in self.arguments)
+
+    def has_option(self, *names: str) -> bool:
+        """Return whether one of these options is among its arguments: `-r` is in `-rf`, `--force` in `--force=x`."""
+        for word in self.arguments:
+            if word.text == "--":
+                return False
+            for name in names:
+                if name.startswith("--"):
+                    said = word.text.partition("=")[0]
+                    if said == name or (len(said) > 4 and name.startswith(said)):  # programs take what is cut short
+                        return True
+                elif word.text[:1] == "-" and word.text[:2] != "--" and name[1:] in word.text[1:]:
+                    return True
+        return False
+
+    @property
+    def operands(self) -> tuple[Word, ...]:
+        """The arguments that are no options, as far as that shows without knowing the program."""
+        found: list[Word] = []
+        is_over = False
+        for word in self.arguments:
+            if not is_over and word.text == "--":
+                is_over = True
+            elif is_over or not word.text.startswith("-") or word.text == "-":
+                found.append(word)
+        return tuple(found)

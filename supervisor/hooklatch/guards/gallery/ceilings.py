@@ -1,0 +1,142 @@
+"""Limit calls and prompts of a session, and the tokens and money of a session and a day.
+
+Counts are in the state that all workers of this file share, so no call is missed and none is counted twice.  Tokens
+come from where the host gives them: `usage` of the event model_response, and the transcript of Claude Code, which is
+read from where the last call left off.  What is named and cannot be read denies: nobody knows what was spent.
+
+This file is yours: change the numbers.  None is no ceiling.  Money is in dollars for a million tokens.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from fnmatch import fnmatchcase
+from typing import Any, cast
+
+from hooklatch import deny, hook
+
+CALLS: int | None = 500  # tool calls of a session
+PROMPTS: int | None = 100  # prompts of a session
+TOKENS: int | None = 50_000_000  # of a session, those read from a cache too
+TOKENS_A_DAY: int | None = 200_000_000  # of all sessions, for 24 hours from the first one on
+DOLLARS: float | None = 25.0  # of a session
+DOLLARS_A_DAY: float | None = 100.0
+# By model: input, output, written to a cache, read from it.  The first that matches counts; look up your own.
+PRICES = {
+    "*haiku*": (1.0, 5.0, 1.25, 0.1),
+    "*sonnet*": (3.0, 15.0, 3.75, 0.3),
+    "*opus*": (5.0, 25.0, 6.25, 0.5),
+    "*": (5.0, 25.0, 6.25, 0.5),
+}
+READS_TRANSCRIPTS = True
+MAX_READ = 32 * 2**20  # bytes of a transcript in one call
+DAY = 24 * 3600.0
+KINDS = ("input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
+
+
+@hook("pre_tool_use", timeout=5.0, description="ceilings for calls, tokens and money")
+def calls(event: Any) -> Any:
+    scope = event.state.session
+    if CALLS is not None and scope.increment("calls", once=True) > CALLS:
+        return deny(f"{CALLS} tool calls are the ceiling of a session; a person raises it or starts another one")
+    try:
+        read_transcript(event)
+    except (OSError, ValueError) as error:
+        return deny(f"the transcript cannot be read, so nobody knows what was spent: {error}")
+    return spent(event)
+
+
+@hook("user_prompt_submit", timeout=5.0, description="a ceiling for prompts")
+def prompts(event: Any) -> Any:
+    if PROMPTS is not None and event.state.session.increment("prompts", once=True) > PROMPTS:
+        return deny(f"{PROMPTS} prompts are the ceiling of a session; start another one")
+    return None
+
+
+@hook("model_response", description="counts tokens and money")
+def count_response(event: Any) -> None:
+    try:
+        add(event, event.usage or {}, event.model_id)
+    except ValueError as error:  # this event cannot be refused: the next call is
+        event.state.session.set("unreadable", str(error))
+
+
+def spent(event: Any) -> Any:
+    """Refuse if a ceiling is reached."""
+    if (problem := event.state.session.get("unreadable")) is not None:
+        return deny(f"the host's count of tokens cannot be read, so nobody knows what was spent: {problem}")
+    for scope, whose, tokens, dollars in (
+        (event.state.session, "a session", TOKENS, DOLLARS),
+        (event.state, "a day", TOKENS_A_DAY, DOLLARS_A_DAY),
+    ):
+        if tokens is not None and scope.get("tokens", 0) >= tokens:
+            return deny(f"{tokens:,} tokens are the ceiling of {whose}, and they are spent")
+        if dollars is not None and scope.get("millionths", 0) >= dollars * 1e6:
+            return deny(f"{dollars:.2f} dollars are the ceiling of {whose}, and they are spent")
+    return None
+
+
+def add(event: Any, usage: dict[str, Any], model: object) -> None:
+    """Count what one answer of a model took."""
+    counts = [number(usage.get(kind)) for kind in KINDS]
+    if not any(counts) and "totalTokenCount" in usage:  # Gemini's words
+        prompt = number(usage.get("promptTokenCount"))
+        counts = [prompt, max(number(usage["totalTokenCount"]) - prompt, 0), 0, 0]
+    price = next((one for pattern, one in PRICES.items() if fnmatchcase(str(model).lower(), pattern)), PRICES["*"])
+    millionths = round(sum(count * each for count, each in zip(counts, price, strict=True)))
+    for scope, ttl in ((event.state.session, None), (event.state, DAY)):
+        scope.increment("tokens", sum(counts), ttl=ttl)
+        scope.increment("millionths", millionths, ttl=ttl)
+
+
+def number(value: object) -> int:
+    """Return a count; a host that sends none has counted none.
+
+    Raises:
+        ValueError: it is no count.
+    """
+    if value is None:
+        return 0
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ValueError(f"{value!r} is no number of tokens")
+    return value
+
+
+def read_transcript(event: Any) -> None:
+    """Count what was added to the transcript since the last call.
+
+    Raises:
+        OSError, ValueError: it is named, and cannot be read.
+    """
+    told: dict[str, Any] = {**event.payload, **(event.metadata or {})}
+    path = told.get("transcript_path")
+    if not READS_TRANSCRIPTS or path is None or event.host != "claude-code":
+        return
+    state = event.state.session
+    read = state.get("read", 0)
+    with open(path, "rb") as file:
+        begin = read if read <= file.seek(0, os.SEEK_END) else 0  # shorter: it was written anew, and all of it counts
+        file.seek(begin)
+        data = file.read(MAX_READ)
+    end = data.rfind(b"\n") + 1
+    if not end:
+        if len(data) == MAX_READ:
+            raise ValueError(f"a line of {path} is longer than {MAX_READ} bytes")
+        return
+    answers: dict[object, tuple[dict[str, Any], object]] = {}
+    for line in data[:end].splitlines():
+        entry: dict[str, Any] = json.loads(line)
+        message: Any = entry.get("message")
+        if isinstance(message, dict) and "usage" in message:
+            told = cast("dict[str, Any]", message)
+            answers[told.get("id")] = told["usage"], told.get("model")  # one answer may take several lines
+    # Of calls at the same time one counts: it moves the mark.
+    if not state.compare_and_set("read", read or None, begin + end):
+        return
+    last = state.get("last")
+    for key, (usage, model) in answers.items():
+        if key != last:
+            add(event, usage, model)
+    if answers:
+        state.set("last", list(answers)[-1])

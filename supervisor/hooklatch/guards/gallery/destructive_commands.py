@@ -1,0 +1,397 @@
+"""Refuse shell commands that destroy what cannot be had back.
+
+Denied: removing the root, a home, a system folder, a repository's history or what lies above the working directory,
+however the command is written; overwriting disks; running what the network sends.  Asked: removing what lies outside
+the working directory or is decided only when it runs, git commands that throw work away, and deleting data of services.
+A seat belt and no jail: a program of one's own can remove too.
+
+This file is yours: change the lists.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import tempfile
+from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
+from typing import Any
+
+from hooklatch import ask, deny, hook
+from hooklatch.guards import Command, UnreadableCommandError, Word, commands, git_parts, paths_written, reads_data
+
+REMOVING = {"rm", "rmdir", "unlink", "shred", "srm", "trash", "rimraf", "del-cli"}
+RECURSIVE = ("-r", "-R", "--recursive", "--dir")
+RIGHTS = {"chmod", "chown", "chgrp", "setfacl", "chattr"}
+CONTAINERS = {"docker", "podman", "nerdctl"}
+MOUNTS = re.compile(r"\A(?:--volume=|-[a-z]*v(?=[/~.$]))")
+SOURCES = re.compile(r"(?:^|[,=])(?:src|source)=((?:/|~|\.\.)[^,]*)")
+ALWAYS_RECURSIVE = {"srm", "trash", "rimraf", "del-cli"}
+SYSTEM = (
+    "/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/opt", "/proc", "/root", "/run", "/sbin", "/sys",
+    "/usr", "/var/lib", "/System", "/Library",
+)  # fmt: skip
+WORKPLACES = ("/opt", "/root", "/usr/src", "/usr/local/src")  # where a folder may be what an agent works on
+TEMPORARY = ("/tmp", "/var/tmp", tempfile.gettempdir())
+HISTORY = {".git", ".hg", ".svn", ".jj"}
+WIDE = re.compile(r"\[(?:[!^][^\]]*|[^\]]*(?:a-z|\[:\w+:\]?)[^\]]*)\]+")  # what most names may begin with
+NARROWING = {"-name", "-iname", "-path", "-regex", "-newer", "-mtime", "-empty"}  # of find
+OVERWRITING_DISKS = ("mkfs", "wipefs", "fdisk", "sfdisk", "gdisk", "sgdisk", "parted", "blkdiscard", "mke2fs", "mkswap")
+DISKS = ("/dev/sd", "/dev/nvme", "/dev/vd", "/dev/xvd", "/dev/hd", "/dev/disk", "/dev/mapper", "/dev/mmcblk", "/dev/md")
+FETCHING = {"curl", "wget", "http", "https", "aria2c", "nc", "ncat", "socat", "fetch"}
+SHELLS = {"sh", "bash", "zsh", "dash", "ksh", "fish", "source", "."}
+INTERPRETERS = SHELLS | {
+    "python", "pypy", "ipython", "perl", "ruby", "node", "nodejs", "deno", "bun", "php", "lua", "julia", "Rscript",
+    "tclsh", "expect",
+}  # fmt: skip
+CODED = INTERPRETERS | {"awk", "gawk", "mawk", "nawk", "osascript", "make", "m4", "ed", "ftp"}
+NOT_CODE = re.compile(r"[\w./-]+")  # a name of a file or of an option
+CODE_FOLLOWS = re.compile(r"-\w*[ecrpE]|--\w+")  # an option whose value may be code
+SETTING_UP = re.compile(  # what programs print to be run by eval
+    r"\$\((?:ssh-agent|pyenv|rbenv|nodenv|direnv|conda|mamba|brew|starship|fnm|mise|zoxide|dircolors|opam)"
+    r"(?: (?:-\w|init|hook|shell[.\w]*|env|activate|virtualenv-init)(?: [\w.=/-]+)*)?\)"
+)
+A_NAME = re.compile(r"\$(?:[a-z_]\w*|\{[a-z_]\w*\})")  # a variable of the text itself, such as of a loop, and not $HOME
+VERSION = re.compile(r"[\d.]+\Z")  # python3.12
+REMOVES_IN_CODE = re.compile(
+    r"rm_?tree|remove_tree|\brm\W{1,6}-\w*[rR]|\brm\W{1,6}--recur|\bunlink|\brm(?:dir)?Sync|\bremoveSync|\brmdir|os\.remove"
+    r"|removedirs|FileUtils\.rm|rm_rf|\brm\([^)]{0,99}recursive|shred\s"
+)
+# Programs whose words are texts, and run nothing: all others may run what a word of theirs says.
+TELLING = {
+    "echo", "printf", "grep", "egrep", "fgrep", "rg", "ag", "ack", "gh", "glab", "curl", "wget", "http", "jq", "yq",
+    "logger", "cat", "tee", "test", "[", "[[", ":", "true", "read", "sed", "tr", "cut", "sort", "diff", "hooklatch",
+    "claude", "codex", "gemini", "opencode", "copilot", "qwen", "export", "declare", "local", "alias", "pytest",
+}  # fmt: skip
+A_REMOVAL = re.compile(r"(?:^|[\s;&|!/(\"'`=])rm\s+(?:-[\w-]+\s+)*?(?:-[a-zA-Z]*[rR]|--recur)")
+# Programs with the words that make them destroy: those of the system are denied, those of services asked about.
+DENIED_WORDS = (
+    "init 0", "init 6", "telinit 0", "telinit 6", "systemctl poweroff", "systemctl reboot", "systemctl halt",
+    "shutdown", "reboot", "halt", "poweroff", "killall5", "lvremove", "vgremove", "pvremove", "zpool destroy",
+    "zfs destroy", "btrfs subvolume delete", "cryptsetup luksErase", "cryptsetup luksFormat", "cryptsetup erase",
+    "hdparm --security-erase", "nvme format", "nvme sanitize", "mdadm --zero-superblock",
+)  # fmt: skip
+ASKED_WORDS = (
+    "docker system prune", "docker volume rm", "docker volume prune", "docker compose down -v", "podman system prune",
+    "podman volume rm", "kubectl delete", "helm uninstall", "terraform destroy", "tofu destroy", "pulumi destroy",
+    "aws s3 rm --recursive", "aws s3 rb", "gcloud projects delete", "gsutil rm", "gh repo delete", "dropdb", "dropuser",
+    "redis-cli FLUSHALL", "redis-cli FLUSHDB", "crontab -r", "userdel", "deluser", "groupdel",
+    "svn revert -R", "hg revert --all", "hg purge", "hg strip", "jj abandon",
+)  # fmt: skip
+DATABASES = {"psql", "mysql", "mariadb", "sqlite3", "duckdb", "clickhouse-client", "mongosh", "sqlcmd"}
+DROPS = re.compile(r"(?i)\b(?:drop|truncate)\s+\w+|\bdelete\s+from\s+[\w.\"`]+\s*(?:;|\Z)|\.drop(?:Database)?\(")
+# git commands that throw away what was not committed or pushed, with the words that make them do it; "*" is any.
+THROWING_AWAY: dict[str, tuple[str, ...]] = {
+    "clean": ("-f", "--force"), "reset": ("--hard",), "stash": ("drop", "clear"), "branch": ("-D", "-f", "--force"),
+    "push": ("-f", "--force", "--mirror", "--delete", "-d", "--prune"), "checkout": (".", "--", "--force", "-f"),
+    "switch": ("--discard-changes", "--force", "-f"), "restore": ("*",), "rm": ("-f", "--force"),
+    "reflog": ("expire", "delete"), "update-ref": ("-d",), "worktree": ("-f", "--force"), "gc": ("--prune",),
+    "submodule": ("-f", "--force"), "prune": ("*",), "filter-branch": ("*",), "filter-repo": ("*",),
+}  # fmt: skip
+HARMLESS = {"restore": "--staged", "rm": "--cached", "clean": "-n"}  # with this word they throw nothing away
+UNKNOWN = "/nobody/knows/where"  # the folder after `cd $X`
+LATER = "is decided only when it runs"
+
+Answer = tuple[str, str]  # a verdict and its reason
+
+
+@hook("pre_tool_use", match=["shell", "mcp"], timeout=2.0, description="nothing is destroyed that cannot be had back")
+def destructive_commands(event: Any) -> Any:
+    is_server = event.tool_kind == "mcp"
+    told = event.tool_input if is_server else event.tool_args or event.tool_input
+    text, cwd = told.get("command"), told.get("cwd")
+    if not isinstance(text, str):
+        return None if is_server else deny("the shell tool was called without a command that can be judged")
+    if cwd is not None and not isinstance(cwd, str):
+        return deny("the tool was called with a folder that is no text, so nobody knows what the command would remove")
+    if "powershell" in str(event.tool_name).lower():
+        return ask("this guard reads the language of POSIX shells, not PowerShell's")
+    try:
+        found = commands(text)
+    except UnreadableCommandError as error:
+        return (ask if is_server else deny)(f"the command cannot be judged: {error}")
+    begin = event.cwd or os.sep
+    start = os.path.join(begin, os.path.expanduser(cwd or ""))
+    running = {one.within for one in found}  # what each of these was told to run has been read, and is judged by itself
+    said = [
+        answer
+        for one in found
+        for place in one.folders(start)
+        for answer in judged(one, begin, place or UNKNOWN, is_read=(*one.within, one.program) in running)
+    ]
+    said += fetched_and_run(found)
+    denied = next((reason for verdict, reason in said if verdict == "deny"), None)
+    if denied is not None:
+        return deny(denied)
+    return ask(said[0][1]) if said else None
+
+
+def judged(command: Command, begin: str, folder: str, *, is_read: bool = False) -> Iterator[Answer]:
+    """Yield what is to be said against a command in this folder; `is_read`: what it is told to run is judged, too."""
+    name, words, targets = command.program, command.arguments, [one.target for one in command.redirects]
+    if name is None:
+        if SETTING_UP.fullmatch(command.text):
+            return
+        sent = FETCHING.intersection(re.findall(r"[\w.-]+", command.text))
+        yield ("deny", f"{shown(command)} runs what the network sends") if sent else (
+            "ask", f"which program {shown(command)} runs {LATER}"
+        )  # fmt: skip
+        return
+    if any(word.text.startswith(DISKS) for word in paths_written(command)) or name.startswith(OVERWRITING_DISKS):
+        yield "deny", f"{shown(command)} writes onto a disk"
+    elif name in REMOVING:
+        yield from removal(command, begin, folder)
+    elif name == "find":
+        yield from search(command, begin, folder)
+    elif name == "git":
+        yield from history(command)
+    elif name == "mv":
+        is_last_a_folder = not command.has_option("-t", "--target-directory")
+        yield from reaching(command.operands[:-1] if is_last_a_folder else command.operands, command, begin, folder)
+    elif name in RIGHTS and command.has_option(*RECURSIVE):
+        yield from reaching(command.operands, command, begin, folder)
+    elif name == "rsync" and any(word.text.startswith(("--del", "--remove-source")) for word in words):
+        yield from reaching(command.operands[-1:], command, begin, folder, is_recursive=True)
+    elif name == "kill" and "-1" in [word.text for word in words[1:]]:
+        yield "deny", f"{shown(command)} ends every process"
+    elif name == ":" and command.fed_by == ":":
+        yield "deny", f"{shown(command)} starts processes without end"
+    elif VERSION.sub("", name) in INTERPRETERS and (answer := running_what_comes(command)) is not None:
+        yield answer
+    elif not is_read and VERSION.sub("", name) in CODED and any(map(REMOVES_IN_CODE.search, codes_of(command))):
+        yield "ask", f"{shown(command)} removes files by code that this guard does not read"
+    elif not is_read and name not in TELLING and any(A_REMOVAL.search(word.text) for word in words):
+        yield "ask", f"{shown(command)} has a command in its words that removes folders"
+    elif name in DATABASES and DROPS.search(" ".join(one.text for one in (*words, *targets))):
+        yield "ask", f"{shown(command)} deletes data of a database"
+    elif name in CONTAINERS and any(is_above(one, begin, folder, is_itself_above=False) for one in mounted(words)):
+        yield "ask", f"{shown(command)} gives a container more than the working directory"
+    elif is_among(command, DENIED_WORDS):
+        yield "deny", f"{shown(command)} stops the machine or destroys its storage"
+    elif is_among(command, ASKED_WORDS) or (
+        name == "crontab" and words and words[0].text not in ("-", "-e") and "-l" not in [one.text for one in words]
+    ):
+        yield "ask", f"{shown(command)} deletes what a service keeps"
+
+
+def mounted(words: Sequence[Word]) -> Iterator[str]:
+    """Yield the folders of this machine that a container is given: -v /:/h, --volume=/:/h, --mount src=/,dst=/h."""
+    for word in words:
+        path = MOUNTS.sub("", word.text).replace("${HOME}", "~").replace("$HOME", "~")
+        if path.startswith(("/", "~", "..")) and ":" in path:
+            yield path.partition(":")[0]
+        yield from SOURCES.findall(word.text)
+
+
+def removal(command: Command, begin: str, folder: str) -> Iterator[Answer]:
+    is_recursive = command.program in ALWAYS_RECURSIVE or command.has_option(*RECURSIVE)
+    yield from reaching(command.operands, command, begin, folder, is_recursive=is_recursive)
+    if is_recursive and not {"xargs", "parallel", "fd", "fdfind"}.isdisjoint(command.within):
+        yield "ask", f"what {shown(command)} removes {LATER}"
+
+
+def search(command: Command, begin: str, folder: str) -> Iterator[Answer]:
+    """Judge find where it removes what it finds."""
+    told = [word.text for word in command.arguments]
+    if not any(word == "-delete" or word.rpartition("/")[2] in REMOVING for word in told):
+        return
+    starts = list(command.arguments)
+    while starts and (starts[0].text in ("-L", "-H", "-P", "-D") or starts[0].text.startswith("-O")):
+        starts = starts[2:] if starts[0].text == "-D" else starts[1:]
+    end = next((at for at, word in enumerate(starts) if word.text.startswith(("-", "(", "!"))), len(starts))
+    is_narrowed = all(is_narrow(branch) for branch in branches_of(told))
+    for word in starts[:end] or [Word(".")]:
+        if not word.is_known:
+            yield "ask", f"what {shown(command)} removes {LATER}"
+        elif is_above(word.text, begin, folder, is_itself_above=not is_narrowed):
+            yield "deny", f"{shown(command)} would remove {word.text}, which cannot be had back"
+        elif not is_below(resolved(word.text, folder), (resolved(begin, "/"), *TEMPORARY)):
+            yield "ask", f"{shown(command)} removes files outside the working directory"
+
+
+def branches_of(told: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Yield the words of each alternative of find: what one of them finds is removed."""
+    begin = 0
+    for at, word in enumerate(told):
+        if word in ("-o", "-or", ","):
+            yield told[begin:at]
+            begin = at + 1
+    yield told[begin:]
+
+
+def is_narrow(told: Sequence[str]) -> bool:
+    """Return whether a condition leaves out most files, and the history of a repository."""
+    for at, word in enumerate(told):
+        is_negated = at > 0 and told[at - 1] in ("!", "-not")
+        value = told[at + 1].lower() if at + 1 < len(told) else ""
+        if is_negated or word not in NARROWING:
+            continue
+        if word in ("-newer", "-mtime", "-empty") or (
+            value.strip("*?.[]!/") and not any(fnmatchcase(one, value) for one in HISTORY)
+        ):
+            return True
+    return False
+
+
+def history(command: Command) -> Iterator[Answer]:
+    _, verb, rest = git_parts(command)
+    told = THROWING_AWAY.get(verb, ())
+    if HARMLESS.get(verb) in rest and not is_undone(verb, rest):
+        return
+    for word in rest or [""]:
+        is_short = word.startswith("-") and not word.startswith("--")
+        if verb == "push" and (word.startswith("+") or (word.startswith(":") and len(word) > 1)):
+            yield "ask", f"{shown(command)} overwrites what others have pushed"
+        elif "*" in told or any(
+            word.partition("=")[0] == one
+            or (len(word) > 4 and one.startswith("--") and len(one) > 2 and one.startswith(word))
+            or (is_short and len(one) == 2 and one[0] == "-" and one[1] in word[1:])
+            for one in told
+        ):
+            yield "ask", f"{shown(command)} throws away work that may exist nowhere else"
+
+
+def is_undone(verb: str, rest: Sequence[str]) -> bool:
+    """Return whether another word takes back what makes a git command harmless."""
+    if verb == "clean":  # -e -n leaves out files of this name
+        at = rest.index("-n")
+        return "-f" in rest or (at > 0 and rest[at - 1].endswith(("e", "--exclude")))
+    return verb == "restore" and any(
+        ("W" in word and not word.startswith("--"))
+        if word[:2] != "--"
+        else "--worktree".startswith(word) and word != "--"
+        for word in rest
+        if word.startswith("-")
+    )
+
+
+def reaching(
+    operands: Sequence[Word], command: Command, begin: str, folder: str, *, is_recursive: bool = False
+) -> Iterator[Answer]:
+    """Judge what a command removes, moves or opens to others."""
+    is_lost = folder == UNKNOWN
+    for word in operands:
+        if word.text == "{}" and command.program in REMOVING and command.within[-1:] == ("find",):
+            continue  # judged by where find begins
+        if command.program == "mv" and not word.is_known and A_NAME.fullmatch(word.text) and stays_here(command):
+            continue
+        is_open = is_lost and is_recursive and not word.text.startswith(("/", "~"))
+        if not word.is_known or is_open or len(word.text) > 4096:
+            yield "ask", f"what {shown(command)} changes {LATER}"
+            continue
+        whole = resolved(word.text, folder)
+        parts = whole.split("/")
+        if command.program in RIGHTS and whole == resolved(begin, "/"):
+            yield "ask", f"{shown(command)} changes who may read and write the whole working directory"
+            continue
+        if is_above(word.text, begin, folder) or (any(map(is_history, parts)) and not whole.endswith(".lock")):
+            yield "deny", f"{shown(command)} would lose or change {word.text}, which cannot be had back"
+        elif command.program != "mv" and is_of_system(whole, resolved(begin, "/")):
+            yield "deny", f"{shown(command)} would lose or change {word.text}, a part of the system"
+        elif is_recursive and is_of_home(whole):
+            yield "deny", f"{shown(command)} would lose {word.text}, which programs keep in the home"
+        elif is_recursive and not is_below(whole, (resolved(begin, "/"), *TEMPORARY)):
+            yield "ask", f"{shown(command)} removes {word.text}, which lies outside the working directory"
+
+
+def stays_here(command: Command) -> bool:
+    """Return whether what mv moves goes nowhere else than below the folder, as far as that shows."""
+    to = command.operands[-1].text
+    return not command.has_option("-t", "--target-directory") and not to.startswith(("/", "~", ".."))
+
+
+def resolved(path: str, folder: str) -> str:
+    """Return what is lost, with links followed: of `link` it is the link, of `link/` and `link/*` what it leads to."""
+    whole = os.path.normpath(os.path.join(folder, os.path.expanduser(path)))
+    is_inside = path.endswith("/")
+    while is_all(os.path.basename(whole)):
+        whole, is_inside = os.path.dirname(whole), True
+    above, name = os.path.split(os.path.normpath(f"/{whole.lstrip('/')}"))
+    whole = os.path.join(os.path.realpath(above), name)
+    return os.path.realpath(whole) if is_inside else os.path.normpath(whole)
+
+
+def is_all(pattern: str) -> bool:
+    """Return whether a pattern of the shell leaves out little of a folder: *, ?*, *.*, [!x]*, [a-z]*."""
+    rest = WIDE.sub("", pattern[-255:])  # a name is not longer
+    return "*" in rest and not rest.strip("*?.")
+
+
+def is_above(target: str, begin: str, folder: str, *, is_itself_above: bool = True) -> bool:
+    """Return whether a target is the working directory or above it, a home, the root or directly below it."""
+    if target.startswith("~") and not target.partition("/")[2].strip("/*."):
+        return True
+    whole, here = resolved(target, folder), resolved(begin, "/")
+    if whole == here:
+        return is_itself_above
+    is_home = whole == os.path.expanduser("~") or os.path.dirname(whole) in ("/home", "/Users")
+    return is_home or whole.count("/") < 2 or here.startswith(f"{whole}/")
+
+
+def is_of_system(path: str, begin: str) -> bool:
+    """Return whether a path is a part of the system; a home may lie there, and a working directory such as /opt/app."""
+    own = [os.path.expanduser("~"), *([begin] if is_below(os.path.dirname(begin), WORKPLACES) else [])]
+    is_own = any(one != "/" and path.startswith(f"{one}/") for one in own)
+    return is_below(path, SYSTEM) and path != "/dev/null" and not is_own
+
+
+def is_of_home(path: str) -> bool:
+    """Return whether it is a hidden folder of the home: keys, settings, histories; caches are made again."""
+    folder, name = os.path.split(path)
+    return folder == os.path.expanduser("~") and name.startswith(".") and name != ".cache"
+
+
+def is_history(part: str) -> bool:
+    """Return whether a part of a path is a repository's history, or a pattern that the shell may make one of."""
+    return part in HISTORY or (part.startswith(".") and any(fnmatchcase(one, part) for one in HISTORY))
+
+
+def is_below(path: str, folders: Sequence[str]) -> bool:
+    return any(path == one or path.startswith(f"{one}/") for one in folders)
+
+
+def is_among(command: Command, rules: Sequence[str]) -> bool:
+    """Return whether a command is one of these: the program, and each of the words behind it."""
+    told = {word.text for word in command.arguments}
+    return any(rule.split()[0] == command.program and told.issuperset(rule.split()[1:]) for rule in rules)
+
+
+def codes_of(command: Command) -> Iterator[str]:
+    """Yield what may be code: all but names of files and of options."""
+    for last, word in itertools.pairwise([Word(""), *command.arguments]):
+        if CODE_FOLLOWS.fullmatch(last.text) or re.match("-[^-]", word.text) or not NOT_CODE.fullmatch(word.text):
+            yield word.text
+    yield from (one.target.text for one in command.redirects if "<<" in one.operator)
+
+
+def running_what_comes(command: Command) -> Answer | None:
+    """Judge an interpreter that runs what another program sends it."""
+    is_shell = command.program in SHELLS
+    is_open = is_shell or not reads_data(command)
+    if (command.fed_by in FETCHING and is_open) or runs_fetched(command):
+        return "deny", f"{shown(command)} runs what the network sends; save it, look at it, then run it"
+    if is_open and not is_shell and command.fed_by not in (None, "<", "echo", "printf", "cat"):
+        return "ask", f"{shown(command)} runs what {command.fed_by} prints, which nobody has seen"
+    return None
+
+
+def runs_fetched(command: Command) -> bool:
+    """Return whether its words hold the output of a program that fetches: `bash <(curl …)`, `sh -c "$(curl …)"`."""
+    return any(not word.is_known and any(one in word.text for one in FETCHING) for word in command.arguments)
+
+
+def fetched_and_run(found: Sequence[Command]) -> Iterator[Answer]:
+    """Yield an answer if the same text saves what the network sends and runs it."""
+    saved: set[str] = set()
+    for command in found:
+        named = {os.path.basename(word.text) for word in command.operands if command.program in INTERPRETERS}
+        if saved & (named | {command.program}):
+            yield "deny", f"{shown(command)} runs what the network has sent; look at it before you run it"
+        if command.program in FETCHING:
+            saved |= {os.path.basename(word.text) for word in (*paths_written(command), *command.operands)} - {""}
+
+
+def shown(command: Command) -> str:
+    text = " ".join(command.text.split())
+    return repr(text if len(text) <= 60 else f"{text[:57]}...")

@@ -1,0 +1,79 @@
+"""Format what an agent has written or edited, and tell it if that changed the file.
+
+It never stops anything: a formatter that is missing, fails or takes too long is a warning.  Programs are started
+without a shell, and only for files below the working directory.  Formatters that load code from the project's own
+configuration (prettier, eslint) are left out: a project that nobody has trusted could run what it likes.
+
+This file is yours: change the list.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from typing import Any
+
+from hooklatch import append, hook, warn
+
+FORMATTERS = {
+    ".py": ("ruff", "format", "--quiet"),
+    ".pyi": ("ruff", "format", "--quiet"),
+    ".go": ("gofmt", "-w"),
+    ".rs": ("rustfmt",),
+    ".sh": ("shfmt", "-w"),
+    ".toml": ("taplo", "format"),
+    ".tf": ("terraform", "fmt"),
+    ".zig": ("zig", "fmt"),
+}
+SECONDS = 10.0
+
+
+@hook("post_tool_use", match=["write", "edit"], timeout=25.0, description="formats what was written")
+def format_after_edit(event: Any) -> Any:
+    told = event.tool_args or event.tool_input
+    named = told.get("path") or told.get("file_path")
+    paths = list(dict.fromkeys([*([named] if named else []), *told.get("paths", ())]))
+    changed: list[str] = []
+    trouble: list[str] = []
+    for path in paths[:2] if event.cwd else []:
+        said = formatted(str(path), event.cwd)
+        if said is True:
+            changed.append(str(path))
+        elif said:
+            trouble.append(said)
+    answer = append(f"{', '.join(changed)} was formatted; read it again before you edit it.") if changed else None
+    if trouble:
+        return (answer or warn(trouble[0])) if answer is None else answer.warn(trouble[0])
+    return answer
+
+
+def formatted(path: str, folder: str) -> bool | str:
+    """Return whether a formatter changed the file, or what went wrong."""
+    program = FORMATTERS.get(os.path.splitext(path)[1])
+    whole = os.path.realpath(os.path.join(folder, path))
+    if program is None or not whole.startswith(f"{os.path.realpath(folder)}{os.sep}"):
+        return False
+    found = shutil.which(program[0])
+    if found is None:
+        return f"{program[0]} is not on the daemon's PATH, so {path} was not formatted"
+    try:
+        before = content(whole)
+        done = subprocess.run(
+            [found, *program[1:], whole],
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=SECONDS,
+            check=False,
+        )
+        if done.returncode:
+            return f"{program[0]} failed on {path}: {done.stderr.decode(errors='replace').strip()[:300]}"
+        return content(whole) != before
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"{program[0]} could not format {path}: {error}"
+
+
+def content(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read()

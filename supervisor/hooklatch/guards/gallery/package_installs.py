@@ -1,0 +1,85 @@
+"""Ask before a package is installed that the project does not declare.
+
+Its code runs, and its name may be a trap.
+
+`npm ci`, `pip install -r FILE`, `uv sync` and the like install what the project declares, and pass.  This file is
+yours: change the list.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from typing import Any
+
+from hooklatch import ask, deny, hook
+from hooklatch.guards import Command, UnreadableCommandError, Word, commands, packages_installed
+
+KNOWN = (
+    "pytest*",
+    "ruff",
+    "mypy",
+    "pre-commit",
+    "pip",
+    "setuptools",
+    "wheel",
+    "@types/*",
+)  # globs of packages that nobody has to be asked about
+
+# Programs that run what is installed, and install what is not: with which options they install nothing.
+RUNNERS = {"npx": {"--no-install", "--no"}, "bunx": {"--no-install"}}
+FLAGS = {"-y", "--yes", "-q", "--quiet", "--silent", "--bun", "--"}  # options of theirs that take no value
+PLAIN = re.compile(r"[\w-]+")
+
+
+@hook("pre_tool_use", match="shell", timeout=2.0, description="asks before a new package is installed")
+def package_installs(event: Any) -> Any:
+    told = event.tool_args or event.tool_input
+    text, cwd = told.get("command"), told.get("cwd") or ""
+    if not isinstance(text, str) or not isinstance(cwd, str):
+        return deny("the shell tool was called without a command, so nobody knows what it would do")
+    try:
+        found = [(command, packages_installed(command)) for command in commands(text)]
+    except UnreadableCommandError as error:
+        return deny(f"the command cannot be judged: {error}")
+    begin = os.path.join(event.cwd or os.sep, os.path.expanduser(cwd))
+    for command, packages in found:
+        if packages is None:
+            continue
+        if "xargs" in command.within:
+            return ask(f"what {command.program} would install is decided only when it runs")
+        if command.program in RUNNERS and is_there(command, packages, begin):
+            continue
+        if command.has_option("--index-url", "--extra-index-url", "--registry", "--find-links"):
+            return ask(f"{command.program} would install from an index that the command names")
+        strange = [word.text for word in packages if not any(fnmatchcase(name_of(word.text), one) for one in KNOWN)]
+        if strange:
+            return ask(f"{command.program} would install {', '.join(strange[:5])}, which the project does not declare")
+    return None
+
+
+def is_there(command: Command, packages: Sequence[Word], begin: str) -> bool:
+    """Return whether npx would only run what the project has installed already."""
+    if not packages or not packages[0].is_known:
+        return False
+    # What stands behind the package is the program's own; an option with a value may take --no-install for it.
+    told = [word.text for word in itertools.takewhile(lambda word: word is not packages[0], command.arguments)]
+    refraining = RUNNERS[command.program or ""]
+    if not all(word in refraining or word in FLAGS for word in told):
+        return False
+    if refraining & set(told) and not {"-y", "--yes"} & set(told):
+        return True
+    name, folders = packages[0].text, command.folders(begin)
+    return PLAIN.fullmatch(name) is not None and all(
+        folder is not None and os.path.exists(os.path.join(folder, "node_modules", ".bin", name)) for folder in folders
+    )
+
+
+def name_of(text: str) -> str:
+    """Return a package's name without its version: requests==2.32, lodash@4, @types/node@20."""
+    for mark in ("==", ">=", "<=", "~=", "!=", ">", "<", "["):
+        text = text.partition(mark)[0]
+    return text[:1] + text[1:].partition("@")[0]

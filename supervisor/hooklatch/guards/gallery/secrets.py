@@ -1,0 +1,120 @@
+"""Refuse keys and tokens in files, commands, requests and calls of other servers.
+
+Keys and tokens are found by their form, by the detectors of bc-detect-secrets (pip install 'hooklatch[guards-secrets]')
+and the patterns below.  Without that package this file does not load, and so every gate that it guards denies.  No
+detector is asked that guesses from words such as "password" or from randomness: those refuse everyday work.
+
+This file is yours: change the lists.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, TypeAlias
+
+from hooklatch import deny, hook
+from hooklatch.guards import UnreadableCommandError, commands
+
+try:
+    from detect_secrets.plugins import (
+        artifactory,
+        aws,
+        basic_auth,
+        cloudant,
+        discord,
+        github_token,
+        ibm_cos_hmac,
+        jwt,
+        mailchimp,
+        npm,
+        sendgrid,
+        slack,
+        softlayer,
+        square_oauth,
+        stripe,
+        twilio,
+    )
+except ImportError as error:
+    raise ImportError(f"{error}; this guard needs detectors: pip install 'hooklatch[guards-secrets]'") from None
+
+DETECTORS = (
+    artifactory.ArtifactoryDetector(), aws.AWSKeyDetector(),
+    basic_auth.BasicAuthDetector(), cloudant.CloudantDetector(), discord.DiscordBotTokenDetector(),
+    github_token.GitHubTokenDetector(), ibm_cos_hmac.IbmCosHmacDetector(), jwt.JwtTokenDetector(),
+    mailchimp.MailchimpDetector(), npm.NpmDetector(), sendgrid.SendGridDetector(),
+    slack.SlackDetector(), softlayer.SoftlayerDetector(), square_oauth.SquareOAuthDetector(), stripe.StripeDetector(),
+    twilio.TwilioKeyDetector(),
+)  # fmt: skip
+PATTERNS = {
+    "a private key": re.compile(r"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY"),
+    "an Azure key": re.compile(r"\bAccountKey=[A-Za-z0-9+/]{86}=="),
+    "an Anthropic key": re.compile(r"\bsk-ant-[\w-]{20,}"),
+    "an OpenAI key": re.compile(  # sk-circle-fade-animation is a name: plain words, and none of the two prefixes
+        r"\bsk-(?:(?:proj|svcacct)-|(?![a-z]{1,19}(?:[-_][a-z]{1,19}){1,12}(?![\w-])))[A-Za-z0-9_-]{20,}"
+    ),
+    "a Google key": re.compile(r"\bAIza[\w-]{35}"),
+    "a GitHub token": re.compile(r"\bgithub_pat_\w{22,}"),
+    "a GitLab token": re.compile(r"\bgl(?:pat|dt|rt|cbt)-[\w-]{20,}"),
+    "a PyPI token": re.compile(r"\bpypi-AgE[\w-]{50,}"),
+    "a Hugging Face token": re.compile(r"\bhf_[A-Za-z]{30,}"),
+    "a DigitalOcean token": re.compile(r"\bdo[opr]_v1_[a-f0-9]{64}"),
+}
+# Placeholders of documentation; a text is compared whole.
+ALLOWED = {
+    "AKIAIOSFODNN7EXAMPLE", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", "password", "pass", "postgres", "guest",
+    "changeme", "xxx", "...",
+}  # fmt: skip
+OLD = {"old", "old_string", "old_str", "oldString"}  # what an edit takes out may hold a secret
+
+Json: TypeAlias = "dict[str, Json] | list[Json] | str | float | None"
+
+
+@hook(
+    "pre_tool_use",
+    match=["shell", "write", "edit", "fetch", "mcp"],
+    timeout=10.0,  # two megabytes in one line take up to three seconds
+    description="no secrets in files, commands and requests",
+)
+def secrets(event: Any) -> Any:
+    is_edit = (event.tool_kind or "edit") == "edit" and not str(event.tool_name).startswith("mcp__")
+    texts = [*texts_of(event.tool_args or {}, is_edit), *texts_of(event.tool_input, is_edit)]
+    command = (event.tool_args or event.tool_input).get("command")
+    if isinstance(command, str):
+        try:  # a secret may be written in pieces: gh"p_…"
+            texts += [word.text for one in commands(command) for word in one.arguments]
+            texts.append(re.sub(r"\\\n|['\"\\]", "", command))
+        except UnreadableCommandError as error:
+            return deny(f"the command cannot be judged: {error}")
+    for text in dict.fromkeys(texts):
+        for line in text.splitlines():
+            if (kind := kind_of_secret(line)) is not None:
+                return deny(f"this holds what looks like {kind}; name a variable or a file that is not committed")
+    return None
+
+
+def texts_of(value: Json, is_edit: bool) -> Iterator[str]:
+    """Yield every text of a tool's input, without what an edit takes out."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for key, below in value.items():
+            if is_edit and key == "patch" and isinstance(below, str):
+                yield "\n".join(line for line in below.splitlines() if not line.startswith("-"))
+            elif not is_edit or key not in OLD:
+                yield key
+                yield from texts_of(below, is_edit)
+    elif isinstance(value, list):
+        for below in value:
+            yield from texts_of(below, is_edit)
+
+
+def kind_of_secret(line: str) -> str | None:
+    for kind, pattern in PATTERNS.items():
+        if (found := pattern.search(line)) is not None and found[0] not in ALLOWED:
+            return kind
+    for detector in DETECTORS:
+        for text in detector.analyze_string(line):
+            if text not in ALLOWED and not text.startswith(("$", "{", "<", "%")):
+                return f"a secret ({detector.secret_type})"
+    return None

@@ -1,0 +1,117 @@
+"""Whether a command may be a certain program with certain first words: "git push".  Knows commands, no policy.
+
+The answer is yes where nobody can tell, so that whoever asks in order to leave a guard out does not leave it out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from hooklatch.guards.command import Command
+from hooklatch.guards.programs import SHELLS
+from hooklatch.guards.words import Word
+
+__all__ = ["is_meant", "is_surely_without", "program_name"]
+
+# What may hide or build a word, so that a program's name need not stand in the text.
+HIDING: Final = frozenset("$`{*?[(^\0")
+QUOTES: Final = str.maketrans("", "", "'\"\\\n")
+RUNS_INPUT: Final = SHELLS | {"ssh", "su", "at", "batch", "crontab"}  # what they read, they run
+SIGNS_OF_INPUT: Final = ("sh", "su", "at", "batch", "crontab", "doas")
+READ_FILES: Final = SHELLS | {"source", "."}
+OTHER_SHELLS: Final = frozenset({"cmd", "powershell", "pwsh"})  # whose text is not read
+# Programs whose words name no other program that they run, unless after `run` or `exec`.  All others may run theirs.
+SPEAKING: Final = frozenset({
+    "[", "[[", ":", "ag", "apt", "apt-get", "brew", "cat", "cd", "chmod", "chown", "cp", "declare", "echo",
+    "egrep", "export", "fgrep", "gh", "git", "grep", "hash", "head", "jq", "kill", "less", "ln", "local", "ls",
+    "make", "man", "mkdir", "mv", "npm", "pgrep", "pip", "pip3", "pkill", "pnpm", "printf", "pushd", "readlink",
+    "readonly", "rg", "rm", "rmdir", "sort", "stat", "tail", "tee", "test", "touch", "tree", "type", "typeset",
+    "unset", "uv", "wc", "whereis", "which", "yarn",
+})  # fmt: skip
+RUN: Final = frozenset({"run", "exec"})  # what programs call it that they run others: docker, kubectl, npm, op …
+
+
+def program_name(name: str) -> str:
+    return name.casefold().removesuffix(".exe").lstrip("=")  # zsh: =git is the path of git
+
+
+def is_surely_without(name: str, text: str) -> bool:
+    """Return whether a text cannot run a program: it would have to name it, and does not.
+
+    Most commands are ruled out by this, which takes a hundredth of the time of parsing them.
+    """
+    if not HIDING.isdisjoint(text):
+        return False
+    shown = text.translate(QUOTES).casefold()
+    if any(one in shown for one in (name, "xargs", "parallel", *OTHER_SHELLS)):
+        return False
+    return not ("|" in shown or "<" in shown) or not any(one in shown for one in SIGNS_OF_INPUT)
+
+
+def is_meant(name: str, rest: Sequence[str], command: Command) -> bool:
+    """Return whether a command may be the program with these words, in this order, options between them."""
+    if command.program is None:
+        return True
+    program, words = program_name(command.program), command.arguments
+    if command.fed_by is not None and (program in RUNS_INPUT or runs_a_shell(command)):
+        return True
+    if program in READ_FILES and any(not word.is_known for word in words):
+        return True
+    if (
+        program in OTHER_SHELLS
+        or program == "parallel"
+        or (program == "xargs" and any(word.text.startswith(("-I", "-i", "--replace")) for word in words))
+    ):
+        return True
+    # More words may come from what xargs reads, and from where an alias is used.
+    is_open = not {"xargs", "alias"}.isdisjoint(command.within)
+    if rest and program == f"{name}-{rest[0]}" and begins_with(rest[1:], words, is_open=is_open):
+        return True  # /usr/lib/git-core/git-push is what `git push` starts
+    if program == name and begins_with(rest, words, is_open=is_open):
+        return True
+    return is_run_by_words(program, name, rest, words)
+
+
+def is_run_by_words(program: str, name: str, rest: Sequence[str], words: Sequence[Word]) -> bool:
+    """Return whether a program that is not known for it may be told to run another: op run -- git push.
+
+    The words after it, or a text among them: nobody knows all the programs that run what their words say.
+    """
+    start = next((at for at, word in enumerate(words) if word.text in RUN), len(words))
+    is_speaking = program in SPEAKING
+    for at, word in enumerate(words):
+        if is_speaking and at <= start:
+            continue
+        run = program_name(word.text.rpartition("/")[2])
+        if (at > start and run in SHELLS) or (run == name and begins_with(rest, words[at + 1 :], is_open=False)):
+            return True
+        if any(blank in word.text for blank in " \t\n") and all(one in word.text.casefold() for one in (name, *rest)):
+            return True
+    return False
+
+
+def runs_a_shell(command: Command) -> bool:
+    return command.program in ("sudo", "doas") and command.has_option("-s", "-i", "--shell", "--login")
+
+
+def begins_with(wanted: Sequence[str], words: Sequence[Word], *, is_open: bool) -> bool:
+    """Return whether words may begin with those that are wanted, apart from options and one value after each."""
+    if not wanted:
+        return True
+    places = {(0, False)}  # how many were found, and whether an option came last, whose value may be next
+    for word in words:
+        after: set[tuple[int, bool]] = set()
+        for found, is_value in places:
+            if not word.is_known:
+                return True
+            if word.text == wanted[found]:
+                if found + 1 == len(wanted):
+                    return True
+                after.add((found + 1, False))
+            if word.text.startswith("-"):
+                after.add((found, True))
+            elif is_value:
+                after.add((found, False))
+        places = after
+    return is_open and bool(places)

@@ -1,0 +1,158 @@
+"""Programs that run other programs, as tables: which of their options take a value, and where the command stands.
+
+Knows names of programs and options; parses no shell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+__all__ = [
+    "JOINED",
+    "READERS",
+    "RUNNERS",
+    "SCRIPTED",
+    "SHELLS",
+    "SHELL_VALUED",
+    "TEXTS",
+    "VARIABLES",
+    "WRAPPERS",
+    "Wrapper",
+]
+
+
+class Wrapper(NamedTuple):
+    """How a program is told what to run.
+
+    `valued` are its options that take the next word; `before` how many words stand in front of the command;
+    `assigns` whether NAME=value may stand there; `script` the options whose value is shell text.
+    """
+
+    valued: frozenset[str] = frozenset()
+    before: int = 0
+    assigns: bool = False
+    script: frozenset[str] = frozenset()
+
+
+def wrapper(valued: str = "", *, before: int = 0, assigns: bool = False, script: str = "") -> Wrapper:
+    return Wrapper(frozenset(valued.split()), before, assigns, frozenset(script.split()))
+
+
+LOADERS: Final = ("ld.so", "ld-linux.so.2", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1")
+# Run the words that follow as a command.
+WRAPPERS: Final[Mapping[str, Wrapper]] = {
+    "sudo": wrapper(
+        "-u --user -g --group -h --host -p --prompt -C --close-from -T --command-timeout -U --other-user -r --role"
+        " -t --type -D --chdir -R --chroot",
+        assigns=True,
+    ),
+    "doas": wrapper("-u -C", assigns=True),
+    "env": wrapper("-u --unset -C --chdir -a --argv0", assigns=True, script="-S --split-string"),
+    "nice": wrapper("-n --adjustment"),
+    "ionice": wrapper("-c --class -n --classdata -P --pgid -u --uid"),
+    "chrt": wrapper("-T --sched-runtime -P --sched-period -D --sched-deadline", before=1),
+    "taskset": wrapper(before=1),
+    "numactl": wrapper("-i -m -N -C -p -l --interleave --membind --cpunodebind --physcpubind --preferred"),
+    "nohup": wrapper(),
+    "setsid": wrapper(),
+    "time": wrapper("-f --format -o --output"),
+    "timeout": wrapper("-s --signal -k --kill-after", before=1),
+    "stdbuf": wrapper("-i --input -o --output -e --error"),
+    "command": wrapper(),
+    "builtin": wrapper(),
+    "exec": wrapper("-a"),
+    "coproc": wrapper(),
+    "noglob": wrapper(),
+    "nocorrect": wrapper(),
+    "xargs": wrapper(
+        "-I -n -P -L -d -E -s -a --replace --max-args --max-procs --max-lines --delimiter --eof --max-chars --arg-file"
+        " --process-slot-var"
+    ),
+    "busybox": wrapper(),
+    "toybox": wrapper(),
+    "chroot": wrapper("--userspec --groups", before=1),
+    "unshare": wrapper("-R --root -w --wd -S --setuid -G --setgid --propagation --map-user --map-group"),
+    "nsenter": wrapper("-t --target -S --setuid -G --setgid -r --root -w --wd"),
+    "setarch": wrapper(),  # the name of an architecture may follow, which runs the rest by itself
+    **{name: wrapper() for name in ("linux32", "linux64", "uname26", "i386", "i686", "x86_64", "aarch64")},
+    "strace": wrapper("-e -o -p -s -u -E -I -O -S -a -b -P -X -U"),
+    "ltrace": wrapper("-e -o -p -s -u -n -a -l -x -D"),
+    "flock": wrapper("-w --wait --timeout -E --conflict-exit-code", before=1, script="-c --command"),
+    "runuser": wrapper("-u --user -g --group -G --supp-group", script="-c --command"),
+    "firejail": wrapper(),
+    "proxychains": wrapper("-f"),
+    "proxychains4": wrapper("-f"),
+    "torsocks": wrapper(),
+    "caffeinate": wrapper("-t -w"),
+    "npx": wrapper("-p --package", script="-c --call"),
+    "bunx": wrapper(),
+    "uvx": wrapper("--from --with -p --python --index-url"),
+    "pkexec": wrapper("--user"),
+    "run0": wrapper("-u --user -g --group -D --chdir --setenv --unit --nice"),
+    "systemd-run": wrapper("-u --unit -p --property -E --setenv --on-active --on-calendar --uid --gid --slice -M -H"),
+    "setpriv": wrapper("--reuid --regid --groups --inh-caps --ambient-caps --bounding-set --securebits"),
+    "fakeroot": wrapper("-l --lib -s -i"),
+    "unbuffer": wrapper(),
+    "rlwrap": wrapper("-f -H -s -l -D -P -C -b -q"),
+    "xvfb-run": wrapper("-n -s -e -f -p -w --server-num --server-args --error-file --auth-file"),
+    "dbus-run-session": wrapper("--config-file --dbus-daemon"),
+    "eatmydata": wrapper(),
+    "entr": wrapper(),
+    "screen": wrapper("-S -c -h -p -t -T -e -s -L"),
+    "torify": wrapper(),
+    "ssh-agent": wrapper("-a -E -O -P -t"),
+    "sshpass": wrapper("-p -f -d -P"),
+    "prlimit": wrapper("-p --pid -o --output"),
+    "systemd-inhibit": wrapper(),
+    "cgexec": wrapper("-g"),
+    "gosu": wrapper(before=1),
+    "su-exec": wrapper(before=1),
+    "setuidgid": wrapper(before=1),
+    "faketime": wrapper("-f", before=1),
+    "tini": wrapper("-p -e"),
+    "dumb-init": wrapper("-r --rewrite"),
+    "catchsegv": wrapper(),
+    **{name: wrapper("--library-path --preload --argv0") for name in LOADERS},
+    "valgrind": wrapper(),
+}
+# Run a text, or the words that follow joined by spaces, in a shell: after so many words.
+JOINED: Final[Mapping[str, Wrapper]] = {
+    "eval": wrapper(),
+    "watch": wrapper("-n --interval -q --equexit"),
+    "parallel": wrapper("-j --jobs -a --arg-file -I --colsep -S --sshlogin --tmpdir --results --joblog --timeout"),
+    "ssh": wrapper("-b -c -D -E -e -F -I -i -J -L -l -m -O -o -p -Q -R -S -W -w", before=1),
+}
+# Take shell text as the value of an option.
+SCRIPTED: Final[Mapping[str, Wrapper]] = {
+    "su": wrapper("-s --shell -g --group -G --supp-group -w --whitelist-environment", script="-c --command"),
+    "script": wrapper("-E --echo -I -O -B -T -o", script="-c --command"),
+    "sg": wrapper(script="-c"),
+    "nix-shell": wrapper(script="--run --command"),
+    "tar": wrapper(script="--to-command -I --use-compress-program --checkpoint-action --rsh-command -F --info-script"),
+    "rsync": wrapper(script="-e --rsh"),
+    "trap": wrapper(),
+    "alias": wrapper(),
+}
+# Run the words that follow this word of theirs.
+RUNNERS: Final[Mapping[str, tuple[str, ...]]] = {
+    "uv": ("run",), "poetry": ("run",), "pipenv": ("run",), "pdm": ("run",), "hatch": ("run",), "npm": ("exec", "x"),
+    "pnpm": ("exec", "dlx"), "yarn": ("exec", "dlx"), "bun": ("x",), "mise": ("exec", "x"), "bundle": ("exec",),
+    "conda": ("run",), "mamba": ("run",), "pixi": ("run",), "rye": ("run",), "pipx": ("run",),
+    "perf": ("stat", "record", "trace"),
+}  # fmt: skip
+# Take shell texts as words: each that has a blank is read as one.
+TEXTS: Final = frozenset({"tmux", "hyperfine", "concurrently", "nodemon"})
+# Variables whose value is shell text that programs run.
+VARIABLES: Final = frozenset({
+    "GIT_SSH_COMMAND", "GIT_EDITOR", "GIT_SEQUENCE_EDITOR", "GIT_PAGER", "GIT_EXTERNAL_DIFF", "GIT_ASKPASS",
+    "GIT_PROXY_COMMAND", "EDITOR", "VISUAL", "FCEDIT", "PAGER", "MANPAGER", "SYSTEMD_PAGER", "PROMPT_COMMAND",
+    "SSH_ASKPASS", "SUDO_ASKPASS", "SUDO_EDITOR", "RSYNC_RSH", "BROWSER",
+})  # fmt: skip
+# Read the commands that they run from their input.
+READERS: Final = frozenset({"at", "batch"})
+# Options of a shell whose value is the next word, so that what follows is no script.
+SHELL_VALUED: Final = frozenset({"-O", "+O", "-o", "+o", "--rcfile", "--init-file"})
+SHELLS: Final = frozenset(
+    {"sh", "bash", "zsh", "dash", "ksh", "ksh93", "mksh", "ash", "rbash", "fish", "csh", "tcsh", "yash", "posh"}
+)

@@ -1,0 +1,3 @@
+"""Payloads that are kept whole, in files of their own beside the record."""
+
+from __future__ import annotations

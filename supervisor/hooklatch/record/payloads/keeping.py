@@ -1,0 +1,193 @@
+"""Keeps payloads whole beside the record, where the settings say so.  Knows files; decides nothing, denies nothing.
+
+keep() ─▶ one write, before the record that names its digest     in the caller's task
+take_unsynced() ─▶ synced by the thread that syncs the record, just before it
+retire() ─▶ a `payloads` record ─▶ synced ─▶ the oldest files removed
+
+A payload that cannot be kept is counted and said in its record and in the status; the decision is not touched by it.
+After a kill at any byte a line is whole or the last of its file, which nobody appends to again.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any
+
+import trio
+
+from hooklatch.core.messages import Head
+from hooklatch.directories import sync_folder
+from hooklatch.record.content.entries import Fact
+from hooklatch.record.content.redaction import Redactor
+from hooklatch.record.payloads.files import PayloadFile, folder_of, list_files, too_many
+from hooklatch.record.payloads.lines import digest_of, line_of
+from hooklatch.record.settings import RecordSettings
+from hooklatch.record.storage.disk import Stage
+
+__all__ = ["Payloads", "Unsynced"]
+
+logger = logging.getLogger("hooklatch.record")
+FILE_BYTES = 16 * 2**20  # then a new file begins: retention removes whole files
+FILE_AGE = 3600.0  # seconds, then too
+UNWRITTEN = "it could not be written"  # the status says where and why
+BACK_OFF = 5.0  # seconds after a failure in which nothing is tried
+
+
+class Unsynced:
+    """Files whose last lines may not be on the disk: copies of their descriptors, owned by whoever took them."""
+
+    def __init__(self, fds: list[int], folder: str | None) -> None:
+        self._fds = fds
+        self._folder = folder
+
+    def sync(self) -> None:
+        """Sync and close them, in any thread.  A failure is not the record's: lines may be missing after a crash."""
+        try:
+            for fd in self._fds:
+                os.fdatasync(fd)
+            if self._folder is not None:
+                sync_folder(self._folder)
+        except OSError as error:
+            logger.warning("payloads cannot be synced: %s", error.strerror or error)
+        finally:
+            for fd in self._fds:
+                os.close(fd)
+
+
+class Payloads:
+    """The payloads of one record, and the only writer to their folder."""
+
+    def __init__(self, record: str, settings: RecordSettings, *, clock: Callable[[], float] = time.time) -> None:
+        self.folder = folder_of(record)
+        self.fault: str | None = None
+        self.kept = self.unkept = 0
+        self.are_kept = settings.payloads == "full"
+        self._settings = settings
+        self._clock = clock
+        self._fd: int | None = None
+        self._size = 0
+        self._began_at = self._retry_at = 0.0
+        self._ended: list[int] = []  # descriptors of ended files that are not synced yet
+        self._is_dirty = self._is_folder_dirty = False
+
+    def apply(self, settings: RecordSettings) -> None:
+        self._settings, self._retry_at, self.fault = settings, 0.0, None
+        self.are_kept = settings.payloads == "full"
+        if not self.are_kept:
+            self._end()
+
+    def show(self, fact: Fact, redactor: Redactor) -> None:
+        """Make the line of a fire, while its hooks run."""
+        if fact.envelope is not None:
+            fact.line = line_of(fact.decision_id, fact.envelope, fact.payload, redactor)
+
+    def keep(self, fact: Fact, *, seq: int, stage: Stage) -> None:
+        """Append the line of a fire whose record has this number or a later one; note in the fact what came of it."""
+        line, fact.line = fact.line, None
+        if line is None:
+            return
+        reason = line if isinstance(line, str) else self._append(line, seq, stage)
+        if isinstance(line, bytes) and reason is None:
+            self.kept += 1
+            fact.payload_kept = digest_of(line)
+        else:
+            self.unkept += 1
+            fact.payload_unkept = reason
+
+    def _append(self, line: bytes, seq: int, stage: Stage) -> str | None:
+        if stage >= Stage.LOW:
+            return "the disk is getting full"
+        now = time.monotonic()
+        if self.fault is not None and now < self._retry_at:
+            return UNWRITTEN
+        try:
+            is_full = self._size >= min(FILE_BYTES, self._settings.payloads_bytes // 8)
+            if self._fd is None or is_full or now - self._began_at >= FILE_AGE:
+                self._begin(seq)
+            assert self._fd is not None
+            self._is_dirty = True
+            if (written := os.write(self._fd, line)) < len(line):
+                with suppress(OSError):
+                    os.ftruncate(self._fd, self._size)
+                raise OSError(errno.ENOSPC, f"only {written} of {len(line)} bytes were written")
+        except OSError as error:
+            self._end()
+            self._retry_at = now + BACK_OFF
+            self.fault = f"payloads cannot be kept in {self.folder}: {error.strerror or error}"
+            logger.error("%s", self.fault)
+            return UNWRITTEN
+        self._size += len(line)
+        self.fault = None
+        return None
+
+    def _begin(self, seq: int) -> None:
+        """Begin a file.
+
+        Raises:
+            OSError: that is impossible.
+        """
+        self._end()
+        os.makedirs(self.folder, 0o700, exist_ok=True)
+        path = PayloadFile.of(self.folder, seq).path
+        with suppress(FileNotFoundError):
+            os.unlink(path)  # a file of this number holds only lines whose record was never written
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+        self._fd = os.open(path, flags, 0o600)
+        self._size, self._began_at, self._is_folder_dirty = 0, time.monotonic(), True
+
+    def _end(self) -> None:
+        if self._fd is not None:
+            self._ended.append(self._fd)
+            self._fd = None
+
+    def take_unsynced(self) -> Unsynced | None:
+        """Return what is to be synced; None if nothing is."""
+        if not (self._is_dirty or self._ended):
+            return None
+        fds, self._ended = self._ended, []
+        if self._fd is not None:
+            with suppress(OSError):
+                fds = [*fds, os.dup(self._fd)]
+        folder = self.folder if self._is_folder_dirty else None
+        self._is_dirty = self._is_folder_dirty = False
+        return Unsynced(fds, folder)
+
+    async def retire(
+        self, newest: int, append: Callable[..., Head], durable: Callable[[Head], Awaitable[None]]
+    ) -> None:
+        """Remove files over the limits, once that is on record; `newest` is the number of the newest record.
+
+        Raises:
+            OSError, RecordError: it failed, or could not be recorded.
+        """
+        files, settings = list_files(self.folder), self._settings
+        chosen, size = too_many(
+            files, settings.payloads_bytes, settings.payloads_age, self._clock(), is_written=self._fd is not None
+        )
+        if not chosen:
+            return
+        left = files[len(chosen) :]
+        head = append("payloads", kept_seq=left[0].first if left else newest + 1, files=len(chosen), bytes=size)
+        await durable(head)
+        await trio.to_thread.run_sync(remove, [file.path for file in chosen])
+
+    def status(self) -> dict[str, Any]:
+        """Return what `status` shows of them."""
+        return {"kept": self.kept, "unkept": self.unkept, "fault": self.fault}
+
+    def close(self) -> None:
+        """Sync and close all files."""
+        self._end()
+        if (unsynced := self.take_unsynced()) is not None:
+            unsynced.sync()
+
+
+def remove(paths: list[str]) -> None:
+    for path in paths:
+        with suppress(FileNotFoundError):
+            os.unlink(path)

@@ -1,0 +1,93 @@
+"""A payload that is kept whole, as one line: what fired, what hooks were told, without secrets.  Opens no file.
+
+The record of the decision has the sha256 of the line, without its newline.  So the line itself needs no chain: one that
+was changed is one that is missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from hashlib import sha256
+from typing import Any, cast
+
+import msgspec
+
+from hooklatch.core.decisions.call import Envelope
+from hooklatch.core.fire_params import EnvelopeParams, FireParams
+from hooklatch.core.payload import Payload
+from hooklatch.record.content.excerpt import UNREADABLE, cleaned, visible
+from hooklatch.record.content.redaction import REDACTED, Redactor
+
+__all__ = ["MAX_KEPT", "KeptPayload", "digest_of", "line_of", "redacted_in"]
+
+MAX_KEPT = 2**20  # bytes of a payload; searching a larger one for secrets would hold up all other fires
+DEEP = 100  # levels; no hook is given more
+MAX_NAMED = 20  # places that were redacted
+encode = msgspec.json.Encoder().encode
+decode = msgspec.json.Decoder().decode
+
+
+class KeptPayload(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a fire was: enough to fire it again."""
+
+    decision_id: str
+    event: str
+    payload: msgspec.Raw
+    envelope: EnvelopeParams = EnvelopeParams()
+    call_id: str | int | None = None
+    context: dict[str, Any] | None = None
+
+    @property
+    def params(self) -> FireParams:
+        return FireParams(self.event, msgspec.Raw(self.payload), self.context, self.call_id, envelope=self.envelope)
+
+
+def line_of(decision_id: str, envelope: Envelope, payload: Payload, redactor: Redactor) -> bytes | str:
+    """Return the line to keep, with its newline; or why there is none."""
+    if len(payload.data) > MAX_KEPT:
+        return f"it has over {MAX_KEPT // 2**20} MiB"
+    given = EnvelopeParams(
+        session_id=envelope.session_id, cwd=envelope.cwd, agent_id=envelope.agent_id, agent_type=envelope.agent_type,
+        parent_session_id=envelope.parent_session_id, host=envelope.host, turn=envelope.turn,
+        metadata=envelope.metadata,
+    )  # fmt: skip
+    fields: dict[str, Any] = {
+        "decision_id": decision_id,
+        "event": envelope.event,
+        "envelope": {key: value for key, value in msgspec.to_builtins(given).items() if value is not None},
+        "call_id": envelope.call_id,
+    }
+    try:
+        if envelope.context:
+            fields["context"] = envelope.context
+        plain = fields["payload"] = decode(payload.data)
+        if type(plain) is not dict:
+            return "it is no object"
+        texts: list[str] = []
+        if redactor.shows_all(fields, DEEP, texts) and redactor.are_clean(texts):
+            if b"\n" not in payload.data:
+                fields["payload"] = msgspec.Raw(payload.data)  # as it was, to the byte
+        else:
+            shown = cast("dict[str, Any]", visible(fields, redactor.hides, DEEP))
+            fields = cast("dict[str, Any]", cleaned(shown, redactor, window=None))
+        return encode(fields) + b"\n"
+    except UNREADABLE as error:
+        return f"it cannot be read: {type(error).__name__}"
+
+
+def digest_of(line: bytes) -> str:
+    """Return what the record says of a line."""
+    return sha256(line.removesuffix(b"\n")).hexdigest()
+
+
+def redacted_in(value: object, path: str = "") -> Iterator[str]:
+    """Yield the places of a payload in which something was replaced, the first of them."""
+    if isinstance(value, str):
+        if REDACTED in value or value == "[too deep]":
+            yield path
+    elif isinstance(value, dict):
+        for key, inner in cast("dict[str, object]", value).items():
+            yield from redacted_in(inner, f"{path}.{key}" if path else key)
+    elif isinstance(value, list):
+        for number, inner in enumerate(cast("list[object]", value)):
+            yield from redacted_in(inner, f"{path}[{number}]")

@@ -1,0 +1,100 @@
+"""Turns a definition into a hook: the one way, for files, for what clients register and for the state file.
+
+A hook that cannot be bound keeps its place, with a `problem`: at a gate it denies, elsewhere it is skipped.  Knows
+definitions, builds and events; does not know files of hooks or connections.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from hooklatch.core.hooks.catalogue import Catalogue
+from hooklatch.core.hooks.definitions import HookDefinition
+from hooklatch.core.hooks.matchers import compile_matcher
+from hooklatch.core.hooks.names import quoted
+from hooklatch.core.hooks.registry import Hook, Layer, Origin, PythonTarget, ServedTarget, misfit
+from hooklatch.core.hooks.shell_definitions import shell_config
+from hooklatch.dialects.find import unknown_event
+from hooklatch.service.building.sources import Unit
+from hooklatch.service.config.configuration import Diagnostic, place_of
+from hooklatch_worker.wire import Source
+
+__all__ = ["Binder", "stand_in", "with_way_out"]
+
+
+class Binder:
+    """Makes hooks from the current builds; `faults` say why a source has none."""
+
+    def __init__(
+        self, catalogue: Catalogue, units: Mapping[str, Unit], faults: Mapping[str, Diagnostic] | None = None
+    ) -> None:
+        self.catalogue = catalogue
+        self.units = units
+        self._faults = faults or {}
+
+    def bind(
+        self,
+        definition: HookDefinition,
+        layer: Layer,
+        *,
+        folder: str = "/",
+        target: PythonTarget | ServedTarget | None = None,
+        origin: Origin | None = None,
+    ) -> Hook:
+        """Return the hook of a definition; without a `target`, its target is looked up, relative to `folder`."""
+        problem, spec = None, self.catalogue.get(definition.event)
+        if target is None:
+            target, problem = self._target(definition, folder)
+        config, matcher, where, amends = definition.config, definition.matcher, definition.where, definition.amends
+        problem = definition.problem or problem
+        if spec is None:
+            problem = problem or unknown_event(self.catalogue, definition.event)
+        elif (fault := misfit(spec, matcher, None, amends=amends, only_judges=definition.only_judges)) is not None:
+            matcher, where, amends, problem = compile_matcher(None), None, False, fault
+        elif where is not None and (fault := where.unknown_field(spec)) is not None:
+            where, problem = None, f"where: {fault}"  # it denies wherever it matches
+        if definition.shell is not None and spec is not None and isinstance(target, PythonTarget):
+            config = shell_config(
+                definition.shell, spec, hook_id=definition.id, timeout=definition.timeout, config=config
+            )
+            target = msgspec.structs.replace(target, command=definition.shell.describe())
+        return Hook(
+            id=definition.id, event=definition.event, layer=layer, matcher=matcher, target=target,
+            where=where,
+            timeout=definition.timeout, priority=definition.priority, enabled=definition.enabled,
+            observe=definition.observe, optional=definition.optional, amends=amends,
+            only_judges=definition.only_judges,
+            description=definition.description, config=config, origin=origin, problem=problem,
+            plugin=definition.plugin,
+        )  # fmt: skip
+
+    def _target(self, definition: HookDefinition, folder: str) -> tuple[PythonTarget, str | None]:
+        source, function = place_of(definition, folder)
+        unit = self.units.get(source.location)
+        if unit is None:
+            return PythonTarget(source, 0, function), self.why_unloaded(source.location)
+        if function not in unit.loaded.functions:
+            return PythonTarget(source, 0, function), f"{source.location} has no function {function!r}"
+        return PythonTarget(unit.source, unit.build, function), None
+
+    def why_unloaded(self, location: str) -> str:
+        """Return why a source has no build."""
+        fault = self._faults.get(location)
+        return str(fault) if fault is not None else f"{location} is not loaded"
+
+
+def with_way_out(problem: str, name: str) -> str:
+    """Add to a hook's problem what can be done about it, with the hook's full name."""
+    remedy = ", or" if problem.rpartition("; ")[2].startswith("fix ") else "; fix it, or"
+    return f"{problem}{remedy}: hooklatch hooks disable {quoted(name)}"
+
+
+def stand_in(hook_id: str, event: str, problem: str) -> Hook:
+    """Return a hook that fails, in place of one that could not be made."""
+    hook = Hook(
+        id=hook_id, event=event, layer=Layer.GLOBAL, matcher=compile_matcher(None),
+        target=PythonTarget(Source("file", ""), 0, ""),
+    )  # fmt: skip
+    return msgspec.structs.replace(hook, problem=with_way_out(problem, hook.name))

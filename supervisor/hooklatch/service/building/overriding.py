@@ -1,0 +1,69 @@
+"""The operator's overrides of hooks that the operator did not write.  Knows hooks; reads nothing, and makes no hook.
+
+An override that cannot be applied is a diagnostic, and the hook stays as its author wrote it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+import msgspec
+
+from hooklatch.core.hooks.catalogue import Catalogue
+from hooklatch.core.hooks.names import AmbiguousNameError, UnknownNameError, resolve
+from hooklatch.core.hooks.registry import Hook, misfit
+from hooklatch.core.text import did_you_mean
+from hooklatch.service.config.configuration import Diagnostic, FileConfig
+from hooklatch.service.config.main_tables import Override
+
+__all__ = ["is_meant", "overridden"]
+
+
+def is_meant(name: str, hooks: Iterable[Hook], others: Iterable[Hook]) -> bool:
+    """Return whether a name means one of these hooks, and none of the others."""
+    own = {text for hook in hooks for text in (hook.id, hook.name)}
+    return name in own - {text for hook in others for text in (hook.id, hook.name)}
+
+
+def overridden(
+    hooks: Iterable[Hook], main: FileConfig, catalogue: Catalogue, attempts: Collection[Override]
+) -> tuple[list[Hook], list[Diagnostic]]:
+    """Apply the operator's overrides to hooks that the operator did not write."""
+    by_name = {hook.name: hook for hook in hooks}
+    broken = {hook.plugin for hook in by_name.values() if hook.problem is not None} - {None}
+    complaints: list[Diagnostic] = []
+    for override in main.overrides:
+        try:
+            target = resolve(override.id, by_name.values())
+        except AmbiguousNameError as error:
+            complaints.append(Diagnostic(main.path, override.line, str(error)))
+            continue
+        except UnknownNameError:
+            target = None
+        if target is not None and target.plugin is None:
+            for hook in target.hooks:
+                by_name[hook.name], fault = changed(hook, override, catalogue)
+                if fault is not None:
+                    complaints.append(Diagnostic(main.path, override.line, f"override of {override.id!r}: {fault}"))
+        elif override in attempts:
+            text = f"{override.id!r} is a hook of the fleet, which no override reaches; remove it"
+            complaints.append(Diagnostic(main.path, override.line, text))
+        elif override.id.partition(".")[0] not in broken:  # the hooks of a broken plugin are unknown
+            hint = did_you_mean(override.id, [hook.id for hook in by_name.values()]) or "; see: hooklatch hooks"
+            text = f"there is no built-in hook and no plugin's of the id {override.id!r}{hint}"
+            complaints.append(Diagnostic(main.path, override.line, text))
+    return list(by_name.values()), complaints
+
+
+def changed(hook: Hook, override: Override, catalogue: Catalogue) -> tuple[Hook, str | None]:
+    """Return a hook with an override applied, and which of its keys have no meaning on the hook's event."""
+    wanted = msgspec.structs.replace(hook, **override.changes)
+    spec = catalogue.get(hook.event)
+    fault = (
+        misfit(spec, wanted.matcher, wanted.where, amends=wanted.amends, only_judges=wanted.only_judges)
+        if spec is not None
+        else None
+    )
+    if fault is not None:
+        wanted = msgspec.structs.replace(wanted, amends=hook.amends, only_judges=hook.only_judges)
+    return wanted, fault

@@ -1,0 +1,89 @@
+"""Whether a source is what was signed or trusted: compared with the pins of the fleet's bundle, and of projects.
+
+Knows pins, versions and units; builds nothing, and does not know hooks.
+
+    prepared(version, …)    before it is built: what may be built is what was signed or trusted
+    verified(fleet, …)      before the commit: what workers have loaded meanwhile, and what is there now, still is
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from hooklatch.service.building.sources import Unit, UnitError, Version, lock_of
+from hooklatch.service.config.configuration import Diagnostic
+from hooklatch.service.reading.declared_files import FleetFiles, tampered
+from hooklatch.service.reading.plan import Plan
+from hooklatch.service.reading.trust import folder_of, stamps_below
+
+__all__ = ["is_below", "prepared", "verified"]
+
+
+def verified(fleet: FleetFiles | None, units: Iterable[Unit]) -> FleetFiles | None:
+    """Return the fleet's policy as it was read, unless that is not what workers have loaded, or not what is there."""
+    if fleet is None or fleet.fault is not None or not fleet.root:
+        return fleet
+    if fleet.stamps != stamps_below(fleet.root):
+        return tampered(fleet, "it has changed just now")
+    loaded = (file for unit in units for file in unit.digests.items() if is_below(file[0], fleet.root))
+    if any(fleet.pins.get(os.path.relpath(path, fleet.root)) != digest for path, digest in loaded):
+        return tampered(fleet, "workers have loaded something else")
+    return fleet
+
+
+def prepared(version: Version, taken: Plan) -> Version:
+    """Return a version with what files say of its source: where it runs, and what its workers may import.
+
+    Raises:
+        UnitError: what it requires is unclear; or it is of the fleet's bundle or of a project, and is not what was
+            signed or trusted.
+    """
+    location = version.source.location
+    version = msgspec.structs.replace(
+        pinned(version, taken.fleet), python=taken.pythons.get(location), may_make=location in taken.wanted
+    )
+    version = msgspec.structs.replace(version, required=version.requires())
+    for project in taken.projects:
+        root = folder_of(project.folder)
+        if is_below(location, root):
+            compare(version, {os.path.join(root, name): digest for name, digest in project.pins.items()})
+    if version.pins is not None and version.required is not None:
+        text = "it requires packages, which no signature covers; hooks of a fleet import from the daemon's environment"
+        raise UnitError(Diagnostic(location, 0, text))
+    return version
+
+
+def compare(version: Version, pins: Mapping[str, str]) -> None:
+    """Compare a project's source, and the lock of what it requires, with its pins: the files were read before that.
+
+    Raises:
+        UnitError: one of them is another version.
+    """
+    location = version.source.location
+    if pins.get(location) != version.source.digest:
+        raise UnitError(Diagnostic(location, 0, "it has changed since it was trusted"))
+    if version.required is not None and version.required.lock:
+        path = os.path.normpath(lock_of(version.required, location))
+        if pins.get(path) != version.required.lock_digest:
+            raise UnitError(Diagnostic(path, 0, f"it is not what was trusted with {location}"))
+
+
+def pinned(version: Version, fleet: FleetFiles | None) -> Version:
+    """Return a version with what its workers may import, if it is of the fleet's bundle.
+
+    Raises:
+        UnitError: it is not what was signed.
+    """
+    if fleet is None or not is_below(version.source.location, fleet.root or "-"):
+        return version
+    pins = {os.path.join(fleet.root, name): digest for name, digest in fleet.pins.items()}
+    if pins.get(version.source.location) != version.source.digest:
+        raise UnitError(Diagnostic(version.source.location, 0, "it is not what was signed"))
+    return msgspec.structs.replace(version, pins=pins)
+
+
+def is_below(path: str, root: str) -> bool:
+    return path.startswith(f"{root}/")

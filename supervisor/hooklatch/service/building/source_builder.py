@@ -1,0 +1,220 @@
+"""Builds the sources that hooks name, when their files change.  Knows plans and units; reads no file of hooks.
+
+A source whose new version fails keeps the last good one, unless that is isolated less than is now required.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Collection
+
+import msgspec
+import trio
+
+from hooklatch.core.hooks.registry import Hook, PythonTarget
+from hooklatch.dialects.find import unknown_event
+from hooklatch.service.building.binding import with_way_out
+from hooklatch.service.building.pinning import prepared
+from hooklatch.service.building.sources import Sources, Unit, UnitError, Version, read
+from hooklatch.service.config.configuration import Diagnostic, place_of
+from hooklatch.service.reading.plan import Manifests, Plan, too_weak
+from hooklatch_worker.wire import Elsewhere, Source
+
+__all__ = ["Built", "SourceBuilder", "aimed_at", "aimed_at_nothing"]
+
+logger = logging.getLogger("hooklatch.sources")
+AT_ONCE = 4  # builds; each imports in its own worker
+
+
+class Built(msgspec.Struct, frozen=True):
+    """The results for the sources of one reload."""
+
+    fresh: dict[str, Unit] = {}
+    faults: dict[str, Diagnostic] = {}
+    too_weak: set[str] = set()  # their active build must go, though there is no other
+    diagnostics: list[Diagnostic] = []
+    is_to_retry: bool = False  # a fault may go away by itself, without a change of any file
+
+
+class SourceBuilder:
+    """Builds the sources of one plan that have changed; `targets` are those of hooks that clients registered."""
+
+    def __init__(
+        self,
+        sources: Sources,
+        taken: Plan,
+        targets: Collection[PythonTarget],
+        remembered: Manifests,
+        *,
+        is_explicit: bool,
+    ) -> None:
+        self._sources = sources
+        self._taken = taken
+        self._manifests = remembered
+        self._is_explicit = is_explicit
+        self._wanted = dict(taken.wanted)
+        for target in targets:
+            self._wanted.setdefault(target.source.location, target.source)
+        # The sources whose marked functions are hooks.
+        self._marked = {plugin.module for plugin in taken.plugins.values() if plugin.fault is None}
+        self._declared: set[tuple[str, str]] = set()  # functions that files name, by the location of their source
+        for config in taken.configs:
+            self._marked.update(table.source.location for table in config.sources)
+            for hook in config.hooks:
+                source, function = place_of(hook, os.path.dirname(config.path))
+                self._declared.add((source.location, function))
+        self._named = self._declared | {(target.source.location, target.function) for target in targets}
+        self._marked_files = {real_path(location) for location in self._marked if os.path.isabs(location)}
+        self._results: dict[str, Unit | UnitError] = {}
+
+    async def build(self) -> Built:
+        """Build every source whose files changed, several at once; if that fails, the last good unit stays active."""
+        room = trio.CapacityLimiter(AT_ONCE)
+        try:
+            async with trio.open_nursery() as nursery:
+                for source in self._wanted.values():
+                    if (version := self._newer(source)) is not None:
+                        nursery.start_soon(self._build, version, room)
+        except BaseException:  # the caller was cancelled, and nobody else will adopt these units
+            for unit in self._results.values():
+                if isinstance(unit, Unit):
+                    self._sources.discard(unit)
+            raise
+        fresh = {location: unit for location, unit in self._results.items() if isinstance(unit, Unit)}
+        errors = {location: error for location, error in self._results.items() if isinstance(error, UnitError)}
+        weak = {location for location in errors if self._is_too_weak(self._wanted[location])}
+        faults = {location: self._fault(location, error, weak) for location, error in errors.items()}
+        diagnostics: list[Diagnostic] = []
+        for location in self._wanted:
+            if location in faults:
+                diagnostics.append(faults[location])
+            elif location in fresh:
+                diagnostics += self._unused(fresh[location])
+            else:
+                unit = self._sources.units[location]
+                diagnostics += [*self._strays(unit), *self._unused(unit)]
+        return Built(fresh, faults, weak, diagnostics, any(error.is_passing for error in errors.values()))
+
+    def _newer(self, source: Source) -> Version | None:
+        """Return what a build is to be made of, or None if the active unit is that; its pool takes the new limits."""
+        unit, limits = self._sources.units.get(source.location), self._taken.limits_of(source)
+        try:
+            version = unit.newer() if unit is not None else None
+            python = self._taken.pythons.get(source.location)
+            is_same = unit is not None and unit.python == python
+            if (
+                unit is not None
+                and version is None
+                and is_same
+                and unit.pool.limits.worker.isolation == limits.worker.isolation
+            ):
+                unit.pool.limits = limits
+                return None
+            return prepared(version or read(source), self._taken)
+        except UnitError as error:
+            self._results[source.location] = error
+        except Exception as error:
+            self._results[source.location] = unforeseen(source.location, error)
+        return None
+
+    async def _build(self, version: Version, room: trio.CapacityLimiter) -> None:
+        location = version.source.location
+        async with room:
+            try:
+                unit = await self._sources.build(version, self._taken.limits_of(version.source))
+            except UnitError as error:
+                self._results[location] = error
+                return
+            except Exception as error:
+                self._results[location] = unforeseen(location, error)
+                return
+        fault = self._fault_of(unit)
+        if fault is not None:
+            self._sources.discard(unit)
+        self._results[location] = unit if fault is None else UnitError(fault)
+
+    def _fault_of(self, unit: Unit) -> Diagnostic | None:
+        """Return why a build cannot replace the active one, or has a function that would never be called."""
+        location, old = unit.source.location, self._sources.units.get(unit.source.location)
+        lacks = {function for place, function in self._named if place == location} - set(unit.loaded.functions)
+        if lacks and old is not None:
+            return Diagnostic(location, 0, f"the new version lacks {', '.join(sorted(lacks))}, which hooks name")
+        held_hooks = bool(old.loaded.hooks if old is not None else self._manifests.get(location))
+        if held_hooks and not unit.loaded.hooks and not self._is_explicit:
+            return Diagnostic(location, 0, "it held hooks and has none now; to accept that: hooklatch reload")
+        for declared in unit.loaded.hooks:
+            event = declared.marker.event
+            if event not in self._taken.catalogue:
+                text = f"{declared.function}: {unknown_event(self._taken.catalogue, event)}"
+                return Diagnostic(location, declared.line, text)
+        return next(iter(self._strays(unit)), None)
+
+    def _is_too_weak(self, source: Source) -> bool:
+        unit = self._sources.units.get(source.location)
+        held = unit.pool.limits.worker.isolation if unit is not None else None
+        return too_weak(held, self._taken.limits_of(source).worker.isolation)
+
+    def _fault(self, location: str, error: UnitError, weak: set[str]) -> Diagnostic:
+        is_kept = location in self._sources.units and location not in weak
+        kept = "; the last good version stays active" if is_kept else ""
+        return msgspec.structs.replace(error.diagnostic, message=error.diagnostic.message + kept)
+
+    def _strays(self, unit: Unit) -> list[Diagnostic]:
+        """Find marks that a source imports from other files, and that are not called there."""
+        return [
+            Diagnostic(
+                mark.file, mark.line,
+                f"{mark.function!r} is marked with @hook, but this file is not a source, so it would never be called"
+                f" ({unit.source.location} imports it); add it as a [[source]], or remove the mark",
+            )
+            for mark in unit.loaded.elsewhere
+            if not self._is_called(mark)
+        ]  # fmt: skip
+
+    def _is_called(self, mark: Elsewhere) -> bool:
+        is_source = mark.module in self._marked or real_path(mark.file) in self._marked_files
+        return is_source or any((place, mark.function) in self._declared for place in (mark.file, mark.module))
+
+    def _unused(self, unit: Unit) -> list[Diagnostic]:
+        """Find unused marks in a file whose functions hooks name, but which is not a source itself."""
+        location = unit.source.location
+        if location in self._marked or all(place != location for place, _ in self._declared):
+            return []
+        return [
+            Diagnostic(
+                location, declared.line,
+                f"{declared.function!r} is marked with @hook, but this file is only named by run, so nothing calls it;"
+                " add it as a [[source]], or remove the mark",
+            )
+            for declared in unit.loaded.hooks
+            if (location, declared.function) not in self._declared
+        ]  # fmt: skip
+
+
+def unforeseen(location: str, error: Exception) -> UnitError:
+    """Return a defect of ours as the fault of the one source that shows it; all others are loaded."""
+    logger.error("a source cannot be looked at", exc_info=error, extra={"source": location})
+    text = f"hooklatch failed with {type(error).__name__}: {error}; the log has the traceback, please report it"
+    return UnitError(Diagnostic(location, 0, text))
+
+
+def real_path(path: str) -> str:
+    try:
+        return os.path.realpath(path)
+    except ValueError:  # a name with a null byte
+        return path
+
+
+def aimed_at_nothing(problem: str, hook: Hook) -> Hook:
+    return msgspec.structs.replace(hook, problem=with_way_out(problem, hook.name))
+
+
+def aimed_at(unit: Unit, hook: Hook) -> Hook:
+    target = hook.target
+    assert isinstance(target, PythonTarget)
+    aimed = msgspec.structs.replace(target, source=unit.source, build=unit.build)
+    problem = None
+    if target.function not in unit.loaded.functions:
+        problem = with_way_out(f"{unit.source.location} has no function {target.function!r}", hook.name)
+    return msgspec.structs.replace(hook, target=aimed, problem=problem)

@@ -1,0 +1,338 @@
+"""The sources of callbacks and their pools.  Knows builds and how they are proven; does not know hooks or layers.
+
+A source is a file or a module.  Each version of it is a *build* with its own pool.  A new build is proven to import in
+a fresh worker before anything uses it; the old one retires when the last fire that may need it has ended.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import math
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable
+
+import msgspec
+import trio
+
+from hooklatch.environments.environments import Environment, Environments
+from hooklatch.environments.interpreter import EnvironmentFaultError
+from hooklatch.environments.requirements import Requirements, RequirementsError, requirements_of, with_lock
+from hooklatch.errors import trouble, where_and_why
+from hooklatch.processes.life import ForkError
+from hooklatch.processes.pool import Pool
+from hooklatch.processes.pool_limits import PoolLimits
+from hooklatch.processes.supervisor import ChildSpec, Supervisor
+from hooklatch.processes.worker import LoadError
+from hooklatch.processes.zygote import Zygote
+from hooklatch.service.config.configuration import ConfigError, Diagnostic
+from hooklatch.service.config.file_safety import UnsafeFileError, read_safely
+from hooklatch.service.config.path_lookup import Stamp, is_passing, stamp
+from hooklatch_worker.wire import Loaded, Source
+
+__all__ = ["Sources", "Unit", "UnitError", "Version", "lock_of", "read"]
+
+logger = logging.getLogger("hooklatch.sources")
+GRACE = 60.0  # seconds for a client to register hooks on the unit that it had built
+
+
+class UnitError(ConfigError):
+    """A source that cannot be used; `is_passing` if trying again may help."""
+
+    def __init__(self, diagnostic: Diagnostic, *, is_passing: bool = False) -> None:
+        super().__init__(diagnostic)
+        self.is_passing = is_passing
+
+
+class Version(msgspec.Struct, frozen=True):
+    """A source as it was read just now; the code of a module is read by the worker that imports it.
+
+    `pins`: workers import no other version of the files in its folder than these (sha256 by path).
+    `python` is the interpreter that files name for it, `required` what a block in it says, read once with its lock;
+    `may_make`: an environment for that may be made.
+    """
+
+    source: Source
+    code: bytes
+    stamps: dict[str, Stamp]
+    began_ns: int
+    pins: dict[str, str] | None = None
+    python: str | None = None
+    required: Requirements | None = None
+    may_make: bool = False
+
+    def requires(self) -> Requirements | None:
+        """Return what the block in its file requires; None if it has none, or none that matters here.
+
+        Raises:
+            UnitError: the block is wrong, or an interpreter is named beside it.
+        """
+        try:
+            found = requirements_of(self.code)
+        except RequirementsError as error:
+            raise UnitError(Diagnostic(self.source.location, error.line, str(error))) from None
+        if found is None or not (found.dependencies or found.python):
+            return None
+        if found.lock:
+            found = locked(found, self.source.location)
+        if self.python is not None:
+            named = f"[[source]] names the interpreter {self.python}"
+            text = f"it has a `# /// script` block, and {named}; leave one of the two"
+            raise UnitError(Diagnostic(self.source.location, 1, text))
+        return None if not found.dependencies and found.admits(VERSION) else found
+
+
+VERSION = ".".join(map(str, sys.version_info[:3]))
+TICK_NS = 10_000_000  # the kernel stamps files by a clock that is up to a tick (10 ms at 100 Hz) behind
+
+
+def read(source: Source) -> Version:
+    """Read the present version of a source.
+
+    Raises:
+        UnitError: it is missing, unsafe, or cannot be read.
+    """
+    began_ns = time.time_ns()
+    if source.kind != "file":
+        return Version(source, b"", {}, began_ns)
+    before = stamp(source.location)
+    try:
+        code = read_safely(source.location)
+    except FileNotFoundError:
+        raise UnitError(Diagnostic(source.location, 0, "there is no such file")) from None
+    except (UnsafeFileError, OSError) as error:
+        raise UnitError(Diagnostic(source.location, 0, trouble(error)), is_passing=is_passing(error)) from None
+    source = Source(source.kind, source.location, hashlib.sha256(code).hexdigest())
+    return Version(source, code, {source.location: before}, began_ns)
+
+
+def locked(found: Requirements, location: str) -> Requirements:
+    """Return requirements with their lock file, from beside a source.
+
+    Raises:
+        UnitError: it is missing, unsafe, or cannot be read.
+    """
+    path = lock_of(found, location)
+    try:
+        return with_lock(found, read_safely(path))
+    except FileNotFoundError:
+        fault = Diagnostic(path, 0, f"there is no such file, which {location} names as its lock")
+        raise UnitError(fault, is_passing=True) from None
+    except (RequirementsError, UnsafeFileError, OSError) as error:
+        raise UnitError(Diagnostic(path, 0, trouble(error)), is_passing=True) from None
+
+
+def lock_of(found: Requirements, location: str) -> str:
+    return os.path.join(os.path.dirname(location), found.lock)
+
+
+class Unit:
+    """A proven build of a source."""
+
+    def __init__(self, version: Version, pool: Pool, loaded: Loaded, environment: Environment | None = None) -> None:
+        self.source = version.source
+        self.python = version.python
+        self.environment = environment
+        self.build = pool.build
+        self.pool = pool
+        self.loaded = loaded
+        self.stamps = version.stamps | {path: stamp(path) for path in loaded.files if path not in version.stamps}
+        # From what was loaded, not from the present files: a file that changed meanwhile must count as changed.
+        self._digests: dict[str, str | None] = dict.fromkeys(version.stamps, self.source.digest)
+        self._is_behind = False  # one of them changed while it was loaded, so that its stamp may be the new version's
+        for path in self.stamps:
+            if path not in self._digests:
+                self._digests[path] = self._digest(path)
+                if has_changed_since(path, version.began_ns):
+                    self._digests[path], self._is_behind = None, True
+        self.asked_for = -math.inf  # when a client last named it
+
+    @property
+    def digests(self) -> dict[str, str]:
+        """Return the sha256 of each file that it was loaded from."""
+        return {path: digest for path, digest in self._digests.items() if digest is not None}
+
+    @property
+    def is_untouched(self) -> bool:
+        """Return whether nothing was written to its files, so that they need not be read to be compared."""
+        if self._is_behind or (self.environment is not None and not self.environment.is_current):
+            return False
+        return all(stamp(path) == known for path, known in self.stamps.items())
+
+    def newer(self) -> Version | None:
+        """Return the present version, or None if its files still have the loaded content, and may.
+
+        A new mtime alone is not a new version.
+
+        Raises:
+            UnitError: the source cannot be read.
+        """
+        if self.is_untouched:
+            return None
+        now = {path: stamp(path) for path in self.stamps}
+        version = read(self.source)
+        if version.source != self.source or (self.environment is not None and not self.environment.is_current):
+            return version
+        others = ((path, digest) for path, digest in self._digests.items() if path not in version.stamps)
+        if any(known is None or self._digest(path) != known for path, known in others):
+            return version  # unreadable then or now: not known to be the same
+        self.stamps = now
+        return None
+
+    def _digest(self, path: str) -> str | None:
+        """Hash a file; None if it cannot be read, or may not be loaded.  Packages are trusted wherever they are."""
+        try:
+            if self.source.kind == "file":
+                return hashlib.sha256(read_safely(path)).hexdigest()
+            with open(path, "rb") as file:
+                return hashlib.file_digest(file, "sha256").hexdigest()
+        except (UnsafeFileError, OSError, ValueError):
+            return None
+
+
+class Sources:
+    """Builds sources and owns their pools."""
+
+    def __init__(
+        self,
+        zygote: Zygote,
+        quiesced: Callable[[], Awaitable[None]],
+        pools: dict[tuple[str, int], Pool],
+        *,
+        on_adopted: Callable[[Unit], None],
+        environments: Environments,
+    ) -> None:
+        self.environments = environments
+        self.units: dict[str, Unit] = {}
+        self.pools = pools
+        self.zygote = zygote
+        self.ended: Counter[str] = Counter()  # what became of the workers of pools that are gone
+        self._quiesced = quiesced
+        self._on_adopted = on_adopted
+        self._builds = 0
+        self.supervisor = Supervisor("pools")
+
+    def shortfalls(self) -> list[Diagnostic]:
+        """Name the active sources whose workers are isolated less than configured."""
+        return [
+            Diagnostic(
+                location, 0,
+                f"its workers should be {now.configured}, but only {now.in_force} is fully active; this kernel lacks "
+                f"{'; '.join(now.missing)}",
+            )
+            for location, unit in self.units.items()
+            if (now := unit.pool.isolation).missing
+        ]  # fmt: skip
+
+    async def build(self, version: Version, limits: PoolLimits) -> Unit:
+        """Prove that a version of a source imports, in a worker of a new pool.
+
+        The unit is not active yet: `adopt` or `discard` it.
+
+        Raises:
+            UnitError: its code fails, or no worker could be forked.
+        """
+        source = version.source
+        environment = await self._environment(version)
+        self._builds += 1
+        zygote = environment.zygote if environment is not None else self.zygote
+        pool = Pool(source, self._builds, zygote, limits, version.code, pins=version.pins)
+        spec = ChildSpec(name_of(source, pool.build), pool.run, reports_start=True, below=pool.workers)
+        try:
+            loaded = await self.supervisor.start(spec)
+        except LoadError as error:
+            self._give_up(environment)
+            raise UnitError(Diagnostic(error.file or source.location, error.line, error.message)) from None
+        except (ForkError, OSError) as error:
+            self._give_up(environment)
+            fault = Diagnostic(source.location, 0, f"no worker could be started: {where_and_why(error)}")
+            raise UnitError(fault, is_passing=True) from None
+        except BaseException:
+            self._give_up(environment)
+            raise
+        unit = Unit(version, pool, loaded, environment)
+        self.pools[source.location, unit.build] = pool
+        return unit
+
+    async def _environment(self, version: Version) -> Environment | None:
+        try:
+            if (required := version.required) is not None:
+                made = await self.environments.made(required, may_make=version.may_make)
+                if required.lock:
+                    self._watch_lock(made, version)
+                return made
+            return await self.environments.named(version.python) if version.python is not None else None
+        except EnvironmentFaultError as error:
+            raise UnitError(Diagnostic(version.source.location, 0, str(error)), is_passing=True) from None
+
+    def _watch_lock(self, made: Environment, version: Version) -> None:
+        """Count a change of the lock file as one of its environment: from when it was read, not from now on.
+
+        Raises:
+            UnitError: it has another content by now.
+        """
+        assert version.required is not None
+        location = version.source.location
+        made.watch(lock_of(version.required, location))
+        try:
+            if locked(version.required, location) != version.required:
+                text = "it was changed while its environment was found; it is read again"
+                raise UnitError(Diagnostic(lock_of(version.required, location), 0, text), is_passing=True)
+        except UnitError:
+            self._give_up(made)
+            raise
+
+    def adopt(self, unit: Unit) -> None:
+        """Make a unit active; the one before it retires once no fire can need it."""
+        old = self.units.get(unit.source.location)
+        self.units[unit.source.location] = unit
+        self._on_adopted(unit)
+        if old is not None and old is not unit:
+            self._retire(old)
+
+    def drop(self, location: str) -> None:
+        """Retire a unit that must not be used any more, though there is no other."""
+        self._retire(self.units.pop(location))
+
+    def forget(self, keep: Iterable[str]) -> None:
+        """Retire every unit whose source is no longer declared, except those just built for a registration."""
+        now = trio.current_time()
+        for location in set(self.units) - set(keep):
+            if now - self.units[location].asked_for > GRACE:
+                self._retire(self.units.pop(location))
+
+    def _retire(self, unit: Unit) -> None:
+        self.supervisor.spawn("retirement", self._retire_when_quiet, unit)
+
+    async def _retire_when_quiet(self, unit: Unit) -> None:
+        await self._quiesced()
+        self.discard(unit)
+
+    def discard(self, unit: Unit) -> None:
+        """End the pool of a unit that no fire uses."""
+        logger.info("pool ended", extra={"source": unit.source.location, "build": unit.build})
+        if self.pools.pop((unit.source.location, unit.build), None) is not None:
+            self.ended.update(unit.pool.counts)
+        self.supervisor.end(name_of(unit.source, unit.build))
+        self._give_up(unit.environment)
+        unit.environment = None
+
+    def _give_up(self, environment: Environment | None) -> None:
+        if environment is not None:
+            self.environments.release(environment)
+
+
+def has_changed_since(path: str, began_ns: int) -> bool:
+    """Return whether a file was written or put there since; a time to come is none at which that can have been."""
+    try:
+        changed_ns = os.stat(path).st_ctime_ns  # that of a file which is moved here is now, whatever its mtime
+    except (OSError, ValueError):
+        return False
+    return began_ns - TICK_NS < changed_ns <= time.time_ns()
+
+
+def name_of(source: Source, build: int) -> str:
+    return f"{source.location} (build {build})"

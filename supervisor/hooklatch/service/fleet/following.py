@@ -1,0 +1,89 @@
+"""Which versions of the fleet's policy were read, and which one this host wants.  Pure: knows manifests and settings.
+
+Does not know what is in force, nor where it is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from hooklatch.fleet.policy.manifests import START, Envelope, newest, read_envelope, read_payload, walk
+from hooklatch.fleet.policy.settings import FleetSettings
+from hooklatch.service.fleet.policy_file import Policy
+from hooklatch.service.fleet.proving import keys_of
+
+__all__ = ["Applied", "advanced", "applied_of", "followed", "foreign", "version_of"]
+
+
+class Applied(msgspec.Struct, frozen=True):
+    """A version by its number and the sha256 of its bundle."""
+
+    version: int
+    bundle: str
+
+
+def followed(settings: FleetSettings | None, policy: Policy) -> Policy:
+    """Return what is known of the fleet that is followed now.
+
+    Of another fleet, or for another host or other labels, nothing was read yet: then it begins at version 1, and
+    what is in force stays until there is a newer version, or one of the other fleet.
+    """
+    if settings is None:
+        return policy
+    now = (settings.name, settings.host, settings.labels)
+    if now == (policy.fleet, policy.host, policy.labels):
+        return policy
+    is_same = policy.fleet == settings.name
+    return msgspec.structs.replace(
+        policy, fleet=settings.name, host=settings.host, labels=settings.labels, head=START,
+        wanted=policy.applied if is_same else None, may_go_back=policy.may_go_back or not is_same,
+    )  # fmt: skip
+
+
+def advanced(settings: FleetSettings, policy: Policy, texts: Sequence[str]) -> Policy:
+    """Return what is known once the manifests of `texts` are read too.  Called in a thread: signatures take a while.
+
+    Raises:
+        FleetError: they do not follow the head, or a listed key has not signed them.
+    """
+    envelopes = [read_envelope(text.encode("utf-8", "surrogatepass")) for text in texts]
+    walked = walk(settings.name, policy.head, envelopes, keys_of(settings.keys))
+    found = newest(walked.manifests, settings.host, settings.labels)
+    wanted = policy.wanted
+    if found is not None and (policy.may_go_back or found.version > version_of(policy.applied)):
+        wanted = envelopes[found.version - policy.head.version - 1]
+    # At the engine's head, and nothing to apply: there is nothing that it still has to go back to.
+    is_done = not texts and wanted is not None and wanted == policy.applied
+    may_go_back = policy.may_go_back and not is_done
+    return msgspec.structs.replace(policy, head=walked.head, wanted=wanted, may_go_back=may_go_back)
+
+
+def foreign(settings: FleetSettings | None, policy: Policy) -> str | None:
+    """Return how the policy in force is not of what [fleet] says now, if it is not."""
+    applied = policy.applied
+    if applied is None:
+        return None
+    if settings is None:
+        return "[fleet] is gone from hooks.toml, and its policy stays in force; to leave it: hooklatch reload"
+    payload = read_payload(applied)
+    if payload.fleet != settings.name:
+        return f"the policy in force is that of the fleet {payload.fleet!r}, until one of {settings.name!r} is applied"
+    if policy.key not in settings.keys:
+        return (
+            f"version {payload.version}, which is in force, is signed by the key {applied.key},"
+            " which [fleet] keys does not list any more; it stays until a newer version is applied"
+        )
+    return None
+
+
+def applied_of(envelope: Envelope | None) -> Applied | None:
+    if envelope is None:
+        return None
+    manifest = read_payload(envelope)
+    return Applied(manifest.version, manifest.bundle)
+
+
+def version_of(envelope: Envelope | None) -> int:
+    return read_payload(envelope).version if envelope is not None else 0

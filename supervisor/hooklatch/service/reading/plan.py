@@ -1,0 +1,375 @@
+"""What a reload changes, and what it leaves as it was.  Pure: knows what was read; reads nothing.
+
+    plan(active, seen)    which version of each file, which events, plugins and projects, and which sources are wanted
+    too_weak(held, …)     whether a build must go although its source has no other
+
+The plan that was committed last is what is active.  A file with an error changes nothing of that: its last good version
+stays.  Only what does not exist and was never active counts as empty; what is gone or has lost its hooks waits for an
+explicit reload, and what cannot be read is never accepted.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from typing import TypeAlias
+
+import msgspec
+
+from hooklatch.core.hooks.builtin_sources import BUILTIN_SOURCES, LSP
+from hooklatch.core.hooks.catalogue import Catalogue
+from hooklatch.core.tables import InvalidTableError
+from hooklatch.core.text import is_unicode
+from hooklatch.dialects.dialect import Dialect, InvalidDialectError
+from hooklatch.dialects.find import from_table, unknown_event
+from hooklatch.processes.pool_limits import PoolLimits
+from hooklatch.service.config.configuration import Diagnostic, FileConfig, place_of
+from hooklatch.service.config.path_lookup import Absent, Fault, Names
+from hooklatch.service.config.settings_files import ENDING
+from hooklatch.service.config.state_file import ManifestHook
+from hooklatch.service.reading.declared_files import (
+    ENDINGS,
+    DeclaredFile,
+    FleetFiles,
+    ProjectFiles,
+    SeenFile,
+    paths_of,
+)
+from hooklatch.service.reading.plugins import PLUGIN, Discovery, Plugin, in_force
+from hooklatch_worker.wire import ISOLATION_LEVELS, Isolation, Source
+
+__all__ = ["Manifests", "Plan", "Seen", "known_files", "plan", "remembered_plugins", "too_weak"]
+
+Manifests: TypeAlias = Mapping[str, list[ManifestHook]]
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """What is there now, every file read once; `manifests` are from when each file was last good."""
+
+    listing: Names | Absent | Fault
+    files: Mapping[str, SeenFile]
+    packages: Discovery
+    manifests: Manifests = {}
+    projects: list[ProjectFiles] = []
+    fleet: FleetFiles | None = None
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+    """What a reload is about to make active, and then what is active.
+
+    `main` is the main file's version that applies, `packages` the directories whose plugins are known.
+    """
+
+    main: FileConfig
+    temporary: str = ""  # where isolated workers have their own directories
+    files: list[DeclaredFile] = []
+    catalogue: Catalogue = msgspec.field(default_factory=Catalogue.standard)
+    dialects: dict[str, Dialect] = {}
+    levels: dict[str, str] = {}  # the isolation of sources with their own level
+    pythons: dict[str, str] = {}  # the interpreters that files name for sources
+    plugins: dict[str, Plugin] = {}
+    packages: set[str] = set()
+    unreadable: dict[str, str] = {}
+    projects: list[ProjectFiles] = []
+    fleet: FleetFiles | None = None
+    wanted: dict[str, Source] = {}  # by location
+    workers: dict[str, int] = {}  # of sources with their own number of them
+    diagnostics: list[Diagnostic] = []
+    is_to_retry: bool = False  # a fault may go away by itself, without a change of any file
+
+    @cached_property
+    def folder(self) -> str:
+        """Return the path of hooks.d, beside the main file."""
+        return os.path.join(os.path.dirname(self.main.path), "hooks.d")
+
+    @cached_property
+    def configs(self) -> list[FileConfig]:
+        return configs_of([*self.files, *bundled(self.fleet), *(file for one in self.projects for file in one.files)])
+
+    @cached_property
+    def good(self) -> dict[str, FileConfig]:
+        """Return the active version of each file; the listing of hooks.d is one of these."""
+        return {file.path: file.config for file in self.files if file.config and not file.is_accepted_absence}
+
+    @cached_property
+    def digests(self) -> dict[str, str]:
+        """Return the sha256 of each active file that declares hooks."""
+        return {config.path: config.digest for config in self.configs if config.digest}
+
+    def is_ours(self, path: str) -> bool:
+        """Return whether a file is the main one, or in hooks.d."""
+        return path in (self.main.path, self.folder) or os.path.dirname(path) == self.folder
+
+    @property
+    def absent(self) -> set[str]:
+        return {file.path for file in self.files if file.is_accepted_absence}
+
+    def limits_of(self, source: Source) -> PoolLimits:
+        """Return a source's limits: the common ones, with its own on top."""
+        common, isolation = self.main.limits, self.main.settings.isolation
+        level = self.levels.get(source.location, isolation.level)
+        isolation = msgspec.structs.replace(isolation, level=level, temporary=self.temporary)
+        ours = BUILTIN_SOURCES.get(source)
+        return msgspec.structs.replace(
+            common,
+            workers=self.workers.get(source.location, common.workers),
+            worker=msgspec.structs.replace(common.worker, isolation=isolation),
+            total_bytes=common.total_bytes if ours is None or ours.is_total_bounded else None,
+            may_emit=ours is not None and ours.may_emit,
+        )
+
+
+def plan(active: Plan, seen: Seen, *, is_explicit: bool) -> Plan:
+    """Decide what a reload changes; an explicit one also accepts what is gone or empty."""
+    read = declared_files(active, seen, is_explicit=is_explicit)
+    catalogue, clashes = catalogue_of(configs_of(read))
+    files = with_known_events(read, catalogue, active.good)
+    if files != read:  # what a refused file would have added is not there
+        catalogue, clashes = catalogue_of(configs_of(files))
+    dialects, unusable = dialects_of(configs_of(files), catalogue)
+    # If the main file has an error and no last good version, its last good switches must at least not be undone.
+    main, left = in_the_fleet(active.main, files[0].config or active.main, is_explicit=is_explicit)
+    remembered = remembered_plugins(seen.manifests)
+    plugins, complaints = in_force(active.plugins, remembered, seen.packages, is_explicit=is_explicit)
+    projects = [
+        msgspec.structs.replace(project, files=with_known_events(project.files, catalogue, {}))
+        for project in seen.projects
+    ]
+    configs = configs_of([*files, *bundled(seen.fleet), *(file for project in projects for file in project.files)])
+    extra = [plugin.source for plugin in plugins if plugin.fault is None]
+    looked_at = (seen.listing, *seen.files.values(), *seen.packages.faults.values())
+    return Plan(
+        main=main,
+        temporary=active.temporary,
+        files=files,
+        catalogue=catalogue,
+        dialects=dialects,
+        levels=levels_of(configs, active, main),
+        pythons=pythons_of(configs),
+        plugins={plugin.name: plugin for plugin in plugins},
+        packages=seen.packages.known(active.packages),
+        unreadable=seen.packages.unread(active.packages),
+        projects=projects,
+        fleet=seen.fleet,
+        workers={one.source.location: one.workers for config in configs for one in config.sources if one.workers},
+        wanted=wanted_sources(configs, [*extra, LSP.source] if main.lsp is not None else extra),
+        diagnostics=[
+            *misnamed(active.folder, seen.listing),
+            *(file.fault for file in files if file.fault is not None),
+            *left,
+            *clashes,
+            *unusable,
+            *complaints,
+            *contradictions(configs),
+        ],
+        is_to_retry=any(isinstance(one, Fault) and one.is_passing for one in looked_at)
+        or (seen.fleet is not None and seen.fleet.is_to_retry),
+    )
+
+
+def in_the_fleet(last: FileConfig, main: FileConfig, *, is_explicit: bool) -> tuple[FileConfig, list[Diagnostic]]:
+    """Return the main file with the [fleet] that it had: only an explicit reload accepts that it is gone.
+
+    Otherwise half of a file would do to have a stale host pass, and to remove what the engine does not have yet.
+    """
+    before, now = last.settings, main.settings
+    if is_explicit or before.fleet is None or now.fleet is not None:
+        return main, []
+    record = msgspec.structs.replace(now.record, keep_unshipped_bytes=before.record.keep_unshipped_bytes)
+    kept = msgspec.structs.replace(main, settings=msgspec.structs.replace(now, fleet=before.fleet, record=record))
+    text = f"its [fleet] is gone, and still holds; to leave the fleet {before.fleet.name!r}: hooklatch reload"
+    return kept, [Diagnostic(main.path, 0, text)]
+
+
+# -- files -------------------------------------------------------------------------------------------------------
+
+
+def declared_files(active: Plan, seen: Seen, *, is_explicit: bool) -> list[DeclaredFile]:
+    """Return the files in their order: the main one, then the hooks.d directory itself, then the files in it.
+
+    One that existed and is gone keeps its place until an explicit reload.
+    """
+    paths = set(paths_of(active.folder, seen.listing))
+    # Without a listing the directory's present content is unknown, but what was active stays.
+    if isinstance(seen.listing, Fault) or not is_explicit:
+        paths |= known_files(active, seen.manifests)
+    return [version(active, seen, path, is_explicit) for path in (active.main.path, active.folder, *sorted(paths))]
+
+
+def version(active: Plan, seen: Seen, path: str, is_explicit: bool) -> DeclaredFile:
+    """Decide which version of a file is used: the present one, or the last good one, and why."""
+    known, remembered = active.good.get(path), seen.manifests.get(path)
+    match seen.listing if path == active.folder else seen.files[path]:
+        case FileConfig() as config:
+            held_hooks = bool(known and (known.hooks or known.sources)) or bool(remembered)
+            fault = missing(config) if held_hooks and not is_explicit else None
+            return DeclaredFile(path, config if fault is None else known, fault)
+        case Names():  # what the directory holds is declared by the files in it
+            return DeclaredFile(path, FileConfig(path))
+        case Absent():
+            if is_explicit or (known is None and remembered is None):
+                return DeclaredFile(path, FileConfig(path), is_absent=True)
+            fault = Diagnostic(path, 0, "it was active and is gone; to accept that: hooklatch reload")
+            return DeclaredFile(path, known, fault, is_absent=True)
+        case Fault(reason):
+            return DeclaredFile(path, known, Diagnostic(path, 0, reason))
+        case Diagnostic() as fault:
+            return DeclaredFile(fault.file if not is_unicode(path) else path, known, fault)
+
+
+def with_known_events(
+    files: Iterable[DeclaredFile], catalogue: Catalogue, known: Mapping[str, FileConfig]
+) -> list[DeclaredFile]:
+    """Refuse each file that names an undefined event: what it guards is unknown."""
+    checked: list[DeclaredFile] = []
+    for file in files:
+        hooks = file.config.hooks if file.config is not None and file.fault is None else []
+        unknown = next((hook for hook in hooks if hook.event not in catalogue), None)
+        if unknown is not None:
+            text = f"hook {unknown.id!r}: {unknown_event(catalogue, unknown.event)}"
+            file = DeclaredFile(file.path, known.get(file.path), Diagnostic(file.path, unknown.line, text))
+        checked.append(file)
+    return checked
+
+
+def missing(config: FileConfig) -> Diagnostic | None:
+    """Return what a file that held hooks seems to have lost: all of them, or an entry that is no longer readable."""
+    if not (config.hooks or config.sources):
+        return Diagnostic(config.path, 0, "it held hooks and is empty now; to accept that: hooklatch reload")
+    dropped = next((one for one in config.diagnostics if one.is_red), None)
+    if dropped is None:
+        return None
+    text = f"{dropped.message}; the last good version stays active; to accept the file as it is: hooklatch reload"
+    return Diagnostic(config.path, dropped.line, text)
+
+
+def known_files(active: Plan, manifests: Manifests) -> set[str]:
+    """Return the files of hooks.d that are active, or were before the last start."""
+    return {path for path in (*active.good, *manifests) if os.path.dirname(path) == active.folder}
+
+
+def misnamed(folder: str, listing: Names | Absent | Fault) -> list[Diagnostic]:
+    """Name the files that were most likely meant to be read, and are not because of their ending."""
+    names = listing.names if isinstance(listing, Names) else []
+    text = f"it is not read, since its ending is not one of {', '.join(ENDINGS)}; rename it"
+    return [
+        Diagnostic(os.path.join(folder, name).encode("utf-8", "backslashreplace").decode(), 0, text)
+        for name in names
+        if name[0] != "." and name.lower().endswith((*ENDINGS, f"{ENDING}c")) and not name.endswith(ENDINGS)
+    ]
+
+
+def bundled(fleet: FleetFiles | None) -> list[DeclaredFile]:
+    return fleet.files if fleet is not None else []
+
+
+def configs_of(files: Iterable[DeclaredFile]) -> list[FileConfig]:
+    return [file.config for file in files if file.config is not None]
+
+
+# -- events and dialects ----------------------------------------------------------------------------------------
+
+
+def catalogue_of(configs: Iterable[FileConfig]) -> tuple[Catalogue, list[Diagnostic]]:
+    """Return the standard catalogue with the events of these files, and which of them cannot be used."""
+    catalogue, diagnostics = Catalogue.standard(), list[Diagnostic]()
+    for path, event in [(config.path, event) for config in configs for event in config.events]:
+        try:
+            catalogue = catalogue.with_custom([event])
+        except InvalidTableError as error:
+            diagnostics.append(Diagnostic(path, 0, str(error)))
+    return catalogue, diagnostics
+
+
+def dialects_of(configs: Iterable[FileConfig], catalogue: Catalogue) -> tuple[dict[str, Dialect], list[Diagnostic]]:
+    """Return the dialects of these files by name, and which of them cannot be used."""
+    found, diagnostics = dict[str, Dialect](), list[Diagnostic]()
+    for path, custom in [(config.path, custom) for config in configs for custom in config.dialects]:
+        try:
+            dialect = from_table(custom.table, catalogue)
+            found[dialect.name] = dialect
+        except InvalidDialectError as error:
+            diagnostics.append(Diagnostic(path, custom.line, str(error)))
+    return found, diagnostics
+
+
+# -- sources -----------------------------------------------------------------------------------------------------
+
+
+def wanted_sources(configs: Iterable[FileConfig], extra: Iterable[Source]) -> dict[str, Source]:
+    """Return the sources that files and packages name."""
+    wanted = {source.location: source for source in extra}
+    for config in configs:
+        folder = os.path.dirname(config.path)
+        named = (*(table.source for table in config.sources), *(place_of(hook, folder)[0] for hook in config.hooks))
+        for source in named:
+            wanted.setdefault(source.location, source)
+    return wanted
+
+
+def levels_of(configs: Iterable[FileConfig], active: Plan, main: FileConfig) -> dict[str, str]:
+    """Return the isolation level of each source that has its own; if several are named for one, the strictest wins.
+
+    The operator's files may make a source stricter than [isolation] says, or weaker.  A project's files, and the
+    fleet's, may only make it stricter: they do not decide over the user's files.
+    """
+    levels = {LSP.source.location: main.lsp_isolation}
+    for config in configs:
+        for table in config.sources:
+            if table.isolation is not None:
+                location, least = table.source.location, main.settings.isolation.level
+                named = table.isolation if active.is_ours(config.path) else strictest(table.isolation, least)
+                levels[location] = strictest(named, levels.get(location, named))
+    return levels
+
+
+def pythons_of(configs: Iterable[FileConfig]) -> dict[str, str]:
+    """Return the interpreter of each source for which one is named; of several, that of the first file."""
+    found: dict[str, str] = {}
+    for table in (table for config in configs for table in config.sources):
+        if table.python is not None:
+            found.setdefault(table.source.location, table.python)
+    return found
+
+
+def contradictions(configs: Iterable[FileConfig]) -> list[Diagnostic]:
+    """Name the tables whose interpreter is not used, since another file names another one."""
+    configs = list(configs)
+    used = pythons_of(configs)
+    return [
+        Diagnostic(
+            config.path, 0, f"{table.source.location} runs in {used[table.source.location]}, which another file names,"
+            f" and not in {table.python}; leave one of the two",
+        )
+        for config in configs
+        for table in config.sources
+        if table.python not in (None, used.get(table.source.location))
+    ]  # fmt: skip
+
+
+def strictest(*levels: str) -> str:
+    return max(levels, key=ISOLATION_LEVELS.index)
+
+
+def too_weak(held: Isolation | None, wanted: Isolation) -> bool:
+    """Return whether an active build must go, though the new version of its source cannot be built.
+
+    Its workers may do something that is denied to those that are required now.
+    """
+    return (
+        held is not None
+        and wanted.is_required
+        and not (
+            strictest(held.level, wanted.level) == held.level
+            and set(held.write) <= set(wanted.write)
+            and set(held.read) <= set(wanted.read)
+            and held.network <= wanted.network
+        )
+    )
+
+
+def remembered_plugins(known: Iterable[str]) -> set[str]:
+    """Return the plugins that had hooks before the last start."""
+    keys = (key.partition(PLUGIN) for key in known)
+    return {name for before, found, name in keys if found and not before}

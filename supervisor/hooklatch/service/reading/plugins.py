@@ -1,0 +1,171 @@
+"""Installed packages that provide hooks.  Knows their metadata; imports none of them: a worker does that.
+
+A plugin is an entry point of the group `hooklatch.plugins`: its name is the plugin's, its value the module whose
+functions marked with @hook are its hooks.  Metadata that cannot be read may name one, and never counts as empty.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import pathlib
+import sys
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from hooklatch.core.hooks.definitions import is_id
+from hooklatch.errors import why
+from hooklatch.service.config.configuration import Diagnostic
+from hooklatch.service.config.path_lookup import Absent, Fault, Found, is_passing, look, names_in
+from hooklatch_worker.author.marker import Marker
+from hooklatch_worker.wire import Declared, Source
+
+__all__ = ["GROUP", "PLUGIN", "Discovery", "Plugin", "discover", "in_force"]
+
+GROUP = "hooklatch.plugins"
+PLUGIN = "plugin:"  # prefix of the name under which its manifest is kept beside those of files
+
+
+class Plugin(msgspec.Struct, frozen=True):
+    """A plugin by name, or what is wrong with it; `package` is the distribution that provides it."""
+
+    name: str
+    module: str
+    package: str = ""
+    fault: str | None = None
+
+    @property
+    def key(self) -> str:
+        return PLUGIN + self.name
+
+    @property
+    def source(self) -> Source:
+        return Source("module", self.module)
+
+    def named(self, declared: Declared) -> Marker:
+        """Return a function's marker with the plugin's name in its id."""
+        return msgspec.structs.replace(declared.marker, id=f"{self.name}.{declared.marker.id or declared.function}")
+
+
+class Discovery(msgspec.Struct, frozen=True):
+    """What installed packages provide; `faults` are the directories that could not be read."""
+
+    plugins: dict[str, Plugin]
+    faults: dict[str, Fault]
+    read: set[str]
+
+    def unread(self, known: set[str]) -> dict[str, str]:
+        """Return what is wrong with each directory that was not `known` before: it may hold a guard."""
+        return {place: fault.reason for place, fault in self.faults.items() if place not in known}
+
+    def known(self, before: set[str]) -> set[str]:
+        """Return the directories whose plugins are active: those that could be read, now or when last known."""
+        return self.read | (before & self.faults.keys())
+
+
+def discover() -> Discovery:
+    """Find the plugins of all installed packages, by name."""
+    # importlib caches listings; a listing that failed is cached like an empty one.
+    importlib.metadata.MetadataPathFinder().invalidate_caches()
+    faults = dict(unreadable_folders())
+    places = {entry for entry in map(os.path.abspath, sys.path) if entry not in faults}
+    found: dict[str, Plugin] = {}
+    seen: set[str] = set()
+    for package in importlib.metadata.distributions():
+        place = str(getattr(package, "_path", package))
+        plugins = plugins_of(package, place, seen)
+        if isinstance(plugins, Fault):
+            faults[place] = plugins
+            continue
+        places.add(place)
+        for plugin in plugins:
+            add(found, plugin)
+    return Discovery({name: found[name] for name in sorted(found)}, faults, places)
+
+
+def plugins_of(package: importlib.metadata.Distribution, place: str, seen: set[str]) -> list[Plugin] | Fault:
+    """Read what a package provides; of two packages of one name the first one on the path is imported."""
+    try:
+        fault = fault_of(package)
+        if fault is not None:
+            return fault
+        name = str(getattr(package, "_normalized_name", None) or package.metadata["Name"])
+        points = [point for point in package.entry_points if point.group == GROUP] if name not in seen else []
+        seen.add(name)
+        return [read(point) for point in points]
+    except (OSError, ValueError, TypeError, AttributeError, KeyError) as error:  # garbage raises any of these
+        return Fault(f"{place} cannot be read: {why(error)}; fix it", is_passing(error))
+
+
+def add(found: dict[str, Plugin], plugin: Plugin) -> None:
+    other = found.get(plugin.name)
+    if other is not None and other.module != plugin.module:
+        fault = f"{other.package} and {plugin.package} both bring a plugin of this name; remove one of them"
+        plugin = msgspec.structs.replace(other, fault=fault)
+    found[plugin.name] = plugin
+
+
+def unreadable_folders() -> Iterator[tuple[str, Fault]]:
+    """Find the directories on the import path that cannot be listed: importlib treats them as empty."""
+    for entry in dict.fromkeys(map(os.path.abspath, sys.path)):
+        seen = look(entry)
+        if isinstance(seen, Found) and seen.is_folder:
+            names = names_in(entry)
+            seen = names if isinstance(names, Fault) else seen
+        if isinstance(seen, Fault):
+            yield entry, seen
+
+
+def fault_of(package: importlib.metadata.Distribution) -> Fault | None:
+    """Return why a package's entry points are unknown; importlib treats such a package as having none."""
+    place: object = getattr(package, "_path", None)
+    if not isinstance(place, pathlib.Path):
+        return None  # in an archive, which is read completely or not at all
+    seen = look(str(place))
+    if isinstance(seen, Found) and not seen.is_folder:
+        return None  # the old format is a single file, without entry points
+    points = look(str(place / "entry_points.txt"))
+    if isinstance(points, Absent | Fault):
+        return points if isinstance(points, Fault) else None
+    with open(place / "entry_points.txt", "rb"):
+        return None
+
+
+def read(point: importlib.metadata.EntryPoint) -> Plugin:
+    package = f"{point.dist.name} {point.dist.version}" if point.dist is not None else ""
+    if not is_id(point.name):
+        return Plugin(repr(point.name)[:80], "", package, "its name must be one line of at most 200 characters")
+    module, colon, _ = point.value.partition(":")
+    if colon or not all(part.isidentifier() for part in module.strip().split(".")):
+        return Plugin(point.name, "", package, f"its entry point must name a module, not {point.value!r}")
+    return Plugin(point.name, module.strip(), package)
+
+
+def in_force(
+    known: Mapping[str, Plugin],
+    had_hooks: set[str],
+    discovery: Discovery,
+    *,
+    is_explicit: bool,
+) -> tuple[list[Plugin], list[Diagnostic]]:
+    """Return the plugins to load, and what is wrong with them.
+
+    One that had hooks and is gone stays until an explicit reload.
+
+    If something cannot be looked up, it is unknown which plugins are gone: then all known ones stay.
+    """
+    found = dict(discovery.plugins)
+    diagnostics = [
+        Diagnostic(plugin.key, 0, f"plugin {plugin.name!r}: {plugin.fault}")
+        for plugin in found.values()
+        if plugin.fault
+    ]
+    missing: set[str] = had_hooks | known.keys() if discovery.faults else set[str]() if is_explicit else had_hooks
+    for name in missing - found.keys():
+        text = "it had hooks and is not installed any more; to accept that: hooklatch reload"
+        if discovery.faults:
+            text = f"it is not found, and {next(iter(discovery.faults.values())).reason}"
+        diagnostics.append(Diagnostic(PLUGIN + name, 0, text))
+        found[name] = known.get(name) or Plugin(name, "", fault=text)
+    return [found[name] for name in sorted(found)], diagnostics

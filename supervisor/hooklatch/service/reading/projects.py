@@ -1,0 +1,159 @@
+"""Projects: directories whose own hooks fire in the sessions that work there, once the operator trusts them.
+
+Knows which directories are trusted and in use, and what their files hold; builds no source and makes no hook.
+
+    not trusted ──trust──▶ trusted: read ──files differ from the pins──▶ changed: its gates deny
+                             ▲                                             │
+                             └──────── trust again, or the old content ────┘        untrust: ignored again
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections import Counter
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
+
+import trio
+
+from hooklatch.service.config.state_file import StateFile
+from hooklatch.service.reading import trust
+from hooklatch.service.reading.declared_files import ProjectFiles, changed
+from hooklatch.service.registry.places import Place, alike, find_place, nearest
+from hooklatch.service.registry.sessions import Session, Sessions
+
+__all__ = ["Projects"]
+
+SEEN = 100  # directories in which hosts began that hold no connection; the oldest is forgotten
+LINGER = 600.0  # seconds that a project stays loaded after a fire of a one-shot client
+
+
+class Projects:
+    """Says which projects are in use, and whether their loaded files are up to date."""
+
+    def __init__(self, state: StateFile, sessions: Sessions) -> None:
+        self._state = state
+        self.trusted: dict[str, trust.Pins] = state.state.trusted
+        self._sessions = sessions
+        self._asked: dict[str, float] = {}
+        self._seen: dict[str, Place] = {}
+        self._held: Counter[str] = Counter()
+        self.active: dict[str, ProjectFiles] = {}
+
+    def used(self) -> list[str]:
+        """Return the trusted projects of sessions, and those of recent one-shot clients."""
+        if not self.trusted:
+            return []
+        now = trio.current_time()
+        self._asked = {folder: at for folder, at in self._asked.items() if now - at < LINGER}
+        return sorted((self.nearest(self._places()) | self._asked.keys() | self._held.keys()) & self.trusted.keys())
+
+    def _places(self) -> set[Place]:
+        return {place for session in self._sessions for place in (*session.places, *session.places_above)}
+
+    @property
+    def watched(self) -> Iterable[str]:
+        """Return every path of the used ones whose change may matter."""
+        for folder in self.used():
+            yield trust.folder_of(folder)
+            yield from trust.stamps(folder) or ()
+
+    def holds(self, session: Session) -> bool:
+        """Return whether a session is in a trusted project, or may be: its hooks may change with any file."""
+        places = (*session.places, *session.places_above)
+        if not self.trusted:
+            return False
+        return any(place.fault is not None for place in places) or bool(self.nearest(places))
+
+    def ask(self, folder: str) -> None:
+        """Keep a project loaded for a while."""
+        self._asked[folder] = trio.current_time()
+
+    @contextmanager
+    def holding(self, folders: Iterable[str]) -> Generator[None]:
+        """Keep projects loaded while the block runs."""
+        held = Counter(folders)
+        self._held += held
+        try:
+            yield
+        finally:
+            self._held -= held
+
+    def nearest(self, places: Iterable[Place]) -> set[str]:
+        """Return the trusted projects of some places: for each the nearest one at or above it.
+
+        An untrusted directory does not hide a trusted one above it, whatever it holds: an agent can create one.
+        """
+        return nearest(places, self.trusted)
+
+    def alike(self, name: str) -> set[str]:
+        """Return the trusted projects that an agent may have begun in, by the letters and digits of its directory."""
+        return alike(name, self.trusted)
+
+    def is_settled(self, folder: str) -> bool:
+        """Return whether the active version of a project is the present one."""
+        return folder not in self.trusted or (folder in self.active and self._is_now(self.active[folder]))
+
+    def verified(self, project: ProjectFiles) -> ProjectFiles:
+        """Return a project as it was read, unless its files or pins changed while its sources were loaded."""
+        if project.fault is not None or self._is_now(project):
+            return project
+        return changed(project, "just now")
+
+    def _is_now(self, project: ProjectFiles) -> bool:
+        is_pinned = self.trusted.get(project.folder) is project.pins
+        return is_pinned and project.stamps == trust.stamps(project.folder)
+
+    @property
+    def faults(self) -> dict[str, str]:
+        return {folder: project.fault for folder, project in self.active.items() if project.fault is not None}
+
+    def warnings(self, places: Iterable[Place]) -> list[str]:
+        """Return the warnings about projects for whoever works in these places."""
+        places = list(places)
+        faults = [place.fault for place in places if place.fault is not None and self.trusted]
+        wrong = self.faults
+        changed = [wrong[folder] for folder in sorted(self.nearest(places)) if folder in wrong]
+        ignored = sorted({path for place in places for path in place.paths[-1:] if path not in self.trusted})
+        return [*faults, *changed, *(untrusted(path) for path in ignored if os.path.isdir(trust.folder_of(path)))]
+
+    def all_warnings(self) -> list[str]:
+        """Return the warnings for every place that a session works in, or that a host began in."""
+        places = {place.named: place for place in self._places()} | self._seen
+        return self.warnings(places[named] for named in sorted(places))
+
+    def begun(self, folders: Iterable[str | None]) -> list[str]:
+        """Return what whoever begins to work in these directories has to be told, and keep it for the status."""
+        places = [find_place(folder) for folder in folders if folder]
+        told = self.warnings(places)
+        for place in places if told else ():
+            self._seen.pop(place.named, None)
+            self._seen[place.named] = place
+        while len(self._seen) > SEEN:
+            del self._seen[next(iter(self._seen))]
+        return list(dict.fromkeys(told))
+
+    def trust(self, folder: str, pins: trust.Pins) -> None:
+        self._forget(folder)
+        self.trusted[folder] = pins
+        self.ask(folder)
+
+    def untrust(self, folder: str) -> bool:
+        if folder not in self.trusted:
+            return False
+        self._forget(folder)
+        del self.trusted[folder]
+        return True
+
+    def _forget(self, folder: str) -> None:
+        below = f"{trust.folder_of(folder)}/"
+        state = self._state.state
+        state.manifests = {path: kept for path, kept in state.manifests.items() if not path.startswith(below)}
+
+
+def untrusted(folder: str) -> str:
+    return (
+        f"{trust.folder_of(folder)} is not trusted, its hooks are ignored; "
+        f"look at them, then: hooklatch trust {shlex.quote(folder)}"
+    )

@@ -1,0 +1,57 @@
+"""For authors of hooks: tries a hook out, in this process or in a real worker, and asserts what it answers.
+
+Each name is loaded when it is first used: pytest loads the plugin in every run, also where nobody tests a hook.
+"""
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from hooklatch.testing.assertions import (
+        assert_allows,
+        assert_amends,
+        assert_asks,
+        assert_denies,
+        assert_fails,
+        assert_passes,
+        run,
+    )
+    from hooklatch.testing.desk import Desk
+    from hooklatch.testing.events import event
+    from hooklatch.testing.in_process import InProcess
+    from hooklatch.testing.memory import Memory
+    from hooklatch.testing.results import Result
+    from hooklatch.testing.workers import Worker
+
+__all__ = [
+    "event",
+    "run",
+    "Result",
+    "assert_allows",
+    "assert_amends",
+    "assert_asks",
+    "assert_denies",
+    "assert_fails",
+    "assert_passes",
+    "Desk",
+    "InProcess",
+    "Memory",
+    "Worker",
+]
+
+HOMES = {
+    "event": "events", "Desk": "desk", "InProcess": "in_process", "Memory": "memory", "Result": "results",
+    "Worker": "workers",
+}  # fmt: skip
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    found = getattr(import_module(f"{__name__}.{HOMES.get(name, 'assertions')}"), name)
+    globals()[name] = found  # once is enough
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

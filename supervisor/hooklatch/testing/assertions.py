@@ -1,0 +1,136 @@
+"""Assertions on what hooks answer, whose failures say what came instead and why.  Knows results; runs what runs them.
+
+A hook is a function, a module or several functions, which run in this process; or a `Worker`, or one hook of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from types import ModuleType
+from typing import Any, Protocol, TypeAlias
+
+from hooklatch.testing.in_process import InProcess
+from hooklatch.testing.memory import Memory
+from hooklatch.testing.results import Result
+from hooklatch_worker.author.event import Event
+
+__all__ = [
+    "Runs",
+    "assert_allows",
+    "assert_amends",
+    "assert_asks",
+    "assert_denies",
+    "assert_fails",
+    "assert_passes",
+    "run",
+]
+
+
+class Runs(Protocol):
+    """What can be fired at: hooks in this process, or in a worker."""
+
+    @property
+    def title(self) -> str: ...
+
+    def run(self, event: Event) -> Result: ...
+
+
+Hooks: TypeAlias = Callable[..., Any] | ModuleType | Iterable[Callable[..., Any]] | Runs
+
+
+def run(hook: Hooks, event: Event, *, memory: Memory | None = None) -> Result:
+    """Fire an event at a hook; return what is decided, whatever it is.
+
+    `memory` is what hooks of this process remember; without it they remember nothing.
+
+    Raises:
+        NotAHookError: it is no hook of this event.
+    """
+    return runner_of(hook, memory).run(event)
+
+
+def assert_denies(hook: Hooks, event: Event, *, reason: str = "", memory: Memory | None = None) -> Result:
+    """Assert that the hook refuses, by its own words and not by failing, and that `reason` is part of these."""
+    __tracebackhide__ = True
+    return judged(hook, event, memory, "deny", ("deny", "halt"), reason=reason)
+
+
+def assert_asks(hook: Hooks, event: Event, *, reason: str = "", memory: Memory | None = None) -> Result:
+    """Assert that the hook leaves the decision to a person, and that `reason` is part of its words."""
+    __tracebackhide__ = True
+    return judged(hook, event, memory, "ask", ("ask",), reason=reason)
+
+
+def assert_allows(hook: Hooks, event: Event, *, reason: str = "", memory: Memory | None = None) -> Result:
+    """Assert that the hook approves explicitly, which is more than having no objection."""
+    __tracebackhide__ = True
+    return judged(hook, event, memory, "allow", ("allow",), reason=reason)
+
+
+def assert_passes(hook: Hooks, event: Event, *, memory: Memory | None = None) -> Result:
+    """Assert that the hook does not object, and did not fail either, which an event without refusals would hide."""
+    __tracebackhide__ = True
+    return judged(hook, event, memory, "pass", ("pass", "allow"))
+
+
+def assert_amends(
+    hook: Hooks, event: Event, patch: dict[str, Any] | None = None, *, memory: Memory | None = None
+) -> Result:
+    """Assert that the hook does not refuse and changes the payload; with a `patch`, these keys to these values."""
+    __tracebackhide__ = True
+    result = judged(hook, event, memory, "amend", ("pass", "allow"))
+    title = runner_of(hook, memory).title
+    if not result.patch:
+        raise failure(title, event, result, "changes nothing")
+    for key, value in (patch or {}).items():
+        if key not in result.patch:
+            raise failure(title, event, result, f"does not change {key!r}")
+        if result.patch[key] != value:
+            raise failure(title, event, result, f"changes {key!r} to {result.patch[key]!r}, not to {value!r}")
+    return result
+
+
+def assert_fails(hook: Hooks, event: Event, *, cause: str = "crash", memory: Memory | None = None) -> Result:
+    """Assert that the hook fails for this cause, such as `crash` or `timeout`: at a gate that is a denial."""
+    __tracebackhide__ = True
+    runner = runner_of(hook, memory)
+    result = runner.run(event)
+    if cause not in [one.cause for one in result.failures]:
+        raise failure(runner.title, event, result, f"does not fail with cause {cause!r}")
+    return result
+
+
+def judged(
+    hook: Hooks, event: Event, memory: Memory | None, word: str, verdicts: tuple[str, ...], *, reason: str = ""
+) -> Result:
+    __tracebackhide__ = True
+    runner = runner_of(hook, memory)
+    result = runner.run(event)
+    if result.failures:
+        raise failure(runner.title, event, result, f"does not {word}: it fails")
+    if result.verdict not in verdicts or (result.verdict not in ("pass", "allow") and result.cause != "policy"):
+        raise failure(runner.title, event, result, f"does not {word}")
+    if reason not in result.reason:
+        raise failure(runner.title, event, result, f"gives another reason than {reason!r}")
+    return result
+
+
+def failure(title: str, event: Event, result: Result, text: str) -> AssertionError:
+    fields = ", ".join(f"{key}={value!r:.200}" for key, value in event.payload.items() if key != "tool_args")
+    lines = [("event", f"{event.event}: {fields}"), *result.explained()]
+    indented = [
+        f"  {label if not number else '':<9}{line}"
+        for label, text in lines
+        for number, line in enumerate(text.splitlines())
+    ]
+    error = AssertionError("\n".join([f"{title} {text}", *indented]))
+    error.__cause__ = result.error  # with its traceback
+    return error
+
+
+def runner_of(hook: Hooks, memory: Memory | None) -> Runs:
+    run_method = getattr(hook, "run", None)
+    if not isinstance(hook, ModuleType) and callable(run_method) and hasattr(hook, "title"):
+        runs: Any = hook
+        return runs  # type: ignore[no-any-return]  # it has the shape of the protocol, as was just seen
+    return InProcess(hook, memory=memory)  # type: ignore[arg-type]  # of the union, only functions and modules are left

@@ -1,0 +1,96 @@
+"""A daemon of one's own, for trying hooks: all of its parts, in this process and in a temporary directory.
+
+A running daemon is not involved, and its state is neither read nor changed.  Who uses it has checked that hooks run
+here (`check_system`).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import tempfile
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from hooklatch_worker.sandbox import linux
+
+if TYPE_CHECKING:
+    from hooklatch.service.process.folders import Options
+    from hooklatch.service.process.parts import Parts
+
+__all__ = ["NotHereError", "check_system", "options_for", "reset", "scratch_folder", "settle", "source_config"]
+
+
+class NotHereError(Exception):
+    """Hooks cannot be run on this system; the text says why."""
+
+
+def check_system() -> None:
+    """Check that hooks can be run here.
+
+    Raises:
+        NotHereError: they cannot.
+    """
+    if not linux.is_supported():
+        raise NotHereError("hooks run on Linux with pidfd (5.3 or later) and /proc only")
+    logging.getLogger("hooklatch").addHandler(logging.NullHandler())  # what matters is in the answers
+
+
+@contextmanager
+def scratch_folder() -> Generator[str]:
+    """Make a directory for the daemon's files; remove it at the end.
+
+    Raises:
+        NotHereError: there is no place for it.
+    """
+    try:
+        folder = tempfile.mkdtemp(prefix="hooklatch-test-")
+    except OSError as error:
+        raise NotHereError(f"there is no directory for temporary files: {error.strerror}; name one in TMPDIR") from None
+    try:
+        yield os.path.realpath(folder)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def options_for(config: str, scratch: str) -> Options:
+    """Return the options of a daemon for a file of hooks.  Environments are those of this user's daemon."""
+    from hooklatch import paths
+    from hooklatch.service.process.folders import Options, environments_below
+
+    return Options(
+        config=config,
+        runtime_dir=os.path.join(scratch, "run"),
+        state_dir=os.path.join(scratch, "state"),
+        owns_process=False,
+        is_trial=True,
+        environments_dir=environments_below(paths.state_dir(os.environ)),
+    )
+
+
+async def settle(parts: Parts) -> None:
+    """Wait until the environments of all sources are made, and load the hooks of those that were."""
+    if parts.environments.is_making:
+        await parts.environments.settle()
+        await parts.files.reload()
+
+
+def source_config(paths: list[str], scratch: str, *, settings: str = "") -> str:
+    """Write a file of hooks whose sources are these Python files; return its path."""
+    import msgspec
+
+    folder = os.path.join(scratch, "config")
+    os.mkdir(folder, 0o700)
+    config = os.path.join(folder, "hooks.toml")
+    tables = [f"[[source]]\npath = {msgspec.json.encode(os.path.abspath(path)).decode()}\n" for path in paths]
+    with open(os.open(config, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w") as file:
+        file.write("\n".join([settings, *tables]))
+    return config
+
+
+def reset(parts: Parts) -> None:
+    """Forget what hooks remember, and which of them died: the next run is independent of those before."""
+    parts.shared_state.clear()
+    parts.breakers.clear()

@@ -1,0 +1,204 @@
+"""Makes events by name and fields, as a host would send them.  Knows the catalogue; runs nothing.
+
+What the catalogue says of an event is checked here, since a guard that is tested with a field that no host sends is not
+tested.  What a host always sends has a default, so that a test names only what it is about.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from difflib import get_close_matches
+from functools import cache
+from typing import Any, TypeVar, cast, get_type_hints, overload
+
+import msgspec
+
+from hooklatch.core.hooks.catalogue import Catalogue, EventDefinition, EventSpec
+from hooklatch.core.tables import InvalidTableError, read_table
+from hooklatch.core.tools import UnclearToolError
+from hooklatch.hosts.programs.generic import added_to
+from hooklatch.testing.memory import Memory, MemoryLine
+from hooklatch_worker.author.call_context import CallContext
+from hooklatch_worker.author.event import ENVELOPE, EVENT_CLASSES, Event
+from hooklatch_worker.author.events import build
+from hooklatch_worker.author.verdicts import GarbageError, check_plain
+
+__all__ = ["SESSION", "NotAnEventError", "envelope_of", "event", "spec_of"]
+
+E = TypeVar("E", bound=Event)
+SESSION = "test"  # the session of an event that names none
+STANDARD = Catalogue.standard()
+# What a host sends with every such event, where a test does not say.
+DEFAULTS: dict[str, Any] = {
+    "tool_name": "Bash",
+    "tool_calls": [],
+    "prompt": "a prompt",
+    "command_name": "command",
+    "model_id": "model",
+    "to_model": "model",
+    "trigger": "manual",
+    "notification_type": "idle_prompt",
+    "name": "worktree",
+    "mcp_server_name": "server",
+    "to": "default",
+    "platform": "cli",
+    "error_type": "error",
+    "event_type": "event",
+}
+SOURCES = {"session_start": "startup", "config_change": "user_settings"}
+
+
+class NotAnEventError(TypeError):
+    """No host would send this event; the text says what is wrong, and what to write."""
+
+
+@overload
+def event(
+    name: type[E],
+    payload: dict[str, Any] | None = None,
+    /,
+    *,
+    config: dict[str, Any] | None = None,
+    memory: Memory | None = None,
+    **fields: Any,
+) -> E: ...
+@overload
+def event(
+    name: str,
+    payload: dict[str, Any] | None = None,
+    /,
+    *,
+    config: dict[str, Any] | None = None,
+    memory: Memory | None = None,
+    defined: dict[str, Any] | None = None,
+    **fields: Any,
+) -> Any: ...
+def event(
+    name: str | type[Event],
+    payload: dict[str, Any] | None = None,
+    /,
+    *,
+    config: dict[str, Any] | None = None,
+    memory: Memory | None = None,
+    defined: dict[str, Any] | None = None,
+    **fields: Any,
+) -> Any:
+    """Return an event as a hook is called with it: `event(PreToolUse, tool_name="Bash", tool_input={...})`.
+
+    `name` is an event's class or its name.  `fields` are those of its payload and of its envelope (`session_id`, `cwd`,
+    `host` …), and are checked; `payload` are keys that are taken as they are, such as those that one host alone sends.
+    `config` is handed to the hook as its configuration.  `defined` is the table of an event of your own, as in
+    `[[event]]` of hooks.toml: `{"model": "gate", "verdicts": ["deny"]}`.  `memory` holds what `event.state` remembers
+    where the hook is called directly.
+
+    Raises:
+        NotAnEventError: there is no such event, or it has no such field, or a field has another type.
+    """
+    __tracebackhide__ = True
+    title = name if isinstance(name, str) else name_of(name)
+    spec = STANDARD.get(title) if defined is None else custom(title, defined)
+    if spec is None:
+        raise NotAnEventError(f"there is no event {title!r}{nearest(title, STANDARD)}")
+    types = types_of(title)
+    in_payload = {**defaults(spec, fields, payload or {}), **(payload or {})}
+    in_envelope: dict[str, Any] = {"session_id": SESSION}
+    for key, value in fields.items():
+        bare = key.removesuffix("_") if key.removesuffix("_") in types.keys() | {"from"} else key
+        if bare in types:
+            in_payload[bare] = checked(title, bare, value, types[bare])
+        elif key in ENVELOPE - {"event"}:
+            in_envelope[key] = checked(title, key, value, envelope_types()[key])
+        elif defined is not None:
+            in_payload[key] = value
+        else:
+            hint = f"; if a host sends it nevertheless: event({title!r}, {{{key!r}: ...}})"
+            raise NotAnEventError(f"{title} has no field {key!r}{nearest(key, sorted({*types, *ENVELOPE})) or hint}")
+    try:
+        check_plain(in_payload, "the payload")
+    except GarbageError as error:
+        raise NotAnEventError(f"{title}: {error}") from None
+    with suppress(UnclearToolError):  # a tool without what its kind always has: that is what is tested
+        in_payload.update(added_to(in_payload))
+    call = CallContext(0, line=MemoryLine(memory or Memory(), "", in_envelope.get("session_id"), call_id=0))
+    made = build(title, in_payload, in_envelope, config, None, reinvoked=False, call=call)
+    made.__dict__["_spec"] = spec
+    return made
+
+
+def spec_of(one: Event) -> EventSpec:
+    """Return what the catalogue says of an event, or of an event of one's own what its definition says.
+
+    Raises:
+        NotAnEventError: it was not made by `event`.
+    """
+    spec = getattr(one, "__dict__", {}).get("_spec")
+    if not isinstance(spec, EventSpec):
+        raise NotAnEventError(f"{one!r} was not made by hooklatch.testing.event")
+    return spec
+
+
+def envelope_of(one: Event) -> dict[str, Any]:
+    """Return what an event has beside its payload."""
+    envelope = one.__dict__["_envelope"]
+    return cast("dict[str, Any]", envelope if isinstance(envelope, dict) else msgspec.json.decode(envelope))
+
+
+def name_of(event_class: type[Event]) -> str:
+    for name, known in EVENT_CLASSES.items():
+        if known is event_class:
+            return name
+    raise NotAnEventError(f"{event_class.__name__} is not the class of one event; name the event itself")
+
+
+def custom(name: str, table: dict[str, Any]) -> EventSpec:
+    try:
+        definition = read_table({"name": name, **table}, EventDefinition, "event")
+        return STANDARD.with_custom([definition])[name]
+    except InvalidTableError as error:
+        raise NotAnEventError(str(error)) from None
+
+
+@cache
+def types_of(name: str) -> dict[str, Any]:
+    """Return the types of an event's payload fields, by the keys that they have in the payload."""
+    event_class = EVENT_CLASSES.get(name)
+    if event_class is None:
+        return {}
+    hints = get_type_hints(event_class)
+    return {key: hints.get(key, hints.get(f"{key}_", Any)) for key in event_class.__payload_fields__}
+
+
+@cache
+def envelope_types() -> dict[str, Any]:
+    return get_type_hints(Event)
+
+
+def defaults(spec: EventSpec, fields: dict[str, Any], payload: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields that a host always sends, and that the test leaves out."""
+    found: dict[str, Any] = {}
+    given = fields.keys() | payload.keys()
+    for field in spec.fields:
+        if field.name in given or f"{field.name}_" in given or "None" in field.type or field.type == "Any":
+            continue
+        if field.name == "tool_input":
+            found["tool_input"] = {} if "tool_name" in given else {"command": "true"}
+        elif field.name == "source":
+            found["source"] = SOURCES.get(spec.name, "default")
+        elif field.name in DEFAULTS:
+            found[field.name] = DEFAULTS[field.name]
+    return found
+
+
+def checked(title: str, key: str, value: object, kind: Any) -> object:
+    __tracebackhide__ = True
+    try:
+        msgspec.convert(value, kind, strict=True)
+    except msgspec.ValidationError as error:
+        text = str(error).replace("`", "").replace("Expected ", "expected ")
+        raise NotAnEventError(f"{title}: {key} cannot be {value!r:.100}: {text}") from None
+    return value
+
+
+def nearest(word: str, known: Any) -> str:
+    found = get_close_matches(word, list(known), n=1)
+    return f"; did you mean {found[0]!r}?" if found else ""

@@ -1,0 +1,280 @@
+"""Runs hooks in this process, for breakpoints and for speed.  Knows functions; knows no worker and no daemon.
+
+The hooks are made of the marks on the functions as the daemon makes them of a source, matched and combined by the same
+code, and called by the code that calls them in a worker.  What only processes have is missing: a deadline, a death that
+the test survives, limits, isolation.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import time
+from bdb import BdbQuit
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from functools import partial
+from mmap import mmap
+from types import FunctionType, ModuleType
+from typing import Any, TypeAlias, cast
+
+import msgspec
+
+from hooklatch.core.decisions import decision as decisions
+from hooklatch.core.decisions import phases
+from hooklatch.core.decisions.call import Call
+from hooklatch.core.hooks.catalogue import EventSpec
+from hooklatch.core.hooks.conditions import Facts, UnreadableFieldError
+from hooklatch.core.hooks.definitions import HookDefinition, InvalidHookError, from_marker
+from hooklatch.core.hooks.registry import Hook, Layer, PythonTarget, misfit
+from hooklatch.core.hooks.snapshots import Chain, Snapshot
+from hooklatch.core.messages import Cause, Decision, Outcome
+from hooklatch.core.payload import Payload
+from hooklatch.testing.events import envelope_of, spec_of
+from hooklatch.testing.memory import Memory, MemoryLine, source_of
+from hooklatch.testing.results import Result
+from hooklatch_worker import wire
+from hooklatch_worker.author.call_context import Printed
+from hooklatch_worker.author.event import ENVELOPE, Event
+from hooklatch_worker.author.failures import Author
+from hooklatch_worker.author.marker import Marker
+from hooklatch_worker.runtime.calls import Caller, CallLine
+
+__all__ = ["InProcess", "NotAHookError", "call_here"]
+
+Function: TypeAlias = Callable[..., Any]
+PASSED_ON = (KeyboardInterrupt, BdbQuit)  # of whoever sits at the terminal; no answer of a hook
+CAUSES: dict[str, Cause] = {"": "policy", "protocol": "protocol", "timeout": "timeout", "load": "load"}
+
+
+class NotAHookError(TypeError):
+    """What was given is no hook of this event."""
+
+
+class Silent:
+    """Leaves what hooks print where it goes: to the terminal, or to pytest, which shows it where a test fails."""
+
+    def take(self) -> Printed:
+        """Return nothing."""
+        return Printed()
+
+
+class Watched:
+    """A function that remembers what it raised last, for a debugger."""
+
+    def __init__(self, function: Function) -> None:
+        self._function = function
+        self.__code__ = getattr(function, "__code__", None)
+        self.error: BaseException | None = None
+
+    def __call__(self, event: Event) -> object:
+        self.error = None
+        try:
+            answer = self._function(event)
+        except BaseException as error:
+            self.error = error
+            raise
+        return self._awaited(answer) if hasattr(answer, "__await__") else answer
+
+    async def _awaited(self, answer: Any) -> object:
+        try:
+            return await answer
+        except BaseException as error:
+            self.error = error
+            raise
+
+
+class InProcess:
+    """Hooks that run in this process: a function, several, or all that a module marks."""
+
+    def __init__(self, hooks: Function | ModuleType | Iterable[Function], *, memory: Memory | None = None) -> None:
+        self.memory = memory or Memory()
+        self._functions = functions_of(hooks)
+
+    @property
+    def title(self) -> str:
+        return ", ".join(getattr(function, "__name__", repr(function)) for function in self._functions)
+
+    def run(self, event: Event) -> Result:
+        """Fire an event at the hooks; return what is decided.
+
+        Raises:
+            NotAHookError: none of them is a hook of this event.
+        """
+        spec, fire = spec_of(event), Fire(event, self.memory)
+        hooks = [hook for function in self._functions for hook in fire.hooks_of(function)]
+        if not hooks:
+            marked = sorted({marker.event for function in self._functions for marker in markers_of(function)})
+            raise NotAHookError(f"{self.title} is no hook of {spec.name}, but of {', '.join(marked)}")
+        chain = Snapshot(0, hooks).chain(spec)
+        decision = fire.decide(chain)
+        called = {outcome.hook for outcome in decision.outcomes}
+        notes = tuple(fire.why_not(hook, chain) for hook in hooks if hook.id not in called)
+        return Result(decision=decision, error=fire.error, notes=notes)
+
+
+class Fire:
+    """One event on its way through hooks of this process."""
+
+    def __init__(self, event: Event, memory: Memory) -> None:
+        self._event, self._memory = event, memory
+        self._numbers = itertools.count(1)
+        self._functions: dict[Hook, Function] = {}
+        self._lines: dict[str, MemoryLine] = {}
+        envelope = envelope_of(event)
+        self._envelope = {key: envelope.get(key) for key in sorted(ENVELOPE)} | {"event": event.event}
+        self._payload = Payload(msgspec.json.encode(event.payload))
+        self.error: BaseException | None = None
+
+    def why_not(self, hook: Hook, chain: Chain) -> str:
+        """Return, for whoever reads a failed test, why a hook was not called."""
+        if hook not in chain.matching(self._payload).hooks:
+            return f"{hook.id} was not called: it matches {hook.matcher.text} on {chain.spec.match}"
+        with suppress(UnreadableFieldError):
+            facts = Facts(chain.spec, self._payload, self._envelope["cwd"])
+            if hook.where is not None and (failing := hook.where.failing(facts)) is not None:
+                return f"{hook.id} was not called: its condition does not hold: {failing}"
+        return f"{hook.id} was not called"
+
+    def hooks_of(self, function: Function) -> list[Hook]:
+        """Return the hooks of a function on this event; without a mark it is one, as by `run` in hooks.toml."""
+        spec, markers = spec_of(self._event), markers_of(function)
+        if not markers:
+            markers = (Marker(event=spec.name),)
+        found: list[Hook] = []
+        for marker in markers:
+            if marker.event != spec.name or not marker.enabled:
+                continue
+            hook = bound(function, marker, has_siblings=len(markers) > 1)
+            if (fault := hook.problem or misfit(
+                spec, hook.matcher, hook.where, amends=hook.amends, only_judges=hook.only_judges
+            )) is not None:  # fmt: skip
+                raise NotAHookError(f"{hook.id}: {fault}")
+            self._functions[hook] = function
+            found.append(hook)
+        return found
+
+    def decide(self, chain: Chain) -> Decision:
+        """Call the hooks that match, and combine what they answer."""
+        began, spec = time.monotonic(), chain.spec
+        payload, folder = self._payload, self._envelope["cwd"]
+        context: dict[str, Any] = envelope_of(self._event).get("context") or {}
+        selection = chain.select(payload, folder)
+        if selection.fault and spec.fails_closed:
+            return decisions.refuse(spec, "payload", selection.fault, decision_id="test", revision=0, payload=payload)
+        machine = phases.start(chain, selection, payload, context, folder)
+        while calls := machine.next_calls():
+            for call in calls:
+                machine.receive(call, self._call(call))
+        return machine.decide(decision_id="test", revision=0, duration_ms=round((time.monotonic() - began) * 1000, 3))
+
+    def _call(self, call: Call) -> Outcome:
+        hook, target = call.hook, call.hook.target
+        assert isinstance(target, PythonTarget)
+        source = target.source.location
+        line = self._lines.get(source)
+        if line is None:
+            line = self._lines[source] = MemoryLine(self._memory, source, self._envelope["session_id"])
+        line.function = hook.id
+        outcome, raised = call_here(
+            self._functions[hook], call, line, path=source, number=next(self._numbers), spec=spec_of(self._event),
+            envelope=self._envelope | {"context": call.context},
+            config=msgspec.json.encode(self._event.config) if self._event.config else hook.config,
+        )  # fmt: skip
+        if raised is not None:
+            self.error = raised.with_traceback(Author(source).first_trace(raised))
+        return outcome
+
+
+def call_here(
+    function: Function,
+    call: Call,
+    line: CallLine,
+    *,
+    path: str,
+    number: int,
+    spec: EventSpec,
+    envelope: object,
+    config: bytes,
+) -> tuple[Outcome, BaseException | None]:
+    """Call a hook's function as a worker does; return how that went, and what it raised if it failed.
+
+    `path` is its file, `number` that of the call, and `line` takes what it asks of its state.
+    """
+    hook, target = call.hook, call.hook.target
+    assert isinstance(target, PythonTarget)
+    watched = Watched(function)
+    caller = Caller({target.function: watched}, path, Silent(), line, mmap(-1, wire.PROGRESS_BYTES))
+    message = wire.Call(
+        0, number, hook.timeout or spec.timeout, target.function, spec.name, memoryview(call.payload.data),
+        msgspec.json.encode(envelope), config, msgspec.json.encode(call.merged) if call.merged else b"",
+        call.reinvoked, target.runtime, bool(target.native),
+    )  # fmt: skip
+    began = time.monotonic()
+    said = in_thread(partial(caller.run, message)) if in_a_loop() else caller.run(message)
+    if isinstance(watched.error, PASSED_ON):
+        raise watched.error
+    outcome = Outcome(
+        cause=CAUSES.get(said.cause, "crash"), message=said.message, answer=b"" if said.cause else said.answer,
+        traceback=said.traceback,
+    )  # fmt: skip
+    return outcome.lasting(time.monotonic() - began), watched.error if said.cause else None
+
+
+def in_a_loop() -> bool:
+    """Return whether this thread runs an event loop, so that a callback cannot have one of its own here."""
+    asyncio, trio = sys.modules.get("asyncio"), sys.modules.get("trio")
+    return (asyncio is not None and asyncio._get_running_loop() is not None) or (
+        trio is not None and trio.lowlevel.in_trio_run()
+    )
+
+
+def in_thread(run: Callable[[], wire.Answered]) -> wire.Answered:
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(run).result()
+
+
+def functions_of(hooks: Function | ModuleType | Iterable[Function]) -> list[Function]:
+    if isinstance(hooks, ModuleType):
+        marked = [value for value in vars(hooks).values() if isinstance(value, FunctionType) and markers_of(value)]
+        if not marked:
+            raise NotAHookError(f"{hooks.__name__} marks no function with @hook")
+        return list(marked)
+    if callable(hooks):
+        return [hooks]
+    given = cast("object", hooks)  # which text is, too
+    found = list(hooks) if isinstance(given, Iterable) and not isinstance(given, str | bytes) else []
+    if not found or not all(callable(one) for one in found):
+        ways = (
+            "give a function, several, or a module that marks some; for a file: Worker or the fixture hooklatch_worker"
+        )
+        raise NotAHookError(f"{given!r:.80} is no hook; {ways}")
+    return found
+
+
+def markers_of(function: Function) -> tuple[Marker, ...]:
+    markers: tuple[Marker, ...] = getattr(function, "__hooklatch_markers__", ())
+    return markers
+
+
+def bound(function: Function, marker: Marker, *, has_siblings: bool) -> Hook:
+    name = getattr(function, "__name__", "hook")
+    stem = getattr(function, "__module__", "") or "hooks"
+    try:
+        definition = from_marker(marker, stem=stem.rpartition(".")[2], function=name, line=0, has_siblings=has_siblings)
+    except InvalidHookError as error:
+        raise NotAHookError(str(error)) from None
+    return hook_of(definition, source_of(function), name, marker.runtime)
+
+
+def hook_of(definition: HookDefinition, file: str, function: str, runtime: str) -> Hook:
+    target = PythonTarget(wire.Source("file", file), 0, function, runtime)
+    return Hook(
+        id=definition.id, event=definition.event, layer=Layer.GLOBAL, matcher=definition.matcher,
+        where=definition.where, target=target,
+        timeout=definition.timeout, priority=definition.priority, observe=definition.observe,
+        optional=definition.optional, amends=definition.amends, only_judges=definition.only_judges,
+        description=definition.description, config=definition.config, problem=definition.problem,
+    )  # fmt: skip

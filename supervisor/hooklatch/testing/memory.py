@@ -1,0 +1,121 @@
+"""What hooks remember (`event.state`) where no daemon runs: the daemon's own rules and limits, in this process.
+
+Knows steps and a clock that tests may move; knows no process.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from hooklatch.core.keyspace import Keyspace, Namespace, Place, RefusedStepError, session_scope
+from hooklatch_worker.author.state import MAX_STEPS, NOT_HERE, Asked, State, StateError
+
+__all__ = ["Memory", "MemoryLine"]
+
+LINGER = 24 * 3600.0  # seconds that values of a session outlast their last use, as in a daemon
+
+
+class Memory:
+    """What the hooks of all sources remember, empty at first; give one to several runs to have them share it."""
+
+    def __init__(self) -> None:
+        self._keyspace = Keyspace()
+        self._passed = 0.0
+
+    def pass_time(self, seconds: float) -> None:
+        """Let time pass, for what expires."""
+        if seconds < 0:
+            raise ValueError(f"time does not go back: {seconds!r}")
+        self._passed += seconds
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._keyspace.clear()
+
+    def state(self, function: Callable[..., object], session_id: str | None = "test") -> State:
+        """Return the state that a hook sees in a session, to prepare it and to look at it."""
+        return State(MemoryLine(self, source_of(function), session_id, call_id=0), 0)
+
+    def step(self, place: Place, asked: Asked) -> bytes:
+        """Perform one operation at once.
+
+        Raises:
+            RefusedStepError: it exceeds a limit, or the present value does not allow it.
+        """
+        now = time.monotonic() + self._passed
+        planned = self._keyspace.plan(place, asked, now)
+        if planned.is_change:
+            self._keyspace.take(place, asked.key, planned.entry, now)
+        return planned.result
+
+    def value(self, place: Place, key: str) -> bytes:
+        """Return a value as JSON; 0 if there is none."""
+        found = self._keyspace.find(place, key, time.monotonic() + self._passed)
+        return found.value if found is not None else b"0"
+
+
+class MemoryLine:
+    """The way of one fire's calls to a memory, in place of the worker's line to the daemon.
+
+    With a `call_id` it is always open; otherwise between `begin` and `end`.
+    """
+
+    def __init__(self, memory: Memory, source: str, session_id: str | None, *, call_id: int | None = None) -> None:
+        self._memory = memory
+        self._source = source
+        self._session_id = session_id
+        self._call_id = call_id
+        self._is_limited = call_id is None
+        self._steps = 0
+        self._counted: set[tuple[str, Place, str]] = set()
+        self.function = ""  # whose call is under way: what is counted `once` is counted once for each
+
+    def begin(self, call_id: int) -> None:
+        """Record which call is under way from now on."""
+        self._call_id, self._steps = call_id, 0
+
+    def end(self) -> None:
+        """Refuse further questions: an event is of no use after its call."""
+        self._call_id = None
+
+    def ask(self, asked: Asked) -> bytes:
+        """Perform one operation; return its value.
+
+        Raises:
+            StateError: it was not done.
+        """
+        if self._call_id != asked.call_id:
+            raise StateError(NOT_HERE)
+        self._steps += 1
+        if self._is_limited and self._steps > MAX_STEPS:
+            raise StateError(f"one call may take at most {MAX_STEPS} steps")
+        try:
+            return self._step(asked)
+        except RefusedStepError as error:
+            raise StateError(str(error)) from None
+
+    def _step(self, asked: Asked) -> bytes:
+        place = self._place(asked)
+        is_once = asked.once and asked.operation == "increment"
+        mark = self.function, place, asked.key
+        if is_once and mark in self._counted:
+            return self._memory.value(place, asked.key)
+        result = self._memory.step(place, asked)
+        if is_once:
+            self._counted.add(mark)
+        return result
+
+    def _place(self, asked: Asked) -> Place:
+        namespace = Namespace("global", "", self._source)
+        if not asked.is_session:
+            return Place(namespace)
+        if not self._session_id:
+            raise RefusedStepError("this fire has no session, so it has no session state")
+        return Place(namespace, session_scope(self._session_id, is_claimed=True), LINGER)
+
+
+def source_of(function: Callable[..., object]) -> str:
+    """Return the file of a function: what its source remembers is remembered under that."""
+    code = getattr(function, "__code__", None)
+    return str(getattr(code, "co_filename", ""))

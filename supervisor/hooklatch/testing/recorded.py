@@ -1,0 +1,28 @@
+"""A few payloads from sessions of Claude Code, for trying a hook before it has seen any.  Reads its own file alone.
+
+Two of them are made up: what no recorded session has tried, and guards are written for.
+"""
+
+from __future__ import annotations
+
+import json
+from importlib import resources
+from typing import Any
+
+import msgspec
+
+__all__ = ["Recorded", "recorded"]
+
+
+class Recorded(msgspec.Struct, frozen=True):
+    """A host's own document."""
+
+    host: str
+    payload: dict[str, Any]
+    made_up: bool = False
+
+
+def recorded() -> list[Recorded]:
+    """Return the payloads in the order of a session."""
+    text = resources.files("hooklatch.testing").joinpath("recorded.jsonl").read_text(encoding="utf-8")
+    return [msgspec.convert(json.loads(line), Recorded) for line in text.splitlines()]

@@ -1,0 +1,107 @@
+"""What came of an event: the decision, and why, in words for whoever reads a failed test.  Runs nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from hooklatch.core.messages import Cause, Decision, DecisionVerdict, Outcome
+
+__all__ = ["Result", "described", "printed"]
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True):
+    """The decision on one event.  `error` is the exception that a hook raised in this process."""
+
+    decision: Decision
+    error: BaseException | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def verdict(self) -> DecisionVerdict:
+        return self.decision.verdict
+
+    @property
+    def cause(self) -> Cause | None:
+        """Why it was refused: `policy`, or the failure that did it."""
+        return self.decision.cause
+
+    @property
+    def reason(self) -> str:
+        return self.decision.reason or ""
+
+    @property
+    def patch(self) -> dict[str, Any]:
+        """What hooks change: whole values by key; empty for nothing."""
+        return {key: msgspec.json.decode(value) for key, value in (self.decision.patch or {}).items()}
+
+    @property
+    def value(self) -> Any:
+        """What a claim answers; None for nothing."""
+        return msgspec.json.decode(self.decision.value) if self.decision.value is not None else None
+
+    @property
+    def append(self) -> str:
+        return self.decision.append or ""
+
+    @property
+    def resume(self) -> str:
+        return self.decision.resume or ""
+
+    @property
+    def inject(self) -> list[dict[str, Any]]:
+        return self.decision.inject
+
+    @property
+    def warnings(self) -> list[str]:
+        return self.decision.warnings
+
+    @property
+    def failures(self) -> list[Outcome]:
+        """The hooks that failed, even where that decided nothing: on an event that cannot be refused."""
+        return [one for one in self.decision.outcomes if one.cause != "policy"]
+
+    def explained(self) -> list[tuple[str, str]]:
+        """Return the decision as labels and texts, one line or several each."""
+        return [*described(self.decision), *(("note", note) for note in self.notes)]
+
+
+def described(decision: Decision) -> Iterator[tuple[str, str]]:
+    """Yield what a person wants to know of a decision, the most important first."""
+    by = f" by {decision.hook}" if decision.hook else ""
+    cause = f" ({decision.cause})" if decision.cause not in (None, "policy") else ""
+    yield "verdict", f"{decision.verdict}{cause}{by}, {decision.duration_ms:.1f} ms"
+    texts = {"reason": decision.reason, "append": decision.append, "resume": decision.resume}
+    for label, text in texts.items():
+        if text:
+            yield label, text
+    if decision.patch:
+        yield "patch", "\n".join(f"{key} = {bytes(value).decode()}" for key, value in decision.patch.items())
+    if decision.value is not None:
+        yield "value", bytes(decision.value).decode()
+    if decision.inject:
+        yield "inject", "\n".join(msgspec.json.encode(message).decode() for message in decision.inject)
+    for warning in decision.warnings:
+        yield "warning", warning
+    for one in decision.outcomes:
+        yield "asked", f"{one.hook}: {said_by(one)}"
+        yield from printed(one)
+
+
+def said_by(outcome: Outcome) -> str:
+    if outcome.cause != "policy":
+        return f"failed ({outcome.cause}): {outcome.message}"
+    said = outcome.verdict or ("changes " + ", ".join(outcome.patch) if outcome.patch else "no opinion")
+    unneeded = ", which was not needed" if outcome.unneeded else ""
+    return f"{said}, {outcome.duration_ms:.1f} ms{unneeded}"
+
+
+def printed(outcome: Outcome) -> Iterator[tuple[str, str]]:
+    """Yield what a hook printed; a traceback is on its standard error."""
+    for label, text in (("stdout", outcome.stdout), ("stderr", outcome.stderr)):
+        if text.strip():
+            yield label, text.rstrip()
+    if outcome.truncated:
+        yield "note", "it printed more than that; only the end was kept"

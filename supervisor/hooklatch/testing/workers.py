@@ -1,0 +1,248 @@
+"""Runs hooks in a real worker: a daemon of one's own in a thread, with its zygote, limits and deadlines.
+
+Knows files and events; the daemon's parts are loaded when the first worker is asked for.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
+from functools import partial
+from types import ModuleType, TracebackType
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from hooklatch.core.fire_params import EnvelopeParams, FireParams
+from hooklatch.core.hooks.registry import Hook, PythonTarget
+from hooklatch.testing.daemon import check_system, options_for, reset, scratch_folder, settle, source_config
+from hooklatch.testing.events import NotAnEventError, envelope_of, spec_of
+from hooklatch.testing.in_process import NotAHookError
+from hooklatch.testing.results import Result
+from hooklatch_worker.author.event import Event
+
+if TYPE_CHECKING:
+    import trio
+
+    from hooklatch.core.messages import Decision
+    from hooklatch.service.config.path_lookup import Stamp
+    from hooklatch.service.process.parts import Parts
+
+__all__ = ["LoadError", "Worker", "WorkerHook", "fire_at"]
+
+
+class LoadError(Exception):
+    """The hooks do not load; the text says what is wrong, with file and line."""
+
+
+class Worker:
+    """The hooks of a Python file, or of a whole `hooks.toml`, in worker processes.  Close it, or use it in a `with`.
+
+    `worker.run(event)` fires at all of them; `worker["no_rm"]` is one of them alone, by its function or its id.
+    `settings` is TOML that comes before the source, such as an `[[event]]` of your own.
+
+    Raises:
+        LoadError: the hooks do not load.
+        NotHereError: hooks cannot be run on this system.
+    """
+
+    def __init__(self, path: str | os.PathLike[str] | ModuleType, *, settings: str = "") -> None:
+        file = os.path.abspath(str(path.__file__) if isinstance(path, ModuleType) else path)
+        if not os.path.isfile(file):
+            raise LoadError(f"{file} is not there; name a file of hooks")
+        self.title = os.path.basename(file)
+        self._loaded = Loaded()
+        self._thread = DaemonThread(file, settings)
+
+    def __enter__(self) -> Worker:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __getitem__(self, name: str) -> WorkerHook:
+        return WorkerHook(self, name)
+
+    def run(self, event: Event, *, only: str | None = None) -> Result:
+        """Fire an event at the hooks; return what is decided.
+
+        Files that have changed are loaded first: what is tested is what is there, and never a version before it.
+
+        Raises:
+            LoadError: the hooks do not load any more.
+            NotAHookError: no hook of that name is on this event.
+        """
+        return Result(decision=self._thread.ask(partial(self._loaded.fire, event, only)))
+
+    def clear(self) -> None:
+        """Forget what the hooks remember."""
+        self._thread.ask(forget)
+
+    def close(self) -> None:
+        """End the worker processes."""
+        self._thread.close()
+
+
+class WorkerHook:
+    """One hook of a worker."""
+
+    def __init__(self, worker: Worker, name: str) -> None:
+        self._worker, self._name = worker, name
+
+    @property
+    def title(self) -> str:
+        return self._name
+
+    def run(self, event: Event) -> Result:
+        """Fire an event at this hook alone; return what is decided."""
+        return self._worker.run(event, only=self._name)
+
+
+class DaemonThread:
+    """A daemon in a thread of its own, and the way to ask it."""
+
+    def __init__(self, file: str, settings: str) -> None:
+        check_system()
+        self._file, self._settings = file, settings
+        self._parts: Parts | None = None
+        self._token: trio.lowlevel.TrioToken | None = None
+        self._end: trio.Event | None = None
+        self._error: BaseException | None = None
+        self._is_up = threading.Event()
+        self._thread = threading.Thread(target=self._live, name="hooklatch daemon", daemon=True)
+        self._thread.start()
+        try:
+            self._is_up.wait()
+        except BaseException:
+            self.close()
+            raise
+        if self._error is not None:
+            self._thread.join()
+            raise self._error
+
+    def ask(self, question: Callable[[Parts], Any]) -> Any:
+        """Have the daemon answer an async question about its parts."""
+        import trio
+
+        if self._parts is None or not self._thread.is_alive():
+            raise LoadError("the worker is closed")
+        return trio.from_thread.run(question, self._parts, trio_token=self._token)
+
+    def close(self) -> None:
+        """End the daemon, and wait for that."""
+        import trio
+
+        token, end = self._token, self._end
+        if token is not None and end is not None and self._thread.is_alive():
+            with suppress(trio.RunFinishedError):
+                token.run_sync_soon(end.set)
+        self._thread.join()
+
+    def _live(self) -> None:
+        import trio
+
+        try:
+            with ExitStack() as opened:
+                scratch = opened.enter_context(scratch_folder())
+                config = self._file
+                if not config.endswith(".toml"):
+                    config = source_config([self._file], scratch, settings=self._settings)
+                trio.run(self._serve, config, scratch)
+        except BaseException as error:  # it is the asker's: this thread has nobody to tell
+            self._error = error
+        finally:
+            self._is_up.set()
+
+    async def _serve(self, config: str, scratch: str) -> None:
+        import trio
+
+        from hooklatch.service.process.daemon import serve
+
+        self._token, self._end = trio.lowlevel.current_trio_token(), trio.Event()
+        async with serve(options_for(config, scratch)) as daemon:
+            parts = daemon.parts
+            await settle(parts)
+            try:
+                check_loaded(parts)
+            except LoadError as error:
+                self._error = error
+                return
+            self._parts = parts
+            self._is_up.set()
+            await self._end.wait()
+
+
+async def forget(parts: Parts) -> None:
+    reset(parts)
+
+
+class Loaded:
+    """Which versions of their files the hooks are of."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, Stamp] | None = None
+
+    async def fire(self, event: Event, only: str | None, parts: Parts) -> Decision:
+        """Fire an event at the hooks as their files are now.
+
+        Raises:
+            LoadError: they do not load.
+        """
+        if (before := parts.files.stamps()) != self._seen:
+            await parts.files.reload(is_explicit=self._seen is not None)
+            await settle(parts)
+            # What was written meanwhile is seen as a change by the next one, whoever has loaded it.
+            self._seen = {path: before.get(path, now) for path, now in parts.files.stamps().items()}
+        check_loaded(parts)
+        return await fire_event(event, only, parts)
+
+
+def check_loaded(parts: Parts) -> None:
+    if wrong := parts.files.diagnostics:
+        raise LoadError("\n".join(map(str, wrong)))
+
+
+async def fire_event(event: Event, only: str | None, parts: Parts) -> Decision:
+    parts.breakers.clear()
+    spec = spec_of(event)
+    if parts.registries.catalogue.get(spec.name) is None:
+        raise NotAnEventError(f"the hooks know no event {spec.name!r}; define it in settings: [[event]]")
+    payload = msgspec.Raw(msgspec.json.encode(event.payload))
+    envelope = {key: value for key, value in envelope_of(event).items() if key not in ("call_id", "context")}
+    params = FireParams(
+        spec.name, payload, context=envelope_of(event).get("context"), envelope=EnvelopeParams(**envelope)
+    )
+    config = msgspec.json.encode(event.config) if event.config else None
+    return await fire_at(parts, params, only=only, config=config)
+
+
+async def fire_at(
+    parts: Parts, params: FireParams, *, only: str | None = None, config: bytes | None = None
+) -> Decision:
+    """Fire an event at all hooks, or at those of one name alone; `config` is handed to them in place of their own.
+
+    Raises:
+        NotAHookError: no hook of that name is on this event.
+    """
+    from hooklatch.service.dispatch.fires import Plan
+
+    spec = parts.dispatcher.spec(params.event)
+
+    def arrange(hooks: Sequence[Hook]) -> Sequence[Hook]:
+        found = [hook for hook in hooks if only is None or is_called(hook, only)]
+        return found if config is None else [msgspec.structs.replace(hook, config=config) for hook in found]
+
+    known = [hook for hook in parts.registries.view.hooks if only is not None and is_called(hook, only)]
+    if only is not None and not any(hook.event == spec.name for hook in known):
+        others = f", but of {', '.join(sorted({hook.event for hook in known}))}" if known else ""
+        raise NotAHookError(f"{only} is no hook of {spec.name}{others}")
+    return await parts.dispatcher.fire(params, None, plan=Plan(spec, arrange))
+
+
+def is_called(hook: Hook, name: str) -> bool:
+    function = hook.target.function if isinstance(hook.target, PythonTarget) else None
+    return name in (function, hook.id, hook.name)

@@ -1,0 +1,72 @@
+"""What somebody is shown of an ask before the answer: no part of it is left out without a word."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+import msgspec
+
+from hooklatch.cli.hooks.asks import details_of
+from support.asked import ask
+from support.repository import ROOT
+from support.tables import table
+from support.terminals import shown_at
+
+AT = "2026-01-31T12:00:00.000Z"
+
+
+def told(**more: Any) -> dict[str, Any]:
+    return {**msgspec.json.decode(msgspec.json.encode(ask(excerpt=msgspec.Raw(b'{"command":"ls"}')))), **more}
+
+
+@table(
+    ("fields", "warning"),
+    [
+        ({"questions_omitted": 11}, "11 hooks more ask"),
+        ({"excerpt": None, "excerpt_cut": '{"command": "rm'}, "this is not all of its 2 bytes"),
+        ({"excerpt": None, "excerpt_cut": ""}, "this is not all of its 2 bytes"),
+        ({"patch_cut": '{"command": "rm'}, "this is not all of what hooks changed"),
+        ({"patch_cut": ""}, "this is not all of what hooks changed"),
+        ({"excerpt": {"a": [{"b": "[redacted] ls"}]}}, "[redacted] looks like a secret, and may be anything"),
+        ({"patch": {"a": "[redacted]"}}, "[redacted] looks like a secret, and may be anything"),
+    ],
+)
+def test_what_is_not_shown_is_told_last(fields: dict[str, Any], warning: str) -> None:
+    assert "warning" not in dict(details_of(told()))
+
+    found = list(details_of(told(**fields)))
+
+    assert found[-1] == ("warning", f"{warning}; deny what you cannot see")
+    assert [label for label, _ in found].count("warning") == 1
+
+
+@table(
+    ("payload", "lines"),
+    [
+        ({"tool_input": {"command": "ls"}, "tool_kind": "shell", "tool_args": {"command": "ls"}}, ["  command ls"]),
+        ({"tool_input": {"command": "ls"}, "tool_args": {"command": "rm"}},
+         ["  command ls", 'tool_args {"command":"rm"}']),  # it says another thing than the input
+        ({"tool_kind": ["shell"], "tool_args": 1}, ['tool_kind ["shell"]', "tool_args 1"]),
+        ({"tool_input": {}}, ["tool_input {}"]),
+        ({"asks": "yes", "warning": 1, "  command": "ls", "": 0},
+         ['"asks" yes', '"warning" 1', '"  command" ls', '"" 0']),
+        ({"a": "x\ny", "b": r"x\ny"}, [r'a "x\ny"', r"b x\ny"]),  # a line end, and a backslash with an n
+        ({"a": '"x"', "b": '{"c":1}', "c": " x", "d": "", "e": "x\u2800y"},
+         [r'a "\"x\""', r'b "{\"c\":1}"', 'c " x"', 'd ""', 'e "x\u2800y"']),
+    ],
+    ids=range(7),
+)  # fmt: skip
+def test_no_field_is_taken_for_another_one_or_for_a_word_of_ours(payload: dict[str, Any], lines: list[str]) -> None:
+    assert [f"{label} {text}" for label, text in details_of(told(excerpt=payload))] == lines
+
+
+def test_an_ask_that_is_taller_than_the_terminal_says_so_at_its_end() -> None:
+    asks = [told(excerpt={"command": text}, at=AT, expires_at=AT) for text in ("ls", "x" * 2000)]
+    code = f"from hooklatch.cli.hooks.asks import show\nfor one in {asks!r}: show(one)"
+
+    _, text = shown_at([sys.executable, "-c", code], environment=dict(os.environ), folder=ROOT)
+
+    assert text.count("more than fit here: scroll up to a-1") == 1
+    assert text.rstrip().endswith("read it all\x1b[0m")

@@ -1,0 +1,183 @@
+"""top: in a real pseudo-terminal beside a real daemon, and once for pipes.
+
+Slow: each command is a process of its own, and so is the daemon.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from support.commands import Place, new_place, serving
+from support.screens import Terminal, terminal
+
+pytestmark = pytest.mark.slow
+
+LEFT = b"\x1b[?25h\x1b[?1049l"  # the cursor is shown, and the first screen is back
+DOWN, UP = "\x1b[B", "\x1b[A"
+
+
+@pytest.fixture(scope="module")
+def failing() -> Iterator[Place]:
+    """A daemon one of whose hooks has failed twice."""
+    with new_place() as place:
+        hooks = "".join(f'\n@hook("stop", id="other-{number:02}")\ndef f{number}(event): ...\n' for number in range(30))
+        place.write({"more.py": f"from hooklatch import hook\n{hooks}"})
+        place.config.write_text(place.config.read_text() + '\n[[source]]\npath = "more.py"\n')
+        with serving(place):
+            for _ in range(2):
+                place.fire_tool("Crash")
+            yield place
+
+
+def is_put_back(seen: Terminal) -> bool:
+    return seen.attributes == seen.before and LEFT in seen.written and seen.written.rstrip().endswith(LEFT)
+
+
+def test_the_table_fits_80_columns_and_its_keys_work(failing: Place) -> None:
+    with terminal(failing, "top", "--interval", "200ms") as seen:
+        seen.until_seen("green", "31 hooks", "guards:judge", "crash 2", "q quit")
+        assert all(
+            title in seen.lines[1] for title in ("CALLS/S", "P50", "P99", "FAILURES", "BUSY", "MEM", "QUEUE", "STATE")
+        )
+        assert seen.lines[-1].startswith("1-21 of 31  up/down")
+        assert (seen.colour_at("green"), seen.colour_at("crash")) == ("green", "red")
+        assert seen.attributes != seen.before
+
+        seen.until(lambda: re.search(r"guards:judge .* \d/\d +\d+M +0 active", seen.text))  # the memory is known
+        seen.press("sss?")
+        seen.until_seen("sort by the next column")
+        seen.press("?")
+        seen.until_seen("P99v")
+        seen.press("sr")
+        seen.until_seen("FAILURES^")
+        seen.press("r" + DOWN)
+        seen.until(lambda: ">guards:judge" in seen.text)
+        seen.press("\r")
+        seen.until_seen("a bug of the guard", "hooklatch log --decision")
+        assert 'raise ValueError("a bug of the guard")' in seen.text
+        assert "Traceback" in seen.text
+        seen.press("\x1b")
+        seen.until_seen("CALLS/S")
+        seen.press("p")
+        seen.until_seen("HELD")
+        seen.press("q")
+
+        assert seen.end() == 0
+        assert is_put_back(seen)
+
+
+def test_it_is_drawn_anew_in_another_size(failing: Place) -> None:
+    with terminal(failing, "top") as seen:
+        seen.until_seen("31 hooks", "STATE")
+        seen.resize(140, 40)
+        seen.until(lambda: "EVENT" in seen.text and len(seen.lines) == 40 and "q quit" in seen.lines[-1])
+        assert "pre_tool_use" in seen.text
+        seen.resize(44, 12)
+        seen.until(lambda: seen.lines[-1].startswith("1-9 of 31"))
+        assert "STATE" in seen.text
+        assert "EVENT" not in seen.text
+        seen.resize(1, 1)
+        seen.resize(80, 24)
+        seen.until_seen("31 hooks", "MEM", "q quit")
+        seen.press("\x03")
+
+        assert seen.end() == 0
+        assert is_put_back(seen)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_it_and_the_terminal_is_as_it_was(failing: Place, number: signal.Signals) -> None:
+    with terminal(failing, "top") as seen:
+        seen.until_seen("31 hooks")
+        seen.process.send_signal(number)
+
+        assert seen.end() == -number
+        assert is_put_back(seen)
+
+
+def test_ctrl_z_gives_the_terminal_back_until_it_goes_on(failing: Place) -> None:
+    with terminal(failing, "top") as seen:
+        seen.until_seen("31 hooks")
+        seen.press("\x1a")
+        seen.until(lambda: LEFT in seen.written)
+        # It is in a group without a shell, which the kernel does not stop; it takes the terminal again at once.
+        seen.until(lambda: "31 hooks" in seen.text and seen.written.rfind(b"\x1b[?1049h") > seen.written.find(LEFT))
+        seen.press("q")
+
+        assert seen.end() == 0
+        assert is_put_back(seen)
+
+
+def test_a_terminal_that_is_closed_ends_it(failing: Place) -> None:
+    with terminal(failing, "top") as seen:
+        seen.until_seen("31 hooks")
+        seen.hang_up()
+
+        assert seen.process.wait(30) == -signal.SIGHUP
+
+
+def test_a_daemon_that_ends_is_told_and_the_next_one_is_found(place: Place) -> None:
+    with serving(place) as daemon, terminal(place, "top", "--interval", "200ms") as seen:
+        seen.until_seen("green", "guards:judge")
+        daemon.stop()
+        seen.until_seen("gone", "no daemon: ", "below is what it said last", "guards:judge")
+        with serving(place):
+            place.fire_tool("Crash")
+            seen.until_seen("green", "crash 1")
+            seen.press("q")
+
+            assert seen.end() == 0
+            assert is_put_back(seen)
+
+
+def test_a_daemon_that_is_silent_holds_up_no_key(place: Place) -> None:
+    with serving(place) as daemon, terminal(place, "top", "--interval", "100ms") as seen:
+        seen.until_seen("green", "guards:judge")
+        os.kill(daemon.pid, signal.SIGSTOP)
+        try:
+            seen.press("?")
+            seen.until_seen("sort by the next column")
+            seen.press("q")
+
+            assert seen.end() == 0
+            assert is_put_back(seen)
+        finally:
+            os.kill(daemon.pid, signal.SIGCONT)
+
+
+def test_what_is_wrong_stands_above_with_what_to_do(place: Place) -> None:
+    place.write({"hooks.d/broken.py": "def broken(:\n"})
+    with serving(place), terminal(place, "top") as seen:
+        seen.until_seen("red", "wrong", "broken.py:1", "do ", "fix it; a saved file is loaded at once")
+        once = place.run("top", "--once", "--interval", "10ms")
+
+    assert once.returncode == 0
+    assert once.stdout.startswith("health      red\nwrong ")
+
+
+def test_once_prints_a_table_and_json_for_programs(failing: Place) -> None:
+    done = failing.run("top", "--interval", "10ms", "--sort", "failures")
+    data = failing.json("top", "--once", "--interval", "10ms")
+    none = failing.run("top", "--session", "nobody")
+
+    first = done.stdout.splitlines()[2]
+    assert done.returncode == 0
+    assert "\x1b" not in done.stdout
+    assert re.match(r"global/guards:judge +pre_tool_use +2 +0\.0 .*crash 2 .*active$", first)
+    judge = next(hook for hook in data["hooks"] if hook["name"] == "global/guards:judge")
+    assert (data["health"], judge["calls"], judge["failures"]) == ("green", 2, {"crash": 2})
+    assert judge["load"]["workers"] >= 1
+    assert judge["load"]["memory_bytes"] > 2**20
+    assert none.returncode == 66
+
+
+def test_without_a_daemon_it_says_so_at_once(place: Place) -> None:
+    with terminal(place, "top") as seen:
+        assert seen.end() == 69
+        assert b"\x1b[?1049h" not in seen.written
+        assert seen.attributes == seen.before

@@ -1,0 +1,89 @@
+"""hooklatch check: what a daemon would complain of, without one.
+
+Slow: each check loads sources in workers.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from support.commands import Place, new_place
+from support.survivors import nobody_survives
+
+pytestmark = pytest.mark.slow
+
+GOOD = 'from hooklatch import hook\n\n@hook("stop")\ndef noted(event): ...\n'
+TYPO = 'from hooklatch import hook\n\n@hook("stop", matc="x")\ndef noted(event): ...\n'
+FILES = {"hooks.toml": '[[source]]\npath = "good.py"\n', "good.py": GOOD}
+
+
+@pytest.fixture(scope="module")
+def place() -> Iterator[Place]:
+    with nobody_survives(), new_place(FILES) as place:
+        yield place
+
+
+def test_a_good_configuration_is_told_with_what_it_holds(place: Place) -> None:
+    done = place.run("check")
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == f"{place.config}: 1 hook, 1 source, no problem\n"
+
+
+def test_files_are_loaded_and_their_faults_told_with_their_lines(place: Place) -> None:
+    place.write({"typo.py": TYPO, "empty.py": "x = 1\n"})
+    folder = place.config.parent
+
+    done = place.run("check", str(folder / "typo.py"), str(folder / "empty.py"), str(folder))
+    report = json.loads(place.run("check", str(folder / "typo.py"), "--json").stdout)
+
+    assert done.returncode == 1
+    assert f"{folder}/typo.py:3: TypeError: @hook has no option 'matc'; did you mean 'match'?" in done.stdout
+    assert f"{folder}/empty.py: it marks no function with @hook, so it guards nothing" in done.stdout
+    assert f"{place.config}: 1 hook, 1 source, no problem" in done.stdout
+    assert (report["ok"], report["checked"][0]["diagnostics"][0]["line"]) == (False, 3)
+
+
+def test_a_file_of_hooks_d_is_checked_with_its_configuration(place: Place) -> None:
+    with new_place(FILES) as other:
+        other.write({"hooks.d/more.toml": "[[hook]]\nidd = 1\n"})
+        done = other.run("check", str(other.config.parent / "hooks.d" / "more.toml"))
+
+    assert done.returncode == 1
+    assert "hooks.d/more.toml:2: a hook has no key 'idd'; did you mean 'id'?" in done.stdout
+    assert "1 problem" in done.stdout
+
+
+def test_the_metrics_of_the_daemon_in_charge_are_left_alone() -> None:
+    with new_place(FILES) as other:
+        published = other.folder / "metrics.prom"
+        published.write_text("the daemon's\n")
+        other.write({"hooks.toml": f'[daemon]\nmetrics_file = "{published}"\n{FILES["hooks.toml"]}'})
+
+        done = [other.run("check"), other.run("dev", str(other.config), "--once")]
+
+        assert [one.returncode for one in done] == [0, 0], done
+        assert published.read_text() == "the daemon's\n"
+
+
+def test_what_is_not_there_is_said(place: Place) -> None:
+    with new_place({**FILES, "hooks.d/a.toml": ""}) as other:  # a misspelt name beside a folder that is there
+        for name in ("gone.toml", "config/hook.toml"):
+            done = other.run("check", name)
+
+            assert (done.returncode, done.stdout) == (66, "")
+            assert f"{name}: there is no file of hooks" in done.stderr
+
+
+def test_what_cannot_be_read_is_a_finding_and_is_named_once() -> None:
+    with new_place(FILES) as other:
+        other.config.unlink()
+        other.config.symlink_to(other.config)
+        done = other.run("check")
+
+    assert done.returncode == 1
+    message = "cannot be accessed: Too many levels of symbolic links; fix it, or remove it"
+    assert done.stdout.splitlines()[0] == f"{other.config} {message}"

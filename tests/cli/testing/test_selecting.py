@@ -1,0 +1,47 @@
+"""-k: expressions over the words of cases."""
+
+import pytest
+
+from hooklatch.cli.testing.selecting import ExpressionError, selection
+from support.tables import table
+
+TEXT = "a forced push is refused pre_tool_use cases.toml"
+
+
+@table(
+    ("expression", "matches"),
+    [
+        ("force", True),
+        ("FORCE", True),
+        ("forced and push", True),
+        ("forced and pull", False),
+        ("pull or push", True),
+        ("not pull", True),
+        ("not push", False),
+        ("not (pull or mirror) and refused", True),
+        ("pull and push or refused", True),
+        ("pull and (push or refused)", False),
+        ("not not push", True),
+        ("pre_tool_use", True),
+    ],
+)
+def test_words_are_joined_as_they_read(expression: str, matches: bool) -> None:
+    assert selection(expression)(TEXT) is matches
+
+
+@table(
+    ("expression", "where"),
+    [
+        ("", "at its end"),
+        ("a and", "at its end"),
+        ("(a", "at its end"),
+        ("a b", "at 'b'"),
+        ("or a", "at 'or'"),
+        ("a )", "at ')'"),
+    ],
+)
+def test_what_is_no_expression_says_where(expression: str, where: str) -> None:
+    with pytest.raises(ExpressionError) as caught:
+        selection(expression)
+
+    assert where in str(caught.value)

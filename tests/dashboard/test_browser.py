@@ -1,0 +1,191 @@
+"""The dashboard in a real browser: entered, live, by keyboard alone, and as axe-core and narrow screens see it.
+
+Slow: a daemon, a dashboard and a headless chromium.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.browsers import needs_browser, running_browser
+from support.commands import Place, payload
+from support.dashboards import Visitor, dashboard
+
+axe = pytest.importorskip("axe_playwright_python")
+pytestmark = [pytest.mark.slow, needs_browser]
+
+AXE = next(Path(axe.__file__).parent.rglob("axe*.js")).read_text()
+PAGES = {
+    "overview": "/",
+    "hooks": "/hooks",
+    "hook": "/hook?name=global/guards:no_force_push",
+    "failures": "/hook?name=global/guards:formatter",
+    "sessions": "/sessions",
+    "revisions": "/revisions",
+    "record": "/record",
+    "suspensions": "/suspensions",
+    "asks": "/asks",
+    "confirm": "/do/suspend?hook=global/guards:no_force_push",
+    "missing": "/nothing",
+}
+
+
+@pytest.fixture(scope="module")
+def entered(browser: Any, place: Place) -> Iterator[tuple[Any, Visitor, list[str]]]:
+    """A page of a browser that has come by the address, and what it complained of."""
+    complaints: list[str] = []
+    with dashboard(place) as visitor:
+        context = browser.new_context(viewport={"width": 1200, "height": 900}, color_scheme="light")
+        page = context.new_page()
+        page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("dialog", lambda dialog: complaints.append(dialog.message))
+        page.goto(visitor.url)
+        page.wait_for_url(f"{visitor.origin}{visitor.base}/")
+        yield page, visitor, complaints
+        context.close()
+
+
+@pytest.fixture(scope="module")
+def browser(place: Place) -> Iterator[Any]:
+    with running_browser() as browser:
+        yield browser
+
+
+def visit(page: Any, visitor: Visitor, path: str) -> None:
+    page.goto(f"{visitor.origin}{visitor.base}{path}")
+    page.wait_for_selector("body[data-heard]")
+
+
+def test_the_address_leads_to_the_overview_and_no_script_of_others_runs(
+    entered: tuple[Any, Visitor, list[str]],
+) -> None:
+    page, visitor, complaints = entered
+
+    visit(page, visitor, "/")
+    for summary in page.query_selector_all("#decisions summary"):
+        summary.click()
+
+    assert "token" not in page.url
+    assert page.evaluate("document.cookie") == ""
+    assert "<script>alert" in page.inner_text("#decisions")
+    assert page.query_selector_all("#decisions script, #decisions img") == []
+    assert complaints == []
+
+
+def test_a_decision_appears_as_it_is_made(entered: tuple[Any, Visitor, list[str]], place: Place) -> None:
+    page, visitor, _ = entered
+    visit(page, visitor, "/")
+    first = page.get_attribute("#decisions li", "data-id")
+
+    place.fire_tool("Bash", command="git push --force live")
+    page.wait_for_selector(f"#decisions li:first-child:not([data-id='{first}'])")
+    page.click("#decisions li:first-child summary")
+
+    assert "no_force_push deny" in page.inner_text("#decisions li:first-child").replace("\n", " ")
+    assert page.inner_text("#heard") == "1 decisions since this page was opened"
+
+
+def test_an_ask_appears_and_is_answered(entered: tuple[Any, Visitor, list[str]], place: Place) -> None:
+    page, visitor, _ = entered
+    visit(page, visitor, "/")
+    call = place.folder / "call.json"
+    call.write_text(payload("Deploy", target="production"))
+    fired = place.begin("fire", "pre_tool_use", "--payload", str(call))
+
+    page.click("#asks a.button")
+    page.fill("#reason", "not on a Friday")
+    check(page, "ask")
+    page.press("#reason", "Enter")  # what one presses without a thought lets nothing through
+
+    assert "is deny" in page.inner_text(".notice")
+    code, out, _ = fired.end()
+    assert code == 2
+    assert "not on a Friday" in out
+
+
+def test_everything_is_reached_by_keyboard(entered: tuple[Any, Visitor, list[str]], place: Place) -> None:
+    page, visitor, _ = entered
+    visit(page, visitor, "/")
+
+    def go_to(text: str) -> None:
+        for _ in range(80):
+            page.keyboard.press("Tab")
+            focused = page.evaluate("document.activeElement.innerText || document.activeElement.name || ''")
+            if focused.strip().startswith(text):
+                outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+                assert outline != "none", f"{text} has the focus, and nobody sees it"
+                return
+        raise AssertionError(f"no Tab leads to {text!r}")
+
+    def enter() -> None:
+        with page.expect_navigation():
+            page.keyboard.press("Enter")
+
+    for text in ("Hooks", "global/guards:no_scripts", "Suspend"):
+        go_to(text)
+        enter()
+    go_to("reason")
+    page.keyboard.type("by keyboard")
+    go_to("Suspend")
+    enter()
+    suspended = place.json("status", code=1)["suspended"]
+    visit(page, visitor, "/")
+    check(page, "red")
+    assert "Needs attention" in page.inner_text("#status")
+    visit(page, visitor, "/suspensions")
+    go_to("End it")
+    enter()
+    go_to("reason")
+    page.keyboard.type("enough")
+    enter()
+    page.wait_for_selector(".notice")
+
+    assert [(one["hook"], one["reason"]) for one in suspended] == [("global/guards:no_scripts", "by keyboard")]
+    assert place.json("status")["suspended"] == []
+
+
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1200), ("dark", 400)])
+def test_every_page_can_be_read_by_everybody(entered: tuple[Any, Visitor, list[str]], scheme: str, width: int) -> None:
+    page, visitor, _ = entered
+    page.set_viewport_size({"width": width, "height": 900})
+    page.emulate_media(color_scheme=scheme)
+
+    for name, path in PAGES.items():
+        visit(page, visitor, path)
+        if name == "overview":
+            for summary in page.query_selector_all("#decisions summary")[:2]:
+                summary.click()
+        check(page, f"{name}, {scheme}")
+    page.set_viewport_size({"width": 1200, "height": 900})
+
+
+def check(page: Any, name: str) -> None:
+    """Assert that axe-core finds nothing serious, and that nothing is beyond the edge of the screen."""
+    page.evaluate(AXE)
+    found = page.evaluate("axe.run()")["violations"]
+    grave = [(one["id"], one["nodes"][0]["html"]) for one in found if one["impact"] in ("serious", "critical")]
+    assert grave == [], name
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), name
+
+
+def test_a_page_says_when_nothing_is_known_any_more(browser: Any, place: Place) -> None:
+    context = browser.new_context()
+    page = context.new_page()
+    with dashboard(place) as visitor:
+        page.goto(visitor.url)
+        page.wait_for_url(f"{visitor.origin}{visitor.base}/")
+        page.wait_for_selector("body[data-heard]")
+        before = page.is_visible("#lost")
+
+    page.wait_for_selector("body.stale")
+
+    check(page, "lost")
+    assert not before
+    assert not page.is_visible("#status")
+    assert "how things are now is not known" in page.inner_text("#lost")
+    context.close()

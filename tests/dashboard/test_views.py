@@ -1,0 +1,309 @@
+"""What pages show, as plain values: texts, differences, revisions, charts; and what files and counts tell.  Pure."""
+
+from __future__ import annotations
+
+import html
+import re
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import trio
+
+from hooklatch.core.protocol import Response
+from hooklatch.dashboard.daemon.answers import Asks, Hook, HooksAnswer, Timings
+from hooklatch.dashboard.daemon.asker import Answer
+from hooklatch.dashboard.daemon.feed import Watch
+from hooklatch.dashboard.daemon.link import Daemon, DaemonLink, UnansweredError, answer_of
+from hooklatch.dashboard.daemon.samples import LENGTH, Samples
+from hooklatch.dashboard.daemon.sources import read_source
+from hooklatch.dashboard.views.charts import columns, range_bar
+from hooklatch.dashboard.views.decisions import announced, entry_of
+from hooklatch.dashboard.views.differences import changes_of
+from hooklatch.dashboard.views.revisions import Difference, Revision, difference, revisions_of
+from hooklatch.dashboard.views.text import MOST, harmless, moment, pretty
+from hooklatch.dashboard.web.actions import Actions
+from hooklatch.dashboard.web.keys import Keys
+from hooklatch.dashboard.web.rendering import new_environment
+from hooklatch.dashboard.web.site import Site
+from support.asked import ask
+from support.tables import table
+
+
+@table(
+    ("text", "shown"),
+    [
+        ("plain, ünïcode, 日本語, ✓", "plain, ünïcode, 日本語, ✓"),
+        ("two\nlines\tand a tab", "two\nlines\tand a tab"),
+        ("\x1b[31mred\x07", "\\x1b[31mred\\x07"),
+        ("a\rb\x00", "a\\rb\\x00"),
+        ("exe.\u202egpj", "exe.\\u202egpj"),
+        ("\u2066hidden\u2069\u200b\u200d\ufeff", "\\u2066hidden\\u2069\\u200b\\u200d\\ufeff"),
+        ("line\u2028separator", "line\\u2028separator"),
+        ("\u3164\u2800\u00a0", "\\u3164\\u2800\\xa0"),
+        ("\ud800", "\\ud800"),
+        ("\U000e0041", "\\U000e0041"),
+    ],
+)
+def test_what_cannot_be_seen_is_shown_as_its_escape(text: str, shown: str) -> None:
+    assert harmless(text) == shown
+
+
+def test_a_huge_text_is_cut_and_said_to_be() -> None:
+    shown = harmless("\x00" * (MOST + 1))
+
+    assert len(shown) < 5 * MOST
+    assert shown.endswith(f"({MOST + 1} characters)")
+
+
+def test_a_template_prints_nothing_as_it_is() -> None:
+    environment = new_environment("/base")
+    page = environment.from_string('<p title="{{ one }}">{{ one }}{{ nothing }}<a href="{{ link("hook", name=one) }}">')
+
+    text = page.render(one='<b>"\u202e', nothing=None)
+
+    assert text == (
+        '<p title="&lt;b&gt;&#34;\\u202e">&lt;b&gt;&#34;\\u202e\u2013<a href="/base/hook?name=%3Cb%3E%22%E2%80%AE">'
+    )
+
+
+@table(
+    ("at", "pattern"),
+    [
+        (0, r"(1970-01-01|1969-12-31) \d\d:\d\d:00"),
+        ("2026-01-31T12:00:00.123Z", r"2026-0[12]-\d\d \d\d:\d\d:00"),
+        (float("inf"), "inf"),
+        (float("nan"), "nan"),
+        (1e300, r"1e\+300"),
+        ("<script>", "<script>"),
+        (None, "None"),
+        (True, "True"),
+    ],
+)
+def test_a_moment_that_is_none_is_shown_as_it_is(at: object, pattern: str) -> None:
+    assert re.fullmatch(pattern, moment(at))
+
+
+def lines(changes: list[Any]) -> list[tuple[str, list[str]]]:
+    return [(one.field, [line.mark + line.text for line in one.lines]) for one in changes]
+
+
+@table(
+    ("payload", "patch", "shown"),
+    [
+        ({"text": "a\nb\nc"}, {"text": "a\nB\nc"}, [("text", [" a", "-b", "+B", " c"])]),
+        ({}, {"new": "x"}, [("new", ["+x"])]),
+        ({"n": {"a": 1}}, {"n": {"a": 2}}, [("n", [" {", '-  "a": 1', '+  "a": 2', " }"])]),
+        ({"same": "x"}, {"same": "x"}, [("same", [])]),
+        ("cut", {"n": "x"}, [("n", ["+x"])]),
+        ({"a": "x"}, None, []),
+        ({"a": "x"}, "no mapping", []),
+    ],
+)
+def test_what_a_patch_changed_is_a_difference(payload: object, patch: object, shown: object) -> None:
+    assert lines(changes_of(payload, patch)) == shown
+
+
+def test_long_texts_are_compared_at_their_beginning_and_unchanged_lines_left_out() -> None:
+    old = "\n".join(map(str, range(100)))
+    (change,) = changes_of({"text": old}, {"text": old.replace("\n50\n", "\nfifty\n")})
+    (huge,) = changes_of({"text": "x\n" * 100_000}, {"text": "y\n" * 100_000})
+
+    assert [line.text for line in change.lines if line.mark == "@"] == ["47 unchanged lines", "46 unchanged lines"]
+    assert len(huge.lines) <= 600
+    assert "beginning" in huge.note
+
+
+def test_a_record_is_read_whatever_is_in_it() -> None:
+    odd = {
+        "kind": "decision", "seq": "7", "at": 5, "verdict": ["deny"], "hook": 3, "outcomes": [1, {"hook": {}}, None],
+        "warnings": "none", "excerpt": [1], "patch": 5, "duration_ms": True,
+    }  # fmt: skip
+
+    entry = entry_of(odd)
+
+    assert (entry.seq, entry.verdict, entry.hook, entry.duration_ms) == (None, "decision", "", None)
+    assert [one.said for one in entry.outcomes] == ["unknown"] * 3
+    assert entry.warnings == []
+    assert entry_of({}).kind == "unknown"
+    assert entry_of({"kind": "fleet", "action": "stale"}).line == "action stale"
+    assert "cannot be shown" in pretty({1, 2})
+
+
+def test_a_decision_that_is_not_in_the_record_says_so_and_shows_no_payload() -> None:
+    decision = {"decision_id": "d-1", "event": "stop", "verdict": "deny", "patch": {"secret": "x"}, "outcomes": []}
+
+    entry = announced({"decision": decision, "tool": "Bash", "host": "codex", "session_id": None}, fault="not there")
+
+    assert (entry.id, entry.verdict, entry.tool, entry.host) == ("d-1", "deny", "Bash", "codex")
+    assert entry.fault == "not there"
+    assert (entry.payload, entry.changes) == ("", [])
+    assert "secret" not in entry.document
+
+
+def revision(number: int, previous: int, **changes: list[str]) -> Revision:
+    return Revision(number, previous, "", "", *(changes.get(key, []) for key in ("added", "removed", "changed")))
+
+
+HISTORY = [
+    revision(5, 4, removed=["b"], added=["c"]),
+    revision(4, 3, changed=["a"]),
+    revision(3, 2, removed=["x"]),
+    revision(2, 1, added=["a", "b"], changed=["x"]),
+]
+
+
+@table(
+    ("first", "last", "found"),
+    [
+        (1, 5, Difference(["a", "c"], ["x"], [])),
+        (2, 5, Difference(["c"], ["b", "x"], ["a"])),
+        (5, 2, Difference(["b", "x"], ["c"], ["a"])),
+        (2, 2, Difference()),
+        (3, 4, Difference(changed=["a"])),
+    ],
+)
+def test_what_lies_between_two_revisions(first: int, last: int, found: Difference) -> None:
+    assert difference(HISTORY, first, last) == found
+
+
+@table(("first", "last"), [(0, 5), (1, 9), (7, 9)])
+def test_a_difference_over_a_gap_is_not_known(first: int, last: int) -> None:
+    assert "does not tell" in difference(HISTORY, first, last).fault
+
+
+def test_what_comes_back_has_changed() -> None:
+    back = [revision(3, 2, added=["a"]), revision(2, 1, removed=["a"])]
+
+    assert difference(back, 1, 3) == Difference(changed=["a"])
+
+
+def test_records_of_other_kinds_or_shapes_are_no_revisions() -> None:
+    good = {"kind": "registry", "revision": 2, "previous": 1, "at": "", "digest": "d"}
+    good |= {"added": ["a"], "removed": [], "changed": []}
+
+    assert [one.number for one in revisions_of([good, {"kind": "registry"}, {**good, "kind": "source"}])] == [2]
+
+
+def test_a_chart_holds_numbers_alone() -> None:
+    bar = str(range_bar(Timings(4, {}, 0.01, 5.0, 70.0, 1e9)))
+    tall = str(columns([(0, 0), (4, 1), (2, 9)]))
+
+    assert "nan" not in bar + tall
+    assert bar.count("<rect") == 1
+    assert tall.count('class="failed"') == 2
+    assert "style" not in bar + tall
+    assert (str(range_bar(Timings(0, {}))), str(columns([(0, 0)]))) == ("", "")
+
+
+def hooks(**counts: tuple[int, int]) -> Answer[HooksAnswer]:
+    found = [
+        Hook(
+            name, name, "global", "stop", "", "active", True, Timings(calls, {"crash": failed}), None, "", "python",
+            None, None, False, False, 100, None, None, None,
+        )
+        for name, (calls, failed) in counts.items()
+    ]  # fmt: skip
+    return Answer(HooksAnswer(1, "", found))
+
+
+def test_intervals_are_differences_of_counts() -> None:
+    samples = Samples()
+    for step, counts in enumerate([(10, 1), (14, 2), (14, 2), (3, 0), (5, 0)]):
+        samples.take(1000 + step * LENGTH, hooks(a=counts))
+    samples.take(1000 + 4 * LENGTH + 1, hooks(a=(99, 9)))  # within an interval
+    samples.take(9000, hooks(a=(200, 0)))  # nobody looked for long
+    samples.take(9010, Answer(fault="no daemon"))
+
+    assert samples.of("a") == [(4, 1), (0, 0), (2, 0)]
+    assert samples.of("b") == []
+
+
+async def test_of_many_decisions_the_newest_are_shown_and_the_others_counted() -> None:
+    told = [{"topic": "decisions", "decision": {"decision_id": str(number)}} for number in range(50)]
+    told += [{"topic": "decisions", "missed": 7}, {"topic": "operations", "kind": "suspended"}]
+    watch = Watch()
+
+    with pytest.raises(UnansweredError, match="over"):
+        await watch.receive(Told(told))
+    newest, omitted = watch.take()
+
+    assert [one["decision"]["decision_id"] for one in newest] == [str(number) for number in range(30, 50)]
+    assert omitted == 37
+    assert watch.changed.is_set()
+    assert watch.take() == ([], 0)
+
+
+class Told(DaemonLink):
+    """A connection on which all of this was announced, and which then ended."""
+
+    def __init__(self, announcements: list[dict[str, Any]]) -> None:
+        self._told = iter(announcements)
+
+    async def announcement(self) -> dict[str, Any]:
+        await trio.lowlevel.checkpoint()
+        for one in self._told:
+            return one
+        raise UnansweredError("it is over")
+
+
+def test_a_source_is_compared_with_what_the_daemon_loaded(tmp_path: Path) -> None:
+    path = tmp_path / "guards.py"
+    path.write_bytes(b"one\n\xff\n")
+    digest = sha256(path.read_bytes()).hexdigest()
+    (tmp_path / "long.py").write_bytes(b"x" * 300_000)
+
+    whole = read_source(str(path), digest, f"{path}:2")
+
+    assert (whole.state, whole.begins_at, whole.lines) == ("loaded", 2, ["one", "\ufffd", ""])
+    assert read_source(str(path), "other", "elsewhere.py:2").state == "changed"
+    assert read_source(str(path), "other", "elsewhere.py:2").begins_at == 0
+    assert "too long" in read_source(str(tmp_path / "long.py"), digest, None).state
+    assert "cannot be read" in read_source(str(tmp_path / "gone.py"), digest, None).state
+    assert "cannot be read" in read_source(str(tmp_path), digest, None).state
+    assert "cannot be read" in read_source("\0", digest, None).state
+
+
+@pytest.mark.parametrize("missing", ["hooks", "revision"])
+def test_an_answer_without_what_a_page_needs_is_none(missing: str) -> None:
+    told = {"hooks": [], "revision": 1, "digest": "d"}
+    del told[missing]
+
+    with pytest.raises(UnansweredError, match="cannot be understood"):
+        answer_of(Response(1, msgspec.Raw(msgspec.json.encode(told))), "hooks", HooksAnswer)
+
+
+def asked(**more: Any) -> str:
+    """Return the page on which somebody answers an ask."""
+    told = msgspec.json.decode(msgspec.json.encode({"asks": [ask(**more)]}), type=Asks).asks[0]
+    actions = Actions(Site(Daemon(list), Keys(1), "me"))
+    return html.unescape(bytes(actions._ask_form(told, {}).body).decode())
+
+
+def test_who_answers_an_ask_is_told_of_the_hooks_that_are_not_shown() -> None:
+    assert "More hooks ask" not in asked()
+    assert "More hooks ask than are shown: 11" in asked(questions_omitted=11)
+
+
+def test_who_answers_an_ask_sees_all_of_what_the_daemon_shows_of_it() -> None:
+    value = {"padding": [1] * 7000, "command": "rm -rf /"}  # indented, it is longer than a page shows of one value
+
+    page = asked(excerpt=msgspec.Raw(msgspec.json.encode(value)))
+
+    assert '"command":"rm -rf /"' in page
+    assert '"command": "ls"' in asked(excerpt=msgspec.Raw(b'{"command":"ls"}'))
+
+
+@table("field", ["excerpt_cut", "patch_cut"])
+def test_who_answers_an_ask_is_told_what_is_not_all_of_it(field: str) -> None:
+    assert "is not all of" not in asked()
+    assert "is not all of" in asked(**{field: '{"command": "rm'})
+    assert "is not all of" in asked(**{field: ""})
+
+
+@table("field", ["excerpt", "patch"])
+def test_who_answers_an_ask_is_told_that_what_is_hidden_may_be_anything(field: str) -> None:
+    assert "may be anything" not in asked()
+    assert "may be anything" in asked(**{field: msgspec.Raw(b'{"command":"[redacted] ls"}')})

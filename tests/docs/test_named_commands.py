@@ -1,0 +1,44 @@
+"""Each command that a page names is one, with the options that it names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from hooklatch.cli.commands import command_line
+from support.tables import table
+from test_docs import PAGES
+
+ROOT_PARSER = command_line().declared()
+NAMED = re.compile(r"`hooklatch ([a-z][^`]*)`")
+
+
+def fault(words: Sequence[str]) -> str | None:
+    """Return the first word that the command line does not know; what stands for a value is in capitals."""
+    parser = ROOT_PARSER
+    for word in words:
+        if word == "--":
+            return None  # another program's words
+        if word.startswith("--"):
+            known = {*parser._option_string_actions, *ROOT_PARSER._option_string_actions}
+            if word.partition("=")[0] not in known:
+                return word
+        elif word in parser.commands:
+            parser = parser.commands[word].declared()
+        elif parser is ROOT_PARSER:
+            return word
+    return None
+
+
+@table("page", PAGES, ids=lambda page: page.name)
+def test_a_page_names_commands_that_there_are(page: Path) -> None:
+    named = [text.split() for text in NAMED.findall(page.read_text())]
+
+    assert [f"{' '.join(words)}: {wrong}" for words in named if (wrong := fault(words))] == []
+
+
+def test_a_command_that_there_is_not_is_found() -> None:
+    assert fault(["hooks", "show", "--jsno"]) == "--jsno"
+    assert fault(["hook", "show"]) == "hook"
+    assert fault(["log", "-n", "5"]) is None

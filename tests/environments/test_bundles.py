@@ -1,0 +1,34 @@
+"""A fleet's bundle: what no signature covers is not imported."""
+
+from __future__ import annotations
+
+import hashlib
+
+import pytest
+
+from hooklatch.service.building.pinning import prepared
+from hooklatch.service.building.sources import UnitError, Version
+from hooklatch.service.config.configuration import FileConfig, read_config
+from hooklatch.service.reading.declared_files import FleetFiles, unfit_for_fleet
+from hooklatch.service.reading.plan import Plan
+from hooklatch_worker.wire import Source
+
+ROOT = "/state/fleet/7"
+
+
+def test_a_source_of_a_bundle_requires_no_packages() -> None:
+    code = b'# /// script\n# dependencies = ["httpx"]\n# ///\n'
+    digest = hashlib.sha256(code).hexdigest()
+    plan = Plan(main=FileConfig("/etc/hooks.toml"), fleet=FleetFiles(root=ROOT, pins={"guard.py": digest}))
+    version = Version(Source("file", f"{ROOT}/guard.py", digest), code, {}, 0)
+
+    with pytest.raises(UnitError, match="no signature covers"):
+        prepared(version, plan)
+
+
+def test_a_file_of_a_bundle_names_no_interpreter() -> None:
+    text = b'[[source]]\npath = "guard.py"\npython = "/usr/bin/python3"\n'
+    fault = unfit_for_fleet(ROOT, read_config(f"{ROOT}/hooks.toml", text, ("source", "hook")))
+
+    assert fault is not None
+    assert "names the interpreter /usr/bin/python3" in fault.message

@@ -1,0 +1,114 @@
+"""Work on a shell text is in proportion to the text, whatever it nests, opens and does not close."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from hooklatch.guards import UnreadableCommandError, commands, parsing, words
+from support.tables import table
+from support.work import work_of
+
+SMALL, LARGE = 1_500, 6_000  # characters
+MAX_RATIO = 8.0  # of work, where the text is 4 times as long: what is quadratic has 16
+
+
+def repeated(unit: str, size: int, before: str = "", after: str = "") -> str:
+    return before + unit * (size // len(unit)) + after
+
+
+def reading(text: str) -> int:
+    """Return the work of reading a text; what the parser reads and how long it works is some of it."""
+
+    def read() -> None:
+        with suppress(UnreadableCommandError):
+            commands(text)
+
+    return work_of(read)
+
+
+@table(
+    "make",
+    [
+        lambda n: repeated("{a,", n, "echo ") + "}" * (n // 3),
+        lambda n: repeated("{", n, "echo ", "a,b") + "}" * n,
+        lambda n: repeated("-exec a ", n, "find . "),
+        lambda n: repeated("-x ", n, "uv run ", "ls"),
+        lambda n: repeated("-c a.pager=x ", n, "git ", "log"),
+        lambda n: repeated("# x\n", n),
+        lambda n: repeated("<<<a ", n, "cat "),
+        lambda n: repeated("cd a;", n),
+        lambda n: repeated(")", n),
+        lambda n: repeated("<", n),
+        lambda n: repeated("a|", n, "", "a"),
+    ],
+    ids=range(11),
+)
+def test_work_grows_no_faster_than_the_text(make: Callable[[int], str]) -> None:
+    reading(make(SMALL))  # what is compiled or filled once is there
+
+    small, large = (reading(make(size)) for size in (SMALL, LARGE))
+
+    assert large < MAX_RATIO * max(small, 500)
+
+
+class Watched:
+    """The parser, with a count of what it is given and asked."""
+
+    def __init__(self) -> None:
+        self._parser = parsing.parser()
+        self.given = self.rounds = self.whole = 0
+
+    def parse(self, source: Any, **told: Any) -> Any:
+        if not callable(source):
+            self.whole += 1
+            return self._parser.parse(source)
+
+        def read(begin: int, point: Any) -> bytes:
+            part: bytes = source(begin, point)
+            self.given += len(part)
+            return part
+
+        def is_over(offset: int, has_error: bool) -> bool:
+            self.rounds += 1
+            return bool(told["progress_callback"](offset, has_error))
+
+        return self._parser.parse(read, progress_callback=is_over)
+
+    def reset(self) -> None:
+        self._parser.reset()
+
+
+@pytest.mark.parametrize("unit", [")", "<", ">", "$(", "if ", "a ( "])
+def test_the_parser_does_not_go_on_with_a_text_that_is_refused(unit: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    parser = Watched()
+    monkeypatch.setattr(parsing, "parser", lambda: parser)
+    text = repeated(unit, 100_000, "echo a; ")
+
+    with pytest.raises(UnreadableCommandError):
+        commands(text)
+
+    assert parser.whole == 0, "it was parsed to the end, with all errors mended"
+    assert parser.given < 20 * len(text)
+    assert parser.rounds < 2000
+
+
+@pytest.mark.parametrize("begin", ["cat > f.py <<'E'\n", "cd a && cat > f.py <<'E'\n"])
+def test_a_long_file_in_a_here_document_is_read(begin: str) -> None:
+    text = repeated('x = f(a) # it\'s `$HOME` "${y}" {a,b} | <<B\n', 300_000, begin, "E\nls")
+
+    *_, cat, last = commands(text)
+
+    assert (cat.program, last.program) == ("cat", "ls")
+    assert len(cat.redirects[-1].target.text) + len(cat.redirects[0].target.text) > 299_000
+    assert reading(text) < 20_000
+
+
+def test_what_braces_may_become_is_bounded() -> None:
+    assert words.expand("{1..2}" * 8) is not None
+    assert words.expand("{1..2}" * 9) is None
+    assert words.expand("{a,b}" + "x" * 40_000) is None
+    assert words.expand("{1.." + "9" * 5000 + "}") == ["{1.." + "9" * 5000 + "}"]

@@ -1,0 +1,99 @@
+"""Shell text as commands: where each runs, what it reads and writes, and what is refused as unreadable."""
+
+from __future__ import annotations
+
+import pytest
+
+from hooklatch.guards import UnreadableCommandError, commands, hosts_reached, packages_installed, paths_written
+from support.tables import table
+
+
+@table(
+    ("text", "places"),
+    [
+        ("cd / && rm x", ("/",)),
+        ("cd a && cd b && rm x", ("a/b",)),
+        ("cd a; rm x", ("", "a")),
+        ("cd a || exit 1; rm x", ("a",)),
+        ("cd a || true; rm x", ("a", "")),
+        ("! cd a && rm x", ("", "a")),
+        ("(cd a); rm x", ("",)),
+        ("cd a | cat; rm x", ("",)),
+        ("x=$(cd a); rm x", ("",)),
+        ("bash -c 'cd a'; rm x", ("",)),
+        ("eval 'cd a' && rm x", ("a",)),
+        ("env -C a rm x", ("a",)),
+        ("env -iC a rm x", ("a",)),
+        ("env rm x -C a", ("",)),
+        ("sudo --chdir=/a rm x", ("/a",)),
+        ("cd && rm x", ("~",)),
+        ("cd $X && rm x", (None,)),
+        ("cd - && rm x", (None,)),
+        ("cd a* && rm x", (None,)),
+        ("popd && rm x", (None,)),
+        ("f() { cd a; }; f; rm x", ("", "a", None)),
+        ("for i in 1 2; do cd ..; done; rm x", ("", "..", None)),
+        ("if cd a; then rm x; fi", ("", "a")),
+    ],
+)
+def test_a_command_runs_where_cd_has_led(text: str, places: tuple[str | None, ...]) -> None:
+    (removal,) = [one for one in commands(text) if one.program == "rm"]
+
+    assert removal.places == places
+
+
+@table(
+    ("text", "written"),
+    [
+        ("cat <<E > f\nx\nE", ["f"]),
+        ("cd a && echo x >> f", ["f"]),
+        ("{ cd a; ls; } > f", ["f"]),
+        ("find a b -name x -delete", ["a", "b"]),
+        ("curl -of https://x.example", ["f"]),
+        ("apply_patch <<'E'\n*** Add File: f\n+x\n*** Move to: g\nE", ["f", "g"]),
+        ("sed -i s/a/b/ f", ["f"]),
+        ("sed s/a/b/ f 2>&1", []),
+        ("sed -i -e s/a/b/ --expression=s/c/d/ f g", ["s/a/b/", "f", "g"]),
+        ("chmod -x f g", ["f", "g"]),
+        ("chmod u+x f g", ["f", "g"]),
+        ("curl -sSLo f https://x.example", ["f"]),
+        ("tar -xzC d -f f", ["d", "f"]),
+    ],
+)
+def test_what_a_text_writes_is_named(text: str, written: list[str]) -> None:
+    assert [word.text for one in commands(text) for word in paths_written(one)] == written
+
+
+def test_hosts_and_packages_are_named() -> None:
+    (git, pip) = commands("git clone git@x.example:a/b && pip install -r r.txt evil==1")
+
+    assert list(hosts_reached(git)) == ["x.example"]
+    assert [word.text for word in packages_installed(pip) or ()] == ["evil==1"]
+    assert packages_installed(git) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "rm x{\\ # -rf /",
+        "echo 'open",
+        "ls \0",
+        "(" * 400 + "ls" + ")" * 400,
+        " && ".join(["cd a"] * 2000),
+        "bash -c " * 10 + "ls",
+        ";".join(["ls"] * 3000),
+        "a" * 1_100_000,
+    ],
+    ids=range(8),
+)
+def test_what_cannot_be_read_is_refused(text: str) -> None:
+    if text.startswith("bash"):
+        for _ in range(10):
+            text = f"eval {text!r}"
+    with pytest.raises(UnreadableCommandError):
+        commands(text)
+
+
+@pytest.mark.parametrize("text", ["base64 -d f | sh", "sh < f", "bash -s < f", "at now < f", ". /dev/stdin < f"])
+def test_a_shell_that_reads_what_nobody_knows_is_a_program_that_nobody_knows(text: str) -> None:
+    assert None in [one.program for one in commands(text)]

@@ -1,0 +1,37 @@
+"""A real browser without a screen, driven by playwright: the machine's own chromium, and none that is downloaded."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+__all__ = ["needs_browser", "running_browser"]
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+MISSING = (
+    "no chromium on this machine; .ci/install-toolchains installs one"
+    if CHROMIUM is None
+    else "playwright is not installed; it comes with hooklatch[test]"
+    if importlib.util.find_spec("playwright") is None
+    else None
+)
+needs_browser = pytest.mark.skipif(MISSING is not None, reason=MISSING or "")
+
+
+@contextmanager
+def running_browser() -> Iterator[Any]:
+    """Run a browser; nothing of it is left afterwards."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as driver:
+        # Its own sandbox needs user namespaces, which root in a container may not make.
+        browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        try:
+            yield browser
+        finally:
+            browser.close()
