@@ -94,12 +94,22 @@ def run(arena: Arena, nemesis: Nemesis, play: Callable[[Nemesis], None], kinds: 
 
 def descriptors(arena: Arena) -> int:
     """Count the daemon's descriptors but for those of its workers; 0 where it may not be looked at."""
-    try:
-        count = len(os.listdir(f"/proc/{arena.daemon.pid}/fd"))
-    except PermissionError:
-        return 0
-    unordered = {pid for zygote in arena.zygotes() for pid in waiting_for_an_order(zygote)}
-    return count - PER_WORKER * len(set(arena.workers()) - unordered)
+    held = with_an_order(arena)
+    while True:
+        try:
+            count = len(os.listdir(f"/proc/{arena.daemon.pid}/fd"))
+        except PermissionError:
+            return 0
+        # A zygote forks its next worker after it has said that the last one is ready: what is counted must not move.
+        before, held = held, with_an_order(arena)
+        if held == before:
+            return count - PER_WORKER * len(held)
+
+
+def with_an_order(arena: Arena) -> set[int]:
+    """Return the workers of which the daemon knows: all but the one that each zygote has forked ahead."""
+    workers = set(arena.workers())
+    return workers - {pid for zygote in arena.zygotes() for pid in waiting_for_an_order(zygote)}
 
 
 def unwell(arena: Arena) -> Iterable[str]:
