@@ -23,6 +23,8 @@ from support.repository import ROOT
 __all__ = ["LANGUAGES", "Program", "command_of"]
 
 CLIENTS = ROOT / "clients"
+# Built once for all that runs it, without what only a debugger or the next build would read.
+CARGO = {"CARGO_TARGET_DIR": str(CLIENTS / "rust/target"), "CARGO_INCREMENTAL": "0", "CARGO_PROFILE_DEV_DEBUG": "0"}
 PYTHON = ROOT / "tests" / "clients" / "python_driver.py"
 
 
@@ -48,7 +50,7 @@ def elixir() -> list[str]:
 def rust() -> list[str]:
     needed("cargo", "apt-get install cargo")
     folder = CLIENTS / "rust"
-    built(["cargo", "build", "--quiet", "--offline", "--example", "driver"], folder, {})
+    built(["cargo", "build", "--quiet", "--offline", "--example", "driver"], folder, CARGO)
     return [str(folder / "target/debug/examples/driver")]
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from clients.conftest import RealDaemon
-from clients.programs import CLIENTS, command_of
+from clients.programs import CARGO, CLIENTS, command_of
 from support.survivors import nobody_survives
 
 pytestmark = pytest.mark.slow  # compilers, and a daemon
@@ -90,8 +90,7 @@ def test_what_a_readme_shows_runs(
         folder = tmp_path / str(number)
         folder.mkdir()
         command, cwd = made(folder, one)
-        environ = {**os.environ, "HOOKLATCH_RUNTIME_DIR": str(running.folder / "run")}
-        environ["CARGO_TARGET_DIR"] = str(tmp_path / "target")  # the client itself is compiled once for both
+        environ = {**os.environ, **CARGO, "HOOKLATCH_RUNTIME_DIR": str(running.folder / "run")}
         done = subprocess.run(command, cwd=cwd, env=environ, capture_output=True, text=True, timeout=120, check=False)
         assert done.returncode == 0, done.stderr
         said.append(done.stdout.strip())
