@@ -17,7 +17,6 @@ import sys
 import termios
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from datetime import datetime
 from typing import Any, cast
 
@@ -151,8 +150,8 @@ def follow_at_terminal(arguments: argparse.Namespace) -> int:
                 *lines, typed = (typed + data).split(b"\n")  # Ctrl-D sends a line that has no end yet
                 for line in lines if data else [b"q"]:
                     desk.take(line.decode(errors="replace").strip())
-            if desk.shown != about:
-                typed = b""  # it was about another one
+            if desk.shown != about and typed:  # it was about another one
+                typed, desk.is_halfway = b"", True
     return Exit.OK
 
 
@@ -161,13 +160,13 @@ class Desk:
 
     def __init__(self, link: CommandLink, name: str) -> None:
         self.is_over = False
+        self.is_halfway = False  # the line that comes is the rest of one that was begun about another ask
         self._link = link
         self._name = name
         self._open: dict[str, dict[str, Any]] = {}
         self._shown: str | None = None
         self._verdict: str | None = None  # said, while its reason is not
         self._replaced_at = -SETTLE  # when another ask was shown without a word of the person
-        self._is_halfway = False  # then a reason was being typed, and the line that comes is its rest
         self._has_ended = False  # the last one that was shown, by itself, and no line was typed since
         self._told = 0  # of how many others that wait it was said below the one that is shown
         self._is_prompted = False
@@ -219,7 +218,7 @@ class Desk:
         """Take a line that was typed."""
         self._is_prompted = False
         word, _, rest = line.partition(" ")
-        is_halfway, self._is_halfway, self._has_ended = self._is_halfway, False, False
+        is_halfway, self.is_halfway, self._has_ended = self.is_halfway, False, False
         if self._verdict is not None:
             self._answer(self._verdict, line)
         elif word == "q":
@@ -256,7 +255,7 @@ class Desk:
 
     def _replace(self) -> None:
         """Show another ask in the place of one that has ended by itself, if there is one."""
-        self._is_halfway = self._is_halfway or self._verdict is not None
+        self.is_halfway = self.is_halfway or self._verdict is not None
         self._has_ended = True
         self._show_next()
         self._replaced_at = time.monotonic()
@@ -269,8 +268,7 @@ class Desk:
         self._verdict = None
         self._told = 0
         if self._shown is not None:
-            with suppress(termios.error):
-                termios.tcflush(STDIN, termios.TCIFLUSH)  # what was typed was about another one
+            self.is_halfway = drop_typed() or self.is_halfway  # what was typed was about another one
             self._say("")
             show(self._open[self._shown])
 
@@ -280,6 +278,25 @@ class Desk:
             sys.stdout.write("\n")
             self._is_prompted = False
         output.say(*pieces)
+
+
+def drop_typed() -> bool:
+    """Drop what was typed and not read yet; return whether that ends within a line, so that its rest will come."""
+    try:
+        kept = termios.tcgetattr(STDIN)
+    except termios.error:
+        return False
+    modes, data = list(kept), b""
+    modes[3] = kept[3] & ~termios.ICANON  # else a line without its end is not read: termios(3)
+    modes[6] = [*kept[6]]
+    modes[6][termios.VMIN] = modes[6][termios.VTIME] = 0  # and nothing is waited for
+    termios.tcsetattr(STDIN, termios.TCSANOW, modes)
+    try:
+        while more := os.read(STDIN, 4096):
+            data = more
+    finally:
+        termios.tcsetattr(STDIN, termios.TCSANOW, kept)
+    return bool(data) and not data.endswith(b"\n")
 
 
 # -- one ask -----------------------------------------------------------------------------------------------------
