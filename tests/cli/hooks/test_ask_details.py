@@ -70,3 +70,34 @@ def test_an_ask_that_is_taller_than_the_terminal_says_so_at_its_end() -> None:
 
     assert text.count("more than fit here: scroll up to a-1") == 1
     assert text.rstrip().endswith("read it all\x1b[0m")
+
+
+@table(
+    ("text", "words"),
+    [
+        ("\u8aac" * 33 + " ok  command      ls", ["command", "ls"]),  # wide characters: more columns than characters
+        ("x" * 66 + "`command      ls -la`", ["`command", "ls"]),  # what is quoted is not broken, elsewhere
+        ("x" * 200 + "warning:none", ["warning:none"]),
+        ("x " * 39 + "  warning  none", ["warning", "none"]),
+    ],
+    ids=range(4),
+)
+def test_nothing_of_a_value_is_in_the_place_of_a_label(text: str, words: list[str]) -> None:
+    asked = told(excerpt={"description": text, "command": "rm"}, at=AT, expires_at=AT)
+    code = f"from hooklatch.cli.hooks.asks import show\nshow({asked!r})"
+
+    _, seen = shown_at([sys.executable, "-c", code], environment=dict(os.environ), folder=ROOT)
+
+    rows = seen.splitlines()
+    begin = rows.index(next(row for row in rows if row.startswith("description")))
+    end = rows.index(next(row for row in rows if row.startswith("command")))
+    assert all(row.startswith(" " * 13) for row in rows[begin + 1 : end])
+    assert all(len(row) + sum(not one.isascii() for one in row) <= 80 for row in rows[begin:end])
+    assert "".join("".join(rows[begin:end]).split()) == "description" + "".join(text.split())
+    assert any(all(word in row for word in words) for row in rows[begin:end])
+
+
+def test_letters_that_look_like_others_are_told() -> None:
+    found = list(details_of(told(excerpt={"command": "curl g\u0456thub.com"})))
+
+    assert found[-1] == ("warning", r"'g\u0456thub' has letters that look like others; deny what is not what it seems")

@@ -25,7 +25,7 @@ from hooklatch.cli.terminal.exits import Exit
 from hooklatch.cli.terminal.look import paint, width_of
 from hooklatch.cli.terminal.parser import Parser
 from hooklatch.cli.terminal.requests import CommandLink, administrator
-from hooklatch.core.text import REDACTED, counted, shown
+from hooklatch.core.text import REDACTED, counted, disguised, shown
 from hooklatch.core.tools import KINDS
 from hooklatch.errors import RequestFailedError
 
@@ -92,9 +92,7 @@ def answer(arguments: argparse.Namespace) -> int:
     """Answer one ask."""
     by = arguments.by or own_name()
     with administrator(arguments) as link:
-        result = link.ask(
-            "answer_ask", id=arguments.ask, verdict=arguments.verdict, reason=arguments.reason, by=by
-        )  # fmt: skip
+        result = link.ask("answer_ask", id=arguments.ask, verdict=arguments.verdict, reason=arguments.reason, by=by)
     if arguments.json:
         output.say_json(result)
     else:
@@ -277,7 +275,7 @@ class Desk:
         if self._is_prompted:
             sys.stdout.write("\n")
             self._is_prompted = False
-        output.say(*pieces)
+        output.say(*pieces, is_tight=True)
 
 
 def drop_typed() -> bool:
@@ -306,9 +304,10 @@ def show(ask: dict[str, Any]) -> None:
     """Print an ask whole."""
     where = [f"session {ask['session_id']}" if ask["session_id"] else "", f"in {ask['host']}" if ask["host"] else ""]
     what = " ".join(filter(None, (ask["event"], ask["tool"])))
-    output.say(paint(ask["id"], "title"), f"  {', '.join(filter(None, (what, *where)))}; {times_of(ask)}")
+    place = f"  {', '.join(filter(None, (what, *where)))}; {times_of(ask)}"
+    output.say(paint(ask["id"], "title"), place, is_tight=True)
     lines = [*details_of(ask)]
-    tall = output.say_lines(*lines, width=min(max(len(label) for label, _ in lines), WIDEST) + 2)
+    tall = output.say_lines(*lines, width=min(max(len(label) for label, _ in lines), WIDEST) + 2, is_tight=True)
     if width_of(sys.stdout) is not None and tall + AROUND > (os.get_terminal_size(STDOUT).lines or 24):
         output.say(
             paint(f"it takes {tall} lines, more than fit here: scroll up to {ask['id']}, and read it all", "warning")
@@ -343,6 +342,8 @@ def details_of(ask: dict[str, Any]) -> Iterator[tuple[str, object]]:
         yield "warning", f"this is not all of its {ask['payload_bytes']} bytes; deny what you cannot see"
     if ask["patch_cut"] is not None:
         yield "warning", "this is not all of what hooks changed; deny what you cannot see"
+    if word := disguised(shown) or disguised(changed):
+        yield "warning", f"{word} has letters that look like others; deny what is not what it seems"
     if REDACTED in shown or REDACTED in changed:
         yield "warning", f"{REDACTED} looks like a secret, and may be anything; deny what you cannot see"
 
