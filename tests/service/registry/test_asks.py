@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -399,6 +399,34 @@ async def test_too_many_asks_of_one_session_are_denied(daemon: Daemon) -> None:
             await other.send("fire", event="pre_tool_use", payload=payload)
             await opened(admin)
             assert len((await admin.call("asks"))["asks"]) == 17
+
+
+async def test_whoever_takes_all_places_makes_room_for_others(daemon: Daemon) -> None:
+    payload: dict[str, Any] = {"tool_name": "Bash", "tool_input": {}}
+    strangers = [daemon.connect() for _ in range(17)]
+    async with person(daemon) as admin, AsyncExitStack() as stack:
+        for one in strangers[:16]:
+            await one.send("fire", event="pre_tool_use", payload=payload)
+            await opened(admin)
+        refused = await strangers[16].fire_tool("Bash", command="one more without a name")
+        for size in (16, 16, 16, 16, 16, 4):
+            busy = await stack.enter_async_context(daemon.session())
+            for _ in range(size):
+                await busy.send("fire", event="pre_tool_use", payload=payload)
+                await opened(admin)
+        other = await stack.enter_async_context(daemon.session())
+        number = await other.send("fire", event="pre_tool_use", payload=payload)
+
+        ended = await closed(admin)
+        asked = await opened(admin)
+        await answer(admin, asked)
+
+        assert (await other.answer_to(number))["verdict"] == "allow"
+        assert (refused["cause"], ended["verdict"], ended["cause"]) == ("overload", "deny", "overload")
+        assert "16 asks that name no session" in refused["reason"]
+        assert "worker" not in refused["reason"]
+        for one in strangers:
+            await one.aclose()
 
 
 async def test_requests_that_wait_for_a_person_slow_nobody_down(daemon: Daemon) -> None:
