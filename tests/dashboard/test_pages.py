@@ -169,6 +169,7 @@ def test_an_ask_is_answered_with_a_reason_for_the_payload_that_was_shown(visitor
     code, out, _ = fired.end()
 
     assert "&lt;b&gt;production" in page.text
+    assert "<dt>Folder</dt>" in page.text
     assert [one.status for one in (other, unexplained, neither, done, late)] == [409, 400, 400, 303, 409]
     assert json.loads(out)["verdict"] == "allow"
     assert code == 0

@@ -97,6 +97,13 @@ def test_nothing_of_a_value_is_in_the_place_of_a_label(text: str, words: list[st
     assert any(all(word in row for word in words) for row in rows[begin:end])
 
 
+def test_the_folder_is_told_where_the_payload_does_not_say_the_same() -> None:
+    payload = {"cwd": "/srv/app", "folder": "/tmp"}
+
+    assert list(details_of(told(cwd="/srv/app", excerpt=payload))) == [("cwd", "/srv/app"), ('"folder"', "/tmp")]
+    assert next(details_of(told(cwd="/srv/\u202eapp", excerpt=payload))) == ("folder", '"/srv/\u202eapp"')
+
+
 def test_letters_that_look_like_others_are_told() -> None:
     found = list(details_of(told(excerpt={"command": "curl g\u0456thub.com"})))
 

@@ -94,10 +94,11 @@ def records(daemon: Daemon, kind: str) -> list[dict[str, Any]]:
 
 
 async def test_a_persons_yes_lets_exactly_this_payload_run(daemon: Daemon) -> None:
-    async with person(daemon) as admin, daemon.session(id="s-1", host="mine") as client:
+    async with person(daemon) as admin, daemon.session(id="s-1", host="mine", cwd="/srv/app") as client:
         number = await client.send("fire", event="pre_tool_use", payload={"tool_name": "Both", "tool_input": {}})
         ask = await opened(admin)
         assert (await admin.call("asks"))["asks"] == [ask]
+        assert ask["cwd"] == "/srv/app"
         assert (ask["session_id"], ask["host"], ask["event"], ask["tool"]) == ("s-1", "mine", "pre_tool_use", "Both")
         assert (ask["hook"], ask["reason"]) == ("global/guards:careful", "is that wise?")
         assert ask["questions"][1] == {"hook": "global/guards:careful_too", "reason": "and that?"}
@@ -132,7 +133,8 @@ async def test_as_many_asks_as_can_wait_fit_into_one_answer(daemon: Daemon) -> N
     payload = {"prompt": '"' * 2**15, "tool_name": "\x01" * 2**15}
     async with person(daemon) as admin, daemon.session() as client:
         await client.call("register", hooks=[{**hook, "id": f"h-{number}"} for number in range(30)])
-        await client.send("fire", event="user_prompt_submit", payload=payload)
+        folder = {"cwd": "/" + "\x01" * 4000}
+        await client.send("fire", event="user_prompt_submit", payload=payload, envelope=folder)
         for _ in range(30):
             while "method" not in (asked := await client.read() or {}):
                 pass
@@ -143,6 +145,7 @@ async def test_as_many_asks_as_can_wait_fit_into_one_answer(daemon: Daemon) -> N
 
     assert (ask["hook"], ask["reason"]) == ("global/guards:prompts", "may it say that?")
     assert len(ask["questions"]) + ask["questions_omitted"] == 31
+    assert ask["cwd"] == "/" + "\x01" * 499 + "…"
     assert (len(json.dumps(ask)) + 2 * SHOWN) * MAX_ASKS < MAX_FRAME  # with as much that hooks have changed
 
 

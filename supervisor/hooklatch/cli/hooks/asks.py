@@ -32,7 +32,7 @@ from hooklatch.errors import RequestFailedError
 __all__ = ["SETTLE", "Desk", "add_answer", "add_asks"]
 
 BELOW = (("answer", "hooks.asks", "answer an ask that waits, with a reason that the agent is told"),)
-OURS = ("asks", "payload", "changed", "warning")  # labels that no field of a payload has
+OURS = ("asks", "folder", "payload", "changed", "warning")  # labels that no field of a payload has
 PLAIN = re.compile(r"[\w.-]+", re.ASCII)
 MARKS = ("", '"', "{", "[")  # with which a text begins that is shown as JSON, as what is no text is
 WORDS = {"a": "allow", "allow": "allow", "y": "allow", "d": "deny", "deny": "deny"}
@@ -309,9 +309,8 @@ def show(ask: dict[str, Any]) -> None:
     lines = [*details_of(ask)]
     tall = output.say_lines(*lines, width=min(max(len(label) for label, _ in lines), WIDEST) + 2, is_tight=True)
     if width_of(sys.stdout) is not None and tall + AROUND > (os.get_terminal_size(STDOUT).lines or 24):
-        output.say(
-            paint(f"it takes {tall} lines, more than fit here: scroll up to {ask['id']}, and read it all", "warning")
-        )
+        text = f"it takes {tall} lines, more than fit here: scroll up to {ask['id']}, and read it all"
+        output.say(paint(text, "warning"))
 
 
 def times_of(ask: dict[str, Any]) -> str:
@@ -328,6 +327,8 @@ def details_of(ask: dict[str, Any]) -> Iterator[tuple[str, object]]:
     """Yield all that there is to see of an ask, what cannot be seen last: there the answer is typed."""
     for question in ask["questions"]:
         yield "asks", f"{question['hook']}: {question['reason']}"
+    if ask["cwd"] not in (None, fields_of(ask["excerpt"]).get("cwd")):
+        yield "folder", text_of(ask["cwd"])
     shown = json_of(ask["excerpt"], ask["excerpt_cut"])
     if ask["excerpt"] is not None:
         yield from values_of(ask["excerpt"])

@@ -66,10 +66,10 @@ class Question(msgspec.Struct, frozen=True):
 class Ask(msgspec.Struct, frozen=True, kw_only=True):
     """An open question.  Its id is that of the decision that waits for it; times are texts as in the record.
 
-    `questions` are those of all hooks that ask, in firing order, the agent's own last (but for `questions_omitted`);
-    a yes is an answer to each.  `hook` and `reason` are those of the first.  `payload_digest` is that of the payload as
-    hooks have finally made it, `excerpt` what it holds but for secrets (`excerpt_cut`, as text: more is missing), and
-    `patch` (`patch_cut`) what they have changed in it.
+    `cwd` is where the agent is, cut as a reason is.  `questions` are those of all hooks that ask, in firing order, the
+    agent's own last (but for `questions_omitted`); a yes is an answer to each.  `hook` and `reason` are those of the
+    first.  `payload_digest` is that of the payload as hooks have finally made it, `excerpt` what it holds but for
+    secrets (`excerpt_cut`, as text: more is missing), and `patch` (`patch_cut`) what they have changed in it.
     """
 
     id: str
@@ -77,6 +77,7 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     expires_at: str
     session_id: str | None
     host: str | None
+    cwd: str | None
     event: str
     tool: str | None
     hook: str
