@@ -48,6 +48,9 @@ def test_what_is_not_shown_is_told_last(fields: dict[str, Any], warning: str) ->
         ({"tool_input": {"command": "ls"}, "tool_kind": "shell", "tool_args": {"command": "ls"}}, ["  command ls"]),
         ({"tool_input": {"command": "ls"}, "tool_args": {"command": "rm"}},
          ["  command ls", 'tool_args {"command":"rm"}']),  # it says another thing than the input
+        ({"tool_input": {"command": "ls", "note": "rm"}, "tool_kind": "shell", "tool_args": {"command": "rm"}},
+         ["  command ls", "  note rm", 'tool_args {"command":"rm"}']),  # it says the same words of another field
+        ({"tool_input": {"file_path": "a"}, "tool_kind": "read", "tool_args": {"path": "a"}}, ["  file_path a"]),
         ({"tool_kind": ["shell"], "tool_args": 1}, ['tool_kind ["shell"]', "tool_args 1"]),
         ({"tool_input": {}}, ["tool_input {}"]),
         ({"asks": "yes", "warning": 1, "  command": "ls", "": 0},
@@ -56,7 +59,7 @@ def test_what_is_not_shown_is_told_last(fields: dict[str, Any], warning: str) ->
         ({"a": '"x"', "b": '{"c":1}', "c": " x", "d": "", "e": "x\u2800y"},
          [r'a "\"x\""', r'b "{\"c\":1}"', 'c " x"', 'd ""', 'e "x\u2800y"']),
     ],
-    ids=range(7),
+    ids=range(9),
 )  # fmt: skip
 def test_no_field_is_taken_for_another_one_or_for_a_word_of_ours(payload: dict[str, Any], lines: list[str]) -> None:
     assert [f"{label} {text}" for label, text in details_of(told(excerpt=payload))] == lines

@@ -26,7 +26,7 @@ from hooklatch.cli.terminal.look import paint, width_of
 from hooklatch.cli.terminal.parser import Parser
 from hooklatch.cli.terminal.requests import CommandLink, administrator
 from hooklatch.core.text import REDACTED, counted, disguised, shown
-from hooklatch.core.tools import KINDS
+from hooklatch.core.tools import KINDS, UnclearToolError, arguments
 from hooklatch.errors import RequestFailedError
 
 __all__ = ["SETTLE", "Desk", "add_answer", "add_asks"]
@@ -359,7 +359,7 @@ def values_of(payload: dict[str, Any]) -> Iterator[tuple[str, object]]:
     for key, value in fields_of(payload).items():
         if key == "tool_input" and given:
             yield from ((f"  {label_of(name)}", text_of(one)) for name, one in given.items())
-        elif not says_again(key, value, given):
+        elif not says_again(key, value, payload):
             yield label_of(key), text_of(value)
 
 
@@ -367,12 +367,15 @@ def fields_of(value: object) -> dict[str, object]:
     return cast("dict[str, object]", value) if isinstance(value, dict) else {}
 
 
-def says_again(key: str, value: object, given: dict[str, object]) -> bool:
+def says_again(key: str, value: object, payload: dict[str, Any]) -> bool:
     """Return whether a field says once more what the tool's name or its input says; an agent may put others there."""
     if key == "tool_kind":
         return isinstance(value, str) and value in KINDS
-    told, said = fields_of(value), list(given.values())
-    return key == "tool_args" and (value == {} or bool(told)) and all(one in said for one in told.values())
+    try:
+        told = arguments(str(payload.get("tool_kind")), fields_of(payload.get("tool_input")))
+    except UnclearToolError:
+        return False
+    return key == "tool_args" and output.json_text(value) == output.json_text(told)
 
 
 def label_of(key: str) -> str:
