@@ -169,6 +169,7 @@ def test_an_ask_is_answered_with_a_reason_for_the_payload_that_was_shown(visitor
     code, out, _ = fired.end()
 
     assert "&lt;b&gt;production" in page.text
+    assert "<dt>Folder</dt>" in page.text
     assert [one.status for one in (other, unexplained, neither, done, late)] == [409, 400, 400, 303, 409]
     assert json.loads(out)["verdict"] == "allow"
     assert code == 0
@@ -179,7 +180,7 @@ def test_an_ask_is_answered_with_a_reason_for_the_payload_that_was_shown(visitor
 
 def test_all_of_what_is_asked_about_is_shown_however_many_lines_it_has(visitor: Visitor, place: Place) -> None:
     call = place.folder / "long.json"
-    tool_input = {"before": [0] * 5000, "target": "at the very end"}
+    tool_input = {"before": [0] * 5000, "target": "at the very end of g\u0456thub"}
     call.write_text(json.dumps({"tool_name": "Deploy", "tool_input": tool_input}))
     fired = place.begin("fire", "pre_tool_use", "--payload", str(call), "--json")
     while not (found := re.search(r"/ask\?id=([^\"]+)", visitor.page("/asks").text)):
@@ -191,6 +192,7 @@ def test_all_of_what_is_asked_about_is_shown_however_many_lines_it_has(visitor: 
     fired.end()
 
     assert "at the very end" in page
+    assert "&#39;g\\u0456thub&#39; has letters that look like others." in page
 
 
 def test_the_stream_tells_what_happens(visitor: Visitor, place: Place) -> None:

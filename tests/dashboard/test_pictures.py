@@ -105,6 +105,7 @@ def take_all(page: Any, visitor: Visitor, place: Place) -> None:
     names = {
         str(ROOT / "workers"): "/home/ann/venv/lib/python3.14/site-packages",
         str(place.config.parent): "/home/ann/.config/hooklatch",
+        str(place.folder): "/home/ann/shop",
         f"{getpass.getuser()} in the dashboard": "ann in the dashboard",
     }
     FOLDER.mkdir(exist_ok=True)

@@ -26,7 +26,7 @@ from hooklatch.dashboard.views.revisions import Difference, Revision, difference
 from hooklatch.dashboard.views.text import MOST, harmless, moment, pretty
 from hooklatch.dashboard.web.actions import Actions
 from hooklatch.dashboard.web.keys import Keys
-from hooklatch.dashboard.web.rendering import new_environment
+from hooklatch.dashboard.web.rendering import in_order, new_environment
 from hooklatch.dashboard.web.site import Site
 from support.asked import ask
 from support.tables import table
@@ -67,6 +67,12 @@ def test_a_template_prints_nothing_as_it_is() -> None:
     assert text == (
         '<p title="&lt;b&gt;&#34;\\u202e">&lt;b&gt;&#34;\\u202e\u2013<a href="/base/hook?name=%3Cb%3E%22%E2%80%AE">'
     )
+
+
+def test_words_from_right_to_left_stay_in_their_order() -> None:
+    text = in_order('mv <\u05d0\u05d1> \u0645 1 2 "\u202e"')
+
+    assert text == "mv &lt;<bdi>\u05d0\u05d1</bdi>&gt; <bdi>\u0645</bdi> 1 2 &#34;\\u202e&#34;"
 
 
 @table(

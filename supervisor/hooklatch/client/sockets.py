@@ -11,6 +11,7 @@ from contextlib import suppress
 from itertools import count
 
 from hooklatch.client.protocol.liveness import crowd_delay
+from hooklatch.credentials import connected
 from hooklatch.errors import DaemonUnreachableError, why
 from hooklatch.paths import AGENT_SOCKET, runtime_dirs
 
@@ -55,18 +56,10 @@ def attempt(path: str) -> socket.socket | None:
     Raises:
         OSError: nothing listens there.
     """
-    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        connection.setblocking(False)
-        connection.connect(path)
-        connection.getpeername()  # unix(7): EAGAIN from connect leaves a socket that only looks connected
+        return connected(path)
     except BlockingIOError:
-        connection.close()
         return None
-    except BaseException:
-        connection.close()
-        raise
-    return connection
 
 
 def poll_of(connection: socket.socket) -> select.poll:

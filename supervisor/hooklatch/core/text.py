@@ -1,7 +1,7 @@
 """Phrases shared by messages: a count with its noun, the nearest known name, and durations in their one notation.
 
-That is a number with its unit: `500ms`, `90s`, `15m`, `24h`, `7d`.  And whether a text can be written at all, and what
-stands in the place of one that must not be.
+That is a number with its unit: `500ms`, `90s`, `15m`, `24h`, `7d`.  And whether a text can be written at all, what
+stands in the place of one that must not be, and what in a text of others people do not see, or take for something else.
 """
 
 from __future__ import annotations
@@ -10,10 +10,24 @@ import math
 import re
 from collections.abc import Iterable
 
-__all__ = ["INVISIBLE", "REDACTED", "counted", "did_you_mean", "is_unicode", "read_duration", "shown"]
+__all__ = ["REDACTED", "counted", "did_you_mean", "disguised", "escaped", "is_unicode", "read_duration", "shown"]
 
 REDACTED = "[redacted]"  # what stands in the place of a secret
-INVISIBLE = frozenset("\u115f\u1160\u3164\uffa0\u2800\u034f")  # letters and marks to Unicode, and nothing to the eye
+# Letters and marks to Unicode, and nothing to the eye: DerivedCoreProperties.txt, Default_Ignorable_Code_Point, and
+# blank symbols.  What is no printable character to Python is not listed.
+INVISIBLE = frozenset(
+    "\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0\U00013441\U00013442\U00016fe4\U0001d159"
+).union(map(chr, range(0xFE00, 0xFE10)), map(chr, range(0xE0100, 0xE01F0)))
+EMOJI = "\ufe0f"  # after a symbol: in colour
+# Letters of other alphabets that look like one of ours in most fonts.
+LOOKALIKES = frozenset(
+    "\u0430\u0441\u0435\u043e\u0440\u0445\u0443\u0455\u0456\u0458\u04bb\u0501\u051b\u051d\u04cf\u043a"  # small Cyrillic
+    "\u0410\u0412\u0415\u041a\u041c\u041d\u041e\u0420\u0421\u0422\u0425\u0423\u0405\u0406\u0408"
+    "\u03b1\u03b9\u03ba\u03bd\u03bf\u03c1\u03c5\u03f2\u03f3"  # small Greek
+    "\u0391\u0392\u0395\u0396\u0397\u0399\u039a\u039c\u039d\u039f\u03a1\u03a4\u03a5\u03a7"
+    "\u0570\u0578\u057d\u0585\u0566\u0131\u0261\u0251"  # Armenian; Latin without a dot, and of phonetics
+)
+WORD, OURS = re.compile(r"\w+"), re.compile("[A-Za-z]")
 UNITS = {"ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}  # `min` too: that is how minutes are shown
 LONG = ((86400, "d"), (3600, "h"), (60, "min"))  # what is shown in a unit is at least two of it
 DURATION = re.compile(rf"(\d+(?:\.\d+)?|\.\d+) ?({'|'.join(UNITS)})?", re.ASCII)
@@ -39,6 +53,45 @@ def is_unicode(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def escaped(text: str, *, kept: str = "") -> str:
+    """Return a text in which everything can be seen, but for the characters that are kept: others are their escapes."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(
+        one if one in kept or is_visible(one, before) else one.encode("unicode_escape").decode("ascii")
+        for before, one in zip(f" {text}", text, strict=False)
+    )
+
+
+def is_visible(letter: str, before: str) -> bool:
+    if letter not in INVISIBLE:
+        return letter.isprintable()
+    import unicodedata  # imported here, and below: few texts need it
+
+    return letter == EMOJI and unicodedata.category(before) == "So"
+
+
+def disguised(text: str) -> str | None:
+    """Return the first word, in ASCII, in which a letter is taken for one of ours; None if none has such a letter.
+
+    That is one that looks like ours and stands beside them, or one of ours in another form.
+    """
+    if text.isascii():
+        return None
+    for word in WORD.findall(text):
+        others = [one for one in word if not one.isascii()]
+        if any(map(is_variant, others)) or (OURS.search(word) and not LOOKALIKES.isdisjoint(others)):
+            return ascii(word)
+    return None
+
+
+def is_variant(letter: str) -> bool:
+    """Return whether this is one of our letters in full width, in a mathematician's bold, or the like."""
+    import unicodedata
+
+    return unicodedata.category(letter) in ("Ll", "Lu") and unicodedata.normalize("NFKC", letter).isascii()
 
 
 def read_duration(text: str) -> float:

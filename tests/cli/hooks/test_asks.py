@@ -165,6 +165,33 @@ def test_a_line_is_about_no_ask_that_took_the_place_of_another_meanwhile(daemon:
     assert made["verdict"] == "deny"
 
 
+def test_the_rest_of_a_line_that_was_being_typed_answers_no_other_ask(daemon: Daemon, followed: Started) -> None:
+    place = daemon.place
+    with terminal([*PROGRAM, "asks", "--follow"], environment=place.environment, folder=place.folder) as person:
+        person.until("is the next one")
+        first = fire(daemon, "make seventh")
+        person.until(f"{opened(followed)} [a/d/n/q]: ")
+        second = fire(daemon, "make eighth")
+        second_id = opened(followed)
+        person.until(f"{second_id} waits too")
+
+        person.type("d this is ")  # and while it is typed, the first one's agent leaves
+        person.until("d this is ", after=len(person.seen))
+        first.process.kill()
+        first.process.communicate()
+        person.until(f"{second_id} [a/d/n/q]: ", after=len(person.seen))
+        time.sleep(SETTLE)
+        again = len(person.seen)
+        person.type("a bad idea\n")
+        person.until("nothing was answered", after=again)
+        person.type("d not this one\n")
+        made = decision(second)
+        person.type("q\n")
+        person.rest()
+
+    assert made["verdict"] == "deny"
+
+
 class Waiting:
     """A daemon with asks that wait, as a desk sees it."""
 
@@ -181,9 +208,10 @@ class Waiting:
     def one(self, name: str) -> dict[str, object]:
         at = "2026-01-31T12:00:00.000Z"
         return {
-            "id": name, "at": at, "expires_at": at, "session_id": None, "host": None, "event": "stop", "tool": None,
-            "reason": f"why {name}", "questions": [{"hook": "h", "reason": "why"}], "questions_omitted": 0,
-            "payload_digest": "d", "excerpt": {}, "excerpt_cut": None, "patch": None, "patch_cut": None,
+            "id": name, "at": at, "expires_at": at, "session_id": None, "host": None, "cwd": None, "event": "stop",
+            "tool": None, "reason": f"why {name}", "questions": [{"hook": "h", "reason": "why"}],
+            "questions_omitted": 0, "payload_digest": "d", "excerpt": {}, "excerpt_cut": None,
+            "patch": None, "patch_cut": None,
         }  # fmt: skip
 
     def ended(self, name: str) -> dict[str, object]:

@@ -91,19 +91,41 @@ def test_the_first_end_is_the_only_one(order: list[str]) -> None:
     assert len(asks) == 0
 
 
-def test_there_is_room_for_others_beside_a_flood() -> None:
-    asks = OpenAsks(most=3, most_of_one=2)
-    for number in range(2):
-        assert asks.obstacle("flood") is None
-        asks.open(ask(f"f-{number}"), share="flood", now=0.0, seconds=60.0)
+def crowd(*shares: str, most: int = 4, most_of_one: int = 3) -> OpenAsks:
+    asks = OpenAsks(most=most, most_of_one=most_of_one)
+    for number, share in enumerate(shares):
+        asks.open(ask(f"a-{number}"), share=share, now=0.0, seconds=60.0)
+    return asks
 
-    assert "of this session" in str(asks.obstacle("flood"))
-    assert asks.obstacle("other") is None
-    asks.open(ask("o-1"), share="other", now=0.0, seconds=60.0)
-    assert "3 asks" in str(asks.obstacle("third"))
-    assert asks.of("flood") == ["f-0", "f-1"]
-    asks.close(denied(ask_id="f-0"))
+
+def test_one_session_has_so_many_places_and_no_more() -> None:
+    asks = crowd("flood", "flood", "flood")
+
+    assert "3 asks of this session" in str(asks.obstacle("flood"))
+    assert asks.obstacle("other") is asks.yielding_to("other") is None
+    assert asks.of("flood") == ["a-0", "a-1", "a-2"]
+    asks.close(denied(ask_id="a-0"))
     assert asks.obstacle("flood") is None
+    assert "3 asks that name no session" in str(crowd("", "", "").obstacle(""))
+
+
+@table(
+    ("shares", "newcomer", "yielding"),
+    [
+        ("aab", "c", None),  # there is room
+        ("abac", "d", "a-2"),  # the newest of the one with most
+        ("aabb", "c", "a-1"),
+        ("aabb", "a", None),  # no better claim
+        ("aaab", "b", "a-2"),
+        ("abcd", "e", None),  # all have one
+    ],
+)
+def test_when_all_places_are_taken_whoever_has_most_makes_room(shares: str, newcomer: str, yielding: Any) -> None:
+    asks = crowd(*shares)
+
+    assert asks.yielding_to(newcomer) == yielding
+    is_full = len(shares) == 4 and yielding is None
+    assert (asks.obstacle(newcomer) == "4 asks wait for a person already") is is_full
 
 
 def test_what_was_never_asked_is_not_over() -> None:

@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -94,10 +94,11 @@ def records(daemon: Daemon, kind: str) -> list[dict[str, Any]]:
 
 
 async def test_a_persons_yes_lets_exactly_this_payload_run(daemon: Daemon) -> None:
-    async with person(daemon) as admin, daemon.session(id="s-1", host="mine") as client:
+    async with person(daemon) as admin, daemon.session(id="s-1", host="mine", cwd="/srv/app") as client:
         number = await client.send("fire", event="pre_tool_use", payload={"tool_name": "Both", "tool_input": {}})
         ask = await opened(admin)
         assert (await admin.call("asks"))["asks"] == [ask]
+        assert ask["cwd"] == "/srv/app"
         assert (ask["session_id"], ask["host"], ask["event"], ask["tool"]) == ("s-1", "mine", "pre_tool_use", "Both")
         assert (ask["hook"], ask["reason"]) == ("global/guards:careful", "is that wise?")
         assert ask["questions"][1] == {"hook": "global/guards:careful_too", "reason": "and that?"}
@@ -132,7 +133,8 @@ async def test_as_many_asks_as_can_wait_fit_into_one_answer(daemon: Daemon) -> N
     payload = {"prompt": '"' * 2**15, "tool_name": "\x01" * 2**15}
     async with person(daemon) as admin, daemon.session() as client:
         await client.call("register", hooks=[{**hook, "id": f"h-{number}"} for number in range(30)])
-        await client.send("fire", event="user_prompt_submit", payload=payload)
+        folder = {"cwd": "/" + "\x01" * 4000}
+        await client.send("fire", event="user_prompt_submit", payload=payload, envelope=folder)
         for _ in range(30):
             while "method" not in (asked := await client.read() or {}):
                 pass
@@ -143,6 +145,7 @@ async def test_as_many_asks_as_can_wait_fit_into_one_answer(daemon: Daemon) -> N
 
     assert (ask["hook"], ask["reason"]) == ("global/guards:prompts", "may it say that?")
     assert len(ask["questions"]) + ask["questions_omitted"] == 31
+    assert ask["cwd"] == "/" + "\x01" * 499 + "…"
     assert (len(json.dumps(ask)) + 2 * SHOWN) * MAX_ASKS < MAX_FRAME  # with as much that hooks have changed
 
 
@@ -399,6 +402,34 @@ async def test_too_many_asks_of_one_session_are_denied(daemon: Daemon) -> None:
             await other.send("fire", event="pre_tool_use", payload=payload)
             await opened(admin)
             assert len((await admin.call("asks"))["asks"]) == 17
+
+
+async def test_whoever_takes_all_places_makes_room_for_others(daemon: Daemon) -> None:
+    payload: dict[str, Any] = {"tool_name": "Bash", "tool_input": {}}
+    strangers = [daemon.connect() for _ in range(17)]
+    async with person(daemon) as admin, AsyncExitStack() as stack:
+        for one in strangers[:16]:
+            await one.send("fire", event="pre_tool_use", payload=payload)
+            await opened(admin)
+        refused = await strangers[16].fire_tool("Bash", command="one more without a name")
+        for size in (16, 16, 16, 16, 16, 4):
+            busy = await stack.enter_async_context(daemon.session())
+            for _ in range(size):
+                await busy.send("fire", event="pre_tool_use", payload=payload)
+                await opened(admin)
+        other = await stack.enter_async_context(daemon.session())
+        number = await other.send("fire", event="pre_tool_use", payload=payload)
+
+        ended = await closed(admin)
+        asked = await opened(admin)
+        await answer(admin, asked)
+
+        assert (await other.answer_to(number))["verdict"] == "allow"
+        assert (refused["cause"], ended["verdict"], ended["cause"]) == ("overload", "deny", "overload")
+        assert "16 asks that name no session" in refused["reason"]
+        assert "worker" not in refused["reason"]
+        for one in strangers:
+            await one.aclose()
 
 
 async def test_requests_that_wait_for_a_person_slow_nobody_down(daemon: Daemon) -> None:

@@ -17,7 +17,6 @@ import sys
 import termios
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from datetime import datetime
 from typing import Any, cast
 
@@ -26,14 +25,14 @@ from hooklatch.cli.terminal.exits import Exit
 from hooklatch.cli.terminal.look import paint, width_of
 from hooklatch.cli.terminal.parser import Parser
 from hooklatch.cli.terminal.requests import CommandLink, administrator
-from hooklatch.core.text import REDACTED, counted, shown
-from hooklatch.core.tools import KINDS
+from hooklatch.core.text import REDACTED, counted, disguised, shown
+from hooklatch.core.tools import KINDS, UnclearToolError, arguments
 from hooklatch.errors import RequestFailedError
 
 __all__ = ["SETTLE", "Desk", "add_answer", "add_asks"]
 
 BELOW = (("answer", "hooks.asks", "answer an ask that waits, with a reason that the agent is told"),)
-OURS = ("asks", "payload", "changed", "warning")  # labels that no field of a payload has
+OURS = ("asks", "folder", "payload", "changed", "warning")  # labels that no field of a payload has
 PLAIN = re.compile(r"[\w.-]+", re.ASCII)
 MARKS = ("", '"', "{", "[")  # with which a text begins that is shown as JSON, as what is no text is
 WORDS = {"a": "allow", "allow": "allow", "y": "allow", "d": "deny", "deny": "deny"}
@@ -93,9 +92,7 @@ def answer(arguments: argparse.Namespace) -> int:
     """Answer one ask."""
     by = arguments.by or own_name()
     with administrator(arguments) as link:
-        result = link.ask(
-            "answer_ask", id=arguments.ask, verdict=arguments.verdict, reason=arguments.reason, by=by
-        )  # fmt: skip
+        result = link.ask("answer_ask", id=arguments.ask, verdict=arguments.verdict, reason=arguments.reason, by=by)
     if arguments.json:
         output.say_json(result)
     else:
@@ -151,8 +148,8 @@ def follow_at_terminal(arguments: argparse.Namespace) -> int:
                 *lines, typed = (typed + data).split(b"\n")  # Ctrl-D sends a line that has no end yet
                 for line in lines if data else [b"q"]:
                     desk.take(line.decode(errors="replace").strip())
-            if desk.shown != about:
-                typed = b""  # it was about another one
+            if desk.shown != about and typed:  # it was about another one
+                typed, desk.is_halfway = b"", True
     return Exit.OK
 
 
@@ -161,13 +158,13 @@ class Desk:
 
     def __init__(self, link: CommandLink, name: str) -> None:
         self.is_over = False
+        self.is_halfway = False  # the line that comes is the rest of one that was begun about another ask
         self._link = link
         self._name = name
         self._open: dict[str, dict[str, Any]] = {}
         self._shown: str | None = None
         self._verdict: str | None = None  # said, while its reason is not
         self._replaced_at = -SETTLE  # when another ask was shown without a word of the person
-        self._is_halfway = False  # then a reason was being typed, and the line that comes is its rest
         self._has_ended = False  # the last one that was shown, by itself, and no line was typed since
         self._told = 0  # of how many others that wait it was said below the one that is shown
         self._is_prompted = False
@@ -219,7 +216,7 @@ class Desk:
         """Take a line that was typed."""
         self._is_prompted = False
         word, _, rest = line.partition(" ")
-        is_halfway, self._is_halfway, self._has_ended = self._is_halfway, False, False
+        is_halfway, self.is_halfway, self._has_ended = self.is_halfway, False, False
         if self._verdict is not None:
             self._answer(self._verdict, line)
         elif word == "q":
@@ -256,7 +253,7 @@ class Desk:
 
     def _replace(self) -> None:
         """Show another ask in the place of one that has ended by itself, if there is one."""
-        self._is_halfway = self._is_halfway or self._verdict is not None
+        self.is_halfway = self.is_halfway or self._verdict is not None
         self._has_ended = True
         self._show_next()
         self._replaced_at = time.monotonic()
@@ -269,8 +266,7 @@ class Desk:
         self._verdict = None
         self._told = 0
         if self._shown is not None:
-            with suppress(termios.error):
-                termios.tcflush(STDIN, termios.TCIFLUSH)  # what was typed was about another one
+            self.is_halfway = drop_typed() or self.is_halfway  # what was typed was about another one
             self._say("")
             show(self._open[self._shown])
 
@@ -279,7 +275,26 @@ class Desk:
         if self._is_prompted:
             sys.stdout.write("\n")
             self._is_prompted = False
-        output.say(*pieces)
+        output.say(*pieces, is_tight=True)
+
+
+def drop_typed() -> bool:
+    """Drop what was typed and not read yet; return whether that ends within a line, so that its rest will come."""
+    try:
+        kept = termios.tcgetattr(STDIN)
+    except termios.error:
+        return False
+    modes, data = list(kept), b""
+    modes[3] = kept[3] & ~termios.ICANON  # else a line without its end is not read: termios(3)
+    modes[6] = [*kept[6]]
+    modes[6][termios.VMIN] = modes[6][termios.VTIME] = 0  # and nothing is waited for
+    termios.tcsetattr(STDIN, termios.TCSANOW, modes)
+    try:
+        while more := os.read(STDIN, 4096):
+            data = more
+    finally:
+        termios.tcsetattr(STDIN, termios.TCSANOW, kept)
+    return bool(data) and not data.endswith(b"\n")
 
 
 # -- one ask -----------------------------------------------------------------------------------------------------
@@ -289,13 +304,13 @@ def show(ask: dict[str, Any]) -> None:
     """Print an ask whole."""
     where = [f"session {ask['session_id']}" if ask["session_id"] else "", f"in {ask['host']}" if ask["host"] else ""]
     what = " ".join(filter(None, (ask["event"], ask["tool"])))
-    output.say(paint(ask["id"], "title"), f"  {', '.join(filter(None, (what, *where)))}; {times_of(ask)}")
+    place = f"  {', '.join(filter(None, (what, *where)))}; {times_of(ask)}"
+    output.say(paint(ask["id"], "title"), place, is_tight=True)
     lines = [*details_of(ask)]
-    tall = output.say_lines(*lines, width=min(max(len(label) for label, _ in lines), WIDEST) + 2)
+    tall = output.say_lines(*lines, width=min(max(len(label) for label, _ in lines), WIDEST) + 2, is_tight=True)
     if width_of(sys.stdout) is not None and tall + AROUND > (os.get_terminal_size(STDOUT).lines or 24):
-        output.say(
-            paint(f"it takes {tall} lines, more than fit here: scroll up to {ask['id']}, and read it all", "warning")
-        )
+        text = f"it takes {tall} lines, more than fit here: scroll up to {ask['id']}, and read it all"
+        output.say(paint(text, "warning"))
 
 
 def times_of(ask: dict[str, Any]) -> str:
@@ -312,6 +327,8 @@ def details_of(ask: dict[str, Any]) -> Iterator[tuple[str, object]]:
     """Yield all that there is to see of an ask, what cannot be seen last: there the answer is typed."""
     for question in ask["questions"]:
         yield "asks", f"{question['hook']}: {question['reason']}"
+    if ask["cwd"] not in (None, fields_of(ask["excerpt"]).get("cwd")):
+        yield "folder", text_of(ask["cwd"])
     shown = json_of(ask["excerpt"], ask["excerpt_cut"])
     if ask["excerpt"] is not None:
         yield from values_of(ask["excerpt"])
@@ -326,6 +343,8 @@ def details_of(ask: dict[str, Any]) -> Iterator[tuple[str, object]]:
         yield "warning", f"this is not all of its {ask['payload_bytes']} bytes; deny what you cannot see"
     if ask["patch_cut"] is not None:
         yield "warning", "this is not all of what hooks changed; deny what you cannot see"
+    if word := disguised(shown) or disguised(changed):
+        yield "warning", f"{word} has letters that look like others; deny what is not what it seems"
     if REDACTED in shown or REDACTED in changed:
         yield "warning", f"{REDACTED} looks like a secret, and may be anything; deny what you cannot see"
 
@@ -340,7 +359,7 @@ def values_of(payload: dict[str, Any]) -> Iterator[tuple[str, object]]:
     for key, value in fields_of(payload).items():
         if key == "tool_input" and given:
             yield from ((f"  {label_of(name)}", text_of(one)) for name, one in given.items())
-        elif not says_again(key, value, given):
+        elif not says_again(key, value, payload):
             yield label_of(key), text_of(value)
 
 
@@ -348,12 +367,15 @@ def fields_of(value: object) -> dict[str, object]:
     return cast("dict[str, object]", value) if isinstance(value, dict) else {}
 
 
-def says_again(key: str, value: object, given: dict[str, object]) -> bool:
+def says_again(key: str, value: object, payload: dict[str, Any]) -> bool:
     """Return whether a field says once more what the tool's name or its input says; an agent may put others there."""
     if key == "tool_kind":
         return isinstance(value, str) and value in KINDS
-    told, said = fields_of(value), list(given.values())
-    return key == "tool_args" and (value == {} or bool(told)) and all(one in said for one in told.values())
+    try:
+        told = arguments(str(payload.get("tool_kind")), fields_of(payload.get("tool_input")))
+    except UnclearToolError:
+        return False
+    return key == "tool_args" and output.json_text(value) == output.json_text(told)
 
 
 def label_of(key: str) -> str:

@@ -41,6 +41,7 @@ __all__ = [
 
 NARROWEST = 20  # columns for words beside an indent; with less, the terminal wraps as it likes
 HANG = 4  # columns by which a line goes on to the right of its beginning
+WIDEST = 2  # columns that a character takes at most
 
 
 class StdoutState:
@@ -71,13 +72,14 @@ def has_reader() -> bool:
     return OUTPUT.has_reader
 
 
-def say(*pieces: str) -> None:
+def say(*pieces: str, is_tight: bool = False) -> None:
     """Print a line and flush: pieces in a row, in colour where painted; nothing in them can command the terminal.
 
-    At a terminal a long one is wrapped at words, and goes on below where it begins, a bit to the right.
+    At a terminal a long one is wrapped at words, and goes on below where it begins, a bit to the right.  `is_tight`: so
+    does every row of it, whatever it holds; otherwise the terminal breaks what has no blanks.
     """
     shown = [like(plain(piece), piece) for piece in pieces]
-    say_text("\n".join(laid_out(shown, sys.stdout, hang=HANG)))
+    say_text("\n".join(laid_out(shown, sys.stdout, hang=HANG, is_tight=is_tight)))
 
 
 def say_exact(line: str) -> None:
@@ -93,16 +95,17 @@ def say_diff(lines: Iterable[str]) -> None:
         say_exact(paint(line, meanings[line[0]]) if line[:1] in meanings else line)
 
 
-def laid_out(pieces: Sequence[str], stream: TextIO | None, *, hang: int) -> list[str]:
+def laid_out(pieces: Sequence[str], stream: TextIO | None, *, hang: int, is_tight: bool = False) -> list[str]:
     """Return lines for a stream: wrapped if it is a terminal, and painted if it has colours."""
     width, has_colours = width_of(stream), has_colour(stream)
     text = "".join(pieces)
-    if width is None or len(text) <= width:
+    if width is None or len(text) * (1 if text.isascii() or not is_tight else WIDEST) <= width:
         return [painted(pieces, 0, len(text)) if has_colours else text]
     indent = " " * (len(text) - len(text.lstrip()) + hang)
-    lines = [
-        painted(pieces, start, end) if has_colours else text[start:end] for start, end in spans(text, width, indent)
-    ]
+    if is_tight:
+        indent = indent[: width // 2]
+    found = tight_spans(text, width, width - len(indent)) if is_tight else spans(text, width, indent)
+    lines = [painted(pieces, start, end) if has_colours else text[start:end] for start, end in found]
     return [lines[0], *(indent + line for line in lines[1:])]
 
 
@@ -144,6 +147,22 @@ def spans(text: str, width: int, indent: str) -> list[tuple[int, int]]:
             start += 1
         end = start + room
     return [*found, (start, len(text))] if start < len(text) else found
+
+
+def tight_spans(text: str, width: int, room: int) -> list[tuple[int, int]]:
+    """Return where the rows of a text begin and end: each fits for certain, and nothing between them is left out."""
+    found: list[tuple[int, int]] = []
+    start = 0
+    while start < len(text):
+        end = start + 1
+        used = WIDEST
+        while end < len(text) and (used := used + (1 if text[end].isascii() else WIDEST)) <= width:
+            end += 1
+        if end < len(text) and (blank := text.rfind(" ", (start + end) // 2, end)) >= 0:
+            end = blank + 1
+        found.append((start, end))
+        start, width = end, room
+    return found
 
 
 def blanks_in(text: str, kept: Sequence[tuple[int, int]]) -> list[int]:
@@ -252,12 +271,12 @@ LABELS: Mapping[str, Meaning] = {
 }  # fmt: skip
 
 
-def say_lines(*lines: tuple[str, object], width: int = 12) -> int:
-    """Print values beside their labels, without those that are empty; return how many lines of a terminal they take.
+def say_lines(*lines: tuple[str, object], width: int = 12, is_tight: bool = False) -> int:
+    """Print values beside their labels, without those that are empty; return how many lines that takes.
 
-    There long ones are wrapped at words.
+    At a terminal long ones are wrapped, as `say` does it: if tight, nothing of a value is in the place of a label.
     """
-    said, columns = 0, width_of(sys.stdout)
+    said = 0
     for label, value in lines:
         if value in (None, ""):
             continue
@@ -266,15 +285,10 @@ def say_lines(*lines: tuple[str, object], width: int = 12) -> int:
         name = f"{plain(label):<{width - 1}} "  # a key of somebody's payload may be a label
         shown = paint(plain(text), text.meaning) if isinstance(text, Painted) else plain(text)
         pieces = [paint(name, meaning) if meaning is not None else name, shown]
-        laid = laid_out(pieces, sys.stdout, hang=width)
-        said += sum(1 if columns is None else rows_of(line, columns) for line in laid)
+        laid = laid_out(pieces, sys.stdout, hang=width, is_tight=is_tight)
+        said += len(laid)
         say_text("\n".join(laid))
     return said
-
-
-def rows_of(line: str, columns: int) -> int:
-    """Return how many rows a line takes at most: what has no blank is wrapped by the terminal itself."""
-    return max(1, -(-len(line) * (1 if line.isascii() else 2) // columns))
 
 
 def write(data: bytes) -> None:
@@ -319,8 +333,6 @@ def plain(text: str) -> str:
     """Escape what cannot be seen: a text from a hook or an agent may contain terminal escape sequences."""
     if text.isascii() and text.isprintable():
         return text
-    from hooklatch.core.text import INVISIBLE  # few texts need it
+    from hooklatch.core.text import escaped  # few texts need it
 
-    return "".join(
-        one if one.isprintable() and one not in INVISIBLE else one.encode("unicode_escape").decode() for one in text
-    )
+    return escaped(text)

@@ -7,6 +7,7 @@ one end, and only a person's `allow`, in time, for exactly this payload, is one 
                      ├─ its deadline passed; answered at that moment or later ─────────▶ unanswered: deny
                      ├─ its client is gone ────────────────────────────────────────────▶ abandoned: deny
                      ├─ its session has ended ─────────────────────────────────────────▶ unanswered: deny
+                     ├─ all places are taken, and a share with fewer needs one ────────▶ overload: deny
                      ├─ the daemon is ending ──────────────────────────────────────────▶ draining: deny
                      └─ the question or the answer could not be recorded ──────────────▶ audit: deny
 
@@ -33,6 +34,7 @@ __all__ = [
     "MAX_OF_ONE",
     "Ask",
     "Closed",
+    "STRANGERS",
     "NotAskedError",
     "OpenAsks",
     "Question",
@@ -42,7 +44,8 @@ __all__ = [
 ]
 
 MAX_ASKS = 100  # open at the same time; nobody reads more
-MAX_OF_ONE = 16  # of one session, or of the agent that a host names: a flood of one leaves room for the others
+MAX_OF_ONE = 16  # of one share: a session, one that a host names, or all that name none
+STRANGERS = ""  # the share of these: a program that names no session has no more places for having no name
 MAX_ENDED = 256  # of which it is still known how they ended
 MAX_TEXT = 500  # characters of a reason and of a name that a person gives
 
@@ -63,10 +66,10 @@ class Question(msgspec.Struct, frozen=True):
 class Ask(msgspec.Struct, frozen=True, kw_only=True):
     """An open question.  Its id is that of the decision that waits for it; times are texts as in the record.
 
-    `questions` are those of all hooks that ask, in firing order, the agent's own last (but for `questions_omitted`);
-    a yes is an answer to each.  `hook` and `reason` are those of the first.  `payload_digest` is that of the payload as
-    hooks have finally made it, `excerpt` what it holds but for secrets (`excerpt_cut`, as text: more is missing), and
-    `patch` (`patch_cut`) what they have changed in it.
+    `cwd` is where the agent is, cut as a reason is.  `questions` are those of all hooks that ask, in firing order, the
+    agent's own last (but for `questions_omitted`); a yes is an answer to each.  `hook` and `reason` are those of the
+    first.  `payload_digest` is that of the payload as hooks have finally made it, `excerpt` what it holds but for
+    secrets (`excerpt_cut`, as text: more is missing), and `patch` (`patch_cut`) what they have changed in it.
     """
 
     id: str
@@ -74,6 +77,7 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     expires_at: str
     session_id: str | None
     host: str | None
+    cwd: str | None
     event: str
     tool: str | None
     hook: str
@@ -138,11 +142,24 @@ class OpenAsks:
 
     def obstacle(self, share: str) -> str | None:
         """Return why no further ask of this share can wait, if so."""
-        if len(self._open) >= self._most:
-            return f"{self._most} asks wait for a person already"
         if self._shares[share] >= self._most_of_one:
-            return f"{self._most_of_one} asks of this session wait for a person already"
+            whose = "of this session" if share != STRANGERS else "that name no session"
+            return f"{self._most_of_one} asks {whose} wait for a person already"
+        if len(self._open) >= self._most and self.yielding_to(share) is None:
+            return f"{self._most} asks wait for a person already"
         return None
+
+    def yielding_to(self, share: str) -> str | None:
+        """Return the ask that has to end for a further one of this share: the newest of the largest share.
+
+        None if there is room; also if this share would become as large as that one is, as in a fair queue.
+        """
+        if len(self._open) < self._most:
+            return None
+        ((largest, count),) = self._shares.most_common(1)
+        if count < self._shares[share] + 2:
+            return None
+        return next(ask_id for ask_id, one in reversed(self._open.items()) if one.share == largest)
 
     def open(self, ask: Ask, *, share: str, now: float, seconds: float) -> None:
         """Begin to wait for so long; whoever calls has looked for an obstacle."""
@@ -211,7 +228,7 @@ def answered(spec: EventSpec, decision: Decision, closed: Closed) -> Decision:
     if closed.verdict == "allow":
         verdict: Literal["allow", "pass"] = "allow" if "allow" in spec.verdicts else "pass"
         return replace(decision, verdict=verdict, cause="policy", reason=f"{closed.text()} ({asked})")
-    if closed.cause == "policy":
+    if closed.cause in ("policy", "overload"):  # the latter is about places here, and not about workers
         reason = f"{closed.text()} ({asked})"
     else:
         reason = failure_text(closed.cause, f"{closed.reason} ({asked})")

@@ -18,7 +18,7 @@ import trio
 
 from hooklatch.core.protocol import LineBuffer, Request, Response, RpcError, convert, encode_request, read_message
 from hooklatch.core.text import shown
-from hooklatch.credentials import check_own
+from hooklatch.credentials import connected
 from hooklatch.paths import ADMIN_SOCKET
 from hooklatch.version import PROTOCOL, VERSION
 
@@ -138,17 +138,9 @@ class Daemon:
         failures: list[str] = []
         for folder, is_pointed in self._folders():
             path = os.path.join(os.path.abspath(folder), ADMIN_SOCKET)
-            raw = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            raw.setblocking(False)
             try:
-                raw.connect(path)
-                raw.getpeername()  # unix(7): with a full backlog a socket only looks connected
-                if is_pointed:
-                    check_own(raw)
+                return connected(path, is_pointed=is_pointed), path
             except OSError as error:
-                raw.close()
                 failures.append(f"{path} ({error.strerror or error})")
-                continue
-            return raw, path
         tried = " or ".join(failures) or "any known path"
         raise UnansweredError(f"no hooklatch daemon listens at {tried}; start one: hooklatch serve --detach")

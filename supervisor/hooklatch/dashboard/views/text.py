@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime
 
-from hooklatch.core.text import INVISIBLE
+from hooklatch.core.text import escaped
 
 __all__ = ["MOST", "cut", "harmless", "instant", "moment", "moment_of", "pretty"]
 
@@ -22,17 +22,7 @@ def harmless(text: str) -> str:
     """Return a text in which everything is visible: other characters as their escapes, and at most MOST of them."""
     if len(text) > MOST:
         text = f"{text[:MOST]}… ({len(text)} characters)"
-    if text.isascii() and text.isprintable():
-        return text
-    return "".join(one if is_visible(one) else escape(one) for one in text)
-
-
-def is_visible(letter: str) -> bool:
-    return letter in KEPT or (letter.isprintable() and letter not in INVISIBLE)
-
-
-def escape(letter: str) -> str:
-    return letter.encode("unicode_escape").decode("ascii")
+    return escaped(text, kept=KEPT)
 
 
 def cut(text: object, most: int) -> str:

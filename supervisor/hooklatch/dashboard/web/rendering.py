@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from hooklatch.core.text import shown
 from hooklatch.dashboard.views import charts
@@ -16,6 +17,8 @@ from hooklatch.dashboard.views.text import cut, harmless, instant, moment
 __all__ = ["FOLDER", "new_environment"]
 
 NONE = "\u2013"
+# What is written from right to left: Hebrew to Arabic, their presentation forms, and the blocks kept for more of them.
+LEFTWARDS = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\U00010800-\U00010fff\U0001e800-\U0001efff]+")
 FOLDER = Path(__file__).resolve().parent.parent
 
 
@@ -40,7 +43,7 @@ def new_environment(base: str) -> Environment:
     names: Any = environment.globals
     names.update(base=base, link=link, range_bar=charts.range_bar, columns=charts.columns)
     filters: Any = environment.filters
-    filters.update(cut=cut, moment=moment, instant=instant, span=shown, ms=ms)
+    filters.update(cut=cut, in_order=in_order, moment=moment, instant=instant, span=shown, ms=ms)
     return environment
 
 
@@ -49,6 +52,14 @@ def printed(value: object) -> object:
     if value is None:
         return NONE
     return value if isinstance(value, Markup) else harmless(str(value))
+
+
+def in_order(text: str) -> Markup:
+    """Return a text whose words stand in their order, those that are written from right to left too.
+
+    A browser would show `mv` and two words of Hebrew with these the other way round.
+    """
+    return Markup(LEFTWARDS.sub(r"<bdi>\g<0></bdi>", str(escape(harmless(text)))))
 
 
 def ms(value: object) -> str:

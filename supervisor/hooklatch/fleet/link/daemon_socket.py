@@ -19,7 +19,7 @@ import trio
 
 from hooklatch.core.protocol import LineBuffer, Request, Response, RpcError, convert, encode_request, read_message
 from hooklatch.core.text import shown
-from hooklatch.credentials import check_own
+from hooklatch.credentials import connected
 from hooklatch.fleet.link.daemon import DaemonAbsentError, DaemonRefusedError, FollowAnswer
 from hooklatch.paths import ADMIN_SOCKET, FLEET_TOKEN
 from hooklatch.version import PROTOCOL, VERSION
@@ -122,19 +122,13 @@ class DaemonSocket:
         failures: list[str] = []
         for folder, is_pointed in self._folders():
             path = os.path.join(folder, ADMIN_SOCKET)
-            raw = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            raw.setblocking(False)
             try:
-                raw.connect(path)
-                raw.getpeername()  # unix(7): with a full backlog a socket only looks connected
-                if is_pointed:
-                    check_own(raw)
+                self._raw, self._lines = connected(path, is_pointed=is_pointed), LineBuffer()
                 token = read_token(os.path.join(folder, FLEET_TOKEN))
             except OSError as error:
-                raw.close()
+                self._close()
                 failures.append(f"{error.filename or path} ({error.strerror or error})")
                 continue
-            self._raw, self._lines = raw, LineBuffer()
             await self._greet(token)
             return
         raise DaemonAbsentError(f"no daemon takes a link: {', '.join(failures) or 'there is no folder to look in'}")

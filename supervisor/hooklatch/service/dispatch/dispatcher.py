@@ -17,7 +17,7 @@ import trio
 
 from hooklatch.core.decisions import decision as decisions
 from hooklatch.core.decisions import phases
-from hooklatch.core.decisions.asks import Closed, answered
+from hooklatch.core.decisions.asks import STRANGERS, Closed, answered
 from hooklatch.core.decisions.decision import Machine
 from hooklatch.core.fire_params import EnvelopeParams, FireParams
 from hooklatch.core.hooks.catalogue import EventSpec
@@ -274,7 +274,8 @@ class Dispatcher:
         else:
             try:
                 flow = session.flow if session is not None else None
-                closed = await self._asks.hold(ask, share=fire.share, flow=flow, seconds=seconds)
+                share = fire.share if ask.session_id else STRANGERS
+                closed = await self._asks.hold(ask, share=share, flow=flow, seconds=seconds)
             except trio.Cancelled:
                 self._abandon(fire, decision.revision)
                 raise

@@ -26,7 +26,7 @@ __all__ = ["Recording"]
 # What a person is shown of one ask, so that all asks together fit into one line of the protocol, whatever they hold.
 QUESTIONS = 20
 QUESTION_BYTES = 12 * 1024  # of all of them, as JSON
-REASON = 500  # characters of each
+REASON = 500  # characters of each, and of the folder
 SHOWN = 16 * 1024  # bytes of the payload, and as many of what hooks changed in it
 OWN = "session:"  # how the full names of hooks begin that the agent itself has registered
 
@@ -94,7 +94,8 @@ class Recording:
         changes, changes_cut = excerpt_for_person(patch, SHOWN, redactor) if patch else (None, None)
         return Ask(
             id=decision.decision_id, at=timestamp(now), expires_at=timestamp(now + seconds),
-            session_id=fire.envelope.session_id, host=fire.envelope.host, event=decision.event, tool=tool_in(payload),
+            session_id=fire.envelope.session_id, host=fire.envelope.host, cwd=cut(fire.envelope.cwd or "") or None,
+            event=decision.event, tool=tool_in(payload),
             hook=questions[0].hook, reason=questions[0].reason, questions=questions,
             questions_omitted=len(asking) - len(questions), payload_digest=payload.digest(),
             payload_bytes=len(payload.data), excerpt=excerpt, excerpt_cut=excerpt_cut, patch=changes,

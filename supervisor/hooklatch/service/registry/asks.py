@@ -74,6 +74,8 @@ class Asks:
         except RecordError as error:
             return denied(ask.id, "audit", str(error))
         # From here on there is no checkpoint until it is open, and whoever can answer it has been told.
+        if (yielding := self._open.yielding_to(share)) is not None:
+            self._end(denied(yielding, "overload", "an ask of a session with fewer took its place"))
         held = self._held[ask.id] = Held()
         now = trio.current_time()
         self._open.open(ask, share=share, now=now, seconds=seconds)
