@@ -89,7 +89,8 @@ def held_if_ready(folder: str) -> int | None:
         os.close(lock)
         return None
     if lock is not None:
-        used(folder)
+        with suppress(OSError):  # of a disk that is full or read only: it is there all the same
+            used(folder)
     return lock
 
 
