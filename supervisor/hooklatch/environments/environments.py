@@ -30,7 +30,7 @@ from hooklatch.environments.interpreter import EnvironmentFaultError, Mark, exam
 from hooklatch.environments.making import Recipe, find_python, make
 from hooklatch.environments.requirements import Requirements
 from hooklatch.environments.store import READY, held, held_if_ready, is_ready, locked, make_root, tidy, used
-from hooklatch.errors import where_and_why
+from hooklatch.errors import trouble, where_and_why
 from hooklatch.processes.guardian import Interpreter
 from hooklatch.processes.life import ForkError
 from hooklatch.processes.supervisor import ChildSpec, Supervisor
@@ -143,7 +143,7 @@ class Environments:
                             used(one.interpreter.prefix)
                 await trio.to_thread.run_sync(tidy, self.folder)
             except OSError as error:
-                logger.warning("environments are not tidied: %s", error)
+                logger.warning("environments are not tidied: %s", trouble(error))
 
     def roots(self) -> frozenset[int]:
         """Return the processes below which everything that runs hooks in these environments is."""
@@ -340,8 +340,10 @@ class Environments:
     def _failed(self, making: Making, error: Exception) -> None:
         making.failures += 1
         making.not_before = trio.current_time() + min(FIRST_WAIT * 2 ** (making.failures - 1), LAST_WAIT)
-        making.fault = f"its environment could not be made: {error}"
-        logger.error("environment not made: %s", error, extra={"path": os.path.join(self.folder, making.recipe.key)})
+        making.fault = f"its environment could not be made: {trouble(error)}"
+        logger.error(
+            "environment not made: %s", trouble(error), extra={"path": os.path.join(self.folder, making.recipe.key)}
+        )
 
     async def _make_held(self, making: Making, folder: str) -> None:
         await trio.to_thread.run_sync(make_root, self.folder)

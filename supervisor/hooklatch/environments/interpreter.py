@@ -32,6 +32,7 @@ OURS = {
     package.__name__: os.path.dirname(os.path.dirname(os.path.abspath(package.__file__ or "")))
     for package in (hooklatch, hooklatch_worker)
 }
+NOTHING = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 LOOK = """import json, os, sys
 found = {{"version": list(sys.version_info[:3])}}
 def tell():
@@ -218,19 +219,22 @@ def check_place(path: str) -> None:
     try:
         is_folder = stat.S_ISDIR(os.stat(path).st_mode)
     except OSError as error:
-        if error.errno == errno.ENAMETOOLONG:
-            return  # nothing can ever be there
-        if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+        if error.errno in NOTHING:
+            check_above(path)
+        elif error.errno != errno.ENAMETOOLONG:  # then nothing can ever be there
             raise
-        above = os.path.realpath(path)
-        while not os.path.isdir(above):
-            above = os.path.dirname(above)
-        try:
-            check_folders(above)
-        except UnsafeFileError as error:
-            raise UnsafeFileError(f"nothing is at {path}, and others could put a package there: {error}") from None
-        return
-    (check_folders if is_folder else check_file)(path)
+    else:
+        (check_folders if is_folder else check_file)(path)
+
+
+def check_above(path: str) -> None:
+    above = os.path.realpath(path)
+    while not os.path.isdir(above):
+        above = os.path.dirname(above)
+    try:
+        check_folders(above)
+    except UnsafeFileError as error:
+        raise UnsafeFileError(f"nothing is at {path}, and others could put a package there: {error}") from None
 
 
 async def look(python: str, virtual: str, *, sees_system: bool) -> Looked:
