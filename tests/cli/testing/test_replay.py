@@ -159,3 +159,18 @@ def test_a_payload_that_was_changed_is_not_fired(played: Place) -> None:
     assert "no payload of them is there: retention removed it, or somebody did" in gone.stderr
     assert verified.returncode == 1
     assert "payload: the payload of record" in verified.stdout
+
+
+def test_a_payload_that_can_be_read_in_two_ways_is_refused_again() -> None:
+    twice = '{"tool_name": "Bash", "tool_input": {"command": "ls"}, "tool_name": "Read"}'
+    expected = 'expect = {verdict = "deny", cause = "payload"}'
+    case = f'[[case]]\nevent = "pre_tool_use"\npayload_file = "twice.json"\n{expected}\n'
+    files = {"hooks.toml": FULL, "guards.py": GUARDS, "twice.json": twice, "policy-tests.toml": case}
+    with new_place(files) as place:
+        with serving(place):
+            place.run("fire", "pre_tool_use", "--payload", "-", stdin=twice)
+        replayed = place.run("replay", "--against", str(place.config.parent))
+        tested = place.run("test", str(place.config.parent / "policy-tests.toml"))
+
+    assert (replayed.returncode, replayed.stdout) == (0, "1 decision fired again, 0 would change\n")
+    assert tested.returncode == 0, tested.stdout

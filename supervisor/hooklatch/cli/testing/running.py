@@ -223,7 +223,12 @@ def check_case(case: Case, parts: Parts) -> None:
 
 
 async def decide(params: FireParams, parts: Parts, dispatcher: Dispatcher, native: Native) -> Decision:
-    if params.dialect is None:
-        return await dispatcher.fire(params, None)
-    decisions = await native.decide(parts.dialects.find(params.dialect), params, None)
-    return decisions[0]
+    """Fire what a client would send, and refuse what a daemon would: a payload that can be read in two ways."""
+    from hooklatch_worker.author.ambiguity import ambiguity
+
+    fault = ambiguity(bytes(params.payload))
+    if params.dialect is not None:
+        return (await native.decide(parts.dialects.find(params.dialect), params, None, fault))[0]
+    if fault is not None:
+        return await dispatcher.refuse(dispatcher.spec(params.event), "payload", fault, params, None)
+    return await dispatcher.fire(params, None)
