@@ -170,7 +170,10 @@ def test_a_payload_that_can_be_read_in_two_ways_is_refused_again() -> None:
         with serving(place):
             place.run("fire", "pre_tool_use", "--payload", "-", stdin=twice)
         replayed = place.run("replay", "--against", str(place.config.parent))
+        written = place.run("record", "cases", "--to", "cases.jsonl")
         tested = place.run("test", str(place.config.parent / "policy-tests.toml"))
 
     assert (replayed.returncode, replayed.stdout) == (0, "1 decision fired again, 0 would change\n")
+    assert "its payload can be read in two ways" in written.stderr
+    assert (written.returncode, (place.folder / "cases.jsonl").exists()) == (66, False)
     assert tested.returncode == 0, tested.stdout
