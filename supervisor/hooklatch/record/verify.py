@@ -272,7 +272,7 @@ class Check:
         try:
             report.payloads, lost = self._payloads.end()
         except OSError as error:
-            self.find("payload", None, f"no payload can be checked: {where_and_why(error)}")
+            self._add(Finding("payload", None, None, f"no payload can be checked: {where_and_why(error)}"))
         for seq in lost:
             self._add(Finding("payload", seq, None, f"the payload of record {seq} is missing or was changed"))
         report.witnesses = [self._checked(witness) for witness in self._witnesses]
