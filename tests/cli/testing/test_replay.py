@@ -17,6 +17,7 @@ from jsonschema import Draft202012Validator
 
 from hooklatch.cli.describing.schema import schema_of
 from support.commands import CONFIG, GUARDS, Place, new_place, serving
+from support.records import fill, needs_root, tiny_disk
 
 pytestmark = pytest.mark.slow
 
@@ -177,3 +178,15 @@ def test_a_payload_that_can_be_read_in_two_ways_is_refused_again() -> None:
     assert "its payload can be read in two ways" in written.stderr
     assert (written.returncode, (place.folder / "cases.jsonl").exists()) == (66, False)
     assert tested.returncode == 0, tested.stdout
+
+
+@needs_root
+def test_a_full_disk_leaves_no_half_file_of_cases(played: Place, tmp_path: Path) -> None:
+    with tiny_disk(tmp_path / "disk", 64) as disk:
+        ballast = fill(disk)
+        done = played.run("record", "cases", "--to", str(disk / "cases.jsonl"))
+        left = [path.name for path in disk.iterdir()]
+        ballast.unlink()
+
+    assert (done.returncode, left) == (74, ["ballast"])
+    assert "cases.jsonl cannot be written: No space left on device" in done.stderr

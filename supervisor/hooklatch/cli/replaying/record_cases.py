@@ -74,8 +74,12 @@ def cases(arguments: argparse.Namespace) -> int:
     data = b"".join(msgspec.json.encode(case_of(fire)) + b"\n" for fire in fires)
     try:
         fd = os.open(arguments.to, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with os.fdopen(fd, "wb") as file:
-            file.write(data)
+        try:
+            with os.fdopen(fd, "wb") as file:
+                file.write(data)
+        except OSError:
+            os.unlink(arguments.to)  # half of the cases would be taken for all of them
+            raise
     except FileExistsError:
         raise CommandError(Exit.IO_ERROR, f"{arguments.to} exists and is not overwritten; name another file") from None
     except OSError as error:
