@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import msgspec
 import re2
@@ -146,7 +146,7 @@ def json_in(text: str) -> dict[str, Any] | list[Any] | None:
         found: object = msgspec.json.decode(text)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict | list) else None
+    return cast("dict[str, Any] | list[Any]", found) if isinstance(found, dict | list) else None
 
 
 def replacement(match: Any) -> str:
