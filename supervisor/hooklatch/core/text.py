@@ -10,9 +10,10 @@ import math
 import re
 from collections.abc import Iterable
 
-__all__ = ["INVISIBLE", "REDACTED", "counted", "did_you_mean", "is_unicode", "read_duration", "shown"]
+__all__ = ["INVISIBLE", "REDACTED", "TOO_DEEP", "counted", "did_you_mean", "is_unicode", "read_duration", "shown"]
 
 REDACTED = "[redacted]"  # what stands in the place of a secret
+TOO_DEEP = "[too deep]"  # in place of what is nested deeper than anybody reads
 INVISIBLE = frozenset("\u115f\u1160\u3164\uffa0\u2800\u034f")  # letters and marks to Unicode, and nothing to the eye
 UNITS = {"ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}  # `min` too: that is how minutes are shown
 LONG = ((86400, "d"), (3600, "h"), (60, "min"))  # what is shown in a unit is at least two of it

@@ -14,6 +14,7 @@ from typing import cast
 import msgspec
 
 from hooklatch.core.payload import Payload
+from hooklatch.core.text import TOO_DEEP
 from hooklatch.record.content.redaction import REDACTED, WINDOW, Redactor, json_in
 from hooklatch_worker.author.ambiguity import ambiguity
 
@@ -135,7 +136,7 @@ def visible(value: object, hides: Callable[[str], bool], levels: int) -> object:
     if kind is not dict and kind is not list:
         return value
     if levels < 0:
-        return "[too deep]"
+        return TOO_DEEP
     if kind is list:
         return [visible(one, hides, levels - 1) for one in cast("list[object]", value)]
     fields = cast("dict[str, object]", value)

@@ -17,7 +17,7 @@ import msgspec
 import re2
 
 from hooklatch.core.hooks.matchers import CompiledPattern, MatcherError, compile_matcher, compile_re2
-from hooklatch.core.text import REDACTED
+from hooklatch.core.text import REDACTED, TOO_DEEP
 from hooklatch.record.settings import SIGNS, RecordSettings
 from hooklatch_worker.author.ambiguity import ambiguity
 
@@ -144,7 +144,9 @@ def json_in(text: str) -> dict[str, Any] | list[Any] | None:
         return None
     try:
         found: object = msgspec.json.decode(text)
-    except (msgspec.MsgspecError, ValueError, RecursionError):
+    except RecursionError:
+        return [TOO_DEEP]  # in place of what may hold anything
+    except (msgspec.MsgspecError, ValueError):
         return None
     return cast("dict[str, Any] | list[Any]", found) if isinstance(found, dict | list) else None
 
