@@ -21,7 +21,7 @@ WORKER = Path(hooklatch_worker.__file__).parent
 
 HEAVY = {"trio", "psutil", "re2", "anyio", "watchfiles", "tomlkit"}
 # The floors, and the parts beside them, each with what it may import of the others.
-GROUND = {"credentials", "directories", "errors", "paths", "version"}
+GROUND = {"credentials", "directories", "errors", "files", "paths", "version"}
 BELOW = {
     "core": {"errors", "guards"},
     "processes": {"core", *GROUND},
@@ -60,6 +60,7 @@ BELOW = {
     },
     "__main__": {"cli"},
     **{name: set[str]() for name in GROUND},
+    "directories": {"files"},
 }
 # The rooms of each part, lowest first: a room imports itself and those before it.  What stands beside the rooms,
 # at the part's root, is free; that nothing goes round in a circle holds for all.

@@ -9,6 +9,8 @@ import fcntl
 import os
 from contextlib import suppress
 
+from hooklatch.files import open_regular
+
 __all__ = ["LockedError", "lock", "sync_folder"]
 
 
@@ -28,7 +30,7 @@ def lock(folder: str, name: str) -> int:
         OSError: it cannot be locked.
     """
     path = os.path.join(folder, name)
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    fd = open_regular(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -102,6 +102,26 @@ async def test_what_does_not_work_any_more_is_made_anew(tmp_path: Path) -> None:
         assert (await found.made(BARE, may_make=True)).interpreter.python == str(python)
 
 
+async def test_something_else_in_the_place_of_a_lock_is_said_in_words(tmp_path: Path) -> None:
+    async with running(tmp_path) as (found,):
+        with pytest.raises(BeingMadeError):
+            await found.made(BARE, may_make=True)
+        await found.settle()
+        (ready,) = (tmp_path / "environments").glob("*/ready")
+        folder = ready.parent
+        shutil.rmtree(folder)
+        folder.with_suffix(".lock").unlink()
+        os.mkfifo(folder.with_suffix(".lock"))
+
+        with pytest.raises(BeingMadeError):
+            await found.made(BARE, may_make=True)
+        await found.settle()
+        with pytest.raises(
+            EnvironmentFaultError, match=rf"{folder}\.lock cannot be accessed: it is not a regular file;"
+        ):
+            await found.made(BARE, may_make=True)
+
+
 async def test_what_somebody_removes_is_made_again_while_it_is_in_use(tmp_path: Path) -> None:
     async with running(tmp_path, count=2) as (ours, theirs):
         with pytest.raises(BeingMadeError):

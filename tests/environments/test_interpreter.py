@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hooklatch.environments.interpreter import EnvironmentFaultError, examine
+from hooklatch.environments.interpreter import EnvironmentFaultError, examine, mark_of
 from support.daemons import nothing_left
 
 FOREIGN = "#!/bin/sh\nprintf '%s' '{answer}'\n"
@@ -94,6 +94,34 @@ async def test_what_others_could_put_where_a_link_leads_is_refused(python: Path,
             await examine(str(python))
     finally:
         link.unlink()
+
+
+@pytest.mark.parametrize("line", ["lib", "lib/below/it"])
+async def test_what_others_could_put_where_a_pth_file_leads_is_refused(python: Path, tmp_path: Path, line: str) -> None:
+    pth = packages_of(python) / "editable.pth"
+    pth.write_text(f"{tmp_path}/{line}\n{'x' * 5000}\n")
+    try:
+        found, _ = await examine(str(python))
+        assert not [path for path in found.path if path.startswith(str(tmp_path))]
+
+        os.chmod(tmp_path, 0o777)
+        with pytest.raises(EnvironmentFaultError, match=f"nothing is at {tmp_path}/{line}, and others could put"):
+            await examine(str(python))
+    finally:
+        pth.unlink()
+
+
+async def test_what_is_written_while_it_is_looked_at_counts_as_a_change(python: Path) -> None:
+    busy = python.with_name("busy")
+    busy.write_text(f'#!/bin/sh\nmktemp {packages_of(python)}/XXXXXX >/dev/null\nexec {python} "$@"\n')
+    busy.chmod(0o755)
+    try:
+        _, marks = await examine(str(busy))
+    finally:
+        busy.unlink()
+
+    packages = str(packages_of(python))
+    assert marks[packages] != mark_of(packages)
 
 
 async def test_what_is_neither_run_nor_imported_may_be_as_it_is(python: Path) -> None:

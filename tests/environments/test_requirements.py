@@ -48,6 +48,13 @@ def test_what_is_not_admitted_is_another_python() -> None:
         (['# dependencies = ["--index-url=http://elsewhere"]'], "not a requirement", 2),
         (['# dependencies = ["-r /etc/passwd"]'], "not a requirement", 2),
         (['# dependencies = ["a\\n--index-url=http://elsewhere"]'], "not a requirement", 2),
+        (
+            ['# dependencies = ["a @ https://x.example/a.whl\\n--no-binary=:all:\\nb@https://x.example/b.whl"]'],
+            "one line",
+            2,
+        ),
+        (['# dependencies = ["a @ https://x.example/a.whl\\r--pre.whl"]'], "one line", 2),
+        (["# dependencies = [\"a; os_name == 'b\\u2028--pre'\"]"], "one line", 2),
         (['# dependencies = ["a @ https://x.example/a-1.tar.gz"]'], "no wheel", 2),
         (['# dependencies = ["a @ git+https://x.example/a.whl"]'], "no wheel", 2),
         (['# dependencies = ["a @ file:///srv/a#x.whl"]'], "no wheel", 2),
@@ -62,6 +69,8 @@ def test_what_is_not_admitted_is_another_python() -> None:
         (["# dependencies = ['a ; " + "(" * 5000 + "']"], "cannot be read", 2),
         (["# requires-python = '>=" + "9" * 5000 + "'"], "cannot be read", 2),
         (["# [tool.hooklatch]", '# lock = "a.lock"'], "would lock nothing", 2),
+        (["# " + "a." * 30_000 + "a = 1"], "shorten it", 2),
+        (["# tool.x = 1"] * 10_000, "shorten it", 2),
     ],
 )
 def test_what_is_no_requirement_is_refused(lines: list[str], text: str, line: int) -> None:
@@ -84,9 +93,17 @@ def test_a_lock_is_packages_with_their_hashes_and_nothing_else() -> None:
     assert with_lock(found, good).digest() != with_lock(found, good.replace(b"22", b"33")).digest() != found.digest()
     for bad in (b"a==1.0\n", b"-r other\n", b"--index-url=x\na==1 --hash=sha256:00\n", b"", b"# nothing\n",
                 b"a==1 --hash=md5:00\n", b"a==1 --hash=sha256:00 --find-links=x\n",
-                b"a @ https://x.example/a.tar.gz --hash=sha256:00\n"):  # fmt: skip
+                b"a @ https://x.example/a.tar.gz --hash=sha256:00\n", b"a @ file:/srv/a.tar.gz --hash=sha256:00\n",
+                b"/srv/a.tar.gz --hash=sha256:00\n", b"./a.zip --hash=sha256:00\n", b". --hash=sha256:00\n",
+                b"a==1 --hash=sha256:\n", b"a==1 --hash=sha256:00 b==2\n"):  # fmt: skip
         with pytest.raises(RequirementsError, match=r"guards\.lock"):
             with_lock(found, bad)
+
+
+def test_installers_get_what_was_read_of_a_lock_and_no_line_as_it_stands() -> None:
+    lock = b"A == 1.0 ; python_version<'4' \\\r\n  --hash=sha256:00 # via b\r\n"
+
+    assert with_lock(Requirements(("a",), lock="x"), lock).locked == 'A==1.0; python_version < "4" --hash=sha256:00'
 
 
 @table("line", ['lock = "/etc/x"', 'lock = "../x"', "lock = 1", "locks = 1"])

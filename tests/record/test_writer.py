@@ -229,3 +229,12 @@ def test_a_default_record_keeps_thirty_days_and_a_gib() -> None:
     settings = RecordSettings()
 
     assert (settings.durability, settings.keep_age, settings.keep_bytes) == ("written", 30 * 86400, 2**30)
+
+
+def test_a_pipe_in_the_place_of_a_segment_is_said_and_holds_nobody_up(tmp_path: Path) -> None:
+    with nothing_left():
+        with opened(tmp_path) as record:
+            record.decided(decision(), fact())
+        os.mkfifo(tmp_path / "0000000000009999.jsonl")
+        with pytest.raises(RecordError, match=r"/0000000000009999\.jsonl cannot be accessed: it is not a regular file"):
+            Record(str(tmp_path), SETTINGS)

@@ -10,9 +10,20 @@ import math
 import re
 from collections.abc import Iterable
 
-__all__ = ["REDACTED", "counted", "did_you_mean", "disguised", "escaped", "is_unicode", "read_duration", "shown"]
+__all__ = [
+    "REDACTED",
+    "TOO_DEEP",
+    "counted",
+    "did_you_mean",
+    "disguised",
+    "escaped",
+    "is_unicode",
+    "read_duration",
+    "shown",
+]
 
 REDACTED = "[redacted]"  # what stands in the place of a secret
+TOO_DEEP = "[too deep]"  # in place of what is nested deeper than anybody reads
 # Letters and marks to Unicode, and nothing to the eye: DerivedCoreProperties.txt, Default_Ignorable_Code_Point, and
 # blank symbols.  What is no printable character to Python is not listed.
 INVISIBLE = frozenset(

@@ -73,9 +73,12 @@ def read_token(path: str) -> str:
         else:
             with os.fdopen(fd, "w") as file:
                 file.write(secrets.token_urlsafe(32) + "\n")
-        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), encoding="ascii") as file:
-            status = os.fstat(file.fileno())
-            text = file.read(1000).strip()
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            status = os.fstat(fd)
+            text = os.read(fd, 1000).decode("ascii").strip() if stat.S_ISREG(status.st_mode) else ""
+        finally:
+            os.close(fd)
     except (OSError, ValueError) as error:
         raise TokenError(f"the token {path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
     if not stat.S_ISREG(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o077:

@@ -6,6 +6,7 @@ never kept waiting.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -45,6 +46,7 @@ finally:
     os._exit(code)
 """
 MAX_OUTPUT = 2**20  # bytes of it that are read
+MAX_SAID = 64 * 2**20  # bytes that it may say, all of them in memory: to write more is an error
 END_TIMEOUT = 2.0  # seconds that the keeper has for killing what is left
 
 
@@ -70,8 +72,9 @@ class Running:
         """Return what it has said so far, of a long one the end."""
         if self.fd < 0:
             return b""
-        size = os.fstat(self.fd).st_size
-        return os.pread(self.fd, MAX_OUTPUT, max(0, size - MAX_OUTPUT))
+        size = os.lseek(self.fd, 0, os.SEEK_CUR)  # the program writes by the same open file
+        start = max(0, size - MAX_OUTPUT)
+        return os.pread(self.fd, size - start, start)
 
 
 async def run(
@@ -83,8 +86,10 @@ async def run(
         OSError: it cannot be started.
     """
     seen = seen or Running()
-    seen.fd = os.memfd_create("output", os.MFD_CLOEXEC)
+    seen.fd = os.memfd_create("output", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
+        os.ftruncate(seen.fd, MAX_SAID)
+        fcntl.fcntl(seen.fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK)
         process = start([*keeper(), *command], environ, folder, seen.fd)  # at once: then it is owned before any sweep
         OWNED.add(process.pid)
         try:

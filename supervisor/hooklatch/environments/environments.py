@@ -30,7 +30,7 @@ from hooklatch.environments.interpreter import EnvironmentFaultError, Mark, exam
 from hooklatch.environments.making import Recipe, find_python, make
 from hooklatch.environments.requirements import Requirements
 from hooklatch.environments.store import READY, held, held_if_ready, is_ready, locked, make_root, tidy, used
-from hooklatch.errors import where_and_why
+from hooklatch.errors import trouble, where_and_why
 from hooklatch.processes.guardian import Interpreter
 from hooklatch.processes.life import ForkError
 from hooklatch.processes.supervisor import ChildSpec, Supervisor
@@ -70,27 +70,24 @@ class EnvironmentStatus(msgspec.Struct, frozen=True):
 class Environment:
     """An environment in use, with its zygote."""
 
-    def __init__(self, interpreter: Interpreter, watched: list[str], zygote: Zygote, lock: int | None) -> None:
+    def __init__(self, interpreter: Interpreter, marks: dict[str, Mark], zygote: Zygote, lock: int | None) -> None:
         self.interpreter = interpreter
-        self.watched = watched
+        self.marks = marks
         self.zygote = zygote
         self.lock = lock
         self.users = 0
         self.requires: tuple[str, ...] = ()
-        self.mark: Mark = ()
         self.name = ""
         self.is_doubted = False  # it may have changed in a way that leaves no mark
 
     def watch(self, path: str) -> None:
         """Count a change of one more file as a change of this environment."""
-        if path not in self.watched:
-            self.watched.append(path)
-            self.mark = (*self.mark, *mark_of([path]))
+        self.marks.setdefault(path, mark_of(path))
 
     @property
     def is_current(self) -> bool:
         """Return whether nothing was written to it since it was looked at."""
-        return not self.is_doubted and mark_of(self.watched) == self.mark
+        return not self.is_doubted and all(mark_of(path) == mark for path, mark in self.marks.items())
 
 
 class Making:
@@ -146,7 +143,7 @@ class Environments:
                             used(one.interpreter.prefix)
                 await trio.to_thread.run_sync(tidy, self.folder)
             except OSError as error:
-                logger.warning("environments are not tidied: %s", error)
+                logger.warning("environments are not tidied: %s", trouble(error))
 
     def roots(self) -> frozenset[int]:
         """Return the processes below which everything that runs hooks in these environments is."""
@@ -252,10 +249,10 @@ class Environments:
         try:
             if len(self._used) >= MOST:
                 raise EnvironmentFaultError(TOO_MANY.format(MOST))
-            interpreter, watched = await examine(python, is_ours=lock is not None)
+            interpreter, marks = await examine(python, is_ours=lock is not None)
             zygote = Zygote(owns_process=self._owns_process, interpreter=interpreter)
-            one = Environment(interpreter, watched, zygote, lock)
-            one.mark, one.requires, one.users = mark_of(watched), requires, 1
+            one = Environment(interpreter, marks, zygote, lock)
+            one.requires, one.users = requires, 1
             self._count += 1
             one.name = f"{python} (look {self._count})"
             try:
@@ -343,8 +340,10 @@ class Environments:
     def _failed(self, making: Making, error: Exception) -> None:
         making.failures += 1
         making.not_before = trio.current_time() + min(FIRST_WAIT * 2 ** (making.failures - 1), LAST_WAIT)
-        making.fault = f"its environment could not be made: {error}"
-        logger.error("environment not made: %s", error, extra={"path": os.path.join(self.folder, making.recipe.key)})
+        making.fault = f"its environment could not be made: {trouble(error)}"
+        logger.error(
+            "environment not made: %s", trouble(error), extra={"path": os.path.join(self.folder, making.recipe.key)}
+        )
 
     async def _make_held(self, making: Making, folder: str) -> None:
         await trio.to_thread.run_sync(make_root, self.folder)

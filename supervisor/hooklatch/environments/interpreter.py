@@ -6,8 +6,10 @@ all of it.  Looking runs the interpreter without `site`, so no code of its packa
 
 from __future__ import annotations
 
+import errno
 import importlib.metadata
 import os
+import stat
 import sysconfig
 
 import msgspec
@@ -18,7 +20,7 @@ import hooklatch_worker
 from hooklatch.environments.commands import run
 from hooklatch.errors import trouble
 from hooklatch.processes.guardian import Interpreter, allowed
-from hooklatch_worker.sandbox.safety import UnsafeFileError, check_file, check_folders, guards
+from hooklatch_worker.sandbox.safety import UnsafeFileError, check_file, check_folders, guards, read_safely
 
 __all__ = ["LEAST", "OURS", "SPARES", "EnvironmentFaultError", "Mark", "examine", "mark_of", "soabi_here"]
 
@@ -30,6 +32,7 @@ OURS = {
     package.__name__: os.path.dirname(os.path.dirname(os.path.abspath(package.__file__ or "")))
     for package in (hooklatch, hooklatch_worker)
 }
+NOTHING = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 LOOK = """import json, os, sys
 found = {{"version": list(sys.version_info[:3])}}
 def tell():
@@ -53,9 +56,9 @@ for folder in folders:
             with open(os.path.join(folder, name), encoding="utf-8", errors="replace") as file:
                 lines = [line.strip() for line in file]
             lines = [line for line in lines if line and not line.startswith(("#", "import ", "import\\t"))]
-            named = [os.path.join(folder, line) for line in lines]
-            elsewhere += [os.path.abspath(entry) for entry in named if os.path.exists(entry)]
-            path += elsewhere
+            named = [os.path.abspath(os.path.join(folder, line)) for line in lines if "\\0" not in line]
+            elsewhere += named  # a worker reads the file again, and what is not there may be then
+            path += filter(os.path.exists, named)
 found["path"] = list(dict.fromkeys(os.path.abspath(entry) for entry in path))
 found["folders"], found["base"], found["soabi"] = folders, base, sysconfig.get_config_var("SOABI") or ""
 found["prefix"], found["elsewhere"] = virtual or base, elsewhere
@@ -75,7 +78,7 @@ except BaseException as error:
 os.write(1, b"\\n" + json.dumps(said).encode())
 os._exit(0)
 """
-Mark = tuple[tuple[int, ...], ...]
+Mark = tuple[int, ...]
 
 
 class EnvironmentFaultError(Exception):
@@ -98,12 +101,8 @@ def soabi_here() -> str:
     return str(sysconfig.get_config_var("SOABI") or "")
 
 
-def mark_of(paths: list[str]) -> Mark:
-    """Return a value that changes when one of these is written, or when a package is added to such a directory."""
-    return tuple(one_mark(path) for path in paths)
-
-
-def one_mark(path: str) -> tuple[int, ...]:
+def mark_of(path: str) -> Mark:
+    """Return a value that changes when a file is written, or when a package is added to a directory."""
     try:
         status = os.stat(path)
     except (OSError, ValueError):
@@ -111,19 +110,23 @@ def one_mark(path: str) -> tuple[int, ...]:
     return status.st_mtime_ns, status.st_size, status.st_ino, status.st_mode, status.st_uid, *guards(path)
 
 
-async def examine(python: str, *, is_ours: bool = False) -> tuple[Interpreter, list[str]]:
-    """Return an interpreter, and the paths whose change means that it is another one.
+async def examine(python: str, *, is_ours: bool = False) -> tuple[Interpreter, dict[str, Mark]]:
+    """Return an interpreter, and the marks of the paths whose change means that it is another one.
 
-    One that `is_ours` is in a directory of our own that nobody else can enter, so its files are not looked at.
+    Each mark is from before what it is of was looked at: what is written meanwhile is a change.  An interpreter that
+    `is_ours` is in a directory of our own that nobody else can enter, so its files are not looked at.
 
     Raises:
         EnvironmentFaultError: it must not be used, or cannot be.
     """
+    real = os.path.realpath(python)  # noqa: ASYNC240  (a look at a few links)
+    marks = {path: mark_of(path) for path in (python, real, config_of(python))}
     virtual, sees_system = await in_thread(virtual_of, python)
     looked = await look(python, virtual, sees_system=sees_system)
     if looked.version[:2] < LEAST:
         least, version = ".".join(map(str, LEAST)), ".".join(map(str, looked.version))
         raise EnvironmentFaultError(f"{python} is Python {version}; hooks need {least} or later")
+    marks |= {folder: mark_of(folder) for folder in looked.folders}
     if not is_ours:
         await in_thread(check_all, virtual, looked)
     fits = looked.soabi == soabi_here()
@@ -132,9 +135,7 @@ async def examine(python: str, *, is_ours: bool = False) -> tuple[Interpreter, l
         spares=places_of_spares() if fits else {}, is_virtual=bool(virtual),
     )  # fmt: skip
     await try_out(interpreter, fits=fits)
-    config = [os.path.join(virtual, "pyvenv.cfg")] if virtual else []
-    real = os.path.realpath(python)  # noqa: ASYNC240  (it was looked at just now)
-    return interpreter, [python, real, *config, *looked.folders]
+    return interpreter, marks
 
 
 async def in_thread(look: object, *arguments: object) -> tuple[str, bool]:
@@ -144,6 +145,10 @@ async def in_thread(look: object, *arguments: object) -> tuple[str, bool]:
         raise EnvironmentFaultError(f"{error.filename} does not exist; make the environment, or fix the path") from None
     except (UnsafeFileError, OSError) as error:
         raise EnvironmentFaultError(trouble(error)) from None
+
+
+def config_of(python: str) -> str:
+    return os.path.join(os.path.dirname(os.path.dirname(python)), "pyvenv.cfg")
 
 
 def virtual_of(python: str) -> tuple[str, bool]:
@@ -156,15 +161,12 @@ def virtual_of(python: str) -> tuple[str, bool]:
     check_file(python)
     if not os.access(python, os.X_OK):
         raise UnsafeFileError(f"{python} is not a program; name an interpreter, such as .venv/bin/python")
-    folder = os.path.dirname(os.path.dirname(python))
-    config = os.path.join(folder, "pyvenv.cfg")
+    config = config_of(python)
     if not os.path.lexists(config):
         return "", False
-    check_file(config)
-    with open(config, encoding="utf-8", errors="replace") as file:
-        pairs = [line.partition("=") for line in file]
+    pairs = [line.partition("=") for line in read_safely(config).decode("utf-8", "replace").splitlines()]
     values = {key.strip().lower(): value.strip().lower() for key, _, value in pairs}
-    return folder, values.get("include-system-site-packages") == "true"
+    return os.path.dirname(config), values.get("include-system-site-packages") == "true"
 
 
 def check_all(virtual: str, looked: Looked) -> tuple[str, bool]:
@@ -172,12 +174,10 @@ def check_all(virtual: str, looked: Looked) -> tuple[str, bool]:
 
     Raises:
         UnsafeFileError: somebody else could have written it.
+        OSError: who could is unknown.
     """
-    for entry in looked.path:
-        if os.path.isdir(entry):
-            check_folders(entry)
-        elif os.path.lexists(entry):
-            check_file(entry)
+    for entry in dict.fromkeys([*looked.path, *looked.elsewhere]):
+        check_place(entry)
     left = [MOST_ENTRIES]
     # Nothing else of it is run or imported (uv leaves a lock there that all may write), but the checked pyvenv.cfg.
     own = [os.path.join(virtual, "bin")] if virtual else list[str]()
@@ -202,7 +202,7 @@ def check_below(root: str, left: list[int]) -> None:
                         f"{entry.path} belongs to user {status.st_uid}; fix it with: chown -R {own} {root}"
                     )
                 if entry.is_symlink():
-                    check_link(entry.path)
+                    check_place(entry.path)
                     target = os.path.realpath(entry.path)
                     if os.path.isdir(target) and target not in linked:
                         linked.add(target)
@@ -214,17 +214,27 @@ def check_below(root: str, left: list[int]) -> None:
                     pending.append(entry.path)
 
 
-def check_link(path: str) -> None:
-    """Check what a link leads to; where nothing is, who could put something there."""
-    target = os.path.realpath(path)
-    if os.path.isdir(target):
-        check_folders(path)
-    elif os.path.exists(target):
-        check_file(path)
+def check_place(path: str) -> None:
+    """Check what is at a path, after links; where nothing is, who could put something there."""
+    try:
+        is_folder = stat.S_ISDIR(os.stat(path).st_mode)
+    except OSError as error:
+        if error.errno in NOTHING:
+            check_above(path)
+        elif error.errno != errno.ENAMETOOLONG:  # then nothing can ever be there
+            raise
     else:
-        while not os.path.isdir(target):
-            target = os.path.dirname(target)
-        check_folders(target)
+        (check_folders if is_folder else check_file)(path)
+
+
+def check_above(path: str) -> None:
+    above = os.path.realpath(path)
+    while not os.path.isdir(above):
+        above = os.path.dirname(above)
+    try:
+        check_folders(above)
+    except UnsafeFileError as error:
+        raise UnsafeFileError(f"nothing is at {path}, and others could put a package there: {error}") from None
 
 
 async def look(python: str, virtual: str, *, sees_system: bool) -> Looked:

@@ -1,21 +1,28 @@
 """What a file of hooks says that it needs: its `# /// script` block (inline script metadata, PEP 723).  Pure.
 
-Only what is certain to be a requirement is one: a line that an installer could take for an option is refused here.
+Only what is certain to be a requirement is one: what installers are given is what was read, and never a line of a file
+as it stands, which they could take for an option or for a path.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 import tomllib
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
 
 __all__ = ["MAX_DEPENDENCIES", "Requirements", "RequirementsError", "requirements_of", "with_lock"]
 
 BEGIN, END = "# /// script", "# ///"
 KEYS = ("requires-python", "dependencies", "tool")
 MAX_DEPENDENCIES = 200
+MAX_BLOCK, MAX_LINE = 64 * 1024, 6000  # characters; the daemon parses it while fires wait, a long key in minutes
+HASH = re.compile(r"--hash=sha256:[0-9a-f]+")
 NO_BUILDING = "to build a package would run its code outside of any worker, so make an environment yourself for it"
 
 
@@ -92,11 +99,13 @@ def block_in(lines: list[str]) -> tuple[list[str], int] | None:
         content.append(line[2:])
     if not ends:
         raise RequirementsError(f"its `{BEGIN}` block has no end; write `{END}` after it", begins[0] + 1)
+    if sum(map(len, content), len(content)) > MAX_BLOCK or max(map(len, content), default=0) > MAX_LINE:
+        text = f"its `{BEGIN}` block has over {MAX_BLOCK // 1024} KiB, or a line over {MAX_LINE} characters; shorten it"
+        raise RequirementsError(text, begins[0] + 1)
     return content[: ends[-1]], begins[0] + 1
 
 
 def checked(table: dict[str, Any], line: int) -> Requirements:
-    from packaging.requirements import InvalidRequirement, Requirement
     from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
     if unknown := [key for key in table if key not in KEYS]:
@@ -112,15 +121,9 @@ def checked(table: dict[str, Any], line: int) -> Requirements:
     if len(dependencies) > MAX_DEPENDENCIES:
         raise RequirementsError(f"it has more than {MAX_DEPENDENCIES} dependencies", line)
     try:
-        read = [Requirement(one) for one in dependencies]
-    except InvalidRequirement as error:
-        reason = str(error).splitlines()[0]
-        raise RequirementsError(
-            f'one of its dependencies is not a requirement such as "httpx>=0.28": {reason}', line
-        ) from None
-    for one in read:
-        if one.url is not None and not is_wheel(one.url):
-            raise RequirementsError(f"{one.name} is named by a URL that is no wheel (.whl); {NO_BUILDING}", line)
+        read = [requirement(one) for one in dependencies]
+    except NoRequirementError as error:
+        raise RequirementsError(f"one of its dependencies {error}", line) from None
     try:
         found = Requirements(tuple(sorted({str(one) for one in read})), str(SpecifierSet(python)), lock_in(table, line))
     except InvalidSpecifier:
@@ -131,6 +134,30 @@ def checked(table: dict[str, Any], line: int) -> Requirements:
         raise RequirementsError(f"{found.lock} would lock nothing: name what the hooks import, in dependencies", line)
     found.admits("3.11")  # what cannot be compared is found here
     return found
+
+
+class NoRequirementError(ValueError):
+    """A text names no package to install; the text says why, after what it is of."""
+
+
+def requirement(text: str) -> Requirement:
+    """Return what a text requires.
+
+    Raises:
+        NoRequirementError: it is none, or an installer would read more in it, or build it.
+    """
+    from packaging.requirements import InvalidRequirement, Requirement
+
+    try:
+        read = Requirement(text)
+    except InvalidRequirement as error:
+        reason = str(error).splitlines()[0]
+        raise NoRequirementError(f'is not a requirement such as "httpx>=0.28": {reason}') from None
+    if not str(read).isprintable():  # a URL or a marker may hold line breaks, and installers read line by line
+        raise NoRequirementError(f"is not a requirement on one line of printable characters: {text!r:.200}")
+    if read.url is not None and not is_wheel(read.url):
+        raise NoRequirementError(f"names {read.name} by a URL that is no wheel (.whl); {NO_BUILDING}")
+    return read
 
 
 def is_wheel(url: str) -> bool:
@@ -160,19 +187,21 @@ def with_lock(found: Requirements, data: bytes) -> Requirements:
     Raises:
         RequirementsError: a line of it is not a requirement with its hashes.
     """
-    text = data.decode("utf-8", "replace").replace("\\\n", " ")
-    if not any(line.strip() and not line.lstrip().startswith("#") for line in text.splitlines()):
-        raise RequirementsError(f"{found.lock} holds no package", 0)
+    text = data.decode("utf-8", "replace").replace("\r\n", "\n").replace("\\\n", " ")
+    locked: list[str] = []
     for number, line in enumerate(text.splitlines(), 1):
         words = line.partition(" #")[0].split()
         if not words or words[0].startswith("#"):
             continue
-        hashes = [word for word in words if word.startswith("--hash=sha256:")]
-        if words[0].startswith("-") or not hashes or any(one.startswith("-") for one in words if one not in hashes):
-            what = f"line {number} of {found.lock} is not a package with its --hash=sha256:…"
-            raise RequirementsError(f"{what}; to write one: uv pip compile --generate-hashes FILE -o {found.lock}", 0)
-        if urls := [word for word in words if "://" in word and not is_wheel(word)]:
-            raise RequirementsError(
-                f"line {number} of {found.lock} names {urls[0]:.200}, which is no wheel (.whl); {NO_BUILDING}", 0
-            )
-    return msgspec.structs.replace(found, locked=text, lock_digest=hashlib.sha256(data).hexdigest())
+        hashes = [word for word in words if HASH.fullmatch(word)]
+        try:
+            if not hashes:
+                raise NoRequirementError("is not a package with its --hash=sha256:…")
+            read = requirement(" ".join(word for word in words if word not in hashes))
+        except NoRequirementError as error:
+            way = f"to write one: uv pip compile --generate-hashes FILE -o {found.lock}"
+            raise RequirementsError(f"line {number} of {found.lock} {error}; {way}", 0) from None
+        locked.append(" ".join([str(read), *hashes]))
+    if not locked:
+        raise RequirementsError(f"{found.lock} holds no package", 0)
+    return msgspec.structs.replace(found, locked="\n".join(locked), lock_digest=hashlib.sha256(data).hexdigest())

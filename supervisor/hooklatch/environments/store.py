@@ -18,6 +18,7 @@ import trio
 
 from hooklatch.environments.interpreter import EnvironmentFaultError
 from hooklatch.errors import trouble
+from hooklatch.files import open_regular
 from hooklatch_worker.sandbox.safety import UnsafeFileError, check_folders
 
 __all__ = ["KEPT_DAYS", "READY", "held", "held_if_ready", "is_ready", "locked", "make_root", "tidy", "used"]
@@ -42,7 +43,7 @@ def held(folder: str, how: int, what: Literal["lock", "making"] = "lock") -> int
     `how` is fcntl.LOCK_EX for removing, fcntl.LOCK_SH for using and making; with `what="making"` it keeps others from
     making it.
     """
-    fd = os.open(f"{folder}.{what}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    fd = open_regular(f"{folder}.{what}", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW)
     try:
         fcntl.flock(fd, how | fcntl.LOCK_NB)
     except OSError:
@@ -88,7 +89,8 @@ def held_if_ready(folder: str) -> int | None:
         os.close(lock)
         return None
     if lock is not None:
-        used(folder)
+        with suppress(OSError):  # of a disk that is full or read only: it is there all the same
+            used(folder)
     return lock
 
 

@@ -17,6 +17,8 @@ REDACTED_KEYS = (
     "*password*", "*passwd*", "*passphrase*", "*secret*", "*token", "*tokens", "*api_key*", "*apikey*", "*api-key*",
     "*private_key*", "*credential*", "authorization", "cookie", "set-cookie",
 )  # fmt: skip
+# A text between quotes, up to the end of its line; between escaped ones; or a word.
+VALUE = r"""(?:"(?:[^"\\\n]|\\.)+"?|'(?:[^'\\\n]|\\.)+'?|\\+["'][^"'\n]+["']?|[^\s"'&;,]+)"""
 # What is replaced wherever it stands in a text (RE2): the forms in which well-known services hand out their keys.  With
 # each go its signs: all that it matches holds one of them, in whatever case.
 SIGNS = {
@@ -31,11 +33,13 @@ SIGNS = {
     r"\b[sr]k_(live|test)_[A-Za-z0-9]{10,}": ("k_live_", "k_test_"),
     r"\beyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]+": ("eyj",),
     r"(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/-]{16,}=*": ("bearer", "basic"),
-    # NAME=value, name: "value", {"name": "value"}; and --name value.
-    r"(?i)\b[a-z0-9_-]*(password|passwd|secret|token|api[_-]?key)[a-z0-9_]*[\"']?\s*[=:]\s*[\"']?[^\s\"'&;,]+":
-        ("passw", "secret", "token", "apikey", "api_key", "api-key"),
-    r"(?i)--?[a-z0-9-]*(password|passwd|secret|token|api-?key)\s+[\"']?[^\s\"'&;,]+":
-        ("passw", "secret", "token", "apikey", "api-key"),
+    # NAME=value, name: "a value", {"name": "a value"}, the same with its quotes escaped; and --name value.
+    r"(?i)\b[a-z0-9_-]*(password|passwd|passphrase|secret|token|api[_-]?key|private[_-]?key)[a-z0-9_]*\\*[\"']?\s*[=:]\s*"
+    + VALUE:
+        ("passw", "passphrase", "secret", "token", "apikey", "api_key", "api-key", "privatekey", "private_key",
+         "private-key"),
+    r"(?i)--?[a-z0-9-]*(password|passwd|passphrase|secret|token|api-?key)\s+" + VALUE:
+        ("passw", "passphrase", "secret", "token", "apikey", "api-key"),
     r"(?i)\b[a-z][a-z0-9+.-]*://[^\s/:@\"']*:[^\s/@\"']+@": ("://",),
     # A whole key: its lines may be joined by a backslash and an n.
     r"-----BEGIN [A-Z ]*PRIVATE KEY-----[A-Za-z0-9+/=\s\\:,-]*": ("-----begin ",),

@@ -14,6 +14,8 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
+from hooklatch.errors import where_and_why
+from hooklatch.files import reading
 from hooklatch.record.files.anchor import read_anchor
 from hooklatch.record.files.chain import GENESIS, ChainLink, head_of, read_link
 from hooklatch.record.files.mark import Mark, read_mark
@@ -84,7 +86,7 @@ def size_of(place: SegmentFile) -> int:
 
 def lines_of(place: SegmentFile, *, is_last: bool) -> Iterator[bytes]:
     """Yield a segment's lines; wait a moment for the last line of all to be completed."""
-    with suppress(FileNotFoundError), open(place.path, "rb") as file:  # a segment that was retired meanwhile has none
+    with suppress(FileNotFoundError), reading(place.path) as file:  # a segment that was retired meanwhile has none
         deadline = time.monotonic() + PATIENCE
         position = 0
         while line := file.readline():
@@ -266,7 +268,11 @@ class Check:
             self._check_mark(self._marked, last.seq if last is not None else 0)
         for seq, text in self._faults.items():
             self._add(Finding("fault", seq, None, f"record {seq} reports a fault that is not acknowledged: {text}"))
-        report.payloads, lost = self._payloads.end()
+        lost = list[int]()
+        try:
+            report.payloads, lost = self._payloads.end()
+        except OSError as error:
+            self._add(Finding("payload", None, None, f"no payload can be checked: {where_and_why(error)}"))
         for seq in lost:
             self._add(Finding("payload", seq, None, f"the payload of record {seq} is missing or was changed"))
         report.witnesses = [self._checked(witness) for witness in self._witnesses]

@@ -21,6 +21,7 @@ from typing import Any
 import trio
 
 from hooklatch.core.messages import Decision, Head
+from hooklatch.errors import where_and_why
 from hooklatch.record.content.entries import Fact, entry_of_abandoned, entry_of_decision, hide, scrubbed
 from hooklatch.record.content.excerpt import excerpt_of_payload
 from hooklatch.record.content.redaction import Redactor
@@ -83,8 +84,7 @@ class Record:
             self._open(reserve, fdatasync)
         except (OSError, RecordError) as error:
             os.close(self._lock)
-            reason = error.strerror if isinstance(error, OSError) else error
-            raise RecordError(f"the record in {folder} cannot be written: {reason}") from None
+            raise RecordError(f"the record in {folder} cannot be written: {where_and_why(error)}") from None
 
     def _open(self, reserve: int, fdatasync: Callable[[int], None]) -> None:
         recovered = take_over(self.folder)

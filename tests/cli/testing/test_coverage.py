@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from cli.testing.test_policy_tests import decision
-from hooklatch.cli.testing.coverage import cover
+from hooklatch.cli.testing.coverage import Seen, cover
 from hooklatch.core.hooks.catalogue import Catalogue
 from hooklatch.core.hooks.conditions import compile_where
 from hooklatch.core.hooks.matchers import compile_matcher
@@ -25,6 +25,10 @@ CRASHED = {"cause": "crash", "outcome": "failed"}
 def hook(event: str, **fields: Any) -> Hook:
     target = PythonTarget(Source("file", "/g.py"), 0, "f")
     return Hook(id="a", event=event, layer=Layer.GLOBAL, matcher=compile_matcher(None), target=target, **fields)
+
+
+def seen(*hooks: Hook, **fields: Any) -> Seen:
+    return Seen(decision(**fields), hooks)
 
 
 @table(
@@ -46,31 +50,39 @@ def hook(event: str, **fields: Any) -> Hook:
 def test_a_hook_lacks_what_no_case_has_seen(
     event: str, amends: bool, outcomes: list[dict[str, Any]], missing: list[str]
 ) -> None:
-    decisions = [
-        decision(event=event, outcomes=[Outcome(**{"layer": "global", "hook": "a", "cause": "policy", **one})])
+    own = hook(event, amends=amends)
+    cases = [
+        seen(own, event=event, outcomes=[Outcome(**{"layer": "global", "hook": "a", "cause": "policy", **one})])
         for one in outcomes
     ]
 
-    (covered,) = cover([hook(event, amends=amends)], decisions, Catalogue.standard())
+    (covered,) = cover([own], cases, Catalogue.standard())
 
     assert covered.missing == missing
 
 
-def test_a_condition_lets_pass_too_where_nobody_else_refuses() -> None:
+def test_a_condition_lets_pass_too_where_nobody_else_refuses_and_its_matcher_accepts() -> None:
     guard = hook("pre_tool_use", where=compile_where({"command": "rm"}))
-    denied = decision(outcomes=[Outcome(layer="global", hook="a", cause="policy", verdict="deny")])
-    other = decision(outcomes=[Outcome(layer="global", hook="b", cause="policy", verdict="deny")], verdict="deny")
+    denied = seen(guard, outcomes=[Outcome(layer="global", hook="a", cause="policy", verdict="deny")])
+    by_another = [Outcome(layer="global", hook="b", cause="policy", verdict="deny")]
+    passed = seen(guard, verdict="pass")
 
     found = [
-        cover([guard], decisions, Catalogue.standard())[0].missing
-        for decisions in ([denied, decision(verdict="pass")], [denied, other], [decision(verdict="pass")])
+        cover([guard], cases, Catalogue.standard())[0].missing
+        for cases in (
+            [denied, passed],
+            [denied, seen(guard, outcomes=by_another, verdict="deny")],
+            [denied, seen(verdict="pass")],
+            [passed],
+        )
     ]
 
-    assert found == [[], ["no case that it lets pass"], ["no case calls it"]]
+    lacks = ["no case that it lets pass"]
+    assert found == [[], lacks, lacks, ["no case calls it"]]
 
 
 def test_hooks_that_lack_something_come_first() -> None:
-    said = decision(outcomes=[Outcome(layer="global", hook="a", cause="policy", verdict="deny")] * 2)
+    said = seen(outcomes=[Outcome(layer="global", hook="a", cause="policy", verdict="deny")] * 2)
     other = msgspec.structs.replace(hook("pre_tool_use", amends=True), id="b")
 
     covered = cover([hook("stop"), other], [said], Catalogue.standard())

@@ -45,6 +45,7 @@ def place() -> Iterator[Place]:
     files = {
         "hooks.toml": f'{EVENT}[[source]]\npath = "guard.py"\n',
         "guard.py": GUARD.format(word="push"),
+        "none.py": "x = 1\n",
         "crash.py": CRASH.format(word="push").partition('@hook("deploy')[0],
         "broken.py": "from hooklatch import hook\ndef f(:\n",
     }
@@ -115,6 +116,9 @@ def test_a_save_runs_it_again_and_ctrl_c_ends_it(place: Place) -> None:
         (["hooks.toml:guard", "--cases", "cases.jsonl"], "", 1, "FAIL     verdict is deny, not pass"),
         (["hooks.toml:gone"], "", 66, "there is no hook 'gone'; there are: guard:guard, guard:other"),
         (["gone.py"], "", 66, "gone.py is not there"),
+        (["none.py"], "", 66, "it has no hooks: mark a function with @hook"),
+        (["crash.py", "--payload", "-"], "[" * 100_000, 65, "neither JSON nor JSON lines: maximum recursion depth"),
+        (["crash.py", "--payload", "-"], '{"tool_name": "a", "tool_name": "b"}', 65, "'tool_name' occurs twice"),
         (["hooks.toml", "--payload", "push.json"], "", 64, "say which one: --event"),
         (["hooks.toml", "--event", "stopp"], "", 64, "there is no event 'stopp'"),
         (["hooks.toml", "--host", "codex"], "", 64, "--host says whose documents"),

@@ -127,7 +127,7 @@ def test_a_bad_case_is_refused_with_its_line_and_what_to_write(text: str, said: 
         (line() + "\n{", "x.jsonl:2: not JSON"),
         ("[]", "x.jsonl:1: a case is a table"),
         (line(payload={}, payload_file="x"), "x.jsonl:1: write either payload or payload_file"),
-        (line(payload={"a": "\ud800"}), "x.jsonl:1: payload is not JSON"),
+        (line(payload={"a": "\ud800"}), "x.jsonl:1: not JSON that every program reads alike"),
     ],
 )
 def test_a_bad_line_is_refused_with_its_number(text: str, said: str) -> None:

@@ -17,6 +17,7 @@ from jsonschema import Draft202012Validator
 
 from hooklatch.cli.describing.schema import schema_of
 from support.commands import CONFIG, GUARDS, Place, new_place, serving
+from support.records import fill, needs_root, tiny_disk
 
 pytestmark = pytest.mark.slow
 
@@ -159,3 +160,33 @@ def test_a_payload_that_was_changed_is_not_fired(played: Place) -> None:
     assert "no payload of them is there: retention removed it, or somebody did" in gone.stderr
     assert verified.returncode == 1
     assert "payload: the payload of record" in verified.stdout
+
+
+def test_a_payload_that_can_be_read_in_two_ways_is_refused_again() -> None:
+    twice = '{"tool_name": "Bash", "tool_input": {"command": "ls"}, "tool_name": "Read"}'
+    expected = 'expect = {verdict = "deny", cause = "payload"}'
+    case = f'[[case]]\nevent = "pre_tool_use"\npayload_file = "twice.json"\n{expected}\n'
+    files = {"hooks.toml": FULL, "guards.py": GUARDS, "twice.json": twice, "policy-tests.toml": case}
+    with new_place(files) as place:
+        with serving(place):
+            place.run("fire", "pre_tool_use", "--payload", "-", stdin=twice)
+        replayed = place.run("replay", "--against", str(place.config.parent))
+        written = place.run("record", "cases", "--to", "cases.jsonl")
+        tested = place.run("test", str(place.config.parent / "policy-tests.toml"))
+
+    assert (replayed.returncode, replayed.stdout) == (0, "1 decision fired again, 0 would change\n")
+    assert "its payload can be read in two ways" in written.stderr
+    assert (written.returncode, (place.folder / "cases.jsonl").exists()) == (66, False)
+    assert tested.returncode == 0, tested.stdout
+
+
+@needs_root
+def test_a_full_disk_leaves_no_half_file_of_cases(played: Place, tmp_path: Path) -> None:
+    with tiny_disk(tmp_path / "disk", 64) as disk:
+        ballast = fill(disk)
+        done = played.run("record", "cases", "--to", str(disk / "cases.jsonl"))
+        left = [path.name for path in disk.iterdir()]
+        ballast.unlink()
+
+    assert (done.returncode, left) == (74, ["ballast"])
+    assert "cases.jsonl cannot be written: No space left on device" in done.stderr

@@ -102,3 +102,21 @@ def test_what_cannot_be_done_is_said(loud: Place, words: list[str], code: int, s
     done = loud.run("test", "cases.jsonl", *words)
 
     assert (done.returncode, said in done.stderr) == (code, True), done.stderr
+
+
+def test_a_case_that_the_matcher_leaves_out_is_not_one_that_the_hook_lets_pass() -> None:
+    hooks = '[[source]]\npath = "g.py"\n'
+    code = """from hooklatch import deny, hook
+
+@hook("pre_tool_use", match="Bash", where={"command": "rm"})
+def no_rm(event):
+    return deny("no")
+"""
+    other = json.dumps({"event": "pre_tool_use", "payload": {"tool_name": "Read"}, "expect": "pass"})
+    with new_place({"hooks.toml": hooks, "g.py": code}) as place:
+        found: list[int] = []
+        for passed in (other, bash("ls", "ls", expect="pass")):
+            (place.folder / "cases.jsonl").write_text("\n".join([bash("rm", "rm x"), passed]))
+            found.append(place.run("test", "cases.jsonl", "--fail-uncovered").returncode)
+
+    assert found == [1, 0]

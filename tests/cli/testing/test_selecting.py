@@ -38,6 +38,7 @@ def test_words_are_joined_as_they_read(expression: str, matches: bool) -> None:
         ("a b", "at 'b'"),
         ("or a", "at 'or'"),
         ("a )", "at ')'"),
+        ("(" * 100_000 + "a" + ")" * 100_000, "more than 200 words"),
     ],
 )
 def test_what_is_no_expression_says_where(expression: str, where: str) -> None:

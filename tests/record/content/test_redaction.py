@@ -40,6 +40,9 @@ SECRETS = [
     "API_KEY='hunter2'",
     'export SECRET_TOKEN="hunter2"',
     '{"password": "hunter2"}',
+    '{"passphrase": "of hunter2 \\"and\\" hunter2"}',
+    'curl -d "{\\"token\\": \\"of hunter2\\"}"',
+    "private_key = 'of hunter2'",
     "--password hunter2",
     "--api-key=hunter2",
     "https://me:hunter2@example.org/x",
@@ -90,6 +93,33 @@ def test_a_value_is_left_out_by_its_key_at_any_depth(tmp_path: Path, key: str) -
     found = recorded(decision(), fact(payload), tmp_path)
 
     assert found["excerpt"] == {key: REDACTED, "a": {"b": [{key: REDACTED, "kept": 1}]}}
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_a_value_is_left_out_by_its_key_in_the_json_of_a_text_too(tmp_path: Path, key: str) -> None:
+    inner = json.dumps({key: {"of": "hunter2"}, "kept": 1})
+    payload = {"one": f" {inner}", "two": json.dumps([inner]), "twice": f'{{"{key}": "hunter2", "{key}": 1}}'}
+
+    shown = recorded(decision(), fact(payload), tmp_path)["excerpt"]
+
+    left = {key: REDACTED, "kept": 1}
+    assert json.loads(shown["one"]) == json.loads(json.loads(shown["two"])[0]) == left
+    assert "hunter2" not in json.dumps(shown)
+
+
+def test_a_secret_that_the_json_of_a_text_escapes_is_replaced(tmp_path: Path) -> None:
+    text = '{"a": "\\u0073k-0123456789abcdefghij", "kept": 1}'
+
+    shown = recorded(decision(), fact({"text": text}), tmp_path)["excerpt"]
+
+    assert json.loads(shown["text"]) == {"a": REDACTED, "kept": 1}
+
+
+@pytest.mark.parametrize("text", ['{ "a": [1, "b"] }', "[link](https://example.org)", "{not json}", '{"a":' * 60])
+def test_the_json_of_a_text_without_secrets_stays_as_it_is(tmp_path: Path, text: str) -> None:
+    shown = recorded(decision(), fact({"text": text, "password": 1}), tmp_path)["excerpt"]
+
+    assert shown == {"text": text, "password": REDACTED}
 
 
 @pytest.mark.parametrize("text", PLAIN)

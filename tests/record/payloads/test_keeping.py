@@ -222,3 +222,27 @@ def test_on_a_disk_that_fills_up_payloads_stop_first(tmp_path: Path) -> None:
     assert {one["payload_unkept"] for one in unkept} == {"the disk is getting full"}
     assert all("excerpt" in one or "excerpt_cut" in one for one in entries), "the record itself goes on as before"
     assert free.f_bavail * free.f_frsize > 3 * 2**20
+
+
+def test_a_pipe_in_the_place_of_payloads_is_a_finding_and_holds_nobody_up(tmp_path: Path) -> None:
+    with nothing_left():
+        with opened(tmp_path, FULL) as record:
+            kept(record, {"tool_name": "Bash"})
+        (file,) = list_files(folder_of(str(tmp_path)))
+        os.unlink(file.path)
+        os.mkfifo(file.path)
+        found = verify(str(tmp_path))
+
+    assert [(one.what, one.seq) for one in found.findings] == [("payload", None)]
+    assert f"{file.path} cannot be accessed: it is not a regular file" in found.findings[0].text
+    assert found.head is not None
+
+
+@pytest.mark.parametrize("levels", [3, 150, 5000])
+def test_no_secret_lies_too_deep_in_the_json_of_a_text(tmp_path: Path, levels: int) -> None:
+    text = '{"a":' * levels + '{"Cookie": "hunter2"}' + "}" * levels
+    with nothing_left(), opened(tmp_path, FULL) as record:
+        entry = kept(record, {"tool_input": {"text": text}})
+
+    assert b"hunter2" not in line(tmp_path, entry)
+    assert [*redacted_in(msgspec.json.decode(line(tmp_path, entry)))] == ["payload.tool_input.text"]

@@ -42,13 +42,14 @@ def open_log(folder: str) -> tuple[str, int]:
     Raises:
         CommandError: it cannot be opened, or others can write to its directory.
     """
+    from hooklatch.files import open_regular
     from hooklatch.service.config.file_safety import UnsafeFileError, make_private
 
     path = os.path.join(folder, "daemon.log")
     try:
         make_private(folder)
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        return path, os.open(path, flags, 0o600)
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
+        return path, open_regular(path, flags)
     except UnsafeFileError as error:
         raise CommandError(Exit.UNAVAILABLE, f"{error}; or give this daemon another XDG_STATE_HOME") from None
     except OSError as error:

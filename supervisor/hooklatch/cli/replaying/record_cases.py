@@ -14,6 +14,7 @@ from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import CommandError, Exit
 from hooklatch.cli.terminal.parser import Parser
 from hooklatch.core.text import counted
+from hooklatch_worker.author.ambiguity import ambiguity
 
 __all__ = ["CasesWritten", "add_cases", "add_record"]
 
@@ -60,12 +61,25 @@ def cases(arguments: argparse.Namespace) -> int:
         raise CommandError(
             Exit.USAGE, f"{arguments.to}: cases are written as JSON lines; name a file that ends with .jsonl"
         )
-    fires = list(fires_of(chosen(arguments, arguments.seq)))
+    fires: list[KeptFire] = []
+    for fire in fires_of(chosen(arguments, arguments.seq)):
+        if ambiguity(bytes(fire.kept.payload)) is None:
+            fires.append(fire)
+        else:
+            output.complain(
+                f"record {fire.seq} is left out: its payload can be read in two ways, and a case in one alone"
+            )
+    if not fires:
+        raise CommandError(Exit.NO_INPUT, "there is nothing to write a case of")
     data = b"".join(msgspec.json.encode(case_of(fire)) + b"\n" for fire in fires)
     try:
         fd = os.open(arguments.to, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with os.fdopen(fd, "wb") as file:
-            file.write(data)
+        try:
+            with os.fdopen(fd, "wb") as file:
+                file.write(data)
+        except OSError:
+            os.unlink(arguments.to)  # half of the cases would be taken for all of them
+            raise
     except FileExistsError:
         raise CommandError(Exit.IO_ERROR, f"{arguments.to} exists and is not overwritten; name another file") from None
     except OSError as error:

@@ -188,6 +188,8 @@ def in_lines(name: str, data: bytes) -> Iterator[Entry]:
                 raise
             except (ValueError, RecursionError) as error:
                 raise InvalidTableError(f"not JSON: {error}") from None
+            if (problem := ambiguity(line.encode())) is not None:  # a daemon refuses that as a payload: payload_file
+                raise InvalidTableError(f"not JSON that every program reads alike: {problem}")
         yield number, at_line(name, number), table
 
 

@@ -2,12 +2,14 @@
 
 A guard that no case has seen deny may never deny: a matcher that is wrong, a condition that is never true.  So a hook
 on an event that can be refused needs a case that it objects to and one that it lets pass, be it by its condition alone;
-one that `amends` a case that it changes; any other hook a case that calls it.
+one that `amends` a case that it changes; any other hook a case that calls it.  A case that its matcher leaves out is
+another guard's, and shows nothing of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -16,7 +18,7 @@ from hooklatch.core.hooks.names import name_in
 from hooklatch.core.hooks.registry import Hook
 from hooklatch.core.messages import Decision, Outcome
 
-__all__ = ["Covered", "cover"]
+__all__ = ["Covered", "Seen", "cover"]
 
 OBJECTIONS = ("deny", "halt", "ask")
 PASSES = ("pass", "allow")
@@ -35,12 +37,18 @@ class Covered(msgspec.Struct):
     missing: list[str] = []
 
 
-def cover(hooks: Sequence[Hook], decisions: Iterable[Decision], catalogue: Catalogue) -> list[Covered]:
-    """Return what the decisions show of each hook, those with something missing first."""
+class Seen(NamedTuple):
+    """The decision of a case, and the hooks whose matcher accepts what was fired, whatever their conditions say."""
+
+    decision: Decision
+    matched: Sequence[Hook]
+
+
+def cover(hooks: Sequence[Hook], cases: Iterable[Seen], catalogue: Catalogue) -> list[Covered]:
+    """Return what the cases show of each hook, those with something missing first."""
     of_hook = {(hook.event, key_of(hook)): Covered(hook.name, hook.event) for hook in hooks if hook.event in catalogue}
     let_pass = set[tuple[str, str]]()  # without being called, by a condition
-    conditional = {(hook.event, key_of(hook)) for hook in hooks if hook.where is not None}
-    for decision in decisions:
+    for decision, matched in cases:
         called = set[tuple[str, str]]()
         for outcome in decision.outcomes:
             key = decision.event, name_in(outcome.layer, outcome.hook, outcome.name)
@@ -48,7 +56,7 @@ def cover(hooks: Sequence[Hook], decisions: Iterable[Decision], catalogue: Catal
             if (covered := of_hook.get(key)) is not None:
                 count(covered, outcome)
         if decision.verdict in PASSES:  # else a hook before it may be why it was not called
-            let_pass |= {key for key in conditional - called if key[0] == decision.event}
+            let_pass |= {(hook.event, key_of(hook)) for hook in matched} - called
     for hook in hooks:
         if (covered := of_hook.get(key := (hook.event, key_of(hook)))) is not None:
             is_gate = catalogue[hook.event].fails_closed

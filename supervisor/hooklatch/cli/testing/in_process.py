@@ -39,11 +39,7 @@ Key = tuple[str, int]
 
 def dispatchers_of(parts: Parts, *, debug: Callable[[str, BaseException], None] | None) -> tuple[Dispatcher, Native]:
     """Return what decides with hooks in this process; `debug` is called with a hook's name and what it raised."""
-    for location, unit in parts.sources.units.items():
-        if unit.environment is not None:
-            output.complain(
-                f"{location} has an environment of its own, so its hooks run in workers, not in this process"
-            )
+    say_what_stays(parts)
     targets = Targets(
         Pools(parts, debug), parts.bus.connections, parts.statistics, breakers=parts.breakers, native=parts.dialects,
         on_quarantine=parts.notes.quarantined,

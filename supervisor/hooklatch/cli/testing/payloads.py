@@ -25,6 +25,7 @@ from hooklatch.service.process.parts import Parts
 from hooklatch.testing.events import STANDARD, event
 from hooklatch.testing.recorded import recorded
 from hooklatch.testing.workers import is_called
+from hooklatch_worker.author.ambiguity import ambiguity
 
 __all__ = ["Shot", "shots_for"]
 
@@ -47,7 +48,11 @@ def shots_for(parts: Parts, hooks: Sequence[Hook], arguments: argparse.Namespace
     """
     chosen = [hook for hook in hooks if function is None or is_called(hook, function)]
     if not chosen:
-        names = ", ".join(hook.id for hook in hooks) or "none"
+        if not hooks:
+            raise CommandError(
+                Exit.NO_INPUT, "it has no hooks: mark a function with @hook, or declare one in hooks.toml"
+            )
+        names = ", ".join(hook.id for hook in hooks)
         raise CommandError(Exit.NO_INPUT, f"there is no hook {function!r}; there are: {names}")
     events = list(dict.fromkeys(hook.event for hook in chosen if hook.event != EVERY_GATE))
     if arguments.event is not None and parts.registries.catalogue.get(arguments.event) is None:
@@ -71,16 +76,20 @@ def payloads_in(name: str) -> list[dict[str, Any]]:
     except (OSError, ValueError) as error:
         reason = why(error)
         raise CommandError(Exit.NO_INPUT, f"the payload {name} cannot be read: {reason}") from None
+    texts = [text]
     try:
-        found = [json.loads(text)]
-    except ValueError:
         try:
-            found = [json.loads(line) for line in text.splitlines() if line.strip()]
-        except ValueError as error:
-            raise CommandError(Exit.BAD_DATA, f"{name} is neither JSON nor JSON lines: {error}") from None
-    for one in found:
+            found = [json.loads(text)]
+        except ValueError:
+            texts = [line for line in text.splitlines() if line.strip()]
+            found = [json.loads(line) for line in texts]
+    except (ValueError, RecursionError) as error:
+        raise CommandError(Exit.BAD_DATA, f"{name} is neither JSON nor JSON lines: {error}") from None
+    for one, given in zip(found, texts, strict=True):
         if not isinstance(one, dict):
             raise CommandError(Exit.BAD_DATA, f"{name}: a payload is a JSON object, not {json.dumps(one)[:60]}")
+        if (problem := ambiguity(given.encode())) is not None:
+            raise CommandError(Exit.BAD_DATA, f"{name}: a daemon would refuse this payload: {problem}")
     return cast("list[dict[str, Any]]", found)
 
 

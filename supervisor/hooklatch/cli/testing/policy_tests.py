@@ -150,11 +150,11 @@ def write_junit(path: str, run: Run) -> None:
 
 
 def coverage_of(run: Run) -> list[Covered]:
-    from hooklatch.cli.testing.coverage import cover
+    from hooklatch.cli.testing.coverage import Seen, cover
 
     if run.catalogue is None:
         return []
-    return cover(run.active, [result.decision for result in run.results], run.catalogue)
+    return cover(run.active, [Seen(result.decision, result.matched) for result in run.results], run.catalogue)
 
 
 def show_coverage(covered: list[Covered]) -> None:

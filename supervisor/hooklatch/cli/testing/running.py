@@ -35,11 +35,12 @@ FIRST_WORD = 1.0  # seconds before the first word of what takes long; the interv
 
 
 class Result(msgspec.Struct, frozen=True):
-    """The result of one case."""
+    """The result of one case; `matched` are the hooks whose matcher accepts it, whatever their conditions say."""
 
     case: Case
     decision: Decision
     differences: list[str]
+    matched: tuple[Hook, ...] = ()
 
     @property
     def failures(self) -> list[str]:
@@ -138,9 +139,26 @@ class Run(Firing):
             decision = await decide(case.params, parts, *decides)
             # Cases are independent: a hook that died in earlier ones must not be quarantined in this one.
             parts.breakers.clear()
-            self.results.append(Result(case, decision, case.expected.differences(decision)))
+            matched = matched_by(case.params, decision.event, parts)
+            self.results.append(Result(case, decision, case.expected.differences(decision), matched))
             self.done = len(self.results)
             self._tell(self.results[-1])
+
+
+def matched_by(params: FireParams, event: str, parts: Parts) -> tuple[Hook, ...]:
+    """Return the hooks of an event whose matcher accepts what is fired; none if it cannot be read."""
+    from hooklatch.core.payload import Payload, PayloadError
+    from hooklatch.dialects.translation import to_canonical
+
+    data = bytes(params.payload)
+    try:
+        if params.dialect is not None:
+            dialect = parts.dialects.find(params.dialect)
+            data = msgspec.json.encode(to_canonical(dialect, params.event, msgspec.json.decode(data))[0].payload)
+        chain = parts.registries.view.chain(parts.registries.catalogue[event])
+        return chain.matching(Payload(data)).hooks
+    except PayloadError:
+        return ()
 
 
 @contextmanager
@@ -205,7 +223,12 @@ def check_case(case: Case, parts: Parts) -> None:
 
 
 async def decide(params: FireParams, parts: Parts, dispatcher: Dispatcher, native: Native) -> Decision:
-    if params.dialect is None:
-        return await dispatcher.fire(params, None)
-    decisions = await native.decide(parts.dialects.find(params.dialect), params, None)
-    return decisions[0]
+    """Fire what a client would send, and refuse what a daemon would: a payload that can be read in two ways."""
+    from hooklatch_worker.author.ambiguity import ambiguity
+
+    fault = ambiguity(bytes(params.payload))
+    if params.dialect is not None:
+        return (await native.decide(parts.dialects.find(params.dialect), params, None, fault))[0]
+    if fault is not None:
+        return await dispatcher.refuse(dispatcher.spec(params.event), "payload", fault, params, None)
+    return await dispatcher.fire(params, None)

@@ -12,6 +12,7 @@ from typing import TypeAlias
 __all__ = ["ExpressionError", "selection"]
 
 Matches: TypeAlias = Callable[[str], bool]
+MOST_WORDS = 200  # with parentheses: each may be one level deeper
 TOKEN = re.compile(r"\s*(\(|\)|[^\s()]+)")
 WORDS = ("and", "or", "not", "(", ")")
 
@@ -26,7 +27,9 @@ def selection(expression: str) -> Matches:
     Raises:
         ExpressionError: it is none.
     """
-    reader = Reader(TOKEN.findall(expression), expression)
+    if len(tokens := TOKEN.findall(expression)) > MOST_WORDS:
+        raise ExpressionError(f"-k has more than {MOST_WORDS} words and parentheses; write a shorter one")
+    reader = Reader(tokens, expression)
     matches = reader.either()
     if reader.tokens:
         raise reader.wrong()

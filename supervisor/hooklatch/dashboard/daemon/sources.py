@@ -5,18 +5,17 @@ Only files that the daemon names are read: a request says which hook it wants, a
 
 from __future__ import annotations
 
-import os
-import stat
 from collections.abc import Mapping
 from hashlib import sha256
 
 import msgspec
 
+from hooklatch.files import reading
+
 __all__ = ["SourceFile", "read_source", "read_sources"]
 
 MOST_BYTES = 256 * 1024
 MOST_FILES = 20
-FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK  # no waiting for a writer, should it be a pipe
 
 
 class SourceFile(msgspec.Struct, frozen=True):
@@ -41,10 +40,7 @@ def read_sources(digests: Mapping[str, str], origin: str | None) -> list[SourceF
 def read_source(path: str, digest: str, origin: str | None) -> SourceFile:
     """Read one file, and compare it with the digest of what the daemon loaded."""
     try:
-        fd = os.open(path, FLAGS)
-        with open(fd, "rb") as file:
-            if not stat.S_ISREG(os.fstat(fd).st_mode):
-                return SourceFile(path, "it is no file any more")
+        with reading(path) as file:
             data = file.read(MOST_BYTES + 1)
     except (OSError, ValueError) as error:
         return SourceFile(path, f"it cannot be read: {getattr(error, 'strerror', None) or error}")

@@ -20,6 +20,7 @@ import trio
 from hooklatch.core.protocol import LineBuffer, Request, Response, RpcError, convert, encode_request, read_message
 from hooklatch.core.text import shown
 from hooklatch.credentials import connected
+from hooklatch.files import open_regular
 from hooklatch.fleet.link.daemon import DaemonAbsentError, DaemonRefusedError, FollowAnswer
 from hooklatch.paths import ADMIN_SOCKET, FLEET_TOKEN
 from hooklatch.version import PROTOCOL, VERSION
@@ -175,7 +176,7 @@ def read_token(path: str) -> str:
     Raises:
         OSError: there is none; [fleet] is not configured there, or it is another user's.
     """
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    fd = open_regular(path, os.O_RDONLY | os.O_NOFOLLOW)
     try:
         if os.fstat(fd).st_uid != os.getuid():
             raise PermissionError(errno.EPERM, "it is another user's", path)

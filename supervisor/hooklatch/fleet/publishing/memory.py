@@ -13,6 +13,7 @@ import msgspec
 
 from hooklatch.directories import sync_folder
 from hooklatch.errors import why
+from hooklatch.files import reading
 from hooklatch.fleet.policy.manifests import START, FleetError, Head
 
 __all__ = ["Memory"]
@@ -43,7 +44,7 @@ class Memory:
             FleetError: what was seen cannot be read.
         """
         try:
-            with open(self.path, "rb") as file:
+            with reading(self.path) as file:
                 return msgspec.json.decode(file.read(MOST), type=Seen).head
         except FileNotFoundError:
             return START

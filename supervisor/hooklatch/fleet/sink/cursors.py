@@ -16,6 +16,7 @@ from msgspec import Meta
 
 from hooklatch.directories import sync_folder
 from hooklatch.errors import why
+from hooklatch.files import create_anew, open_regular, reading
 from hooklatch.fleet.sink.reading import LogKey
 
 __all__ = ["Cursor", "CursorError", "opened_cursor"]
@@ -47,7 +48,7 @@ class Cursor:
 
     def _read(self) -> None:
         try:
-            with open(self._path, "rb") as file:
+            with reading(self._path) as file:
                 found = msgspec.json.decode(file.read(), type=CursorFile)
         except FileNotFoundError:
             return
@@ -83,7 +84,7 @@ class Cursor:
 
 def write(path: str, data: bytes) -> None:
     temporary = f"{path}.new"
-    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    fd = create_anew(temporary)
     try:
         with os.fdopen(fd, "wb") as file:
             file.write(data + b"\n")
@@ -105,7 +106,7 @@ def opened_cursor(path: str, fleet: str) -> Generator[Cursor]:
         CursorError: it cannot be read or written, is another fleet's, or in use.
     """
     try:
-        fd = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        fd = open_regular(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW)
     except OSError as error:
         raise CursorError(f"the cursor {path} cannot be locked: {error.strerror}") from None
     try:

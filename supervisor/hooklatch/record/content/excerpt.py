@@ -14,7 +14,8 @@ from typing import cast
 import msgspec
 
 from hooklatch.core.payload import Payload
-from hooklatch.record.content.redaction import REDACTED, WINDOW, Redactor
+from hooklatch.core.text import TOO_DEEP
+from hooklatch.record.content.redaction import REDACTED, WINDOW, Redactor, json_in
 from hooklatch_worker.author.ambiguity import ambiguity
 
 __all__ = ["UNREADABLE", "cleaned", "excerpt_for_person", "excerpt_of", "excerpt_of_payload", "visible"]
@@ -119,8 +120,7 @@ def without_secrets(fields: dict[str, object], limit: int, redactor: Redactor, *
         is_clean = redactor.are_clean(texts)
     else:
         fields = cast("dict[str, object]", visible(fields, redactor.hides, DEEP + 1))
-        data = encode(fields)
-        is_clean = redactor.is_clean(data)
+        data, is_clean = b"", False
     if not is_clean:
         data = encode(cleaned(fields, redactor))
     if is_whole and len(data) <= limit:
@@ -131,10 +131,12 @@ def without_secrets(fields: dict[str, object], limit: int, redactor: Redactor, *
 def visible(value: object, hides: Callable[[str], bool], levels: int) -> object:
     """Return decoded JSON without what its keys hide, and without what lies deeper than so many levels."""
     kind = type(value)
+    if kind is str:
+        return within(cast("str", value), lambda found: visible(found, hides, levels - 1))
     if kind is not dict and kind is not list:
         return value
     if levels < 0:
-        return "[too deep]"
+        return TOO_DEEP
     if kind is list:
         return [visible(one, hides, levels - 1) for one in cast("list[object]", value)]
     fields = cast("dict[str, object]", value)
@@ -144,10 +146,21 @@ def visible(value: object, hides: Callable[[str], bool], levels: int) -> object:
 def cleaned(value: object, redactor: Redactor, *, window: int | None = WINDOW) -> object:
     """Return decoded JSON with the secrets in its texts replaced, and of each text so many characters."""
     if isinstance(value, str):
-        return redactor.clean(value, window=window)
+        return redactor.clean(within(value, lambda found: cleaned(found, redactor, window=window)), window=window)
     if isinstance(value, dict):
         fields = cast("dict[str, object]", value)
         return {redactor.clean(key): cleaned(one, redactor, window=window) for key, one in fields.items()}
     if isinstance(value, list):
         return [cleaned(one, redactor, window=window) for one in cast("list[object]", value)]
     return value
+
+
+def within(text: str, change: Callable[[object], object]) -> str:
+    """Return a text with what it holds as JSON changed; as it is if it holds none, or nothing changes."""
+    found = json_in(text)
+    if found is None:
+        return text
+    changed = change(found)
+    if changed == found and ambiguity(text.encode()) is None:
+        return text
+    return changed if isinstance(changed, str) else encode(changed).decode()

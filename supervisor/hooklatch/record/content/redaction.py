@@ -7,18 +7,21 @@ finds something; and most texts of payloads do not even hold a sign of one (`SIG
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
+import msgspec
 import re2
 
 from hooklatch.core.hooks.matchers import CompiledPattern, MatcherError, compile_matcher, compile_re2
-from hooklatch.core.text import REDACTED
+from hooklatch.core.text import REDACTED, TOO_DEEP
 from hooklatch.record.settings import SIGNS, RecordSettings
+from hooklatch_worker.author.ambiguity import ambiguity
 
-__all__ = ["REDACTED", "Redactor"]
+__all__ = ["REDACTED", "Redactor", "json_in"]
 
 T = TypeVar("T")
 WINDOW = 16 * 1024  # characters of a text that are searched; what follows is never recorded
@@ -26,6 +29,9 @@ SHORT = 2048  # characters of a text that is searched for signs first; a longer 
 LONG_KEY = 200  # characters; a longer key is really data
 MEMORY = 8 * 2**20  # bytes for all patterns together
 CONTAINERS = (dict, list)
+# What a pattern finds where a key has hidden the value already: to replace that too would leave no JSON.
+DONE = re.compile(r"""[\w-]+\\*["']?\s*[=:]\s*\\*["']?""" + re.escape(REDACTED) + r"""\\*["']?""")
+OPENINGS = ("{", "[")  # of a text that may hold JSON
 PLAIN_KEYS = 4096  # keys that are known to hide nothing and to hold no secret; a host uses a few dozen
 # A pattern with one of these may match a text alone, but not the same text between others, or the reverse.
 PLACES = ("^", "$", r"\A", r"\z", r"\Q", r"\C")
@@ -61,7 +67,7 @@ class Redactor:
     def shows_all(self, value: dict[str, Any] | list[Any], levels: int, texts: list[str]) -> bool:
         """Return whether decoded JSON has no key that hides its value, and nothing deeper than so many levels.
 
-        If so, `texts` has got all its texts in which a secret may be.
+        If so, `texts` has got all its texts in which a secret may be.  What a text holds as JSON counts as part of it.
         """
         inner: Iterable[Any]
         if isinstance(value, dict):
@@ -75,9 +81,18 @@ class Redactor:
         for one in inner:
             if type(one) is str:
                 texts.append(one)
+                if one.lstrip().startswith(OPENINGS) and not self._shows_text(one, levels, texts):
+                    return False
             elif type(one) in CONTAINERS and (levels <= 0 or not self.shows_all(one, levels - 1, texts)):
                 return False
         return True
+
+    def _shows_text(self, text: str, levels: int, texts: list[str]) -> bool:
+        found = json_in(text)
+        if found is None:
+            return True
+        # Of a key that stands twice only the last value was decoded.
+        return levels > 0 and self.shows_all(found, levels - 1, texts) and ambiguity(text.encode()) is None
 
     def are_clean(self, texts: Iterable[str]) -> bool:
         """Return whether no text holds a secret; False may also be a false alarm, as with `is_clean`.
@@ -123,8 +138,22 @@ class Redactor:
         return cleaned
 
 
+def json_in(text: str) -> dict[str, Any] | list[Any] | None:
+    """Return the object or the list that a text holds as JSON; None if it holds none."""
+    if not text.lstrip().startswith(OPENINGS):
+        return None
+    try:
+        found: object = msgspec.json.decode(text)
+    except RecursionError:
+        return [TOO_DEEP]  # in place of what may hold anything
+    except (msgspec.MsgspecError, ValueError):
+        return None
+    return cast("dict[str, Any] | list[Any]", found) if isinstance(found, dict | list) else None
+
+
 def replacement(match: Any) -> str:
-    return REDACTED if match.group() else ""
+    found: str = match.group()
+    return found if not found or DONE.fullmatch(found) else REDACTED
 
 
 def key_test(glob: str) -> Callable[[str], object]:

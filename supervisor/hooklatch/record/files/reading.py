@@ -18,6 +18,7 @@ import msgspec
 from hooklatch.core.hooks.names import bare, is_like_a_name
 from hooklatch.core.messages import Cause, DecisionVerdict
 from hooklatch.core.text import read_duration
+from hooklatch.files import reading
 from hooklatch.record.files.chain import read_link
 from hooklatch.record.files.segments import SegmentFile, list_segments
 
@@ -141,7 +142,7 @@ def forwards(folder: str) -> Iterator[bytes]:
         NoRecordError: there is no record.
     """
     for place in segments_of(folder):
-        with suppress(FileNotFoundError), open(place.path, "rb") as file:  # it may be retired in the meantime
+        with suppress(FileNotFoundError), reading(place.path) as file:  # it may be retired in the meantime
             yield from (line for line in file if line.endswith(b"\n"))
 
 
@@ -152,7 +153,7 @@ def backwards(folder: str, needles: Sequence[bytes] = ()) -> Iterator[bytes]:
         NoRecordError: there is no record.
     """
     for place in reversed(segments_of(folder)):
-        with suppress(FileNotFoundError), open(place.path, "rb") as file:
+        with suppress(FileNotFoundError), reading(place.path) as file:
             yield from lines_backwards(file, needles)
 
 
@@ -184,7 +185,7 @@ def of_kind(segments: Sequence[SegmentFile], kind: str, *, since: int) -> Iterat
     """Yield the valid records of one kind with numbers above `since`, newest first; skip older segments."""
     needle = b'"kind":"%b"' % kind.encode()
     for place in reversed(segments):
-        with suppress(FileNotFoundError), open(place.path, "rb") as file:
+        with suppress(FileNotFoundError), reading(place.path) as file:
             for line in lines_backwards(file, [needle]):
                 link = read_link(line) if needle in line else None
                 if link is not None and link.kind == kind and link.seq > since:
@@ -276,7 +277,7 @@ class Tailer:
         yield from self._rest()
 
     def _rest(self) -> Iterator[bytes]:
-        with suppress(FileNotFoundError), open(self._place.path, "rb") as file:
+        with suppress(FileNotFoundError), reading(self._place.path) as file:
             file.seek(self._position)
             for line in file:
                 if not line.endswith(b"\n"):
@@ -286,6 +287,6 @@ class Tailer:
 
 
 def whole_size(place: SegmentFile) -> int:
-    with open(place.path, "rb") as file:
+    with reading(place.path) as file:
         data = file.read()
     return data.rfind(b"\n") + 1

@@ -12,6 +12,7 @@ from contextlib import suppress
 
 import msgspec
 
+from hooklatch.files import open_regular, reading
 from hooklatch.record.files.chain import ChainLink, read_link
 from hooklatch.record.files.segments import SegmentFile, list_segments, read_tail
 
@@ -73,7 +74,7 @@ class Cursor:
         segments = list_segments(self.folder)
         before = [place for place in segments if place.first <= after]
         for place in reversed(before or segments[:1]):
-            with suppress(FileNotFoundError), open(place.path, "rb") as file:
+            with suppress(FileNotFoundError), reading(place.path) as file:
                 status = os.fstat(file.fileno())
                 offset, line = locate(file.fileno(), status.st_size, after)
                 self._at, self._last = Position(place, (status.st_dev, status.st_ino), offset), line
@@ -122,7 +123,7 @@ class Cursor:
         at = self._at
         if at is None or not self._last:
             return
-        with suppress(FileNotFoundError), open(at.place.path, "rb") as file:
+        with suppress(FileNotFoundError), reading(at.place.path) as file:
             found = os.pread(file.fileno(), len(self._last), at.offset - len(self._last))
             if found != self._last:
                 raise RecordChangedError(f"{at.place.path} does not hold any more what was read from it")
@@ -145,7 +146,7 @@ class Cursor:
         at = self._at
         assert at is not None
         try:
-            fd = os.open(at.place.path, os.O_RDONLY | os.O_CLOEXEC)
+            fd = open_regular(at.place.path)
         except FileNotFoundError:
             if not self._later():
                 raise RecordChangedError(f"{at.place.path} was removed, and it is the newest segment") from None

@@ -19,6 +19,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from hooklatch.directories import sync_folder
+from hooklatch.files import open_regular, reading
 from hooklatch.record.files.chain import ChainLink, read_link
 
 __all__ = [
@@ -85,9 +86,9 @@ class Segment:
     """A segment that is open for writing.  `end` is the offset of the next record."""
 
     def __init__(self, place: SegmentFile, *, reserve: int, is_new: bool) -> None:
-        flags = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+        flags = os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW
         self.place = place
-        self.fd = os.open(place.path, flags | (os.O_CREAT | os.O_EXCL if is_new else 0), 0o600)
+        self.fd = open_regular(place.path, flags | (os.O_CREAT | os.O_EXCL if is_new else 0))
         found = os.fstat(self.fd)
         self.end = found.st_size
         self._identity = (found.st_dev, found.st_ino)
@@ -228,7 +229,7 @@ def read_tail(place: SegmentFile) -> Tail | None:
     Raises:
         OSError: it cannot be read.
     """
-    fd = os.open(place.path, os.O_RDONLY | os.O_CLOEXEC)
+    fd = open_regular(place.path)
     try:
         size = os.fstat(fd).st_size
         window = WINDOW
@@ -274,7 +275,7 @@ def fault_among(links: list[ChainLink | None], place: SegmentFile) -> str | None
 def moment_of(place: SegmentFile) -> float | None:
     """Return when a segment was begun, according to its first record; None if that cannot be read."""
     try:
-        with open(place.path, "rb") as file:
+        with reading(place.path) as file:
             link = read_link(file.readline(WINDOW))
     except OSError:
         return None
@@ -287,7 +288,7 @@ def set_aside(place: SegmentFile, end: int) -> str:
     Raises:
         OSError: it failed.
     """
-    fd = os.open(place.path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    fd = open_regular(place.path, os.O_RDWR | os.O_NOFOLLOW)
     try:
         size = os.fstat(fd).st_size
         aside, path = open_aside(place)

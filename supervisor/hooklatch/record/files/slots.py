@@ -14,6 +14,7 @@ from contextlib import suppress
 from hashlib import sha256
 
 from hooklatch.directories import sync_folder
+from hooklatch.files import create_anew, open_regular
 
 __all__ = ["Slot", "SlotError", "read_form", "slot_line"]
 
@@ -39,7 +40,7 @@ def read_slot(path: str) -> bytes | None:
         if attempt:
             time.sleep(0.001)
         try:
-            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+            fd = open_regular(path, os.O_RDONLY | os.O_NOFOLLOW)
             try:
                 line = os.read(fd, 1024)
             finally:
@@ -107,7 +108,7 @@ class Slot:
             OSError: it cannot be created.
         """
         self._create()
-        fd, self.fd = self.fd, os.open(self.path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        fd, self.fd = self.fd, open_regular(self.path, os.O_WRONLY | os.O_NOFOLLOW)
         os.close(fd)
 
     def _open(self) -> int:
@@ -116,16 +117,14 @@ class Slot:
             before = read_slot(self.path)
         if before is None or len(before) != len(self._text):
             self._create()
-        fd = os.open(self.path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        fd = open_regular(self.path, os.O_WRONLY | os.O_NOFOLLOW)
         if before != self._text:
             os.pwrite(fd, slot_line(self._text), 0)  # in place, since that needs no space on a full disk
         return fd
 
     def _create(self) -> None:
         fresh = f"{self.path}.new"
-        with suppress(FileNotFoundError):
-            os.unlink(fresh)
-        fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        fd = create_anew(fresh)
         try:
             os.write(fd, slot_line(self._text))
             os.fsync(fd)

@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
+from hooklatch.files import reading
 from hooklatch.record.payloads.lines import digest_of
 
 __all__ = ["Place", "PayloadFile", "folder_of", "list_files", "places", "read", "too_many"]
@@ -79,7 +80,7 @@ def places(folder: str, wanted: Collection[str], *, since: int = 0) -> dict[str,
 
 def lines(path: str) -> Iterator[tuple[int, bytes]]:
     start = 0
-    with suppress(FileNotFoundError), open(path, "rb") as file:  # retention may have removed it meanwhile
+    with suppress(FileNotFoundError), reading(path) as file:  # retention may have removed it meanwhile
         for line in file:
             if line.endswith(b"\n"):
                 yield start, line
@@ -92,7 +93,7 @@ def read(place: Place) -> bytes:
     Raises:
         OSError: it cannot be read.
     """
-    with open(place.path, "rb") as file:
+    with reading(place.path) as file:
         file.seek(place.start)
         return file.read(place.length)
 

@@ -22,6 +22,7 @@ import trio
 
 from hooklatch.core.messages import Head
 from hooklatch.directories import sync_folder
+from hooklatch.files import create_anew
 from hooklatch.record.content.entries import Fact
 from hooklatch.record.content.redaction import Redactor
 from hooklatch.record.payloads.files import PayloadFile, folder_of, list_files, too_many
@@ -134,10 +135,7 @@ class Payloads:
         self._end()
         os.makedirs(self.folder, 0o700, exist_ok=True)
         path = PayloadFile.of(self.folder, seq).path
-        with suppress(FileNotFoundError):
-            os.unlink(path)  # a file of this number holds only lines whose record was never written
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
-        self._fd = os.open(path, flags, 0o600)
+        self._fd = create_anew(path, os.O_APPEND)  # one of this number has only lines whose record was never written
         self._size, self._began_at, self._is_folder_dirty = 0, time.monotonic(), True
 
     def _end(self) -> None:

@@ -15,6 +15,7 @@ import msgspec
 from hooklatch.core.decisions.call import Envelope
 from hooklatch.core.fire_params import EnvelopeParams, FireParams
 from hooklatch.core.payload import Payload
+from hooklatch.core.text import TOO_DEEP
 from hooklatch.record.content.excerpt import UNREADABLE, cleaned, visible
 from hooklatch.record.content.redaction import REDACTED, Redactor
 
@@ -83,7 +84,7 @@ def digest_of(line: bytes) -> str:
 def redacted_in(value: object, path: str = "") -> Iterator[str]:
     """Yield the places of a payload in which something was replaced, the first of them."""
     if isinstance(value, str):
-        if REDACTED in value or value == "[too deep]":
+        if REDACTED in value or TOO_DEEP in value:
             yield path
     elif isinstance(value, dict):
         for key, inner in cast("dict[str, object]", value).items():

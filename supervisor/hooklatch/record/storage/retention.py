@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, cast
 import msgspec
 
 from hooklatch.directories import sync_folder
+from hooklatch.files import reading
 from hooklatch.record.files.chain import GENESIS, ChainLink, read_link
 from hooklatch.record.files.mark import Mark
 from hooklatch.record.files.segments import SegmentFile, list_segments, read_tail
@@ -90,7 +91,7 @@ def header_of(place: SegmentFile) -> tuple[ChainLink, dict[str, Any]] | None:
     Raises:
         OSError: it cannot be read.
     """
-    with open(place.path, "rb") as file:
+    with reading(place.path) as file:
         line = file.readline()
     link = read_link(line)
     return (link, DOCUMENTS.decode(line)) if link is not None else None
@@ -198,7 +199,7 @@ def unshipped_in(segments: Sequence[SegmentFile], shipped: int) -> Waiting | Non
     """
     seqs, size = list[int](), 0
     for place in segments:
-        with open(place.path, "rb") as file:
+        with reading(place.path) as file:
             for line in file:
                 link = read_link(line)
                 if link is not None and link.seq > shipped:

@@ -14,6 +14,7 @@ import trio
 
 from hooklatch.core.hooks.registry import Hook, PythonTarget
 from hooklatch.dialects.find import unknown_event
+from hooklatch.errors import trouble
 from hooklatch.service.building.binding import with_way_out
 from hooklatch.service.building.pinning import prepared
 from hooklatch.service.building.sources import Sources, Unit, UnitError, Version, read
@@ -74,8 +75,7 @@ class SourceBuilder:
         try:
             async with trio.open_nursery() as nursery:
                 for source in self._wanted.values():
-                    if (version := self._newer(source)) is not None:
-                        nursery.start_soon(self._build, version, room)
+                    nursery.start_soon(self._settle, source, room)
         except BaseException:  # the caller was cancelled, and nobody else will adopt these units
             for unit in self._results.values():
                 if isinstance(unit, Unit):
@@ -96,43 +96,51 @@ class SourceBuilder:
                 diagnostics += [*self._strays(unit), *self._unused(unit)]
         return Built(fresh, faults, weak, diagnostics, any(error.is_passing for error in errors.values()))
 
-    def _newer(self, source: Source) -> Version | None:
-        """Return what a build is to be made of, or None if the active unit is that; its pool takes the new limits."""
-        unit, limits = self._sources.units.get(source.location), self._taken.limits_of(source)
+    async def _settle(self, source: Source, room: trio.CapacityLimiter) -> None:
+        """Build a source if it is to be; whatever keeps it from that is the fault of this one, and all others load."""
+        location = source.location
         try:
-            version = unit.newer() if unit is not None else None
-            python = self._taken.pythons.get(source.location)
-            is_same = unit is not None and unit.python == python
-            if (
-                unit is not None
-                and version is None
-                and is_same
-                and unit.pool.limits.worker.isolation == limits.worker.isolation
-            ):
-                unit.pool.limits = limits
-                return None
-            return prepared(version or read(source), self._taken)
+            if (version := self._newer(source)) is not None:
+                self._results[location] = await self._build(version, room)
         except UnitError as error:
-            self._results[source.location] = error
+            self._results[location] = error
+        except OSError as error:
+            self._results[location] = UnitError(Diagnostic(location, 0, trouble(error)), is_passing=True)
         except Exception as error:
-            self._results[source.location] = unforeseen(source.location, error)
-        return None
+            logger.error("a source cannot be looked at", exc_info=error, extra={"source": location})
+            text = f"hooklatch failed with {type(error).__name__}: {error}; the log has the traceback, please report it"
+            self._results[location] = UnitError(Diagnostic(location, 0, text))
 
-    async def _build(self, version: Version, room: trio.CapacityLimiter) -> None:
-        location = version.source.location
+    def _newer(self, source: Source) -> Version | None:
+        """Return what a build is to be made of, or None if the active unit is that; its pool takes the new limits.
+
+        Raises:
+            UnitError: it cannot be read, or what it requires is unclear.
+        """
+        unit, limits = self._sources.units.get(source.location), self._taken.limits_of(source)
+        version = unit.newer() if unit is not None else None
+        if (
+            unit is not None
+            and version is None
+            and unit.python == self._taken.pythons.get(source.location)
+            and unit.pool.limits.worker.isolation == limits.worker.isolation
+        ):
+            unit.pool.limits = limits
+            return None
+        return prepared(version or read(source), self._taken)
+
+    async def _build(self, version: Version, room: trio.CapacityLimiter) -> Unit:
+        """Build a version.
+
+        Raises:
+            UnitError: that fails, or it must not replace the active one.
+        """
         async with room:
-            try:
-                unit = await self._sources.build(version, self._taken.limits_of(version.source))
-            except UnitError as error:
-                self._results[location] = error
-                return
-            except Exception as error:
-                self._results[location] = unforeseen(location, error)
-                return
-        fault = self._fault_of(unit)
-        if fault is not None:
+            unit = await self._sources.build(version, self._taken.limits_of(version.source))
+        if (fault := self._fault_of(unit)) is not None:
             self._sources.discard(unit)
-        self._results[location] = unit if fault is None else UnitError(fault)
+            raise UnitError(fault)
+        return unit
 
     def _fault_of(self, unit: Unit) -> Diagnostic | None:
         """Return why a build cannot replace the active one, or has a function that would never be called."""
@@ -190,13 +198,6 @@ class SourceBuilder:
             for declared in unit.loaded.hooks
             if (location, declared.function) not in self._declared
         ]  # fmt: skip
-
-
-def unforeseen(location: str, error: Exception) -> UnitError:
-    """Return a defect of ours as the fault of the one source that shows it; all others are loaded."""
-    logger.error("a source cannot be looked at", exc_info=error, extra={"source": location})
-    text = f"hooklatch failed with {type(error).__name__}: {error}; the log has the traceback, please report it"
-    return UnitError(Diagnostic(location, 0, text))
 
 
 def real_path(path: str) -> str:

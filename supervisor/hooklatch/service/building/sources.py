@@ -22,6 +22,7 @@ from hooklatch.environments.environments import Environment, Environments
 from hooklatch.environments.interpreter import EnvironmentFaultError
 from hooklatch.environments.requirements import Requirements, RequirementsError, requirements_of, with_lock
 from hooklatch.errors import trouble, where_and_why
+from hooklatch.files import reading
 from hooklatch.processes.life import ForkError
 from hooklatch.processes.pool import Pool
 from hooklatch.processes.pool_limits import PoolLimits
@@ -187,7 +188,7 @@ class Unit:
         try:
             if self.source.kind == "file":
                 return hashlib.sha256(read_safely(path)).hexdigest()
-            with open(path, "rb") as file:
+            with reading(path) as file:
                 return hashlib.file_digest(file, "sha256").hexdigest()
         except (UnsafeFileError, OSError, ValueError):
             return None

@@ -17,6 +17,7 @@ from hooklatch.core.hooks.names import is_name
 from hooklatch.core.hooks.suspension import Suspension
 from hooklatch.directories import sync_folder
 from hooklatch.errors import why
+from hooklatch.files import create_anew
 from hooklatch.fleet.policy.staleness import Contact
 from hooklatch.service.config.file_safety import UnsafeFileError, read_safely
 from hooklatch.service.config.main_tables import Override
@@ -146,7 +147,7 @@ class StateFile:
         if not self.is_readable:
             raise OSError("the existing file could not be read and is not overwritten")
         temporary = f"{self.path}.new"
-        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        fd = create_anew(temporary)
         with os.fdopen(fd, "wb") as file:
             file.write(msgspec.json.format(data, indent=1))
             file.flush()

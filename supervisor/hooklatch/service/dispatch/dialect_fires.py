@@ -119,9 +119,7 @@ class Native:
             RpcError: the dialect has no such event, or the payload is not an object.
         """
         payload = payload_of(params)
-        feeds = self._feeds(dialect, params.event, payload)
-        if fault is not None:
-            feeds = PayloadError(fault)
+        feeds = self._feeds(dialect, params.event, payload, fault)
         if not isinstance(feeds, PayloadError) and not params.wait:
             return self._fire_later(feeds, params, session)
         made = [plain(decision) for decision in await self._decide(dialect, feeds, params, session)]
@@ -134,13 +132,17 @@ class Native:
             answer["followed_by"] = made[1:]
         return answer
 
-    async def decide(self, dialect: Dialect, params: FireParams, session: Session | None) -> list[Decision]:
+    async def decide(
+        self, dialect: Dialect, params: FireParams, session: Session | None, fault: str | None = None
+    ) -> list[Decision]:
         """Fire every canonical event that a native one maps to; return their decisions, the deciding one first.
+
+        With a `fault` of the request, no hook is called.
 
         Raises:
             RpcError: the dialect has no such event, or the payload is not an object.
         """
-        feeds = self._feeds(dialect, params.event, payload_of(params))
+        feeds = self._feeds(dialect, params.event, payload_of(params), fault)
         return await self._decide(dialect, feeds, params, session)
 
     async def _decide(
@@ -150,9 +152,12 @@ class Native:
             return [await self._refused(dialect, params, session, str(feeds))]
         return await self._fire_feeds(dialect, feeds, params, session)
 
-    def _feeds(self, dialect: Dialect, event: str, payload: dict[str, Any]) -> list[Fed] | PayloadError:
+    def _feeds(
+        self, dialect: Dialect, event: str, payload: dict[str, Any], fault: str | None
+    ) -> list[Fed] | PayloadError:
         try:
-            return to_canonical(dialect, event, payload)
+            feeds = to_canonical(dialect, event, payload)
+            return feeds if fault is None else PayloadError(fault)
         except UnknownNativeEventError as error:
             raise RpcError(ErrorCode.UNKNOWN_EVENT, str(error)) from None
         except PayloadError as error:

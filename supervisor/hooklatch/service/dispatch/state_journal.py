@@ -18,6 +18,7 @@ from zlib import crc32
 import msgspec
 
 from hooklatch.errors import why
+from hooklatch.files import create_anew, open_regular
 from hooklatch.service.config.file_safety import UnsafeFileError, read_safely
 
 __all__ = ["Change", "Journal", "JournalError", "seal"]
@@ -86,7 +87,7 @@ class Journal:
         whole = data.rfind(b"\n") + 1
         try:
             if self._fd < 0:
-                self._fd = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW)
+                self._fd = open_regular(self.path, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW)
             if whole < len(data):
                 os.ftruncate(self._fd, whole)
         except OSError as error:
@@ -147,7 +148,7 @@ class Journal:
         """
         fd = -1
         try:
-            fd = os.open(f"{self.path}.new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o600)
+            fd = create_anew(f"{self.path}.new", os.O_APPEND)
             write_all(fd, HEADER + lines)
             os.fsync(fd)
         except OSError as error:

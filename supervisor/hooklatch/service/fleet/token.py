@@ -14,6 +14,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from hooklatch.core.health import Faults
+from hooklatch.files import create_anew
 from hooklatch.fleet.policy.settings import FleetSettings
 from hooklatch.paths import FLEET_TOKEN
 
@@ -65,9 +66,7 @@ class LinkToken:
         """Write a new token, whole and readable by nobody else; without its file it is not valid."""
         new = f"{self.path}.new"
         try:
-            with suppress(FileNotFoundError):
-                os.unlink(new)
-            fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            fd = create_anew(new)
             with os.fdopen(fd, "wb") as file:
                 os.fchmod(fd, 0o600)
                 file.write(token + b"\n")

@@ -144,7 +144,7 @@ class Files:
             files.update(stamps_below(active.fleet.root) or (active.fleet.root,))
         for unit in self._sources.units.values():
             files.update(unit.stamps)
-            files.update(unit.environment.watched if unit.environment is not None else ())
+            files.update(unit.environment.marks if unit.environment is not None else ())
         for fault in self._built.faults.values():
             files.update((fault.file, *siblings_of(fault.file)))
         return sorted(path for path in files if os.path.isabs(path))  # a module's name is not a path

@@ -17,6 +17,7 @@ import trio
 
 from hooklatch.directories import LockedError, lock
 from hooklatch.errors import where_and_why
+from hooklatch.files import create_anew
 from hooklatch.paths import POINTER
 from hooklatch.service.config.file_safety import UnsafeFileError, check_folders, make_private
 from hooklatch.service.config.path_lookup import Absent, Fault, look
@@ -191,9 +192,7 @@ def pointing(state_dir: str, runtime_dir: str) -> Generator[None]:
 def write_pointer(path: str, line: bytes) -> None:
     """Write it whole, so that no reader sees half a path."""
     new = f"{path}.new"
-    with suppress(FileNotFoundError):
-        os.unlink(new)
-    fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    fd = create_anew(new)
     try:
         os.write(fd, line)
     finally:

@@ -17,6 +17,8 @@ from datetime import UTC, datetime
 from queue import SimpleQueue
 from typing import Any, Literal
 
+from hooklatch.files import open_regular
+
 __all__ = ["Form", "HumanFormatter", "JsonFormatter", "Log", "start_log"]
 
 Form = Literal["human", "json"]
@@ -111,7 +113,7 @@ class Log(logging.Handler):
             if os.fstat(self._fd).st_size < self._most:
                 return
             os.replace(path, f"{path}.1")
-            fresh = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            fresh = open_regular(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW)
         except OSError:
             return  # keep writing to the old file
         os.dup2(fresh, self._fd)

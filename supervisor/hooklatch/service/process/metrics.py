@@ -18,6 +18,7 @@ import msgspec
 import trio
 
 from hooklatch.core.health import Faults
+from hooklatch.files import create_anew
 from hooklatch.service.api.status_report import StatusReport
 from hooklatch.service.config.settings import Settings
 from hooklatch.service.process.measurements import measure
@@ -183,9 +184,7 @@ def plain(start_response: Callable[..., Any], status: str, text: str) -> list[by
 def write_whole(path: str, text: Callable[[], bytes]) -> None:
     """Replace a file in one step.  It holds names and counts, for a collector that is another user: 0644."""
     data, new = text(), f"{path}.{os.getpid()}.new"
-    with suppress(FileNotFoundError):
-        os.unlink(new)
-    fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    fd = create_anew(new)
     try:
         with os.fdopen(fd, "wb") as file:
             file.write(data)

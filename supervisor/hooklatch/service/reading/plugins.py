@@ -16,6 +16,7 @@ import msgspec
 
 from hooklatch.core.hooks.definitions import is_id
 from hooklatch.errors import why
+from hooklatch.files import open_regular
 from hooklatch.service.config.configuration import Diagnostic
 from hooklatch.service.config.path_lookup import Absent, Fault, Found, is_passing, look, names_in
 from hooklatch_worker.author.marker import Marker
@@ -128,8 +129,8 @@ def fault_of(package: importlib.metadata.Distribution) -> Fault | None:
     points = look(str(place / "entry_points.txt"))
     if isinstance(points, Absent | Fault):
         return points if isinstance(points, Fault) else None
-    with open(place / "entry_points.txt", "rb"):
-        return None
+    os.close(open_regular(str(place / "entry_points.txt")))
+    return None
 
 
 def read(point: importlib.metadata.EntryPoint) -> Plugin:
