@@ -18,6 +18,7 @@ __all__ = [
     "disguised",
     "escaped",
     "is_unicode",
+    "left_out",
     "read_duration",
     "shown",
 ]
@@ -64,6 +65,11 @@ def is_unicode(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def left_out(*texts: str) -> str | None:
+    """Return the mark that stands in one of these texts in the place of something; None if they are whole."""
+    return next((mark for mark in (REDACTED, TOO_DEEP) for text in texts if mark in text), None)
 
 
 def escaped(text: str, *, kept: str = "") -> str:

@@ -29,8 +29,9 @@ def told(**more: Any) -> dict[str, Any]:
         ({"excerpt": None, "excerpt_cut": ""}, "this is not all of its 2 bytes"),
         ({"patch_cut": '{"command": "rm'}, "this is not all of what hooks changed"),
         ({"patch_cut": ""}, "this is not all of what hooks changed"),
-        ({"excerpt": {"a": [{"b": "[redacted] ls"}]}}, "[redacted] looks like a secret, and may be anything"),
-        ({"patch": {"a": "[redacted]"}}, "[redacted] looks like a secret, and may be anything"),
+        ({"excerpt": {"a": [{"b": "[redacted] ls"}]}}, "what stands as [redacted] may be anything"),
+        ({"excerpt": {"a": "[too deep]"}}, "what stands as [too deep] may be anything"),
+        ({"patch": {"a": "[redacted]"}}, "what stands as [redacted] may be anything"),
     ],
 )
 def test_what_is_not_shown_is_told_last(fields: dict[str, Any], warning: str) -> None:

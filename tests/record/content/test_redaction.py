@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from hooklatch.core.hooks.matchers import compile_re2
 from hooklatch.core.messages import Outcome
 from hooklatch.core.payload import Payload
+from hooklatch.core.text import REDACTED
 from hooklatch.record.content.excerpt import excerpt_of_payload
-from hooklatch.record.content.redaction import LONG_KEY, PLAIN_KEYS, REDACTED, WINDOW, Redactor
+from hooklatch.record.content.redaction import LONG_KEY, PLAIN_KEYS, WINDOW, Redactor
 from hooklatch.record.settings import SIGNS, RecordSettings
 from support.records import decision, fact, lines, recorded
 from support.tables import table

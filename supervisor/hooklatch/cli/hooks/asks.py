@@ -25,7 +25,7 @@ from hooklatch.cli.terminal.exits import Exit
 from hooklatch.cli.terminal.look import paint, width_of
 from hooklatch.cli.terminal.parser import Parser
 from hooklatch.cli.terminal.requests import CommandLink, administrator
-from hooklatch.core.text import REDACTED, counted, disguised, shown
+from hooklatch.core.text import counted, disguised, left_out, shown
 from hooklatch.core.tools import KINDS, UnclearToolError, arguments
 from hooklatch.errors import RequestFailedError
 
@@ -345,8 +345,8 @@ def details_of(ask: dict[str, Any]) -> Iterator[tuple[str, object]]:
         yield "warning", "this is not all of what hooks changed; deny what you cannot see"
     if word := disguised(shown) or disguised(changed):
         yield "warning", f"{word} has letters that look like others; deny what is not what it seems"
-    if REDACTED in shown or REDACTED in changed:
-        yield "warning", f"{REDACTED} looks like a secret, and may be anything; deny what you cannot see"
+    if mark := left_out(shown, changed):
+        yield "warning", f"what stands as {mark} may be anything; deny what you cannot see"
 
 
 def json_of(value: object, text: str | None) -> str:

@@ -12,7 +12,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from hooklatch.core.text import REDACTED, counted, disguised, read_duration
+from hooklatch.core.text import counted, disguised, left_out, read_duration
 from hooklatch.dashboard.daemon.answers import Asks, RecordStatus, ShownAsk, Status
 from hooklatch.dashboard.daemon.asker import Answer
 from hooklatch.dashboard.views.text import MOST, pretty
@@ -176,7 +176,7 @@ class Actions:
         payload, patch = shown(ask.excerpt, ask.excerpt_cut), shown(ask.patch, ask.patch_cut)
         return self._site.page(
             "ask.html", title=f"Answer {ask.tool or ask.event}", place="asks", status=status, ask=ask, fields=fields,
-            payload=payload, patch=patch, is_redacted=REDACTED in payload or REDACTED in patch,
+            payload=payload, patch=patch, mark=left_out(payload, patch),
             disguised=disguised(payload) or disguised(patch), fault=fault, who=self._site.who,
         )  # fmt: skip
 

@@ -14,8 +14,8 @@ from typing import cast
 import msgspec
 
 from hooklatch.core.payload import Payload
-from hooklatch.core.text import TOO_DEEP
-from hooklatch.record.content.redaction import REDACTED, WINDOW, Redactor, json_in
+from hooklatch.core.text import REDACTED, TOO_DEEP
+from hooklatch.record.content.redaction import WINDOW, Redactor, json_in
 from hooklatch_worker.author.ambiguity import ambiguity
 
 __all__ = ["UNREADABLE", "cleaned", "excerpt_for_person", "excerpt_of", "excerpt_of_payload", "visible"]

@@ -21,7 +21,7 @@ from hooklatch.core.text import REDACTED, TOO_DEEP
 from hooklatch.record.settings import SIGNS, RecordSettings
 from hooklatch_worker.author.ambiguity import ambiguity
 
-__all__ = ["REDACTED", "Redactor", "json_in"]
+__all__ = ["Redactor", "json_in"]
 
 T = TypeVar("T")
 WINDOW = 16 * 1024  # characters of a text that are searched; what follows is never recorded

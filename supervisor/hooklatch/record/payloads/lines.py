@@ -15,9 +15,9 @@ import msgspec
 from hooklatch.core.decisions.call import Envelope
 from hooklatch.core.fire_params import EnvelopeParams, FireParams
 from hooklatch.core.payload import Payload
-from hooklatch.core.text import TOO_DEEP
+from hooklatch.core.text import left_out
 from hooklatch.record.content.excerpt import UNREADABLE, cleaned, visible
-from hooklatch.record.content.redaction import REDACTED, Redactor
+from hooklatch.record.content.redaction import Redactor
 
 __all__ = ["MAX_KEPT", "KeptPayload", "digest_of", "line_of", "redacted_in"]
 
@@ -84,7 +84,7 @@ def digest_of(line: bytes) -> str:
 def redacted_in(value: object, path: str = "") -> Iterator[str]:
     """Yield the places of a payload in which something was replaced, the first of them."""
     if isinstance(value, str):
-        if REDACTED in value or TOO_DEEP in value:
+        if left_out(value):
             yield path
     elif isinstance(value, dict):
         for key, inner in cast("dict[str, object]", value).items():
