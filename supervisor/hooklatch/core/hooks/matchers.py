@@ -146,7 +146,11 @@ def checked_name(name: str) -> str:
     # A hook with this name would never be called; on a gate, that would be a missing guard.
     if name in ("", "*"):
         raise MatcherError(f'{name!r} does not name anything; leave the matcher out, or write just "*", to match all')
-    if (mark := MARKS.search(checked(name))) is not None:
+    if checked(name) != name.strip() or not name.isprintable():
+        raise MatcherError(
+            f"{shown(name)} has a blank around it, or a character that is not seen: no tool is called that"
+        )
+    if (mark := MARKS.search(name)) is not None:
         just_this = re.sub(r"[*?\[{]", r"[\g<0>]", name)
         raise MatcherError(
             f"{shown(name)} is compared as a whole, and {mark[0]!r} is hardly a part of a name: write a list of names,"
