@@ -204,6 +204,19 @@ def test_a_relative_path_of_an_agent_without_a_folder_may_be_anywhere(path: str)
     assert holds({"path": "*.pem"}, write(path), folder=None) is False
 
 
+@table("folder", ["project", "~/project", "", ".", "file:///code"])
+def test_a_folder_that_is_not_written_from_the_root_is_not_known(folder: str) -> None:
+    assert holds({"path": "/code/**"}, write("x"), folder=folder)
+    assert holds({"path": "src/**"}, write("/code/project/src/x"), folder=folder) is False
+    with pytest.raises(UnreadableFieldError, match="in which folder"):
+        holds({"cwd": "/code/**"}, bash("ls"), folder=folder)
+
+
+def test_a_path_may_be_relative_to_where_the_tool_is_told_to_run() -> None:
+    assert holds({"path": "/etc/**"}, {"tool_name": "x", "tool_input": {"path": "passwd", "cwd": "/etc"}})
+    assert holds({"path": "/code/**"}, {"tool_name": "x", "tool_input": {"path": "passwd", "cwd": "/etc"}})
+
+
 def test_each_file_of_a_patch_is_looked_at() -> None:
     patch = "*** Begin Patch\n*** Update File: a.txt\n*** Add File: keys/b.pem\n*** End Patch"
 

@@ -155,7 +155,7 @@ class Facts:
     __slots__ = ("_arguments", "_fields", "_parsed", "_payload", "_steps", "_unparsed", "_values", "_visible", "folder")
 
     def __init__(self, spec: EventSpec, payload: Payload, folder: str | None) -> None:
-        self.folder = folder  # the agent's
+        self.folder = folder if folder is not None and folder.startswith("/") else None  # the agent's, if that is known
         self._fields = {field.name for field in spec.fields} or set(payload.fields)
         self._payload = payload
         self._values: dict[tuple[str, ...], list[object] | UnreadableFieldError | None] = {}
@@ -229,6 +229,8 @@ class Facts:
         if len(raws) > MAX_VALUES:
             return None
         found: list[object] = [decode(raw) for raw in raws]
+        if found and "cwd" in told:  # it may be there that the tool looks for them
+            found += [posixpath.join(self._cwd(), one) for one in found if isinstance(one, str)]
         if self._kind() != "search":
             if not found:
                 raise UnreadableFieldError("its field 'path' is missing")
