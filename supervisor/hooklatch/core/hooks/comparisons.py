@@ -240,7 +240,7 @@ def absolute(paths: frozenset[str], base: str) -> frozenset[str]:
     return frozenset("/" + posixpath.normpath(posixpath.join(base, path)).lstrip("/") for path in paths)
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=2048)  # for each pattern and each folder that agents work in
 def path_pattern(pattern: str, base: str) -> CompiledPattern:
     """Compile a pattern of paths for an agent that works in the folder `base`."""
     if pattern in ("~", ".") or pattern.startswith("~/"):
