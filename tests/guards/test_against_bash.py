@@ -22,6 +22,9 @@ RUN_BY_BASH = [
     "true | runs </dev/null -r x",
     "true && runs </dev/null -r x",
     ">a >b runs -r x",
+    "runs {log}>a -r x",
+    "runs <<<y -r x",
+    "runs -r <<<y x 2>a",
     "runs >/dev/null -\\\nr x",
     # a line that begins with a backslash is no part of the one before it
     "echo a\n\\runs -r x",
@@ -35,6 +38,8 @@ RUN_BY_BASH = [
     # what a here-document runs
     "cat <<END\n`runs -r x`\nEND",
     "cat <<END\n\\` `runs -r \\`echo x\\``\nEND",
+    "echo `echo \\`runs -r x\\``",
+    "true && runs {log}>a -r x",
     # words of the shell, where the grammar takes them for programs
     "! ! runs -r x",
     "time ! runs -r x",
@@ -85,6 +90,7 @@ def test_what_cannot_be_told_is_not_read(text: str) -> None:
         ("cat <<END\n\\`a\\`\nEND", []),
         ('commit -m "a\n\\b"', ["-m", "a\n\\b"]),
         ("commit -m 'a\n\\b' \\\n  -q", ["-m", "a\n\\b", "-q"]),
+        ("runs 2>&- x", ["x"]),
         ("PS1='(a) $ '", None),
     ],
 )

@@ -17,7 +17,7 @@ import msgspec
 from hooklatch.guards.command import Command, Places, Redirect, UnreadableCommandError
 from hooklatch.guards.inner import folder_told, inner_words, name_of, printed_by, script_in_variable, scripts_of
 from hooklatch.guards.parsing import MAX_TEXT, mended, shortened
-from hooklatch.guards.redirects import behind, expanded_in, fed, heredoc_of, redirect_of
+from hooklatch.guards.redirects import behind, expanded_in, fed, heredoc_of, is_descriptor, redirect_of, unquoted
 from hooklatch.guards.words import Word, read_all, read_words, text_of
 
 if TYPE_CHECKING:
@@ -86,6 +86,11 @@ class Reading:
     def _block(self, node: Node, within: tuple[str, ...], depth: int, fed_by: str | None) -> list[Command]:
         """Return the commands below a node."""
         match node.type:
+            case "command_substitution" if "\\`" in (quoted := text_of(node)) and quoted.startswith("`"):
+                before = self._places
+                found = self.script(unquoted(quoted[1:-1]), within, depth + 1)
+                self._stay(before)
+                return found
             case kind if kind in ITS_OWN:
                 reads = (node.text or b"").startswith(b">(")  # what another command writes, it reads
                 return self._apart(node, within, depth, "?" if reads else fed_by)
@@ -322,7 +327,7 @@ class Reading:
         `more` are words of it that stand behind redirections.
         """
         nested: list[Command] = []
-        named: list[Node] = []
+        parts: list[list[Node]] = [[]]  # of the words, between redirections
         own: list[Redirect] = []
         for child in node.named_children:
             if child.type.endswith("_redirect"):
@@ -330,11 +335,13 @@ class Reading:
                 own.append(redirect)
                 if child.type == "herestring_redirect" and redirect.target.is_known:
                     given = redirect.target.text
-                more = [*(word for nodes in behind(child) for word in read_all(nodes, self._source)), *more]
+                parts += [*behind(child), []]
             elif child.type != "variable_assignment":
-                named.append(child)
+                parts[-1].append(child)
             nested += self._nested(child, within, depth)
-        words = [*read_all(named, self._source), *more]
+        if parts[-1] and is_descriptor(parts[-1][-1], self._source):
+            parts[-1].pop()
+        words = [*(word for nodes in parts for word in read_all(nodes, self._source)), *more]
         redirects = (*redirects, *own)
         fed_by = fed_by or fed(redirects)
         text = " ".join((text_of(node), *(word.text for word in more)))

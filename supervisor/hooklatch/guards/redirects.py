@@ -12,13 +12,17 @@ from hooklatch.guards.words import Word, read_words, text_of
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-__all__ = ["behind", "expanded_in", "fed", "heredoc_of", "redirect_of"]
+__all__ = ["behind", "expanded_in", "fed", "heredoc_of", "is_descriptor", "redirect_of", "unquoted"]
 
+CLOSING = frozenset({">&-", "<&-"})  # they have no target
+DESCRIPTOR = re.compile(r"\{\w+\}")
 QUOTED = re.compile(r"\\.|`((?:[^`\\]|\\.)*)(`?)", re.DOTALL)  # in backticks; what a backslash precedes is not
 
 
 def redirect_of(node: Node) -> Redirect:
     operator = next((child.type for child in node.children if not child.is_named), ">")
+    if operator in CLOSING:
+        return Redirect(operator, Word(operator, False))
     targets = [child for child in node.named_children if child.type != "file_descriptor"]
     words = read_words(targets[0]) if targets else []
     return Redirect(operator, words[0] if len(words) == 1 else Word(text_of(node), False))
@@ -29,7 +33,13 @@ def behind(node: Node) -> list[list[Node]]:
     if node.type == "heredoc_redirect":
         inner = [words for child in node.named_children if child.type == "file_redirect" for words in behind(child)]
         return [node.children_by_field_name("argument"), *inner]
-    return [node.children_by_field_name("destination")[1:]]
+    has_target = not any(child.type in CLOSING for child in node.children)
+    return [node.children_by_field_name("destination")[has_target:]]
+
+
+def is_descriptor(word: Node, source: bytes) -> bool:
+    """Return whether a word is the variable for the descriptor of the redirection that follows it: {log}>file."""
+    return source[word.end_byte : word.end_byte + 1] in (b"<", b">") and DESCRIPTOR.fullmatch(text_of(word)) is not None
 
 
 def expanded_in(node: Node) -> Iterator[str]:
@@ -46,7 +56,12 @@ def expanded_in(node: Node) -> Iterator[str]:
             continue
         if not found[2]:
             raise UnreadableCommandError("a here-document has a backtick alone; quote its end, as in <<'END'")
-        yield re.sub(r"\\([\\`$])", r"\1", found[1])
+        yield unquoted(found[1])
+
+
+def unquoted(text: str) -> str:
+    """Return what stands in backticks as the shell reads it."""
+    return re.sub(r"\\([\\`$])", r"\1", text)
 
 
 def is_quoted(node: Node) -> bool:
