@@ -25,13 +25,14 @@ Arguments = dict[str, Any]
 TOOLS: Final[Mapping[str, tuple[str, ...]]] = {
     "shell": (
         "Bash", "PowerShell", "Shell", "bash", "powershell", "shell", "exec_command", "local_shell", "unified_exec",
-        "run_shell_command", "write_bash", "write_powershell", "write_stdin", "Monitor",
+        "run_shell_command", "write_bash", "write_powershell", "write_stdin", "Monitor", "execute_bash",
+        "execute_command", "run_in_terminal", "run_terminal_cmd", "shell_command",
     ),
     "read": ("Read", "read", "read_file", "view", "view_image", "NotebookRead"),
-    "write": ("Write", "write", "write_file", "create"),
+    "write": ("Write", "write", "write_file", "create", "write_to_file"),
     "edit": (
         "Edit", "MultiEdit", "NotebookEdit", "edit", "multiedit", "patch", "replace", "apply_patch", "str_replace",
-        "insert", "Delete",
+        "insert", "Delete", "replace_in_file", "replace_string_in_file",
     ),
     "search": (
         "Grep", "Glob", "LS", "grep", "glob", "list", "ls", "rg", "search_file_content", "grep_search",

@@ -7,15 +7,11 @@ from typing import TypeAlias
 
 import msgspec
 
-from hooklatch.guards.words import Word
+from hooklatch.guards.words import UnreadableCommandError, Word
 
 __all__ = ["Command", "Places", "Redirect", "UnreadableCommandError"]
 
 Places: TypeAlias = tuple[str | None, ...]
-
-
-class UnreadableCommandError(ValueError):
-    """A shell text is not understood as a whole, so nobody can say what it does."""
 
 
 class Redirect(msgspec.Struct, frozen=True):

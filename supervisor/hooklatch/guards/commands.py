@@ -6,6 +6,7 @@ marked as unknown, and text that cannot be parsed raises, so that a guard which 
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 from collections.abc import Sequence
@@ -15,8 +16,8 @@ import msgspec
 
 from hooklatch.guards.command import Command, Places, Redirect, UnreadableCommandError
 from hooklatch.guards.inner import folder_told, inner_words, name_of, printed_by, script_in_variable, scripts_of
-from hooklatch.guards.parsing import MAX_TEXT, shortened, tree_of
-from hooklatch.guards.redirects import fed, heredoc_of, redirect_of
+from hooklatch.guards.parsing import MAX_TEXT, mended, shortened
+from hooklatch.guards.redirects import behind, expanded_in, fed, heredoc_of, is_descriptor, redirect_of, unquoted
 from hooklatch.guards.words import Word, read_all, read_words, text_of
 
 if TYPE_CHECKING:
@@ -33,6 +34,8 @@ MAX_PLACES = 16  # folders that a command may run in; beyond that it is unknown
 BLANKS = b" \t\r\n"
 HOLDING = re.compile(r"`|\$\(")  # in a word of an expansion, where the grammar finds no command
 MOVING = frozenset({"cd", "chdir", "pushd", "popd"})
+WORDS_OF_ITS_OWN = frozenset({"case", "esac", "for", "select", "function", "fi", "done"})  # and no programs
+ASSIGNED = re.compile(r"\w+\+?=")
 LEAVING = frozenset({"exit", "return"})
 KEEPING = frozenset({"eval", "command", "builtin", "source", "."})  # what these run is run by the shell itself
 ITS_OWN = frozenset({"subshell", "command_substitution", "process_substitution"})  # a shell of its own: cd ends with it
@@ -73,8 +76,7 @@ class Reading:
             raise UnreadableCommandError("the texts within it are too many times as long as it is")
         if "\0" in text:
             raise UnreadableCommandError("it has a null character")
-        source = text.encode("utf-8", "surrogateescape")
-        root = tree_of(text, source)
+        root, source = mended(text, text.encode("utf-8", "surrogateescape"))
         before, self._source = self._source, source
         try:
             return self._block(root, within, depth, None)
@@ -84,6 +86,11 @@ class Reading:
     def _block(self, node: Node, within: tuple[str, ...], depth: int, fed_by: str | None) -> list[Command]:
         """Return the commands below a node."""
         match node.type:
+            case "command_substitution" if "\\`" in (quoted := text_of(node)) and quoted.startswith("`"):
+                before = self._places
+                found = self.script(unquoted(quoted[1:-1]), within, depth + 1)
+                self._stay(before)
+                return found
             case kind if kind in ITS_OWN:
                 reads = (node.text or b"").startswith(b">(")  # what another command writes, it reads
                 return self._apart(node, within, depth, "?" if reads else fed_by)
@@ -136,10 +143,11 @@ class Reading:
         fed_by: str | None,
         redirects: tuple[Redirect, ...] = (),
         given: str | None = None,
+        more: Sequence[Word] = (),
     ) -> list[Command]:
         """Return the commands of `a && b` or `a || b`: b runs only where a succeeded, or failed.
 
-        Redirections behind it are those of b; the grammar gives them to both.
+        Redirections behind it, and the words (`more`) behind those, are those of b; the grammar gives them to both.
         """
         first, *rest = node.named_children
         found = self._block(first, within, depth, fed_by)
@@ -149,7 +157,7 @@ class Reading:
             self._stay(moved)
         begun = len(found)
         for child in rest:
-            found += self._with(child, within, depth, fed_by, redirects, given)
+            found += self._with(child, within, depth, fed_by, redirects, given, more)
         if is_and:  # what comes after may run where the first one failed, too
             self._places = either(failed, self._places)
         elif any(one.program in LEAVING for one in found[begun:]):
@@ -203,12 +211,15 @@ class Reading:
     def _assigned(self, node: Node) -> list[Word]:
         return [Word(text_of(node), False)] if node.type == "variable_assignment" else read_words(node)
 
-    def _pipeline(self, node: Node, within: tuple[str, ...], depth: int, fed_by: str | None) -> list[Command]:
+    def _pipeline(
+        self, node: Node, within: tuple[str, ...], depth: int, fed_by: str | None, more: Sequence[Word] = ()
+    ) -> list[Command]:
         found: list[Command] = []
         printed: str | None = None
         for child in node.named_children:
             before = self._places
-            made = self._fed(child, within, depth, fed_by, printed)
+            is_last = child == node.named_children[-1]
+            made = self._fed(child, within, depth, fed_by, printed, more if is_last else ())
             self._stay(before)
             found += made
             printed = printed_by(child)
@@ -216,10 +227,18 @@ class Reading:
         return found
 
     def _fed(
-        self, node: Node, within: tuple[str, ...], depth: int, fed_by: str | None, printed: str | None
+        self,
+        node: Node,
+        within: tuple[str, ...],
+        depth: int,
+        fed_by: str | None,
+        printed: str | None,
+        more: Sequence[Word] = (),
     ) -> list[Command]:
         if node.type == "command":
-            return self._command(node, within, depth, (), fed_by, printed)
+            return self._command(node, within, depth, (), fed_by, printed, more)
+        if more:
+            raise UnreadableCommandError(f"{shortened(more[0].text)} stands behind a redirection; write it before")
         return self._block(node, within, depth, fed_by)
 
     def _redirected(self, node: Node, within: tuple[str, ...], depth: int, fed_by: str | None) -> list[Command]:
@@ -227,7 +246,9 @@ class Reading:
         redirects: list[Redirect] = []
         given: str | None = None
         after: list[Command] = []
+        more: list[Word] = []
         for child in node.children_by_field_name("redirect"):
+            more += [word for nodes in behind(child) for word in read_all(nodes, self._source)]
             if child.type == "heredoc_redirect":
                 text = heredoc_of(child)
                 redirects.append(Redirect("<<", text))
@@ -236,6 +257,8 @@ class Reading:
                 for below in child.named_children:
                     if below.type.endswith("_redirect"):
                         redirects.append(redirect_of(below))
+                    elif any(below in nodes for nodes in behind(child)):
+                        after += self._nested(below, within, depth)
                     elif below.type not in ("heredoc_start", "heredoc_body", "heredoc_end"):
                         after += self._after_heredoc(below, within, depth, printed)
                 after += self._nested_heredoc(child, within, depth)
@@ -249,8 +272,9 @@ class Reading:
             alone = Command(
                 program="", redirects=tuple(redirects), within=within, text=text_of(node), places=self._places
             )
-            return [alone, *after]
-        return [*self._with(body, within, depth, fed_by, tuple(redirects), given), *after]
+            run = list(itertools.dropwhile(lambda word: ASSIGNED.match(word.text), more))
+            return [alone, *self._run(run, within, depth, (), fed_by, given, text_of(node)), *after]
+        return [*self._with(body, within, depth, fed_by, tuple(redirects), given, more), *after]
 
     def _with(
         self,
@@ -260,13 +284,17 @@ class Reading:
         fed_by: str | None,
         redirects: tuple[Redirect, ...],
         given: str | None,
+        more: Sequence[Word],
     ) -> list[Command]:
-        """Return the commands of what has these redirections."""
+        """Return the commands of what has these redirections, and `more` words behind them: rm >log -r x."""
         if body.type == "command":
-            return self._command(body, within, depth, redirects, fed_by or fed(redirects), given)
+            return self._command(body, within, depth, redirects, fed_by or fed(redirects), given, more)
         if body.type == "list":
-            return self._list(body, within, depth, fed_by, redirects, given)
-        inside = self._block(body, within, depth, fed_by or fed(redirects))
+            return self._list(body, within, depth, fed_by, redirects, given, more)
+        if body.type == "pipeline":
+            inside = self._pipeline(body, within, depth, fed_by or fed(redirects), more)
+        else:
+            inside = self._fed(body, within, depth, fed_by or fed(redirects), None, more)
         if redirects and inside:  # they are those of a whole group
             inside[0] = msgspec.structs.replace(inside[0], redirects=(*inside[0].redirects, *redirects))
         return inside
@@ -281,7 +309,8 @@ class Reading:
 
     def _nested_heredoc(self, node: Node, within: tuple[str, ...], depth: int) -> list[Command]:
         bodies = [child for child in node.named_children if child.type == "heredoc_body"]
-        return [one for body in bodies for one in self._nested(body, within, depth)]
+        found = [one for body in bodies for one in self._nested(body, within, depth)]
+        return found + [one for text in expanded_in(node) for one in self.script(text, within, depth + 1)]
 
     def _command(
         self,
@@ -291,10 +320,14 @@ class Reading:
         redirects: tuple[Redirect, ...],
         fed_by: str | None,
         given: str | None,
+        more: Sequence[Word] = (),
     ) -> list[Command]:
-        """Return a command, and those that it would run; `given` is what it reads, if that is known."""
+        """Return a command, and those that it would run; `given` is what it reads, if that is known.
+
+        `more` are words of it that stand behind redirections.
+        """
         nested: list[Command] = []
-        named: list[Node] = []
+        parts: list[list[Node]] = [[]]  # of the words, between redirections
         own: list[Redirect] = []
         for child in node.named_children:
             if child.type.endswith("_redirect"):
@@ -302,13 +335,17 @@ class Reading:
                 own.append(redirect)
                 if child.type == "herestring_redirect" and redirect.target.is_known:
                     given = redirect.target.text
+                parts += [*behind(child), []]
             elif child.type != "variable_assignment":
-                named.append(child)
+                parts[-1].append(child)
             nested += self._nested(child, within, depth)
-        words = read_all(named, self._source)
+        if parts[-1] and is_descriptor(parts[-1][-1], self._source):
+            parts[-1].pop()
+        words = [*(word for nodes in parts for word in read_all(nodes, self._source)), *more]
         redirects = (*redirects, *own)
         fed_by = fed_by or fed(redirects)
-        return [*self._run(words, within, depth, redirects, fed_by, given, text_of(node)), *nested]
+        text = " ".join((text_of(node), *(word.text for word in more)))
+        return [*self._run(words, within, depth, redirects, fed_by, given, text), *nested]
 
     def _counted(self) -> None:
         self._count += 1
@@ -342,6 +379,8 @@ class Reading:
         self._moved = self._places
         if name is None:
             return [own]
+        if name in WORDS_OF_ITS_OWN:
+            raise UnreadableCommandError(f"its {name!r} is not understood there; write it at the beginning of a line")
         if name in MOVING:
             self._move(name, words[1:])
             return [own]

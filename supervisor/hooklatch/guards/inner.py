@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from hooklatch.guards.programs import (
     JOINED,
+    PROMPTS,
     READERS,
     RUNNERS,
     SCRIPTED,
@@ -201,7 +202,8 @@ def script_in_setting(key: str, value: Word) -> Iterator[Word]:
 def script_in_variable(text: str, *, is_known: bool = True) -> Word | None:
     """Return the shell text in `NAME=text`, if programs run what the variable of this name says."""
     name, equals, value = text.partition("=")
-    return Word(value, is_known) if equals and name in VARIABLES and value else None
+    is_run = name in VARIABLES or (name in PROMPTS and ("$(" in value or "`" in value))
+    return Word(value, is_known) if equals and is_run and value else None
 
 
 def scripts_of(name: str, words: Sequence[Word], given: str | None, fed_by: str | None) -> Iterator[Word]:

@@ -8,6 +8,7 @@ Knows the grammar; knows neither words nor commands.
 from __future__ import annotations
 
 import functools
+import re
 import time
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ from hooklatch.guards.command import UnreadableCommandError
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser, Point
 
-__all__ = ["MAX_TEXT", "tree_of"]
+__all__ = ["MAX_TEXT", "mended", "tree_of"]
 
 MAX_TEXT = 1024 * 1024  # characters
 SHORT = 2048  # bytes; such a text is parsed at once, since even the square of it is little
@@ -26,6 +27,11 @@ MAX_READS_EACH = 16  # scripts that people have written need 1 to 4
 MAX_ROUNDS = 3_000  # of a hundred steps
 MIN_ROUNDS = 200  # and one for so many characters, where such scripts need one for 100
 ROUND = 50
+MAX_MENDS = 8
+SLASHED = re.compile(rb"(?<!\\)(?:\\\\)*\n(?=\r?\\)")  # before a line that the grammar takes for a part of the last one
+DATA = frozenset(
+    {"string", "string_content", "raw_string", "ansi_c_string", "heredoc_body", "heredoc_content", "comment"}
+)
 MAX_TIME = 0.5  # seconds of this thread: the square of a few shapes that have no error hides in ever longer rounds
 
 
@@ -49,6 +55,31 @@ def tree_of(text: str, source: bytes) -> Node:
     if root.has_error:
         raise unparsable(text)
     return root
+
+
+def mended(text: str, source: bytes) -> tuple[Node, bytes]:
+    """Return the root of a text's tree and its bytes, with a blank before each line that begins with a backslash.
+
+    To the grammar such a line is more words of the command before it, unless a blank stands there.
+
+    Raises:
+        UnreadableCommandError: as of `tree_of`.
+    """
+    for _ in range(MAX_MENDS):
+        root = tree_of(text, source)
+        joined = [found.end() for found in SLASHED.finditer(source) if is_joined(root, source, found.end() - 1)]
+        if not joined:
+            return root, source
+        pieces = [source[begin:end] for begin, end in zip([0, *joined], [*joined, len(source)], strict=True)]
+        source = b" ".join(pieces)
+    raise unparsable(text)
+
+
+def is_joined(root: Node, source: bytes, at: int) -> bool:
+    node = root.descendant_for_byte_range(at, at + 1)
+    if node is None or node.type in DATA or source[at + 1 : at + 2] in (b" ", b"\t"):
+        return False
+    return node.type in ("word", "command", "declaration_command", "unset_command") or node.type.endswith("_redirect")
 
 
 def try_out(text: str, source: bytes) -> None:

@@ -12,11 +12,11 @@ from hooklatch.guards.command import Command
 from hooklatch.guards.programs import SHELLS
 from hooklatch.guards.words import Word
 
-__all__ = ["is_meant", "is_surely_without", "program_name"]
+__all__ = ["is_meant", "program_name", "visible"]
 
 # What may hide or build a word, so that a program's name need not stand in the text.
 HIDING: Final = frozenset("$`{*?[(^\0")
-QUOTES: Final = str.maketrans("", "", "'\"\\\n")
+QUOTES: Final = ("'", '"', "\\", "\n")
 RUNS_INPUT: Final = SHELLS | {"ssh", "su", "at", "batch", "crontab"}  # what they read, they run
 SIGNS_OF_INPUT: Final = ("sh", "su", "at", "batch", "crontab", "doas")
 READ_FILES: Final = SHELLS | {"source", "."}
@@ -36,17 +36,20 @@ def program_name(name: str) -> str:
     return name.casefold().removesuffix(".exe").lstrip("=")  # zsh: =git is the path of git
 
 
-def is_surely_without(name: str, text: str) -> bool:
-    """Return whether a text cannot run a program: it would have to name it, and does not.
+def visible(text: str) -> str | None:
+    """Return a text in which the name of each program that it runs stands; None if one may be hidden.
 
     Most commands are ruled out by this, which takes a hundredth of the time of parsing them.
     """
-    if not HIDING.isdisjoint(text):
-        return False
-    shown = text.translate(QUOTES).casefold()
-    if any(one in shown for one in (name, "xargs", "parallel", *OTHER_SHELLS)):
-        return False
-    return not ("|" in shown or "<" in shown) or not any(one in shown for one in SIGNS_OF_INPUT)
+    if any(one in text for one in HIDING):
+        return None
+    for one in QUOTES:
+        text = text.replace(one, "")
+    text = text.casefold()
+    if any(one in text for one in ("xargs", "parallel", *OTHER_SHELLS)):
+        return None
+    is_piped = "|" in text or "<" in text
+    return None if is_piped and any(one in text for one in SIGNS_OF_INPUT) else text
 
 
 def is_meant(name: str, rest: Sequence[str], command: Command) -> bool:

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 __all__ = [
     "JOINED",
+    "PROMPTS",
     "READERS",
     "RUNNERS",
     "SCRIPTED",
@@ -56,7 +57,7 @@ WRAPPERS: Final[Mapping[str, Wrapper]] = {
     "numactl": wrapper("-i -m -N -C -p -l --interleave --membind --cpunodebind --physcpubind --preferred"),
     "nohup": wrapper(),
     "setsid": wrapper(),
-    "time": wrapper("-f --format -o --output"),
+    "time": wrapper("-f --format -o --output", assigns=True),
     "timeout": wrapper("-s --signal -k --kill-after", before=1),
     "stdbuf": wrapper("-i --input -o --output -e --error"),
     "command": wrapper(),
@@ -115,6 +116,8 @@ WRAPPERS: Final[Mapping[str, Wrapper]] = {
     "catchsegv": wrapper(),
     **{name: wrapper("--library-path --preload --argv0") for name in LOADERS},
     "valgrind": wrapper(),
+    # Words of the shell itself, where the grammar takes them for programs: time ! ls, time { ls; }
+    **{name: wrapper(assigns=True) for name in ("!", "{", "if", "then", "elif", "else", "while", "until", "do")},
 }
 # Run a text, or the words that follow joined by spaces, in a shell: after so many words.
 JOINED: Final[Mapping[str, Wrapper]] = {
@@ -149,6 +152,8 @@ VARIABLES: Final = frozenset({
     "GIT_PROXY_COMMAND", "EDITOR", "VISUAL", "FCEDIT", "PAGER", "MANPAGER", "SYSTEMD_PAGER", "PROMPT_COMMAND",
     "SSH_ASKPASS", "SUDO_ASKPASS", "SUDO_EDITOR", "RSYNC_RSH", "BROWSER",
 })  # fmt: skip
+# Variables in whose value the shell runs what stands in $(…).
+PROMPTS: Final = frozenset({"PS0", "PS1", "PS2", "PS4"})
 # Read the commands that they run from their input.
 READERS: Final = frozenset({"at", "batch"})
 # Options of a shell whose value is the next word, so that what follows is no script.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-__all__ = ["Word", "read_all", "read_words", "text_of"]
+__all__ = ["UnreadableCommandError", "Word", "read_all", "read_words", "text_of"]
 
 MAX_BRACES = 256  # words that one may expand to; beyond that it is unknown
 MAX_EXPANDED = 64 * 1024  # characters that those may have together
@@ -27,7 +27,12 @@ OPENED, CLOSED, COMMA = "\ue000", "\ue001", "\ue002"
 EMPTY = "\ue003"  # stands where quotes hold nothing: such a word stays, while one that expands to nothing goes
 HIDDEN = {"{": OPENED, "}": CLOSED, ",": COMMA}
 SHOWN = {hidden: plain for plain, hidden in HIDDEN.items()} | {EMPTY: ""}
-GAP = re.compile(r"(?P<blank>[ \t\r]+)|(?P<continued>\\\n)|(?:\\.|[^ \t\r\\])+", re.DOTALL)
+GAP = re.compile(r"(?P<blank>[ \t\r]+)|(?P<continued>\\\n)|(?P<end>\n)|(?:\\.|[^ \t\r\n\\])+", re.DOTALL)
+ONE_LINE = "two of its lines cannot be told apart; write `command NAME` for a name with a backslash before it"
+
+
+class UnreadableCommandError(ValueError):
+    """A shell text is not understood as a whole, so nobody can say what it does."""
 
 
 class Word(NamedTuple):
@@ -59,6 +64,8 @@ def read_all(nodes: Sequence[Node], source: bytes) -> list[Word]:
             if gap["blank"]:
                 found += words_of(pieces) if pieces else []
                 pieces = []
+            elif gap["end"]:
+                raise UnreadableCommandError(ONE_LINE)
             elif not gap["continued"]:
                 pieces.append((unescaped(gap[0]), True))
         pieces += pieces_of(node)
@@ -81,6 +88,8 @@ def pieces_of(node: Node) -> Iterator[tuple[str, bool]]:
         case (
             "word" | "number" | "extglob_pattern" | "regex" | "file_descriptor" | "variable_name" | "special_character"
         ):
+            if text_of(node).startswith("\n"):
+                raise UnreadableCommandError(ONE_LINE)
             if node.named_child_count and node.type != "extglob_pattern":  # a number in another base: 10#$x
                 yield from inner_pieces(node)
             else:

@@ -10,6 +10,7 @@ import pytest
 from guards.gallery import PURE, cases
 from hooklatch.cli.testing.cases import Case
 from hooklatch.core.hooks import comparisons
+from hooklatch.core.hooks.catalogue import EventDefinition
 from hooklatch.core.hooks.conditions import Facts, InvalidConditionError, UnreadableFieldError, compile_where
 from hooklatch.core.payload import Payload
 from hooklatch.guards import prefixes
@@ -116,7 +117,7 @@ def test_what_is_ruled_out_at_a_glance_is_ruled_out_by_the_parser_too() -> None:
     assert len(commands) > 400
     for text in commands:
         for name in ("rm", "git", "dd", "curl"):
-            if prefixes.is_surely_without(name, text):
+            if name not in (prefixes.visible(text) or name):
                 found = comparisons.read_commands(text) or ()  # what cannot be read does not name it either
                 assert not any(prefixes.is_meant(name, (), one) for one in found), text
 
@@ -163,6 +164,8 @@ def command_of(case: Case) -> str | None:
         ("../other/*", "/code/other/x", True),
         (".", "anything", True),
         ("~", "~/x", True),
+        ("app/[id]/page.tsx", "app/[id]/page.tsx", True),
+        ("app/[id]/page.tsx", "app/d/page.tsx", True),
         ("/", "/anything", True),
         # other spellings
         ("/etc/**", "//etc//passwd", True),
@@ -174,6 +177,9 @@ def command_of(case: Case) -> str | None:
         ("/srv/é", "/srv/e\u0301", True),
         (".git", ".g\u200cit/config", True),
         ("~/.ssh/**", "~/.ssh/id", True),
+        ("~/.ssh/**", "$HOME/.ssh/id", True),
+        ("~/.ssh/**", "${HOME}/.ssh", True),
+        ("~/.ssh/**", "$HOMER/.ssh/id", False),
         # nobody can tell
         ("/etc/**", "~root/x", True),
         ("/etc/**", "/proc/self/root/etc/passwd", True),
@@ -198,6 +204,19 @@ def test_a_relative_path_of_an_agent_without_a_folder_may_be_anywhere(path: str)
     assert holds({"path": "*.pem"}, write(path), folder=None) is False
 
 
+@table("folder", ["project", "~/project", "", ".", "file:///code"])
+def test_a_folder_that_is_not_written_from_the_root_is_not_known(folder: str) -> None:
+    assert holds({"path": "/code/**"}, write("x"), folder=folder)
+    assert holds({"path": "src/**"}, write("/code/project/src/x"), folder=folder) is False
+    with pytest.raises(UnreadableFieldError, match="in which folder"):
+        holds({"cwd": "/code/**"}, bash("ls"), folder=folder)
+
+
+def test_a_path_may_be_relative_to_where_the_tool_is_told_to_run() -> None:
+    assert holds({"path": "/etc/**"}, {"tool_name": "x", "tool_input": {"path": "passwd", "cwd": "/etc"}})
+    assert holds({"path": "/code/**"}, {"tool_name": "x", "tool_input": {"path": "passwd", "cwd": "/etc"}})
+
+
 def test_each_file_of_a_patch_is_looked_at() -> None:
     patch = "*** Begin Patch\n*** Update File: a.txt\n*** Add File: keys/b.pem\n*** End Patch"
 
@@ -216,6 +235,50 @@ def test_a_search_without_a_path_is_where_the_agent_is() -> None:
 
     assert holds({"path": "/code/**"}, search)
     assert not holds({"path": "/srv/**"}, search)
+
+
+@table(
+    ("pattern", "is_meant"),
+    [
+        ("/etc/**/*.conf", True), ("/etc", True), ("../../etc/*", True), ("/{etc,srv}/x", False), ("etc/*", False),
+        ("/*", False), ("x.*/../y", False),
+    ],
+)  # fmt: skip
+def test_the_pattern_of_a_search_may_lead_out_of_where_it_searches(pattern: str, is_meant: bool) -> None:
+    assert holds({"path": "/etc/**"}, {"tool_name": "Glob", "tool_input": {"pattern": pattern}}) is is_meant
+    given = {"pattern": pattern, "path": "/code/project"}
+    assert holds({"path": "/etc/**"}, {"tool_name": "Glob", "tool_input": given}) is is_meant
+
+
+def test_a_search_may_name_the_home() -> None:
+    assert holds({"path": "~/.ssh/**"}, {"tool_name": "Glob", "tool_input": {"pattern": "~/.ssh/id_*"}})
+
+
+def test_a_tool_that_is_known_is_read_as_that_whatever_a_payload_calls_it() -> None:
+    payload = {"tool_name": "Bash", "tool_kind": "other", "tool_input": {"command": "ls", "cmd": "git push"}}
+
+    with pytest.raises(UnreadableFieldError, match="differ"):
+        holds({"command": "git push"}, payload)
+
+
+def test_an_event_that_says_nothing_of_its_fields_has_those_of_its_payload() -> None:
+    spec = CATALOGUE.with_custom([EventDefinition(name="deploy", model="gate", verdicts=["deny"])])["deploy"]
+    where = compile_where({"path": "/srv/**", "cwd": "/srv"})
+
+    assert where is not None
+    assert where.may_hold(Facts(spec, Payload(b'{"path": "/srv/x", "cwd": "/srv/y"}'), FOLDER))
+    assert not where.may_hold(Facts(spec, Payload(b'{"path": "/srv/x"}'), FOLDER))
+
+
+def test_a_payload_has_only_so_much_work_done_for_it() -> None:
+    """A payload for which patterns would work longer is one of which nobody can tell; and a text is read once."""
+    globs = [f"*a{'?' * 90}{number}" for number in range(64)]
+    words = "x" * 900_000
+
+    assert holds({"tool_input.x": {"glob": globs}}, {"tool_name": "t", "tool_input": {"x": "ab" * 10_000}})
+    assert not holds({"tool_input.x": {"glob": globs}}, {"tool_name": "t", "tool_input": {"x": "ab" * 100}})
+    facts = Facts(GATE, Payload(msgspec.json.encode(bash(words))), FOLDER)
+    assert facts.visible(words) is facts.visible(words)
 
 
 def test_a_tools_own_words_count_before_the_agents_folder() -> None:
@@ -274,6 +337,8 @@ def test_conditions(where: object, is_meant: bool) -> None:
         ({"command": "ls"}, {"tool_name": "Bash"}, "its field 'tool_input' is missing"),
         ({"command": "ls"}, {"tool_name": "Bash", "tool_input": [1]}, "is no object"),
         ({"command": "ls"}, {"tool_name": "Bash", "tool_args": None, "tool_input": {}}, "is no object"),
+        ({"cwd": "/x"}, {"tool_name": "Bash", "tool_args": {"cwd": msgspec.Raw(b"1e999")}}, "'cwd' cannot be read"),
+        ({"path": "/x"}, {"tool_name": "Read", "tool_args": {"path": msgspec.Raw(b'"\xff"')}}, "cannot be read"),
         ({"command": "ls"}, {"tool_name": "Bash", "tool_input": {"command": "ls", "cmd": "rm"}}, "differ"),
         ({"path": "/x"}, bash("ls"), "its field 'path' is missing"),
         ({"path": "/x"}, {"tool_name": "Write", "tool_args": {"path": None}}, "its field 'path' is no text"),
@@ -319,6 +384,15 @@ def test_tool_args_are_the_words_of_all_hosts() -> None:
         ({"command": "$X"}, "not shell text"),
         ({"command": "/bin/rm"}, "named without its folder: 'rm'"),
         ({"path": "*.{pem,key}"}, "write a list of paths"),
+        ({"path": "*.pem,*.key"}, "write a list of paths"),
+        ({"path": "$HOME/.ssh"}, "write ~"),
+        ({"path": "app/\\[id\\]"}, "takes no meaning away"),
+        ({"path": "file:///etc"}, "write the path alone"),
+        ({"path": " *.pem"}, "a blank"),
+        ({"tool_input.command": "git push"}, "{ command = … }"),
+        ({"tool_input.file_path": "src"}, "{ path = … }"),
+        ({"tool_input.command": {"equals": "ls"}}, None),
+        ({"content": {"glob": "*{a,b}*"}}, "is no choice in a glob"),
         ({"path": "~other/x"}, "the home of another user"),
         ({"path": "/x/[a"}, "unclosed"),
         ({"path": "/x/[[:alpha:]]x"}, "a named class"),

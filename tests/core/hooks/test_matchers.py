@@ -33,7 +33,6 @@ ACCEPTS = [
 REFUSES = [
     ("Bash", "bash"),
     ("Bash", "BashOutput"),
-    ("Edit|Write", "Edit"),
     (["Edit", "Write"], "Edit, Write"),
     ({"glob": "mcp__*"}, "xmcp__a"),
     ({"glob": "a.c"}, "abc"),
@@ -55,6 +54,44 @@ def test_it_matches(source: object, value: str) -> None:
 @table(("source", "value"), REFUSES)
 def test_it_does_not_match(source: object, value: str) -> None:
     assert not compile_matcher(source).matches(value)
+
+
+@table(
+    "name",
+    [
+        "Edit|Write",
+        "mcp__*",
+        ".*",
+        "mcp__.+",
+        "Bash, Edit",
+        "Bash(git push)",
+        "^Bash$",
+        r"mcp__\w",
+        "B?sh",
+        "mcp__{a,b}",
+    ],
+)
+def test_a_name_that_was_meant_as_a_pattern_is_refused_with_what_is_just_this_text(name: str) -> None:
+    with pytest.raises(MatcherError, match="is compared as a whole") as caught:
+        compile_matcher(name)
+    with pytest.raises(MatcherError):
+        compile_matcher(["Bash", name])
+
+    _, _, rest = str(caught.value).rpartition("{glob = '")
+    assert compile_matcher({"glob": rest.partition("'}")[0].replace("\\\\", "\\")}).matches(name)
+
+
+@table("name", ["Bash ", " Bash", "Bash\n", "Ba\u200bsh", "a\0b", " "])
+def test_a_name_with_what_nobody_sees_is_refused(name: str) -> None:
+    with pytest.raises(MatcherError, match="a character that is not seen"):
+        compile_matcher([name])
+
+
+@table("pattern", ["*.{pem,key}", "mcp__{a,b}__*"])
+def test_a_glob_has_no_choices(pattern: str) -> None:
+    with pytest.raises(MatcherError, match="is no choice in a glob"):
+        compile_matcher({"glob": pattern})
+    assert compile_matcher({"glob": pattern.replace("{", "[{]")}).matches(pattern)
 
 
 @table("source", [*TRAILING, {"regex": "Bash$", "search": True}])

@@ -150,3 +150,36 @@ async def test_a_defect_of_ours_that_one_file_shows_is_the_fault_of_that_file_al
 
         assert "hooklatch failed with RecursionError: too deep" in str(status["problems"])
         assert await bash(client) == ("deny", "policy", "two")
+
+
+async def test_a_file_that_was_never_good_and_is_gone_says_how_to_accept_that(daemon: Daemon) -> None:
+    async with daemon.session() as client, daemon.administrator() as admin:
+        path = daemon.write("hooks.d/never.py", "x = (\n")
+        await admin.until_status(is_red)
+        path.unlink()
+        await admin.until_status(lambda status: "it was active and is gone" in str(status["problems"]))
+
+        refused = await client.fire_tool("Read")
+        await admin.call("reload")
+
+        assert "to accept that: hooklatch reload" in refused["reason"]
+        assert (await client.fire_tool("Read"))["verdict"] == "pass"
+
+
+async def test_a_guard_that_takes_the_name_of_one_that_is_gone_is_not_off_as_that_was(tmp_path: Path) -> None:
+    guard = GUARDS.replace("Bash", "Read").replace("one", "more")
+    async with (
+        running_daemon(tmp_path, {"hooks.d/more.py": guard}) as daemon,
+        daemon.session() as client,
+        daemon.administrator() as admin,
+    ):
+        await admin.call("disable", id="more:no")
+        await admin.call("reload")
+        is_off = (await client.fire_tool("Read"))["verdict"]
+        (daemon.folder / "hooks.d/more.py").unlink()
+        await admin.call("reload")
+    async with running_daemon(tmp_path, {"hooks.d/more.py": guard}) as daemon, daemon.session() as client:
+        is_on = await client.fire_tool("Read")
+
+    assert is_off == "pass"
+    assert (is_on["verdict"], is_on["reason"]) == ("deny", "more")

@@ -56,6 +56,17 @@ async def test_a_plugins_hook_is_changed(daemon: Daemon, line: str, key: str, va
         assert (await hook(client, "acme-plugin.no_bash"))[key] == value
 
 
+async def test_a_personality_that_nearly_names_a_plugin_is_told_so(daemon: Daemon) -> None:
+    wrong, right, other = [
+        await reloaded(daemon, f'[personality.coder]\nplugins = ["{name}"]\n')
+        for name in ("acme-plugn", "acme-plugin", "of-a-client")
+    ]
+
+    text = "[personality.coder] names the plugin 'acme-plugn', which is not there; did you mean 'acme-plugin'?"
+    assert [one["message"] for one in wrong] == [text]
+    assert right == other == []
+
+
 async def test_taking_it_away_brings_back_what_the_plugin_says(daemon: Daemon) -> None:
     await reloaded(daemon, '[[override]]\nid = "acme-plugin.no_bash"\nenabled = false\n')
     async with daemon.session() as client:

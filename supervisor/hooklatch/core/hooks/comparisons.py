@@ -24,11 +24,12 @@ from hooklatch.core.hooks.matchers import CompiledPattern, compile_re2, regex_of
 from hooklatch.core.text import is_unicode
 from hooklatch.guards.command import Command, UnreadableCommandError
 from hooklatch.guards.commands import commands
-from hooklatch.guards.prefixes import is_meant, is_surely_without, program_name
+from hooklatch.guards.prefixes import is_meant, program_name
 
 __all__ = [
     "KINDS",
     "MAX_COMMAND",
+    "MAX_STEPS",
     "NUMBER",
     "Comparison",
     "ComparisonError",
@@ -42,9 +43,18 @@ MAX_PATTERN: Final = 1000  # characters; a path has at most 4096, and is not wri
 # Characters that are parsed, of one payload: 4 us each, 20 at worst, in which the daemon decides nothing else.
 MAX_COMMAND: Final = 2048
 MAX_PATH: Final = 4096  # characters; the kernel takes no longer ones
-MAX_STEPS: Final = 2 * 10**7  # of RE2, 5 ns each at worst; a fire may make many comparisons
+MAX_STEPS: Final = 10**8  # of RE2, 5 ns each at worst, in all comparisons with one payload
 IGNORED: Final = dict.fromkeys([*range(0x200B, 0x2010), *range(0x202A, 0x202F), *range(0x2060, 0x2070), 0xFEFF])
 ELSEWHERE: Final = ("/proc/", "/dev/fd/")  # where every name is a link
+HOMES: Final = ("~", "$HOME", "${HOME}")  # how it is written
+# What would be a character of a name, and is written by those who mean something else.
+MISREAD: Final[Mapping[str, str]] = {
+    "{": "means no choice: write a list of paths, or [{] for the character",
+    ",": "makes no list: write a list of paths, or [,] for the character",
+    "\\": "takes no meaning away: write [*], [?] or [[] for these characters, and / between folders",
+    "$HOME": "means no variable: write ~",
+    "://": "is no path: write the path alone",
+}
 NUMBER: Final = re.compile(r"(<=|>=|<|>)\s*(-?\d+(?:\.\d+)?)")
 ORDERS: Final[Mapping[str, Callable[[float, float], bool]]] = {
     "<": lambda value, limit: value < limit,
@@ -63,11 +73,13 @@ class WrongTypeError(ValueError):
 
 
 class Setting(Protocol):
-    """What a comparison needs besides the value: the agent's folder, and commands that were parsed already."""
+    """What a comparison needs besides the value: the agent's folder, what was read already, what may yet be done."""
 
     @property
     def folder(self) -> str | None: ...
     def parsed(self, text: str) -> list[Command] | None: ...
+    def visible(self, text: str) -> str | None: ...
+    def spend(self, steps: int) -> bool: ...
 
 
 Compare: TypeAlias = Callable[[object, Setting], bool]
@@ -150,14 +162,14 @@ def of_glob(wanted: object) -> Comparison:
     pattern = text_in(wanted, "a glob")
     compiled = compile_re2(regex_of_glob(pattern))
 
-    def matches(value: object, _: Setting) -> bool:
-        return found_in(compiled, text_of(value))
+    def matches(value: object, setting: Setting) -> bool:
+        return found_in(compiled, text_of(value), setting)
 
     return Comparison(f"glob {pattern}", matches)
 
 
-def found_in(compiled: CompiledPattern, text: str) -> bool:
-    return len(text) * compiled.programsize > MAX_STEPS or compiled.fullmatch(text) is not None
+def found_in(compiled: CompiledPattern, text: str, setting: Setting) -> bool:
+    return not setting.spend(len(text) * compiled.programsize) or compiled.fullmatch(text) is not None
 
 
 # -- paths -----------------------------------------------------------------------------------------------------------
@@ -165,16 +177,19 @@ def found_in(compiled: CompiledPattern, text: str) -> bool:
 
 def of_path(wanted: object) -> Comparison:
     pattern = plain(text_in(wanted, "a path")).rstrip("/") or "/"
+    for mark, instead in MISREAD.items():
+        if mark in pattern:
+            raise ComparisonError(f"{mark} {instead}, so no path would be {pattern!r}")
+    if pattern != pattern.strip():
+        raise ComparisonError(f"{pattern!r} begins or ends with a blank, which no path does; remove it")
     if pattern.startswith("~") and pattern != "~" and not pattern.startswith("~/"):
         raise ComparisonError(f"{pattern!r} is in the home of another user, which is not looked up; write the path")
     if pattern.lstrip().startswith("!"):
         raise ComparisonError(f"nothing is negated, so {pattern!r} would be a name; decide in the hook")
-    if "{" in pattern:
-        raise ComparisonError(f"braces mean nothing in {pattern!r}; write a list of paths")
     path_pattern(pattern, "/")  # any folder shows what is wrong with it
 
     def matches(value: object, setting: Setting) -> bool:
-        return may_be(text_of(value), pattern, setting.folder)
+        return may_be(text_of(value), pattern, setting)
 
     return Comparison(f"path {pattern}", matches)
 
@@ -190,9 +205,9 @@ def plain(text: str) -> str:
     return unicodedata.normalize("NFC", text.translate(IGNORED))
 
 
-def may_be(value: str, pattern: str, folder: str | None) -> bool:
+def may_be(value: str, pattern: str, setting: Setting) -> bool:
     """Return whether a path may be one that the pattern means, or be below one."""
-    written = spellings(value)
+    written, folder = spellings(value), setting.folder
     if not written:
         return True
     is_anchored = "/" in pattern or pattern in ("~", ".", "..")
@@ -203,9 +218,7 @@ def may_be(value: str, pattern: str, folder: str | None) -> bool:
         compiled = path_pattern(pattern, base)
     except ValueError:  # what can be compiled in any folder cannot in this one
         return True
-    return any(
-        one.startswith(ELSEWHERE) or found_in(compiled, one) for one in (absolute(path, base) for path in written)
-    )
+    return any(one.startswith(ELSEWHERE) or found_in(compiled, one, setting) for one in absolute(written, base))
 
 
 @lru_cache(maxsize=512)
@@ -216,15 +229,18 @@ def spellings(value: str) -> frozenset[str]:
     written = {plain(value), plain(value.strip()), plain(value.replace("\\", "/"))}
     if any(one.startswith("~") and one != "~" and not one.startswith("~/") for one in written):
         return frozenset()
-    return frozenset(written | {home() + one[1:] for one in written if one.startswith("~")})
-
-
-def absolute(path: str, base: str) -> str:
-    """Return a path from the root, without `.`, `..` and `//`; what `..` leaves is what is written, not a link's."""
-    return "/" + posixpath.normpath(posixpath.join(base, path)).lstrip("/")
+    return frozenset(
+        written | {home() + one.removeprefix(at) for one in written for at in HOMES if f"{one}/".startswith(f"{at}/")}
+    )
 
 
 @lru_cache(maxsize=512)
+def absolute(paths: frozenset[str], base: str) -> frozenset[str]:
+    """Return paths from the root, without `.`, `..` and `//`; what `..` leaves is what is written, not a link's."""
+    return frozenset("/" + posixpath.normpath(posixpath.join(base, path)).lstrip("/") for path in paths)
+
+
+@lru_cache(maxsize=2048)  # for each pattern and each folder that agents work in
 def path_pattern(pattern: str, base: str) -> CompiledPattern:
     """Compile a pattern of paths for an agent that works in the folder `base`."""
     if pattern in ("~", ".") or pattern.startswith("~/"):
@@ -255,7 +271,7 @@ def re2_free(folder: str) -> str:
 
 
 def part(pattern: str) -> str:
-    """Translate one part of a path: `*` and `?` do not go beyond it."""
+    """Translate one part of a path: `*` and `?` do not go beyond it, and a set is meant as it stands, too: app/[id]."""
     found: list[str] = []
     position = 0
     while position < len(pattern):
@@ -270,7 +286,8 @@ def part(pattern: str) -> str:
             found.append(translated)
         else:
             found.append(re2.escape(one))
-    return "".join(found)
+    whole = "".join(found)
+    return f"(?:{whole}|{re2.escape(pattern)})" if "[" in pattern else whole
 
 
 # -- commands --------------------------------------------------------------------------------------------------------
@@ -297,7 +314,8 @@ def of_command(wanted: object) -> Comparison:
 
     def may_run(value: object, setting: Setting) -> bool:
         text = text_of(value)
-        if is_surely_without(name, text):
+        shown = setting.visible(text)
+        if shown is not None and name not in shown:
             return False
         found = setting.parsed(text)
         return found is None or any(is_meant(name, rest, command) for command in found)

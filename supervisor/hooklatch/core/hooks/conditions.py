@@ -10,6 +10,7 @@ field that is missing, or has another type, makes the table unreadable, and whoe
 
 from __future__ import annotations
 
+import posixpath
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, cast
@@ -20,6 +21,7 @@ from hooklatch.core.hooks.catalogue import EventSpec
 from hooklatch.core.hooks.comparisons import (
     KINDS,
     MAX_COMMAND,
+    MAX_STEPS,
     NUMBER,
     Comparison,
     ComparisonError,
@@ -30,8 +32,9 @@ from hooklatch.core.hooks.comparisons import (
 from hooklatch.core.hooks.matchers import MatcherError
 from hooklatch.core.payload import Payload
 from hooklatch.core.text import did_you_mean
-from hooklatch.core.tools import ARGUMENTS, UnclearToolError, arguments, kind_of
+from hooklatch.core.tools import ARGUMENTS, KEYS, OTHER, UnclearToolError, arguments, kind_of
 from hooklatch.guards.command import Command
+from hooklatch.guards.prefixes import visible
 
 __all__ = ["Facts", "InvalidConditionError", "UnreadableFieldError", "Where", "compile_where"]
 
@@ -40,6 +43,11 @@ MAX_ALTERNATIVES: Final = 64
 MAX_DEPTH: Final = 8  # names in one field
 MAX_VALUES: Final = 256  # of a field that is a list, or in lists: a patch of more files is asked about
 OWN_KIND: Final = {"command": "command", "path": "path", "paths": "path", "cwd": "path"}
+# The same by the names that tools have for them.  As a text, such a value would hardly be meant.
+HOSTS_OWN: Final = {
+    name: OWN_KIND[key] for keys in KEYS.values() for key in OWN_KIND.keys() & keys for name in keys[key]
+}
+MAGIC: Final = frozenset("*?[{")  # of which a part of a search's pattern has one that may be several names
 TYPED: Final = frozenset("*?[~")  # a text with one of these is hardly meant as it is
 ORDERED: Final = ("<", ">", "=", "!")  # nor one that begins with one of these: "!= a", "=> 3", "> 1e3"
 OBJECT: msgspec.json.Decoder[dict[str, msgspec.Raw]] = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -73,8 +81,10 @@ class Condition(NamedTuple):
         if values is None:
             return True
         words = [one for one in values if isinstance(one, str)]
-        if len(words) > 1 and any(one.joins and one.may_hold(shlex.join(words), facts) for one in self.alternatives):
-            return True
+        if len(words) > 1 and (joining := [one for one in self.alternatives if one.joins]):
+            line = shlex.join(words)
+            if any(one.may_hold(line, facts) for one in joining):
+                return True
         unfit: WrongTypeError | None = None
         for value in values:
             wrong: list[WrongTypeError] = []
@@ -142,16 +152,29 @@ class Where:
 class Facts:
     """What conditions look at in one version of a payload; each field and each command is read once."""
 
-    __slots__ = ("_arguments", "_fields", "_parsed", "_payload", "_unparsed", "_values", "folder")
+    __slots__ = ("_arguments", "_fields", "_parsed", "_payload", "_steps", "_unparsed", "_values", "_visible", "folder")
 
     def __init__(self, spec: EventSpec, payload: Payload, folder: str | None) -> None:
-        self.folder = folder  # the agent's
-        self._fields = {field.name for field in spec.fields}
+        self.folder = folder if folder is not None and folder.startswith("/") else None  # the agent's, if that is known
+        self._fields = {field.name for field in spec.fields} or set(payload.fields)
         self._payload = payload
         self._values: dict[tuple[str, ...], list[object] | UnreadableFieldError | None] = {}
         self._arguments: Mapping[str, msgspec.Raw] | UnreadableFieldError | None = None
         self._parsed: dict[str, list[Command] | None] = {}
+        self._visible: dict[str, str | None] = {}
         self._unparsed = MAX_COMMAND  # characters that may yet be parsed
+        self._steps = MAX_STEPS
+
+    def spend(self, steps: int) -> bool:
+        """Take so many steps from those that patterns may yet do; return whether there are as many."""
+        self._steps -= steps
+        return self._steps >= 0
+
+    def visible(self, text: str) -> str | None:
+        """Return a text in which the name of each program that it runs stands; None if one may be hidden."""
+        if text not in self._visible:
+            self._visible[text] = visible(text)
+        return self._visible[text]
 
     def parsed(self, text: str) -> list[Command] | None:
         """Return the commands of a text; None if nobody can say which they are."""
@@ -177,21 +200,17 @@ class Facts:
         return found
 
     def _read(self, names: tuple[str, ...]) -> list[object] | None:
-        field, first = ".".join(names), names[0]
-        if first == "cwd" and first not in self._fields:
-            return [self._cwd()]
-        if first in self._fields or first not in ARGUMENTS:
-            raws = list(below(self._payload.fields, names, field))
-        elif names == ("path",):
-            raws = self._paths()
-            if not raws:
-                return [self._cwd()]
-        else:
-            raws = list(below(self._tool_arguments(), names, field))
-        if len(raws) > MAX_VALUES:
-            return None
+        field, first, is_tool = ".".join(names), names[0], "tool_input" in self._fields
         try:
-            return [decode(raw) for raw in raws]
+            if first == "cwd" and first not in self._fields:
+                return [self._cwd()]
+            if first in self._fields or first not in ARGUMENTS or not is_tool:
+                raws = list(below(self._payload.fields, names, field))
+            elif names == ("path",):
+                return self._paths()
+            else:
+                raws = list(below(self._tool_arguments(), names, field))
+            return [decode(raw) for raw in raws] if len(raws) <= MAX_VALUES else None
         except UNDECODABLE as error:
             raise UnreadableFieldError(f"its field {field!r} cannot be read: {error}") from None
 
@@ -203,17 +222,27 @@ class Facts:
             raise UnreadableFieldError("nobody says in which folder the agent is: 'cwd'")
         return value
 
-    def _paths(self) -> list[msgspec.Raw]:
-        """Return all paths that a tool names; none if it searches where the agent is."""
+    def _paths(self) -> list[object] | None:
+        """Return all paths that a tool names; None if they are too many."""
         told = self._tool_arguments()
-        found = [raw for key in ("path", "paths") if key in told for raw in items(told[key])]
-        if not found and self._kind() != "search":
-            raise UnreadableFieldError("its field 'path' is missing")
-        return found
+        raws = [raw for key in ("path", "paths") if key in told for raw in items(told[key])]
+        if len(raws) > MAX_VALUES:
+            return None
+        found: list[object] = [decode(raw) for raw in raws]
+        if found and "cwd" in told:  # it may be there that the tool looks for them
+            found += [posixpath.join(self._cwd(), one) for one in found if isinstance(one, str)]
+        if self._kind() != "search":
+            if not found:
+                raise UnreadableFieldError("its field 'path' is missing")
+            return found
+        found = found or [self._cwd()]
+        pattern: object = decode(told["pattern"]) if "pattern" in told else None
+        places = [one for one in found if isinstance(one, str)]
+        return [*found, *led_out(pattern, places)] if isinstance(pattern, str) else found
 
     def _kind(self) -> str:
         told = self._payload.text("tool_kind")
-        return told if told is not None else kind_of(self._payload.text("tool_name") or "")
+        return told if told not in (None, OTHER) else kind_of(self._payload.text("tool_name") or "")
 
     def _tool_arguments(self) -> Mapping[str, msgspec.Raw]:
         """Return a tool's arguments with the keys that all hosts share: as they are told, else read from its input."""
@@ -237,6 +266,15 @@ class Facts:
         given = msgspec.json.decode(fields["tool_input"], type=dict[str, Any])
         read = arguments(self._kind(), given)
         return {key: msgspec.Raw(msgspec.json.encode(value)) for key, value in read.items()}
+
+
+def led_out(pattern: str, places: Sequence[str]) -> Iterator[str]:
+    """Yield what the pattern of a search names besides the places that are searched: /etc/*.conf, ../*."""
+    parts = pattern.strip().split("/")
+    if parts[0] in ("", "~") or ".." in parts:
+        fixed = next((at for at, part in enumerate(parts) if not MAGIC.isdisjoint(part)), len(parts))
+        for found in ("/".join(parts), "/".join(parts[:fixed]) or ("." if parts[0] else "/")):
+            yield from [found] if found[0] == "~" else (posixpath.join(place, found) for place in places)
 
 
 def below(fields: Mapping[str, msgspec.Raw], names: Sequence[str], field: str) -> Iterator[msgspec.Raw]:
@@ -333,8 +371,9 @@ def comparisons_of(field: str, wanted: object) -> list[Comparison]:
                 f'a number is compared as ">= 100", with <, <=, > or >=, and nothing is negated; write'
                 f" {{ equals = {wanted!r:.80} }} for exactly this text"
             )
-        if not TYPED.isdisjoint(wanted):
-            raise ComparisonError(
-                f"say what {wanted!r} is: {{ path = … }}, {{ glob = … }}, or {{ equals = … }} for exactly this text"
-            )
+        within, _, name = field.rpartition(".")
+        kind = HOSTS_OWN.get(name, "") if within in ("tool_input", "tool_args") else ""
+        if kind or not TYPED.isdisjoint(wanted):
+            said = f"{{ {kind} = … }}" if kind else "{ path = … }, { glob = … }"
+            raise ComparisonError(f"say what {wanted!r} is: {said}, or {{ equals = … }} for exactly this text")
     return [comparison("equals", wanted)]

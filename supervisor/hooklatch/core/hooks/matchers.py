@@ -6,6 +6,7 @@ is compiled as it is and full-matched, never wrapped: a wrapper would turn `a)|(
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Protocol, cast
@@ -22,6 +23,8 @@ MAX_MEMORY = 2**20  # bytes of RE2 memory per pattern; its default of 8 MiB is t
 # have 8 MiB: RE2 takes up to one step per character for each instruction of the compiled pattern.
 MAX_STEPS = 2 * 10**8
 MAX_SHOWN = 200  # characters of a value that an error quotes
+MARKS = re.compile(r"[|*?+,(){}^$\\]")  # in a name: it is hardly meant as one
+CHOICE = re.compile(r"\{[^{}]*,[^{}]*\}")
 ALTERNATIVES = (
     (("(?=", "(?!", "(?<"), "look-around is not supported: write the exception as a second hook"),
     (("(?P", r"\1", r"\2", r"\3", r"\4", r"\5", r"\6", r"\7", r"\8", r"\9"), "back-references are not supported"),
@@ -143,7 +146,17 @@ def checked_name(name: str) -> str:
     # A hook with this name would never be called; on a gate, that would be a missing guard.
     if name in ("", "*"):
         raise MatcherError(f'{name!r} does not name anything; leave the matcher out, or write just "*", to match all')
-    return checked(name)
+    if checked(name) != name.strip() or not name.isprintable():
+        raise MatcherError(
+            f"{shown(name)} has a blank around it, or a character that is not seen: no tool is called that"
+        )
+    if (mark := MARKS.search(name)) is not None:
+        just_this = re.sub(r"[*?\[{]", r"[\g<0>]", name)
+        raise MatcherError(
+            f"{shown(name)} is compared as a whole, and {mark[0]!r} is hardly a part of a name: write a list of names,"
+            f" {{regex = …}} or {{glob = …}}; {{glob = {shown(just_this)}}} is just this text"
+        )
+    return name
 
 
 def not_empty(pattern: str) -> str:
@@ -177,6 +190,10 @@ def regex_of_glob(pattern: str) -> str:
         elif character == "[":
             found, position = set_of_glob(pattern, position)
             parts.append(found)
+        elif character == "{" and (choice := CHOICE.match(pattern, position - 1)) is not None:
+            raise MatcherError(
+                f"{choice[0]!r:.80} is no choice in a glob; write one glob for each, or [{{] for the character"
+            )
         else:
             parts.append(re2.escape(character))
     return "".join(parts)

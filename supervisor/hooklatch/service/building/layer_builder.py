@@ -19,7 +19,7 @@ from hooklatch.core.hooks.matchers import MatcherError, compile_matcher
 from hooklatch.core.hooks.registry import EVERY_GATE, Hook, Layer, Origin, PythonTarget
 from hooklatch.dialects.find import unknown_event
 from hooklatch.service.building.binding import Binder, with_way_out
-from hooklatch.service.building.overriding import is_meant, overridden
+from hooklatch.service.building.overriding import is_meant, misnamed, overridden
 from hooklatch.service.building.sources import Unit
 from hooklatch.service.config.configuration import Diagnostic
 from hooklatch.service.config.main_tables import Override
@@ -94,15 +94,15 @@ class LayerBuilder:
             folder = os.path.dirname(file.path)
             self.diagnostics += file.config.diagnostics
             for table in file.config.sources:
-                self._add_source(table.source.location)
+                self._add_source(table.source.location, str(file.fault) if file.is_absent else "")
             for definition in file.config.hooks:
                 self.add_definition(definition, folder, Origin(file.path, definition.line))
         self.by_file[file.path] = self.hooks[before:]
 
-    def _add_source(self, location: str) -> None:
+    def _add_source(self, location: str, gone: str) -> None:
         unit, first = self._binder.units.get(location), len(self.hooks)
         if unit is None:
-            self._stand_in(location, self._binder.why_unloaded(location))
+            self._stand_in(location, gone or self._binder.why_unloaded(location))
         else:
             self._add_unit(unit)
             self.by_source.setdefault(location, []).extend(self.hooks[first:])
@@ -259,6 +259,7 @@ def assemble(
     given = [*builtin.hooks, *packaged.hooks]
     attempts = [one for one in taken.main.overrides if is_meant(one.id, fleet.hooks, given)]
     overridden_hooks, complaints = overridden(given, taken.main, taken.catalogue, attempts)
+    complaints += misnamed(taken.main, [*given, *own.hooks])
     by_project: dict[str, LayerBuilder] = {}
     for project in taken.projects:
         by_project[project.folder] = LayerBuilder(Layer.PROJECT, binder, remembered, {}, project.folder)

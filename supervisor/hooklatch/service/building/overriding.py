@@ -1,6 +1,7 @@
-"""The operator's overrides of hooks that the operator did not write.  Knows hooks; reads nothing, and makes no hook.
+"""The operator's overrides of hooks that the operator did not write, and lists of plugins.
 
-An override that cannot be applied is a diagnostic, and the hook stays as its author wrote it.
+An override that cannot be applied is a diagnostic, and the hook stays as its author wrote it.  Knows hooks; reads
+nothing, and makes no hook.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from hooklatch.core.text import did_you_mean
 from hooklatch.service.config.configuration import Diagnostic, FileConfig
 from hooklatch.service.config.main_tables import Override
 
-__all__ = ["is_meant", "overridden"]
+__all__ = ["is_meant", "misnamed", "overridden"]
 
 
 def is_meant(name: str, hooks: Iterable[Hook], others: Iterable[Hook]) -> bool:
@@ -53,6 +54,20 @@ def overridden(
             text = f"there is no built-in hook and no plugin's of the id {override.id!r}{hint}"
             complaints.append(Diagnostic(main.path, override.line, text))
     return list(by_name.values()), complaints
+
+
+def misnamed(main: FileConfig, hooks: Iterable[Hook]) -> list[Diagnostic]:
+    """Find the plugins that personalities name almost as one is called: its guards would be left out, unseen.
+
+    Any other name may be that of a plugin whose hooks a client registers.
+    """
+    known = {hook.plugin for hook in hooks if hook.plugin}
+    return [
+        Diagnostic(main.path, 0, f"[personality.{personality}] names the plugin {name!r}, which is not there{near}")
+        for personality, names in main.personalities.items()
+        for name in names
+        if name not in known and (near := did_you_mean(name, known - set(names), cutoff=0.8))
+    ]
 
 
 def changed(hook: Hook, override: Override, catalogue: Catalogue) -> tuple[Hook, str | None]:

@@ -245,18 +245,19 @@ class Files:
             for unit in built.fresh.values():
                 self._sources.discard(unit)
             raise UnsettledError
-        change = self._commit(taken, built, layers)
+        change = self._commit(taken, built, layers, is_explicit=is_explicit)
         for override in layers.attempts:
             if override not in state.overrides:
                 self._fleet.attempted("override", override.id)
         self.diagnostics, self._names = diagnostics, layers.names
-        before = (state.settings, state.overrides, state.manifests, state.fleet)
+        before = (state.settings, state.overrides, state.manifests, state.fleet, state.switches)
+        state.switches = dict(self._registries.switches)
         self._fleet.took(taken.fleet)
         state.settings, state.overrides = taken.main.settings, taken.main.overrides
         # The manifests of now: a project may have been untrusted meanwhile.
         state.manifests = manifests(state.manifests, taken, seen, layers, built.faults, is_explicit=is_explicit)
         await self._registries.announced()  # it is active already, and nobody has to wait for a disk to hear of it
-        if before != (state.settings, state.overrides, state.manifests, state.fleet):
+        if before != (state.settings, state.overrides, state.manifests, state.fleet, state.switches):
             await self._state.store()
         return change
 
@@ -306,7 +307,7 @@ class Files:
     def _units(self, built: Built) -> dict[str, Unit]:
         return {key: unit for key, unit in self._sources.units.items() if key not in built.too_weak} | built.fresh
 
-    def _commit(self, taken: Plan, built: Built, layers: Layers) -> Difference:
+    def _commit(self, taken: Plan, built: Built, layers: Layers, *, is_explicit: bool) -> Difference:
         for unit in built.fresh.values():
             self._sources.adopt(unit)
         for location in built.too_weak:
@@ -317,7 +318,7 @@ class Files:
         )
         change = self._registries.set_global(
             files=layers.shared, catalogue=taken.catalogue, projects=layers.projects,
-            personalities=taken.main.personalities,
+            personalities=taken.main.personalities, forgets=is_explicit,
         )  # fmt: skip
         before, self.active, self._built = self.active, taken, built
         self._projects.active = {project.folder: project for project in taken.projects}

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 from hooklatch.core.hooks.catalogue import Catalogue
-from hooklatch.core.hooks.names import AmbiguousNameError, Target, UnknownNameError, quoted, resolve
+from hooklatch.core.hooks.names import AmbiguousNameError, Target, UnknownNameError, quoted, resolve, whole
 from hooklatch.core.hooks.registry import Hook, Layer, PythonTarget, switched
 from hooklatch.core.hooks.snapshots import Difference, Snapshot, difference
 from hooklatch.core.protocol import ErrorCode, RpcError
@@ -130,8 +130,14 @@ class Registries:
         catalogue: Catalogue,
         projects: Mapping[str, list[Hook]],
         personalities: Mapping[str, list[str]],
+        forgets: bool = False,
     ) -> Difference:
-        """Replace what files declare, in one revision; a call without changes makes no revision."""
+        """Replace what files declare, in one revision; a call without changes makes no revision.
+
+        `forgets`: what is gone is gone for good, so a later hook of its name must not begin disabled.
+        """
+        for name in switchable(self._files) - switchable(files) if forgets else ():
+            self.switches.pop(name, None)
         self._files, self.catalogue = files, catalogue
         self._projects, self.personalities = dict(projects), dict(personalities)
         return self._commit_global(hands_down=True)
@@ -347,6 +353,11 @@ class Registries:
             hooks = shared_hooks(scope, self.view.hooks, projects, self.catalogue)
             found = self._shared[scope] = Snapshot(self._revision, hooks)
         return found
+
+
+def switchable(hooks: Iterable[Hook]) -> set[str]:
+    """Return the names by which some hooks are switched: their own, and those of whole plugins."""
+    return {name for hook in hooks for name in (hook.name, whole(hook.plugin or ""))}
 
 
 def found(name: str, hooks: Iterable[Hook]) -> Target[Hook]:
