@@ -6,6 +6,7 @@ Slow: each command is a process of its own.
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import sys
@@ -55,6 +56,14 @@ def test_one_line_a_record_oldest_first(place: Place) -> None:
         "3", "deny", "pre_tool_use", "Bash,", "by", "global/guards:no_rm,", "session", "s0:", "no", "rm",
     ]  # fmt: skip
     assert lines[-1].endswith("stopped")
+
+
+def test_a_name_that_is_not_utf_8_is_refused(place: Place) -> None:
+    done = place.run("log", "--hook", os.fsdecode(b"\xe9"))
+
+    assert done.returncode == 64
+    assert "is not UTF-8" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_nothing_in_a_record_can_command_a_terminal(place: Place) -> None:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, get_args
 
 from hooklatch.cli.terminal.exits import CommandError, Exit
 from hooklatch.cli.terminal.parser import Parser
+from hooklatch.cli.terminal.requests import as_sent
 from hooklatch.core.hooks.catalogue import Catalogue
 from hooklatch.core.messages import Cause, DecisionVerdict
 from hooklatch.core.text import did_you_mean
@@ -91,9 +92,13 @@ def add_moments(parser: Parser) -> None:
 
 
 def filters_of(arguments: argparse.Namespace) -> Filters:
-    """Return what the options choose."""
+    """Return what the options choose.
+
+    Raises:
+        InvalidPayloadError: a name is not UTF-8, so no record has it.
+    """
     given: dict[str, Any] = {
-        name: getattr(arguments, name)
+        name: as_sent(getattr(arguments, name))
         for name in (*(one[0] for one in FILTERS), *(one[0] for one in CHOICES), "kind", *TIMED)
         if hasattr(arguments, name)
     }
