@@ -56,10 +56,13 @@ class DaemonUnreachableError(HooklatchError, ConnectionError):
     """No daemon accepts the request, or the connection was lost before the answer."""
 
     @classmethod
-    def at(cls, failures: Sequence[tuple[str, str]]) -> DaemonUnreachableError:
-        """Return an error that names each path tried and why it failed."""
+    def at(cls, failures: Sequence[tuple[str, str]], *, is_denied: bool = False) -> DaemonUnreachableError:
+        """Return an error that names each path tried and why it failed; `is_denied`: a folder is for another user."""
         tried = " or ".join(f"{path} ({why})" for path, why in failures) or "any known path"
-        return cls(f"no daemon is reachable at {tried}; start one with: hooklatch serve --detach")
+        do = "start one with: hooklatch serve --detach"
+        if is_denied:
+            do = "it is for another user: become that one, or name the folder of your own daemon with --runtime-dir"
+        return cls(f"no daemon is reachable at {tried}; {do}")
 
 
 class RequestFailedError(HooklatchError):
