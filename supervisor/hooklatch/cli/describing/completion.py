@@ -84,8 +84,7 @@ def prepare(parser: Parser, shtab: Any) -> None:
 def names_of(kind: str, shtab: Any) -> dict[str, Any]:
     """Return how each shell asks for names of a kind, when it completes one.
 
-    What shtab gives zsh would ask as the script is loaded, at the start of each shell, and read a colon as the end of the
-    names.
+    What shtab gives zsh would ask as the script is loaded, at the start of each shell, and end the names at a colon.
     """
     command = f"{PROGRAM} completion --words {kind} 2>/dev/null"
     asked: dict[str, Any] = shtab.cmd(command)
