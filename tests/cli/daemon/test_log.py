@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from hooklatch.cli.terminal.record_lines import line_of
 from hooklatch.record.files.reading import KINDS
 from hooklatch.record.writer import Record
 from support.commands import Place, new_place, payload, serving
@@ -64,6 +65,19 @@ def test_a_name_that_is_not_utf_8_is_refused(place: Place) -> None:
     assert done.returncode == 64
     assert "is not UTF-8" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("record", "told"),
+    [
+        ({"hook": "*", "until": 0.0, "reason": "fire"}, "noted: hook *, until 1970-01-01T00:00:00Z, reason fire"),
+        ({"previous": None, "added": ["a:b", "c d"], "removed": []}, "noted: added a:b 'c d'"),
+        ({"previous": {"name": "x"}, "path": "/srv/x"}, 'noted: previous {"name":"x"}, path /srv/x'),
+        ({}, "noted"),
+    ],
+)
+def test_what_is_no_decision_is_told_in_words(record: dict[str, object], told: str) -> None:
+    assert line_of({"seq": 1, "at": "now", "kind": "noted", **record}).split(maxsplit=2)[2] == told
 
 
 def test_nothing_in_a_record_can_command_a_terminal(place: Place) -> None:
