@@ -15,7 +15,6 @@ from pathlib import Path
 
 import pytest
 
-from hooklatch.cli.terminal.record_lines import line_of
 from hooklatch.record.files.reading import KINDS
 from hooklatch.record.writer import Record
 from support.commands import Place, new_place, payload, serving
@@ -59,25 +58,22 @@ def test_one_line_a_record_oldest_first(place: Place) -> None:
     assert lines[-1].endswith("stopped")
 
 
+def test_a_daemon_that_is_named_has_a_record_of_its_own(place: Place) -> None:
+    with new_place() as other, serving(other):
+        shown = place.run("log", "--json", "--runtime-dir", str(other.runtime))
+    gone = place.run("log", "--json", "--runtime-dir", str(other.runtime))
+
+    assert [json.loads(line)["kind"] for line in shown.stdout.splitlines()][1] == "started"
+    assert json.loads(gone.stdout.splitlines()[2])["kind"] == "decision"
+    assert f"hooklatch: this is the record in {folder_of(place)}: no daemon is reachable at " in gone.stderr
+
+
 def test_a_name_that_is_not_utf_8_is_refused(place: Place) -> None:
     done = place.run("log", "--hook", os.fsdecode(b"\xe9"))
 
     assert done.returncode == 64
     assert "is not UTF-8" in done.stderr
     assert "Traceback" not in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("record", "told"),
-    [
-        ({"hook": "*", "until": 0.0, "reason": "fire"}, "noted: hook *, until 1970-01-01T00:00:00Z, reason fire"),
-        ({"previous": None, "added": ["a:b", "c d"], "removed": []}, "noted: added a:b 'c d'"),
-        ({"previous": {"name": "x"}, "path": "/srv/x"}, 'noted: previous {"name":"x"}, path /srv/x'),
-        ({}, "noted"),
-    ],
-)
-def test_what_is_no_decision_is_told_in_words(record: dict[str, object], told: str) -> None:
-    assert line_of({"seq": 1, "at": "now", "kind": "noted", **record}).split(maxsplit=2)[2] == told
 
 
 def test_nothing_in_a_record_can_command_a_terminal(place: Place) -> None:
