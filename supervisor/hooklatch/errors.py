@@ -1,4 +1,4 @@
-"""The errors of the client, and how an error of the system is told to people.  Knows conditions; imports nothing.
+"""The errors of the client, and how an error of the system is told to people.  Knows conditions; imports nothing early.
 
 HooklatchError
 ├── RefusedError               the decision is a refusal, or needs approval          (in client.protocol)
@@ -22,6 +22,7 @@ __all__ = [
     "RequestFailedError",
     "SessionClosedError",
     "UnreadableAnswerError",
+    "installing",
     "trouble",
     "where_and_why",
     "why",
@@ -46,6 +47,17 @@ def trouble(error: BaseException) -> str:
         return why(error)
     mend = "let the user that runs hooklatch read it" if isinstance(error, PermissionError) else "fix it"
     return f"{where_and_why(error)}; {mend}, or remove it"
+
+
+def installing(wanted: str) -> str:
+    """Return the command that installs something where this hooklatch is, which may be an environment of its own."""
+    import shlex  # imported here: this module is imported by what must start fast
+    import sys
+    from importlib.util import find_spec
+
+    python = shlex.quote(sys.executable)
+    way = f"{python} -m pip install" if find_spec("pip") is not None else f"uv pip install --python {python}"
+    return f"{way} {shlex.quote(wanted)}"
 
 
 class HooklatchError(Exception):
