@@ -65,16 +65,23 @@ class HooklatchError(Exception):
 
 
 class DaemonUnreachableError(HooklatchError, ConnectionError):
-    """No daemon accepts the request, or the connection was lost before the answer."""
+    """No daemon accepts the request, or the connection was lost before the answer.
+
+    `is_denied`: its socket is there, and for another user.
+    """
+
+    is_denied = False
 
     @classmethod
     def at(cls, failures: Sequence[tuple[str, str]], *, is_denied: bool = False) -> DaemonUnreachableError:
-        """Return an error that names each path tried and why it failed; `is_denied`: a folder is for another user."""
+        """Return an error that names each path tried and why it failed."""
         tried = " or ".join(f"{path} ({why})" for path, why in failures) or "any known path"
         do = "start one with: hooklatch serve --detach"
         if is_denied:
             do = "it is for another user: become that one, or name the folder of your own daemon with --runtime-dir"
-        return cls(f"no daemon is reachable at {tried}; {do}")
+        error = cls(f"no daemon is reachable at {tried}; {do}")
+        error.is_denied = is_denied
+        return error
 
 
 class RequestFailedError(HooklatchError):
