@@ -83,7 +83,9 @@ def announcements(arguments: argparse.Namespace, filters: Filters) -> Iterator[d
             if is_first or not is_for_person or not is_passing(error):
                 raise
             if not is_gone:
-                yield of_watch("gone", f"{error}; the next one is waited for (`hooklatch log` has what was decided)")
+                yield of_watch(
+                    "gone", "the daemon is; the next one is waited for (`hooklatch log` has what was decided)"
+                )
             is_gone = True
         time.sleep(AGAIN)
 
