@@ -84,7 +84,7 @@ def announcements(arguments: argparse.Namespace, filters: Filters) -> Iterator[d
                 raise
             if not is_gone:
                 yield of_watch(
-                    "gone", "the daemon is; the next one is waited for (`hooklatch log` has what was decided)"
+                    "gone", "the daemon has ended; the next one is waited for (`hooklatch log` has what was decided)"
                 )
             is_gone = True
         time.sleep(AGAIN)
