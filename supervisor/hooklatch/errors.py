@@ -1,4 +1,4 @@
-"""The errors of the client, and how an error of the system is told to people.  Knows conditions; imports nothing.
+"""The errors of the client, and how an error of the system is told to people.  Knows conditions; imports nothing early.
 
 HooklatchError
 ├── RefusedError               the decision is a refusal, or needs approval          (in client.protocol)
@@ -22,6 +22,7 @@ __all__ = [
     "RequestFailedError",
     "SessionClosedError",
     "UnreadableAnswerError",
+    "installing",
     "trouble",
     "where_and_why",
     "why",
@@ -48,18 +49,39 @@ def trouble(error: BaseException) -> str:
     return f"{where_and_why(error)}; {mend}, or remove it"
 
 
+def installing(wanted: str) -> str:
+    """Return the command that installs something where this hooklatch is, which may be an environment of its own."""
+    import shlex  # imported here: this module is imported by what must start fast
+    import sys
+    from importlib.util import find_spec
+
+    python = shlex.quote(sys.executable)
+    way = f"{python} -m pip install" if find_spec("pip") is not None else f"uv pip install --python {python}"
+    return f"{way} {shlex.quote(wanted)}"
+
+
 class HooklatchError(Exception):
     """Base class of all errors that the client raises on purpose."""
 
 
 class DaemonUnreachableError(HooklatchError, ConnectionError):
-    """No daemon accepts the request, or the connection was lost before the answer."""
+    """No daemon accepts the request, or the connection was lost before the answer.
+
+    `is_denied`: its socket is there, and for another user.
+    """
+
+    is_denied = False
 
     @classmethod
-    def at(cls, failures: Sequence[tuple[str, str]]) -> DaemonUnreachableError:
+    def at(cls, failures: Sequence[tuple[str, str]], *, is_denied: bool = False) -> DaemonUnreachableError:
         """Return an error that names each path tried and why it failed."""
         tried = " or ".join(f"{path} ({why})" for path, why in failures) or "any known path"
-        return cls(f"no daemon is reachable at {tried}; start one with: hooklatch serve --detach")
+        do = "start one with: hooklatch serve --detach"
+        if is_denied:
+            do = "it is for another user: become that one, or name the folder of your own daemon with --runtime-dir"
+        error = cls(f"no daemon is reachable at {tried}; {do}")
+        error.is_denied = is_denied
+        return error
 
 
 class RequestFailedError(HooklatchError):

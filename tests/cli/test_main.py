@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -129,6 +130,35 @@ def test_what_only_has_commands_below_it_prints_its_help_and_is_no_success(place
 
     assert (done.returncode, done.stdout) == (64, "")
     assert done.stderr == place.run(*words, "--help").stdout
+
+
+def test_help_that_cannot_be_written_is_an_error_in_words(place: Place) -> None:
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run([*PROGRAM, "--help"], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    closed = subprocess.run(
+        f"{shlex.join(PROGRAM)} --help >&-", shell=True, capture_output=True, text=True, check=False
+    )
+
+    assert (done.returncode, done.stderr) == (
+        74,
+        "hooklatch: standard output cannot be written: No space left on device\n",
+    )
+    assert (closed.returncode, closed.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (("suspend", "a", "--fro", "1m", "--reason", "x"), "'--for'"),
+        (("help",), "'--help'"),
+        (("status", ""), "''"),
+    ],
+)
+def test_what_is_missing_may_be_there_and_misspelt(place: Place, words: tuple[str, ...], meant: str) -> None:
+    done = place.run(*words)
+
+    assert done.returncode == 64
+    assert meant in done.stderr.splitlines()[-1]
 
 
 def test_help_fits_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:

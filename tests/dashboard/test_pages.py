@@ -18,6 +18,7 @@ from urllib.parse import quote
 
 import pytest
 
+from hooklatch.errors import installing
 from support.commands import Place, payload
 from support.dashboards import Visitor, dashboard, shown, until
 
@@ -283,7 +284,7 @@ def test_a_library_that_is_missing_is_named(place: Place) -> None:
     done = place.run("dashboard", PYTHONPATH=str(missing))
 
     assert done.returncode == 69
-    assert "hypercorn is not installed; it comes with: pip install 'hooklatch[dashboard]'" in done.stderr
+    assert f"hypercorn is not installed; it comes with: {installing('hooklatch[dashboard]')}" in done.stderr
 
 
 def test_a_port_that_is_taken_is_said(visitor: Visitor, place: Place) -> None:

@@ -46,7 +46,8 @@ def test_each_finding_of_doctor_has_an_entry() -> None:
 
 
 def test_what_became_of_a_daemon_is_said_so() -> None:
-    source = (ROOT / "supervisor/hooklatch/cli/terminal/last_signs.py").read_text()
+    files = ("cli/terminal/last_signs.py", "errors.py")
+    source = "".join((ROOT / "supervisor/hooklatch" / name).read_text() for name in files)
 
     said = entries("Nobody listens")
     assert said

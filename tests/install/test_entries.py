@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hooklatch.install.entries import Shape, find_entries, is_entry, is_nothing, with_entries, without_entries
+from hooklatch.hosts.own_entries import is_entry
+from hooklatch.install.entries import Shape, find_entries, is_nothing, with_entries, without_entries
 from hooklatch.install.jsonc import parse
 
 GROUPED, FLAT = Shape(), Shape(is_grouped=False, root=(("version", 1),))

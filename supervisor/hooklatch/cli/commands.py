@@ -108,7 +108,9 @@ def run(words: list[str]) -> int:
     except HooklatchError as error:
         output.complain(text_of(error))
         return code_of(error)
-    except Exception:
+    except Exception as error:
+        if isinstance(error.__cause__, KeyboardInterrupt):  # Python 3.11 wraps one from within a class that is made
+            raise KeyboardInterrupt from None
         import traceback
 
         traceback.print_exc()

@@ -54,7 +54,8 @@ def did_you_mean(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str
     """Return the nearest known name as the end of a message, or an empty string if none is similar enough."""
     from difflib import get_close_matches  # imported here: few commands and requests have something to suggest
 
-    near = get_close_matches(name, list(known), 1, cutoff)
+    names = list(known)
+    near = get_close_matches(name, names, 1, cutoff) or [one for one in names if one.endswith((f":{name}", f"/{name}"))]
     return f"; did you mean {near[0]!r}?" if near else ""
 
 

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from hooklatch.core.hooks.catalogue import Catalogue
 from hooklatch.core.text import did_you_mean
+from hooklatch.hosts.own_entries import words_of
 from hooklatch.importing.collecting import Collector
 from hooklatch.importing.commands import missing_variables, recognise, slips_in, target_of
 from hooklatch_worker.shell.forms import CLAUDE_NAMES
@@ -62,7 +63,9 @@ def read_group(event: str, group: Mapping[str, Any], place: str, collector: Coll
     collector.note_unused(place, group, GROUP_KEYS)
     for number, handler in enumerate(cast("list[object]", handlers), 1):
         inside = f"{place}.hooks[{number}]"
-        if isinstance(handler, Mapping):
+        if words_of(handler):
+            collector.own += 1
+        elif isinstance(handler, Mapping):
             read_handler(event, matcher, cast("Mapping[str, Any]", handler), inside, collector)
         else:
             collector.keep(inside, event, {"event": EVENTS[event]}, f"it is {handler!r:.80}, no handler", entry=handler)

@@ -97,12 +97,16 @@ class PendingHook(msgspec.Struct, frozen=True):
 
 
 class Collector:
-    """Hooks and notes collected so far.  `is_disabled` is set if the file has disabled all its hooks."""
+    """Hooks and notes collected so far.
+
+    `is_disabled` is set if the file has disabled all its hooks; `own` counts hooklatch's own entries.
+    """
 
     def __init__(self) -> None:
         self.notes: list[Note] = []
         self.kinds: list[str] = []
         self.is_disabled = False
+        self.own = 0
         self._pending: list[PendingHook] = []
 
     def note(self, place: str, text: str, *, is_loss: bool = False) -> None:

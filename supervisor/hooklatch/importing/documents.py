@@ -9,6 +9,7 @@ import tomllib
 from collections.abc import Mapping
 from typing import Any, cast
 
+from hooklatch.hosts.own_entries import words_of
 from hooklatch.importing import claude, radium, reasonix
 from hooklatch.importing.collecting import Collector, Imported
 from hooklatch.importing.commands import recognise
@@ -44,6 +45,9 @@ def read_hooks(name: str, data: bytes) -> Imported:
         read_table(name, cast("Mapping[str, Any]", document), collector, is_toml=is_toml)
     else:
         raise UnreadableFileError(f"{name} holds no table of hooks; {SHAPES}")
+    if collector.own:
+        why = "as hooks they would ask the daemon that runs them"
+        collector.note("", f"hooklatch's own entries are left out ({collector.own}): {why}")
     kind = collector.kinds[0] if collector.kinds else "unknown"
     for system in SYSTEMS:
         if system.KIND in collector.kinds:
@@ -185,7 +189,10 @@ def keep_unreadable(place: str, event: str, problem: str, entry: object, collect
 
 def read_entry(event: str, table: Mapping[str, Any], place: str, collector: Collector) -> None:
     """Read one entry: Claude Code's group of handlers, or a hook of Reasonix."""
-    if "hooks" in table and "command" in table:
+    handlers: object = [table] if "command" in table else table.get("hooks")
+    if isinstance(handlers, list) and (own := [*map(words_of, cast("list[object]", handlers))]) and all(own):
+        collector.own += len(own)
+    elif "hooks" in table and "command" in table:
         keep_unreadable(place, event, "it has both a command and hooks, of which one would never run", table, collector)
     elif "hooks" in table or ("matcher" in table and "command" not in table):
         claude.read_group(event, table, place, collector)

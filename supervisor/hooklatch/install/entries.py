@@ -1,22 +1,20 @@
 """Our entries in the hooks of a settings file: puts them in, finds them again, takes them out.
 
-Knows the two shapes that programs have (a list of handlers for each event, or groups of them), and how our own command
-line is told from others'; knows no program and no file.
+Knows the two shapes that programs have (a list of handlers for each event, or groups of them); knows no program and no
+file.
 """
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Any, cast
 
+from hooklatch.hosts.own_entries import words_of
 from hooklatch.install.editing import add, at, insert, remove
 from hooklatch.install.jsonc import parse
 
-__all__ = ["Found", "Shape", "find_entries", "is_entry", "is_nothing", "with_entries", "without_entries"]
-
-COMMANDS: Final = ("command", "bash")  # the keys of a handler that may hold a command line
+__all__ = ["Found", "Shape", "find_entries", "is_nothing", "with_entries", "without_entries"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,31 +34,6 @@ class Found:
     words: tuple[str, ...]
     path: tuple[str | int, ...]
     matcher: object = None
-
-
-def is_entry(words: list[str] | tuple[str, ...]) -> bool:
-    """Say whether a command line starts hooklatch's entry, of this installation or of another."""
-    if "--kind" not in words or "--wait" not in words:
-        return False
-    return any("hooklatch" in word and "entry" in word.rpartition("hooklatch")[2] for word in words)
-
-
-def words_of(handler: object) -> tuple[str, ...] | None:
-    """Return the command line of a handler if it is one of ours."""
-    if not isinstance(handler, dict):
-        return None
-    table = cast("dict[str, object]", handler)
-    for key in COMMANDS:
-        command = table.get(key)
-        if not isinstance(command, str):
-            continue
-        try:
-            words = shlex.split(command)
-        except ValueError:
-            continue
-        if is_entry(words):
-            return tuple(words)
-    return None
 
 
 def find_entries(text: str) -> Iterator[Found]:

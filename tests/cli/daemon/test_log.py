@@ -6,6 +6,7 @@ Slow: each command is a process of its own.
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import sys
@@ -55,6 +56,24 @@ def test_one_line_a_record_oldest_first(place: Place) -> None:
         "3", "deny", "pre_tool_use", "Bash,", "by", "global/guards:no_rm,", "session", "s0:", "no", "rm",
     ]  # fmt: skip
     assert lines[-1].endswith("stopped")
+
+
+def test_a_daemon_that_is_named_has_a_record_of_its_own(place: Place) -> None:
+    with new_place() as other, serving(other):
+        shown = place.run("log", "--json", "--runtime-dir", str(other.runtime))
+    gone = place.run("log", "--json", "--runtime-dir", str(other.runtime))
+
+    assert [json.loads(line)["kind"] for line in shown.stdout.splitlines()][1] == "started"
+    assert json.loads(gone.stdout.splitlines()[2])["kind"] == "decision"
+    assert f"hooklatch: this is the record in {folder_of(place)}: no daemon is reachable at " in gone.stderr
+
+
+def test_a_name_that_is_not_utf_8_is_refused(place: Place) -> None:
+    done = place.run("log", "--hook", os.fsdecode(b"\xe9"))
+
+    assert done.returncode == 64
+    assert "is not UTF-8" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_nothing_in_a_record_can_command_a_terminal(place: Place) -> None:

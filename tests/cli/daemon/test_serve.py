@@ -28,7 +28,32 @@ def test_the_ready_line_says_where_it_listens(place: Place) -> None:
         "admin": f"{place.runtime}/admin.sock",
         "pid": daemon.pid,
         "revision": ready["revision"],
+        "wrong": [],
     }
+
+
+def test_a_daemon_that_starts_red_says_what_is_wrong(place: Place) -> None:
+    place.write({"hooks.d/broken.py": "import nothing_of_that_name\n"})
+
+    done = place.run("serve", "--detach")
+    stopped = place.run("stop")
+
+    assert (done.returncode, stopped.returncode) == (0, 0)
+    assert "hooklatch: red: " in done.stderr
+    assert "broken.py:1: ModuleNotFoundError" in done.stderr
+
+
+@pytest.mark.parametrize("option", ["--config", "--runtime-dir"])
+def test_a_place_whose_name_is_not_utf_8_is_refused(place: Place, option: str) -> None:
+    folder = place.folder / os.fsdecode(b"n\xe9")
+    folder.mkdir(mode=0o700)
+    (folder / "hooks.toml").touch()
+
+    done = place.run("serve", option, str(folder / "hooks.toml" if option == "--config" else folder))
+
+    assert done.returncode == 69
+    assert "its name is not UTF-8; rename it" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_the_human_ready_line_and_the_log_in_human_form(place: Place) -> None:

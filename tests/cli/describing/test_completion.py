@@ -36,6 +36,7 @@ CASES = (
     (["log", "--verdict", "d"], {"deny"}),
     (["hooks", "disable", "no"], {"no-rm"}),
     (["hooks", "disable", "guards:no"], {"guards:no_push"}),
+    (["log", "--hook", "guards:no"], {"guards:no_push"}),
 )
 IN_BASH = """
 COMP_WORDS=(hooklatch "$@"); COMP_CWORD=$#; COMPREPLY=()
@@ -105,6 +106,22 @@ def test_fish_completes(served: Daemon, words: list[str], expected: set[str]) ->
 
     assert words_from(served, command) == expected
     assert not (served.place.folder / "pwned").exists()
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_no_daemon_is_asked_at_the_start_of_a_shell(shell: str) -> None:
+    if shutil.which(shell) is None:
+        pytest.skip(f"{shell} is not installed")
+    with new_place() as place:
+        asked = place.folder / "asked"
+        (place.folder / "hooklatch").write_text(f"#!/bin/sh\necho asked >> {asked}\n")
+        (place.folder / "hooklatch").chmod(0o755)
+        (place.folder / "script").write_text(script_for(shell))
+        environment = {**place.environment, "PATH": f"{place.folder}:{place.environment['PATH']}"}
+        command = [shell, "-c", "source ./script"]
+        subprocess.run(command, cwd=place.folder, env=environment, capture_output=True, check=True)
+
+        assert not asked.exists()
 
 
 @needs("zsh")

@@ -90,7 +90,7 @@ def test_it_is_drawn_anew_in_another_size(failing: Place) -> None:
         assert is_put_back(seen)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
 def test_a_signal_ends_it_and_the_terminal_is_as_it_was(failing: Place, number: signal.Signals) -> None:
     with terminal(failing, "top") as seen:
         seen.until_seen("31 hooks")

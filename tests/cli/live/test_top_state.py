@@ -54,6 +54,26 @@ def test_what_cannot_be_compared_has_no_rate(before: Report | None) -> None:
     assert row.calls_per_s is None
 
 
+@pytest.mark.parametrize(
+    ("name", "failures", "shown"),
+    [
+        ("guards:no_force_push", {}, "guards:no_force_push"),
+        ("git", {"crash": 12, "timeout": 3}, "crash 12, timeout 3"),
+        ("guards:" + "x" * 40, {"crash": 12, "timeout": 3}, "guards:xxxx"),
+    ],
+)
+def test_80_columns_have_all_but_the_event_and_the_room_is_theirs_who_need_it(
+    name: str, failures: dict[str, int], shown: str
+) -> None:
+    board = board_of(report(hook(f"global/{name}", 15, failures=failures)), None, View())
+
+    titles, row = ("".join(line) for line in screen(board, View(), 80, 24)[1:3])
+
+    assert titles.split() == ["HOOK", "CALLS/S", "P50", "P99", "FAILURES", "BUSY", "MEM", "QUEUE", "STATEv"]
+    assert shown in row
+    assert row.rstrip().endswith("active")
+
+
 def test_a_hook_that_a_client_serves_has_no_workers() -> None:
     (row,) = rows_of(report(hook("a", 1) | {"load": None}), None)
 

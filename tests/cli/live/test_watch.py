@@ -68,7 +68,7 @@ def test_at_a_terminal_the_columns_share_its_width_and_colours_say_what_is_good(
         shared.place.fire_tool("Bash", "--session", "1f2e3d4c-0000-4000", command="rm x")
         shared.place.fire_tool("Crash")
         seen.until_seen("deny ", "crash")
-        assert [line.split()[1:] for line in seen.lines if "guards:judge" in line] == [
+        assert [line.split()[1:] for line in seen.lines if " pre_tool_use " in line] == [
             ["1f2e3d4…", "pre_tool_use", "Bash", "deny", "guards:judge", "policy", ANY],
             ["-", "pre_tool_use", "Crash", "deny", "guards:judge", "crash", ANY],
         ]
@@ -86,6 +86,24 @@ def test_watch_ends_quietly_on_ctrl_c(shared: Daemon) -> None:
 
     assert (code, out) == (0, "")
     assert err.count("\n") == 1
+
+
+def test_at_a_terminal_watch_goes_on_with_the_next_daemon(place: Place) -> None:
+    with serving(place) as first, terminal(place, "watch") as seen:
+        seen.until_seen("VERDICT")
+        first.stop()
+        seen.until_seen("gone ")
+        with serving(place):
+            seen.until_seen("back ")
+            place.fire_tool("Crash")
+            seen.until_seen("crash")
+            seen.press("\x03")
+
+            assert seen.end() == 0
+
+
+def test_watch_ends_after_a_number_of_lines_over_zero(place: Place) -> None:
+    assert place.run("watch", "--count", "0").returncode == 64
 
 
 def test_watch_says_that_the_daemon_is_gone(place: Place) -> None:

@@ -43,9 +43,10 @@ def test_elsewhere_than_at_a_terminal_nothing_is_cut() -> None:
 
 @table("width", [20, 40, 79, 80, 100, 119, 120, 200])
 def test_at_a_terminal_the_line_fits_and_stands_below_its_titles(width: int) -> None:
-    (line,), title = text_of(DECIDED, width), "".join(titles(layout_for(width)))
+    lines, title = text_of(DECIDED, width), "".join(titles(layout_for(width)))
+    line = lines[0]
 
-    assert cell_len(line) <= width
+    assert max(map(cell_len, lines)) <= width
     assert cell_len(title) <= width
     assert line.index("deny") == title.index("VERDICT")
     if width >= 80:
@@ -53,8 +54,22 @@ def test_at_a_terminal_the_line_fits_and_stands_below_its_titles(width: int) -> 
         assert line.index("claude") == title.index("SESSION")
 
 
+@table("width", [40, 80, 120])
+def test_a_reason_that_has_no_room_beside_the_rest_is_below_it(width: int) -> None:
+    _, *below = text_of(DECIDED, width)
+
+    assert " ".join(line.strip() for line in below) == DECISION["reason"]
+
+
+def test_a_reason_without_end_takes_three_lines() -> None:
+    _, *below = text_of({**DECIDED, "decision": {**DECISION, "reason": "word " * 10_000}}, 80)
+
+    assert len(below) == 3
+    assert below[-1].endswith("…")
+
+
 def test_a_wide_terminal_has_room_for_the_reason_and_a_long_operation_is_wrapped() -> None:
-    (line,) = text_of(DECIDED, 132)
+    (line,) = text_of(DECIDED, 180)
     lines = text_of(operation("suspended", hook="global/a", until=1.0, reason="a word " * 20), 80)
 
     assert "no force pushes" in line

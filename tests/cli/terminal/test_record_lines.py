@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from hooklatch.cli.terminal.record_lines import details_of, line_of
 
 NAMED = {"layer": "project", "hook": "no_rm", "name": "project:/srv/my app/no_rm"}
@@ -22,3 +24,16 @@ def test_a_record_that_names_no_hook_and_one_of_other_types_are_shown_all_the_sa
     assert " by " not in line_of({"seq": 1, "at": "", "kind": "decision", "verdict": "pass", "event": "stop"})
     odd = {"layer": 5, "hook": "no_rm", "name": []}
     assert "by no_rm" in line_of({"seq": 1, "at": "", "kind": "decision", "verdict": "deny", **odd})
+
+
+@pytest.mark.parametrize(
+    ("record", "told"),
+    [
+        ({"hook": "*", "until": 0.0, "reason": "fire"}, "noted: hook *, until 1970-01-01T00:00:00Z, reason fire"),
+        ({"previous": None, "added": ["a:b", "c d"], "removed": []}, "noted: added a:b 'c d'"),
+        ({"previous": {"name": "x"}, "path": "/srv/x"}, 'noted: previous {"name":"x"}, path /srv/x'),
+        ({}, "noted"),
+    ],
+)
+def test_what_is_no_decision_is_told_in_words(record: dict[str, object], told: str) -> None:
+    assert line_of({"seq": 1, "at": "now", "kind": "noted", **record}).split(maxsplit=2)[2] == told

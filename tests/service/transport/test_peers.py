@@ -213,7 +213,9 @@ async def test_another_user_is_told_that_it_may_not_connect() -> None:
             answers = [await trio.to_thread.run_sync(as_nobody, asking(door)) for door in (daemon.agent, daemon.admin)]
             connections = len(daemon.parts.bus.connections) + len(daemon.parts.bus.connections)
 
-    assert [json.loads(answer)["error"]["message"] for answer in answers] == [f"user {NOBODY} may not connect"] * 2
+    assert [json.loads(answer)["error"]["message"] for answer in answers] == [
+        f"user {NOBODY} may not connect: this daemon is for user {os.geteuid()}"
+    ] * 2
     assert connections == 0
 
 

@@ -15,7 +15,7 @@ from hooklatch import paths
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import CommandError, Exit
 from hooklatch.cli.terminal.parser import Parser
-from hooklatch.errors import why
+from hooklatch.errors import installing, why
 
 __all__ = ["add_dashboard"]
 
@@ -42,7 +42,7 @@ def dashboard(arguments: argparse.Namespace) -> int:
 
         from hooklatch.dashboard import process
     except ImportError as error:
-        missing = f"{error.name or error} is not installed; it comes with: pip install 'hooklatch[dashboard]'"
+        missing = f"{error.name or error} is not installed; it comes with: {installing('hooklatch[dashboard]')}"
         raise CommandError(Exit.UNAVAILABLE, missing) from None
 
     def folders() -> list[tuple[str, bool]]:

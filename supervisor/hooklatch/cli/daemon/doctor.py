@@ -26,7 +26,7 @@ from hooklatch.cli.terminal.last_signs import NobodyListensError, until_it_liste
 from hooklatch.cli.terminal.parser import Parser
 from hooklatch.cli.terminal.requests import administrator
 from hooklatch.core.text import counted
-from hooklatch.errors import HooklatchError, trouble
+from hooklatch.errors import DaemonUnreachableError, HooklatchError, RequestFailedError, trouble
 from hooklatch.hosts.find import find, names
 from hooklatch.install.layouts import LAYOUTS
 
@@ -97,6 +97,8 @@ def without(error: HooklatchError) -> str:
             return "name its folder with --runtime-dir, or end it; then: hooklatch serve --detach"
         case NobodyListensError():
             return "hooklatch serve --detach"
+        case DaemonUnreachableError(is_denied=True) | RequestFailedError(name="not_permitted"):
+            return "become the user whose daemon it is, or name the folder of your own with --runtime-dir"
         case _:
             return "see the daemon's log, and what listens there; hooklatch stop, then: hooklatch serve --detach"
 

@@ -17,6 +17,7 @@ import trio
 
 from hooklatch.cli.fleet.settings import read_fleet
 from hooklatch.cli.terminal.exits import CommandError, Exit
+from hooklatch.errors import installing
 from hooklatch.fleet.engine.addresses import with_user
 from hooklatch.fleet.engine.engine import Engine, RefusedError
 from hooklatch.fleet.engine.opening import open_engine, read_password
@@ -49,7 +50,7 @@ def check(settings: FleetSettings) -> None:
     """
     if importlib.util.find_spec(LIBRARY) is None:
         raise CommandError(
-            Exit.UNAVAILABLE, f"{LIBRARY} is not installed; it comes with: pip install 'hooklatch[fleet]'"
+            Exit.UNAVAILABLE, f"{LIBRARY} is not installed; it comes with: {installing('hooklatch[fleet]')}"
         )
     try:
         read_password(settings.password_file)

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import argparse
-import os
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from hooklatch import paths
 from hooklatch.cli.terminal import look, output
 from hooklatch.cli.terminal.exits import CommandError, Exit
 from hooklatch.cli.terminal.parser import Parser
-from hooklatch.cli.terminal.record_filters import LOOKED_AT, add_filters, asked_names, filters_of, unknown, witness
+from hooklatch.cli.terminal.record_filters import (
+    LOOKED_AT,
+    add_filters,
+    asked_names,
+    filters_of,
+    record_folder,
+    unknown,
+    witness,
+)  # fmt: skip
 from hooklatch.cli.terminal.record_lines import LABELS, line_of, show
 from hooklatch.cli.terminal.requests import administrator
 from hooklatch.core.text import counted
@@ -67,14 +73,10 @@ def add_place(parser: Parser) -> None:
     )  # fmt: skip
 
 
-def folder_of(arguments: argparse.Namespace) -> str:
-    return arguments.record or os.path.join(paths.state_dir(os.environ), "record")
-
-
 def log(arguments: argparse.Namespace) -> int:
     """Show records, oldest first."""
     filters = filters_of(arguments)
-    folder = folder_of(arguments)
+    folder = record_folder(arguments)
     is_empty = True
     try:
         tailer = Tailer(folder) if arguments.follow else None
@@ -125,7 +127,7 @@ def check_names(folder: str, filters: Filters) -> None:
 
 def check(arguments: argparse.Namespace) -> int:
     """Verify the record."""
-    folder = folder_of(arguments)
+    folder = record_folder(arguments)
     try:
         with look.Working("reading the record") as working:
             report = verify(folder, arguments.witness, on_progress=tells(working))

@@ -102,6 +102,8 @@ def announce(arguments: argparse.Namespace, ready: dict[str, Any]) -> None:
         f"hooklatch is ready: agent {ready['agent']}, admin {ready['admin']} (pid {ready['pid']}, "
         f"revision {ready['revision']}){log}"
     )
+    for one in ready["wrong"]:
+        output.complain(f"red: {one['what']}; {one['do']}")
 
 
 def run(
@@ -120,7 +122,7 @@ def run(
     log = start_log(arguments.log_level, arguments.log_format, path=log_file)
 
     def on_ready(ready: Ready) -> None:
-        tell(msgspec.structs.asdict(ready))
+        tell(msgspec.to_builtins(ready))
         where = {"agent": ready.agent, "admin": ready.admin, "revision": ready.revision}
         logger.info("ready", extra=where)
 

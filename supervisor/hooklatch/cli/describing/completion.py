@@ -74,11 +74,23 @@ def prepare(parser: Parser, shtab: Any) -> None:
         if action.metavar in FILES or action.metavar in FOLDERS:
             action.complete = shtab.FILE if action.metavar in FILES else shtab.DIRECTORY  # type: ignore[attr-defined]
         elif kind is not None:
-            action.complete = shtab.cmd(f"{PROGRAM} completion --words {kind} 2>/dev/null")  # type: ignore[attr-defined]
+            action.complete = names_of(kind, shtab)  # type: ignore[attr-defined]
         elif (action.metavar, action.dest) in known:
             action.choices = known[str(action.metavar), action.dest]  # for the script; this parser parses nothing
     for one in parser.commands.values():
         prepare(one, shtab)
+
+
+def names_of(kind: str, shtab: Any) -> dict[str, Any]:
+    """Return how each shell asks for names of a kind, when it completes one.
+
+    What shtab gives zsh would ask as the script is loaded, at the start of each shell, and end the names at a colon.
+    """
+    command = f"{PROGRAM} completion --words {kind} 2>/dev/null"
+    asked: dict[str, Any] = shtab.cmd(command)
+    function = f"_{PROGRAM}_{kind}"
+    body = f'local -a names; names=(${{(f)"$({command})"}}); compadd "$@" -a names'
+    return {**asked, "zsh": function, "preamble": {**asked["preamble"], "zsh": f"{function}() {{ {body} }}"}}
 
 
 @functools.cache

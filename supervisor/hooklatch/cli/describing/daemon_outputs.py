@@ -25,12 +25,16 @@ __all__ = ["OUTPUTS"]
 
 
 class Started(msgspec.Struct, kw_only=True):
-    """`serve`: one line, when the daemon is ready; `log` is the log file of a detached one."""
+    """`serve`: one line, when the daemon accepts clients; `log` is the log file of a detached one.
+
+    `wrong` is what is red, with what to do: gates that it is about deny.
+    """
 
     agent: str
     admin: str
     pid: int
     revision: int
+    wrong: list[Finding]
     ready: Literal[True]
     log: str | None = None
 

@@ -16,6 +16,7 @@ from hooklatch.cli.guards.guards import found
 from hooklatch.cli.terminal import look, output
 from hooklatch.cli.terminal.exits import CommandError, Exit
 from hooklatch.cli.terminal.parser import Parser
+from hooklatch.errors import installing
 from hooklatch.paths import config_file
 from hooklatch.service.config.file_safety import UnsafeFileError, check_folders
 
@@ -55,7 +56,7 @@ def add(arguments: argparse.Namespace) -> int:
         if one.is_missing:
             output.complain(
                 f"{one.name} needs a package that is not there and does not load without it, and a guard that does not"
-                f" load denies: install it where hooklatch is: pip install {shlex.quote(str(one.needs))}"
+                f" load denies; to install it: {installing(str(one.needs))}"
             )
     return Exit.OK
 

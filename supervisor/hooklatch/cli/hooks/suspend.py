@@ -11,6 +11,7 @@ from hooklatch.cli.terminal.durations import span
 from hooklatch.cli.terminal.exits import CommandError, Exit
 from hooklatch.cli.terminal.parser import Parser
 from hooklatch.cli.terminal.requests import administrator
+from hooklatch.core.text import did_you_mean
 
 __all__ = ["add_resume", "add_suspend"]
 
@@ -59,9 +60,12 @@ def resume(arguments: argparse.Namespace) -> int:
     with administrator(arguments) as link:
         result = link.ask("resume", id=arguments.id, all=arguments.all)
     if not result["was_suspended"] and arguments.id is not None:
-        raise CommandError(Exit.NO_INPUT, f"{arguments.id} was not suspended; see: hooklatch status")
+        near = did_you_mean(arguments.id, [one["hook"] for one in result["suspended"] if one["hook"]])
+        raise CommandError(Exit.NO_INPUT, f"{arguments.id} was not suspended{near}; see: hooklatch status")
     if arguments.json:
         output.say_json(result)
-    else:
+    elif result["was_suspended"]:
         output.say(f"active again: {arguments.id or 'every hook'}")
+    else:
+        output.say("no hook was suspended")
     return Exit.OK

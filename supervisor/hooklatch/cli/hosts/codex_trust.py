@@ -16,9 +16,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any, Final, cast
 
+from hooklatch.hosts.own_entries import is_entry
 from hooklatch.install.changing import Change, apply, diff_of, editing
 from hooklatch.install.codex_state import StateError, with_trust, without_trust
-from hooklatch.install.entries import is_entry
 from hooklatch.install.files import FileError
 from hooklatch.version import VERSION
 

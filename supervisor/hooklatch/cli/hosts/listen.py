@@ -10,6 +10,7 @@ from hooklatch import paths
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import CommandError, Exit
 from hooklatch.cli.terminal.parser import Parser
+from hooklatch.errors import installing
 
 __all__ = ["add_listen"]
 
@@ -42,7 +43,7 @@ def listen(arguments: argparse.Namespace) -> int:
 
         from hooklatch.entry import listener
     except ImportError as error:
-        missing = f"{error.name or error} is not installed; it comes with: pip install 'hooklatch[listen]'"
+        missing = f"{error.name or error} is not installed; it comes with: {installing('hooklatch[listen]')}"
         raise CommandError(Exit.UNAVAILABLE, missing) from None
     if arguments.settings:
         if not arguments.port:

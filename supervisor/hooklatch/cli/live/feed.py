@@ -16,7 +16,7 @@ from hooklatch.cli.live.top_state import Report
 from hooklatch.cli.terminal.requests import CommandLink, administrator
 from hooklatch.errors import DaemonUnreachableError, RequestFailedError
 
-__all__ = ["Detail", "Feed", "Trouble", "look"]
+__all__ = ["AGAIN", "Detail", "Feed", "Trouble", "is_passing", "look"]
 
 AGAIN = 1.0  # seconds between attempts to reach a daemon that is gone
 

@@ -28,9 +28,13 @@ ENTER, LEAVE = b"\x1b[?1049h\x1b[?25l", b"\x1b[?25h\x1b[?1049l"  # the other scr
 HOME, ERASE_LINE = b"\x1b[H", b"\x1b[2K"
 SIGNALS = {
     signal.SIGINT: "ctrl-c", signal.SIGTERM: "terminated", signal.SIGHUP: "hung up", signal.SIGTSTP: "suspend",
-    signal.SIGWINCH: "resize",
+    signal.SIGWINCH: "resize", signal.SIGQUIT: "quit",
 }  # fmt: skip
-ENDING = {"terminated": signal.SIGTERM, "hung up": signal.SIGHUP}  # the process dies of them, once all is put back
+ENDING = {
+    "terminated": signal.SIGTERM,
+    "hung up": signal.SIGHUP,
+    "quit": signal.SIGQUIT,
+}  # the process dies of them, once all is put back
 WHOLE = 0.05  # seconds within which the rest of a key's sequence comes; an escape alone has none
 KEYS = {
     "\x1b[A": "up", "\x1bOA": "up", "\x1b[B": "down", "\x1bOB": "down", "\x1b[C": "right", "\x1b[D": "left",

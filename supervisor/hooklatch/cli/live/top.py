@@ -42,7 +42,7 @@ TITLES = (
     "QUEUE",
     "STATE",
 )
-DROP = ("CALLS", "MIB", "EVENT", "QUEUE", "WORKERS", "BUSY")
+DROP = ("CALLS", "MIB", "EVENT", "QUEUE", "WORKERS", "BUSY", "P50 MS", "P99 MS", "CALLS/S")
 
 
 def add_top(parser: Parser) -> None:

@@ -1,4 +1,4 @@
-"""The screen of `top`: lines that fit a terminal, whatever its size.  Pure; `rich` says how wide a character is.
+"""The screen of `top`: lines that fit a terminal, whatever its size.  Draws nothing; `rich` knows how wide a sign is.
 
 header    health, and what is wrong with what to do
 table     as many columns as fit; or the page of one hook, or the keys
@@ -8,13 +8,13 @@ footer    the keys, and which of the rows these are
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from rich.cells import cell_len, chop_cells
 
 from hooklatch.cli.live.top_state import Board, Row, View
-from hooklatch.cli.terminal.look import Painted, paint
+from hooklatch.cli.terminal.look import Painted, paint, short_path
 from hooklatch.cli.terminal.output import plain
 from hooklatch.cli.terminal.tables import clipped, padded, wrapped
 from hooklatch.core.text import counted, shown
@@ -142,7 +142,7 @@ def labelled(label: str, text: str, meaning: Meaning, width: int) -> list[Line]:
 
 def table(board: Board, view: View, width: int, room: int) -> list[Line]:
     """Return the titles, and as many rows as there is room for, the selected one among them."""
-    widths = widths_of(width)
+    widths = widths_of(width, board.rows)
     names = [row.name for row in board.rows]
     first = first_shown(names.index(view.selected) if view.selected in names else 0, room - 1, len(names))
     titles: Line = [" " * MARK]
@@ -168,19 +168,32 @@ def first_shown(place: int, room: int, count: int) -> int:
     return max(0, min(place - room // 2, count - room))
 
 
-def widths_of(width: int) -> list[tuple[Column, int]]:
-    """Return the columns that fit, with their widths: those that grow share what is left, the name first."""
+def widths_of(width: int, rows: Sequence[Row]) -> list[tuple[Column, int]]:
+    """Return the columns that fit, with their widths: those of texts are as wide as what they hold.
+
+    Those of numbers stay as they are: they change with each look.
+    """
+    longest = {
+        one.title: max([len(one.title) + 1, *(cell_len(plain(cell(row, one.title)[0])) for row in rows)])
+        for one in COLUMNS
+    }
+    least = {one.title: one.width if one.is_number else min(one.width, longest[one.title]) for one in COLUMNS}
     columns = list(COLUMNS)
     for title in DROPPED:
-        if sum(column.width + 1 for column in columns) + MARK - 1 <= width:
+        # An event is shown beside whole names, and not in their place.
+        needed = longest if title == "EVENT" else least
+        if sum((needed if column.grows else least)[column.title] + 1 for column in columns) + MARK - 1 <= width:
             break
         columns = [column for column in columns if column.title != title]
-    spare = max(0, width - MARK + 1 - sum(column.width + 1 for column in columns))
+    spare = max(0, width - MARK + 1 - sum(least[column.title] + 1 for column in columns))
     growing = [column.title for column in columns if column.grows]
-    more = dict.fromkeys(growing, spare // max(1, len(growing)))
-    if growing:
-        more[growing[0]] += spare % len(growing)
-    return [(column, column.width + more.get(column.title, 0)) for column in columns]
+    wanted = {title: longest[title] - least[title] for title in growing}
+    for place, title in enumerate(growing, 1):
+        others = sum(wanted[one] for one in growing[place:])
+        more = min(wanted[title], max(spare // (len(growing) - place + 1), spare - others))
+        least[title] += more
+        spare -= more
+    return [(column, least[column.title]) for column in columns]
 
 
 def cell(row: Row, title: str) -> tuple[str, Meaning | None]:
@@ -231,7 +244,11 @@ def page_of_hook(board: Board, view: View, width: int) -> list[Line]:
     detail = board.report.detail
     if detail is None or detail["name"] != name:
         return [*lines, [paint("asking the daemon for its failures", "quiet")]]
-    for label, text in (("problem", detail["problem"]), ("declared", detail["origin"]), ("runs", detail["target"])):
+    for label, text in (
+        ("problem", detail["problem"]),
+        ("declared", short_path(detail["origin"])),
+        ("runs", short_path(detail["target"])),
+    ):
         lines += [[f"{label:<9}", line] for line in cut(str(text), width - 9)] if text else []
     if not detail["last_failures"]:
         return [*lines, [], ["no failure is known"]]

@@ -1,6 +1,7 @@
 """Announcements as lines for people.  Pure: knows what the daemon announces; no stream, no socket and no clock.
 
-A decision has a column for each fact; at a terminal the columns share its width, elsewhere nothing is cut.
+A decision has a column for each fact; at a terminal the columns share its width, elsewhere nothing is cut.  A reason
+that does not fit its column there is below them.
 """
 
 from __future__ import annotations
@@ -25,11 +26,13 @@ KINDS = (
 )  # fmt: skip
 OPERATIONS: Mapping[str, Meaning] = {
     "suspended": "warning", "resumed": "good", "quarantined": "bad", "released": "good", "fault": "bad",
-    "mended": "good", "acknowledged": "good", "missed": "warning", "wrong": "bad",
+    "mended": "good", "acknowledged": "good", "missed": "warning", "wrong": "bad", "gone": "bad", "back": "good",
 }  # fmt: skip
 KIND = 12  # columns of what happened, where that is no decision
 LEAST_REASON = 12  # columns; with less the reason is left out
 REASON = 24  # columns that are kept for it before others get more than they need, where there is room for both
+BELOW = " " * 9  # as wide as the time, before a reason below
+MOST_BELOW = 3  # lines of one; `hooklatch log` has all of it
 WIDE = 120  # columns of a terminal from which on two blanks part the columns
 
 
@@ -118,6 +121,7 @@ def lines_of(announcement: Mapping[str, Any], layout: Layout) -> Iterator[list[s
     """Yield the pieces of each line about an announcement."""
     if announcement["topic"] == "decisions" and "decision" in announcement:
         yield decision_pieces(announcement, layout)
+        yield from ([BELOW, line] for line in reason_below(announcement["decision"], layout))
         return
     time = moment_of(announcement.get("at"))
     said = [told(announcement), *(("wrong", place_and_text(one)) for one in announcement.get("diagnostics", ()))]
@@ -162,15 +166,29 @@ def pieces_of(values: Mapping[str, object], meanings: Mapping[str, Meaning], lay
             text = text.rjust(width) if column.is_number else text.ljust(width)
         cells.append((column.title, text))
     reason = plain(str(values["REASON"] or ""))
-    if layout.width is not None:
-        reason = fitted(reason, layout.reason).rstrip() if layout.reason else ""
-    if reason:
+    if reason and not is_below(reason, layout):
         cells.append(("REASON", reason))
     pieces: list[str] = []
     for place, (title, text) in enumerate(cells):
         shown = text.rstrip() if place == len(cells) - 1 else text
         pieces += [paint(shown, meanings[title]) if title in meanings else shown, " " * layout.gap]
     return pieces[:-1]
+
+
+def is_below(reason: str, layout: Layout) -> bool:
+    """Return whether a reason is longer than its column, if there is one."""
+    return layout.width is not None and fitted(reason, layout.reason).rstrip() != reason.rstrip()
+
+
+def reason_below(decision: Mapping[str, Any], layout: Layout) -> list[str]:
+    """Return the lines of a reason that does not fit its column."""
+    reason = plain(str(decision.get("reason") or ""))
+    if layout.width is None or not is_below(reason, layout):
+        return []
+    room = max(1, layout.width - len(BELOW))
+    lines = wrapped(reason[: room * (MOST_BELOW + 1)], room)
+    first, rest = lines[: MOST_BELOW - 1], " ".join(lines[MOST_BELOW - 1 :])
+    return [*first, fitted(rest, room).rstrip()] if rest else first
 
 
 def told(announcement: Mapping[str, Any]) -> tuple[str, str]:
@@ -199,7 +217,7 @@ def told(announcement: Mapping[str, Any]) -> tuple[str, str]:
             result = f"{wrong} wrong" if wrong else "nothing is wrong"
             changes = changes_of(announcement) or "no change"
             return kind, f"revision {short_revision(announcement['revision'])}: {changes}; {result}"
-        case "fault" | "mended" | "acknowledged":
+        case "fault" | "mended" | "acknowledged" | "gone" | "back":
             return kind, str(announcement["text"])
         case _:  # of a newer daemon
             fields = {name: value for name, value in announcement.items() if name not in ("topic", "at", "kind")}

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
-from hooklatch import paths
 from hooklatch.cli.terminal.exits import CommandError, Exit
 from hooklatch.cli.terminal.parser import Parser
-from hooklatch.cli.terminal.record_filters import CHOICES, FILTERS, add_moments, filters_of, one_of
+from hooklatch.cli.terminal.record_filters import CHOICES, FILTERS, add_moments, filters_of, one_of, record_folder
 from hooklatch.errors import why
 from hooklatch.record.files.reading import NoRecordError, forwards, matching
 from hooklatch.record.payloads.files import Place, folder_of, places, read
@@ -74,7 +72,7 @@ def chosen(arguments: argparse.Namespace, numbers: Sequence[range] = ()) -> Chos
     Raises:
         CommandError: there is no record, or no such decision has a payload.
     """
-    folder = arguments.record or os.path.join(paths.state_dir(os.environ), "record")
+    folder = record_folder(arguments)
     filters = msgspec.structs.replace(filters_of(arguments), kind="decision")
     try:
         # Of two records of one decision the later one is what was answered.

@@ -42,6 +42,7 @@ class Parser(argparse.ArgumentParser):
         self._subcommands: argparse.Action | None = None
         self._declare = declare
         self._is_declared = False
+        self._given: list[str] = []
 
     def declared(self) -> Parser:
         """Return this parser with its arguments."""
@@ -70,19 +71,32 @@ class Parser(argparse.ArgumentParser):
 
     # Typed with overloads, which only differ in the class of the namespace.
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        self._given = sys.argv[1:] if args is None else list(args)
         parsed, unknown = super(Parser, self.declared()).parse_known_args(args, namespace)
         if unknown:
             # Each parser answers for what it was given, since its own options are what may have been meant.
-            word = unknown[0].partition("=")[0]
-            near = self._nearest(word, self._option_string_actions) if word.startswith("-") else ""
-            self.error(f"unrecognized arguments: {' '.join(unknown)}{near}")
+            words = " ".join(word or "''" for word in unknown)
+            self.error(f"unrecognized arguments: {words}{self._meant(unknown[0])}")
         return parsed, unknown
+
+    def _misspelt(self) -> str:
+        """Return what is likely meant by the first option that there is not."""
+        known = self._option_string_actions
+        words = [word for word in self._given if word.startswith("--") and word.partition("=")[0] not in known]
+        return next((near for word in words if (near := self._meant(word))), "")
+
+    def _meant(self, word: str) -> str:
+        """Return the option that is likely meant by one that there is not."""
+        name = word.partition("=")[0]
+        return self._nearest(name, self._option_string_actions) if name.startswith("-") else ""
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is None or value in action.choices:
             return
         if action is self._subcommands:
             near = self._nearest(value, self.commands) or self._elsewhere(value)
+            if (option := f"--{value}") in self._option_string_actions:  # `help`, `version`
+                near = f"; did you mean {option!r}?"
             raise argparse.ArgumentError(None, f"there is no command {value!r}{near}")
         choices = [str(choice) for choice in action.choices]
         near = self._nearest(str(value), choices)
@@ -163,6 +177,7 @@ class Parser(argparse.ArgumentParser):
     def print_help(self, file: Any = None) -> None:
         """Print the help: in lines that fit a terminal, and with its titles as such where colours are wanted."""
         from hooklatch.cli.terminal.look import coloured, has_colour, width_of
+        from hooklatch.cli.terminal.output import say_text
 
         stream = sys.stdout if file is None else file
         lines, width = self.format_help().splitlines(), width_of(stream)
@@ -170,13 +185,26 @@ class Parser(argparse.ArgumentParser):
             lines = [part for line in lines for part in narrowed(line, width)]
         if has_colour(stream):
             lines = [coloured(line, "title") if line.endswith(":") and line[0].isalpha() else line for line in lines]
-        stream.write("\n".join(lines) + "\n")
+        if file is None:
+            say_text("\n".join(lines))
+        else:
+            file.write("\n".join(lines) + "\n")
+
+    def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
+        """End, also after help: it is an error where that could not be written."""
+        from hooklatch.cli.terminal.output import complain, finish
+
+        fault = finish()
+        if fault is not None:
+            complain(fault)
+        super().exit(status or (Exit.OK if fault is None else Exit.IO_ERROR), message)
 
     def error(self, message: str) -> NoReturn:
         from hooklatch.cli.terminal.output import complain
 
         self.print_usage(sys.stderr)
-        complain(f"{message}; see: {self.prog} --help")
+        near = self._misspelt() if "required" in message else ""  # what is missing may be there, misspelt
+        complain(f"{message}{near}; see: {self.prog} --help")
         self.exit(Exit.USAGE)
 
 

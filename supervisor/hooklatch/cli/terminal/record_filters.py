@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, get_args
 
 from hooklatch.cli.terminal.exits import CommandError, Exit
+from hooklatch.cli.terminal.output import complain
 from hooklatch.cli.terminal.parser import Parser
+from hooklatch.cli.terminal.requests import administrator, as_sent
 from hooklatch.core.hooks.catalogue import Catalogue
 from hooklatch.core.messages import Cause, DecisionVerdict
 from hooklatch.core.text import did_you_mean
+from hooklatch.errors import HooklatchError
+from hooklatch.paths import state_dir
 from hooklatch.record.files.reading import KINDS, MOMENTS, Filters, read_moment
 from hooklatch.record.findings import Witness
 
@@ -24,6 +29,7 @@ __all__ = [
     "asked_names",
     "filters_of",
     "moment",
+    "record_folder",
     "unknown",
     "witness",
 ]
@@ -91,13 +97,32 @@ def add_moments(parser: Parser) -> None:
 
 
 def filters_of(arguments: argparse.Namespace) -> Filters:
-    """Return what the options choose."""
+    """Return what the options choose.
+
+    Raises:
+        InvalidPayloadError: a name is not UTF-8, so no record has it.
+    """
     given: dict[str, Any] = {
-        name: getattr(arguments, name)
+        name: as_sent(getattr(arguments, name))
         for name in (*(one[0] for one in FILTERS), *(one[0] for one in CHOICES), "kind", *TIMED)
         if hasattr(arguments, name)
     }
     return Filters(**given)
+
+
+def record_folder(arguments: argparse.Namespace) -> str:
+    """Return the folder of the record: the one that is named, or that of the daemon whose folder is; else our own."""
+    if arguments.record:
+        return str(arguments.record)
+    folder = os.path.join(state_dir(os.environ), "record")
+    if arguments.runtime_dir is None:
+        return folder
+    try:
+        with administrator(arguments) as link:
+            return str(link.ask("status")["record"]["folder"])
+    except HooklatchError as error:
+        complain(f"this is the record in {folder}: {error}")
+        return folder
 
 
 def asked_names(filters: Filters) -> Iterator[AskedName]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Iterator
-from typing import Any
+from datetime import UTC, datetime
+from typing import Any, cast
 
 from hooklatch.cli.terminal import look, output
 from hooklatch.core.hooks.names import name_in, quoted
@@ -12,6 +15,9 @@ __all__ = ["LABELS", "line_of", "show", "shown"]
 
 LABELS = 10  # characters of a label beside a value
 PLACE = ("seq", "at", "kind", "prev", "hash")
+REVISIONS = ("revision", "previous")
+DIGEST = re.compile("[0-9a-f]{64}")
+SHORT = 12  # digits of a digest at a terminal, as in `status`
 
 
 def show(record: dict[str, Any], *, is_json: bool, is_whole: bool, of: str = "") -> None:
@@ -55,8 +61,25 @@ def line_of(record: dict[str, Any], *, of: str = "") -> str:
     start = f"{record.get('at')}  {of}{record.get('seq'):>8}  "
     if record.get("kind") in ("decision", "abandoned"):
         return start + text_of_decision(record)
-    fields = ", ".join(f"{key} {shown(value)}" for key, value in record.items() if key not in PLACE)
+    told = ((key, told_of(key, value)) for key, value in record.items() if key not in PLACE)
+    fields = ", ".join(f"{key} {text}" for key, text in told if text)
     return f"{start}{record.get('kind')}" + (f": {fields}" if fields else "")
+
+
+def told_of(key: str, value: object) -> str:
+    """Return a fact for people: empty where it says nothing, short where a terminal is, a moment as one."""
+    if value is None:
+        return ""
+    if key in REVISIONS and isinstance(value, int):
+        return look.short_revision(value)
+    if key == "until" and isinstance(value, int | float):
+        return datetime.fromtimestamp(value, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    if isinstance(value, list):
+        names = cast("list[object]", value)
+        return " ".join(quoted(shown(one)) if isinstance(one, str) else shown(one) for one in names)
+    if isinstance(value, str) and DIGEST.fullmatch(value) and look.is_terminal(sys.stdout):
+        return value[:SHORT]
+    return look.short_path(shown(value))
 
 
 def text_of_decision(record: dict[str, Any]) -> str:

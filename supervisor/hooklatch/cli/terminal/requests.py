@@ -205,7 +205,7 @@ def administrator(arguments: argparse.Namespace) -> Generator[CommandLink]:
 
 def connect(arguments: argparse.Namespace, name: str) -> tuple[sockets.socket, str]:
     failures: list[tuple[str, str]] = []
-    are_absent = True
+    are_absent, is_denied = True, False
     candidates = [(os.path.abspath(one), pointed) for one, pointed in candidate_dirs(arguments.runtime_dir, os.environ)]
     for folder, is_pointed in candidates:
         path = os.path.join(folder, name)
@@ -219,6 +219,7 @@ def connect(arguments: argparse.Namespace, name: str) -> tuple[sockets.socket, s
         except OSError as error:
             stream.close()
             are_absent = are_absent and error.errno in ABSENT
+            is_denied = is_denied or error.errno == errno.EACCES
             failures.append((path, why(error)))
         else:
             return stream, path
@@ -227,4 +228,4 @@ def connect(arguments: argparse.Namespace, name: str) -> tuple[sockets.socket, s
 
         tried = " or ".join(f"{path} ({why})" for path, why in failures) or "any known path"
         raise look(state_dir(os.environ), tried, [folder for folder, _ in candidates])
-    raise DaemonUnreachableError.at(failures)
+    raise DaemonUnreachableError.at(failures, is_denied=is_denied)

@@ -10,6 +10,7 @@ import os
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol, cast
 
+from hooklatch.errors import installing
 from hooklatch.fleet.engine.addresses import FORMS, Address, read_url, shown
 from hooklatch.fleet.engine.engine import AddressError, Engine, MissingFileError, NotInstalledError, RefusedError
 
@@ -53,7 +54,9 @@ def open_engine(
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] == "hooklatch":
             raise
-        raise NotInstalledError(f"the package {error.name} is not installed: pip install 'hooklatch[fleet]'") from None
+        raise NotInstalledError(
+            f"the package {error.name} is not installed: {installing('hooklatch[fleet]')}"
+        ) from None
     return opens(address, fleet, password=password, ca=ca, timeout=timeout)
 
 

@@ -10,6 +10,8 @@ import base64
 import hashlib
 from typing import TYPE_CHECKING
 
+from hooklatch.errors import installing
+
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
@@ -37,7 +39,7 @@ class NoLibraryError(Exception):
     """The package that checks signatures is not installed."""
 
     def __init__(self) -> None:
-        super().__init__("the package cryptography is not installed: pip install 'hooklatch[fleet]'")
+        super().__init__(f"the package cryptography is not installed: {installing('hooklatch[fleet]')}")
 
 
 class PublicKey:

@@ -10,6 +10,7 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from hooklatch.errors import installing
 from hooklatch.fleet.sink.logs import Arrival
 from hooklatch.fleet.sink.telemetry import Telemetry, resource_of, telemetry_of, telemetry_of_finding
 from hooklatch.version import VERSION
@@ -28,7 +29,7 @@ class NoSdkError(Exception):
     """OpenTelemetry's SDK is not installed."""
 
     def __init__(self, missing: str | None) -> None:
-        super().__init__(f"the package {missing} is not installed: pip install 'hooklatch[otel]'")
+        super().__init__(f"the package {missing} is not installed: {installing('hooklatch[otel]')}")
 
 
 class ExportError(Exception):

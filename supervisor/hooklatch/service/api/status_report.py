@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import trio
 
-from hooklatch.core.health import Condition, Faults, Warned, Yellow, is_vital_well, red, word, yellow
+from hooklatch.core.health import Condition, Faults, Finding, Warned, Yellow, is_vital_well, red, word, yellow
 from hooklatch.core.hooks.registry import Hook, HookState
 from hooklatch.core.hooks.snapshots import Snapshot
 from hooklatch.core.hooks.suspension import Suspension, find
@@ -135,6 +135,10 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
         if not any(breaker.is_quarantined for breaker in self.breakers):
             return []
         return [hook.name for hook in self.registries.all_hooks() if self.state_of(hook) == "quarantined"]
+
+    def wrong(self) -> list[Finding]:
+        """Return what makes the daemon red."""
+        return red(self._condition())
 
     def report(self) -> dict[str, Any]:
         """Answer `health`: one word, and one code for each kind of problem."""

@@ -22,6 +22,7 @@ import msgspec
 import trio
 
 from hooklatch import paths
+from hooklatch.core.health import Finding
 from hooklatch.core.limits import places
 from hooklatch.core.restarts import Restart
 from hooklatch.core.text import counted
@@ -38,8 +39,8 @@ from hooklatch.service.loading.hints import give_hints
 from hooklatch.service.process.folders import (
     Options,
     StartError,
-    check_config,
     check_nobody_listens,
+    check_places,
     pointing,
     raise_open_files,
     take_locks,
@@ -62,12 +63,13 @@ FULL_COLLECTION = 1000  # collections of the middle generation before one of eve
 
 
 class Ready(msgspec.Struct, frozen=True):
-    """What `serve` prints once it accepts clients."""
+    """What `serve` prints once it accepts clients; `wrong` is what `status` would say is red."""
 
     agent: str
     admin: str
     pid: int
     revision: int
+    wrong: list[Finding]
     ready: bool = True
 
 
@@ -154,8 +156,7 @@ async def serve(options: Options, process: Process | None = None) -> AsyncGenera
     Raises:
         StartError: another daemon runs, or a directory cannot be used, or the named configuration does not exist.
     """
-    if options.is_config_named:
-        check_config(options.config)
+    check_places(options)
     inherited = process.inherited if process is not None else None
     if inherited is None:
         agent = os.path.join(options.runtime_dir, paths.AGENT_SOCKET)
@@ -199,7 +200,8 @@ async def serve(options: Options, process: Process | None = None) -> AsyncGenera
             await start_all(supervisor, services(parts, listeners))
             try:
                 with pointing(options.state_dir, os.path.dirname(agent)):
-                    yield Daemon(parts, listeners, Ready(agent, admin, os.getpid(), parts.registries.view.revision))
+                    revision, wrong = parts.registries.view.revision, parts.status.wrong()
+                    yield Daemon(parts, listeners, Ready(agent, admin, os.getpid(), revision, wrong))
             finally:
                 for path in (agent, admin) if inherited is None else ():
                     with suppress(FileNotFoundError):

@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 import msgspec
 import trio
 
+from hooklatch.core.text import is_unicode
 from hooklatch.directories import LockedError, lock
 from hooklatch.errors import where_and_why
 from hooklatch.files import create_anew
@@ -28,7 +29,7 @@ __all__ = [
     "ConfigMissingError",
     "Options",
     "StartError",
-    "check_config",
+    "check_places",
     "check_nobody_listens",
     "environments_below",
     "make_runtime_dir",
@@ -85,9 +86,21 @@ def environments_below(state_dir: str) -> str:
     return os.path.join(os.path.abspath(state_dir), "environments")
 
 
-def check_config(path: str) -> None:
-    """Refuse a path that does not exist: a typo would otherwise start a daemon without guards."""
-    seen = look(path)
+def check_places(options: Options) -> None:
+    """Refuse a path whose name cannot be told to anybody, and a file of hooks that was named and does not exist.
+
+    A typo would otherwise start a daemon without guards.
+
+    Raises:
+        StartError: the name of a path is not UTF-8.
+        ConfigMissingError: the file of hooks cannot be looked up.
+    """
+    for place in (options.config, options.runtime_dir, options.state_dir, options.admin_dir or ""):
+        if not is_unicode(place):
+            shown = os.fsencode(place).decode(errors="backslashreplace")
+            raise StartError(f"{shown}: its name is not UTF-8; rename it, or name another place")
+    path = options.config
+    seen = look(path) if options.is_config_named else None
     if isinstance(seen, Absent):
         what = f"{path} is not there; give the path of your file of hooks"
         raise ConfigMissingError(f"{what}, or write a first one: hooklatch init --config {shlex.quote(path)}")

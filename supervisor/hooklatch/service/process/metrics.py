@@ -18,6 +18,7 @@ import msgspec
 import trio
 
 from hooklatch.core.health import Faults
+from hooklatch.errors import installing
 from hooklatch.files import create_anew
 from hooklatch.service.api.status_report import StatusReport
 from hooklatch.service.config.settings import Settings
@@ -32,7 +33,7 @@ logger = logging.getLogger("hooklatch.metrics")
 UNAVAILABLE = "503 Service Unavailable"
 RETRY = 2.0  # seconds until a port that is in use, or a file that cannot be written, is tried again
 WRITE_INTERVAL = 5.0  # seconds between two writings of the file
-MISSING = "metrics need the package prometheus_client, which is not installed: pip install 'hooklatch[metrics]'"
+MISSING = "metrics need the package prometheus_client, which is not installed: "
 T = TypeVar("T")
 
 
@@ -85,7 +86,7 @@ class Metrics(msgspec.Struct, frozen=True):
                         await nursery.start(give, place)
                         text = self._report(place, None, before=text)
                 except* ImportError:
-                    text = self._report(place, MISSING, before=text)
+                    text = self._report(place, MISSING + installing("hooklatch[metrics]"), before=text)
                     await trio.sleep_forever()
                 except* OSError as group:
                     why = group.exceptions[0]

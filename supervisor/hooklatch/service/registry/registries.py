@@ -22,6 +22,7 @@ from hooklatch.core.hooks.names import AmbiguousNameError, Target, UnknownNameEr
 from hooklatch.core.hooks.registry import Hook, Layer, PythonTarget, switched
 from hooklatch.core.hooks.snapshots import Difference, Snapshot, difference
 from hooklatch.core.protocol import ErrorCode, RpcError
+from hooklatch.core.text import did_you_mean
 from hooklatch.service.registry.announcing import Announcer, Permits, Publish, announcement
 from hooklatch.service.registry.sessions import Session, Sessions
 from hooklatch.service.registry.visibility import (
@@ -366,10 +367,12 @@ def found(name: str, hooks: Iterable[Hook]) -> Target[Hook]:
     Raises:
         RpcError: nothing has that name, or several do.
     """
+    known = list(hooks)
     try:
-        return resolve(name, hooks)
+        return resolve(name, known)
     except UnknownNameError:
-        text = f"there is no hook and no plugin {name!r}; see: hooklatch hooks"
+        near = did_you_mean(name, {text for hook in known for text in (hook.id, hook.name)})
+        text = f"there is no hook and no plugin {name!r}{near}; see: hooklatch hooks"
         raise RpcError(ErrorCode.NOT_FOUND, text) from None
     except AmbiguousNameError as error:
         raise RpcError(ErrorCode.INVALID_PARAMS, str(error)) from None

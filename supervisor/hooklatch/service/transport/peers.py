@@ -57,7 +57,9 @@ class Peers:
         """
         pid, uid = credentials_of(stream)
         if uid not in (0, os.geteuid()):
-            raise RpcError(ErrorCode.NOT_PERMITTED, f"user {uid} may not connect")
+            raise RpcError(
+                ErrorCode.NOT_PERMITTED, f"user {uid} may not connect: this daemon is for user {os.geteuid()}"
+            )
         if pid in (0, os.getpid()):
             return
         try:
