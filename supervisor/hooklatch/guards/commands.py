@@ -16,7 +16,7 @@ import msgspec
 from hooklatch.guards.command import Command, Places, Redirect, UnreadableCommandError
 from hooklatch.guards.inner import folder_told, inner_words, name_of, printed_by, script_in_variable, scripts_of
 from hooklatch.guards.parsing import MAX_TEXT, shortened, tree_of
-from hooklatch.guards.redirects import fed, heredoc_of, redirect_of
+from hooklatch.guards.redirects import NOTHING, Behind, behind, fed, mended
 from hooklatch.guards.words import Word, read_all, read_words, text_of
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ MAX_WORDS = 50_000  # of all commands; words that several programs are given cou
 MAX_PATH = 4096  # characters; the kernel takes no longer ones
 MAX_PLACES = 16  # folders that a command may run in; beyond that it is unknown
 BLANKS = b" \t\r\n"
+UNREAD = frozenset({"word", "regex", "extglob_pattern"})
 HOLDING = re.compile(r"`|\$\(")  # in a word of an expansion, where the grammar finds no command
 MOVING = frozenset({"cd", "chdir", "pushd", "popd"})
 LEAVING = frozenset({"exit", "return"})
@@ -73,7 +74,7 @@ class Reading:
             raise UnreadableCommandError("the texts within it are too many times as long as it is")
         if "\0" in text:
             raise UnreadableCommandError("it has a null character")
-        source = text.encode("utf-8", "surrogateescape")
+        source = mended(text).encode("utf-8", "surrogateescape")
         root = tree_of(text, source)
         before, self._source = self._source, source
         try:
@@ -96,10 +97,12 @@ class Reading:
             case "function_definition" | "for_statement" | "while_statement" | "c_style_for_statement":
                 before = self._places
                 found = self._each(node, within, depth, fed_by)
+                if redirects := node.children_by_field_name("redirect"):  # of a function: it has them whenever it runs
+                    found += self._alone(behind(redirects, self._source), within, depth, text_of(node))
                 self._stay(before if before == self._places else either(before, (*self._places, None)))
                 return found
             case "command":
-                return self._command(node, within, depth, (), fed_by, None)
+                return self._command(node, within, depth, fed_by, NOTHING)
             case "redirected_statement":
                 return self._redirected(node, within, depth, fed_by)
             case "pipeline":
@@ -108,7 +111,7 @@ class Reading:
                 # To the shell that is a part of the word before it, and what follows runs.
                 raise UnreadableCommandError("a '#' follows a backslash and a blank; put the word in quotes")
             case "expansion":
-                if any(child.type == "word" and HOLDING.search(text_of(child)) for child in node.named_children):
+                if any(child.type in UNREAD and HOLDING.search(text_of(child)) for child in node.named_children):
                     raise UnreadableCommandError(f"what {shortened(text_of(node))} runs is not read; use $(…)")
                 return self._each(node, within, depth, fed_by)
             case "variable_assignment":
@@ -129,13 +132,7 @@ class Reading:
         return found
 
     def _list(
-        self,
-        node: Node,
-        within: tuple[str, ...],
-        depth: int,
-        fed_by: str | None,
-        redirects: tuple[Redirect, ...] = (),
-        given: str | None = None,
+        self, node: Node, within: tuple[str, ...], depth: int, fed_by: str | None, added: Behind = NOTHING
     ) -> list[Command]:
         """Return the commands of `a && b` or `a || b`: b runs only where a succeeded, or failed.
 
@@ -149,7 +146,7 @@ class Reading:
             self._stay(moved)
         begun = len(found)
         for child in rest:
-            found += self._with(child, within, depth, fed_by, redirects, given)
+            found += self._with(child, within, depth, fed_by, added)
         if is_and:  # what comes after may run where the first one failed, too
             self._places = either(failed, self._places)
         elif any(one.program in LEAVING for one in found[begun:]):
@@ -173,11 +170,12 @@ class Reading:
         self._moved = tuple(dict.fromkeys(joined(place, target) for place in self._places))
         self._places = either(self._places, self._moved)
 
-    def _nested(self, node: Node, within: tuple[str, ...], depth: int) -> list[Command]:
-        """Return the commands of substitutions among a node's words, or of the one that it is."""
+    def _nested(self, node: Node, within: tuple[str, ...], depth: int, but: Sequence[Node] = ()) -> list[Command]:
+        """Return the commands of substitutions among a node's words, or of the one that it is; `but` were read."""
         if node.type in ITS_OWN or node.type in ("expansion", "variable_assignment"):
             return self._block(node, within, depth, None)
-        return [one for child in node.named_children for one in self._block(child, within, depth, None)]
+        inside = [child for child in node.named_children if child not in but]
+        return [one for child in inside for one in self._block(child, within, depth, None)]
 
     def _declared(self, node: Node, within: tuple[str, ...]) -> list[Command]:
         self._counted()
@@ -203,112 +201,92 @@ class Reading:
     def _assigned(self, node: Node) -> list[Word]:
         return [Word(text_of(node), False)] if node.type == "variable_assignment" else read_words(node)
 
-    def _pipeline(self, node: Node, within: tuple[str, ...], depth: int, fed_by: str | None) -> list[Command]:
+    def _pipeline(
+        self, node: Node, within: tuple[str, ...], depth: int, fed_by: str | None, added: Behind = NOTHING
+    ) -> list[Command]:
+        """Return the commands of `a | b`; redirections behind it are those of b."""
         found: list[Command] = []
         printed: str | None = None
         for child in node.named_children:
             before = self._places
-            made = self._fed(child, within, depth, fed_by, printed)
+            last = added if child == node.named_children[-1] else NOTHING
+            if printed is not None and last.given is None:
+                last = last._replace(given=printed)
+            made = self._with(child, within, depth, fed_by, last)
             self._stay(before)
             found += made
             printed = printed_by(child)
             fed_by = next((one.program for one in made if not one.within), None) or "?"
         return found
 
-    def _fed(
-        self, node: Node, within: tuple[str, ...], depth: int, fed_by: str | None, printed: str | None
-    ) -> list[Command]:
-        if node.type == "command":
-            return self._command(node, within, depth, (), fed_by, printed)
-        return self._block(node, within, depth, fed_by)
-
     def _redirected(self, node: Node, within: tuple[str, ...], depth: int, fed_by: str | None) -> list[Command]:
         body = node.child_by_field_name("body")
-        redirects: list[Redirect] = []
-        given: str | None = None
-        after: list[Command] = []
-        for child in node.children_by_field_name("redirect"):
-            if child.type == "heredoc_redirect":
-                text = heredoc_of(child)
-                redirects.append(Redirect("<<", text))
-                given = text.text if text.is_known else None
-                printed = given if body is not None and text_of(body) in ("cat", "cat -") else None
-                for below in child.named_children:
-                    if below.type.endswith("_redirect"):
-                        redirects.append(redirect_of(below))
-                    elif below.type not in ("heredoc_start", "heredoc_body", "heredoc_end"):
-                        after += self._after_heredoc(below, within, depth, printed)
-                after += self._nested_heredoc(child, within, depth)
-            else:
-                redirects.append(redirect_of(child))
-                if child.type == "herestring_redirect" and redirects[-1].target.is_known:
-                    given = redirects[-1].target.text
-                after += self._nested(child, within, depth)
+        nodes = node.children_by_field_name("redirect")
+        added = behind(nodes, self._source)
+        found = self._with(body, within, depth, fed_by, added) if body is not None else []
         if body is None:
-            self._counted()
-            alone = Command(
-                program="", redirects=tuple(redirects), within=within, text=text_of(node), places=self._places
-            )
-            return [alone, *after]
-        return [*self._with(body, within, depth, fed_by, tuple(redirects), given), *after]
+            found = self._alone(added, within, depth, text_of(node))
+        printed = added.given if body is not None and text_of(body) in ("cat", "cat -") else None
+        for other in added.others:
+            found += self._after_heredoc(other, within, depth, printed)
+        for script in added.scripts:
+            found += self.script(script, within, depth + 1)
+        for child in nodes:
+            found += self._nested(child, within, depth, added.others)
+        return found
+
+    def _alone(self, added: Behind, within: tuple[str, ...], depth: int, text: str) -> list[Command]:
+        """Return the command that redirections are which stand alone, or before its words."""
+        fed_by = fed(added.redirects)
+        if added.words:
+            return self._run(added.words, within, depth, added.redirects, fed_by, added.given, text)
+        self._counted()
+        return [Command(program="", redirects=added.redirects, within=within, text=text, places=self._places)]
 
     def _with(
-        self,
-        body: Node,
-        within: tuple[str, ...],
-        depth: int,
-        fed_by: str | None,
-        redirects: tuple[Redirect, ...],
-        given: str | None,
+        self, body: Node, within: tuple[str, ...], depth: int, fed_by: str | None, added: Behind
     ) -> list[Command]:
-        """Return the commands of what has these redirections."""
+        """Return the commands of what has this behind it."""
         if body.type == "command":
-            return self._command(body, within, depth, redirects, fed_by or fed(redirects), given)
+            return self._command(body, within, depth, fed_by, added)
         if body.type == "list":
-            return self._list(body, within, depth, fed_by, redirects, given)
-        inside = self._block(body, within, depth, fed_by or fed(redirects))
-        if redirects and inside:  # they are those of a whole group
-            inside[0] = msgspec.structs.replace(inside[0], redirects=(*inside[0].redirects, *redirects))
+            return self._list(body, within, depth, fed_by, added)
+        if body.type == "pipeline":
+            return self._pipeline(body, within, depth, fed_by, added)
+        inside = self._block(body, within, depth, fed_by or fed(added.redirects))
+        if added.words and not body.type.startswith("variable_assignment"):
+            raise UnreadableCommandError(
+                f"words follow a redirection of what is no command: {shortened(text_of(body))}"
+            )
+        if added.words or (added.redirects and not inside):
+            inside += self._alone(added, within, depth, text_of(body))
+        elif added.redirects:  # they are those of a whole group
+            inside[0] = msgspec.structs.replace(inside[0], redirects=(*inside[0].redirects, *added.redirects))
         return inside
 
     def _after_heredoc(self, node: Node, within: tuple[str, ...], depth: int, printed: str | None) -> list[Command]:
         """Return what stands on the line of a here-document, such as the `| sh` after `cat <<EOF`."""
         if node.type == "pipeline":
             first, *rest = node.named_children
-            found = self._fed(first, within, depth, "cat", printed)
-            return [*found, *(one for child in rest for one in self._fed(child, within, depth, "?", None))]
-        return self._fed(node, within, depth, None, None)
-
-    def _nested_heredoc(self, node: Node, within: tuple[str, ...], depth: int) -> list[Command]:
-        bodies = [child for child in node.named_children if child.type == "heredoc_body"]
-        return [one for body in bodies for one in self._nested(body, within, depth)]
+            found = self._with(first, within, depth, "cat", Behind(given=printed))
+            return [*found, *(one for child in rest for one in self._with(child, within, depth, "?", NOTHING))]
+        return self._block(node, within, depth, None)
 
     def _command(
-        self,
-        node: Node,
-        within: tuple[str, ...],
-        depth: int,
-        redirects: tuple[Redirect, ...],
-        fed_by: str | None,
-        given: str | None,
+        self, node: Node, within: tuple[str, ...], depth: int, fed_by: str | None, added: Behind
     ) -> list[Command]:
-        """Return a command, and those that it would run; `given` is what it reads, if that is known."""
-        nested: list[Command] = []
-        named: list[Node] = []
-        own: list[Redirect] = []
-        for child in node.named_children:
-            if child.type.endswith("_redirect"):
-                redirect = redirect_of(child)
-                own.append(redirect)
-                if child.type == "herestring_redirect" and redirect.target.is_known:
-                    given = redirect.target.text
-            elif child.type != "variable_assignment":
-                named.append(child)
-            nested += self._nested(child, within, depth)
-        words = read_all(named, self._source)
-        redirects = (*redirects, *own)
+        """Return a command, and those that it would run."""
+        parts = [child for child in node.named_children if child.type != "variable_assignment"]
+        own = behind([child for child in parts if child.type.endswith("_redirect")], self._source)
+        if own.others or own.scripts:
+            raise UnreadableCommandError("a here-document stands before its command; put it behind")
+        words = [*read_all(parts, self._source), *own.words, *added.words]
+        redirects = (*added.redirects, *own.redirects)
+        given = own.given if added.given is None and fed(added.redirects) is None else added.given
+        nested = [one for child in node.named_children for one in self._nested(child, within, depth)]
         fed_by = fed_by or fed(redirects)
-        return [*self._run(words, within, depth, redirects, fed_by, given, text_of(node)), *nested]
+        text = " ".join((text_of(node), *(word.text for word in added.words)))
+        return [*self._run(words, within, depth, redirects, fed_by, given, text), *nested]
 
     def _counted(self) -> None:
         self._count += 1

@@ -49,7 +49,7 @@ def read_words(node: Node) -> list[Word]:
 def read_all(nodes: Sequence[Node], source: bytes) -> list[Word]:
     """Return the words of neighbouring nodes of a whole text; the grammar ends some words too early.
 
-    What stands between two nodes is blank, a continued line, or belongs to the word.
+    What stands between two nodes is blank, a continued line, or belongs to the word; a redirection ends one.
     """
     found: list[Word] = []
     pieces: list[tuple[str, bool]] = []
@@ -61,7 +61,11 @@ def read_all(nodes: Sequence[Node], source: bytes) -> list[Word]:
                 pieces = []
             elif not gap["continued"]:
                 pieces.append((unescaped(gap[0]), True))
-        pieces += pieces_of(node)
+        if node.type.endswith("_redirect"):
+            found += words_of(pieces) if pieces else []
+            pieces = []
+        else:
+            pieces += pieces_of(node)
         end = node.end_byte
     return found + (words_of(pieces) if pieces else [])
 
