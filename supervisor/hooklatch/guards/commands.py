@@ -14,8 +14,17 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from hooklatch.guards.command import Command, Places, Redirect, UnreadableCommandError
-from hooklatch.guards.inner import folder_told, inner_words, name_of, printed_by, script_in_variable, scripts_of
+from hooklatch.guards.inner import (
+    folder_told,
+    inner_words,
+    name_of,
+    printed_by,
+    replaced_by_xargs,
+    script_in_variable,
+    scripts_of,
+)
 from hooklatch.guards.parsing import MAX_TEXT, shortened, tree_of
+from hooklatch.guards.programs import KEYWORDS
 from hooklatch.guards.redirects import NOTHING, Behind, behind, fed, mended
 from hooklatch.guards.words import Word, read_all, read_words, text_of
 
@@ -30,12 +39,22 @@ MAX_COMMANDS = 2000
 MAX_WORDS = 50_000  # of all commands; words that several programs are given count for each
 MAX_PATH = 4096  # characters; the kernel takes no longer ones
 MAX_PLACES = 16  # folders that a command may run in; beyond that it is unknown
+NO_WORDS = frozenset({"variable_assignment", "subshell"})  # `time (a)` has one
+LATER = Word("what it is given when it runs", False)
 BLANKS = b" \t\r\n"
 UNREAD = frozenset({"word", "regex", "extglob_pattern"})
 HOLDING = re.compile(r"`|\$\(")  # in a word of an expansion, where the grammar finds no command
 MOVING = frozenset({"cd", "chdir", "pushd", "popd"})
 LEAVING = frozenset({"exit", "return"})
-KEEPING = frozenset({"eval", "command", "builtin", "source", "."})  # what these run is run by the shell itself
+KEEPING = KEYWORDS | {
+    "eval",
+    "command",
+    "builtin",
+    "source",
+    ".",
+    "time",
+    "-",
+}  # what these run is run by the shell itself
 ITS_OWN = frozenset({"subshell", "command_substitution", "process_substitution"})  # a shell of its own: cd ends with it
 
 
@@ -60,6 +79,7 @@ class Reading:
     def __init__(self, length: int) -> None:
         self._length = length  # characters that it and the texts inside it may yet have
         self._count = self._words = 0
+        self._mark: str | None = None  # what xargs replaces by what it reads
         self._source = b""  # the text that is being read
         self._places: Places = ("",)  # where the next command may run
         self._moved: Places = ("",)  # and where, if the one before it succeeded
@@ -194,7 +214,7 @@ class Reading:
         return self._script_of(script, within, depth, None)
 
     def _script_of(self, script: Word, within: tuple[str, ...], depth: int, fed_by: str | None) -> list[Command]:
-        if not script.is_known:
+        if not script.is_known or (self._mark and script.text.lstrip().startswith(self._mark)):
             return [Command(program=None, within=within, fed_by=fed_by, text=script.text, places=self._places)]
         return self.script(script.text, within, depth + 1)
 
@@ -276,7 +296,9 @@ class Reading:
         self, node: Node, within: tuple[str, ...], depth: int, fed_by: str | None, added: Behind
     ) -> list[Command]:
         """Return a command, and those that it would run."""
-        parts = [child for child in node.named_children if child.type != "variable_assignment"]
+        parts = [child for child in node.named_children if child.type not in NO_WORDS]
+        if node.children[-1].type == "$":
+            parts.append(node.children[-1])
         own = behind([child for child in parts if child.type.endswith("_redirect")], self._source)
         if own.others or own.scripts:
             raise UnreadableCommandError("a here-document stands before its command; put it behind")
@@ -302,17 +324,20 @@ class Reading:
         fed_by: str | None,
         given: str | None,
         text: str,
+        *,
+        is_open: bool = False,
     ) -> list[Command]:
-        """Return the command that these words are, and those that it runs."""
+        """Return the command that these words are, and those that it runs; `is_open`: it is given more words then."""
         self._counted()
         self._words += len(words)
         if self._words > MAX_WORDS:
             raise UnreadableCommandError(f"its commands have more than {MAX_WORDS} words")
         if not words:
-            return []
+            is_later = is_open and within[-1] != "xargs"  # which by itself only shows what it reads
+            return self._script_of(LATER, within, depth, fed_by) if is_later else []
         if len(within) > 4 * MAX_DEPTH:
             raise UnreadableCommandError("too many programs run one another")
-        name = name_of(words[0])
+        name = None if self._mark and self._mark in words[0].text else name_of(words[0])
         own = Command(
             program=name, arguments=tuple(words[1:]), within=within, redirects=redirects, fed_by=fed_by, text=text,
             places=self._places,
@@ -328,10 +353,17 @@ class Reading:
             self._stay(tuple(joined(place, told.text if told.is_known else None) for place in before))
         below = (*within, name)
         found = [own]
-        for run in inner_words(name, words[1:]):
-            found += self._run(run, below, depth + 1, (), fed_by, None, " ".join(word.text for word in run))
-        for script in scripts_of(name, words[1:], given, fed_by):
+        mark, rest = self._mark, words[1:]
+        if name in ("xargs", "parallel"):
+            replaced = replaced_by_xargs(rest) if name == "xargs" else None
+            is_open = replaced is None
+            self._mark = replaced or mark
+        for run in inner_words(name, rest):
+            shown = " ".join(word.text for word in run)
+            found += self._run(run, below, depth + 1, (), fed_by, None, shown, is_open=is_open)
+        for script in scripts_of(name, [*rest, LATER] if is_open and name != "parallel" else rest, given, fed_by):
             found += self._script_of(script, below, depth, fed_by)
+        self._mark = mark
         if name not in KEEPING:
             self._stay(before)
         return found

@@ -37,7 +37,7 @@ RUNS_DATA: Final = re.compile(
     r"|import\s*\(|`|\bqx|%x|\bopen\b|send\b|\bmethod\b|\bIO\b|Open3|YAML|dlopen|\bglobal|Kernel|__|modules|getattr|globals|builtins|\bvars\b|[^\w\s][gimrsx]*e[gimrsx]*e\b|inding"
 )
 WITH_VERBS: Final = frozenset({"deno", "bun"})
-VERSION: Final = re.compile(r"[\d.]+\Z")  # python3.12
+VERSION: Final = re.compile(r"(?<=[a-z])[\d.]+\Z")  # python3.12
 
 
 def reads_data(command: Command) -> bool:

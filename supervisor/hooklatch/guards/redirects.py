@@ -18,9 +18,11 @@ if TYPE_CHECKING:
 
 __all__ = ["NOTHING", "Behind", "behind", "fed", "mended"]
 
+HIDING = re.compile(r"\n+(?=\\)")
 IN_BODY = re.compile(r"\\.|`((?:\\.|[^`\\])*)(`?)", re.DOTALL)
 ESCAPED = re.compile(r"\\([$`\\\n])")
-LINE_END = re.compile(rb"(?<!\\)\n")  # of a line that is not continued
+# What may stand on the line of a here-document before a command, and before a word of its own.
+GAPS = (re.compile(rb"(?:[ \t|&]|\\\n)*"), re.compile(rb"(?:[ \t]|\\\n)*"))
 
 
 class Behind(NamedTuple):
@@ -46,12 +48,13 @@ def mended(text: str) -> str:
     """
     if "<<" not in text or "\n\\" not in text:
         return text
-    lines, last = text.split("\n"), ""
-    for at, line in enumerate(lines):
-        if line.startswith("\\") and "<<" in last and not last.endswith("\\"):
-            lines[at] = f" {line}"
-        last = line or last
-    return "\n".join(lines)
+    return HIDING.sub(lambda found: found[0] if is_plain(text, found.start()) else f"{found[0]} ", text)
+
+
+def is_plain(text: str, end: int) -> bool:
+    """Return whether no here-document begins in the line before a place."""
+    begin = text.rfind("\n", 0, end) + 1
+    return "<<" not in text[begin:end] or text[begin:end].endswith("\\")
 
 
 def behind(nodes: Sequence[Node], source: bytes) -> Behind:
@@ -82,12 +85,16 @@ def behind(nodes: Sequence[Node], source: bytes) -> Behind:
         text = heredoc_of(body, is_quoted=is_quoted)
         redirects.append(Redirect("<<", text))
         given = text.text if text.is_known else None
+        if body is not None and ended_before(body, start):
+            raise UnreadableCommandError("where its here-document ends is not clear; give it a line of its own")
+        end = start.end_byte
         arguments = node.children_by_field_name("argument")
         for child in node.named_children:
             if child.type.startswith("heredoc_"):
                 continue
-            if LINE_END.search(source, start.end_byte, child.start_byte):
-                raise UnreadableCommandError("where its here-document begins is not clear; quote its end: <<'EOF'")
+            if not GAPS[child in arguments].fullmatch(source, end, child.start_byte):
+                raise UnreadableCommandError("where its here-document begins is not clear; give it a line of its own")
+            end = child.end_byte
             if child in arguments:
                 words += read_all([child], source)
             elif child.type.endswith("_redirect"):
@@ -97,6 +104,12 @@ def behind(nodes: Sequence[Node], source: bytes) -> Behind:
             else:
                 others.append(child)
     return Behind(tuple(redirects), given, tuple(words), tuple(scripts), tuple(others))
+
+
+def ended_before(body: Node, start: Node) -> bool:
+    """Return whether a line within a here-document is the one that ends it, so that the grammar missed it."""
+    mark = re.sub(r"['\"\\]", "", text_of(start))
+    return re.search(rf"^\t*{re.escape(mark)}$", text_of(body), re.MULTILINE) is not None
 
 
 def redirect_of(node: Node, source: bytes) -> tuple[Redirect, list[Word]]:

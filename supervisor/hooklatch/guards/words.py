@@ -25,8 +25,9 @@ RANGE = re.compile(r"(-?\d+|[A-Za-z])\.\.(-?\d+|[A-Za-z])(?:\.\.(-?\d+))?")
 # What stands for a character that has lost its meaning to the shell, while braces are expanded.
 OPENED, CLOSED, COMMA = "\ue000", "\ue001", "\ue002"
 EMPTY = "\ue003"  # stands where quotes hold nothing: such a word stays, while one that expands to nothing goes
-HIDDEN = {"{": OPENED, "}": CLOSED, ",": COMMA}
+HIDDEN = {"{": OPENED, "}": CLOSED, ",": COMMA, "$": "\ue004"}
 SHOWN = {hidden: plain for plain, hidden in HIDDEN.items()} | {EMPTY: ""}
+BLANK = re.compile(r"(?<!\\)[ \t]")
 GAP = re.compile(r"(?P<blank>[ \t\r]+)|(?P<continued>\\\n)|(?:\\.|[^ \t\r\\])+", re.DOTALL)
 
 
@@ -55,7 +56,7 @@ def read_all(nodes: Sequence[Node], source: bytes) -> list[Word]:
     pieces: list[tuple[str, bool]] = []
     end = nodes[0].start_byte if nodes else 0
     for node in nodes:
-        for gap in GAP.finditer(source[end : node.start_byte].decode("utf-8", "surrogateescape")):
+        for gap in GAP.finditer(undollared(source[end : node.start_byte].decode("utf-8", "surrogateescape"), node)):
             if gap["blank"]:
                 found += words_of(pieces) if pieces else []
                 pieces = []
@@ -68,6 +69,12 @@ def read_all(nodes: Sequence[Node], source: bytes) -> list[Word]:
             pieces += pieces_of(node)
         end = node.end_byte
     return found + (words_of(pieces) if pieces else [])
+
+
+def undollared(gap: str, node: Node) -> str:
+    """Return what stands before a node, without the mark of a text that is translated: $"…"."""
+    first = node.children[0] if node.type == "concatenation" else node
+    return gap[:-1] if first.type == "string" and gap.endswith("$") and not gap.endswith("\\$") else gap
 
 
 def words_of(pieces: Sequence[tuple[str, bool]]) -> list[Word]:
@@ -87,8 +94,8 @@ def pieces_of(node: Node) -> Iterator[tuple[str, bool]]:
         ):
             if node.named_child_count and node.type != "extglob_pattern":  # a number in another base: 10#$x
                 yield from inner_pieces(node)
-            else:
-                yield unescaped(text_of(node)), True
+            else:  # the grammar takes `{ {` for one word
+                yield unescaped(text_of(node)), BLANK.search(text_of(node)) is None
         case "raw_string":
             yield hidden(text_of(node)[1:-1]) or EMPTY, True
         case "ansi_c_string":
@@ -104,6 +111,8 @@ def pieces_of(node: Node) -> Iterator[tuple[str, bool]]:
             yield text_of(node), True
         case "{" | "}" | "," | "..":
             yield node.type, True
+        case "$":  # at the end of a word
+            yield unescaped(text_of(node)), True
         case _:  # an expansion: decided when it runs
             yield hidden(text_of(node)), False
 
@@ -115,10 +124,13 @@ def inner_pieces(node: Node) -> Iterator[tuple[str, bool]]:
         return
     whole, end = node.text or b"", 0
     for child in node.children:
-        gap = whole[end : child.start_byte - node.start_byte].decode("utf-8", "surrogateescape")
+        gap = undollared(whole[end : child.start_byte - node.start_byte].decode("utf-8", "surrogateescape"), child)
         if gap:
             yield unescaped(gap), True
-        yield from pieces_of(child)
+        if child.type == "$" and child.next_sibling is not None and child.next_sibling.type == "string":
+            yield unescaped(text_of(child)[:-1]), True
+        else:
+            yield from pieces_of(child)
         end = child.end_byte - node.start_byte
     if end < len(whole):
         yield unescaped(whole[end:].decode("utf-8", "surrogateescape")), True

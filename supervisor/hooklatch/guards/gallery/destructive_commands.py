@@ -49,11 +49,11 @@ CODED = INTERPRETERS | {"awk", "gawk", "mawk", "nawk", "osascript", "make", "m4"
 NOT_CODE = re.compile(r"[\w./-]+")  # a name of a file or of an option
 CODE_FOLLOWS = re.compile(r"-\w*[ecrpE]|--\w+")  # an option whose value may be code
 SETTING_UP = re.compile(  # what programs print to be run by eval
-    r"\$\((?:ssh-agent|pyenv|rbenv|nodenv|direnv|conda|mamba|brew|starship|fnm|mise|zoxide|dircolors|opam)"
-    r"(?: (?:-\w|init|hook|shell[.\w]*|env|activate|virtualenv-init)(?: [\w.=/-]+)*)?\)"
+    r"[$<]\((?:(?:ssh-agent|pyenv|rbenv|nodenv|direnv|conda|mamba|brew|starship|fnm|mise|zoxide|dircolors|opam)"
+    r"(?: (?:-\w|init|hook|shell[.\w]*|env|activate|virtualenv-init)(?: [\w.=/-]+)*)?|[\w-]+ completion(?: [\w-]+)*)\)"
 )
 A_NAME = re.compile(r"\$(?:[a-z_]\w*|\{[a-z_]\w*\})")  # a variable of the text itself, such as of a loop, and not $HOME
-VERSION = re.compile(r"[\d.]+\Z")  # python3.12
+VERSION = re.compile(r"(?<=[a-z])[\d.]+\Z")  # python3.12
 REMOVES_IN_CODE = re.compile(
     r"rm_?tree|remove_tree|\brm\W{1,6}-\w*[rR]|\brm\W{1,6}--recur|\bunlink|\brm(?:dir)?Sync|\bremoveSync|\brmdir|os\.remove"
     r"|removedirs|FileUtils\.rm|rm_rf|\brm\([^)]{0,99}recursive|shred\s"
@@ -131,9 +131,9 @@ def judged(command: Command, begin: str, folder: str, *, is_read: bool = False) 
     """Yield what is to be said against a command in this folder; `is_read`: what it is told to run is judged, too."""
     name, words, targets = command.program, command.arguments, [one.target for one in command.redirects]
     if name is None:
-        if SETTING_UP.fullmatch(command.text):
-            return
         sent = FETCHING.intersection(re.findall(r"[\w.-]+", command.text))
+        if not sent and SETTING_UP.fullmatch(command.text):
+            return
         yield ("deny", f"{shown(command)} runs what the network sends") if sent else (
             "ask", f"which program {shown(command)} runs {LATER}"
         )  # fmt: skip
