@@ -5,6 +5,7 @@ Knows the tables of programs and words; parses no shell text.
 
 from __future__ import annotations
 
+import itertools
 import re
 import shlex
 from collections.abc import Container, Iterator, Sequence
@@ -168,7 +169,8 @@ def git_scripts(words: Sequence[Word]) -> Iterator[Word]:
     )
     match verb:
         case "config":
-            yield from (Word(word.text[1:], word.is_known) for word in rest if word.text.startswith("!"))
+            for setting, value in itertools.pairwise(rest):
+                yield from script_in_setting(setting.text, value)
         case "grep":
             yield from option_values(rest, frozenset({"-O", "--open-files-in-pager"}))
         case "difftool" | "mergetool":

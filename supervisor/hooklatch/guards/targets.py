@@ -19,7 +19,7 @@ __all__ = ["git_parts", "hostname_of", "hosts_reached", "packages_installed", "p
 WRITES_ALL: Final = frozenset({
     "rm", "rmdir", "unlink", "shred", "tee", "touch", "truncate", "chmod", "chown", "chgrp", "mkdir", "srm",
     "patch", "sponge", "gzip", "bzip2", "xz", "zstd", "gunzip", "bunzip2", "unxz", "dos2unix", "unix2dos",
-    "fallocate", "mkfifo", "setfacl", "chattr", "ed", "ex",
+    "fallocate", "mkfifo", "mknod", "setfacl", "chattr", "ed", "ex", "trash",
 })  # fmt: skip
 WRITES_LAST: Final = frozenset({"cp", "install", "rsync", "ln", "scp"})
 IN_PLACE: Final = {
@@ -50,6 +50,9 @@ VALUED: Final = {  # options whose value is a file that is written
     "mv": ("-t", "--target-directory"),
     "install": ("-t", "--target-directory"),
     "tar": ("-f", "--file", "-C", "--directory"),
+    "bsdtar": ("-f", "--file", "-C", "--directory"),
+    "cpio": ("-D", "--directory"),
+    "7z": ("-o",),
     "unzip": ("-d",),
     "sort": ("-o", "--output"),
     "git": ("--git-dir", "--work-tree"),
@@ -187,7 +190,10 @@ def paths_written(command: Command) -> Iterator[Word]:
         texts = [*(word.text for word in command.arguments), *(one.target.text for one in command.redirects)]
         yield from (Word(path) for text in texts for path in PATCHED.findall(text))
     elif name == "git" and (words := list(command.operands)) and words[0].text in ("rm", "mv", "config"):
-        yield from words[1:] if words[0].text != "config" else values_of(command, ("--file", "-f"))
+        if words[0].text == "config":
+            yield from values_of(command, ("--file", "-f"))
+        elif not command.has_option("--cached"):  # which leaves the file as it is
+            yield from words[1:]
     if name != "ssh-keygen" or not command.has_option("-l", "-y", "-F"):  # which show something of a file
         yield from values_of(command, VALUED.get(name, ()))
 
