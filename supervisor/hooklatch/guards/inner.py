@@ -169,8 +169,8 @@ def git_scripts(words: Sequence[Word]) -> Iterator[Word]:
     )
     match verb:
         case "config":
-            for setting, value in itertools.pairwise(rest):
-                yield from script_in_setting(setting.text, value)
+            for setting, said in itertools.pairwise(rest):
+                yield from script_in_setting(setting.text, said)
         case "grep":
             yield from option_values(rest, frozenset({"-O", "--open-files-in-pager"}))
         case "difftool" | "mergetool":
