@@ -122,8 +122,9 @@ def test_hosts_and_packages_are_named() -> None:
         "echo ${x#`ls`}",
         "( ls ) > f -x",
         "cat <<E\nit is `open\nE",
+        "cat <<A; ls\nx '\nA\nbash -c '(( x = 0$(y) ))'",
     ],
-    ids=range(11),
+    ids=range(12),
 )
 def test_what_cannot_be_read_is_refused(text: str) -> None:
     if text.startswith("bash"):

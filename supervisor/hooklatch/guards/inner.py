@@ -77,7 +77,9 @@ def name_of(word: Word) -> str | None:
 
 def inner_words(name: str, words: Sequence[Word]) -> Iterator[Sequence[Word]]:
     """Yield the commands that a program is told to run by words."""
-    if name == "coproc" and len(words) > 1 and words[1].text in KEYWORDS:  # a name may stand before a group
+    if (
+        name == "coproc" and len(words) > 1 and words[1].text.partition(" ")[0] in KEYWORDS
+    ):  # a name may stand before a group
         yield words[1:]
     elif name == "parallel":
         template, values = parallel_parts(words)

@@ -85,7 +85,7 @@ def behind(nodes: Sequence[Node], source: bytes) -> Behind:
         text = heredoc_of(body, is_quoted=is_quoted)
         redirects.append(Redirect("<<", text))
         given = text.text if text.is_known else None
-        if body is not None and ended_before(body, start):
+        if is_misread(start, body, parts.get("heredoc_end")):
             raise UnreadableCommandError("where its here-document ends is not clear; give it a line of its own")
         end = start.end_byte
         arguments = node.children_by_field_name("argument")
@@ -106,10 +106,12 @@ def behind(nodes: Sequence[Node], source: bytes) -> Behind:
     return Behind(tuple(redirects), given, tuple(words), tuple(scripts), tuple(others))
 
 
-def ended_before(body: Node, start: Node) -> bool:
-    """Return whether a line within a here-document is the one that ends it, so that the grammar missed it."""
+def is_misread(start: Node, body: Node | None, end: Node | None) -> bool:
+    """Return whether a here-document ends elsewhere than the grammar says: it takes `A;` for the end of <<A; ls."""
     mark = re.sub(r"['\"\\]", "", text_of(start))
-    return re.search(rf"^\t*{re.escape(mark)}$", text_of(body), re.MULTILINE) is not None
+    last = "" if end is None else text_of(end).strip()
+    within = "" if body is None else text_of(body)
+    return last not in ("", mark) or re.search(rf"^\t*{re.escape(mark)}$", within, re.MULTILINE) is not None
 
 
 def redirect_of(node: Node, source: bytes) -> tuple[Redirect, list[Word]]:
