@@ -7,7 +7,7 @@ Knows nodes of the grammar; no programs.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from hooklatch.guards.command import Redirect, UnreadableCommandError
@@ -20,6 +20,7 @@ __all__ = ["NOTHING", "Behind", "behind", "fed", "mended"]
 
 HIDING = re.compile(r"\n+(?=\\)")
 IN_BODY = re.compile(r"\\.|`((?:\\.|[^`\\])*)(`?)", re.DOTALL)
+CONTINUED = re.compile(r"(?<!\\)(?:\\\\)*\\\n?\Z")
 ESCAPED = re.compile(r"\\([$`\\\n])")
 # What may stand on the line of a here-document before a command, and before a word of its own.
 GAPS = (re.compile(rb"(?:[ \t|&]|\\\n)*"), re.compile(rb"(?:[ \t]|\\\n)*"))
@@ -85,7 +86,7 @@ def behind(nodes: Sequence[Node], source: bytes) -> Behind:
         text = heredoc_of(body, is_quoted=is_quoted)
         redirects.append(Redirect("<<", text))
         given = text.text if text.is_known else None
-        if is_misread(start, body, parts.get("heredoc_end")):
+        if is_misread(node, parts, source, is_quoted=is_quoted):
             raise UnreadableCommandError("where its here-document ends is not clear; give it a line of its own")
         end = start.end_byte
         arguments = node.children_by_field_name("argument")
@@ -106,12 +107,21 @@ def behind(nodes: Sequence[Node], source: bytes) -> Behind:
     return Behind(tuple(redirects), given, tuple(words), tuple(scripts), tuple(others))
 
 
-def is_misread(start: Node, body: Node | None, end: Node | None) -> bool:
-    """Return whether a here-document ends elsewhere than the grammar says: it takes `A;` for the end of <<A; ls."""
-    mark = re.sub(r"['\"\\]", "", text_of(start))
-    last = "" if end is None else text_of(end).strip()
+def is_misread(node: Node, parts: Mapping[str, Node], source: bytes, *, is_quoted: bool) -> bool:
+    """Return whether a here-document ends elsewhere than the grammar says.
+
+    It takes `A;` for the end of `<<A; ls`, a line with a blank behind the mark, and one that the line before continues.
+    """
+    mark = re.sub(r"['\"\\]", "", text_of(parts["heredoc_start"]))
+    body, end = parts.get("heredoc_body"), parts.get("heredoc_end")
     within = "" if body is None else text_of(body)
-    return last not in ("", mark) or re.search(rf"^\t*{re.escape(mark)}$", within, re.MULTILINE) is not None
+    if end is not None:
+        last = (source[source.rfind(b"\n", 0, end.end_byte) + 1 :].split(b"\n", 1)[0]).decode("utf-8", "replace")
+        if (last.lstrip("\t") if node.children[0].type == "<<-" else last) != mark:
+            return True
+    if not is_quoted and CONTINUED.search(within):
+        return True
+    return re.search(rf"^\t*{re.escape(mark)}$", within, re.MULTILINE) is not None
 
 
 def redirect_of(node: Node, source: bytes) -> tuple[Redirect, list[Word]]:
