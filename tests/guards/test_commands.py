@@ -123,8 +123,15 @@ def test_hosts_and_packages_are_named() -> None:
         "( ls ) > f -x",
         "cat <<E\nit is `open\nE",
         "cat <<A; ls\nx '\nA\nbash -c '(( x = 0$(y) ))'",
+        "cat <<E\nE \n'\nE\nrm -rf / #'",
+        "cat <<E\na \\\nE\n'\nE\nrm -rf / #'",
+        "echo $'\\\\'; rm -rf /; echo \\'",
+        "echo a\n\\\nrm -rf /",
+        "export a\n\\\nrm -rf /",
+        "echo > a\n\\\nrm -rf /",
+        "echo a \\\r\nrm -rf /",
     ],
-    ids=range(12),
+    ids=range(19),
 )
 def test_what_cannot_be_read_is_refused(text: str) -> None:
     if text.startswith("bash"):

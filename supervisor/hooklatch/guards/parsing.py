@@ -8,7 +8,10 @@ Knows the grammar; knows neither words nor commands.
 from __future__ import annotations
 
 import functools
+import itertools
+import re
 import time
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from hooklatch.guards.command import UnreadableCommandError
@@ -18,6 +21,10 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_TEXT", "tree_of"]
 
+DOUBTFUL = re.compile(rb"\\\\'|\n[ \t]*\\\r?\n|\\\r\n")
+LINE_END = re.compile(rb"(?<!\\)\n")  # of a line that is not continued
+OF_ONE_LINE = {"command", "declaration_command", "unset_command", "redirected_statement", "file_redirect"}
+CLOSED = re.compile(rb"\$'(?:\\.|[^'\\])*'", re.DOTALL)
 MAX_TEXT = 1024 * 1024  # characters
 SHORT = 2048  # bytes; such a text is parsed at once, since even the square of it is little
 CHUNK = 256  # bytes that the parser is given at a time: so it shows how often it reads the same
@@ -46,9 +53,34 @@ def tree_of(text: str, source: bytes) -> Node:
     if len(source) > SHORT:
         try_out(text, source)
     root = parser().parse(source).root_node
-    if root.has_error:
+    if root.has_error or (DOUBTFUL.search(source) and not all(map(is_as_written, below(root)))):
         raise unparsable(text)
     return root
+
+
+def below(node: Node) -> Iterator[Node]:
+    waiting = [node]
+    while waiting:
+        yield (one := waiting.pop())
+        waiting += one.named_children
+
+
+def is_as_written(node: Node) -> bool:
+    """Return whether a node ends where the shell ends it.
+
+    To the grammar a quote behind a backslash never ends a text in $'…', and a line that has nothing but a backslash
+    continues the one before.
+    """
+    if node.type == "ansi_c_string":
+        return CLOSED.fullmatch(node.text or b"") is not None
+    if node.type not in OF_ONE_LINE:
+        return True
+    whole = node.text or b""
+    return not any(
+        LINE_END.search(whole, one.end_byte - node.start_byte, other.start_byte - node.start_byte)
+        for one, other in itertools.pairwise(node.children)
+        if one.type != "heredoc_redirect"
+    )
 
 
 def try_out(text: str, source: bytes) -> None:
