@@ -47,6 +47,7 @@ INTERPRETERS = SHELLS | {
 }  # fmt: skip
 CODED = INTERPRETERS | {"awk", "gawk", "mawk", "nawk", "osascript", "make", "m4", "ed", "ftp"}
 NOT_CODE = re.compile(r"[\w./-]+")  # a name of a file or of an option
+NAMED_CODE = re.compile(r"-m [\w.]+(?: |\Z)|[\w./-]+\.(?:py|js|mjs|ts|pl|rb|php)(?: |\Z)")  # what xargs adds is no code
 CODE_FOLLOWS = re.compile(r"-\w*[ecrpE]|--\w+")  # an option whose value may be code
 SETTING_UP = re.compile(  # what programs print to be run by eval
     r"[$<]\((?:(?:ssh-agent|pyenv|rbenv|nodenv|direnv|conda|mamba|brew|starship|fnm|mise|zoxide|dircolors|opam)"
@@ -383,9 +384,10 @@ def running_what_comes(command: Command) -> Answer | None:
     """Judge an interpreter that runs what another program sends it."""
     is_shell = command.program in SHELLS
     is_open = is_shell or not reads_data(command)
+    is_given_words = "xargs" in command.within and NAMED_CODE.match(" ".join(one.text for one in command.arguments))
     if (command.fed_by in FETCHING and is_open) or runs_fetched(command):
         return "deny", f"{shown(command)} runs what the network sends; save it, look at it, then run it"
-    if is_open and not is_shell and command.fed_by not in (None, "<", "echo", "printf", "cat"):
+    if is_open and not is_shell and not is_given_words and command.fed_by not in (None, "<", "echo", "printf", "cat"):
         return "ask", f"{shown(command)} runs what {command.fed_by} prints, which nobody has seen"
     return None
 
