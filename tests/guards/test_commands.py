@@ -64,6 +64,42 @@ def test_what_a_text_writes_is_named(text: str, written: list[str]) -> None:
     assert [word.text for one in commands(text) for word in paths_written(one)] == written
 
 
+@table(
+    ("text", "words"),
+    [
+        ("p > a -b c", ["-b", "c"]),
+        ("p x 2>/dev/null -b >>d c", ["x", "-b", "c"]),
+        ("p >'a b'\\ c d", ["d"]),
+        ("p <<<a -b c", ["-b", "c"]),
+        ("p <<E -b c\nx\nE", ["-b", "c"]),
+        ("p <<E > f -b c\nx\nE", ["-b", "c"]),
+        ("a | p > f -b c", ["-b", "c"]),
+        ("a && p > f -b c", ["-b", "c"]),
+        ("x=1 <<E p -b c\nE", ["-b", "c"]),
+        ("a <<E | p > f -b c\nE", ["-b", "c"]),
+    ],
+)
+def test_words_behind_a_redirection_are_those_of_the_command(text: str, words: list[str]) -> None:
+    (found,) = [one for one in commands(text) if one.program == "p"]
+
+    assert [word.text for word in found.arguments] == words
+
+
+@table(
+    ("text", "said"),
+    [
+        ("cat <<E\n\\a\\$b\nE", "\\a$b\n"),
+        ("cat <<'E'\n\\a\\$b\nE", "\\a\\$b\n"),
+        ("cat <<E\n\n\\a\nb\nE", "\\a\nb\n"),
+        ("cat <<E\na\\\nb\\`c\nE", "ab`c\n"),
+    ],
+)
+def test_a_here_document_says_what_the_program_reads(text: str, said: str) -> None:
+    (found,) = commands(text)
+
+    assert [(one.operator, one.target.text) for one in found.redirects] == [("<<", said)]
+
+
 def test_hosts_and_packages_are_named() -> None:
     (git, pip) = commands("git clone git@x.example:a/b && pip install -r r.txt evil==1")
 
@@ -83,8 +119,16 @@ def test_hosts_and_packages_are_named() -> None:
         "bash -c " * 10 + "ls",
         ";".join(["ls"] * 3000),
         "a" * 1_100_000,
+        "echo ${x#`ls`}",
+        "( ls ) > f -x",
+        "cat <<E\nit is `open\nE",
+        "cat <<A; ls\nx '\nA\nbash -c '(( x = 0$(y) ))'",
+        "cat <<E\nE \n'\nE\nrm -rf / #'",
+        "cat <<E\na \\\nE\n'\nE\nrm -rf / #'",
+        "echo $'\\\\'; rm -rf /; echo \\'",
+        "echo a \\\r\nrm -rf /",
     ],
-    ids=range(8),
+    ids=range(16),
 )
 def test_what_cannot_be_read_is_refused(text: str) -> None:
     if text.startswith("bash"):

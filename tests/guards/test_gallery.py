@@ -54,6 +54,9 @@ def test_a_push_without_a_name_is_one_of_the_branch_that_is_checked_out(tmp_path
     head.parent.mkdir(parents=True)
     (tmp_path / "tree" / "below").mkdir(parents=True)
     (tmp_path / "tree" / ".git").write_text("gitdir: ../work/.git\n")
+    (head.parent / "refs" / "heads").mkdir(parents=True)
+    (head.parent / "refs" / "heads" / "f").touch()
+    (head.parent / "packed-refs").write_text("# pack-refs with: peeled\n" + "0" * 40 + " refs/heads/p\n")
 
     def verdict(text: str, place: str) -> str | None:
         found = commands(text)
@@ -72,6 +75,11 @@ def test_a_push_without_a_name_is_one_of_the_branch_that_is_checked_out(tmp_path
             "git checkout -b f --help && git push", "git checkout f && git push", "git checkout main -- f && git push",
             "git -C . checkout -b f && git push", "echo 'git checkout -b f && git push'; git push",
             "echo $(git checkout -b f) && git push", "git checkout -b f &>/dev/null && git push",
+            "git checkout -b p; git push", "git switch -c f/g\ngit push", "git checkout -b a.lock; git push",
+            "git checkout -b a b; git push", "git switch a; git push", "git checkout -tb a; git push",
+            "x && git checkout -b a; git push", "x || git checkout -b a; git push", "x | git checkout -b a; git push",
+            "if x; then git checkout -b a; fi; git push", "(git checkout -b a); git push",
+            "f() { git checkout -b a; }; git push",
         ):  # fmt: skip
             assert verdict(text, "work") == expected, text
         assert verdict("git push", "tree/below") == expected
@@ -82,9 +90,16 @@ def test_a_push_without_a_name_is_one_of_the_branch_that_is_checked_out(tmp_path
             "git push -n",
             A_CHAIN,
             A_SWITCH,
+            "git checkout -b a; git push",
+            'set -e\ngit switch -c a/b 2>&1 | tail -1\ngit add -A && git commit -m "$(cat m)"\ngit push -u origin HEAD',
+            "git stash; git checkout -b a && git stash pop; git push",
         ):
             assert verdict(text, "work") is None, text
-        for text in ("git checkout main && git push", "git switch -c f && git branch -M main && git push"):
+        for text in (
+            "git checkout main && git push",
+            "git checkout -b a; git checkout main; git push",
+            "git switch -c f && git branch -M main && git push",
+        ):
             assert verdict(text, "work") == "deny", text
     assert verdict("git push", "") is None
 
@@ -95,6 +110,9 @@ def test_a_branch_that_cannot_be_read_is_asked_about(tmp_path: Path) -> None:
     (text,) = found = commands("git push")
 
     assert git_rules.of_branch(text.text, found, 0, str(tmp_path)).verdict == "ask"
+    (tmp_path / ".git" / "MERGE_HEAD").touch()
+    busy = commands("git checkout -b a; git push")
+    assert git_rules.of_branch("git checkout -b a; git push", busy, 1, str(tmp_path)).verdict == "ask"
     head.rmdir()
     for said in ("ref: refs/heads/.invalid\n", "", "ref: x"):
         head.write_text(said)

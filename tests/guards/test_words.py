@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 PIECES = [
     "a", "-", "/", "1", "..", ",", "{", "}", "{a,b}", "{1..3}", "{a..c}", "{,z}", "{a,{b,c}}", "\\x", "\\ ", "\\\\",
     "\\{", "'q r'", "'{x,y}'", '"d e"', '"\\$z"', '"a\\"b"', "$'\\x41'", "$'it\\'s'", "''", '""', "=", "é", "\\\n",
-    "[x]", "!", "#",
+    "[x]", "!", "#", '$"t"', "\\$",
 ]  # fmt: skip
 WORDS = st.lists(st.lists(st.sampled_from(PIECES), min_size=1, max_size=5).map("".join), min_size=1, max_size=12)
 

@@ -6,7 +6,6 @@ marked as unknown, and text that cannot be parsed raises, so that a guard which 
 
 from __future__ import annotations
 
-import itertools
 import os
 import re
 from collections.abc import Sequence
@@ -15,9 +14,18 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from hooklatch.guards.command import Command, Places, Redirect, UnreadableCommandError
-from hooklatch.guards.inner import folder_told, inner_words, name_of, printed_by, script_in_variable, scripts_of
-from hooklatch.guards.parsing import MAX_TEXT, mended, shortened
-from hooklatch.guards.redirects import behind, expanded_in, fed, heredoc_of, is_descriptor, redirect_of, unquoted
+from hooklatch.guards.inner import (
+    folder_told,
+    inner_words,
+    name_of,
+    printed_by,
+    replaced_by_xargs,
+    script_in_variable,
+    scripts_of,
+)
+from hooklatch.guards.parsing import MAX_TEXT, shortened, tree_of
+from hooklatch.guards.programs import KEYWORDS
+from hooklatch.guards.redirects import NOTHING, Behind, behind, fed, unquoted
 from hooklatch.guards.words import Word, read_all, read_words, text_of
 
 if TYPE_CHECKING:
@@ -31,13 +39,23 @@ MAX_COMMANDS = 2000
 MAX_WORDS = 50_000  # of all commands; words that several programs are given count for each
 MAX_PATH = 4096  # characters; the kernel takes no longer ones
 MAX_PLACES = 16  # folders that a command may run in; beyond that it is unknown
+NO_WORDS = frozenset({"variable_assignment", "subshell"})  # `time (a)` has one
+LATER = Word("what it is given when it runs", False)
 BLANKS = b" \t\r\n"
+UNREAD = frozenset({"word", "regex", "extglob_pattern"})
 HOLDING = re.compile(r"`|\$\(")  # in a word of an expansion, where the grammar finds no command
 MOVING = frozenset({"cd", "chdir", "pushd", "popd"})
-WORDS_OF_ITS_OWN = frozenset({"case", "esac", "for", "select", "function", "fi", "done"})  # and no programs
-ASSIGNED = re.compile(r"\w+\+?=")
+WORDS_OF_ITS_OWN = frozenset({"case", "esac", "for", "select", "fi", "done"})  # and no programs
 LEAVING = frozenset({"exit", "return"})
-KEEPING = frozenset({"eval", "command", "builtin", "source", "."})  # what these run is run by the shell itself
+KEEPING = KEYWORDS | {
+    "eval",
+    "command",
+    "builtin",
+    "source",
+    ".",
+    "time",
+    "-",
+}  # what these run is run by the shell itself
 ITS_OWN = frozenset({"subshell", "command_substitution", "process_substitution"})  # a shell of its own: cd ends with it
 
 
@@ -62,6 +80,7 @@ class Reading:
     def __init__(self, length: int) -> None:
         self._length = length  # characters that it and the texts inside it may yet have
         self._count = self._words = 0
+        self._mark: str | None = None  # what xargs replaces by what it reads
         self._source = b""  # the text that is being read
         self._places: Places = ("",)  # where the next command may run
         self._moved: Places = ("",)  # and where, if the one before it succeeded
@@ -76,7 +95,7 @@ class Reading:
             raise UnreadableCommandError("the texts within it are too many times as long as it is")
         if "\0" in text:
             raise UnreadableCommandError("it has a null character")
-        root, source = mended(text, text.encode("utf-8", "surrogateescape"))
+        root, source = tree_of(text, text.encode("utf-8", "surrogateescape"))
         before, self._source = self._source, source
         try:
             return self._block(root, within, depth, None)
@@ -103,10 +122,12 @@ class Reading:
             case "function_definition" | "for_statement" | "while_statement" | "c_style_for_statement":
                 before = self._places
                 found = self._each(node, within, depth, fed_by)
+                if redirects := node.children_by_field_name("redirect"):  # of a function: it has them whenever it runs
+                    found += self._alone(behind(redirects, self._source), within, depth, text_of(node))
                 self._stay(before if before == self._places else either(before, (*self._places, None)))
                 return found
             case "command":
-                return self._command(node, within, depth, (), fed_by, None)
+                return self._command(node, within, depth, fed_by, NOTHING)
             case "redirected_statement":
                 return self._redirected(node, within, depth, fed_by)
             case "pipeline":
@@ -115,7 +136,7 @@ class Reading:
                 # To the shell that is a part of the word before it, and what follows runs.
                 raise UnreadableCommandError("a '#' follows a backslash and a blank; put the word in quotes")
             case "expansion":
-                if any(child.type == "word" and HOLDING.search(text_of(child)) for child in node.named_children):
+                if any(child.type in UNREAD and HOLDING.search(text_of(child)) for child in node.named_children):
                     raise UnreadableCommandError(f"what {shortened(text_of(node))} runs is not read; use $(…)")
                 return self._each(node, within, depth, fed_by)
             case "variable_assignment":
@@ -136,18 +157,11 @@ class Reading:
         return found
 
     def _list(
-        self,
-        node: Node,
-        within: tuple[str, ...],
-        depth: int,
-        fed_by: str | None,
-        redirects: tuple[Redirect, ...] = (),
-        given: str | None = None,
-        more: Sequence[Word] = (),
+        self, node: Node, within: tuple[str, ...], depth: int, fed_by: str | None, added: Behind = NOTHING
     ) -> list[Command]:
         """Return the commands of `a && b` or `a || b`: b runs only where a succeeded, or failed.
 
-        Redirections behind it, and the words (`more`) behind those, are those of b; the grammar gives them to both.
+        Redirections behind it are those of b; the grammar gives them to both.
         """
         first, *rest = node.named_children
         found = self._block(first, within, depth, fed_by)
@@ -157,7 +171,7 @@ class Reading:
             self._stay(moved)
         begun = len(found)
         for child in rest:
-            found += self._with(child, within, depth, fed_by, redirects, given, more)
+            found += self._with(child, within, depth, fed_by, added)
         if is_and:  # what comes after may run where the first one failed, too
             self._places = either(failed, self._places)
         elif any(one.program in LEAVING for one in found[begun:]):
@@ -181,11 +195,12 @@ class Reading:
         self._moved = tuple(dict.fromkeys(joined(place, target) for place in self._places))
         self._places = either(self._places, self._moved)
 
-    def _nested(self, node: Node, within: tuple[str, ...], depth: int) -> list[Command]:
-        """Return the commands of substitutions among a node's words, or of the one that it is."""
+    def _nested(self, node: Node, within: tuple[str, ...], depth: int, but: Sequence[Node] = ()) -> list[Command]:
+        """Return the commands of substitutions among a node's words, or of the one that it is; `but` were read."""
         if node.type in ITS_OWN or node.type in ("expansion", "variable_assignment"):
             return self._block(node, within, depth, None)
-        return [one for child in node.named_children for one in self._block(child, within, depth, None)]
+        inside = [child for child in node.named_children if child not in but]
+        return [one for child in inside for one in self._block(child, within, depth, None)]
 
     def _declared(self, node: Node, within: tuple[str, ...]) -> list[Command]:
         self._counted()
@@ -204,7 +219,7 @@ class Reading:
         return self._script_of(script, within, depth, None)
 
     def _script_of(self, script: Word, within: tuple[str, ...], depth: int, fed_by: str | None) -> list[Command]:
-        if not script.is_known:
+        if not script.is_known or (self._mark and script.text.lstrip().startswith(self._mark)):
             return [Command(program=None, within=within, fed_by=fed_by, text=script.text, places=self._places)]
         return self.script(script.text, within, depth + 1)
 
@@ -212,139 +227,92 @@ class Reading:
         return [Word(text_of(node), False)] if node.type == "variable_assignment" else read_words(node)
 
     def _pipeline(
-        self, node: Node, within: tuple[str, ...], depth: int, fed_by: str | None, more: Sequence[Word] = ()
+        self, node: Node, within: tuple[str, ...], depth: int, fed_by: str | None, added: Behind = NOTHING
     ) -> list[Command]:
+        """Return the commands of `a | b`; redirections behind it are those of b."""
         found: list[Command] = []
         printed: str | None = None
         for child in node.named_children:
             before = self._places
-            is_last = child == node.named_children[-1]
-            made = self._fed(child, within, depth, fed_by, printed, more if is_last else ())
+            last = added if child == node.named_children[-1] else NOTHING
+            if printed is not None and last.given is None:
+                last = last._replace(given=printed)
+            made = self._with(child, within, depth, fed_by, last)
             self._stay(before)
             found += made
             printed = printed_by(child)
             fed_by = next((one.program for one in made if not one.within), None) or "?"
         return found
 
-    def _fed(
-        self,
-        node: Node,
-        within: tuple[str, ...],
-        depth: int,
-        fed_by: str | None,
-        printed: str | None,
-        more: Sequence[Word] = (),
-    ) -> list[Command]:
-        if node.type == "command":
-            return self._command(node, within, depth, (), fed_by, printed, more)
-        if more:
-            raise UnreadableCommandError(f"{shortened(more[0].text)} stands behind a redirection; write it before")
-        return self._block(node, within, depth, fed_by)
-
     def _redirected(self, node: Node, within: tuple[str, ...], depth: int, fed_by: str | None) -> list[Command]:
         body = node.child_by_field_name("body")
-        redirects: list[Redirect] = []
-        given: str | None = None
-        after: list[Command] = []
-        more: list[Word] = []
-        for child in node.children_by_field_name("redirect"):
-            more += [word for nodes in behind(child) for word in read_all(nodes, self._source)]
-            if child.type == "heredoc_redirect":
-                text = heredoc_of(child)
-                redirects.append(Redirect("<<", text))
-                given = text.text if text.is_known else None
-                printed = given if body is not None and text_of(body) in ("cat", "cat -") else None
-                for below in child.named_children:
-                    if below.type.endswith("_redirect"):
-                        redirects.append(redirect_of(below))
-                    elif any(below in nodes for nodes in behind(child)):
-                        after += self._nested(below, within, depth)
-                    elif below.type not in ("heredoc_start", "heredoc_body", "heredoc_end"):
-                        after += self._after_heredoc(below, within, depth, printed)
-                after += self._nested_heredoc(child, within, depth)
-            else:
-                redirects.append(redirect_of(child))
-                if child.type == "herestring_redirect" and redirects[-1].target.is_known:
-                    given = redirects[-1].target.text
-                after += self._nested(child, within, depth)
+        nodes = node.children_by_field_name("redirect")
+        added = behind(nodes, self._source)
+        found = self._with(body, within, depth, fed_by, added) if body is not None else []
         if body is None:
-            self._counted()
-            alone = Command(
-                program="", redirects=tuple(redirects), within=within, text=text_of(node), places=self._places
-            )
-            run = list(itertools.dropwhile(lambda word: ASSIGNED.match(word.text), more))
-            return [alone, *self._run(run, within, depth, (), fed_by, given, text_of(node)), *after]
-        return [*self._with(body, within, depth, fed_by, tuple(redirects), given, more), *after]
+            found = self._alone(added, within, depth, text_of(node))
+        printed = added.given if body is not None and text_of(body) in ("cat", "cat -") else None
+        for other in added.others:
+            found += self._after_heredoc(other, within, depth, printed)
+        for script in added.scripts:
+            found += self.script(script, within, depth + 1)
+        for child in nodes:
+            found += self._nested(child, within, depth, added.others)
+        return found
+
+    def _alone(self, added: Behind, within: tuple[str, ...], depth: int, text: str) -> list[Command]:
+        """Return the command that redirections are which stand alone, or before its words."""
+        fed_by = fed(added.redirects)
+        if added.words:
+            return self._run(added.words, within, depth, added.redirects, fed_by, added.given, text)
+        self._counted()
+        return [Command(program="", redirects=added.redirects, within=within, text=text, places=self._places)]
 
     def _with(
-        self,
-        body: Node,
-        within: tuple[str, ...],
-        depth: int,
-        fed_by: str | None,
-        redirects: tuple[Redirect, ...],
-        given: str | None,
-        more: Sequence[Word],
+        self, body: Node, within: tuple[str, ...], depth: int, fed_by: str | None, added: Behind
     ) -> list[Command]:
-        """Return the commands of what has these redirections, and `more` words behind them: rm >log -r x."""
+        """Return the commands of what has this behind it."""
         if body.type == "command":
-            return self._command(body, within, depth, redirects, fed_by or fed(redirects), given, more)
+            return self._command(body, within, depth, fed_by, added)
         if body.type == "list":
-            return self._list(body, within, depth, fed_by, redirects, given, more)
+            return self._list(body, within, depth, fed_by, added)
         if body.type == "pipeline":
-            inside = self._pipeline(body, within, depth, fed_by or fed(redirects), more)
-        else:
-            inside = self._fed(body, within, depth, fed_by or fed(redirects), None, more)
-        if redirects and inside:  # they are those of a whole group
-            inside[0] = msgspec.structs.replace(inside[0], redirects=(*inside[0].redirects, *redirects))
+            return self._pipeline(body, within, depth, fed_by, added)
+        inside = self._block(body, within, depth, fed_by or fed(added.redirects))
+        if added.words and not body.type.startswith("variable_assignment"):
+            raise UnreadableCommandError(
+                f"words follow a redirection of what is no command: {shortened(text_of(body))}"
+            )
+        if added.words or (added.redirects and not inside):
+            inside += self._alone(added, within, depth, text_of(body))
+        elif added.redirects:  # they are those of a whole group
+            inside[0] = msgspec.structs.replace(inside[0], redirects=(*inside[0].redirects, *added.redirects))
         return inside
 
     def _after_heredoc(self, node: Node, within: tuple[str, ...], depth: int, printed: str | None) -> list[Command]:
         """Return what stands on the line of a here-document, such as the `| sh` after `cat <<EOF`."""
         if node.type == "pipeline":
             first, *rest = node.named_children
-            found = self._fed(first, within, depth, "cat", printed)
-            return [*found, *(one for child in rest for one in self._fed(child, within, depth, "?", None))]
-        return self._fed(node, within, depth, None, None)
-
-    def _nested_heredoc(self, node: Node, within: tuple[str, ...], depth: int) -> list[Command]:
-        bodies = [child for child in node.named_children if child.type == "heredoc_body"]
-        found = [one for body in bodies for one in self._nested(body, within, depth)]
-        return found + [one for text in expanded_in(node) for one in self.script(text, within, depth + 1)]
+            found = self._with(first, within, depth, "cat", Behind(given=printed))
+            return [*found, *(one for child in rest for one in self._with(child, within, depth, "?", NOTHING))]
+        return self._block(node, within, depth, None)
 
     def _command(
-        self,
-        node: Node,
-        within: tuple[str, ...],
-        depth: int,
-        redirects: tuple[Redirect, ...],
-        fed_by: str | None,
-        given: str | None,
-        more: Sequence[Word] = (),
+        self, node: Node, within: tuple[str, ...], depth: int, fed_by: str | None, added: Behind
     ) -> list[Command]:
-        """Return a command, and those that it would run; `given` is what it reads, if that is known.
-
-        `more` are words of it that stand behind redirections.
-        """
-        nested: list[Command] = []
-        parts: list[list[Node]] = [[]]  # of the words, between redirections
-        own: list[Redirect] = []
-        for child in node.named_children:
-            if child.type.endswith("_redirect"):
-                redirect = redirect_of(child)
-                own.append(redirect)
-                if child.type == "herestring_redirect" and redirect.target.is_known:
-                    given = redirect.target.text
-                parts += [*behind(child), []]
-            elif child.type != "variable_assignment":
-                parts[-1].append(child)
-            nested += self._nested(child, within, depth)
-        if parts[-1] and is_descriptor(parts[-1][-1], self._source):
-            parts[-1].pop()
-        words = [*(word for nodes in parts for word in read_all(nodes, self._source)), *more]
-        redirects = (*redirects, *own)
+        """Return a command, and those that it would run."""
+        parts = [child for child in node.named_children if child.type not in NO_WORDS]
+        if node.children[-1].type == "$":
+            parts.append(node.children[-1])
+        own = behind([child for child in parts if child.type.endswith("_redirect")], self._source)
+        if own.others or own.scripts:
+            raise UnreadableCommandError("a here-document stands before its command; put it behind")
+        words = [*read_all(parts, self._source), *own.words, *added.words]
+        redirects = (*added.redirects, *own.redirects)
+        given = own.given if added.given is None and fed(added.redirects) is None else added.given
+        nested = [one for child in node.named_children for one in self._nested(child, within, depth)]
         fed_by = fed_by or fed(redirects)
-        text = " ".join((text_of(node), *(word.text for word in more)))
+        text = " ".join((text_of(node), *(word.text for word in added.words)))
         return [*self._run(words, within, depth, redirects, fed_by, given, text), *nested]
 
     def _counted(self) -> None:
@@ -361,17 +329,20 @@ class Reading:
         fed_by: str | None,
         given: str | None,
         text: str,
+        *,
+        is_open: bool = False,
     ) -> list[Command]:
-        """Return the command that these words are, and those that it runs."""
+        """Return the command that these words are, and those that it runs; `is_open`: it is given more words then."""
         self._counted()
         self._words += len(words)
         if self._words > MAX_WORDS:
             raise UnreadableCommandError(f"its commands have more than {MAX_WORDS} words")
         if not words:
-            return []
+            is_later = is_open and within[-1] != "xargs"  # which by itself only shows what it reads
+            return self._script_of(LATER, within, depth, fed_by) if is_later else []
         if len(within) > 4 * MAX_DEPTH:
             raise UnreadableCommandError("too many programs run one another")
-        name = name_of(words[0])
+        name = None if self._mark and self._mark in words[0].text else name_of(words[0])
         own = Command(
             program=name, arguments=tuple(words[1:]), within=within, redirects=redirects, fed_by=fed_by, text=text,
             places=self._places,
@@ -389,10 +360,17 @@ class Reading:
             self._stay(tuple(joined(place, told.text if told.is_known else None) for place in before))
         below = (*within, name)
         found = [own]
-        for run in inner_words(name, words[1:]):
-            found += self._run(run, below, depth + 1, (), fed_by, None, " ".join(word.text for word in run))
-        for script in scripts_of(name, words[1:], given, fed_by):
+        mark, rest = self._mark, words[1:]
+        if name in ("xargs", "parallel"):
+            replaced = replaced_by_xargs(rest) if name == "xargs" else None
+            is_open = replaced is None
+            self._mark = replaced or mark
+        for run in inner_words(name, rest):
+            shown = " ".join(word.text for word in run)
+            found += self._run(run, below, depth + 1, (), fed_by, None, shown, is_open=is_open)
+        for script in scripts_of(name, [*rest, LATER] if is_open and name != "parallel" else rest, given, fed_by):
             found += self._script_of(script, below, depth, fed_by)
+        self._mark = mark
         if name not in KEEPING:
             self._stay(before)
         return found

@@ -5,12 +5,15 @@ Knows the tables of programs and words; parses no shell text.
 
 from __future__ import annotations
 
+import itertools
 import re
+import shlex
 from collections.abc import Container, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from hooklatch.guards.programs import (
     JOINED,
+    KEYWORDS,
     PROMPTS,
     READERS,
     RUNNERS,
@@ -35,6 +38,7 @@ __all__ = [
     "name_of",
     "option_values",
     "printed_by",
+    "replaced_by_xargs",
     "script_in_variable",
     "scripts_of",
     "takes_next",
@@ -46,6 +50,7 @@ EXECUTING = {
     "fd": frozenset({"-x", "-X", "--exec", "--exec-batch"}),
     "fdfind": frozenset({"-x", "-X", "--exec", "--exec-batch"}),
 }
+PLAIN = re.compile(r"[\w./=:@%+,{}-]+")  # a word that means to a shell what it says
 STDIN = frozenset({"/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
 GIT = Wrapper(
     frozenset(
@@ -68,14 +73,19 @@ def name_of(word: Word) -> str | None:
     """Return a program's name without its folder; None if it is decided only when it runs."""
     if not word.is_known or any(one in word.text for one in "*?["):
         return None
-    return word.text.rpartition("/")[2]
+    return word.text.rpartition("/")[2].lstrip("=")  # to zsh =rm is the path of rm
 
 
 def inner_words(name: str, words: Sequence[Word]) -> Iterator[Sequence[Word]]:
     """Yield the commands that a program is told to run by words."""
-    if name == "coproc":  # a name may stand before a group, and a group is no word
-        at = next((at for at, word in enumerate(words[:2]) if word.text in ("{", "(")), -1)
-        yield words[at + 1 :]
+    if (
+        name == "coproc" and len(words) > 1 and words[1].text.partition(" ")[0] in KEYWORDS
+    ):  # a name may stand before a group
+        yield words[1:]
+    elif name == "parallel":
+        template, values = parallel_parts(words)
+        if values is None and template and all(map(PLAIN.fullmatch, (word.text for word in template))):
+            yield template
     elif (told := WRAPPERS.get(name)) is not None:
         yield after_options(words, told)
     elif (verbs := RUNNERS.get(name)) is not None:
@@ -104,8 +114,9 @@ def until_end(words: Sequence[Word]) -> list[Word]:
 def after_options(words: Sequence[Word], told: Wrapper) -> Sequence[Word]:
     """Return what follows the options of a program that runs others."""
     at = skip_options(words, told)
-    for _ in range(told.before):
-        at = min(at + 1, len(words))
+    if told.before:
+        at = min(at + told.before, len(words))
+        at += skip_options(words[at:], told)  # ssh takes its own behind the host, too
     return words[at:]
 
 
@@ -138,7 +149,7 @@ def skip_options(words: Sequence[Word], told: Wrapper) -> int:
             return at + 1
         if told.assigns and "=" in text and not text.startswith("-"):
             at += 1
-        elif text.startswith("-") and len(text) > 1:
+        elif text.startswith("-") and (len(text) > 1 or told.assigns):  # `env -` is `env -i`
             at += 2 if takes_next(text, told.valued | told.script) else 1
         else:
             return at
@@ -161,7 +172,8 @@ def git_scripts(words: Sequence[Word]) -> Iterator[Word]:
     )
     match verb:
         case "config":
-            yield from (Word(word.text[1:], word.is_known) for word in rest if word.text.startswith("!"))
+            for setting, said in itertools.pairwise(rest):
+                yield from script_in_setting(setting.text, said)
         case "grep":
             yield from option_values(rest, frozenset({"-O", "--open-files-in-pager"}))
         case "difftool" | "mergetool":
@@ -227,7 +239,9 @@ def scripts_of(name: str, words: Sequence[Word], given: str | None, fed_by: str 
                 yield script
     if name == "crontab" and (given or fed_by) and not any(word.text not in ("-", "-u") for word in words):
         yield from [Word("what it reads", False)] if given is None else map(Word, CRON.findall(given))
-    if (joined := JOINED.get(name)) is not None:
+    if name == "parallel":
+        yield from parallel_scripts(words, given, fed_by)
+    elif (joined := JOINED.get(name)) is not None:
         rest = after_options(words, joined)
         if rest:
             yield Word(" ".join(word.text for word in rest), all(word.is_known for word in rest))
@@ -241,10 +255,42 @@ def scripts_of(name: str, words: Sequence[Word], given: str | None, fed_by: str 
                 yield Word(word.text.partition("=")[2], word.is_known)
     if name in SHELLS:
         yield from shell_scripts(words, given, fed_by)
+    elif name in ("source", ".") and words and words[0].text.startswith("<("):
+        yield words[0]
     elif (fed_by and reads_as_shell(name, words)) or (
         (name in READERS or (name in ("source", ".") and words and words[0].text in STDIN)) and (given or fed_by)
     ):
         yield Word("what it reads", False) if given is None else Word(given)
+
+
+def parallel_parts(words: Sequence[Word]) -> tuple[Sequence[Word], Sequence[Word] | None]:
+    """Return the words that parallel runs, and the values for each run; None if it reads those."""
+    rest = after_options(words, JOINED["parallel"])
+    at = next((at for at, word in enumerate(rest) if word.text.startswith(":::")), None)
+    return (rest, None) if at is None else (rest[:at], rest[at + 1 :])
+
+
+def parallel_scripts(words: Sequence[Word], given: str | None, fed_by: str | None) -> Iterator[Word]:
+    template, values = parallel_parts(words)
+    text, is_known = " ".join(word.text for word in template), all(word.is_known for word in template)
+    for value in values or ():
+        last = shlex.quote(value.text) if text else value.text
+        whole = text.replace("{}", last) if "{}" in text else f"{text} {last}"
+        yield Word(whole, is_known and value.is_known)
+    if values is None and text and not all(map(PLAIN.fullmatch, (word.text for word in template))):
+        yield Word(text, is_known)
+    elif values is None and not text and (given or fed_by):
+        yield Word("what it reads", False) if given is None else Word(given)
+
+
+def replaced_by_xargs(words: Sequence[Word]) -> str | None:
+    """Return what xargs replaces in its words by what it reads; None if it puts that behind them."""
+    own = words[: skip_options(words, WRAPPERS["xargs"])]
+    named = next(option_values(own, frozenset({"-I", "-J"})), None)
+    if named is not None:
+        return named.text
+    short = [re.fullmatch(r"(?:-[a-zA-Z0-9]*?i|--replace=?)(.*)", word.text) for word in own]
+    return next((one[1] or "{}" for one in short if one is not None), None)
 
 
 def reads_as_shell(name: str, words: Sequence[Word]) -> bool:
@@ -279,6 +325,8 @@ def shell_scripts(words: Sequence[Word], given: str | None, fed_by: str | None) 
     """Yield what a shell is told to run: after -c, or else what it reads; unknown if it reads what is not known."""
     is_told = False
     yield from option_values(words, frozenset({"--command", "--init-command"}))  # of fish
+    files = option_values(words, frozenset({"--rcfile", "--init-file"}))
+    yield from (file for file in files if file.text.startswith("<("))
     for at, word in enumerate(words):
         text = word.text
         if at and takes_next(words[at - 1].text, SHELL_VALUED):
@@ -287,6 +335,8 @@ def shell_scripts(words: Sequence[Word], given: str | None, fed_by: str | None) 
             break
         if text == "--" or not text.startswith(("-", "+")):
             is_told = True
+            if (file := next(iter(words[at + (text == "--") :]), None)) and file.text.startswith("<("):
+                yield file  # what another command prints
             break
         if text.startswith("-") and not text.startswith("--") and "c" in text:
             rest = list(words[at + 1 + sum(map(text.count, "oO")) :])

@@ -1,13 +1,18 @@
 """Whether an interpreter is told its whole program by its words, so that what it reads is data.
 
-Yes only for the few shapes that are known to read data as data; all else may run what it reads.  Knows commands, no
-policy.
+Yes only for the few shapes that are known to read data as data; all else may run what it reads.  A program in Python is
+parsed, and may use only what is listed; of other languages, which are not, no word may stand there that runs something.
+Knows commands, no policy.
 """
 
 from __future__ import annotations
 
+import ast
+import builtins
+import importlib
 import re
-from collections.abc import Sequence
+import types
+from collections.abc import Mapping
 from typing import Final
 
 from hooklatch.guards.command import Command
@@ -26,10 +31,19 @@ HARMLESS: Final = re.compile(r"-[BEIObsuvnplaw0-9]+")  # options that may stand 
 MODULES: Final = frozenset({"json.tool", "base64"})  # of Python, which run nothing
 IMPORTED: Final = frozenset({  # by a program in Python, which run nothing either
     "sys", "json", "re", "csv", "math", "collections", "itertools", "functools", "datetime", "time", "base64", "html",
-    "hashlib", "statistics", "string", "textwrap", "tomllib", "urllib.parse", "xml.etree.ElementTree", "pprint", "zlib",
-    "gzip", "binascii", "struct", "unicodedata",
+    "hashlib", "statistics", "textwrap", "tomllib", "urllib.parse", "xml.etree.ElementTree", "pprint", "zlib", "gzip",
+    "binascii", "struct", "unicodedata",
 })  # fmt: skip
-IMPORTS: Final = re.compile(r"\bfrom\s+([\w.]+)\s+import\b|\bimport\b([^;\n]*)")
+OF_SYS: Final = frozenset(
+    {"stdin", "stdout", "stderr", "argv", "exit", "version", "version_info", "platform", "maxsize"}
+)
+BUILTINS: Final = frozenset({
+    "abs", "all", "any", "ascii", "bin", "bool", "bytearray", "bytes", "callable", "chr", "complex", "dict", "divmod",
+    "enumerate", "exit", "filter", "float", "format", "frozenset", "hash", "hex", "id", "input", "int", "isinstance",
+    "issubclass", "iter", "len", "list", "map", "max", "min", "next", "object", "oct", "open", "ord", "pow", "print",
+    "quit", "range", "repr", "reversed", "round", "set", "slice", "sorted", "str", "sum", "tuple", "type", "zip",
+})  # fmt: skip
+OF_FRAMES: Final = ("_", "f_", "gi_", "cr_", "ag_", "tb_", "co_", "mro")  # how code reaches what it was not given
 STREAM: Final = re.compile(r"/dev/(?:stdin|fd\b|tty)|/proc/|php:")
 RUNS_DATA: Final = re.compile(
     r"exec|eval|compile|system|popen|subprocess|spawn|import_module|pickle|[Mm]arshal|Function|constructor|\bvm\b|code\."
@@ -37,7 +51,7 @@ RUNS_DATA: Final = re.compile(
     r"|import\s*\(|`|\bqx|%x|\bopen\b|send\b|\bmethod\b|\bIO\b|Open3|YAML|dlopen|\bglobal|Kernel|__|modules|getattr|globals|builtins|\bvars\b|[^\w\s][gimrsx]*e[gimrsx]*e\b|inding"
 )
 WITH_VERBS: Final = frozenset({"deno", "bun"})
-VERSION: Final = re.compile(r"[\d.]+\Z")  # python3.12
+VERSION: Final = re.compile(r"(?<=[a-z])[\d.]+\Z")  # python3.12
 
 
 def reads_data(command: Command) -> bool:
@@ -55,19 +69,67 @@ def reads_data(command: Command) -> bool:
     at = next((at for at, word in enumerate(told) if HARMLESS.fullmatch(word) is None or is_option(name, word)), 0)
     if not is_option(name, told[at]) or at + 1 == len(told) or any(word.startswith("-") for word in told[at + 1 :]):
         return False
-    return not any(RUNS_DATA.search(word) for word in told) and imports_are_known(name, told[at + 1 :])
+    if name in ("python", "pypy"):
+        return all(map(only_reads, told[at + 1 : at + 2]))
+    return not any(RUNS_DATA.search(word) for word in told)
 
 
 def is_option(name: str, word: str) -> bool:
     return name in TOLD and TOLD[name].fullmatch(word) is not None
 
 
-def imports_are_known(name: str, told: Sequence[str]) -> bool:
-    """Return whether a program in Python takes nothing from modules that may run what they are given."""
-    if name not in ("python", "pypy"):
-        return True
-    for module, listed in (found for text in told for found in IMPORTS.findall(text)):
-        names = [module] if module else [one.partition(" as ")[0].strip() for one in listed.split(",")]
-        if not IMPORTED.issuperset(names):
+def only_reads(text: str) -> bool:
+    """Return whether a program in Python uses nothing but what is known to run no data."""
+    try:
+        nodes = list(ast.walk(ast.parse(text)))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    imported = [one for node in nodes if isinstance(node, ast.Import) for one in node.names]
+    modules = {one.asname or one.name: one.name for one in imported}
+    if any(modules[one.asname or one.name] != one.name for one in imported):
+        return False  # one name for two of them
+    own = {node.id for node in nodes if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)}
+    own |= {node.arg for node in nodes if isinstance(node, ast.arg)}
+    own |= {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    own |= {node.name for node in nodes if isinstance(node, ast.ExceptHandler) and node.name}
+    own |= {alias.asname or alias.name for node in nodes if isinstance(node, ast.ImportFrom) for alias in node.names}
+    bases = {name.partition(".")[0] for name in modules}
+    used = {
+        id(base_of(node)) for node in nodes if isinstance(node, ast.Attribute) and ast.unparse(node.value) in modules
+    }
+    return all(is_harmless(node, own - bases, modules) for node in nodes if id(node) not in used)
+
+
+def base_of(node: ast.expr) -> ast.expr:
+    return base_of(node.value) if isinstance(node, ast.Attribute) else node
+
+
+def is_harmless(node: ast.AST, own: set[str], modules: Mapping[str, str]) -> bool:
+    """Return whether a part of a program is; a module that stands by itself may go anywhere, and is not."""
+    match node:
+        case ast.Import():
+            return IMPORTED.issuperset(alias.name for alias in node.names)
+        case ast.ImportFrom(module=str(module), level=0):
+            return module in IMPORTED and all(is_given(module, alias.name) for alias in node.names)
+        case ast.ImportFrom():
             return False
-    return True
+        case ast.Attribute():
+            module = modules.get(ast.unparse(node.value), "")
+            return not node.attr.startswith(OF_FRAMES) and (not module or is_given(module, node.attr))
+        case ast.Name(id=name, ctx=ast.Load()):
+            return name in BUILTINS or is_error(name) or (name in own and not hasattr(builtins, name))
+        case _:
+            return True
+
+
+def is_error(name: str) -> bool:
+    one = getattr(builtins, name, None)
+    return isinstance(one, type) and issubclass(one, BaseException)
+
+
+def is_given(module: str, name: str) -> bool:
+    """Return whether a module gives something of its own by this name, and no other module."""
+    if module == "sys" or module not in IMPORTED:
+        return module == "sys" and name in OF_SYS
+    one = getattr(importlib.import_module(module), name, None)
+    return one is not None and not isinstance(one, types.ModuleType) and not name.startswith("_")

@@ -8,8 +8,10 @@ Knows the grammar; knows neither words nor commands.
 from __future__ import annotations
 
 import functools
+import itertools
 import re
 import time
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from hooklatch.guards.command import UnreadableCommandError
@@ -17,8 +19,17 @@ from hooklatch.guards.command import UnreadableCommandError
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser, Point
 
-__all__ = ["MAX_TEXT", "mended", "tree_of"]
+__all__ = ["MAX_TEXT", "tree_of"]
 
+DOUBTFUL = re.compile(rb"\\\\'|\n[ \t]*\\\r?\n|\\\r\n")
+LINE_END = re.compile(rb"(?<!\\)\n")  # of a line that is not continued
+OF_ONE_LINE = {"command", "declaration_command", "unset_command", "redirected_statement", "file_redirect"}
+CLOSED = re.compile(rb"\$'(?:\\.|[^'\\])*'", re.DOTALL)
+SLASHED = re.compile(rb"(?<!\\)(?:\\\\)*\n(?=\r?\\)")  # before a line that the grammar takes for a part of the last one
+DATA = frozenset(
+    {"string", "string_content", "raw_string", "ansi_c_string", "heredoc_body", "heredoc_content", "comment"}
+)
+MAX_MENDS = 8
 MAX_TEXT = 1024 * 1024  # characters
 SHORT = 2048  # bytes; such a text is parsed at once, since even the square of it is little
 CHUNK = 256  # bytes that the parser is given at a time: so it shows how often it reads the same
@@ -27,11 +38,6 @@ MAX_READS_EACH = 16  # scripts that people have written need 1 to 4
 MAX_ROUNDS = 3_000  # of a hundred steps
 MIN_ROUNDS = 200  # and one for so many characters, where such scripts need one for 100
 ROUND = 50
-MAX_MENDS = 8
-SLASHED = re.compile(rb"(?<!\\)(?:\\\\)*\n(?=\r?\\)")  # before a line that the grammar takes for a part of the last one
-DATA = frozenset(
-    {"string", "string_content", "raw_string", "ansi_c_string", "heredoc_body", "heredoc_content", "comment"}
-)
 MAX_TIME = 0.5  # seconds of this thread: the square of a few shapes that have no error hides in ever longer rounds
 
 
@@ -43,12 +49,30 @@ def parser() -> Parser:
     return tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
 
 
-def tree_of(text: str, source: bytes) -> Node:
-    """Return the root of the tree of a text; `source` is the text in bytes.
+def tree_of(text: str, source: bytes) -> tuple[Node, bytes]:
+    """Return the root of the tree of a text, and the bytes that were parsed.
+
+    `source` is the text in bytes.  To the grammar a line that begins with a backslash is more words of the command
+    before it, unless a blank stands there: so one is put there.
 
     Raises:
         UnreadableCommandError: it cannot be parsed, or not in a time that is in proportion to its length.
     """
+    for _ in range(MAX_MENDS):
+        root = parsed(text, source)
+        joined = [found.end() for found in SLASHED.finditer(source) if is_joined(root, source, found.end() - 1)]
+        if not joined:
+            break
+        pieces = [source[begin:end] for begin, end in zip([0, *joined], [*joined, len(source)], strict=True)]
+        source = b" ".join(pieces)
+    else:
+        raise unparsable(text)
+    if DOUBTFUL.search(source) and not all(map(is_as_written, below(root))):
+        raise unparsable(text)
+    return root, source
+
+
+def parsed(text: str, source: bytes) -> Node:
     if len(source) > SHORT:
         try_out(text, source)
     root = parser().parse(source).root_node
@@ -57,29 +81,36 @@ def tree_of(text: str, source: bytes) -> Node:
     return root
 
 
-def mended(text: str, source: bytes) -> tuple[Node, bytes]:
-    """Return the root of a text's tree and its bytes, with a blank before each line that begins with a backslash.
-
-    To the grammar such a line is more words of the command before it, unless a blank stands there.
-
-    Raises:
-        UnreadableCommandError: as of `tree_of`.
-    """
-    for _ in range(MAX_MENDS):
-        root = tree_of(text, source)
-        joined = [found.end() for found in SLASHED.finditer(source) if is_joined(root, source, found.end() - 1)]
-        if not joined:
-            return root, source
-        pieces = [source[begin:end] for begin, end in zip([0, *joined], [*joined, len(source)], strict=True)]
-        source = b" ".join(pieces)
-    raise unparsable(text)
-
-
 def is_joined(root: Node, source: bytes, at: int) -> bool:
     node = root.descendant_for_byte_range(at, at + 1)
     if node is None or node.type in DATA or source[at + 1 : at + 2] in (b" ", b"\t"):
         return False
     return node.type in ("word", "command", "declaration_command", "unset_command") or node.type.endswith("_redirect")
+
+
+def below(node: Node) -> Iterator[Node]:
+    waiting = [node]
+    while waiting:
+        yield (one := waiting.pop())
+        waiting += one.named_children
+
+
+def is_as_written(node: Node) -> bool:
+    """Return whether a node ends where the shell ends it.
+
+    To the grammar a quote behind a backslash never ends a text in $'…', and a line that has nothing but a backslash
+    continues the one before.
+    """
+    if node.type == "ansi_c_string":
+        return CLOSED.fullmatch(node.text or b"") is not None
+    if node.type not in OF_ONE_LINE:
+        return True
+    whole = node.text or b""
+    return not any(
+        LINE_END.search(whole, one.end_byte - node.start_byte, other.start_byte - node.start_byte)
+        for one, other in itertools.pairwise(node.children)
+        if one.type != "heredoc_redirect"
+    )
 
 
 def try_out(text: str, source: bytes) -> None:

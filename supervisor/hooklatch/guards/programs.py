@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 __all__ = [
     "JOINED",
+    "KEYWORDS",
     "PROMPTS",
     "READERS",
     "RUNNERS",
@@ -40,16 +41,22 @@ def wrapper(valued: str = "", *, before: int = 0, assigns: bool = False, script:
     return Wrapper(frozenset(valued.split()), before, assigns, frozenset(script.split()))
 
 
+# What may stand before a command where the grammar does not look for it: after `time`, `coproc`, another `!`.
+KEYWORDS: Final = frozenset({"{", "!", "if", "then", "elif", "else", "while", "until", "do"})
 LOADERS: Final = ("ld.so", "ld-linux.so.2", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1")
 # Run the words that follow as a command.
 WRAPPERS: Final[Mapping[str, Wrapper]] = {
+    **{name: wrapper(assigns=True) for name in KEYWORDS},
+    "function": wrapper(before=1),
+    "-": wrapper(),  # of zsh
+    "repeat": wrapper(before=1),  # of zsh
     "sudo": wrapper(
-        "-u --user -g --group -h --host -p --prompt -C --close-from -T --command-timeout -U --other-user -r --role"
-        " -t --type -D --chdir -R --chroot",
+        "-a --auth-type -c --login-class -u --user -g --group -h --host -p --prompt -C --close-from -T"
+        " --command-timeout -U --other-user -r --role -t --type -D --chdir -R --chroot",
         assigns=True,
     ),
     "doas": wrapper("-u -C", assigns=True),
-    "env": wrapper("-u --unset -C --chdir -a --argv0", assigns=True, script="-S --split-string"),
+    "env": wrapper("-u --unset -C --chdir -a --argv0 -P", assigns=True, script="-S --split-string"),
     "nice": wrapper("-n --adjustment"),
     "ionice": wrapper("-c --class -n --classdata -P --pgid -u --uid"),
     "chrt": wrapper("-T --sched-runtime -P --sched-period -D --sched-deadline", before=1),
@@ -63,18 +70,17 @@ WRAPPERS: Final[Mapping[str, Wrapper]] = {
     "command": wrapper(),
     "builtin": wrapper(),
     "exec": wrapper("-a"),
-    "coproc": wrapper(),
+    "coproc": wrapper(assigns=True),
     "noglob": wrapper(),
     "nocorrect": wrapper(),
     "xargs": wrapper(
-        "-I -n -P -L -d -E -s -a --replace --max-args --max-procs --max-lines --delimiter --eof --max-chars --arg-file"
-        " --process-slot-var"
+        "-I -J -R -n -P -L -d -E -s -a --max-args --max-procs --delimiter --max-chars --arg-file --process-slot-var"
     ),
     "busybox": wrapper(),
     "toybox": wrapper(),
     "chroot": wrapper("--userspec --groups", before=1),
     "unshare": wrapper("-R --root -w --wd -S --setuid -G --setgid --propagation --map-user --map-group"),
-    "nsenter": wrapper("-t --target -S --setuid -G --setgid -r --root -w --wd"),
+    "nsenter": wrapper("-t --target -S --setuid -G --setgid"),
     "setarch": wrapper(),  # the name of an architecture may follow, which runs the rest by itself
     **{name: wrapper() for name in ("linux32", "linux64", "uname26", "i386", "i686", "x86_64", "aarch64")},
     "strace": wrapper("-e -o -p -s -u -E -I -O -S -a -b -P -X -U"),
@@ -87,6 +93,7 @@ WRAPPERS: Final[Mapping[str, Wrapper]] = {
     "torsocks": wrapper(),
     "caffeinate": wrapper("-t -w"),
     "npx": wrapper("-p --package", script="-c --call"),
+    "pnpx": wrapper(),
     "bunx": wrapper(),
     "uvx": wrapper("--from --with -p --python --index-url"),
     "pkexec": wrapper("--user"),
@@ -100,7 +107,7 @@ WRAPPERS: Final[Mapping[str, Wrapper]] = {
     "dbus-run-session": wrapper("--config-file --dbus-daemon"),
     "eatmydata": wrapper(),
     "entr": wrapper(),
-    "screen": wrapper("-S -c -h -p -t -T -e -s -L"),
+    "screen": wrapper("-S -c -h -p -t -T -e -s"),
     "torify": wrapper(),
     "ssh-agent": wrapper("-a -E -O -P -t"),
     "sshpass": wrapper("-p -f -d -P"),
@@ -110,21 +117,23 @@ WRAPPERS: Final[Mapping[str, Wrapper]] = {
     "gosu": wrapper(before=1),
     "su-exec": wrapper(before=1),
     "setuidgid": wrapper(before=1),
-    "faketime": wrapper("-f", before=1),
+    "faketime": wrapper(before=1),
     "tini": wrapper("-p -e"),
     "dumb-init": wrapper("-r --rewrite"),
     "catchsegv": wrapper(),
     **{name: wrapper("--library-path --preload --argv0") for name in LOADERS},
     "valgrind": wrapper(),
-    # Words of the shell itself, where the grammar takes them for programs: time ! ls, time { ls; }
-    **{name: wrapper(assigns=True) for name in ("!", "{", "if", "then", "elif", "else", "while", "until", "do")},
 }
 # Run a text, or the words that follow joined by spaces, in a shell: after so many words.
 JOINED: Final[Mapping[str, Wrapper]] = {
     "eval": wrapper(),
     "watch": wrapper("-n --interval -q --equexit"),
-    "parallel": wrapper("-j --jobs -a --arg-file -I --colsep -S --sshlogin --tmpdir --results --joblog --timeout"),
-    "ssh": wrapper("-b -c -D -E -e -F -I -i -J -L -l -m -O -o -p -Q -R -S -W -w", before=1),
+    "parallel": wrapper(
+        "-j --jobs -P --max-procs -a --arg-file -I -n --max-args -N --max-replace-args -L -d --delimiter -C --colsep -E"
+        " -S --sshlogin -s --tmpdir --results --joblog --timeout --delay --load --memfree --retries --nice --env --halt"
+        " --block --tagstring --return --basefile --wd --workdir --arg-sep --rpl -J --profile"
+    ),
+    "ssh": wrapper("-B -b -c -D -E -e -F -I -i -J -L -l -m -O -o -p -Q -R -S -W -w", before=1),
 }
 # Take shell text as the value of an option.
 SCRIPTED: Final[Mapping[str, Wrapper]] = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -19,7 +19,7 @@ __all__ = ["git_parts", "hostname_of", "hosts_reached", "packages_installed", "p
 WRITES_ALL: Final = frozenset({
     "rm", "rmdir", "unlink", "shred", "tee", "touch", "truncate", "chmod", "chown", "chgrp", "mkdir", "srm",
     "patch", "sponge", "gzip", "bzip2", "xz", "zstd", "gunzip", "bunzip2", "unxz", "dos2unix", "unix2dos",
-    "fallocate", "mkfifo", "setfacl", "chattr", "ed", "ex",
+    "fallocate", "mkfifo", "mknod", "setfacl", "chattr", "ed", "ex", "trash",
 })  # fmt: skip
 WRITES_LAST: Final = frozenset({"cp", "install", "rsync", "ln", "scp"})
 IN_PLACE: Final = {
@@ -50,6 +50,9 @@ VALUED: Final = {  # options whose value is a file that is written
     "mv": ("-t", "--target-directory"),
     "install": ("-t", "--target-directory"),
     "tar": ("-f", "--file", "-C", "--directory"),
+    "bsdtar": ("-f", "--file", "-C", "--directory"),
+    "cpio": ("-D", "--directory"),
+    "7z": ("-o",),
     "unzip": ("-d",),
     "sort": ("-o", "--output"),
     "git": ("--git-dir", "--work-tree"),
@@ -61,7 +64,7 @@ NETWORK: Final = frozenset({
 REMOTE: Final = frozenset({
     "ssh", "scp", "sftp", "rsync", "telnet", "nc", "ncat", "socat", "ftp", "ping", "dig", "nslookup", "host", "drill",
     "whois", "traceroute", "tracepath", "mtr", "nmap", "masscan", "iperf3", "mosh", "autossh", "ssh-copy-id",
-    "grpcurl",
+    "grpcurl", "sshfs", "tftp",
 })  # fmt: skip
 # Options of programs that fetch whose value is no host: a file, a header, what is sent.
 VALUES_OF_CURL: Final = """
@@ -92,7 +95,8 @@ DECLARING_PROGRAMS: Final = frozenset({"export", "declare", "local", "readonly",
 # Options of other programs whose value is the host that they reach.
 HOST_OPTIONS: Final = {
     "psql": ("-h", "--host"), "pg_dump": ("-h", "--host"), "mysql": ("-h", "--host"), "mysqldump": ("-h", "--host"),
-    "mariadb": ("-h", "--host"), "redis-cli": ("-h",), "mongosh": ("--host",), "openssl": ("-connect",),
+    "mariadb": ("-h", "--host"), "redis-cli": ("-h",), "mongosh": ("--host",),
+    "openssl": ("-connect", "-host", "-proxy"),
 }  # fmt: skip
 HOST_OF_SSH: Final = re.compile(r"(?i)\s*(?:hostname|proxyjump)[\s=]+(\S+)")
 URL: Final = re.compile(r"(?i)\b(?!file:)[a-z][a-z0-9+.-]*://[^\s'\"<>]+")
@@ -128,6 +132,17 @@ BARE_HOST: Final = re.compile(
     r"\.?(?:[:/?#\\].*)?"
 )
 
+# Options behind the verb that take the next word, which is no package.
+VALUED_BY_INSTALLERS: Final = {
+    "pip": frozenset({
+        *DECLARING, "-t", "--target", "--prefix", "--root", "--timeout", "--retries", "--cache-dir", "--platform",
+        "--python-version", "--progress-bar", "--log", "--only-binary", "--no-binary", "--config-settings",
+    }),
+    "pipenv": frozenset(DECLARING),
+    "npm": frozenset({"--prefix", "-C", "-w", "--workspace", "--cache", "--loglevel", "--omit", "--include"}),
+    "pnpm": frozenset({"-C", "--dir", "-F", "--filter", "--loglevel"}),
+    "cargo": frozenset({"--path", "--root", "--target-dir", "-F", "--features", "-j", "--jobs"}),
+}  # fmt: skip
 # Verbs that install what is named after them; a verb with nothing after it installs what the project declares.
 INSTALLERS: Final = {
     "pip": ("install", "download", "wheel"), "pipenv": ("install",), "easy_install": ("",),
@@ -142,10 +157,12 @@ INSTALLERS: Final = {
     "gem": ("install", "i"), "bundle": ("add",), "aptitude": ("install",), "zypper": ("install", "in"),
     "flatpak": ("install",), "guix": ("install",), "opam": ("install",),
     "pecl": ("install",), "cpan": ("",), "cpanm": ("",), "micromamba": ("install",), "mise": ("use", "u"),
-    "go": ("install", "get"), "apt": ("install",), "apt-get": ("install",), "brew": ("install",), "dnf": ("install",),
+    "go": ("install", "get"), "apt": ("install",), "apt-get": ("install",), "brew": ("install", "reinstall"),
+    "dnf": ("install", "in"),
     "yum": ("install",), "apk": ("add",), "pacman": ("-S", "-Sy", "-Syu"), "conda": ("install",), "mamba": ("install",),
     "deno": ("install", "add"), "nix-env": ("-i", "-iA"), "poetry": ("add",), "pdm": ("add",), "uvx": ("",),
-    "composer": ("require",), "snap": ("install",),
+    "composer": ("require",), "snap": ("install",), "pnpx": ("",), "rye": ("add",), "pixi": ("add",),
+    "volta": ("install",), "port": ("install",), "stack": ("install",), "yay": ("-S", "-Sy", "-Syu"),
 }  # fmt: skip
 
 
@@ -187,7 +204,10 @@ def paths_written(command: Command) -> Iterator[Word]:
         texts = [*(word.text for word in command.arguments), *(one.target.text for one in command.redirects)]
         yield from (Word(path) for text in texts for path in PATCHED.findall(text))
     elif name == "git" and (words := list(command.operands)) and words[0].text in ("rm", "mv", "config"):
-        yield from words[1:] if words[0].text != "config" else values_of(command, ("--file", "-f"))
+        if words[0].text == "config":
+            yield from values_of(command, ("--file", "-f"))
+        elif not command.has_option("--cached"):  # which leaves the file as it is
+            yield from words[1:]
     if name != "ssh-keygen" or not command.has_option("-l", "-y", "-F"):  # which show something of a file
         yield from values_of(command, VALUED.get(name, ()))
 
@@ -282,7 +302,8 @@ def hosts_of(name: str, word: Word) -> Iterator[str | None]:
         elif (bare := BARE_HOST.fullmatch(word.text.translate(DOTS))) is not None:
             yield bare[1].lower()
     elif name in REMOTE or name == "git":
-        if (like := (SCP_LIKE if name == "git" else COPIED).match(word.text)) is not None:
+        text = word.text.partition("=")[2] if name == "git" and word.text.startswith("--") else word.text
+        if (like := (SCP_LIKE if name == "git" else COPIED).match(text)) is not None:
             yield like[1].lower()
         elif name != "git" and not word.text.startswith("-") and (bare := BARE_HOST.fullmatch(word.text)) is not None:
             yield bare[1].lower()
@@ -319,16 +340,29 @@ def packages_installed(command: Command) -> list[Word] | None:
     verbs = INSTALLERS.get(name)
     if verbs is None:
         return None
-    declared = {word.text for word in values_of(command, DECLARING)} if name in ("pip", "pipenv") else set[str]()
     if verbs != ("",):
         begin = verb_at(words, verbs)
         if begin is None:
             return None
         words = words[begin + 1 :]
-    operands = [
-        word for word in words if not word.text.startswith("-") and (word.text not in declared or "://" in word.text)
+    return [
+        word
+        for word in named_behind(words, VALUED_BY_INSTALLERS.get(name, frozenset[str]()))
+        if "://" in word.text or (word.text != "." and not word.text.startswith(("./", "../", "/", ".[")))
     ]
-    return [word for word in operands if word.text != "." and not word.text.startswith(("./", "../", "/", ".["))]
+
+
+def named_behind(words: Sequence[Word], valued: Container[str]) -> Iterator[Word]:
+    """Yield what is named behind a verb: all but options and their values, unless those are fetched."""
+    is_value = is_over = False
+    for word in words:
+        if is_value or (word.text.startswith("-") and not is_over):
+            if "://" in word.text and not word.text.startswith(("--index-url", "--extra-index-url", "--registry")):
+                yield word
+            is_over = is_over or (word.text == "--" and not is_value)
+            is_value = not is_value and word.text in valued
+        else:
+            yield word
 
 
 def module_at(words: Sequence[Word], module: str) -> int:
@@ -346,7 +380,9 @@ def verb_at(words: Sequence[Word], verbs: Sequence[str]) -> int | None:
     for at, word in enumerate(words):
         if word.text in verbs:
             return at
-        is_value = at > 0 and words[at - 1].text.startswith("-")
-        if not word.text.startswith("-") and not is_value and word.text != "global":
+        last = words[at - 1].text if at else ""
+        if word.text.startswith(("-", "+")) or last.startswith("-"):  # +nightly
+            continue
+        if word.text not in ("global", "workspace") and last != "workspace":
             return None
     return None

@@ -25,8 +25,9 @@ RANGE = re.compile(r"(-?\d+|[A-Za-z])\.\.(-?\d+|[A-Za-z])(?:\.\.(-?\d+))?")
 # What stands for a character that has lost its meaning to the shell, while braces are expanded.
 OPENED, CLOSED, COMMA = "\ue000", "\ue001", "\ue002"
 EMPTY = "\ue003"  # stands where quotes hold nothing: such a word stays, while one that expands to nothing goes
-HIDDEN = {"{": OPENED, "}": CLOSED, ",": COMMA}
+HIDDEN = {"{": OPENED, "}": CLOSED, ",": COMMA, "$": "\ue004"}
 SHOWN = {hidden: plain for plain, hidden in HIDDEN.items()} | {EMPTY: ""}
+BLANK = re.compile(r"(?<!\\)[ \t]")
 GAP = re.compile(r"(?P<blank>[ \t\r]+)|(?P<continued>\\\n)|(?P<end>\n)|(?:\\.|[^ \t\r\n\\])+", re.DOTALL)
 ONE_LINE = "two of its lines cannot be told apart; write `command NAME` for a name with a backslash before it"
 
@@ -54,13 +55,13 @@ def read_words(node: Node) -> list[Word]:
 def read_all(nodes: Sequence[Node], source: bytes) -> list[Word]:
     """Return the words of neighbouring nodes of a whole text; the grammar ends some words too early.
 
-    What stands between two nodes is blank, a continued line, or belongs to the word.
+    What stands between two nodes is blank, a continued line, or belongs to the word; a redirection ends one.
     """
     found: list[Word] = []
     pieces: list[tuple[str, bool]] = []
     end = nodes[0].start_byte if nodes else 0
     for node in nodes:
-        for gap in GAP.finditer(source[end : node.start_byte].decode("utf-8", "surrogateescape")):
+        for gap in GAP.finditer(undollared(source[end : node.start_byte].decode("utf-8", "surrogateescape"), node)):
             if gap["blank"]:
                 found += words_of(pieces) if pieces else []
                 pieces = []
@@ -68,9 +69,19 @@ def read_all(nodes: Sequence[Node], source: bytes) -> list[Word]:
                 raise UnreadableCommandError(ONE_LINE)
             elif not gap["continued"]:
                 pieces.append((unescaped(gap[0]), True))
-        pieces += pieces_of(node)
+        if node.type.endswith("_redirect"):
+            found += words_of(pieces) if pieces else []
+            pieces = []
+        else:
+            pieces += pieces_of(node)
         end = node.end_byte
     return found + (words_of(pieces) if pieces else [])
+
+
+def undollared(gap: str, node: Node) -> str:
+    """Return what stands before a node, without the mark of a text that is translated: $"…"."""
+    first = node.children[0] if node.type == "concatenation" else node
+    return gap[:-1] if first.type == "string" and gap.endswith("$") and not gap.endswith("\\$") else gap
 
 
 def words_of(pieces: Sequence[tuple[str, bool]]) -> list[Word]:
@@ -92,8 +103,8 @@ def pieces_of(node: Node) -> Iterator[tuple[str, bool]]:
                 raise UnreadableCommandError(ONE_LINE)
             if node.named_child_count and node.type != "extglob_pattern":  # a number in another base: 10#$x
                 yield from inner_pieces(node)
-            else:
-                yield unescaped(text_of(node)), True
+            else:  # the grammar takes `{ {` for one word
+                yield unescaped(text_of(node)), BLANK.search(text_of(node)) is None
         case "raw_string":
             yield hidden(text_of(node)[1:-1]) or EMPTY, True
         case "ansi_c_string":
@@ -109,6 +120,8 @@ def pieces_of(node: Node) -> Iterator[tuple[str, bool]]:
             yield text_of(node), True
         case "{" | "}" | "," | "..":
             yield node.type, True
+        case "$":  # at the end of a word
+            yield unescaped(text_of(node)), True
         case _:  # an expansion: decided when it runs
             yield hidden(text_of(node)), False
 
@@ -120,10 +133,13 @@ def inner_pieces(node: Node) -> Iterator[tuple[str, bool]]:
         return
     whole, end = node.text or b"", 0
     for child in node.children:
-        gap = whole[end : child.start_byte - node.start_byte].decode("utf-8", "surrogateescape")
+        gap = undollared(whole[end : child.start_byte - node.start_byte].decode("utf-8", "surrogateescape"), child)
         if gap:
             yield unescaped(gap), True
-        yield from pieces_of(child)
+        if child.type == "$" and child.next_sibling is not None and child.next_sibling.type == "string":
+            yield unescaped(text_of(child)[:-1]), True
+        else:
+            yield from pieces_of(child)
         end = child.end_byte - node.start_byte
     if end < len(whole):
         yield unescaped(whole[end:].decode("utf-8", "surrogateescape")), True

@@ -47,13 +47,14 @@ INTERPRETERS = SHELLS | {
 }  # fmt: skip
 CODED = INTERPRETERS | {"awk", "gawk", "mawk", "nawk", "osascript", "make", "m4", "ed", "ftp"}
 NOT_CODE = re.compile(r"[\w./-]+")  # a name of a file or of an option
+NAMED_CODE = re.compile(r"-m [\w.]+(?: |\Z)|[\w./-]+\.(?:py|js|mjs|ts|pl|rb|php)(?: |\Z)")  # what xargs adds is no code
 CODE_FOLLOWS = re.compile(r"-\w*[ecrpE]|--\w+")  # an option whose value may be code
 SETTING_UP = re.compile(  # what programs print to be run by eval
-    r"\$\((?:ssh-agent|pyenv|rbenv|nodenv|direnv|conda|mamba|brew|starship|fnm|mise|zoxide|dircolors|opam)"
-    r"(?: (?:-\w|init|hook|shell[.\w]*|env|activate|virtualenv-init)(?: [\w.=/-]+)*)?\)"
+    r"[$<]\((?:(?:ssh-agent|pyenv|rbenv|nodenv|direnv|conda|mamba|brew|starship|fnm|mise|zoxide|dircolors|opam)"
+    r"(?: (?:-\w|init|hook|shell[.\w]*|env|activate|virtualenv-init)(?: [\w.=/-]+)*)?|[\w-]+ completion(?: [\w-]+)*)\)"
 )
 A_NAME = re.compile(r"\$(?:[a-z_]\w*|\{[a-z_]\w*\})")  # a variable of the text itself, such as of a loop, and not $HOME
-VERSION = re.compile(r"[\d.]+\Z")  # python3.12
+VERSION = re.compile(r"(?<=[a-z])[\d.]+\Z")  # python3.12
 REMOVES_IN_CODE = re.compile(
     r"rm_?tree|remove_tree|\brm\W{1,6}-\w*[rR]|\brm\W{1,6}--recur|\bunlink|\brm(?:dir)?Sync|\bremoveSync|\brmdir|os\.remove"
     r"|removedirs|FileUtils\.rm|rm_rf|\brm\([^)]{0,99}recursive|shred\s"
@@ -73,13 +74,16 @@ DENIED_WORDS = (
     "hdparm --security-erase", "nvme format", "nvme sanitize", "mdadm --zero-superblock",
 )  # fmt: skip
 ASKED_WORDS = (
-    "docker system prune", "docker volume rm", "docker volume prune", "docker compose down -v", "podman system prune",
-    "podman volume rm", "kubectl delete", "helm uninstall", "terraform destroy", "tofu destroy", "pulumi destroy",
+    "docker system prune", "docker volume rm", "docker volume prune", "docker compose down -v",
+    "docker compose down --volumes", "docker-compose down -v", "docker-compose down --volumes", "podman system prune",
+    "podman volume rm", "kubectl delete", "helm uninstall", "helm delete", "terraform destroy",
+    "terraform apply -destroy", "tofu destroy", "pulumi destroy", "mysqladmin drop",
     "aws s3 rm --recursive", "aws s3 rb", "gcloud projects delete", "gsutil rm", "gh repo delete", "dropdb", "dropuser",
-    "redis-cli FLUSHALL", "redis-cli FLUSHDB", "crontab -r", "userdel", "deluser", "groupdel",
+    "redis-cli FLUSHALL", "redis-cli FLUSHDB", "redis-cli flushall", "redis-cli flushdb", "crontab -r", "userdel",
+    "deluser", "groupdel",
     "svn revert -R", "hg revert --all", "hg purge", "hg strip", "jj abandon",
 )  # fmt: skip
-DATABASES = {"psql", "mysql", "mariadb", "sqlite3", "duckdb", "clickhouse-client", "mongosh", "sqlcmd"}
+DATABASES = {"psql", "mysql", "mariadb", "sqlite3", "duckdb", "clickhouse-client", "mongosh", "mongo", "sqlcmd"}
 DROPS = re.compile(r"(?i)\b(?:drop|truncate)\s+\w+|\bdelete\s+from\s+[\w.\"`]+\s*(?:;|\Z)|\.drop(?:Database)?\(")
 # git commands that throw away what was not committed or pushed, with the words that make them do it; "*" is any.
 THROWING_AWAY: dict[str, tuple[str, ...]] = {
@@ -121,6 +125,7 @@ def destructive_commands(event: Any) -> Any:
         for answer in judged(one, begin, place or UNKNOWN, is_read=(*one.within, one.program) in running)
     ]
     said += fetched_and_run(found)
+    said += (("deny", f"{shown(one)} starts processes without end") for one in found if is_a_bomb(one, text))
     denied = next((reason for verdict, reason in said if verdict == "deny"), None)
     if denied is not None:
         return deny(denied)
@@ -131,9 +136,9 @@ def judged(command: Command, begin: str, folder: str, *, is_read: bool = False) 
     """Yield what is to be said against a command in this folder; `is_read`: what it is told to run is judged, too."""
     name, words, targets = command.program, command.arguments, [one.target for one in command.redirects]
     if name is None:
-        if SETTING_UP.fullmatch(command.text):
-            return
         sent = FETCHING.intersection(re.findall(r"[\w.-]+", command.text))
+        if not sent and SETTING_UP.fullmatch(command.text):
+            return
         yield ("deny", f"{shown(command)} runs what the network sends") if sent else (
             "ask", f"which program {shown(command)} runs {LATER}"
         )  # fmt: skip
@@ -152,11 +157,11 @@ def judged(command: Command, begin: str, folder: str, *, is_read: bool = False) 
     elif name in RIGHTS and command.has_option(*RECURSIVE):
         yield from reaching(command.operands, command, begin, folder)
     elif name == "rsync" and any(word.text.startswith(("--del", "--remove-source")) for word in words):
-        yield from reaching(command.operands[-1:], command, begin, folder, is_recursive=True)
+        is_emptied = any(word.text.startswith("--remove-source") for word in words)
+        lost = command.operands if is_emptied else command.operands[-1:]
+        yield from reaching(lost, command, begin, folder, is_recursive=True)
     elif name == "kill" and "-1" in [word.text for word in words[1:]]:
         yield "deny", f"{shown(command)} ends every process"
-    elif name == ":" and command.fed_by == ":":
-        yield "deny", f"{shown(command)} starts processes without end"
     elif VERSION.sub("", name) in INTERPRETERS and (answer := running_what_comes(command)) is not None:
         yield answer
     elif not is_read and VERSION.sub("", name) in CODED and any(map(REMOVES_IN_CODE.search, codes_of(command))):
@@ -173,6 +178,12 @@ def judged(command: Command, begin: str, folder: str, *, is_read: bool = False) 
         name == "crontab" and words and words[0].text not in ("-", "-e") and "-l" not in [one.text for one in words]
     ):
         yield "ask", f"{shown(command)} deletes what a service keeps"
+
+
+def is_a_bomb(command: Command, text: str) -> bool:
+    """Return whether a function feeds itself, as in f() { f | f & }; f."""
+    name = command.program or ""
+    return name == command.fed_by and re.search(rf"(?<![\w.-]){re.escape(name)}\s*\(\s*\)", text) is not None
 
 
 def mounted(words: Sequence[Word]) -> Iterator[str]:
@@ -204,7 +215,9 @@ def search(command: Command, begin: str, folder: str) -> Iterator[Answer]:
     for word in starts[:end] or [Word(".")]:
         if not word.is_known:
             yield "ask", f"what {shown(command)} removes {LATER}"
-        elif is_above(word.text, begin, folder, is_itself_above=not is_narrowed):
+        elif is_above(word.text, begin, folder, is_itself_above=not is_narrowed) or (
+            not is_narrowed and any(map(is_history, resolved(word.text, folder).split("/")))
+        ):
             yield "deny", f"{shown(command)} would remove {word.text}, which cannot be had back"
         elif not is_below(resolved(word.text, folder), (resolved(begin, "/"), *TEMPORARY)):
             yield "ask", f"{shown(command)} removes files outside the working directory"
@@ -227,8 +240,10 @@ def is_narrow(told: Sequence[str]) -> bool:
         value = told[at + 1].lower() if at + 1 < len(told) else ""
         if is_negated or word not in NARROWING:
             continue
+        parts = value.split("/") if word == "-path" else [value.replace("\\", "")]
         if word in ("-newer", "-mtime", "-empty") or (
-            value.strip("*?.[]!/") and not any(fnmatchcase(one, value) for one in HISTORY)
+            value.strip("*?.[]!/")
+            and not any(fnmatchcase(one, part) for one in HISTORY for part in parts if part != "*")
         ):
             return True
     return False
@@ -287,7 +302,7 @@ def reaching(
             continue
         if is_above(word.text, begin, folder) or (any(map(is_history, parts)) and not whole.endswith(".lock")):
             yield "deny", f"{shown(command)} would lose or change {word.text}, which cannot be had back"
-        elif command.program != "mv" and is_of_system(whole, resolved(begin, "/")):
+        elif (command.program != "mv" or len(parts) < 4) and is_of_system(whole, resolved(begin, "/")):
             yield "deny", f"{shown(command)} would lose or change {word.text}, a part of the system"
         elif is_recursive and is_of_home(whole):
             yield "deny", f"{shown(command)} would lose {word.text}, which programs keep in the home"
@@ -369,9 +384,10 @@ def running_what_comes(command: Command) -> Answer | None:
     """Judge an interpreter that runs what another program sends it."""
     is_shell = command.program in SHELLS
     is_open = is_shell or not reads_data(command)
+    is_given_words = "xargs" in command.within and NAMED_CODE.match(" ".join(one.text for one in command.arguments))
     if (command.fed_by in FETCHING and is_open) or runs_fetched(command):
         return "deny", f"{shown(command)} runs what the network sends; save it, look at it, then run it"
-    if is_open and not is_shell and command.fed_by not in (None, "<", "echo", "printf", "cat"):
+    if is_open and not is_shell and not is_given_words and command.fed_by not in (None, "<", "echo", "printf", "cat"):
         return "ask", f"{shown(command)} runs what {command.fed_by} prints, which nobody has seen"
     return None
 

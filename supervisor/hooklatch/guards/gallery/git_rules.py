@@ -45,8 +45,11 @@ CONFIG_VALUED = ("--file", "--blob", "--type", "--default", "--comment", "--valu
 THE_BRANCH = re.compile(r"HEAD|@|\$\(\s*git (?:branch --show-current|rev-parse --abbrev-ref HEAD)\s*\)")
 
 
-# What stands between two commands of which the second runs after the first one, in the same shell.
-BETWEEN = re.compile(r"(?:[ \t]*\d?>{1,2}[ \t]*(?:&\d|[\w./-]+(?![\w./-])))*(?:\s|\\\n)*(&&|;|\n)(?:\s|\\\n)*")
+# What stands between two commands of which the second runs after the first one, or beside it.
+BETWEEN = re.compile(r"(?:[ \t]*\d?>{1,2}[ \t]*(?:&\d|[\w./-]+(?![\w./-])))*(?:\s|\\\n)*(&&|;|\n|\|(?!\|))(?:\s|\\\n)*")
+BUSY = ("MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "rebase-merge", "rebase-apply", "index.lock")
+MAKING = {"-b", "-B", "-c", "-C", "--create", "--force-create"}
+NO_BRANCH = re.compile(r"\.\.|//|/\.|\.lock(?:/|\Z)|[./]\Z")  # in a name that git does not take for a branch
 
 
 @hook("pre_tool_use", match="shell", timeout=2.0, description="rules for git")
@@ -72,8 +75,9 @@ def git_rules(event: Any) -> Any:
         for command in found:
             if (reason := refusal_of_variables(command)) is not None:
                 return deny(reason)
+    is_hidden = re.search(r"=['\"]?git\b", text) is not None  # in a variable
     if any(map(is_open, ours)) or any(
-        one.program is None and re.search(r"\b(?:push|commit)\b", one.text) for one in found
+        one.program is None and (is_hidden or re.search(r"\b(?:push|commit)\b", one.text)) for one in found
     ):
         return ask("which git command this is, is decided only when it runs")
     return judged[0] if judged else None
@@ -95,7 +99,7 @@ def is_open(command: Command) -> bool:
     for at, word in enumerate(words[:begin]):
         if not word.is_known and not (at and words[at - 1].text == "-C"):
             return True
-    if (verb in CHECKED or verb in PUSHING or verb == "config") and {"xargs", "parallel"} & set(command.within):
+    if verb in {"", "config"} | CHECKED | PUSHING and {"xargs", "parallel"} & set(command.within):
         return True
     unknown = [word.text for word in words[begin:] if not word.is_known]
     if verb in PUSHING:
@@ -150,10 +154,10 @@ def of_branch(text: str, found: Sequence[Command], at: int, begin: str) -> Any:
     _, verb, rest = git_parts(command)
     if command.program != "git" or verb not in PUSHING or not pushes_the_branch(rest):
         return None
-    branches, is_sure = switched(text, found, at)
     try:
         if "GIT_DIR" in text:
             raise ValueError("GIT_DIR says where the repository is")
+        branches, is_sure = switched(text, found, at, begin)
         if not is_sure:
             branches += [branch_in(command, folder) for folder in command.folders(begin)]
     except (OSError, ValueError) as error:
@@ -193,7 +197,7 @@ def pushes_the_branch(rest: Sequence[str]) -> bool:
     return (is_ours and not is_dry) or any(word.startswith(("--no-d", "--no-t")) for word in options)
 
 
-def switched(text: str, found: Sequence[Command], at: int) -> tuple[list[str | None], bool]:
+def switched(text: str, found: Sequence[Command], at: int, begin: str) -> tuple[list[str | None], bool]:
     """Return the branches that may be checked out by what stands before a push, and whether one of them surely is.
 
     "" stands for one that is decided only when it runs.
@@ -203,7 +207,15 @@ def switched(text: str, found: Sequence[Command], at: int) -> tuple[list[str | N
     for place, command in enumerate(found[:at]):
         if command.program == "git":
             name = branch_made(command)
-            if name is not None and command.places == found[at].places and is_chained(text, found, place, at):
+            marks = marks_between(text, found, place, at) if command.places == found[at].places else None
+            if (
+                name is not None
+                and marks is not None
+                and (
+                    set(marks[place:]) == {"&&"}  # the push runs only where the branch was checked out
+                    or (marks[:place] == [";"] * place and is_new(command, name, begin))  # which is done in any case
+                )
+            ):
                 names[:], is_sure = [name], True
             else:
                 names += branches_named(command)
@@ -250,22 +262,60 @@ def branches_named(command: Command) -> Iterator[str]:
         yield word.text if word.is_known and word.text != "-" and "@{" not in word.text else ""
 
 
-def is_chained(text: str, found: Sequence[Command], place: int, at: int) -> bool:
-    """Return whether a command runs only where another one, and all between them, succeeded: a && b && c."""
+def marks_between(text: str, found: Sequence[Command], place: int, at: int) -> list[str] | None:
+    """Return what stands between the commands up to one of them, "&&", "|" or ";", where all run in the same shell.
+
+    None if that is not plain to see.
+    """
     if found[place].within or found[at].within or git_parts(found[at])[1] != found[at].arguments[0].text:
-        return False
+        return None
     end, last = 0, ""
+    marks: list[str] = []
     for number, command in enumerate(found[: at + 1]):
-        if command.within:
-            continue
         between = BETWEEN.match(text, end)
         follows = end if not number else between.end() if between else -1
-        if command.text and follows >= 0 and text.startswith(command.text, follows):
-            if number > place and (between is None or between[1] != "&&"):
-                return False
+        if not command.within and command.text and follows >= 0 and text.startswith(command.text, follows):
+            marks += [";" if between[1] == "\n" else between[1]] if number and between else []
             end, last = follows + len(command.text), command.text
-        elif number in (place, at) or command.text not in last:  # else it stands in a word of the last one
+        elif number in (place, at) or (not command.within and command.text not in last):
+            return None
+        elif number:
+            marks.append(marks[-1] if marks else ";")  # it stands in a word of the last one, or is run by that
+    return marks
+
+
+def is_new(command: Command, name: str, begin: str) -> bool:
+    """Return whether a branch is made that is none yet, so that nothing keeps git from making it."""
+    told = [word.text for word in command.arguments]
+    if NO_BRANCH.search(name) or name != told[-1] or not MAKING.intersection(told) or "-t" in told or "--track" in told:
+        return False
+    for folder in command.folders(begin):
+        place = git_folder(folder) if folder is not None else None
+        if place is None or any(is_there(os.path.join(place, one)) for one in BUSY):
             return False
+        if is_there(common := os.path.join(place, "commondir")):  # of a worktree
+            with open(common, encoding="utf-8") as file:
+                place = os.path.join(place, file.read(4096).strip())
+        parts = name.split("/")
+        above = ["/".join(parts[:at]) for at in range(1, len(parts))]
+        if is_there(os.path.join(place, "refs/heads", name)) or is_there(os.path.join(place, "reftable")):
+            return False
+        if any(os.path.isfile(os.path.join(place, "refs/heads", one)) for one in above):
+            return False
+        if is_there(packed := os.path.join(place, "packed-refs")):
+            with open(packed, encoding="utf-8") as file:
+                named = [line.partition(" refs/heads/")[2].rstrip("\n") for line in file]
+            if any(one == name or one in above or one.startswith(f"{name}/") for one in named):
+                return False
+    return True
+
+
+def is_there(path: str) -> bool:
+    """Return whether there is a file or folder.  Raises OSError if that cannot be told."""
+    try:
+        os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
     return True
 
 
@@ -289,18 +339,23 @@ def branch_in(command: Command, folder: str | None) -> str | None:
 
 def branch_of(folder: str) -> str | None:
     """Return the branch that is checked out in a folder's repository; None if there is none."""
+    place = git_folder(folder)
+    return None if place is None else head_of(place)
+
+
+def git_folder(folder: str) -> str | None:
+    """Return where the repository of a folder keeps its HEAD; None if it has none."""
     folder = os.path.realpath(folder)
     while True:
         place = os.path.join(folder, ".git")
-        try:
-            if os.path.isfile(place):  # of a worktree, or a submodule
-                with open(place, encoding="utf-8") as file:
-                    place = os.path.join(folder, file.read(4096).removeprefix("gitdir:").strip())
-            return head_of(place)
-        except (FileNotFoundError, NotADirectoryError):
-            if os.path.dirname(folder) == folder:
-                return None
-            folder = os.path.dirname(folder)
+        if is_there(place) and os.path.isfile(place):  # of a worktree, or a submodule
+            with open(place, encoding="utf-8") as file:
+                place = os.path.join(folder, file.read(4096).removeprefix("gitdir:").strip())
+        if is_there(os.path.join(place, "HEAD")):
+            return place
+        if os.path.dirname(folder) == folder:
+            return None
+        folder = os.path.dirname(folder)
 
 
 def head_of(place: str) -> str | None:

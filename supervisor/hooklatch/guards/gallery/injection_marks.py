@@ -12,6 +12,7 @@ This file is yours: change the lists.
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterator
 from typing import Any, TypeAlias
 
@@ -25,7 +26,8 @@ MARKS = {
         r"\b(?:instructions?|prompts?|rules|guidelines|directives|context)\b"
     ),
     "a new role for the model": re.compile(
-        r"(?i)\byou are now (?:a|an|in|the|no longer)\b|\bnew (?:system )?instructions?:"
+        r"(?i)\byou are now (?:no longer|[^.\n]{0,40}\b(?:AI|assistant|agent|bot|mode|model|persona|DAN))\b"
+        r"|\bnew (?:system )?instructions?:"
         r"|\bdeveloper mode (?:is )?(?:on|enabled)"
     ),
     "a forged turn of a conversation": re.compile(
@@ -43,6 +45,7 @@ MARKS = {
     ),
     "hidden characters": re.compile("[\U000e0020-\U000e007f]|[\u202a-\u202e\u2066-\u2069]|[\u200b\u2060\ufeff]{4,}"),
 }  # fmt: skip
+UNSEEN = re.compile("[\u00ad\u200b-\u200d\u2060\ufeff]")
 MAX_TEXT = 2_000_000  # characters of a result that are looked at; what is longer is marked for its length
 
 Json: TypeAlias = "dict[str, Json] | list[Json] | str | float | None"
@@ -80,7 +83,10 @@ def scope_of(event: Any) -> Any:
 
 def marks_of(result: Any) -> list[str]:
     text = "\n".join(texts_of(result))
-    found = [name for name, pattern in MARKS.items() if pattern.search(text, 0, MAX_TEXT)]
+    texts = [text[:MAX_TEXT]]
+    if not text.isascii():  # letters that look like others, and what is not seen between them
+        texts.append(unicodedata.normalize("NFKC", UNSEEN.sub("", texts[0])))
+    found = [name for name, pattern in MARKS.items() if any(map(pattern.search, texts))]
     if len(text) > MAX_TEXT:
         found.append(f"more than {MAX_TEXT} characters, which nobody has looked at,")
     return found

@@ -29,8 +29,10 @@ PROTECTED = (
     "*/.claude/settings*.json", "*/.codex/hooks.json", "*/.codex/config.toml", "*/.gemini/settings.json",
     "*/.qwen/settings.json", "*/.copilot/hooks/*", "*/.copilot/*.json", "*/.github/hooks/*", "*/.cursor/hooks.json",
     "*/opencode/plugins/*", "*/.opencode/plugins/*",
+    "*/site-packages/hooklatch/*", "*/site-packages/hooklatch_worker/*", "*/pipx/venvs/hooklatch/*",
+    "*/uv/tools/hooklatch/*",
 )  # fmt: skip
-ALLOWED = (".env.example", ".env.sample", ".env.template")
+ALLOWED = (".env.example", ".env.sample", ".env.template", "index.lock", "head.lock")  # in lower case
 
 
 LOSING = {"rm", "rmdir", "mv", "shred", "srm", "chmod", "chown", "chgrp"}  # with a folder, all that is below it
@@ -41,10 +43,12 @@ LOOKING = {
 }  # fmt: skip
 LISTING = {"hooks", "guards", "asks"}  # with one of the next words
 LISTED = {"list", "show", "explain", "test"}
-ENDING = {"kill", "pkill", "killall", "systemctl"}
+ENDING = {"kill", "pkill", "killall", "systemctl", "service", "launchctl"}
 FINDING = {"pgrep", "pidof", "ps", "lsof", "fuser"}  # which say what a daemon's number is
 READING = {"grep", "cat"}  # which say it only to what is decided when it runs: kill $(cat hooklatch.pid)
 READ_IN = re.compile(r"<\s*\S*hooklatch")  # $(<hooklatch.pid)
+IS_MODULE = re.compile(r"-[a-zA-Z]*m hooklatch")  # of Python
+ITSELF = re.compile(r"(?:bin/|(?<![\w/.-]))hooklatch(?![\w./-])")
 TAKING_AWAY = {"uninstall", "remove", "purge", "rm"}
 KEEPING = {"docker", "podman", "nerdctl", "git"}  # programs that take away what is no package of this machine
 CONDITIONS = {"-name", "-iname", "-type", "-maxdepth", "-mindepth", "-path", "-not", "!", "-delete", "(", "-empty"}
@@ -69,8 +73,10 @@ IN_CODE = re.compile(
     r"""|Path\(\s*['"]([^'"\n]+)['"]\s*\)\.(?:write|unlink|touch|rename|replace|mkdir|rmdir|chmod|open\(\s*['"][wax])"""
     r"""|(?:remove|unlink|rename|replace|chmod|rmtree|move|truncate|(?:write|append|unlink|rm)(?:File)?(?:Sync)?|File\.write"""
     r"""|file_put_contents|copyfile|symlink)\(\s*['"]([^'"\n]+)['"]"""
+    r"""|\bopen\s*\(?\s*\w+\s*,\s*['"]\+?>{1,2}['"]\s*,\s*['"]([^'"\n]+)['"]"""
     r"""|>\s*"([^"\n]+)\""""
 )
+SECOND_IN_CODE = re.compile(r"""(?:copy\w*|rename|replace|move|link)(?:Sync)?\(\s*[^,()]+,\s*['"]([^'"\n]+)['"]""")
 STREAMS = {"/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/fd/0", "/dev/fd/1", "/dev/fd/2"}  # links into /proc
 MAX_FINDS = 20  # of one text that give something to commands; of more, what they give is asked about
 MAX_MATCHES = 1000  # files of those that a pattern of the shell stands for
@@ -144,6 +150,8 @@ def of_command(text: object, begin: str) -> Any:
         are_found = are_found or (is_open and READ_IN.search(text) is not None)
         if switches_off(command) or (are_found and command.program in ENDING):
             return deny("a person decides which guards there are: this would change or end them")
+        if command.program is None and ITSELF.search(text):
+            unknown = unknown or command.text
         if command.program == "find" and any(word.text in RUNNING for word in command.arguments):
             finding.append(command)
         for word, folder in begins_of(command, finding, begin):
@@ -164,7 +172,7 @@ def of_command(text: object, begin: str) -> Any:
                 if pattern is not None:
                     return deny(f"{word.text} is protected ({pattern}); a person has to change it")
                 unknown = unknown or (word.text if is_lost else "")
-    return ask(f"which file {unknown} is, is decided only when it runs") if unknown else None
+    return ask(f"what {unknown} is, is decided only when it runs") if unknown else None
 
 
 def is_given(word: Word, command: Command) -> bool:
@@ -206,6 +214,7 @@ def written(command: Command, finding: Sequence[Command], text: str) -> Iterator
     if (command.program or "").startswith(INTERPRETERS):
         for told in (*command.arguments, *(one.target for one in command.redirects)):
             yield from (Word(path) for groups in IN_CODE.findall(told.text) for path in groups if path)
+            yield from (Word(path) for path in SECOND_IN_CODE.findall(told.text))
 
 
 def names_found(finding: Command) -> list[Word]:
@@ -237,21 +246,25 @@ def is_everyday(finding: Command) -> bool:
 
 def switches_off(command: Command) -> bool:
     told = [word.text for word in command.arguments]
-    if (command.program or "").startswith("python") and "hooklatch" in told[1:2] and told[0].endswith("m"):
-        return changes_guards(told[2:])
+    if (command.program or "").startswith(("python", "pypy")):
+        at = next((at for at, word in enumerate(told) if re.fullmatch(r"-[a-zA-Z]*mhooklatch", word)), None)
+        at = next((at + 1 for at in range(len(told) - 1) if IS_MODULE.fullmatch(" ".join(told[at : at + 2]))), at)
+        if at is not None:
+            return changes_guards(told[at + 1 :])
     if command.program == "hooklatch":
         return changes_guards(told)
     if any("hooklatch" in word and ".sock" in word for word in told):  # whoever speaks to the daemon by itself
         return True
     if "hooklatch" in told and not TAKING_AWAY.isdisjoint(told) and command.program not in KEEPING:
         return True
-    return command.program in ENDING and any("hooklatch" in word or is_meant(word) for word in told)
+    line = "python3 hooklatch serve" if command.has_option("-f", "--full") else "hooklatch serve"
+    return command.program in ENDING and any("hooklatch" in word or is_meant(word, line) for word in told)
 
 
-def is_meant(pattern: str) -> bool:
+def is_meant(pattern: str, line: str) -> bool:
     """Return whether a pattern of pkill means the daemon; a number of a process, and an option, do not."""
     try:
-        return len(pattern) > 2 and re.search(pattern, "hooklatch serve") is not None and not pattern.startswith("-")
+        return len(pattern) > 2 and re.search(pattern, line) is not None and not pattern.startswith("-")
     except re.error:
         return False
 
