@@ -41,6 +41,15 @@ def hang(event):
     return HANGS[how(event)](event)
 
 
+def meets_the_others(event):
+    """Answer once a worker has been here for each event."""
+    os.makedirs(event.payload["meeting"], exist_ok=True)
+    open(os.path.join(event.payload["meeting"], event.event), "w").close()
+    while len(os.listdir(event.payload["meeting"])) < len(EVENTS):
+        time.sleep(0.002)
+    return well(event)
+
+
 def raises(event):
     raise ValueError("went wrong")
 

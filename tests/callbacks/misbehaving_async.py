@@ -1,7 +1,9 @@
 """Async callbacks that do what they should not, under both runtimes.  `how` in the payload chooses."""
 
 import asyncio
+import os
 import sys
+import time
 
 from hooklatch_worker import amend, claim, deny, hook, inject
 
@@ -46,6 +48,15 @@ async def hang_under_asyncio(event):
             await asyncio.sleep(3600)
         except asyncio.CancelledError:
             continue
+
+
+async def meets_the_others(event):
+    """Answer once a worker has been here for each event."""
+    os.makedirs(event.payload["meeting"], exist_ok=True)
+    open(os.path.join(event.payload["meeting"], event.event), "w").close()
+    while len(os.listdir(event.payload["meeting"])) < len(EVENTS):
+        time.sleep(0.002)
+    return well(event)
 
 
 async def raises_async(event):
