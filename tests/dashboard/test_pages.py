@@ -243,8 +243,8 @@ def test_a_quarantine_is_shown_and_lifted(visitor: Visitor, place: Place) -> Non
 def test_no_descriptor_is_left_by_pages_and_streams(place: Place) -> None:
     with dashboard(place) as visitor:
         files = Path(f"/proc/{visitor.process.pid}/fd")
+        visitor.enter()  # it serves, with all that it keeps open
         before = len(list(files.iterdir()))
-        visitor.enter()
         for _ in range(5):
             for path in ("/", "/hooks", "/record", "/hook?name=global/guards:formatter", "/static/style.css", "/no"):
                 visitor.page(path)
@@ -258,7 +258,10 @@ def test_no_descriptor_is_left_by_pages_and_streams(place: Place) -> None:
 
 def test_the_browser_is_opened_by_a_file_that_others_cannot_read(place: Place) -> None:
     browser = place.folder / "browser"
-    browser.write_text(f'#!/bin/sh\nstat -c %a "${{1#file://}}" >{browser}.mode\ncp "${{1#file://}}" {browser}.page\n')
+    browser.write_text(
+        f'#!/bin/sh\nstat -c %a "${{1#file://}}" >{browser}.mode\ncp "${{1#file://}}" {browser}.half\n'
+        f"mv {browser}.half {browser}.page\n"
+    )
     browser.chmod(0o700)
     place.environment |= {"DISPLAY": ":99", "BROWSER": f"{browser} %s"}
     try:

@@ -80,7 +80,7 @@ async def test_a_zygote_that_dies_with_its_guardian_takes_only_its_own_workers(t
                 os.kill(pid, number)
 
         await soon(lambda: not below & set(knowing(daemon.word)))
-        with trio.fail_after(10):
+        with trio.fail_after(30):
             while not await daemon.works():
                 await trio.lowlevel.checkpoint()
 
@@ -104,7 +104,7 @@ async def test_an_installer_does_not_outlive_the_daemon(tmp_path: Path, number: 
             installers = {pid for pid in knowing(word) if named_of(pid) == "sleep"}
             for pid in await named(daemon, {"zygote", "guardian"}):
                 os.kill(pid, signal.SIGKILL)
-            with trio.fail_after(10):
+            with trio.fail_after(30):
                 while not (await daemon.status())["zygote"]["restarts"]:
                     await trio.lowlevel.checkpoint()
             assert installers <= set(knowing(word))

@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 import trio
 
-from hooklatch.environments import making
+from hooklatch.environments import environments, making
+from hooklatch.environments.commands import Running
 from support.daemons import Client, Daemon, running_daemon
 from support.pools import until
 from support.survivors import nobody_survives
@@ -87,7 +88,27 @@ def environment(folder: Path, code: str = "", *, module: str = "answers") -> Pat
     return packages
 
 
-async def settled(daemon: Daemon) -> None:
+class Installers:
+    """Installers that begin only once they may, so that somebody can look at what is said until then."""
+
+    def __init__(self) -> None:
+        self.may_begin = trio.Event()
+
+    async def make(self, recipe: making.Recipe, folder: str, seen: Running) -> str:
+        await self.may_begin.wait()
+        return await making.make(recipe, folder, seen)
+
+
+@pytest.fixture
+def installers(monkeypatch: pytest.MonkeyPatch) -> Installers:
+    held = Installers()
+    monkeypatch.setattr(environments, "make", held.make)
+    return held
+
+
+async def settled(daemon: Daemon, installers: Installers | None = None) -> None:
+    if installers is not None:
+        installers.may_begin.set()
     await daemon.parts.environments.settle()
     await daemon.parts.files.reload()
 
@@ -181,7 +202,7 @@ async def test_what_others_could_write_to_runs_no_guard(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("installer", ["uv", "pip"])
 async def test_what_a_block_requires_is_made_once_and_meanwhile_its_gate_denies(
-    tmp_path: Path, wheels: Path, installer: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, wheels: Path, installer: str, installers: Installers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if installer == "pip":
         monkeypatch.setattr(making, "find_uv", lambda: None)
@@ -189,7 +210,7 @@ async def test_what_a_block_requires_is_made_once_and_meanwhile_its_gate_denies(
     async with daemon_in(tmp_path, two) as (daemon, client):
         first = await client.fire_tool("made")
         (shown,) = (await client.call("status"))["environments"]
-        await settled(daemon)
+        await settled(daemon, installers)
         assert daemon.parts.files.diagnostics == []
         assert (await client.fire_tool("made"))["reason"] == "forty-two"
         assert (await client.fire_tool("other"))["reason"] == "forty-two"
@@ -204,14 +225,17 @@ async def test_what_a_block_requires_is_made_once_and_meanwhile_its_gate_denies(
     assert len([path for path in (tmp_path / "place/state/environments").iterdir() if path.is_dir()]) == 1
 
 
-async def test_what_cannot_be_made_keeps_the_last_good_version(tmp_path: Path, wheels: Path) -> None:
+async def test_what_cannot_be_made_keeps_the_last_good_version(
+    tmp_path: Path, wheels: Path, installers: Installers
+) -> None:
     async with daemon_in(tmp_path, {"hooks.d/made.py": made("answers==1.0")}) as (daemon, client):
-        await settled(daemon)
+        await settled(daemon, installers)
+        installers.may_begin = trio.Event()
         daemon.write("hooks.d/made.py", made("answers==3.0"))
         await daemon.parts.files.reload()
         being_made = str(daemon.parts.files.diagnostics[0])
         meanwhile = await client.fire_tool("made")
-        await settled(daemon)
+        await settled(daemon, installers)
         failed = await client.call("status")
         after = await client.fire_tool("made")
         write_wheel(wheels, "answers", "WORD = 'at last'\n", version="3.0")
@@ -252,7 +276,7 @@ async def test_a_client_has_no_environment_made(tmp_path: Path, wheels: Path) ->
 
 
 async def test_a_project_is_trusted_with_what_it_requires_and_names_no_interpreter(
-    tmp_path: Path, wheels: Path
+    tmp_path: Path, wheels: Path, installers: Installers
 ) -> None:
     project = tmp_path / "project"
     (project / ".hooklatch/hooks.d").mkdir(parents=True)
@@ -263,7 +287,7 @@ async def test_a_project_is_trusted_with_what_it_requires_and_names_no_interpret
 
         await client.call("trust", folder=str(project))
         assert (await session.fire_tool("made"))["cause"] == "load"
-        await settled(daemon)
+        await settled(daemon, installers)
         assert (await session.fire_tool("made"))["reason"] == "forty-two"
 
         (project / ".hooklatch/hooks.d/made.py").write_text(made("answers==2.0"))

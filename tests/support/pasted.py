@@ -16,6 +16,7 @@ from pathlib import Path
 
 __all__ = ["NETCAT", "blocks_of", "new_home", "paste", "save"]
 
+PATIENCE = 150.0  # seconds for all commands of a page; only a failing test waits so long
 BLOCK = re.compile(r"^( *)```(\w+)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 NETCAT = """#!{python}
 import socket, sys
@@ -43,7 +44,7 @@ def new_home() -> Iterator[tuple[Path, Mapping[str, str]]]:
         try:
             yield home, environment
         finally:
-            subprocess.run(["hooklatch", "stop"], capture_output=True, timeout=20, check=False, env=environment)
+            subprocess.run(["hooklatch", "stop"], capture_output=True, timeout=PATIENCE, check=False, env=environment)
 
 
 def programs(folder: Path) -> Path:
@@ -65,7 +66,7 @@ def paste(texts: Iterable[str], home: Path, environment: Mapping[str, str]) -> t
     """Give one shell all texts; return what each printed with its exit code, and all that went wrong, for a message."""
     script = "".join(f'{text}\necho "== $?"\n' for text in texts)
     done = subprocess.run(
-        ["bash"], input=script, capture_output=True, text=True, timeout=50, check=False, cwd=home, env=environment
+        ["bash"], input=script, capture_output=True, text=True, timeout=PATIENCE, check=False, cwd=home, env=environment
     )
     told = re.findall(r"(.*?)== (\d+)\n", done.stdout, re.DOTALL)
     return [(text, int(code)) for text, code in told], done.stdout + done.stderr

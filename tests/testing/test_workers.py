@@ -5,7 +5,6 @@ Slow: they are processes.
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +14,7 @@ import pytest
 from hooklatch.testing import Worker, assert_amends, assert_denies, assert_fails, assert_passes, event
 from hooklatch.testing.in_process import NotAHookError
 from hooklatch.testing.workers import LoadError
+from support import daemons
 from support.survivors import nobody_survives
 from testing import guards_of_an_author as guards
 
@@ -26,10 +26,8 @@ TASK = event("pre_tool_use", tool_name="Task")
 
 @pytest.fixture(scope="module", autouse=True)
 def nothing_left() -> Iterator[None]:
-    descriptors = set(os.listdir("/proc/self/fd"))
-    with nobody_survives():
+    with daemons.nothing_left(), nobody_survives():
         yield
-    assert set(os.listdir("/proc/self/fd")) == descriptors
 
 
 @pytest.fixture(scope="module")

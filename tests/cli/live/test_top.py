@@ -58,9 +58,7 @@ def test_the_table_fits_80_columns_and_its_keys_work(failing: Place) -> None:
         seen.press("r" + DOWN)
         seen.until(lambda: ">guards:judge" in seen.text)
         seen.press("\r")
-        seen.until_seen("a bug of the guard", "hooklatch log --decision")
-        assert 'raise ValueError("a bug of the guard")' in seen.text
-        assert "Traceback" in seen.text
+        seen.until_seen("hooklatch log --decision", "Traceback", 'raise ValueError("a bug of the guard")')
         seen.press("\x1b")
         seen.until_seen("CALLS/S")
         seen.press("p")
@@ -162,14 +160,17 @@ def test_what_is_wrong_stands_above_with_what_to_do(place: Place) -> None:
 
 def test_once_prints_a_table_and_json_for_programs(failing: Place) -> None:
     done = failing.run("top", "--interval", "10ms", "--sort", "failures")
-    data = failing.json("top", "--once", "--interval", "10ms")
+    while True:  # until the memory of its workers has been looked at
+        data = failing.json("top", "--once", "--interval", "10ms")
+        judge = next(hook for hook in data["hooks"] if hook["name"] == "global/guards:judge")
+        if judge["load"]["memory_bytes"] is not None:
+            break
     none = failing.run("top", "--session", "nobody")
 
     first = done.stdout.splitlines()[2]
     assert done.returncode == 0
     assert "\x1b" not in done.stdout
     assert re.match(r"global/guards:judge +pre_tool_use +2 +0\.0 .*crash 2 .*active$", first)
-    judge = next(hook for hook in data["hooks"] if hook["name"] == "global/guards:judge")
     assert (data["health"], judge["calls"], judge["failures"]) == ("green", 2, {"crash": 2})
     assert judge["load"]["workers"] >= 1
     assert judge["load"]["memory_bytes"] > 2**20

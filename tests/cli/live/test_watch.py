@@ -67,11 +67,11 @@ def test_at_a_terminal_the_columns_share_its_width_and_colours_say_what_is_good(
         seen.until_seen("VERDICT")
         shared.place.fire_tool("Bash", "--session", "1f2e3d4c-0000-4000", command="rm x")
         shared.place.fire_tool("Crash")
-        seen.until_seen("deny ", "crash")
-        assert [line.split()[1:] for line in seen.lines if " pre_tool_use " in line] == [
+        wanted = [
             ["1f2e3d4…", "pre_tool_use", "Bash", "deny", "guards:judge", "policy", ANY],
             ["-", "pre_tool_use", "Crash", "deny", "guards:judge", "crash", ANY],
         ]
+        seen.until(lambda: [line.split()[1:] for line in seen.lines if " pre_tool_use " in line] == wanted)
         assert (seen.colour_at("deny "), seen.colour_at("crash")) == ("red", "red")
         seen.press("\x03")
 
