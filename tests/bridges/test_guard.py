@@ -172,19 +172,20 @@ def test_a_daemon_that_never_decides_holds_no_thread_either(scripted: ScriptedDa
 async def test_the_daemon_is_told_to_decide_before_the_deadline(scripted: ScriptedDaemon) -> None:
     limits: list[float] = []
 
-    def decline(peer: Peer) -> None:
+    def decide(peer: Peer) -> None:
         peer.welcome()
-        while (asked := peer.read_until("fire")["params"])["event"] != "pre_tool_use":
+        while (asked := peer.read_until("fire"))["params"]["event"] != "pre_tool_use":
             pass  # the beginning of the session
-        limits.append(asked["timeout"])
+        limits.append(asked["params"]["timeout"])
+        peer.answer(asked, decision())
         never_decide_more(peer)
 
-    scripted.play(decline)
+    scripted.play(decide)
 
-    async with open_guard(runtime_dir=Path(scripted.path).parent, deadline=0.2) as guard:
+    async with open_guard(runtime_dir=Path(scripted.path).parent, deadline=4.0) as guard:
         await ask(guard, "hello")
 
-    assert limits == [pytest.approx(0.18)]
+    assert limits == [pytest.approx(3.6)]
 
 
 def never_decide_more(peer: Peer) -> None:
