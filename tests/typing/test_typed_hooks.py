@@ -44,7 +44,8 @@ class Refused(NamedTuple):
 
 
 def ask_mypy(files: list[Path]) -> Iterator[tuple[str, int, str]]:
-    flags = ["--strict", "--no-error-summary", "--hide-error-context"]
+    matrix = files[-1]  # beside it, a cache of its own: it is a database, which another mypy of these tests may lock
+    flags = ["--strict", "--no-error-summary", "--hide-error-context", "--cache-dir", str(matrix.parent / "cache")]
     command = [sys.executable, "-m", "mypy", *flags, *map(str, files)]
     output = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout
     for path, line, text in re.findall(r"^([^:]*):(\d+): (?:error|note): (.*)", output, re.MULTILINE):
