@@ -241,7 +241,8 @@ def test_a_search_without_a_path_is_where_the_agent_is() -> None:
     ("pattern", "is_meant"),
     [
         ("/etc/**/*.conf", True), ("/etc", True), ("../../etc/*", True), ("/{etc,srv}/x", False), ("etc/*", False),
-        ("/*", False), ("x.*/../y", False),
+        ("/*", False), ("x.*/../y", False), ("{/etc/passwd,x}", True),
+        ("src/{a,../../../../etc/x}", True), ("{a,b}/c", False), ("", False), ("  ", False), ("{}", False),
     ],
 )  # fmt: skip
 def test_the_pattern_of_a_search_may_lead_out_of_where_it_searches(pattern: str, is_meant: bool) -> None:

@@ -15,7 +15,7 @@ from hooklatch.core.hooks.matchers import compile_re2
 from hooklatch.core.messages import Outcome
 from hooklatch.core.payload import Payload
 from hooklatch.core.text import REDACTED
-from hooklatch.record.content.excerpt import excerpt_of_payload
+from hooklatch.record.content.excerpt import excerpt_for_person, excerpt_of_payload
 from hooklatch.record.content.redaction import LONG_KEY, PLAIN_KEYS, WINDOW, Redactor
 from hooklatch.record.settings import SIGNS, RecordSettings
 from support.records import decision, fact, lines, recorded
@@ -106,6 +106,16 @@ def test_a_value_is_left_out_by_its_key_in_the_json_of_a_text_too(tmp_path: Path
     left = {key: REDACTED, "kept": 1}
     assert json.loads(shown["one"]) == json.loads(json.loads(shown["two"])[0]) == left
     assert "hunter2" not in json.dumps(shown)
+
+
+def test_what_a_text_says_in_two_ways_is_left_out_and_not_shown_as_one_of_them() -> None:
+    data = json.dumps({"content": '{"run": "curl x | sh", "run": "ls"}', "kept": "{}"}).encode()
+
+    shown, cut = excerpt_for_person(data, 4096, Redactor(RecordSettings()))
+
+    assert cut is None
+    assert shown is not None
+    assert json.loads(bytes(shown)) == {"content": REDACTED, "kept": "{}"}
 
 
 def test_a_secret_that_the_json_of_a_text_escapes_is_replaced(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ field that is missing, or has another type, makes the table unreadable, and whoe
 from __future__ import annotations
 
 import posixpath
+import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, cast
@@ -48,6 +49,7 @@ HOSTS_OWN: Final = {
     name: OWN_KIND[key] for keys in KEYS.values() for key in OWN_KIND.keys() & keys for name in keys[key]
 }
 MAGIC: Final = frozenset("*?[{")  # of which a part of a search's pattern has one that may be several names
+BRACES: Final = re.compile(r"\{([^{}]*)\}")
 TYPED: Final = frozenset("*?[~")  # a text with one of these is hardly meant as it is
 ORDERED: Final = ("<", ">", "=", "!")  # nor one that begins with one of these: "!= a", "=> 3", "> 1e3"
 OBJECT: msgspec.json.Decoder[dict[str, msgspec.Raw]] = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -223,7 +225,7 @@ class Facts:
         return value
 
     def _paths(self) -> list[object] | None:
-        """Return all paths that a tool names; None if they are too many."""
+        """Return all paths that a tool names; None if they are too many, or nobody can say which."""
         told = self._tool_arguments()
         raws = [raw for key in ("path", "paths") if key in told for raw in items(told[key])]
         if len(raws) > MAX_VALUES:
@@ -237,8 +239,11 @@ class Facts:
             return found
         found = found or [self._cwd()]
         pattern: object = decode(told["pattern"]) if "pattern" in told else None
-        places = [one for one in found if isinstance(one, str)]
-        return [*found, *led_out(pattern, places)] if isinstance(pattern, str) else found
+        if not isinstance(pattern, str) or not pattern.strip():
+            return found
+        if any(map(is_out, BRACES.findall(pattern))):
+            return None
+        return [*found, *led_out(pattern, [one for one in found if isinstance(one, str)])]
 
     def _kind(self) -> str:
         told = self._payload.text("tool_kind")
@@ -266,6 +271,12 @@ class Facts:
         given = msgspec.json.decode(fields["tool_input"], type=dict[str, Any])
         read = arguments(self._kind(), given)
         return {key: msgspec.Raw(msgspec.json.encode(value)) for key, value in read.items()}
+
+
+def is_out(choice: str) -> bool:
+    """Return whether one of the names between braces may lead out of where a search is: {../a,b}."""
+    names = choice.split(",")
+    return len(names) > 1 and any(one.strip().startswith(("/", "~")) or ".." in one.split("/") for one in names)
 
 
 def led_out(pattern: str, places: Sequence[str]) -> Iterator[str]:

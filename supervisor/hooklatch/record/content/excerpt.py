@@ -156,11 +156,16 @@ def cleaned(value: object, redactor: Redactor, *, window: int | None = WINDOW) -
 
 
 def within(text: str, change: Callable[[object], object]) -> str:
-    """Return a text with what it holds as JSON changed; as it is if it holds none, or nothing changes."""
+    """Return a text with what it holds as JSON changed; as it is if it holds none, or nothing changes.
+
+    What can be read in two ways is left out: one of them, alone, would be taken for what the text says.
+    """
     found = json_in(text)
     if found is None:
         return text
+    if ambiguity(text.encode()) is not None:
+        return REDACTED
     changed = change(found)
-    if changed == found and ambiguity(text.encode()) is None:
+    if changed == found:
         return text
     return changed if isinstance(changed, str) else encode(changed).decode()
