@@ -183,3 +183,23 @@ async def test_a_guard_that_takes_the_name_of_one_that_is_gone_is_not_off_as_tha
 
     assert is_off == "pass"
     assert (is_on["verdict"], is_on["reason"]) == ("deny", "more")
+
+
+async def test_a_guard_that_left_with_a_saved_file_is_forgotten_when_that_is_accepted_later(tmp_path: Path) -> None:
+    kept = '[[hook]]\nid = "kept"\nevent = "notification"\ncommand = "true"\n'
+    async with (
+        running_daemon(tmp_path, {"hooks.toml": kept + CONFIG, "guards.py": GUARDS}) as daemon,
+        daemon.session() as client,
+        daemon.administrator() as admin,
+    ):
+        await admin.call("disable", id="guards:no")
+        before = await bash(client)
+        await watching(admin)
+        daemon.write("hooks.toml", kept)
+        await reloaded(admin)
+        await admin.call("reload")
+        daemon.write("hooks.toml", kept + CONFIG)
+        await reloaded(admin)
+        after = await bash(client)
+
+    assert (before[0], after[0]) == ("pass", "deny")

@@ -63,6 +63,7 @@ class Registries:
     ) -> None:
         self.catalogue = catalogue
         self.switches = dict(switches)
+        self._gone = set[str]()  # names that files have declared, and do not any more
         self.personalities: dict[str, list[str]] = {}
         self.view = Snapshot(time.time_ns() // 1_000_000, ())  # of viewers that see only the global layers
         self._files: list[Hook] = []
@@ -135,10 +136,12 @@ class Registries:
     ) -> Difference:
         """Replace what files declare, in one revision; a call without changes makes no revision.
 
-        `forgets`: what is gone is gone for good, so a later hook of its name must not begin disabled.
+        `forgets`: what is gone, also since earlier calls, is gone for good: a later hook of its name must not begin
+        disabled.
         """
-        for name in switchable(self._files) - switchable(files) if forgets else ():
-            self.switches.pop(name, None)
+        self._gone = (self._gone | switchable(self._files)) - switchable(files)
+        while forgets and self._gone:
+            self.switches.pop(self._gone.pop(), None)
         self._files, self.catalogue = files, catalogue
         self._projects, self.personalities = dict(projects), dict(personalities)
         return self._commit_global(hands_down=True)
