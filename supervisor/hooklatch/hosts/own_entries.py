@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterator
 from typing import Final, cast
 
-__all__ = ["is_entry", "words_of"]
+__all__ = ["is_entry", "is_entry_alone", "words_of"]
 
 COMMANDS: Final = ("command", "bash")  # the keys of a handler that may hold a command line
+JOINING: Final = frozenset(";&|()<>`\n")  # what may have a shell run more than one command
 
 
 def is_entry(words: list[str] | tuple[str, ...]) -> bool:
@@ -19,17 +21,26 @@ def is_entry(words: list[str] | tuple[str, ...]) -> bool:
 
 def words_of(handler: object) -> tuple[str, ...] | None:
     """Return the command line of a handler if it is one of ours."""
+    return next((words for words, _ in entries_of(handler)), None)
+
+
+def is_entry_alone(handler: object) -> bool:
+    """Return whether a handler starts hooklatch's entry and surely nothing else, such as a guard behind `&&`."""
+    return any(JOINING.isdisjoint(text.strip()) for _, text in entries_of(handler))
+
+
+def entries_of(handler: object) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Yield the command lines of a handler that are ours, as words and as text."""
     if not isinstance(handler, dict):
-        return None
+        return
     table = cast("dict[str, object]", handler)
     for key in COMMANDS:
         command = table.get(key)
         if not isinstance(command, str):
             continue
         try:
-            words = shlex.split(command)
+            words = tuple(shlex.split(command))
         except ValueError:
             continue
         if is_entry(words):
-            return tuple(words)
-    return None
+            yield words, command

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from hooklatch.core.hooks.catalogue import Catalogue
 from hooklatch.core.text import did_you_mean
-from hooklatch.hosts.own_entries import words_of
+from hooklatch.hosts.own_entries import is_entry_alone
 from hooklatch.importing.collecting import Collector
 from hooklatch.importing.commands import missing_variables, recognise, slips_in, target_of
 from hooklatch_worker.shell.forms import CLAUDE_NAMES
@@ -63,7 +63,7 @@ def read_group(event: str, group: Mapping[str, Any], place: str, collector: Coll
     collector.note_unused(place, group, GROUP_KEYS)
     for number, handler in enumerate(cast("list[object]", handlers), 1):
         inside = f"{place}.hooks[{number}]"
-        if words_of(handler):
+        if is_entry_alone(handler):
             collector.own += 1
         elif isinstance(handler, Mapping):
             read_handler(event, matcher, cast("Mapping[str, Any]", handler), inside, collector)

@@ -9,7 +9,7 @@ import tomllib
 from collections.abc import Mapping
 from typing import Any, cast
 
-from hooklatch.hosts.own_entries import words_of
+from hooklatch.hosts.own_entries import is_entry_alone
 from hooklatch.importing import claude, radium, reasonix
 from hooklatch.importing.collecting import Collector, Imported
 from hooklatch.importing.commands import recognise
@@ -190,8 +190,8 @@ def keep_unreadable(place: str, event: str, problem: str, entry: object, collect
 def read_entry(event: str, table: Mapping[str, Any], place: str, collector: Collector) -> None:
     """Read one entry: Claude Code's group of handlers, or a hook of Reasonix."""
     handlers: object = [table] if "command" in table else table.get("hooks")
-    if isinstance(handlers, list) and (own := [*map(words_of, cast("list[object]", handlers))]) and all(own):
-        collector.own += len(own)
+    if isinstance(handlers, list) and handlers and all(map(is_entry_alone, cast("list[object]", handlers))):
+        collector.own += len(cast("list[object]", handlers))
     elif "hooks" in table and "command" in table:
         keep_unreadable(place, event, "it has both a command and hooks, of which one would never run", table, collector)
     elif "hooks" in table or ("matcher" in table and "command" not in table):
