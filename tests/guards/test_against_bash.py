@@ -22,10 +22,12 @@ RUN_BY_BASH = [
     "true | runs </dev/null -r x",
     "true && runs </dev/null -r x",
     ">a >b runs -r x",
-    "runs {log}>a -r x",
     "runs <<<y -r x",
     "runs -r <<<y x 2>a",
     "runs >/dev/null -\\\nr x",
+    "runs {log}>a -r x",
+    "runs\\\n 2>a -r x",
+    "A='x y'\\\n 3<a runs -r x",
     # a line that begins with a backslash is no part of the one before it
     "echo a\n\\runs -r x",
     "echo '#'\n\n\\runs -r x",
@@ -43,12 +45,16 @@ RUN_BY_BASH = [
     "cat <<END\n`runs -r x`\nEND",
     "cat <<END\n\\` `runs -r \\`echo x\\``\nEND",
     "echo `echo \\`runs -r x\\``",
+    "echo `runs \\\\\n -r x`",
+    'echo "`runs \\"-r\\" x`"',
+    "while :; do break; done <<<$(runs -r x)",
     "true && runs {log}>a -r x",
     # words of the shell, where the grammar takes them for programs
     "! ! runs -r x",
     "time ! runs -r x",
     "time { runs -r x; }",
     "time A=1 runs -r x",
+    "env -- A=1 runs -r x",
     "PS4='$(runs -r x)'; set -x; :",
 ]
 
@@ -71,12 +77,17 @@ def test_what_bash_runs_is_found(folder: Path, text: str) -> None:
 
     assert ran.read_text().splitlines()[0] == "-r x"
     assert any(one.has_option("-r") and "-r" in one.text for one in found)
+    assert any([word.text for word in one.arguments][:1] == ["-r"] and len(one.arguments) == 2 for one in found)
 
 
 @table(
     "text",
     [
         "cat <<END\na ` b\nEND",
+        "runs -r\\\n 2>&1 x",
+        "runs >a -r\\\n 2>&1 x",
+        "A=\\\n runs -r x",
+        ">'a'\\\n\\\" runs -r x",
         'echo "$(! case x in x) runs ;; esac)"',
         "! runs >a -r",
         "time for x in a; do runs; done",

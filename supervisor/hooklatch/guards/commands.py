@@ -6,6 +6,7 @@ marked as unknown, and text that cannot be parsed raises, so that a guard which 
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 from collections.abc import Sequence
@@ -42,6 +43,9 @@ MAX_PLACES = 16  # folders that a command may run in; beyond that it is unknown
 NO_WORDS = frozenset({"variable_assignment", "subshell"})  # `time (a)` has one
 LATER = Word("what it is given when it runs", False)
 BLANKS = b" \t\r\n"
+BLANK = re.compile(rb"[ \t\r]")
+# Between a command and its redirections; the grammar leaves the `-` of `python3 - <<E` out.
+SKIPPED = re.compile(rb"(?:[ \t\r\n]|\\\r?\n)*(?:-(?:[ \t]|\\\n|(?=[<>])))?(?:[ \t\r\n]|\\\r?\n)*")
 UNREAD = frozenset({"word", "regex", "extglob_pattern"})
 HOLDING = re.compile(r"`|\$\(")  # in a word of an expansion, where the grammar finds no command
 MOVING = frozenset({"cd", "chdir", "pushd", "popd"})
@@ -105,9 +109,9 @@ class Reading:
     def _block(self, node: Node, within: tuple[str, ...], depth: int, fed_by: str | None) -> list[Command]:
         """Return the commands below a node."""
         match node.type:
-            case "command_substitution" if "\\`" in (quoted := text_of(node)) and quoted.startswith("`"):
+            case "command_substitution" if (quoted := text_of(node)).startswith("`") and "\\" in quoted:
                 before = self._places
-                found = self.script(unquoted(quoted[1:-1]), within, depth + 1)
+                found = self.script(unquoted(quoted[1:-1], is_in_quotes=in_quotes(node)), within, depth + 1)
                 self._stay(before)
                 return found
             case kind if kind in ITS_OWN:
@@ -140,6 +144,8 @@ class Reading:
                     raise UnreadableCommandError(f"what {shortened(text_of(node))} runs is not read; use $(…)")
                 return self._each(node, within, depth, fed_by)
             case "variable_assignment":
+                if not is_whole(node):
+                    raise UnreadableCommandError(f"an empty value ends with its line: {shortened(text_of(node))}")
                 return [*self._kept(node, within, depth), *self._each(node, within, depth, fed_by)]
             case "declaration_command":
                 return [*self._declared(node, within), *self._nested(node, within, depth)]
@@ -246,7 +252,12 @@ class Reading:
 
     def _redirected(self, node: Node, within: tuple[str, ...], depth: int, fed_by: str | None) -> list[Command]:
         body = node.child_by_field_name("body")
-        nodes = node.children_by_field_name("redirect")
+        nodes = [child for child in node.named_children if child != body]  # the grammar does not name each of them
+        if not all(
+            one.type == "heredoc_redirect" or SKIPPED.fullmatch(self._source, one.end_byte, other.start_byte)
+            for one, other in itertools.pairwise(node.named_children)
+        ):
+            raise UnreadableCommandError("a word ends with its line before a redirection; put a blank behind it")
         added = behind(nodes, self._source)
         found = self._with(body, within, depth, fed_by, added) if body is not None else []
         if body is None:
@@ -379,6 +390,20 @@ class Reading:
 def either(one: Places, other: Places) -> Places:
     found = tuple(dict.fromkeys((*one, *other)))
     return found if len(found) <= MAX_PLACES else (None,)
+
+
+def is_whole(node: Node) -> bool:
+    """Return whether the value of a variable follows its name: in `A=\\` and `ls` in the next line it is empty."""
+    return not any(
+        one.type in ("=", "+=")
+        and BLANK.search(node.text or b"", one.end_byte - node.start_byte, other.start_byte - node.start_byte)
+        for one, other in itertools.pairwise(node.children)
+    )
+
+
+def in_quotes(node: Node) -> bool:
+    """Return whether a node stands in double quotes."""
+    return node.parent is not None and node.parent.type == "string"
 
 
 def joined(place: str | None, target: str | None) -> str | None:

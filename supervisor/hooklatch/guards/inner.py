@@ -146,7 +146,10 @@ def skip_options(words: Sequence[Word], told: Wrapper) -> int:
     while at < len(words):
         text = words[at].text
         if text == "--":
-            return at + 1
+            at += 1
+            while told.assigns and at < len(words) and "=" in words[at].text:
+                at += 1
+            return at
         if told.assigns and "=" in text and not text.startswith("-"):
             at += 1
         elif text.startswith("-") and (len(text) > 1 or told.assigns):  # `env -` is `env -i`

@@ -147,9 +147,9 @@ def backticked(body: Node) -> list[str]:
     return [unquoted(one[1]) for one in found]
 
 
-def unquoted(text: str) -> str:
-    """Return what stands in backticks as the shell reads it."""
-    return re.sub(r"\\([\\`$])", r"\1", text)
+def unquoted(text: str, *, is_in_quotes: bool = False) -> str:
+    """Return what stands in backticks as the shell reads it; in double quotes it takes a backslash from those, too."""
+    return re.sub(r'\\([\\`$"])' if is_in_quotes else r"\\([\\`$])", r"\1", text)
 
 
 def fed(redirects: Sequence[Redirect]) -> str | None:

@@ -28,7 +28,11 @@ EMPTY = "\ue003"  # stands where quotes hold nothing: such a word stays, while o
 HIDDEN = {"{": OPENED, "}": CLOSED, ",": COMMA, "$": "\ue004"}
 SHOWN = {hidden: plain for plain, hidden in HIDDEN.items()} | {EMPTY: ""}
 BLANK = re.compile(r"(?<!\\)[ \t]")
+BLANKS = re.compile(rb"[ \t\r\n](?<!\\\n)")  # a line that is continued has none
 GAP = re.compile(r"(?P<blank>[ \t\r]+)|(?P<continued>\\\n)|(?P<end>\n)|(?:\\.|[^ \t\r\n\\])+", re.DOTALL)
+DESCRIPTOR = re.compile(r"\d+|\{\w+\}")
+REDIRECTING = re.compile(rb"(?:\\\n)*[<>](?!\()")  # directly behind a descriptor
+GLUED = "a word that a redirection writes to goes on in the next line; put it in one line"
 ONE_LINE = "two of its lines cannot be told apart; write `command NAME` for a name with a backslash before it"
 
 
@@ -60,7 +64,12 @@ def read_all(nodes: Sequence[Node], source: bytes) -> list[Word]:
     found: list[Word] = []
     pieces: list[tuple[str, bool]] = []
     end = nodes[0].start_byte if nodes else 0
+    is_behind = False  # a redirection
     for node in nodes:
+        is_redirect = node.type.endswith("_redirect")
+        if is_behind and not is_redirect and not BLANKS.search(source, end, node.start_byte):
+            raise UnreadableCommandError(GLUED)
+        is_behind = is_redirect
         for gap in GAP.finditer(undollared(source[end : node.start_byte].decode("utf-8", "surrogateescape"), node)):
             if gap["blank"]:
                 found += words_of(pieces) if pieces else []
@@ -69,13 +78,19 @@ def read_all(nodes: Sequence[Node], source: bytes) -> list[Word]:
                 raise UnreadableCommandError(ONE_LINE)
             elif not gap["continued"]:
                 pieces.append((unescaped(gap[0]), True))
-        if node.type.endswith("_redirect"):
+        if is_redirect:
             found += words_of(pieces) if pieces else []
             pieces = []
-        else:
+        elif pieces or not is_descriptor(node, source):
             pieces += pieces_of(node)
         end = node.end_byte
     return found + (words_of(pieces) if pieces else [])
+
+
+def is_descriptor(node: Node, source: bytes) -> bool:
+    """Return whether a word names the descriptor of the redirection behind it: {log}>file, and 2>file in a new line."""
+    word = text_of(node).replace("\\\n", "")
+    return DESCRIPTOR.fullmatch(word) is not None and REDIRECTING.match(source, node.end_byte) is not None
 
 
 def undollared(gap: str, node: Node) -> str:
