@@ -19,6 +19,8 @@ RUN_BY_BASH = [
     "runs >/dev/null -r 2>&1 x",
     "runs <<END -r x\nEND",
     "cat <<END >/dev/null && runs </dev/null -r x\nEND",
+    "cat <<'END' 2>&1 | runs -r x\nEND",
+    "runs -r x <<END >a 2>&1 | cat\nEND",
     "true | runs </dev/null -r x",
     "true && runs </dev/null -r x",
     ">a >b runs -r x",

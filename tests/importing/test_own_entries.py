@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from hooklatch.importing.documents import read_hooks
+from hooklatch.importing import read_hooks
 
 OWN = "/v/bin/python3 -I -S /v/hooklatch/entry/entry.py claude-code PreToolUse --kind gate --wait 605"
 

@@ -25,6 +25,10 @@ DOUBTFUL = re.compile(rb"\\\\'|\n[ \t]*\\\r?\n|\\\r\n")
 LINE_END = re.compile(rb"(?<!\\)\n")  # of a line that is not continued
 OF_ONE_LINE = {"command", "declaration_command", "unset_command", "redirected_statement", "file_redirect"}
 CLOSED = re.compile(rb"\$'(?:\\.|[^'\\])*'", re.DOTALL)
+# A here-document, then redirections, then a pipe: an error to the grammar, unless the redirections come first.
+BEFORE_PIPE = re.compile(
+    rb"""(?<=[ \t])(<<-?[ \t]*(?:'\w+'|"\w+"|\\?\w+))((?:[ \t]+(?:\d?>&\d|[12&]?>>?[ \t]*[\w./~-]+))+)(?=[ \t]*\|)"""
+)
 SLASHED = re.compile(rb"(?<!\\)(?:\\\\)*\n(?=\r?\\)")  # before a line that the grammar takes for a part of the last one
 DATA = frozenset(
     {"string", "string_content", "raw_string", "ansi_c_string", "heredoc_body", "heredoc_content", "comment"}
@@ -59,7 +63,14 @@ def tree_of(text: str, source: bytes) -> tuple[Node, bytes]:
         UnreadableCommandError: it cannot be parsed, or not in a time that is in proportion to its length.
     """
     for _ in range(MAX_MENDS):
-        root = parsed(text, source)
+        try:
+            root = parsed(text, source)
+        except UnreadableCommandError:
+            moved = BEFORE_PIPE.sub(rb"\2 \1", source)
+            if moved == source:
+                raise
+            source = moved
+            continue
         joined = [found.end() for found in SLASHED.finditer(source) if is_joined(root, source, found.end() - 1)]
         if not joined:
             break
