@@ -33,6 +33,10 @@ def quiet(event): note(event)
 def refuse(event): note(event); return deny("no")
 def fail(event): note(event); raise ValueError("broken")
 def end(event): note(event); os._exit(3)
+def close_all(event): note(event); os.closerange(3, 4096)
+def replace_all(event):
+    note(event)
+    for fd in range(3, 64): os.dup2(0, fd)
 def hang(event): note(event); time.sleep(60)
 def slow(event): note(event); time.sleep(0.02)
 def fork(event):
@@ -70,6 +74,8 @@ async def call(workers: Workers, first: str, *then: str, fire: LoneFire | None =
         ("refuse", "policy", False, ""),
         ("fail", "crash", False, "ValueError: broken"),
         ("end", "crash", True, "the worker exited with code 3"),
+        ("close_all", "crash", True, "the worker exited with code 1"),
+        ("replace_all", "crash", True, "the worker exited with code 1"),
         ("nobody", "crash", False, "the source has no function 'nobody'"),
     ],
 )

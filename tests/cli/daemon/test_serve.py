@@ -56,6 +56,27 @@ def test_a_place_whose_name_is_not_utf_8_is_refused(place: Place, option: str) -
     assert "Traceback" not in done.stderr
 
 
+def test_what_the_system_refuses_at_the_start_is_one_line_with_the_path(place: Place) -> None:
+    lock = place.folder / ".local" / "state" / "hooklatch" / "daemon.lock"
+    lock.mkdir(parents=True)
+    lock.parent.chmod(0o700)
+
+    done = place.run("serve")
+
+    assert done.returncode == 69
+    assert done.stderr == f"hooklatch: {lock} cannot be accessed: Is a directory\n"
+
+
+def test_a_signal_that_means_nothing_does_not_end_it(place: Place) -> None:
+    with serving(place) as daemon:
+        for number in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM, signal.SIGRTMIN):
+            daemon.signal(number)
+            daemon.wait_for(f"signal={number:d}")
+        asked = place.run("health")
+
+    assert asked.returncode == 0
+
+
 def test_the_human_ready_line_and_the_log_in_human_form(place: Place) -> None:
     started = place.begin("serve")
 

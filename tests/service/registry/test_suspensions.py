@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,9 @@ from typing import Any
 import pytest
 import trio
 
-from hooklatch.core.hooks.suspension import MAX_SUSPENSION
+from hooklatch.core.hooks.suspension import MAX_SUSPENSION, Suspension
+from hooklatch.service.config.state_file import StateFile
+from hooklatch.service.registry.suspensions import Suspensions
 from support.daemons import Client, Daemon, RpcFailure, running_daemon
 from support.quarantine import HOOK, daemon_and_client, quarantine
 
@@ -134,6 +137,20 @@ async def test_a_suspension_outlives_a_restart_and_not_its_time(tmp_path: Path) 
 
     assert [one["reason"] for one in seen["suspended"]] == ["over a restart"]
     assert decision["cause"] == "crash"
+
+
+def test_after_the_clock_was_set_back_it_says_when_it_will_end(tmp_path: Path) -> None:
+    state = StateFile(str(tmp_path))
+    tomorrow = round(time.time(), 3) + 86_400
+    state.state.suspensions = [Suspension(None, tomorrow, tomorrow + 30, "rotating keys")]
+    suspensions = Suspensions(state, lambda kind, details: None)
+
+    suspensions.restore()
+
+    (restored,) = suspensions
+    assert (restored.until - restored.since, restored.reason) == (pytest.approx(30), "rotating keys")
+    assert restored.until < tomorrow
+    assert 0 < suspensions.seconds_left(restored) <= 30
 
 
 @pytest.mark.parametrize(

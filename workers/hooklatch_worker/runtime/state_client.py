@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from hooklatch_worker import wire
 from hooklatch_worker.author.state import MAX_STEPS, NOT_HERE, Asked, StateError
+from hooklatch_worker.runtime.calls import identity
 
 __all__ = ["Line"]
 
@@ -36,6 +37,7 @@ class Line:
         self._call_id: int | None = None
         self._asked = 0
         self._is_torn = False  # a question was interrupted
+        self._socket = identity(os.fstat(connection.fileno()))
 
     def begin(self, call_id: int) -> None:
         """Record which call is under way from now on."""
@@ -46,6 +48,7 @@ class Line:
         """Refuse further questions: what is sent next is the call's answer.  Not for a child that a callback forked."""
         with self._lock:  # a thread of the callback may be asking a question
             self._check_in_step()
+            self._check_socket()
             self._call_id = None
 
     def ask(self, asked: Asked) -> bytes:
@@ -75,6 +78,15 @@ class Line:
 
     def _check_in_step(self) -> None:
         if self._is_torn:
+            os._exit(1)
+
+    def _check_socket(self) -> None:
+        """End this process if the callback has closed or replaced its socket: a later callback would be blamed."""
+        try:
+            is_ours = identity(os.fstat(self._connection.fileno())) == self._socket
+        except OSError:
+            is_ours = False
+        if not is_ours:
             os._exit(1)
 
     def _exchange(self, asked: Asked) -> wire.Told:

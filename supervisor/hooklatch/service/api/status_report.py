@@ -16,7 +16,7 @@ import trio
 from hooklatch.core.health import Condition, Faults, Finding, Warned, Yellow, is_vital_well, red, word, yellow
 from hooklatch.core.hooks.registry import Hook, HookState
 from hooklatch.core.hooks.snapshots import Snapshot
-from hooklatch.core.hooks.suspension import Suspension, find
+from hooklatch.core.hooks.suspension import find
 from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.processes.supervisor import Supervisor
 from hooklatch.record.files.reading import Filters, NoRecordError, query
@@ -169,7 +169,10 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
             "uptime_s": round(time.time() - self.started, 1),
             "health": "red" if wrong else "green",
             "wrong": wrong,
-            "suspended": [{**msgspec.to_builtins(one), "seconds_left": left_of(one)} for one in condition.suspended],
+            "suspended": [
+                {**msgspec.to_builtins(one), "seconds_left": round(self.suspensions.seconds_left(one), 1)}
+                for one in condition.suspended
+            ],
             "problems": [*condition.files, *condition.hooks, *condition.isolation],
             "faults": [*faults, *(one.what for one in wrong if one.reason == "zygote")],
             "warnings": [one.what for one in warned],
@@ -283,10 +286,6 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
             "hooks": [hook.id for hook in self.registries.project_hooks(folder)],
             "sessions": sum(folder in self.projects.nearest(session.places) for session in self.sessions),
         }
-
-
-def left_of(suspension: Suspension) -> float:
-    return round(max(suspension.until - time.time(), 0.0), 1)
 
 
 def described(session: Session, view: Snapshot) -> dict[str, Any]:

@@ -13,8 +13,8 @@ import logging
 import os
 import resource
 import socket
-from collections.abc import AsyncGenerator, Callable, Iterable
-from contextlib import ExitStack, asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from functools import partial
 from types import TracebackType
 
@@ -139,6 +139,27 @@ async def main(
         raise failure
 
 
+class Start:
+    """A daemon's start, until it is ready."""
+
+    is_over = False
+
+    @contextmanager
+    def refused(self) -> Generator[None]:
+        """Make a StartError of what the system refuses until then: a disk that is full, or can only be read."""
+        try:
+            yield
+        except* OSError as group:
+            if self.is_over:
+                raise
+            logger.debug("the start was refused by the system", exc_info=group)
+            raise refusal_of(cause_of(group)) from None
+
+
+def refusal_of(error: Exception) -> StartError:
+    return StartError(where_and_why(error) if isinstance(error, OSError) else text_of(error))
+
+
 def make_full_collections_rare() -> None:
     """Have the garbage collector look at everything only rarely: beside 2,000 sessions that holds the loop for 0.1 s.
 
@@ -166,8 +187,9 @@ async def serve(options: Options, process: Process | None = None) -> AsyncGenera
         agent, admin = inherited.agent_path, inherited.admin_path
         options = msgspec.structs.replace(options, runtime_dir=os.path.dirname(agent))
         locks = await take_over(options)
-    supervisor = Supervisor("daemon")
+    supervisor, start = Supervisor("daemon"), Start()
     with ExitStack() as opened:
+        opened.enter_context(start.refused())
         for fd in locks:
             opened.callback(os.close, fd)
         for path in (agent, admin) if inherited is None else ():
@@ -201,6 +223,7 @@ async def serve(options: Options, process: Process | None = None) -> AsyncGenera
             try:
                 with pointing(options.state_dir, os.path.dirname(agent)):
                     revision, wrong = parts.registries.view.revision, parts.status.wrong()
+                    start.is_over = True
                     yield Daemon(parts, listeners, Ready(agent, admin, os.getpid(), revision, wrong))
             finally:
                 for path in (agent, admin) if inherited is None else ():

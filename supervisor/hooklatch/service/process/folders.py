@@ -167,6 +167,9 @@ def take_locks(options: Options) -> list[int]:
     except LockedError as error:
         os.close(first)
         raise HeldError(f"{error}; give this one another XDG_STATE_HOME") from None
+    except OSError as error:
+        os.close(first)
+        raise StartError(where_and_why(error)) from None
 
 
 async def take_over(options: Options) -> list[int]:

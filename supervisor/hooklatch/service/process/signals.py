@@ -3,6 +3,8 @@
 SIGTERM, SIGINT   before the daemon serves: the start is cancelled; then: handed on (`stop` is a SIGTERM to ourselves)
 SIGHUP            before: nothing, since the start reads everything anyway; then: handed on
 SIGCHLD           children that nothing else waits for are reaped: as process 1 of a container we adopt strangers
+others            whose default is to end a process, and that mean nothing here: logged.  SIGQUIT (Ctrl-\\) and those
+                  of a fault or a resource limit keep their default.
 """
 
 from __future__ import annotations
@@ -21,6 +23,11 @@ from hooklatch.processes.zygote import reap_strangers
 __all__ = ["Signals"]
 
 logger = logging.getLogger("hooklatch.daemon")
+HANDLED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
+MEANINGLESS = (
+    signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM, signal.SIGVTALRM, signal.SIGPROF, signal.SIGIO, signal.SIGPWR,
+    signal.SIGSTKFLT, *range(signal.SIGRTMIN, signal.SIGRTMAX + 1),
+)  # fmt: skip
 
 
 class Signals:
@@ -43,7 +50,7 @@ class Signals:
 
     async def receive(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Receive until cancelled."""
-        with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD) as received:
+        with trio.open_signal_receiver(*HANDLED, *MEANINGLESS) as received:
             # Outside this task: without a receiver, the next signal would kill the daemon by default.
             async with self.supervisor.open() as supervisor:
                 await supervisor.start(ChildSpec("signals", partial(self._take_all, received)))
@@ -57,6 +64,8 @@ class Signals:
     def _take(self, number: int) -> None:
         if number == signal.SIGCHLD:
             self._reap()
+        elif number not in HANDLED:
+            logger.warning("a signal that means nothing here was ignored", extra={"signal": number})
         elif self._is_serving:
             self._sender.send_nowait(number)
         elif number != signal.SIGHUP:

@@ -43,12 +43,17 @@ class Suspensions:
 
     def restore(self) -> None:
         """Restore those of the state file that have not ended; none lasts longer than it was meant to."""
-        now = time.time()
+        now = round(time.time(), 3)
         for one in self._state.state.suspensions:
-            left = min(one.until - now, one.until - one.since)
-            if left > 0:
-                self.ends[one] = time.monotonic() + left
+            if now < one.since:  # the clock was set back: its times say what will happen, by the clock of now
+                one = Suspension(one.hook, now, round(now + one.until - one.since, 3), one.reason)
+            if one.until > now:
+                self.ends[one] = time.monotonic() + one.until - now
         self._changed.set()
+
+    def seconds_left(self, suspension: Suspension) -> float:
+        """Return in how many seconds a suspension ends."""
+        return max(self.ends[suspension] - time.monotonic(), 0.0)
 
     async def suspend(self, hook: str | None, seconds: float, reason: str) -> Suspension:
         """Suspend a hook, a plugin or (None) everything, replacing an earlier suspension of the same.
