@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 from collections.abc import Callable
@@ -252,6 +253,45 @@ def test_an_end_that_stays_torn_is_found(copy: Path) -> None:
         file.write(b'{"seq":23')
 
     assert found(copy) == [("torn", None)]
+
+
+@pytest.fixture
+def explained(tmp_path: Path) -> Path:
+    """A record of two segments: the first ends in a partial line, as the second one says."""
+    folder = tmp_path / "record"
+    with opened(folder) as record:
+        for number in range(3):
+            record.decided(decision(number), fact())
+        segment = record._journal.segment
+        os.write(segment.fd, b'{"seq":6')
+        segment.is_whole = False  # as after a write that the disk cut short and that could not be taken back
+        record.decided(decision(3), fact())
+    return folder
+
+
+def test_a_partial_line_within_the_record_is_a_note_and_not_waited_for(
+    explained: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def sleep(seconds: float) -> None:
+        raise AssertionError("nobody completes the end of a segment that another one follows")
+
+    monkeypatch.setattr("time.sleep", sleep)
+
+    report = verify(str(explained))
+
+    assert report.ok
+    assert report.ranges == [(1, 8)]
+    assert report.notes == [f"{segments(explained)[0].name} ends in a partial line, as the next segment records"]
+
+
+def test_a_line_that_was_changed_before_an_explained_partial_line_is_missing_too(explained: Path) -> None:
+    def change(lines: Lines) -> Lines:
+        return [*lines[:-2], lines[-2].replace(b'"deny"', b'"pass"', 1), lines[-1]]
+
+    rewrite(segments(explained)[0], change)
+
+    assert found(explained) == [("altered", 5), ("missing", 5)]
+    assert verify(str(explained)).ranges == [(1, 4), (6, 8)]
 
 
 # -- any change at all ------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from client.scripts import CALL, Recorder
 from hooklatch import connect_sync, deny
 from hooklatch.client.session.served import encode_answer
 from hooklatch.client.session.session_state import SessionState
+from hooklatch.errors import DaemonUnreachableError
 from support.scripted_daemon import Peer, ScriptedDaemon, decision
 
 
@@ -51,6 +52,35 @@ def test_what_was_changed_since_is_said_again_after_a_lost_daemon() -> None:
     assert params == {"cwd": "/new", "personality": "careful", "plugins": []}
     assert session == {**params, "began_in": os.getcwd()}  # its guards are those of where it began, too
     assert state.changed() == {}
+
+
+def test_a_forked_process_of_a_session_that_has_moved_says_where_that_began() -> None:
+    state = SessionState(None, {"cwd": "/trusted"})
+    state.changed(cwd="/elsewhere")
+
+    session: Any = state.without_hooks().hello("1")["session"]
+
+    assert session == {"cwd": "/elsewhere", "began_in": "/trusted"}
+
+
+class Parent:
+    """A session that starts others, with what a daemon has given it."""
+
+    def __init__(self, session_id: str | None, child_token: str | None) -> None:
+        self.session_id = session_id
+        self.child_token = child_token
+
+
+@pytest.mark.parametrize(("session_id", "token"), [(None, "t"), ("s", None), (None, None)])
+def test_a_parent_that_no_daemon_has_welcomed_starts_none(session_id: str | None, token: str | None) -> None:
+    state = SessionState(None, {"cwd": "/w", "parent": Parent(session_id, token)})
+
+    with pytest.raises(DaemonUnreachableError, match="no daemon has welcomed the session that started this one"):
+        state.hello("1")
+
+
+def test_a_child_proves_who_started_it() -> None:
+    assert hello(parent=Parent("s", "t")) == {"session": {"cwd": "/w", "parent_session_id": "s", "parent_token": "t"}}
 
 
 def test_a_host_without_a_gate_says_why_and_only_once(caplog: pytest.LogCaptureFixture, path: Path) -> None:

@@ -243,6 +243,26 @@ def test_a_first_ask_of_a_hook_that_then_has_no_opinion_is_gone() -> None:
     assert play("pre_tool_use", a=[ask("?"), None], b=[amend(tool_input=SAFE), None]).decision.verdict == "pass"
 
 
+@pytest.mark.parametrize("observe", [False, True])
+def test_a_first_warning_of_a_hook_that_then_has_no_opinion_is_gone(*, observe: bool) -> None:
+    first = deny("first") if observe else warn("first")
+
+    played = play("pre_tool_use", marks={"a": {"observe": observe}}, a=[first, None], b=[amend(tool_input=SAFE), None])
+
+    assert played.asked == ["a", "b", "a again"]
+    assert played.decision.warnings == []
+
+
+@pytest.mark.parametrize("message", [{"role": "user"}, {"content": "look"}, {"role": 1, "content": "look"}, {}])
+def test_an_injected_message_needs_a_role_and_a_content(message: dict[str, Any]) -> None:
+    reply = msgspec.json.encode({"inject": [message]})
+
+    decision = play("pre_tool_use", a=reply).decision
+
+    assert (decision.verdict, decision.cause) == ("deny", "protocol")
+    assert "an injected message needs a role (a string) and a content" in str(decision.reason)
+
+
 def test_an_allow_of_a_superseded_payload_is_worth_nothing() -> None:
     marks = {"a": {"match": "hello"}}
     (spec,) = custom(

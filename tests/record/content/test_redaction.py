@@ -118,6 +118,24 @@ def test_what_a_text_says_in_two_ways_is_left_out_and_not_shown_as_one_of_them()
     assert json.loads(bytes(shown)) == {"content": REDACTED, "kept": "{}"}
 
 
+def test_a_secret_in_the_first_of_two_values_of_a_key_in_the_json_of_a_text_is_left_out(tmp_path: Path) -> None:
+    hidden = '{"a": {"ours": "hunter2"}, "a": 1}'  # decoded, only the last value is there
+
+    shown = recorded(decision(), fact({"text": hidden, "kept": "{}"}), tmp_path, redact=("ours",))["excerpt"]
+
+    assert shown == {"text": REDACTED, "kept": "{}"}
+
+
+def test_patterns_that_together_need_more_memory_than_re2_gives_one_are_searched_for_all_the_same() -> None:
+    patterns = tuple(f"secret-{number}[a-z\u0100-\u1000]{{500}}" for number in range(200))
+    redactor = Redactor(RecordSettings(redact_text=patterns))
+
+    assert not redactor.are_clean(["plain"]), "they are not one pattern, so each text is searched by each"
+    assert redactor.clean("plain") == "plain"
+    assert not redactor.are_clean(["secret-199" + "a" * 500])
+    assert redactor.clean("x secret-199" + "a" * 500) == f"x {REDACTED}"
+
+
 def test_a_secret_that_the_json_of_a_text_escapes_is_replaced(tmp_path: Path) -> None:
     text = '{"a": "\\u0073k-0123456789abcdefghij", "kept": 1}'
 

@@ -27,7 +27,6 @@ T = TypeVar("T")
 WINDOW = 16 * 1024  # characters of a text that are searched; what follows is never recorded
 SHORT = 2048  # characters of a text that is searched for signs first; a longer one RE2 reads in a third of the time
 LONG_KEY = 200  # characters; a longer key is really data
-MEMORY = 8 * 2**20  # bytes for all patterns together
 CONTAINERS = (dict, list)
 # What a pattern finds where a key has hidden the value already: to replace that too would leave no JSON.
 DONE = re.compile(r"""[\w-]+\\*["']?\s*[=:]\s*\\*["']?""" + re.escape(REDACTED) + r"""\\*["']?""")
@@ -186,7 +185,6 @@ def as_one(patterns: tuple[str, ...]) -> CompiledPattern | None:
         return None
     options = re2.Options()
     options.log_errors = False
-    options.max_mem = MEMORY
     try:
         return re2.compile("|".join(f"(?:{pattern})" for pattern in patterns), options)
     except re2.error:
