@@ -42,6 +42,7 @@ from hooklatch.service.registry.visibility import allowed_plugins
 from hooklatch.service.transport.bus import Bus
 from hooklatch.service.transport.connection import Connection
 from hooklatch.version import VERSION
+from hooklatch_worker.sandbox.children import OWN
 
 __all__ = ["StatusReport"]
 
@@ -257,7 +258,7 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
             "environments": self.sources.environments.status(),
             "zygote": {"pid": self.sources.zygote.pid, "restarts": self.sources.zygote.restarts},
             "tree": [node for supervisor in self.supervisors for node in supervisor.tree()],
-            "path": os.environ.get("PATH", os.defpath),
+            "path": OWN.of(os.environ).get("PATH") or os.defpath,
             "places": self.places,
         }
 
