@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from hooklatch.environments import environments, making, store
+from hooklatch.environments import environments, store
 from hooklatch.environments.requirements import requirements_of
 from support.repository import ROOT
 

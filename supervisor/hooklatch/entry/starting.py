@@ -20,6 +20,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import cast
 
 __all__ = ["ENVIRONMENT", "environment_of", "main", "remembered"]
 
@@ -90,11 +91,12 @@ def remembered(folder: str) -> dict[str, str]:
         status = os.fstat(file.fileno())
         if status.st_uid != os.geteuid() or status.st_mode & 0o022:
             raise PermissionError(1, "others could have written it", path)
-        read = json.load(file)
-    environ = read.get("environ") if isinstance(read, dict) else None
-    if not isinstance(environ, dict) or not all(isinstance(value, str) for value in environ.values()):
+        read: object = json.load(file)
+    environ = cast("dict[str, object]", read).get("environ") if isinstance(read, dict) else None
+    found = cast("dict[str, object]", environ) if isinstance(environ, dict) else {"": None}
+    if not all(isinstance(value, str) for value in found.values()):
         raise ValueError(f"{path} holds no variables")
-    return {**environ}
+    return {name: str(value) for name, value in found.items()}
 
 
 if __name__ == "__main__":

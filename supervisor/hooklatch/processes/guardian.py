@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 from contextlib import suppress
+from typing import cast
 
 import msgspec
 import trio
@@ -119,7 +120,8 @@ def start_guardian(line: int, interpreter: Interpreter | None) -> subprocess.Pop
     environ = children.OWN.of(os.environ)
     if interpreter is None:
         path = [os.fspath(entry) or os.getcwd() for entry in sys.path]  # not made absolute: it may be an import hook's
-        flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]  # as multiprocessing takes them
+        taken = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]  # as multiprocessing takes them
+        flags = cast("list[str]", taken)
         python, enter = sys.executable, f"sys.path[:] = {path}"
     else:
         # Without `site`: its packages' .pth files may contain code, which is for confined workers.

@@ -121,3 +121,22 @@ def test_what_keeps_another_systems_ways_is_named(shell: ShellCommand, text: str
 
     assert text in found
     assert found.endswith("and an agent can write there; write an absolute path")
+
+
+@table(
+    "shell",
+    [
+        ShellCommand(argv=["./check.sh"]),
+        ShellCommand(command="./check.sh", run_in="file"),
+        ShellCommand(argv=["python3", "check.py"]),
+    ],
+)
+def test_beside_a_projects_file_an_agent_can_write_too(shell: ShellCommand) -> None:
+    (found,) = dangers(shell, is_of_project=True)
+
+    assert found.endswith("an agent can write there; write an absolute path")
+
+
+@table("text", ["$(" * 2000, "`", "$((", "<<", "<<E\n", "a <<E\n./x\nE\nb", "'", '"$(', "&>", ">", "# '", "\\"])
+def test_no_text_is_too_strange_to_be_read(text: str) -> None:
+    assert isinstance(dangers(ShellCommand(command=f"x {text}")), tuple)

@@ -44,18 +44,22 @@ ASSIGNMENT = re.compile(r"[A-Za-z_]\w*\+?=")
 SESSIONS = re.compile(r"\$\{?(?:PWD|HOOKLATCH_CWD|CLAUDE_PROJECT_DIR)\}?(?:/|$)")
 
 
-def dangers(shell: ShellCommand) -> tuple[str, ...]:
-    """Return what an agent can write and the command runs, each as a sentence with the way out."""
-    is_safe_place = shell.run_in == "file" or (shell.cwd is not None and shell.cwd.startswith("/"))
-    if is_safe_place and not shell.is_of_another_system:
+def dangers(shell: ShellCommand, *, is_of_project: bool = False) -> tuple[str, ...]:
+    """Return what an agent can write and the command runs, each as a sentence with the way out.
+
+    A hook `is_of_project` if its file is in the project: an agent can write what is beside it, too.
+    """
+    is_anchored = not shell.is_of_another_system and not is_of_project
+    is_elsewhere = shell.cwd is not None and shell.cwd.startswith("/")
+    if is_elsewhere or (shell.run_in == "file" and not is_of_project):
         return ()
     if shell.command is not None:
         found = of_text(shell.command, is_other=shell.is_of_another_system)
     else:
         words = list(shell.argv or ())
         # The first word of our own hooks is looked for beside the declaring file.
-        found = of_words(words, is_other=shell.is_of_another_system, is_anchored=not shell.is_of_another_system)
-    out = "write an absolute path" if shell.is_of_another_system else 'write an absolute path, or run_in = "file"'
+        found = of_words(words, is_other=shell.is_of_another_system, is_anchored=is_anchored)
+    out = 'write an absolute path, or run_in = "file"' if is_anchored else "write an absolute path"
     return tuple(f"{text}, and an agent can write there; {out}" for text in dict.fromkeys(found))
 
 
@@ -88,7 +92,7 @@ class Reader:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self.at = 0
+        self.at: int = 0
         self.commands: list[list[str]] = []
         self._words: list[str] = []
         self._word: str | None = None  # None between words: an empty one may be quoted

@@ -56,6 +56,7 @@ class Binder:
             matcher, where, amends, problem = compile_matcher(None), None, False, fault
         elif where is not None and (fault := where.unknown_field(spec)) is not None:
             where, problem = None, f"where: {fault}"  # it denies wherever it matches
+        found = () if (shell := definition.shell) is None else dangers(shell, is_of_project=layer is Layer.PROJECT)
         if definition.shell is not None and spec is not None and isinstance(target, PythonTarget):
             config = shell_config(
                 definition.shell, spec, hook_id=definition.id, timeout=definition.timeout, config=config, folder=folder
@@ -68,7 +69,7 @@ class Binder:
             observe=definition.observe, optional=definition.optional, amends=amends,
             only_judges=definition.only_judges,
             description=definition.description, config=config, origin=origin, problem=problem,
-            plugin=definition.plugin, dangers=dangers(definition.shell) if definition.shell is not None else (),
+            plugin=definition.plugin, dangers=found,
         )  # fmt: skip
 
     def _target(self, definition: HookDefinition, folder: str) -> tuple[PythonTarget, str | None]:
