@@ -1,4 +1,7 @@
-"""Programs are started in one place, each with a whole environment: `hooklatch_worker/sandbox/children.py`."""
+"""Programs are started in one place, each with a whole environment: `hooklatch_worker/sandbox/children.py`.
+
+What is shipped is looked at: bench/ and tests/ start programs as they need them.
+"""
 
 from __future__ import annotations
 

@@ -86,7 +86,8 @@ def compile_entry(program: Path, *flags: str) -> None:
     Raises:
         BuildError: there is none, or it fails; with its last words.
     """
-    compiler = next((found for name in COMPILERS if (found := shutil.which(name)) is not None), None)
+    path = children.absolute(os.environ.get("PATH", os.defpath))
+    compiler = next((found for name in COMPILERS if (found := shutil.which(name, path=path)) is not None), None)
     if compiler is None:
         raise BuildError(f"there is no C compiler ({', '.join(COMPILERS)})")
     program.with_name("refusals.h").write_text(header())

@@ -25,7 +25,8 @@ from typing import cast
 __all__ = ["ENVIRONMENT", "environment_of", "main", "remembered"]
 
 ENVIRONMENT = "start.json"  # in the state directory: the variables that a daemon is started with
-CHOSEN = ("HOOKLATCH_CONFIG", "HOOKLATCH_RUNTIME_DIR")  # said by options of the command
+# Said by options of the command; a TMPDIR may be gone with the login that had it.
+LEFT_OUT = ("HOOKLATCH_CONFIG", "HOOKLATCH_RUNTIME_DIR", "TMPDIR")
 MAIN = Path(__file__).resolve().parents[1] / "__main__.py"
 
 
@@ -75,7 +76,7 @@ def environment_of(environ: Mapping[str, str]) -> bytes:
     """Return the content of ENVIRONMENT: what a daemon may have of the operator's environment."""
     from hooklatch_worker.sandbox.children import OWN
 
-    kept = {name: value for name, value in OWN.of(environ).items() if name not in CHOSEN}
+    kept = {name: value for name, value in OWN.of(environ).items() if name not in LEFT_OUT}
     return json.dumps({"environ": kept}, indent=1).encode() + b"\n"
 
 

@@ -21,7 +21,7 @@ from hooklatch.environments.commands import Ended, Running, run
 from hooklatch.environments.interpreter import SPARES, EnvironmentFaultError
 from hooklatch.environments.requirements import Requirements
 from hooklatch.environments.store import READY
-from hooklatch_worker.sandbox.children import INSTALLER, OWN, isolated
+from hooklatch_worker.sandbox.children import INSTALLER, OWN, absolute, isolated
 from hooklatch_worker.sandbox.safety import UnsafeFileError, check_file
 
 __all__ = ["Recipe", "find_python", "find_uv", "make"]
@@ -75,7 +75,11 @@ class Recipe(msgspec.Struct, frozen=True):
 def find_uv() -> str | None:
     """Return the path of uv, if it is on the PATH or beside this interpreter, and nobody else can write it."""
     beside = os.path.join(os.path.dirname(sys.executable), "uv")
-    for path in (shutil.which("uv"), beside, os.path.expanduser("~/.local/bin/uv")):
+    for path in (
+        shutil.which("uv", path=absolute(os.environ.get("PATH", os.defpath))),
+        beside,
+        os.path.expanduser("~/.local/bin/uv"),
+    ):
         if path is not None and os.access(path, os.X_OK):
             try:
                 check_file(path)

@@ -57,7 +57,7 @@ def test_what_an_agent_can_write_is_named(command: str, text: str) -> None:
     found = dangers(ShellCommand(command=command))
 
     assert any(text in one for one in found), found
-    assert all(one.endswith('write an absolute path, or run_in = "file"') for one in found)
+    assert all(one.endswith(('; write an absolute path, or run_in = "file"', " -I")) for one in found)
 
 
 @table(
@@ -114,13 +114,14 @@ def test_where_it_runs_and_how_it_is_named_decide(shell: ShellCommand, count: in
         (ShellCommand(command='"$CLAUDE_PROJECT_DIR"/.claude/hooks/x.sh', payload="claude"), "CLAUDE_PROJECT_DIR"),
         (ShellCommand(command='python3 "$CLAUDE_PROJECT_DIR"/x.py', payload="claude"), "python runs"),
         (ShellCommand(command="./x", payload="reasonix"), "'./x'"),
+        (ShellCommand(command="git status", payload="claude"), "git runs what the settings of the repository name"),
     ],
 )
 def test_what_keeps_another_systems_ways_is_named(shell: ShellCommand, text: str) -> None:
     (found,) = dangers(shell)
 
     assert text in found
-    assert found.endswith("and an agent can write there; write an absolute path")
+    assert found.endswith(("; write an absolute path", "; write python3 -I", 'payload = "canonical" prevents it'))
 
 
 @table(

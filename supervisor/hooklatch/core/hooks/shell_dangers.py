@@ -38,6 +38,7 @@ PROJECT_RUNNERS = frozenset(
         *("rake", "task", "tox", "tsc", "uv", "vitest", "yarn"),
     }
 )
+WAY_OUT = "; "  # a danger with a way out of its own holds it
 PYTHON = re.compile(r"(?:python|pypy)(\d+)?(?:\.(\d+))?")
 ASSIGNMENT = re.compile(r"[A-Za-z_]\w*\+?=")
 # Folders that are the session's by another name.
@@ -60,7 +61,8 @@ def dangers(shell: ShellCommand, *, is_of_project: bool = False) -> tuple[str, .
         # The first word of our own hooks is looked for beside the declaring file.
         found = of_words(words, is_other=shell.is_of_another_system, is_anchored=is_anchored)
     out = 'write an absolute path, or run_in = "file"' if is_anchored else "write an absolute path"
-    return tuple(f"{text}, and an agent can write there; {out}" for text in dict.fromkeys(found))
+    found = dict.fromkeys(found)
+    return tuple(text if WAY_OUT in text else f"{text}, and an agent can write there{WAY_OUT}{out}" for text in found)
 
 
 def of_text(text: str, *, is_other: bool) -> Iterator[str]:
@@ -231,12 +233,14 @@ def of_words(given: Sequence[str], *, is_other: bool, is_anchored: bool = False)
         yield from (
             f"it reads {word!r} of the folder in which the agent works" for word in rest[:1] if is_sessions(word)
         )
+    elif name == "git" and is_other:
+        yield 'git runs what the settings of the repository name (core.fsmonitor); payload = "canonical" prevents it'
     elif name in PROJECT_RUNNERS:
         yield f"{name} runs what files of the folder in which the agent works say"
     elif (python := PYTHON.fullmatch(name)) is not None or name in INTERPRETERS:
         yield from of_interpreter("python" if python is not None else name, rest, is_other=is_other)
         if python is not None and is_older(python[1], python[2]) and not is_isolated(rest):
-            yield f"{name} is older than 3.11, so that it imports from the folder in which the agent works"
+            yield f"{name} is older than 3.11 and imports from the folder in which the agent works; write {name} -I"
 
 
 def of_interpreter(name: str, words: Sequence[str], *, is_other: bool) -> Iterator[str]:
@@ -252,7 +256,7 @@ def of_interpreter(name: str, words: Sequence[str], *, is_other: bool) -> Iterat
                 yield f"{name} {option} {path} loads code from the folder in which the agent works"
         elif word in INLINE or (word == "-" and name == "python"):
             if is_other and name == "python" and not is_isolated(words):
-                yield "python imports from the folder in which the agent works"
+                yield "python imports from the folder in which the agent works; write python3 -I"
             return
         elif not word.startswith("-"):
             if word not in ("run", "test") and is_sessions(word):
