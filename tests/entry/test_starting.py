@@ -53,7 +53,7 @@ def installed(place: Place, form: str) -> list[str]:
 
 
 def asked(words: list[str], environ: dict[str, str], folder: Path) -> tuple[int, bytes, bytes]:
-    with start(words, environ=environ, cwd=str(folder)) as entry:
+    with start(words, environ=environ, cwd=str(folder), umask=0) as entry:
         stdout, stderr = entry.communicate(DOCUMENT)
     return entry.returncode, stdout, stderr
 
@@ -93,6 +93,7 @@ def test_what_the_agents_environment_says_does_not_choose_the_daemon(form: str, 
     code, stdout, stderr = asked(words, hostile(place, tmp_path), tmp_path)
     status = place.json("status")
     environ = Path(f"/proc/{status['pid']}/environ").read_bytes().decode().split("\0")
+    process = Path(f"/proc/{status['pid']}/status").read_text()
     ended = place.run("stop")
 
     assert (code, stderr) == (0, b"")
@@ -105,6 +106,7 @@ def test_what_the_agents_environment_says_does_not_choose_the_daemon(form: str, 
     assert f"PATH={place.environment['PATH']}" in environ
     assert not [one for one in environ if one.startswith(("PYTHON", "LD_", "HOOKLATCH_CONFIG")) or str(tmp_path) in one]
     assert not (tmp_path / "state").exists()
+    assert "Umask:\t0077" in process
     assert ended.returncode == 0
 
 

@@ -50,7 +50,8 @@ def main(words: list[str]) -> int:
         return 0
     options = [word for pair in given.items() for word in pair]
     command = children.isolated(sys.executable, str(MAIN), "serve", "--detach", *options)
-    return children.start(command, environ, stdin=subprocess.DEVNULL).wait()
+    # Not the agent's umask: with that, what the daemon compiles beside hooks could be anybody's to write.
+    return children.start(command, environ, stdin=subprocess.DEVNULL, umask=0o077).wait()
 
 
 def wait_for_lock(folder: str, limit: float) -> None:
