@@ -38,7 +38,7 @@ PROJECT_RUNNERS = frozenset(
         *("rake", "task", "tox", "tsc", "uv", "vitest", "yarn"),
     }
 )
-WAY_OUT = "; "  # a danger with a way out of its own holds it
+OWN_WAYS = (" -I", "prevents it")  # how a danger ends that has a way out of its own
 PYTHON = re.compile(r"(?:python|pypy)(\d+)?(?:\.(\d+))?")
 ASSIGNMENT = re.compile(r"[A-Za-z_]\w*\+?=")
 # Folders that are the session's by another name.
@@ -61,8 +61,8 @@ def dangers(shell: ShellCommand, *, is_of_project: bool = False) -> tuple[str, .
         # The first word of our own hooks is looked for beside the declaring file.
         found = of_words(words, is_other=shell.is_of_another_system, is_anchored=is_anchored)
     out = 'write an absolute path, or run_in = "file"' if is_anchored else "write an absolute path"
-    found = dict.fromkeys(found)
-    return tuple(text if WAY_OUT in text else f"{text}, and an agent can write there{WAY_OUT}{out}" for text in found)
+    texts = dict.fromkeys(found)
+    return tuple(text if text.endswith(OWN_WAYS) else f"{text}, and an agent can write there; {out}" for text in texts)
 
 
 def of_text(text: str, *, is_other: bool) -> Iterator[str]:
