@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from hooklatch.environments import environments, making, store
+from hooklatch.environments import environments, store
 from hooklatch.environments.requirements import requirements_of
 from support.repository import ROOT
 
@@ -26,4 +26,4 @@ def test_the_numbers_are_those_of_the_code() -> None:
     assert f"for {store.KEPT_DAYS} days is removed" in PAGE
     assert f"again after {environments.FIRST_WAIT:.0f} s" in PAGE
     assert f"up to {environments.LAST_WAIT / 60:.0f} minutes" in PAGE
-    assert all(prefix in PAGE for prefix in making.PREFIXES)
+    assert all(prefix in PAGE for prefix in ("PIP_", "UV_"))

@@ -22,7 +22,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from hooklatch.processes import guardian
-from hooklatch.processes.guardian import Interpreter, allowed
+from hooklatch.processes.guardian import Interpreter
+from hooklatch_worker.sandbox import children
 from support.survivors import COOKIE
 
 __all__ = ["of_the_interpreter", "warm_guardians"]
@@ -76,7 +77,7 @@ class Server:
         flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]  # as for a guardian
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, *flags, "-c", code], env=allowed(os.environ), pass_fds=[theirs.fileno()],
+                [sys.executable, *flags, "-c", code], env=children.OWN.of(os.environ), pass_fds=[theirs.fileno()],
                 start_new_session=True,
             )  # fmt: skip
         self.pid = self._process.pid
@@ -84,7 +85,7 @@ class Server:
 
     def fork(self, line: int) -> int:
         request = {
-            "daemon": os.getpid(), "environ": allowed(os.environ), "path": import_path(), "folder": os.getcwd(),
+            "daemon": os.getpid(), "environ": children.OWN.of(os.environ), "path": import_path(), "folder": os.getcwd(),
             "umask": umask(), "limits": [(number, resource.getrlimit(number)) for number in LIMITS],
         }  # fmt: skip
         socket.send_fds(self.line, [json.dumps(request).encode()], [line, 0, 1, 2])

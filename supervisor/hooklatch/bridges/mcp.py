@@ -11,6 +11,7 @@ Knows messages, streams of bytes and one process; does not know what a guard dec
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
@@ -38,6 +39,7 @@ from hooklatch.bridges.mcp_messages import (
     with_arguments,
 )
 from hooklatch.bridges.rulings import Abilities, Ruling, Run
+from hooklatch_worker.sandbox.children import as_the_person
 
 __all__ = ["Proxy", "command_of", "run_proxy"]
 
@@ -142,7 +144,7 @@ async def run_proxy(
     Raises:
         OSError: the server cannot be started.
     """
-    server = await anyio.open_process(list(command), stderr=None)
+    server = await anyio.open_process(list(command), stderr=None, env=as_the_person(os.environ))
     code = 1
     assert server.stdin is not None
     output = server.stdout

@@ -80,6 +80,7 @@ class Yellow(msgspec.Struct, frozen=True, kw_only=True):
     projects: Sequence[str]
     configuration: Sequence[str]
     hooks: Sequence[str]  # that there is none
+    commands: Sequence[str]  # of hooks, that run what an agent can write
 
 
 # What to do about each field of `Yellow`; one without a line here cannot be told.
@@ -89,6 +90,7 @@ DO_ABOUT = {
     "state": "when no agent works: hooklatch stop, then hooklatch serve --detach",
     "projects": "look at its hooks, then trust them; what is trusted now: hooklatch trust --list",
     "configuration": "to write a first one: hooklatch init --config FILE; or start the daemon with another --config",
+    "commands": "do as it says; what protects a command there, and what does not: docs/guides/hooks.md, Shell hooks",
     "hooks": "see what there is: hooklatch hooks, hooklatch check; guards to start from: hooklatch guards list",
 }
 

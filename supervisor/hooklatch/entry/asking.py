@@ -19,6 +19,8 @@ from hooklatch.entry.refusals import (
     BLOCK,
     CHUNK,
     DOCUMENTED,
+    HANDED,
+    HANDED_PREFIXES,
     MAX_FRAME,
     NOTICE,
     REFUSED,
@@ -70,6 +72,7 @@ class Entry:
         self.host = self.event = self.problem = ""
         self.kind = "gate"
         self.runtime_dir: str | None = None
+        self.pins: dict[str, str] = {}  # the options that say which daemon is started
         self.limit = 0  # milliseconds
         self.starts = False
         self.is_leaving = False
@@ -82,7 +85,7 @@ class Entry:
         for word in rest:
             if word == "--start":
                 self.starts = True
-            elif word in ("--kind", "--wait", "--runtime-dir"):
+            elif word in ("--kind", "--wait", "--runtime-dir", "--config", "--state-dir"):
                 value = next(rest, "")
                 if not value:
                     self.problem = self.problem or f"{word} needs a value"
@@ -91,11 +94,12 @@ class Entry:
                 elif word == "--wait":
                     waits = value
                 else:
-                    self.runtime_dir = value
+                    self.pins[word] = value
             elif word.startswith("-") or len(names) == 2 or not is_name(word):
                 self.problem = self.problem or f"unexpected: {word}"
             else:
                 names.append(word)
+        self.runtime_dir = self.pins.get("--runtime-dir")
         self.host, self.event = (*names, "", "")[:2]
         self.limit = NOTICE if self.kind == "notify" else milliseconds(waits)
         if not self.problem and len(names) < 2:
@@ -247,7 +251,7 @@ def connected(entry: Entry) -> "tuple[sockets.socket, bytes]":
     failures: list[bytes] = []
     found = try_folders(entry, environ, failures)
     if found is None and entry.starts and entry.kind != "notify":
-        if not has_started(entry.runtime_dir):
+        if not has_started(entry):
             raise UnansweredError("not_started", b", ".join(failures))
         failures.clear()
         found = try_folders(entry, environ, failures)
@@ -408,12 +412,15 @@ def message_of(text: str) -> bytes:
 # -- a daemon that is not there ------------------------------------------------------------------------------------
 
 
-def has_started(runtime_dir: "str | None") -> bool:
+def has_started(entry: Entry) -> bool:
     """Have the daemon started, and wait until that is done; return whether it was.  starting.py sees to it once."""
     program = f"{__file__.rpartition('/')[0]}/starting.py"
-    words = [sys.executable, "-I", "-S", program, *([] if runtime_dir is None else [runtime_dir])]
+    words = [sys.executable, "-I", program, "--wait", f"{entry.limit / 1000:.3f}"]
+    words += [word for pair in entry.pins.items() for word in pair]
+    names, beginnings = [one.encode() for one in HANDED], tuple(one.encode() for one in HANDED_PREFIXES)
+    environ = {name: value for name, value in posix.environ.items() if name in names or name.startswith(beginnings)}
     closed = [(posix.POSIX_SPAWN_OPEN, number, "/dev/null", posix.O_RDWR, 0) for number in (0, 1, 2)]
-    pid = posix.posix_spawn(sys.executable, words, posix.environ, file_actions=closed, setsid=True)
+    pid = posix.posix_spawn(sys.executable, words, environ, file_actions=closed, setsid=True)
     return posix.waitpid(pid, 0)[1] == 0
 
 

@@ -26,13 +26,15 @@ def entry_command(
     *,
     runtime_dir: str | os.PathLike[str] | None = None,
     start: bool = False,
+    config: str | os.PathLike[str] | None = None,
+    state_dir: str | os.PathLike[str] | None = None,
     form: Form = "python",
 ) -> list[str]:
     """Return the words of the command; a host that takes one line gets them by `shlex.join`.
 
     `wait` are the seconds that the entry waits, which has to be less than what the host does; with kind "notify" they
-    do not matter.  `start` has it start the daemon where none listens.  `form`: "best" is the C form where it can be
-    built here, else the Python form.
+    do not matter.  `start` has it start a daemon where none listens, with this `config` and `state_dir`.  `form`:
+    "best" is the C form where it can be built here, else the Python form.
 
     Raises:
         BuildError: the C form was asked for and cannot be built.
@@ -40,7 +42,11 @@ def entry_command(
     words = [*program_of(form), host, event, "--kind", kind, "--wait", f"{wait:.3f}".rstrip("0").rstrip(".")]
     if runtime_dir is not None:
         words += ["--runtime-dir", str(Path(runtime_dir).absolute())]
-    return [*words, "--start"] if start else words
+    if start:
+        words.append("--start")
+        for option, path in (("--config", config), ("--state-dir", state_dir)):
+            words += [] if path is None else [option, str(Path(path).absolute())]
+    return words
 
 
 def program_of(form: Form) -> list[str]:

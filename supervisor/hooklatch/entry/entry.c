@@ -48,10 +48,11 @@ struct bytes {
 /* The command line.  Set once, before any handler is installed. */
 static struct {
     const char *host, *event, *runtime_dir;
+    const char *config, *state_dir; /* of a daemon that is started */
     enum kind kind;
     long limit; /* milliseconds */
     bool starts;
-} entry = {"", "", NULL, GATE, 0, false};
+} entry = {.host = "", .event = ""};
 
 static volatile sig_atomic_t is_leaving; /* the host is being answered: too late for a signal to change that */
 
@@ -267,9 +268,13 @@ static void read_words(int count, char **given, struct bytes *problem) {
     for (int i = 1; i < count; i++) {
         const char *word = given[i];
         bool is_kind = strcmp(word, "--kind") == 0, is_wait = strcmp(word, "--wait") == 0;
+        const char **place = strcmp(word, "--runtime-dir") == 0 ? &entry.runtime_dir
+                             : strcmp(word, "--config") == 0    ? &entry.config
+                             : strcmp(word, "--state-dir") == 0 ? &entry.state_dir
+                                                                : NULL;
         if (strcmp(word, "--start") == 0) {
             entry.starts = true;
-        } else if (is_kind || is_wait || strcmp(word, "--runtime-dir") == 0) {
+        } else if (is_kind || is_wait || place != NULL) {
             const char *value = i + 1 < count ? given[++i] : "";
             if (*value == '\0') {
                 if (problem->size == 0) {
@@ -281,7 +286,7 @@ static void read_words(int count, char **given, struct bytes *problem) {
             } else if (is_wait) {
                 waits = value;
             } else {
-                entry.runtime_dir = value;
+                *place = value;
             }
         } else if (*word == '-' || names == 2 || !is_name(word)) {
             if (problem->size == 0) {
@@ -465,9 +470,39 @@ static int try_folders(struct bytes *failures, char **path) {
     return *pointed != '\0' ? attempt(pointed, true, failures, path) : -1;
 }
 
+static bool is_handed(const char *pair) {
+    for (size_t i = 0; i < COUNT(handed); i++) {
+        size_t size = strlen(handed[i]);
+        if (strncmp(pair, handed[i], size) == 0 && pair[size] == '=') return true;
+    }
+    for (size_t i = 0; i < COUNT(handed_prefixes); i++)
+        if (strncmp(pair, handed_prefixes[i], strlen(handed_prefixes[i])) == 0) return true;
+    return false;
+}
+
+/* Return what starting.py gets of the environment. */
+static char **handed_on(void) {
+    size_t count = 0, kept = 0;
+    while (environ[count] != NULL) count++;
+    char **found = calloc(count + 1, sizeof *found);
+    if (found == NULL) fail_text(WHY_BUG, "out of memory");
+    for (size_t i = 0; i < count; i++)
+        if (is_handed(environ[i])) found[kept++] = environ[i];
+    return found;
+}
+
 /* Have the daemon started, and wait until that is done; return whether it was.  starting.py sees to it once. */
 static bool has_started(void) {
-    char *given[] = {PYTHON, "-I", "-S", STARTING, (char *)entry.runtime_dir, NULL};
+    char seconds[40], *given[12] = {PYTHON, "-I", STARTING, "--wait", seconds};
+    const char *const places[][2] = {
+        {"--runtime-dir", entry.runtime_dir}, {"--config", entry.config}, {"--state-dir", entry.state_dir}};
+    size_t count = 5;
+    (void)snprintf(seconds, sizeof seconds, "%ld.%03ld", entry.limit / 1000, entry.limit % 1000);
+    for (size_t i = 0; i < COUNT(places); i++) {
+        if (places[i][1] == NULL) continue;
+        given[count++] = (char *)places[i][0];
+        given[count++] = (char *)places[i][1];
+    }
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;
     if (posix_spawn_file_actions_init(&actions) != 0 || posix_spawnattr_init(&attributes) != 0) return false;
@@ -475,7 +510,7 @@ static bool has_started(void) {
         if (posix_spawn_file_actions_addopen(&actions, fd, "/dev/null", O_RDWR, 0) != 0) return false;
     if (posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID) != 0) return false;
     pid_t pid;
-    if (posix_spawn(&pid, PYTHON, &actions, &attributes, given, environ) != 0) return false;
+    if (posix_spawn(&pid, PYTHON, &actions, &attributes, given, handed_on()) != 0) return false;
     int status;
     while (waitpid(pid, &status, 0) < 0)
         if (errno != EINTR) return false;

@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from typing import Final
 
 __all__ = [
-    "BEFORE", "BLOCK", "CHUNK", "DOCUMENTED", "FORMS", "MAX_FRAME", "NOTICE", "PATH_LIMIT", "REFUSED", "SILENCE",
-    "SILENCES", "VARIABLES", "WORDS", "failure", "plain", "quoted",
+    "BEFORE", "BLOCK", "CHUNK", "DOCUMENTED", "FORMS", "HANDED", "HANDED_PREFIXES", "MAX_FRAME", "NOTICE",
+    "PATH_LIMIT", "REFUSED", "SILENCE", "SILENCES", "VARIABLES", "WORDS", "failure", "plain", "quoted",
 ]  # fmt: skip
 
 BLOCK: "Final" = 2  # the exit code that stops an agent; after any other it goes on
@@ -31,6 +31,9 @@ VARIABLES: "Final" = (
     "QWEN_PROJECT_DIR",
     "CLAUDE_CODE_SESSION_ATTENDED",
 )
+# What starting.py gets of the environment: names, and beginnings of names.  No PYTHON*, no LD_*.
+HANDED: "Final" = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "VIRTUAL_ENV")
+HANDED_PREFIXES: "Final" = ("LC_", "XDG_", "HOOKLATCH_")
 
 _DIALOG: "Final" = (
     '{"hookSpecificOutput":{"hookEventName":"PermissionRequest","decision":{"behavior":"deny","message":"',

@@ -18,13 +18,14 @@ import msgspec
 import trio
 
 from hooklatch.processes.guardian import OWNED
+from hooklatch_worker.sandbox import children
 
 __all__ = ["Ended", "Running", "run"]
 
 # Between us and the program: outlives neither, and leaves nothing that the program started.
-KEEPER = """import os, select, signal, subprocess, sys, time
+KEEPER = """import os, select, signal, sys, time
 sys.path[:] = {path}
-from hooklatch_worker.sandbox import linux
+from hooklatch_worker.sandbox import children, linux
 daemon, code = os.pidfd_open({daemon}), 1
 if os.getppid() != {daemon}:
     os._exit(1)
@@ -32,7 +33,7 @@ linux.become_subreaper()
 linux.wake_when_orphaned()
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
 try:
-    program = subprocess.Popen(sys.argv[1:])
+    program = children.start(sys.argv[1:], os.environ)
     poll = select.poll()
     for fd in daemon, os.pidfd_open(program.pid):
         poll.register(fd, select.POLLIN)
@@ -104,12 +105,12 @@ async def run(
 
 def keeper() -> list[str]:
     path = [os.fspath(entry) or os.getcwd() for entry in sys.path]
-    return [sys.executable, "-I", "-S", "-c", KEEPER.format(path=path, daemon=os.getpid())]
+    return children.isolated(sys.executable, "-S", "-c", KEEPER.format(path=path, daemon=os.getpid()))
 
 
 def start(command: list[str], environ: Mapping[str, str], folder: str, output: int) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        command, env=dict(environ), cwd=folder, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
+    return children.start(
+        command, environ, cwd=folder, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
         start_new_session=True, umask=0o077,
     )  # fmt: skip
 

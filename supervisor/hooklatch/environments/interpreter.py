@@ -19,7 +19,8 @@ import hooklatch
 import hooklatch_worker
 from hooklatch.environments.commands import run
 from hooklatch.errors import trouble
-from hooklatch.processes.guardian import Interpreter, allowed
+from hooklatch.processes.guardian import Interpreter
+from hooklatch_worker.sandbox.children import OWN, isolated
 from hooklatch_worker.sandbox.safety import UnsafeFileError, check_file, check_folders, guards, read_safely
 
 __all__ = ["LEAST", "OURS", "SPARES", "EnvironmentFaultError", "Mark", "examine", "mark_of", "soabi_here"]
@@ -273,7 +274,7 @@ async def try_out(interpreter: Interpreter, *, fits: bool) -> None:
 
 async def last_line(python: str, script: str) -> bytes:
     try:
-        ended = await run([python, "-I", "-S", "-c", script], allowed(os.environ), folder="/", timeout=LOOK_TIMEOUT)
+        ended = await run(isolated(python, "-S", "-c", script), OWN.of(os.environ), folder="/", timeout=LOOK_TIMEOUT)
     except OSError as error:
         raise EnvironmentFaultError(f"{python} cannot be run: {error.strerror}") from None
     if ended.code != 0:

@@ -21,18 +21,15 @@ from hooklatch.environments.commands import Ended, Running, run
 from hooklatch.environments.interpreter import SPARES, EnvironmentFaultError
 from hooklatch.environments.requirements import Requirements
 from hooklatch.environments.store import READY
-from hooklatch.processes.guardian import allowed
+from hooklatch_worker.sandbox.children import INSTALLER, OWN, absolute, isolated
 from hooklatch_worker.sandbox.safety import UnsafeFileError, check_file
 
-__all__ = ["PREFIXES", "Recipe", "find_python", "find_uv", "make"]
+__all__ = ["Recipe", "find_python", "find_uv", "make"]
 
 TIMEOUT = 900.0  # seconds for one program; big wheels over a slow line
 FIND_TIMEOUT = 20.0  # seconds for a look at which Pythons there are; loading waits for it
 SHOWN = 8  # lines of an installer's output in a diagnostic
 NEWEST, OLDEST = 16, 11  # minor versions of Python 3 that are looked for
-# What an installer needs beside what workers get: where packages come from, and how to get there.
-PREFIXES = ("PIP_", "UV_")
-NAMES = {"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE"}
 PIP = """import glob, os, sys
 from importlib.machinery import PathFinder
 root = {root!r}
@@ -75,18 +72,14 @@ class Recipe(msgspec.Struct, frozen=True):
         return self.requirements.digest(os.path.realpath(self.python), self.version, *self.packages)
 
 
-def environ() -> dict[str, str]:
-    """Return the variables that installers get."""
-    wanted = {name: value for name, value in os.environ.items() if name.startswith(PREFIXES) or name.upper() in NAMES}
-    found = allowed(os.environ) | wanted
-    found.pop("VIRTUAL_ENV", None)
-    return found
-
-
 def find_uv() -> str | None:
     """Return the path of uv, if it is on the PATH or beside this interpreter, and nobody else can write it."""
     beside = os.path.join(os.path.dirname(sys.executable), "uv")
-    for path in (shutil.which("uv"), beside, os.path.expanduser("~/.local/bin/uv")):
+    for path in (
+        shutil.which("uv", path=absolute(os.environ.get("PATH", os.defpath))),
+        beside,
+        os.path.expanduser("~/.local/bin/uv"),
+    ):
         if path is not None and os.access(path, os.X_OK):
             try:
                 check_file(path)
@@ -110,7 +103,7 @@ async def find_python(requirements: Requirements) -> tuple[str, str, bool]:
     candidates = [shutil.which(f"python3.{minor}") for minor in range(NEWEST, OLDEST - 1, -1)]
     if (uv := find_uv()) is not None:
         command = [uv, "python", "find", "--no-python-downloads", "--no-project", requirements.python]
-        ended = await run(command, environ(), folder="/", timeout=FIND_TIMEOUT)
+        ended = await run(command, INSTALLER.of(os.environ), folder="/", timeout=FIND_TIMEOUT)
         candidates.insert(0, ended.last(1) if ended.code == 0 else None)
     for path in dict.fromkeys(candidates):
         if path and os.path.isabs(path) and (version := await version_of(path)) and requirements.admits(version):
@@ -125,7 +118,7 @@ async def version_of(python: str) -> str | None:
     try:
         check_file(python)
         code = "import sys; print('%d.%d.%d' % sys.version_info[:3])"
-        ended = await run([python, "-I", "-S", "-c", code], allowed(os.environ), folder="/", timeout=FIND_TIMEOUT)
+        ended = await run(isolated(python, "-S", "-c", code), OWN.of(os.environ), folder="/", timeout=FIND_TIMEOUT)
     except (UnsafeFileError, OSError):
         return None
     return ended.last(1) if ended.code == 0 else None
@@ -138,7 +131,7 @@ async def make(recipe: Recipe, folder: str, seen: Running) -> str:
         EnvironmentFaultError: an installer failed; with the last lines that it said.
     """
     listed = await trio.to_thread.run_sync(prepare, folder, recipe)
-    variables, python, uv = environ(), os.path.join(folder, "bin", "python"), find_uv()
+    variables, python, uv = INSTALLER.of(os.environ), os.path.join(folder, "bin", "python"), find_uv()
     if uv is not None:
         by, base = "uv", [uv, "--no-progress", "--color", "never"]
         options = ["--no-project", "--no-python-downloads", "--allow-existing"]
@@ -158,7 +151,7 @@ async def make(recipe: Recipe, folder: str, seen: Running) -> str:
         ]
     else:
         by = "pip"
-        await step([recipe.python, "-I", "-m", "venv", "--without-pip", folder], variables, folder, seen, "venv")
+        await step(isolated(recipe.python, "-m", "venv", "--without-pip", folder), variables, folder, seen, "venv")
         spec = find_spec("pip")
         root = os.path.dirname(os.path.dirname(spec.origin)) if spec is not None and spec.origin else ""
         install = [

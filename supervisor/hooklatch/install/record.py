@@ -12,10 +12,11 @@ from collections.abc import Mapping
 
 import msgspec
 
+from hooklatch.entry.starting import ENVIRONMENT, environment_of
 from hooklatch.install import files
 from hooklatch.paths import state_dir
 
-__all__ = ["Installed", "digest", "forget", "installed", "remember"]
+__all__ = ["Installed", "digest", "environment_path", "forget", "installed", "remember", "remember_environment"]
 
 
 class Installed(msgspec.Struct, frozen=True):
@@ -77,6 +78,22 @@ def remember(environ: Mapping[str, str], path: str, one: Installed) -> None:
     files.replace(target, before, encoded(record))
 
 
+def environment_path(environ: Mapping[str, str]) -> str:
+    """Return where the variables are that an entry starts a daemon with."""
+    return os.path.join(state_dir(environ), ENVIRONMENT)
+
+
+def remember_environment(environ: Mapping[str, str]) -> None:
+    """Note the variables that an entry is to start a daemon with.
+
+    Raises:
+        FileError: they cannot be written.
+    """
+    target = environment_path(environ)
+    files.make_folders(target)
+    files.replace(target, files.read(target), environment_of(environ))
+
+
 def forget(environ: Mapping[str, str], path: str) -> None:
     """Remove the note of a file; the last one takes the record along.
 
@@ -91,6 +108,8 @@ def forget(environ: Mapping[str, str], path: str) -> None:
         files.replace(target, before, encoded(record))
         return
     files.delete(target, before)
+    if (variables := files.read(environment_path(environ))) is not None:
+        files.delete(environment_path(environ), variables)
     files.remove_folders(record.folders)
 
 

@@ -7,20 +7,16 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
 from contextlib import suppress
+from typing import cast
 
 import msgspec
 import trio
 
-from hooklatch_worker.sandbox import environment, linux
+from hooklatch_worker.sandbox import children, environment, linux
 
-__all__ = ["OWNED", "STOP_TIMEOUT", "Guardian", "Interpreter", "allowed"]
+__all__ = ["OWNED", "STOP_TIMEOUT", "Guardian", "Interpreter"]
 
-# The environment that workers start with: what programs need to run, and no secret of the daemon's own.
-NAMES = frozenset({"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "VIRTUAL_ENV"})
-PREFIXES = ("LC_", "XDG_", "HOOKLATCH_")
-SECRETS = frozenset({"HOOKLATCH_PARENT", "HOOKLATCH_FLEET_PASSWORD"})  # an agent's or a link's, if that starts us
 STOP_TIMEOUT = 5.0  # seconds that it, or a zygote, may take to kill everything below it
 # The children of this process that somebody in it waits for: nothing else kills or reaps them.
 OWNED: set[int] = set()
@@ -121,25 +117,17 @@ def start_guardian(line: int, interpreter: Interpreter | None) -> subprocess.Pop
 
     It is in a session of its own: Ctrl-C in the daemon's terminal must only reach the daemon.
     """
-    environ = allowed(os.environ)
+    environ = children.OWN.of(os.environ)
     if interpreter is None:
         path = [os.fspath(entry) or os.getcwd() for entry in sys.path]  # not made absolute: it may be an import hook's
-        flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]  # as multiprocessing takes them
+        taken = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]  # as multiprocessing takes them
+        flags = cast("list[str]", taken)
         python, enter = sys.executable, f"sys.path[:] = {path}"
     else:
-        # Isolated, and without `site`: its packages' .pth files may contain code, which is for confined workers.
-        python, flags, enter = interpreter.python, ["-I", "-S"], interpreter.enter
+        # Without `site`: its packages' .pth files may contain code, which is for confined workers.
+        python, flags, enter = interpreter.python, ["-S"], interpreter.enter
         environ.pop("VIRTUAL_ENV", None)
         if interpreter.is_virtual:
             environ["VIRTUAL_ENV"] = interpreter.prefix
-    command: list[str] = [python, *flags, "-c", GUARDIAN.format(enter=enter, line=line, daemon=os.getpid())]
-    return subprocess.Popen(command, env=environ, pass_fds=[line], start_new_session=True)
-
-
-def allowed(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that workers may have."""
-    return {
-        name: value
-        for name, value in environ.items()
-        if name in NAMES or (name.startswith(PREFIXES) and name not in SECRETS)
-    }
+    command = children.isolated(python, *flags, "-c", GUARDIAN.format(enter=enter, line=line, daemon=os.getpid()))
+    return children.start(command, environ, pass_fds=[line], start_new_session=True)

@@ -6,11 +6,14 @@ Slow: each command is a process of its own, and so is the daemon.
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from hooklatch.cli.daemon.doctor import of_pythons
 from support.commands import Place, new_place, serving
+from support.tables import table
 
 pytestmark = pytest.mark.slow
 
@@ -85,3 +88,25 @@ def test_what_is_not_well_around_a_daemon_is_named_with_what_to_do() -> None:
     assert "hooklatch resume --all" in rest.pop("every hook is suspended: a test")
     assert rest.pop(program["what"]) == program["do"]
     assert [*rest.values()] == ["look at them, then: hooklatch trust"]
+
+
+@table(
+    ("target", "is_named"),
+    [
+        ("python3 -c 'import json'", True),
+        ("cat | python3", True),
+        ("python3 -I -c 'import json'", False),
+        ("python3.12 -c 'import json'", False),
+        ("my-python3", False),
+    ],
+)
+def test_a_python_that_imports_from_where_the_agent_works_is_named(target: str, is_named: bool, tmp_path: Path) -> None:
+    (tmp_path / "python3.9").touch(0o755)
+    (tmp_path / "python3").unlink(missing_ok=True)
+    (tmp_path / "python3").symlink_to("python3.9")
+    hook = {"name": "global/a", "kind": "shell", "enabled": True, "target": target}
+
+    found = list(of_pythons({"path": str(tmp_path)}, [hook]))
+
+    assert [one.is_problem for one in found] == [False] * is_named
+    assert all("a Python older than 3.11" in one.what for one in found)

@@ -176,6 +176,7 @@ SAYS: list[dict[str, Any]] = [
     {"description": "new words"},
     {"origin": Origin("/h/hooks.toml", 9)},
     {"size": 7},
+    {"dangers": ("it runs './check.sh'",)},  # of the config, too
     {"target": changed(GUARDS, command="make lint")},  # which is of the config, too
 ]
 

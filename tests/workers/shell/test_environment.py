@@ -16,14 +16,24 @@ def variables(driven: Driven, **config: object) -> dict[str, str]:
 
 
 def test_the_environment_is_clean(shared: Driven) -> None:
-    assert variables(shared) == {
+    found = variables(shared)
+
+    assert {name: value for name, value in found.items() if not name.startswith("GIT_CONFIG_")} == {
         "PATH": PATH,
         "HOME": "/home/someone",
         "LC_ALL": "C.UTF-8",
+        "PYTHONSAFEPATH": "1",
         "HOOKLATCH_EVENT": "pre_tool_use",
         "HOOKLATCH_SESSION_ID": "s1",
         "HOOKLATCH_HOOK_ID": "h1",
+        "HOOKLATCH_CWD": shared.folder,
     }
+
+
+def test_what_was_written_for_another_system_keeps_its_variables(shared: Driven) -> None:
+    found = variables(shared, payload="claude")
+
+    assert not [name for name in found if name.startswith(("GIT_", "PYTHON"))]
 
 
 def test_its_own_table_is_added_and_may_replace_what_is_not_ours(shared: Driven) -> None:

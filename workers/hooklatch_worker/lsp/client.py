@@ -21,7 +21,7 @@ from hooklatch_worker.lsp.files import Stamp, stamp_of
 from hooklatch_worker.lsp.report import Diagnostic
 from hooklatch_worker.lsp.session import LspSession
 from hooklatch_worker.lsp.wire import LspProtocolError
-from hooklatch_worker.sandbox import linux
+from hooklatch_worker.sandbox import children, linux
 
 __all__ = ["Document", "LanguageServer", "ServerGoneError"]
 
@@ -53,8 +53,9 @@ class LanguageServer:
     def __init__(self, command: Sequence[str], root: str) -> None:
         parent = os.getpid()
         try:
-            self._process = subprocess.Popen(
+            self._process = children.start(
                 command,
+                children.OWN.of(os.environ),
                 cwd=root,
                 bufsize=0,
                 stdin=subprocess.PIPE,

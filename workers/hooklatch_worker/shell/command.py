@@ -23,7 +23,7 @@ from typing import IO
 
 from hooklatch_worker.author.call_context import Printed
 from hooklatch_worker.author.failures import CallFailed, FailureCause
-from hooklatch_worker.sandbox import linux
+from hooklatch_worker.sandbox import children, linux
 
 __all__ = ["GRACE", "MAX_STREAM", "CallFailed", "CommandResult", "execute", "reap"]
 
@@ -120,8 +120,8 @@ def start(arguments: Sequence[str], *, cwd: str, env: Mapping[str, str], umask: 
     try:
         # In a new session: without a terminal, and in a process group that a signal reaches.  Without preexec_fn, which
         # would need a fork of the whole worker instead of vfork(2), taking a millisecond more.
-        return subprocess.Popen(
-            arguments, bufsize=0, stdin=pipe, stdout=pipe, stderr=pipe, cwd=cwd, env=env, umask=umask,
+        return children.start(
+            arguments, env, bufsize=0, stdin=pipe, stdout=pipe, stderr=pipe, cwd=cwd, umask=umask,
             start_new_session=True,
         )  # fmt: skip
     except (OSError, ValueError, subprocess.SubprocessError) as error:

@@ -24,6 +24,7 @@ from hooklatch_worker.author.event import Event, call_of
 from hooklatch_worker.author.failures import CallFailed
 from hooklatch_worker.author.marker import MAX_TIMEOUT
 from hooklatch_worker.author.verdicts import GarbageError, Verdict
+from hooklatch_worker.sandbox.children import SHELL_HOOK, absolute
 from hooklatch_worker.shell import answers
 from hooklatch_worker.shell.command import CommandResult, execute
 from hooklatch_worker.shell.forms import FormError, form_payload
@@ -34,15 +35,34 @@ MARGIN = 0.05  # seconds by which we are done before the daemon would kill the w
 MAX_TEXT = 4096  # characters of a reason; all that was printed is in the outcome
 REFUSED = 2
 CANNOT_RUN = {126: "what it runs is not executable", 127: "what it runs was not found"}  # POSIX, sh(1), EXIT STATUS
-KEPT = frozenset({"HOME", "USER", "LANG", "TZ", "TMPDIR"})  # of the worker's environment
-KEPT_PREFIXES = ("LC_", "XDG_", "HOOKLATCH_")
+# What a repository's own settings would have git run, git-config(1).  Drivers and filters have names of their own, so
+# they cannot be named here; a pager and an editor are for terminals, which a command does not have.
+GIT_SETTINGS = {
+    "core.fsmonitor": "false",
+    "core.hooksPath": "/dev/null",
+    "core.sshCommand": "ssh",
+    "protocol.ext.allow": "never",
+    "gpg.program": "gpg",
+    "gpg.openpgp.program": "gpg",
+    "gpg.ssh.program": "ssh-keygen",
+    "gpg.x509.program": "gpgsm",
+}
+# A command runs in a folder that an agent can write: Python (3.11 and later) imports nothing from it, git runs nothing.
+PROTECTION = {
+    "PYTHONSAFEPATH": "1",
+    "GIT_CONFIG_COUNT": str(len(GIT_SETTINGS)),
+    **{f"GIT_CONFIG_KEY_{number}": key for number, key in enumerate(GIT_SETTINGS)},
+    **{f"GIT_CONFIG_VALUE_{number}": value for number, value in enumerate(GIT_SETTINGS.values())},
+}
 
 
 class ShellHook(msgspec.Struct, frozen=True, kw_only=True):
     """The definition of a command, as it comes in the config of the call.
 
-    `allows` are the event's verdicts and outputs, `config` is the hook's own table.  What a command writes belongs to
-    the user, so it does not get the worker's narrow umask.
+    `allows` are the event's verdicts and outputs, `config` is the hook's own table, `folder` is that of the file that
+    declares it.  A `payload` of another system says that the command was written for that one: it keeps that system's
+    ways, without what protects other commands from the session's folder.  What a command writes belongs to the user,
+    so it does not get the worker's narrow umask.
     """
 
     command: str | None = None
@@ -50,6 +70,8 @@ class ShellHook(msgspec.Struct, frozen=True, kw_only=True):
     payload: Literal["canonical", "claude", "reasonix"] = "canonical"
     output: Literal["exit", "json"] = "exit"
     exit_codes: Literal["strict", "advisory"] = "strict"
+    run_in: Literal["session", "file"] = "session"
+    folder: str = "/"
     cwd: str | None = None
     env: dict[str, str] = {}
     timeout: float | None = None
@@ -64,7 +86,14 @@ class ShellHook(msgspec.Struct, frozen=True, kw_only=True):
     def arguments(self) -> list[str]:
         if self.command is not None:
             return ["/bin/sh", "-c", "--", self.command]
-        return list(self.argv or ())
+        program, *words = self.argv or [""]
+        # A bare name is looked up on PATH; any other relative one is the declaring file's, as with `run`.
+        is_path = "/" in program and self.is_protected
+        return [os.path.join(self.folder, program) if is_path else program, *words]
+
+    @property
+    def is_protected(self) -> bool:
+        return self.payload == "canonical"
 
 
 def run(event: Event) -> Verdict[Any] | None:
@@ -111,21 +140,26 @@ def run_command(hook: ShellHook, event: Event, timeout: float) -> CommandResult:
 
 
 def folder_of(hook: ShellHook, event: Event) -> str:
-    folder = os.path.join(event.cwd or "/", hook.cwd or "")
+    base = hook.folder if hook.run_in == "file" else event.cwd or "/"
+    folder = os.path.join(base, hook.cwd or "")
     if not os.path.isabs(folder):
         raise CallFailed("crash", f"the command could not be started: {folder!r} is no absolute path")
     return folder
 
 
 def environment(hook: ShellHook, event: Event, cwd: str) -> dict[str, str]:
-    env = {name: value for name, value in os.environ.items() if name in KEPT or name.startswith(KEPT_PREFIXES)}
+    env = SHELL_HOOK.of(os.environ)
     env["PATH"] = hook.path or os.environ.get("PATH") or os.defpath
+    if hook.is_protected:
+        env.update(PROTECTION)
     if hook.payload == "claude":
         env["CLAUDE_PROJECT_DIR"] = event.cwd or cwd
     env.update(hook.env)
+    env["PATH"] = absolute(env["PATH"]) or os.defpath
     # Last, because guards rely on them.
     env["HOOKLATCH_EVENT"] = event.event
     env["HOOKLATCH_SESSION_ID"] = event.session_id or ""
+    env["HOOKLATCH_CWD"] = event.cwd or ""
     env["HOOKLATCH_HOOK_ID"] = hook.hook_id
     return env
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import sys
 import tempfile
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
@@ -97,7 +98,9 @@ class Announce:
 
     def _open(self, url: str) -> None:
         """Open a browser by a file that only this user can read: what is on a command line, every user can."""
-        import webbrowser
+        import subprocess
+
+        from hooklatch_worker.sandbox import children
 
         try:
             folder = paths.state_dir(os.environ)
@@ -105,8 +108,12 @@ class Announce:
             fd, self._page = tempfile.mkstemp(".html", "dashboard-", folder)
             with open(fd, "w") as file:
                 file.write(OPENING.format(url=escape(url)))
-            webbrowser.open(f"file://{self._page}")
-        except (OSError, webbrowser.Error) as error:
+            words = children.isolated(sys.executable, "-m", "webbrowser", f"file://{self._page}")
+            null = subprocess.DEVNULL
+            children.start(
+                words, children.as_the_person(os.environ), stdin=null, stdout=null, stderr=null, start_new_session=True
+            ).wait()
+        except OSError as error:
             output.complain(f"no browser could be opened ({why(error)}); open the address above")
 
     def close(self) -> None:

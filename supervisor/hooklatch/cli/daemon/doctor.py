@@ -32,6 +32,9 @@ from hooklatch.install.layouts import LAYOUTS
 
 __all__ = ["add_doctor"]
 
+PYTHON = re.compile(r"(?<![\w.-])python3?(?![\w./-])(?! -[A-Za-z]*[IP])")
+PYTHON_FILE = re.compile(r"python3\.(\d+)")
+SAFE_PATH = 11  # the minor version of the first Python 3 that knows PYTHONSAFEPATH
 SIMPLE_PROGRAM = re.compile(r"[\w./+-]+")
 SHELL_WORDS = frozenset(
     {
@@ -62,7 +65,8 @@ def doctor(arguments: argparse.Namespace) -> int:
             status, hooks = link.ask("status"), link.ask("hooks")["hooks"]
             events = link.ask("events")["events"]
         found = [
-            *of_status(status), *of_project(status), *of_programs(status, hooks), *of_hooks(hooks, status),
+            *of_status(status), *of_project(status), *of_programs(status, hooks), *of_pythons(status, hooks),
+            *of_hooks(hooks, status),
             *of_events(status, events, hosts), *of_hosts(hooks, events, hosts),
         ]  # fmt: skip
     except HooklatchError as error:
@@ -150,6 +154,19 @@ def of_programs(status: dict[str, Any], hooks: list[dict[str, Any]]) -> Iterator
                 f"{hook['name']} runs {program!r}, which is not on the daemon's PATH ({status['path']})",
                 f"install it, or write its full path, or: hooklatch hooks disable {shlex.quote(hook['name'])}",
             )
+
+
+def of_pythons(status: dict[str, Any], hooks: list[dict[str, Any]]) -> Iterator[Diagnosis]:
+    """Warn of commands whose Python does not know PYTHONSAFEPATH; where its name says so, the daemon does."""
+    for hook in hooks:
+        named = PYTHON.search(str(hook["target"])) if hook["kind"] == "shell" and hook["enabled"] else None
+        found = shutil.which(named[0], path=status["path"]) if named is not None else None
+        version = PYTHON_FILE.fullmatch(os.path.basename(os.path.realpath(found))) if found is not None else None
+        if version is not None and int(version[1]) < SAFE_PATH:
+            what = (
+                f"{hook['name']} runs {found}, a Python older than 3.{SAFE_PATH}: it imports from where the agent works"
+            )
+            yield Diagnosis(what, 'write python3 -I, or run_in = "file"', is_problem=False)
 
 
 def program_of(command: str) -> str | None:

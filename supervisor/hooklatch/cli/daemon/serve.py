@@ -39,6 +39,9 @@ def add_serve(parser: Parser) -> None:
         "--admin-dir", metavar="DIR", help="put admin.sock there, away from those who may see agent.sock"
     )
     parser.add_argument(
+        "--state-dir", metavar="DIR", help="keep trust, switches and the record there (default: below XDG_STATE_HOME)"
+    )
+    parser.add_argument(
         "--detach", action="store_true", help="return when it is ready, and leave it running (see: hooklatch stop)"
     )
 
@@ -53,7 +56,7 @@ def serve(arguments: argparse.Namespace) -> int:
     options: dict[str, Any] = {
         "config": config,
         "runtime_dir": folders[0],
-        "state_dir": paths.state_dir(os.environ),
+        "state_dir": os.path.abspath(arguments.state_dir or paths.state_dir(os.environ)),
         "admin_dir": os.path.abspath(arguments.admin_dir) if arguments.admin_dir else None,
         "is_config_named": bool(arguments.config or os.environ.get("HOOKLATCH_CONFIG")),
     }

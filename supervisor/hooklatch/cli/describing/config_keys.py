@@ -20,7 +20,7 @@ KEYS: Final[dict[str, dict[str, str]]] = {
     "HookTable": {
         "command": "A line for /bin/sh; its exit code is the verdict.",
         "argv": "A program and its arguments, without a shell; in place of `command`.",
-        "cwd": "Where the command runs, relative to the session's folder.",
+        "cwd": "Where the command runs, relative to the folder that `run_in` says.",
         "env": "Variables for the command, beside those that all hooks have.",
         "event": "The event, or a list of events, that it is called for.",
         "description": "A line for people.",

@@ -259,11 +259,15 @@ class TestReport(msgspec.Struct):
 
 
 class CheckedHooks(msgspec.Struct):
-    """A configuration, or Python files: what it holds, and what is wrong with it; `unused` mark no hook."""
+    """A configuration, or Python files: what it holds, and what is wrong with it.
+
+    `unused` mark no hook, `dangers` are what commands run although an agent can write it: neither is a problem.
+    """
 
     what: str
     hooks: int
     sources: list[str]
+    dangers: list[Diagnostic]
     unused: list[str]
     diagnostics: list[Diagnostic]
 

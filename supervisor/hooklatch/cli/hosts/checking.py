@@ -12,14 +12,16 @@ import os
 import secrets
 import shlex
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import cast
 
 from hooklatch.cli.hosts import codex_trust, plugin_trial
 from hooklatch.cli.hosts.install import files_of, unread
 from hooklatch.cli.hosts.programs import Ended, LateError, program_of, run, version_of
 from hooklatch.entry.commands import entry_command
+from hooklatch.entry.starting import remembered
 from hooklatch.errors import where_and_why
 from hooklatch.hosts import canary
 from hooklatch.hosts.find import find
@@ -154,6 +156,7 @@ def refuse_to_start(checked: Checked, again: str) -> None:
 
 
 def check_entries(checked: Checked, host: Host, layout: Layout, found: list[Found], again: str) -> None:
+    check_start(checked, [one.words for one in found])
     gone = sorted({word for one in found for word in one.words if os.path.isabs(word) and is_gone(word, one.words)})
     if gone:
         checked.wrong(f"{checked.file} starts {', '.join(gone)}, which is gone", again)
@@ -182,8 +185,28 @@ def check_entries(checked: Checked, host: Host, layout: Layout, found: list[Foun
 
 
 def is_gone(word: str, words: tuple[str, ...]) -> bool:
-    is_folder = words[words.index(word) - 1] == "--runtime-dir"
-    return not is_folder and not os.path.exists(word)
+    is_pin = words[words.index(word) - 1] in ("--runtime-dir", "--config", "--state-dir")
+    return not is_pin and not os.path.exists(word)
+
+
+def check_start(checked: Checked, commands: Iterable[Sequence[str]]) -> None:
+    """Report what keeps entries from starting the daemon that the operator means, or lets them start another."""
+    again = f"hooklatch install {checked.host} --start"
+    words = next((words for words in commands if "--start" in words), None)
+    if words is None:
+        return
+    pins = dict(pairwise(words))
+    config, state = pins.get("--config"), pins.get("--state-dir")
+    if config is None or state is None or "--runtime-dir" not in pins:
+        what = f"{checked.file} starts a daemon with the hooks and the state that the agent's environment names"
+        checked.wrong(what, f"an older version has written it; write it anew: {again}")
+        return
+    if not os.path.exists(config):
+        checked.wrong(f"its entries cannot start a daemon: there is no {config}", "hooklatch init, or mend the path")
+    try:
+        remembered(state)
+    except (OSError, ValueError) as error:
+        checked.wrong(f"its entries cannot start a daemon: {where_and_why(error)}", again)
 
 
 def check_switches(checked: Checked, layout: Layout, text: str) -> None:
@@ -313,6 +336,7 @@ def check_plugin(checked: Checked, layout: Layout, data: bytes) -> Checked:
     checked.canonical = {host.events[event].event for event in checked.events} - {""}
     nonce = secrets.token_hex(16)
     try:
+        check_start(checked, plugin_trial.commands_of(data.decode()).values())
         with tempfile.TemporaryDirectory(prefix="hooklatch-") as folder:
             said = plugin_trial.try_plugin(data.decode(), {canary.KEY: nonce}, folder)
             nobody = os.path.join(folder, "nobody")

@@ -21,6 +21,7 @@ from hooklatch.install.changing import Change, apply, diff_of, editing
 from hooklatch.install.codex_state import StateError, with_trust, without_trust
 from hooklatch.install.files import FileError
 from hooklatch.version import VERSION
+from hooklatch_worker.sandbox import children
 
 __all__ = ["FILE", "UnansweredError", "hooks_of", "removing", "settle", "untrusted"]
 
@@ -116,9 +117,9 @@ def ask(program: str, method: str, params: object, environ: Mapping[str, str]) -
         {"id": 2, "method": method, "params": params},
     ]
     try:
-        process = subprocess.Popen(
-            [program, "app-server"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-            env=dict(environ), start_new_session=True,
+        process = children.start(
+            [program, "app-server"], children.as_the_person(environ), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL, start_new_session=True,
         )  # fmt: skip
     except OSError as error:
         raise UnansweredError(f"{program} cannot be started: {error.strerror}") from None

@@ -16,7 +16,7 @@ from hooklatch.cli.hosts.programs import program_of, version_of
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import CommandError, Exit
 from hooklatch.cli.terminal.parser import Parser
-from hooklatch.cli.terminal.requests import one_shot
+from hooklatch.cli.terminal.requests import directories, one_shot
 from hooklatch.entry.building import BuildError, place
 from hooklatch.entry.commands import Form, entry_command
 from hooklatch.errors import HooklatchError
@@ -36,6 +36,7 @@ from hooklatch.install.files import FileError
 from hooklatch.install.jsonc import beyond_json
 from hooklatch.install.layouts import LAYOUTS, Layout, Scope, Version, handler_of, is_known, shown
 from hooklatch.install.plugin import plugin_text
+from hooklatch.paths import config_file, state_dir
 
 __all__ = ["add_install", "add_uninstall", "files_of", "layout_of", "unread"]
 
@@ -99,12 +100,16 @@ def install(arguments: argparse.Namespace) -> int:
             }
             change = installing(path, layout.shape, handlers, os.environ)
         backup = None if arguments.dry_run or change.is_none else apply(change, host.name, os.environ)
+        if arguments.start and not arguments.dry_run:
+            record.remember_environment(os.environ)
     notes = [*notes_on(host, layout, scope, program, version, why), *left_out(host, layout, version, arguments.also)]
     if layout.name == "codex":
         notes += codex_trust.settle(path, program, arguments)
     if not layout.is_plugin and (fault := unread(host, layout, path, change.after)) is not None:
         notes.insert(0, f"NOT IN FORCE{'?' if layout.has_comments is None else ''}: {fault}")
-    if not arguments.start and not is_served(arguments):
+    if arguments.start:
+        notes += notes_on_start(arguments)
+    elif not is_served(arguments):
         notes.append(
             f"NO DAEMON RUNS: until one does, {host.title} is refused every tool call: hooklatch serve --detach"
         )
@@ -155,6 +160,13 @@ def unread(host: Host, layout: Layout, path: str, data: bytes | None) -> str | N
     if layout.has_comments is None:
         return f"{host.title} may not read {error.what} ({place}), and ignore the whole file"
     return f"{host.title} does not read {error.what} ({place}), and ignores the whole file"
+
+
+def notes_on_start(arguments: argparse.Namespace) -> Iterator[str]:
+    config = os.path.abspath(config_file(arguments.config, os.environ))
+    yield f"a daemon that an entry starts has the PATH and HOME of this terminal: {record.environment_path(os.environ)}"
+    if not os.path.exists(config):
+        yield f"NO DAEMON WILL START: there is no {config}; write a first one: hooklatch init"
 
 
 def is_served(arguments: argparse.Namespace) -> bool:
@@ -227,9 +239,15 @@ def left_out(host: Host, layout: Layout, version: Version | None, also: list[str
 
 def words_of(host: Host, event: str, spec: NativeEvent, arguments: argparse.Namespace) -> list[str]:
     named = arguments.runtime_dir or os.environ.get("HOOKLATCH_RUNTIME_DIR")
+    pins: dict[str, str] = {}
+    if arguments.start:
+        named = directories(arguments)[0]
+        pins = {"config": config_file(arguments.config, os.environ), "state_dir": state_dir(os.environ)}
     would_build = arguments.dry_run and arguments.form != "python" and not place().is_file()
     form: Form = "python" if would_build else arguments.form
-    words = entry_command(host.name, event, spec.kind, spec.wait, runtime_dir=named, start=arguments.start, form=form)
+    words = entry_command(
+        host.name, event, spec.kind, spec.wait, runtime_dir=named, start=arguments.start, form=form, **pins
+    )
     return [str(place()), *words[words.index(host.name) :]] if would_build else words
 
 

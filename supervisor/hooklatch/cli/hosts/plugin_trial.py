@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from hooklatch.cli.hosts.programs import run
 from hooklatch.install.jsonc import JsoncError, parse
 
-__all__ = ["NoRuntimeError", "TrialError", "rewritten", "try_plugin"]
+__all__ = ["NoRuntimeError", "TrialError", "commands_of", "rewritten", "try_plugin"]
 
 LIMIT = 60.0  # seconds
 COMMANDS = re.compile(r"^const COMMANDS = (\{.*?^\})", re.DOTALL | re.MULTILINE)
@@ -48,6 +48,16 @@ def rewritten(text: str, change: Callable[[tuple[str, ...]], Iterable[str]]) -> 
     Raises:
         TrialError: it has none that can be read.
     """
+    commands = {event: list(change(words)) for event, words in commands_of(text).items()}
+    return COMMANDS.sub(lambda _: f"const COMMANDS = {json.dumps(commands, indent=2)}", text, count=1)
+
+
+def commands_of(text: str) -> dict[str, tuple[str, ...]]:
+    """Return the plugin's command line for each event.
+
+    Raises:
+        TrialError: it has none that can be read.
+    """
     found = COMMANDS.search(text)
     try:
         root = parse(found[1]) if found is not None else None
@@ -55,8 +65,7 @@ def rewritten(text: str, change: Callable[[tuple[str, ...]], Iterable[str]]) -> 
         root = None
     if found is None or root is None:
         raise TrialError("it does not have the commands that hooklatch writes")
-    commands = {event: list(change(tuple(words))) for event, words in root.value.items()}
-    return text[: found.start(1)] + json.dumps(commands, indent=2) + text[found.end(1) :]
+    return {event: tuple(words) for event, words in root.value.items()}
 
 
 def try_plugin(text: str, extra: Mapping[str, object], folder: str) -> tuple[bool, str]:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from hooklatch.errors import why
 from hooklatch.install.layouts import Layout, Version, read_version
+from hooklatch_worker.sandbox import children
 
 __all__ = ["Ended", "LateError", "program_of", "run", "version_of"]
 
@@ -37,14 +38,14 @@ class Ended:
 def run(
     command: Sequence[str], *, limit: float, stdin: bytes = b"", environ: Mapping[str, str], cwd: str | None = None
 ) -> Ended:
-    """Run a program to its end.
+    """Run a program of the person's to its end.
 
     Raises:
         OSError: it cannot be started.
         LateError: it did not end within `limit` seconds.
     """
-    with subprocess.Popen(
-        list(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=dict(environ),
+    with children.start(
+        command, children.as_the_person(environ), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         cwd=cwd, start_new_session=True,
     ) as process:  # fmt: skip
         try:

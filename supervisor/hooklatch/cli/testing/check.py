@@ -18,10 +18,11 @@ from hooklatch.cli.terminal.exits import CommandError, Exit
 from hooklatch.cli.terminal.look import paint, short_path
 from hooklatch.cli.terminal.parser import Parser
 from hooklatch.cli.testing.running import own_folder, report_waiting, run_async
-from hooklatch.core.hooks.registry import PythonTarget
+from hooklatch.core.hooks.registry import Hook, Origin, PythonTarget
 from hooklatch.core.text import counted
 
 if TYPE_CHECKING:
+    from hooklatch.cli.terminal.look import Meaning
     from hooklatch.service.config.configuration import Diagnostic
     from hooklatch.service.process.folders import Options
 
@@ -38,6 +39,7 @@ class Checked(msgspec.Struct):
     hooks: int = 0
     sources: list[str] = []
     diagnostics: list[Diagnostic] = []
+    dangers: list[Diagnostic] = []  # what commands run although an agent can write it
     unused: list[str] = []  # sources that declare no hook
 
 
@@ -154,17 +156,31 @@ async def load(options: Options, found: Checked, failures: list[str]) -> None:
                 found.hooks = len(hooks)
                 found.sources = sorted(parts.sources.units)
                 used = {hook.target.source.location for hook in hooks if isinstance(hook.target, PythonTarget)}
+                found.dangers = [danger for hook in hooks for danger in dangers_of(hook)]
                 found.unused = [location for location in found.sources if location not in used]
         except StartError as error:
             failures.append(str(error))
         nursery.cancel_scope.cancel()
 
 
+def dangers_of(hook: Hook) -> list[Diagnostic]:
+    from hooklatch.service.config.configuration import Diagnostic
+
+    origin = hook.origin or Origin("?")
+    return [Diagnostic(origin.file, origin.line, f"hook {hook.id!r}: {text}") for text in hook.dangers]
+
+
+def show_diagnostic(diagnostic: Diagnostic, meaning: Meaning) -> None:
+    place = f"{diagnostic.file}:{diagnostic.line}" if diagnostic.line else diagnostic.file
+    text = diagnostic.message.removeprefix(place)  # some begin with it
+    output.say(paint(short_path(place), meaning), text if text != diagnostic.message else f": {text}")
+
+
 def show(one: Checked) -> None:
     for diagnostic in one.diagnostics:
-        place = f"{diagnostic.file}:{diagnostic.line}" if diagnostic.line else diagnostic.file
-        text = diagnostic.message.removeprefix(place)  # some begin with it
-        output.say(paint(short_path(place), "bad"), text if text != diagnostic.message else f": {text}")
+        show_diagnostic(diagnostic, "bad")
+    for danger in one.dangers:
+        show_diagnostic(danger, "warning")
     for source in one.unused:
         output.say(paint(short_path(source), "warning"), ": it marks no function with @hook, so it guards nothing")
     held = f"{counted(one.hooks, 'hook')}, {counted(len(one.sources), 'source')}"

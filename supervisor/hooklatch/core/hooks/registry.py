@@ -109,7 +109,7 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     `project` is the directory whose files declare it, `owner` the session that registered it.  Both are part of its
     unique name, which it keeps where a session passes it on to a child session as a gate.  `suspendable`: an operator
-    may leave it out for a while.
+    may leave it out for a while.  `dangers` are what a command runs although an agent can write it.
     """
 
     id: str
@@ -133,6 +133,7 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
     owner: str = ""
     project: str = ""
     suspendable: bool = True
+    dangers: tuple[str, ...] = ()
     size: int = 0  # of a client's definition, as JSON, in bytes
 
     @property

@@ -33,19 +33,31 @@ class ShellCommand(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     exit_codes: Annotated[
         Literal["strict", "advisory"], Meta(description="What codes other than 0 and 2 mean: a failure, or a warning.")
     ] = "strict"
+    run_in: Annotated[
+        Literal["session", "file"],
+        Meta(description="Where the command runs: in the session's folder, or in that of the file that declares it."),
+    ] = "session"
     cwd: Annotated[str, Meta(extra={"is": "a folder"})] | None = None
     env: dict[Variable, str] = {}
+
+    @property
+    def is_of_another_system(self) -> bool:
+        """Whether it was written for another system, whose ways it then keeps: its working directory and variables."""
+        return self.payload != "canonical"
 
     def describe(self) -> str:
         return self.command if self.command is not None else " ".join(self.argv or ())
 
 
-def shell_config(shell: ShellCommand, spec: EventSpec, *, hook_id: str, timeout: float | None, config: bytes) -> bytes:
-    """Encode the config of a call: the command, and the facts that it needs about its event."""
+def shell_config(
+    shell: ShellCommand, spec: EventSpec, *, hook_id: str, timeout: float | None, config: bytes, folder: str
+) -> bytes:
+    """Encode the config of a call: the command, the folder of its file, and the facts that it needs about its event."""
     return msgspec.json.encode(
         {
             **msgspec.to_builtins(shell),
             "hook_id": hook_id,
+            "folder": folder,
             "timeout": timeout or spec.timeout,
             "fails_closed": spec.fails_closed,
             "allows": sorted(spec.verdicts | spec.outputs),

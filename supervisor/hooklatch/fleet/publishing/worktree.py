@@ -11,6 +11,7 @@ from collections.abc import Collection
 
 from hooklatch.errors import where_and_why
 from hooklatch.fleet.publishing.folder import FolderError
+from hooklatch_worker.sandbox import children
 
 __all__ = ["DirtyError", "check_clean"]
 
@@ -78,14 +79,10 @@ def texts(output: bytes) -> list[str]:
 
 
 def git(folder: str, *words: str) -> bytes:
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    environment |= {"GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
+    environment = children.GIT.of(os.environ) | {"GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
     way_out = "mend that, or say --allow-dirty to push without looking"
     try:
-        done = subprocess.run(
-            ["git", "-C", folder, *QUIET, *words], stdin=subprocess.DEVNULL, capture_output=True, timeout=PATIENCE,
-            check=False, env=environment,
-        )  # fmt: skip
+        done = children.run(["git", "-C", folder, *QUIET, *words], environment, timeout=PATIENCE)
     except FileNotFoundError:
         raise FolderError(f"{folder} is in a work tree of git, but git is not installed; {way_out}") from None
     except (OSError, subprocess.TimeoutExpired) as error:

@@ -26,6 +26,7 @@ FORMATTERS = {
     ".tf": ("terraform", "fmt"),
     ".zig": ("zig", "fmt"),
 }
+VARIABLES = ("PATH", "HOME", "LANG", "TMPDIR", "XDG_CONFIG_HOME", "XDG_CACHE_HOME")  # what formatters get of ours
 SECONDS = 10.0
 
 
@@ -66,6 +67,7 @@ def formatted(path: str, folder: str) -> bool | str:
             capture_output=True,
             timeout=SECONDS,
             check=False,
+            env={name: os.environ[name] for name in VARIABLES if name in os.environ},
         )
         if done.returncode:
             return f"{program[0]} failed on {path}: {done.stderr.decode(errors='replace').strip()[:300]}"

@@ -42,6 +42,7 @@ from hooklatch.service.registry.visibility import allowed_plugins
 from hooklatch.service.transport.bus import Bus
 from hooklatch.service.transport.connection import Connection
 from hooklatch.version import VERSION
+from hooklatch_worker.sandbox.children import OWN
 
 __all__ = ["StatusReport"]
 
@@ -199,6 +200,7 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
             projects=self.projects.all_warnings() if is_admin else own,
             configuration=(missing := self._missing()),
             hooks=self._unguarded() if is_admin and not missing else [],
+            commands=self._dangers() if is_admin else [],
         )
         return yellow(seen)
 
@@ -215,6 +217,10 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
         if any(hook.enabled and not hook.observe and hook.event in gates for hook in self.registries.all_hooks()):
             return []
         return ["no hook of yours on a gate is switched on: every gate passes that no client's own hook refuses"]
+
+    def _dangers(self) -> list[str]:
+        """Warn of each command that runs what an agent can write."""
+        return [f"{hook.name}: {text}" for hook in self.registries.all_hooks() if hook.enabled for text in hook.dangers]
 
     def _blamable(self, session: Session | None, *, is_admin: bool) -> list[Hook]:
         """Return the hooks whose failures a viewer may see: a session is not told of others' hooks."""
@@ -260,7 +266,7 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
             "environments": self.sources.environments.status(),
             "zygote": {"pid": self.sources.zygote.pid, "restarts": self.sources.zygote.restarts},
             "tree": [node for supervisor in self.supervisors for node in supervisor.tree()],
-            "path": os.environ.get("PATH", os.defpath),
+            "path": OWN.of(os.environ).get("PATH") or os.defpath,
             "places": self.places,
         }
 

@@ -15,6 +15,7 @@ from hooklatch.core.hooks.definitions import HookDefinition
 from hooklatch.core.hooks.matchers import compile_matcher
 from hooklatch.core.hooks.names import quoted
 from hooklatch.core.hooks.registry import Hook, Layer, Origin, PythonTarget, ServedTarget, misfit
+from hooklatch.core.hooks.shell_dangers import dangers
 from hooklatch.core.hooks.shell_definitions import shell_config
 from hooklatch.dialects.find import unknown_event
 from hooklatch.service.building.sources import Unit
@@ -55,9 +56,10 @@ class Binder:
             matcher, where, amends, problem = compile_matcher(None), None, False, fault
         elif where is not None and (fault := where.unknown_field(spec)) is not None:
             where, problem = None, f"where: {fault}"  # it denies wherever it matches
+        found = () if (shell := definition.shell) is None else dangers(shell, is_of_project=layer is Layer.PROJECT)
         if definition.shell is not None and spec is not None and isinstance(target, PythonTarget):
             config = shell_config(
-                definition.shell, spec, hook_id=definition.id, timeout=definition.timeout, config=config
+                definition.shell, spec, hook_id=definition.id, timeout=definition.timeout, config=config, folder=folder
             )
             target = msgspec.structs.replace(target, command=definition.shell.describe())
         return Hook(
@@ -67,7 +69,7 @@ class Binder:
             observe=definition.observe, optional=definition.optional, amends=amends,
             only_judges=definition.only_judges,
             description=definition.description, config=config, origin=origin, problem=problem,
-            plugin=definition.plugin,
+            plugin=definition.plugin, dangers=found,
         )  # fmt: skip
 
     def _target(self, definition: HookDefinition, folder: str) -> tuple[PythonTarget, str | None]:

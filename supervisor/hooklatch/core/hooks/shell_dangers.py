@@ -1,0 +1,286 @@
+"""Finds what a shell hook runs that an agent can write.  Knows commands' words; looks at no file and runs nothing.
+
+A command runs where the agent works.  What protects it there (`hooklatch_worker/shell/runner.py`) reaches neither a
+relative path inside a shell's text nor an interpreter that looks for code in its working directory.  These are named,
+so that somebody writes an absolute path or `run_in = "file"`.  It reads words and no grammar: a command may be hidden
+from it, and a warning refuses nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from hooklatch.core.hooks.shell_definitions import ShellCommand
+
+__all__ = ["dangers"]
+
+REDIRECTION = re.compile(r"(?P<here><<-?(?!<))|&?[<>]{1,3}[&|]?")
+# Words after which a command begins.
+OPENING = frozenset({"if", "then", "else", "elif", "while", "until", "do", "!", "{"})
+# Programs that run the program in their arguments.
+WRAPPERS = frozenset(
+    {"builtin", "command", "env", "exec", "ionice", "nice", "nohup", "setsid", "stdbuf", "sudo", "time", "timeout"}
+)
+SHELLS = frozenset({"ash", "bash", "dash", "fish", "ksh", "sh", "zsh"})
+# Interpreters whose first argument that is no option is a file with code.
+INTERPRETERS = frozenset(
+    {*SHELLS, "bun", "deno", "lua", "node", "perl", "php", "pypy", "python", "Rscript", "ruby", "tclsh"}
+)
+INLINE = ("-c", "-e", "-E", "-m", "-p", "-r", "--eval", "--print")  # code, or a module: no file follows
+# Options of interpreters after which code is loaded from a path.
+LOADING = frozenset({"-I", "-r", "--require", "--import", "--loader", "--rcfile", "--init-file"})
+# Programs that take what they run from files in their working directory.
+PROJECT_RUNNERS = frozenset(
+    {
+        *("ant", "bundle", "cargo", "composer", "direnv", "eslint", "go", "gradle", "gulp", "invoke", "jest", "just"),
+        *("make", "gmake", "mix", "mvn", "nox", "npm", "npx", "pnpm", "poetry", "pre-commit", "prettier", "pytest"),
+        *("rake", "task", "tox", "tsc", "uv", "vitest", "yarn"),
+    }
+)
+OWN_WAYS = (" -I", "prevents it")  # how a danger ends that has a way out of its own
+PYTHON = re.compile(r"(?:python|pypy)(\d+)?(?:\.(\d+))?")
+ASSIGNMENT = re.compile(r"[A-Za-z_]\w*\+?=")
+# Folders that are the session's by another name.
+SESSIONS = re.compile(r"\$\{?(?:PWD|HOOKLATCH_CWD|CLAUDE_PROJECT_DIR)\}?(?:/|$)")
+
+
+def dangers(shell: ShellCommand, *, is_of_project: bool = False) -> tuple[str, ...]:
+    """Return what an agent can write and the command runs, each as a sentence with the way out.
+
+    A hook `is_of_project` if its file is in the project: an agent can write what is beside it, too.
+    """
+    is_anchored = not shell.is_of_another_system and not is_of_project
+    is_elsewhere = shell.cwd is not None and shell.cwd.startswith("/")
+    if is_elsewhere or (shell.run_in == "file" and not is_of_project):
+        return ()
+    if shell.command is not None:
+        found = of_text(shell.command, is_other=shell.is_of_another_system)
+    else:
+        words = list(shell.argv or ())
+        # The first word of our own hooks is looked for beside the declaring file.
+        found = of_words(words, is_other=shell.is_of_another_system, is_anchored=is_anchored)
+    out = 'write an absolute path, or run_in = "file"' if is_anchored else "write an absolute path"
+    texts = dict.fromkeys(found)
+    return tuple(text if text.endswith(OWN_WAYS) else f"{text}, and an agent can write there; {out}" for text in texts)
+
+
+def of_text(text: str, *, is_other: bool) -> Iterator[str]:
+    """Yield the dangers of a shell's text."""
+    try:
+        commands = commands_in(text)
+    except (ValueError, RecursionError) as error:
+        yield f"its text cannot be read ({error}), so that it may run what is in the folder in which the agent works"
+        return
+    for words in commands:
+        if words[:1] == ["cd"] and words[1:] and not is_sessions(words[-1]):
+            return  # what is relative from here on is so to another place
+        yield from of_words(words, is_other=is_other)
+
+
+def commands_in(text: str) -> list[list[str]]:
+    """Return the words of each command of a text, those of substitutions first.
+
+    Raises:
+        ValueError: a quote or a substitution is not closed.
+    """
+    reader = Reader(text)
+    reader.read()
+    return reader.commands
+
+
+class Reader:
+    """Reads a shell's text word by word; a substitution becomes a dollar sign, since its value is unknown."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.at: int = 0
+        self.commands: list[list[str]] = []
+        self._words: list[str] = []
+        self._word: str | None = None  # None between words: an empty one may be quoted
+        self._is_target = False  # the next word is a redirection's
+
+    def read(self) -> None:
+        while self.at < len(self.text):
+            character = self.text[self.at]
+            if character in "'\"`" or self.text.startswith("$(", self.at):
+                self._add(self._quoted(character))
+            elif character == "\\":
+                self._add(self.text[self.at + 1 : self.at + 2].replace("\n", ""))
+                self.at += 2
+            elif character == "#" and self._word is None:
+                self.at = self._find("\n", self.at, default=len(self.text))
+            elif character in "<>" or self.text.startswith("&>", self.at):
+                self._redirect()
+            elif character in " \t\r;&|()\n":
+                self._end_word()
+                if character not in " \t\r":
+                    self._end_command()
+                self.at += 1
+            else:
+                self._add(character)
+                self.at += 1
+        self._end_word()
+        self._end_command()
+
+    def _quoted(self, character: str) -> str:
+        """Read past a quote or a substitution, and return what it stands for."""
+        begin = self.at + 1
+        if character == "'":
+            self.at = self._find("'", begin) + 1
+            return self.text[begin : self.at - 1]
+        if character == "`":
+            self.at = self._find("`", begin) + 1
+            self.commands += commands_in(self.text[begin : self.at - 1])
+            return "$"
+        if character == "$":
+            inner = Reader(self.text[begin + 1 :])
+            inner.skip_to_parenthesis()
+            self.commands += commands_in(inner.text[: inner.at])
+            self.at = begin + 1 + inner.at + 1
+            return "$"
+        self.at, parts = begin, list[str]()
+        while (character := self.text[self.at : self.at + 1]) != '"':
+            if not character:
+                raise ValueError("a quote is not closed")
+            if character == "`" or self.text.startswith("$(", self.at):
+                parts.append(self._quoted(character))
+            else:
+                self.at += 1 + (character == "\\")
+                parts.append(self.text[self.at - 1 : self.at])
+        self.at += 1
+        return "".join(parts)
+
+    def skip_to_parenthesis(self) -> None:
+        """Go to the one that closes what was open before this text."""
+        depth = 0
+        while (character := self.text[self.at : self.at + 1]) != ")" or depth:
+            if not character:
+                raise ValueError("a substitution is not closed")
+            if character in "'\"`":
+                Reader._quoted(self, character)
+                continue
+            depth += (character == "(") - (character == ")")
+            self.at += 1 + (character == "\\")
+
+    def _redirect(self) -> None:
+        if self._word is not None and self._word.isdigit():
+            self._word = None
+        self._end_word()
+        operator = REDIRECTION.match(self.text, self.at)
+        assert operator is not None
+        self.at = operator.end()
+        if operator["here"]:
+            self._skip_here_document()
+        self._is_target = True
+
+    def _skip_here_document(self) -> None:
+        delimiter = re.match(r"[ \t]*(['\"]?)([^\s'\"]+)\1", self.text[self.at :])
+        line = self.text.find("\n", self.at)
+        if delimiter is None or line < 0:
+            return
+        end = re.compile(rf"^\t*{re.escape(delimiter[2])}$", re.MULTILINE).search(self.text, line)
+        stop = end.end() if end is not None else len(self.text)
+        self.text = self.text[:line] + self.text[stop:]
+
+    def _add(self, part: str) -> None:
+        self._word = (self._word or "") + part
+
+    def _end_word(self) -> None:
+        if self._word is None:
+            return
+        if self._is_target:
+            self._is_target = False
+        elif self._words or self._word not in OPENING:
+            self._words.append(self._word)
+        self._word = None
+
+    def _end_command(self) -> None:
+        self._is_target = False
+        if self._words:
+            self.commands.append(self._words)
+        self._words = []
+
+    def _find(self, what: str, begin: int, *, default: int | None = None) -> int:
+        found = self.text.find(what, begin)
+        if found >= 0:
+            return found
+        if default is None:
+            raise ValueError("a quote is not closed")
+        return default
+
+
+def of_words(given: Sequence[str], *, is_other: bool, is_anchored: bool = False) -> Iterator[str]:
+    """Yield the dangers of one command; `is_anchored`: its first word, if relative, is a path of somebody trusted."""
+    words = list(given)
+    while words and (ASSIGNMENT.match(words[0]) or name_of(words[0]) in WRAPPERS):
+        if words[0].startswith("PATH=") and not all(map(is_absolute, words[0][5:].split(":"))):
+            yield f"{words[0]!r} has a relative entry, so that programs may be those of where the agent works"
+        is_wrapper = not ASSIGNMENT.match(words.pop(0))
+        is_anchored = False
+        while is_wrapper and words and (words[0].startswith("-") or words[0][:1].isdigit()):
+            words.pop(0)
+    if words[:1] == ["export"]:
+        yield from of_words(words[1:], is_other=is_other)
+        return
+    if not words:
+        return
+    first, rest = words[0], words[1:]
+    if "/" in first and is_sessions(first) and not is_anchored:
+        yield f"it runs {first!r} of the folder in which the agent works"
+    name = name_of(first)
+    if first in (".", "source"):
+        yield from (
+            f"it reads {word!r} of the folder in which the agent works" for word in rest[:1] if is_sessions(word)
+        )
+    elif name == "git" and is_other:
+        yield 'git runs what the settings of the repository name (core.fsmonitor); payload = "canonical" prevents it'
+    elif name in PROJECT_RUNNERS:
+        yield f"{name} runs what files of the folder in which the agent works say"
+    elif (python := PYTHON.fullmatch(name)) is not None or name in INTERPRETERS:
+        yield from of_interpreter("python" if python is not None else name, rest, is_other=is_other)
+        if python is not None and is_older(python[1], python[2]) and not is_isolated(rest):
+            yield f"{name} is older than 3.11 and imports from the folder in which the agent works; write {name} -I"
+
+
+def of_interpreter(name: str, words: Sequence[str], *, is_other: bool) -> Iterator[str]:
+    rest = iter(words)
+    for word in rest:
+        if name in SHELLS and word.startswith("-") and "c" in word[1:] and not word.startswith("--"):
+            yield from (part for text in [next(rest, "")] for part in of_text(text, is_other=is_other))
+            return
+        option = next((one for one in LOADING if word == one or (word.startswith(one) and len(one) == 2)), None)
+        if option is not None and name != "python":
+            path = word[len(option) :].lstrip("=") or next(rest, "")
+            if is_sessions(path) and (option == "-I" or "/" in path):
+                yield f"{name} {option} {path} loads code from the folder in which the agent works"
+        elif word in INLINE or (word == "-" and name == "python"):
+            if is_other and name == "python" and not is_isolated(words):
+                yield "python imports from the folder in which the agent works; write python3 -I"
+            return
+        elif not word.startswith("-"):
+            if word not in ("run", "test") and is_sessions(word):
+                yield f"{name} runs {word!r} of the folder in which the agent works"
+            return
+
+
+def name_of(word: str) -> str:
+    return word.rpartition("/")[2]
+
+
+def is_absolute(word: str) -> bool:
+    return word.startswith(("/", "~", "$"))
+
+
+def is_sessions(word: str) -> bool:
+    """Return whether a path is one below the folder in which the agent works."""
+    return not is_absolute(word) or SESSIONS.match(word) is not None
+
+
+def is_older(major: str | None, minor: str | None) -> bool:
+    """Return whether a Python of this name does not know PYTHONSAFEPATH."""
+    return major == "2" or (major == "3" and minor is not None and int(minor) < 11)
+
+
+def is_isolated(options: Iterable[str]) -> bool:
+    return any(word.startswith("-") and not word.startswith("--") and set("IP") & set(word) for word in options)
