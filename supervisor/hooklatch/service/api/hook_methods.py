@@ -5,6 +5,7 @@ A global change is active at once, and again after a restart: its answer says if
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -18,6 +19,7 @@ from hooklatch.core.hooks.names import is_name
 from hooklatch.core.hooks.registry import EVERY_GATE, Hook, Layer
 from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.service.api.methods import Method, MethodTable, own_session
+from hooklatch.service.api.operations import AccountParams, Operations
 from hooklatch.service.api.registration import HookTables, Registrant, Registrar
 from hooklatch.service.api.session_methods import check_live
 from hooklatch.service.building.binding import Binder, stand_in, with_way_out
@@ -26,7 +28,8 @@ from hooklatch.service.config.configuration import Diagnostic, place_of
 from hooklatch.service.config.state_file import StateFile
 from hooklatch.service.dispatch.breakers import Breakers
 from hooklatch.service.fleet.fleet_layer import FleetLayer
-from hooklatch.service.loading.files import Files
+from hooklatch.service.loading.files import Files, Request
+from hooklatch.service.reading.acceptance import Acceptance
 from hooklatch.service.registry.registries import FleetHookError, Registries
 from hooklatch.service.registry.sessions import Session
 from hooklatch.service.transport.connection import Connection
@@ -37,12 +40,12 @@ __all__ = ["HookMethods", "RegisterParams", "stored"]
 Change: TypeAlias = "Callable[[Connection, IdParams], Awaitable[object]]"
 
 
-class RegisterParams(msgspec.Struct, frozen=True):
+class RegisterParams(AccountParams, frozen=True):
     hooks: HookTables
     scope: str = "session"
 
 
-class IdParams(msgspec.Struct, frozen=True):
+class IdParams(AccountParams, frozen=True):
     id: str
     scope: str | None = None
 
@@ -58,6 +61,7 @@ class HookMethods(msgspec.Struct, frozen=True, kw_only=True):
     breakers: Breakers
     faults: Faults
     fleet: FleetLayer
+    operations: Operations
 
     @property
     def methods(self) -> MethodTable:
@@ -83,6 +87,11 @@ class HookMethods(msgspec.Struct, frozen=True, kw_only=True):
             kept = {table.get("id"): table for table in self.state.state.hooks}
             kept.update({table["id"]: table for table in single_tables(cast("list[dict[str, Any]]", params.hooks))})
             self.state.state.hooks = list(kept.values())
+            self.operations.noted(
+                connection, "register", params, ids=[hook.id for hook in hooks],
+                sha256=hashlib.sha256(msgspec.json.encode(params.hooks)).hexdigest(),
+                files={path: digest for hook in hooks for path, digest in self.files.digests_of(hook).items()},
+            )  # fmt: skip
             return {"ids": [hook.id for hook in hooks], **await self._stored()}
         session = own_session(connection)
         hooks = await self._make(params, connection, Registrant.of(session))
@@ -96,16 +105,30 @@ class HookMethods(msgspec.Struct, frozen=True, kw_only=True):
     async def _unregister(self, connection: Connection, params: IdParams) -> object:
         """Remove a hook by its id, a global one also by its name; a missing one is not an error."""
         if is_global(connection, params.scope):
-            removed = self.registries.unregister_global(params.id)
+            place = self.files.place_of(params.id)
+            if place is not None and place in self.files.active.vanished:
+                return await self._remove_vanished(place, connection, params)
+            removed = self.registries.unregister_global(params.id, declared_by=place)
             if removed is None:
-                return stored(self.state, {"revision": self.registries.view.revision})
+                return stored(self.state, {"revision": self.registries.view.revision, "removed": []})
             kept = [table for table in self.state.state.hooks if table.get("id") != removed.id]
             self.state.state.hooks = kept
-            return await self._stored()
+            self.operations.noted(connection, "unregister", params, params.id, removed=[removed.id])
+            return {**await self._stored(), "removed": [removed.id]}
         session = own_session(connection)
         self._check_own(session, params.id)
         self.registries.unregister_own(session, params.id)
         return await self._announced(session)
+
+    async def _remove_vanished(self, place: str, connection: Connection, params: IdParams) -> object:
+        """Accept that the file or the plugin that declared a hook is gone, with all that it declared."""
+
+        def noted(removed: list[str]) -> None:
+            self.operations.noted(connection, "unregister", params, params.id, accepted=removed)
+
+        reloaded = await self.files.reload(Request(Acceptance(removed=frozenset({place})), on_commit=noted))
+        answer = {"revision": reloaded.revision, "removed": reloaded.removed, "accepted": reloaded.accepted}
+        return stored(self.state, answer)
 
     async def _switch(self, connection: Connection, params: IdParams, *, enabled: bool) -> object:
         """Enable or disable; enabling lifts a quarantine."""
@@ -113,6 +136,7 @@ class HookMethods(msgspec.Struct, frozen=True, kw_only=True):
             target = self.registries.switch_global(params.id, enabled=enabled)
             for hook in target.hooks if enabled else ():
                 self.breakers.lift(hook.name)
+            self.operations.noted(connection, "enable" if enabled else "disable", params, params.id)
             return await self._stored()
         session = own_session(connection)
         self._check_own(session, params.id)

@@ -11,7 +11,6 @@ from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 import msgspec
 
 from hooklatch.core.fire_params import FireParams
-from hooklatch.core.limits import Name
 from hooklatch.core.protocol import ErrorCode, Request, RpcError, convert
 from hooklatch.core.text import did_you_mean
 from hooklatch.service.dispatch.dialect_fires import Dialects, Native
@@ -27,8 +26,6 @@ __all__ = ["AS_LINK", "Method", "MethodTable", "Methods", "own_session", "viewed
 
 WITHOUT_HELLO = frozenset({"hello", "fire", "host", "ping", "health"})
 AS_LINK = 'a hello on the admin socket with "role": "link" and the "token" of the file fleet.token beside it'
-OPERATIONS = frozenset({"suspend", "resume", "enable", "disable", "reload"})  # recorded with who did it, if told
-MAX_REASON = 500  # characters of a reason in the record
 SHARED_WITH_LINKS = ("ping", "health")  # of clients' methods
 
 Params = TypeVar("Params")
@@ -39,14 +36,6 @@ class Method(NamedTuple, Generic[Params]):
 
     params: type[Params]
     answer: Callable[[Connection, Params], Awaitable[object]]
-
-
-class Account(msgspec.Struct, frozen=True):
-    """Who an operator is by their own word, and why; what an operation is about: a hook or a plugin, or nothing."""
-
-    by: Name | None = None
-    reason: str = ""
-    id: str | None = None
 
 
 MethodTable: TypeAlias = Mapping[str, Method[Any]]
@@ -62,7 +51,6 @@ class Methods:
         native: Native,
         registries: Registries,
         bus: Bus,
-        note: Callable[[str, dict[str, Any]], None],
         *,
         of_clients: Iterable[MethodTable],
         of_administrators: MethodTable,
@@ -73,7 +61,6 @@ class Methods:
         self._native = native
         self._registries = registries
         self._bus = bus
-        self._note = note
         clients = {name: method for table in of_clients for name, method in table.items()}
         self.tables: Mapping[Role, MethodTable] = {
             "agent": clients,
@@ -113,19 +100,7 @@ class Methods:
             raise RpcError(ErrorCode.HELLO_REQUIRED, f"{request.method} needs a hello first")
         if request.method == "host" and (fault := ambiguity(bytes(request.params))) is not None:
             raise RpcError(ErrorCode.INVALID_PARAMS, f"bad params: {fault}")
-        if request.method in OPERATIONS and connection.is_admin:
-            account = convert(request.params, Account)
-            if account.by is not None:
-                return self._operate(connection, request, method, account)
         return answered(connection, request, method)
-
-    async def _operate(self, connection: Connection, request: Request, method: Method[Any], account: Account) -> object:
-        """Do what an operator wants; then record who that was, by their own word and by the kernel's, and why."""
-        pid, uid = connection.peer
-        result = await answered(connection, request, method)
-        about = {"operation": request.method, "hook": account.id or "*", "reason": account.reason[:MAX_REASON]}
-        self._note("operation", {**about, "by": account.by, "uid": uid, "pid": pid})
-        return result
 
     async def _fire_without_call(self, params: FireParams, session: Session | None, fault: str | None) -> object:
         """Start a fire that nobody waits for, or refuse one whose params could be read in two ways."""
