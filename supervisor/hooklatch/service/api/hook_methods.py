@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, TypeAlias, cast
 
 import msgspec
+import trio
 
 from hooklatch.core.health import Faults
 from hooklatch.core.hooks.definitions import HookDefinition, InvalidHookError, read_definition
@@ -25,7 +26,7 @@ from hooklatch.service.api.session_methods import check_live
 from hooklatch.service.building.binding import Binder, stand_in, with_way_out
 from hooklatch.service.building.sources import Sources, UnitError
 from hooklatch.service.config.configuration import Diagnostic, place_of
-from hooklatch.service.config.state_file import StateFile
+from hooklatch.service.config.state_file import State, StateFile
 from hooklatch.service.dispatch.breakers import Breakers
 from hooklatch.service.fleet.fleet_layer import FleetLayer
 from hooklatch.service.loading.files import Files, Request
@@ -62,6 +63,10 @@ class HookMethods(msgspec.Struct, frozen=True, kw_only=True):
     faults: Faults
     fleet: FleetLayer
     operations: Operations
+
+    @property
+    def of_administrators(self) -> MethodTable:
+        return {"accept_state": Method(AccountParams, self._accept_state)}
 
     @property
     def methods(self) -> MethodTable:
@@ -170,7 +175,7 @@ class HookMethods(msgspec.Struct, frozen=True, kw_only=True):
         faults: list[str] = []
         if fault is not None:
             faults.append(fault)
-            hooks.append(stand_in(os.path.basename(self.state.path), EVERY_GATE, fault))
+            hooks.append(stand_in(self._stand_in_id, EVERY_GATE, fault))
         for table in self.state.state.hooks:
             try:
                 definitions = read_definition(table, is_lenient=True)
@@ -181,7 +186,33 @@ class HookMethods(msgspec.Struct, frozen=True, kw_only=True):
                 continue
             hooks += [await self._restored(definition) for definition in definitions]
         self.faults.report("state file", *faults)
-        self.registries.register_global(hooks)
+        self.registries.register_global(hooks, is_restored=True)
+
+    @property
+    def _stand_in_id(self) -> str:
+        return os.path.basename(self.state.path)
+
+    async def _accept_state(self, connection: Connection, params: AccountParams) -> object:
+        """Go on with the state that is there, or without one; until that is in force, every gate denies."""
+        found = await trio.to_thread.run_sync(self.state.look)
+        if (fault := self.state.fault) is None:
+            return stored(self.state, {"fault": None, "moved_to": None, "revision": self.registries.view.revision})
+        moved = self.state.accept(found)
+        known = found.state or State()
+        self.operations.noted(
+            connection, "accept_state", params, fault=fault, moved_to=moved,
+            ids=[table.get("id") for table in known.hooks], trusted=list(known.trusted), sha256=found.digest,
+        )  # fmt: skip
+        with trio.CancelScope(shield=True):  # who asks may leave, and half of it would deny until the next start
+            self.registries.switches = dict(self.state.state.switches)
+            self.fleet.load()
+            if not self.files.is_main_good:
+                self.files.recall(known)
+            await self.restore(None)
+            await self.files.reload()
+            self.registries.unregister_global(self._stand_in_id, declared_by=None)
+            changed = await self._stored()
+        return {"fault": fault, "moved_to": moved, **changed}
 
     async def _restored(self, definition: HookDefinition) -> Hook:
         source, _ = place_of(definition, "/")

@@ -33,7 +33,7 @@ from hooklatch.service.config.configuration import Diagnostic, FileConfig
 from hooklatch.service.config.path_lookup import Names, Stamp, names_in, stamp
 from hooklatch.service.config.settings import Settings
 from hooklatch.service.config.settling import has_lost
-from hooklatch.service.config.state_file import StateFile
+from hooklatch.service.config.state_file import State, StateFile
 from hooklatch.service.loading.bundle import BundleError, Candidate, Fleet, faults_of_bundle
 from hooklatch.service.reading.acceptance import NOTHING, Acceptance
 from hooklatch.service.reading.declared_files import SeenFile, paths_of, read_files, read_project
@@ -206,6 +206,11 @@ class Files:
                 self._on_reloaded(done)
             return done
 
+    def recall(self, state: State) -> None:
+        """Take the settings and overrides of an earlier state, for a main file that has none that are good."""
+        main = msgspec.structs.replace(self.active.main, settings=state.settings, overrides=state.overrides)
+        self.active = msgspec.structs.replace(self.active, main=main)
+
     @property
     def sources(self) -> Collection[str]:
         """Return the locations of all sources that somebody uses, loaded or not."""
@@ -261,7 +266,7 @@ class Files:
         if known is not None and self._is_unsettled(known, taken.diagnostics, self._lost(taken)):
             raise UnsettledError
         first = taken.files[0]
-        if self._state.is_readable or (first.config is not None and not first.is_absent):  # else nobody knows them
+        if self._state.fault is None or (first.config is not None and not first.is_absent):  # else nobody knows them
             self._on_settings(taken.main.settings)
         remembered = self._state.state.manifests
         builder = SourceBuilder(

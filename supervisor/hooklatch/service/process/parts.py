@@ -195,7 +195,10 @@ class Parts:
                 HookReports(self.status, self.dialects, self.native).methods,
                 self.status.methods,
             ],
-            of_administrators={**self.administration.methods, **self.fleet_methods.of_administrators},
+            of_administrators={
+                **self.administration.methods, **self.hook_methods.of_administrators,
+                **self.fleet_methods.of_administrators,
+            },
             of_links={**self.links.methods, **self.fleet_methods.of_links},
         )  # fmt: skip
         self.metrics = Metrics(metrics_places, self.status, faults)

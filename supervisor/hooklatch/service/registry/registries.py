@@ -183,13 +183,13 @@ class Registries:
             if session.inherited:
                 session.inherited = tuple(moved(hook, retargeted) for hook in session.inherited)
 
-    def register_global(self, hooks: Iterable[Hook]) -> None:
-        """Add or replace hooks of the admin socket's clients.
+    def register_global(self, hooks: Iterable[Hook], *, is_restored: bool = False) -> None:
+        """Add or replace hooks of the admin socket's clients; those that are restored were there before any file's.
 
         Raises:
             RpcError: a file declares one of these ids.
         """
-        declared = {hook.id: hook for hook in self._files}
+        declared = {hook.id: hook for hook in self._files} if not is_restored else {}
         hooks = list(hooks)
         for hook in hooks:
             if hook.id in declared:
