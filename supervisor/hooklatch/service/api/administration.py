@@ -17,8 +17,7 @@ from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.errors import trouble
 from hooklatch.record.writer import Record, RecordError
 from hooklatch.service.api.hook_methods import stored
-from hooklatch.service.api.methods import Method, MethodTable
-from hooklatch.service.api.operations import AccountParams, Operations
+from hooklatch.service.api.methods import AccountParams, Method, MethodTable, Operations
 from hooklatch.service.config.file_safety import UnsafeFileError
 from hooklatch.service.config.state_file import StateFile
 from hooklatch.service.dispatch.breakers import Breakers

@@ -19,8 +19,7 @@ from hooklatch.core.hooks.definitions import HookDefinition, InvalidHookError, r
 from hooklatch.core.hooks.names import is_name
 from hooklatch.core.hooks.registry import EVERY_GATE, Hook, Layer
 from hooklatch.core.protocol import ErrorCode, RpcError
-from hooklatch.service.api.methods import Method, MethodTable, own_session
-from hooklatch.service.api.operations import AccountParams, Operations
+from hooklatch.service.api.methods import AccountParams, Method, MethodTable, Operations, own_session
 from hooklatch.service.api.registration import HookTables, Registrant, Registrar
 from hooklatch.service.api.session_methods import check_live
 from hooklatch.service.building.binding import Binder, stand_in, with_way_out
@@ -211,7 +210,7 @@ class HookMethods(msgspec.Struct, frozen=True, kw_only=True):
                 self.files.recall(known)
             await self.restore(None)
             await self.files.reload()
-            self.registries.unregister_global(self._stand_in_id, declared_by=None)
+            self.registries.unregister_global(self._stand_in_id)
             changed = await self._stored()
         return {"fault": fault, "moved_to": moved, **changed}
 

@@ -11,6 +11,7 @@ from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 import msgspec
 
 from hooklatch.core.fire_params import FireParams
+from hooklatch.core.limits import Name
 from hooklatch.core.protocol import ErrorCode, Request, RpcError, convert
 from hooklatch.core.text import did_you_mean
 from hooklatch.service.dispatch.dialect_fires import Dialects, Native
@@ -22,10 +23,11 @@ from hooklatch.service.transport.connection import Connection, Role
 from hooklatch.service.transport.requests import FireRequest
 from hooklatch_worker.author.ambiguity import ambiguity
 
-__all__ = ["AS_LINK", "Method", "MethodTable", "Methods", "own_session", "viewed"]
+__all__ = ["AS_LINK", "AccountParams", "Method", "MethodTable", "Methods", "Operations", "own_session", "viewed"]
 
 WITHOUT_HELLO = frozenset({"hello", "fire", "host", "ping", "health"})
 AS_LINK = 'a hello on the admin socket with "role": "link" and the "token" of the file fleet.token beside it'
+MAX_REASON = 500  # characters of a reason in the record
 SHARED_WITH_LINKS = ("ping", "health")  # of clients' methods
 
 Params = TypeVar("Params")
@@ -36,6 +38,30 @@ class Method(NamedTuple, Generic[Params]):
 
     params: type[Params]
     answer: Callable[[Connection, Params], Awaitable[object]]
+
+
+class AccountParams(msgspec.Struct, frozen=True, kw_only=True):
+    """Who an operator is by their own word, and why they do it."""
+
+    by: Name | None = None
+    reason: str = ""
+
+
+class Operations(msgspec.Struct, frozen=True):
+    """Has on the record what an administrator has changed, and who asked: by the kernel's word, and by their own.
+
+    It is noted in the step that makes the change, since who asks may leave before the answer.
+    """
+
+    note: Callable[[str, dict[str, Any]], None]
+
+    def noted(
+        self, connection: Connection, operation: str, account: AccountParams, hook: str | None = None, **facts: object
+    ) -> None:
+        """Record an operation: what it is about, a hook or a plugin or everything, and what came of it."""
+        pid, uid = connection.peer
+        about = {"operation": operation, "hook": hook or "*", "reason": account.reason[:MAX_REASON], **facts}
+        self.note("operation", {**about, "by": account.by, "uid": uid, "pid": pid, "process": process_name(pid)})
 
 
 MethodTable: TypeAlias = Mapping[str, Method[Any]]
@@ -169,3 +195,12 @@ def viewed(sessions: Sessions, connection: Connection, session_id: str | None) -
         near = did_you_mean(session_id, (session.id for session in sessions))
         raise RpcError(ErrorCode.NOT_FOUND, f"there is no live session {session_id!r}{near}")
     return session
+
+
+def process_name(pid: int) -> str | None:
+    """Return what the kernel calls a process; None if it has ended, or is in another PID namespace (pid 0)."""
+    try:
+        with open(f"/proc/{pid}/comm", "rb", buffering=0) as file:
+            return file.read(64).decode("utf-8", "backslashreplace").rstrip("\n")
+    except OSError:
+        return None

@@ -24,8 +24,7 @@ from hooklatch.service.api.hook_methods import HookMethods
 from hooklatch.service.api.hook_reports import HookReports
 from hooklatch.service.api.host_methods import HostMethods
 from hooklatch.service.api.links import Links
-from hooklatch.service.api.methods import Methods
-from hooklatch.service.api.operations import Operations
+from hooklatch.service.api.methods import Methods, Operations
 from hooklatch.service.api.registration import Registrar
 from hooklatch.service.api.session_methods import SessionMethods
 from hooklatch.service.api.skipped_fires import SkippedFires

@@ -200,7 +200,7 @@ class Registries:
             self._api[hook.id] = hook  # a replaced hook keeps its place
         self._commit_global()
 
-    def unregister_global(self, name: str, *, declared_by: str | None) -> Hook | None:
+    def unregister_global(self, name: str, *, declared_by: str | None = None) -> Hook | None:
         """Remove a hook of the admin socket's clients, by its id or its name; a missing one is not an error.
 
         Raises:
