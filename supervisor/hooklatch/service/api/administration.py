@@ -78,7 +78,6 @@ class AnswerParams(msgspec.Struct, frozen=True):
 
 class SuspendParams(ResumeParams, frozen=True, kw_only=True):
     seconds: float
-    reason: str
 
 
 class Administration(msgspec.Struct, frozen=True, kw_only=True):

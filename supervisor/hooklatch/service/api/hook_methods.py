@@ -197,7 +197,7 @@ class HookMethods(msgspec.Struct, frozen=True, kw_only=True):
         found = await trio.to_thread.run_sync(self.state.look)
         if (fault := self.state.fault) is None:
             return stored(self.state, {"fault": None, "moved_to": None, "revision": self.registries.view.revision})
-        moved = self.state.accept(found)
+        moved, changed = self.state.accept(found), dict[str, Any]()
         known = found.state or State()
         self.operations.noted(
             connection, "accept_state", params, fault=fault, moved_to=moved,

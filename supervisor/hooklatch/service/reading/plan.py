@@ -143,7 +143,11 @@ def plan(active: Plan, seen: Seen, accepts: Acceptance) -> Plan:
     ]
     configs = configs_of([*files, *bundled(seen.fleet), *(file for project in projects for file in project.files)])
     extra = [plugin.source for plugin in plugins if plugin.fault is None]
-    gone = {PLUGIN + name for name in remembered - seen.packages.plugins.keys()} if not seen.packages.faults else set()
+    gone = (
+        {PLUGIN + name for name in remembered - seen.packages.plugins.keys()}
+        if not seen.packages.faults
+        else set[str]()
+    )
     vanished = {file.path for file in files if file.is_absent and file.fault is not None}
     known = {active.main.path, active.folder, *known_files(active, seen.manifests)}
     known = {path for path in known if path in active.good or path in seen.manifests}
