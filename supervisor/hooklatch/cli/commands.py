@@ -28,7 +28,8 @@ COMMANDS = {
     "the daemon": (
         ("serve", "daemon.serve", "run the daemon until Ctrl-C, or in the background: --detach"),
         ("stop", "daemon.stop", "let it answer what is in flight, and wait until it is gone"),
-        ("reload", "hooks.reload", "have it load its files now, also files that are gone or empty"),
+        ("reload", "hooks.reload", "have it load its files now, and build its sources afresh"),
+        ("state", "daemon.state", "accept a state file that was lost or is not the one written last"),
         ("status", "hooks.status", "say whether all is well, and what to do if it is not"),
         ("health", "daemon.health", "say in a word whether it is ready, over the agents' socket"),
     ),

@@ -192,8 +192,11 @@ class Loaded:
         Raises:
             LoadError: they do not load.
         """
+        from hooklatch.service.loading.files import Request
+        from hooklatch.service.reading.acceptance import EVERYTHING
+
         if (before := parts.files.stamps()) != self._seen:
-            await parts.files.reload(is_explicit=self._seen is not None)
+            await parts.files.reload(Request(EVERYTHING))
             await settle(parts)
             # What was written meanwhile is seen as a change by the next one, whoever has loaded it.
             self._seen = {path: before.get(path, now) for path, now in parts.files.stamps().items()}

@@ -17,6 +17,7 @@ import pytest
 
 from hooklatch.record.files.reading import KINDS
 from hooklatch.record.writer import Record
+from hooklatch.service.config.state_file import StateFile
 from support.commands import Place, new_place, payload, serving
 from support.records import SETTINGS, decision, fact, records, segments
 from support.repository import ROOT
@@ -29,6 +30,7 @@ PROGRAM = f"{sys.executable} -m hooklatch"
 def place() -> Iterator[Place]:
     """Yield a place with a record of five decisions, as a daemon leaves it."""
     with new_place({"hooks.toml": ""}) as place:
+        assert StateFile(str(folder_of(place).parent)).read() is None
         record = Record(str(folder_of(place)), SETTINGS)
         for number in range(4):
             record.decided(decision(number), fact(session=f"s{number % 2}"))

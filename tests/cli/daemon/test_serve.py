@@ -148,17 +148,30 @@ def test_after_a_kill_the_next_daemon_clears_up_and_no_process_is_left(place: Pl
     assert "Connection refused" in unreachable.stderr
 
 
-def test_hangup_takes_a_file_that_is_gone(place: Place) -> None:
-    place.write({"hooks.d/extra.py": 'from hooklatch import hook\n@hook("stop")\ndef extra(event): ...\n'})
+def test_a_hangup_takes_nothing_away_that_has_vanished_or_was_emptied(place: Place) -> None:
+    hook = 'from hooklatch import hook\n@hook("stop")\ndef {}(event): ...\n'
+    extra, more = (place.config.parent / f"hooks.d/{name}.py" for name in ("extra", "more"))
+    place.write({f"hooks.d/{name}.py": hook.format(name) for name in ("extra", "more")})
     with serving(place) as daemon:
         before = [hook["id"] for hook in place.json("hooks")["hooks"]]
-        (place.config.parent / "hooks.d/extra.py").unlink()
+        place.config.rename(place.folder / "away")
+        extra.unlink()
+        more.write_text("")
         daemon.signal(signal.SIGHUP)
-        daemon.wait_for("reloaded revision=" + str(daemon.ready["revision"] + 1))
+        daemon.wait_for("pool ended")  # of guards.py: only what somebody asks for builds a source that is the same
+        denied, status = place.fire_tool("Bash", command="rm"), place.json("status", code=1)
         after = [hook["id"] for hook in place.json("hooks")["hooks"]]
+        place.config.touch()
+        removed = place.run("hooks", "remove", "extra:extra")
+        left = [hook["id"] for hook in place.json("hooks")["hooks"]]
+        (place.folder / "away").rename(place.config)
 
-    assert before == ["guards:judge", "extra:extra"]
-    assert after == ["guards:judge"]
+    assert before == after == ["guards:judge", "extra:extra", "more:more"]
+    assert denied.returncode == 2
+    named = [one["file"] for one in status["problems"] if "--accept-removed" in one["message"]]
+    assert sorted(named) == sorted([str(place.config), str(extra)])
+    assert removed.stdout.startswith(f"removed extra:extra; {extra} is gone (revision ")
+    assert left == ["guards:judge", "more:more"]
 
 
 def test_a_gate_that_runs_is_answered_before_the_end_and_new_ones_are_denied(place: Place) -> None:

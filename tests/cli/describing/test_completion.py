@@ -24,7 +24,7 @@ EVIL = "$(touch pwned)"
 HOOK = '[[hook]]\nid = "{}"\nevent = "pre_tool_use"\ncommand = "true"\n'
 CONFIG = HOOK.format("no-rm") + HOOK.format("guards:no_push") + HOOK.format(EVIL)
 CASES = (
-    (["sta"], {"status"}),
+    (["statu"], {"status"}),
     (["hooks", "ex"], {"explain"}),
     (["guards", "show", "git"], {"git_rules"}),
     (["guards", "add", "git"], {"git_rules"}),

@@ -63,13 +63,26 @@ def test_sessions_are_listed_while_they_live(shared: Daemon) -> None:
 def test_reload_shows_what_changed_and_then_that_nothing_did(place: Place) -> None:
     place.write({"hooks.d/extra.py": 'from hooklatch import hook\n@hook("stop")\ndef extra(event): ...\n'})
     with serving(place):
-        (place.config.parent / "hooks.d/extra.py").unlink()  # which only a reload takes, so nothing comes before it
+        extra = place.config.parent / "hooks.d/extra.py"
+        extra.unlink()  # which nothing takes but the word for it
 
-        first, second = place.run("reload"), place.run("reload")
+        plain, one = place.run("reload"), place.run("reload", str(place.config.parent / "guards.py"))
+        first, second = place.run("reload", "--accept-removed"), place.run("reload")
+        unknown = place.run("reload", "guards:judg")
 
-    assert first.returncode == 0
+    assert (plain.returncode, one.returncode, first.returncode, second.returncode, unknown.returncode) == (
+        1,
+        1,
+        0,
+        0,
+        66,
+    )
+    assert "nothing changed\nwrong" in plain.stdout
+    assert "nothing changed\nwrong" in one.stdout
     assert "removed     extra:extra\n" in first.stdout
+    assert f"accepted    {extra} is gone\n" in first.stdout
     assert second.stdout.endswith("nothing changed\n")
+    assert "did you mean 'guards:judge'" in unknown.stderr
 
 
 def test_reload_of_a_broken_file_is_1_with_file_and_line(place: Place) -> None:

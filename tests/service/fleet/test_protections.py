@@ -13,6 +13,7 @@ from support.daemons import Daemon, RpcFailure, child_of
 from support.fleet_hosts import decided, health, host, notes
 from support.fleets import link_of
 from support.publishing import DENIES_BASH, Publisher, brought, guard
+from support.states import put_state
 
 OTHER = {"guards.py": guard("fleet").replace("no-bash", "no-other")}
 
@@ -152,7 +153,7 @@ async def test_no_switch_in_the_state_file_reaches_it(tmp_path: Path, publisher:
     async with host(tmp_path, publisher.public) as daemon, link_of(daemon) as link:
         await brought(link, publisher.publish(OTHER))
     path = tmp_path / "state" / "state.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "switches": {"fleet/no-other": False}}))
+    put_state(path.parent, json.dumps({**json.loads(path.read_text()), "switches": {"fleet/no-other": False}}))
 
     async with host(tmp_path, publisher.public) as daemon:
         assert await decided(daemon) == "fleet/no-other: fleet"

@@ -114,7 +114,7 @@ async def test_a_file_that_held_hooks_and_is_gone_at_the_start_denies_by_its_man
 
     async with running_daemon(tmp_path) as daemon, daemon.session() as client, daemon.administrator() as admin:
         denied = await bash(client)
-        await admin.call("reload")
+        await admin.call("reload", accept_removed=True)
 
         assert denied[:2] == ("deny", "load")
         assert (await bash(client))[0] == "pass"
@@ -160,9 +160,9 @@ async def test_a_file_that_was_never_good_and_is_gone_says_how_to_accept_that(da
         await admin.until_status(lambda status: "it was active and is gone" in str(status["problems"]))
 
         refused = await client.fire_tool("Read")
-        await admin.call("reload")
+        await admin.call("reload", accept_removed=True)
 
-        assert "to accept that: hooklatch reload" in refused["reason"]
+        assert "to accept that: hooklatch reload --accept-removed" in refused["reason"]
         assert (await client.fire_tool("Read"))["verdict"] == "pass"
 
 
@@ -177,7 +177,7 @@ async def test_a_guard_that_takes_the_name_of_one_that_is_gone_is_not_off_as_tha
         await admin.call("reload")
         is_off = (await client.fire_tool("Read"))["verdict"]
         (daemon.folder / "hooks.d/more.py").unlink()
-        await admin.call("reload")
+        await admin.call("reload", accept_removed=True)
     async with running_daemon(tmp_path, {"hooks.d/more.py": guard}) as daemon, daemon.session() as client:
         is_on = await client.fire_tool("Read")
 

@@ -50,7 +50,7 @@ async def test_what_keeps_one_source_from_being_built_is_its_own_fault(
     wanted = {str(path): Source("file", str(path)) for path in (own, other)}
     plan = Plan(main=FileConfig(str(tmp_path / "hooks.toml")), wanted=wanted)
 
-    built = await SourceBuilder(sources, plan, [], {}, is_explicit=False).build()
+    built = await SourceBuilder(sources, plan, [], {}, accepts_less=False).build()
 
     assert text in built.faults[str(own)].message
     assert "is not TOML" in built.faults[str(other)].message

@@ -16,6 +16,7 @@ from hooklatch.service.config.main_tables import Override
 from hooklatch.service.config.path_lookup import Absent, Fault, Names
 from hooklatch.service.config.settings import Settings
 from hooklatch.service.config.state_file import ManifestHook
+from hooklatch.service.reading.acceptance import EVERYTHING, LESS, NOTHING, REMOVAL, Acceptance
 from hooklatch.service.reading.declared_files import DeclaredFile, SeenFile
 from hooklatch.service.reading.plan import Manifests, Plan, Seen, plan, too_weak
 from hooklatch.service.reading.plugins import Discovery, Plugin
@@ -37,6 +38,7 @@ UNKNOWN = config(FILE, "new", event="no_such_event")
 SHORT = Fault("no descriptor is left", is_passing=True)
 CLOSED = Fault("no permission")
 MANIFEST = {FILE: [ManifestHook("old", "pre_tool_use")]}
+BY_NAME, ANOTHER = Acceptance(removed=frozenset({FILE})), Acceptance(removed=frozenset({"/c/hooks.d/b.toml"}))
 
 
 def seen(
@@ -59,31 +61,33 @@ def taken(found: Plan, path: str = FILE) -> FileConfig | None:
 
 
 @pytest.mark.parametrize(
-    ("known", "is_remembered", "there", "is_explicit", "version", "said"),
+    ("known", "is_remembered", "there", "accepts", "version", "said"),
     [
-        (None, False, NEW, False, NEW, ""),
-        (OLD, True, NEW, False, NEW, ""),
-        (None, False, EMPTY, False, EMPTY, ""),
-        # what is not there counts as empty where it never was in force, or somebody accepts it
-        (None, False, Absent(), False, EMPTY, ""),
-        (OLD, True, Absent(), False, OLD, "is gone"),
-        (None, True, Absent(), False, None, "is gone"),
-        (OLD, True, Absent(), True, EMPTY, ""),
-        (None, True, Absent(), True, EMPTY, ""),
-        # so does what has lost its hooks
-        (OLD, True, EMPTY, False, OLD, "is empty now"),
-        (None, True, EMPTY, False, None, "is empty now"),
-        (OLD, True, EMPTY, True, EMPTY, ""),
-        (OLD, True, LOST, False, OLD, "accept the file as it is"),
-        (OLD, True, LOST, True, LOST, ""),
-        (None, False, LOST, False, LOST, ""),
+        (None, False, NEW, NOTHING, NEW, ""),
+        (OLD, True, NEW, NOTHING, NEW, ""),
+        (None, False, EMPTY, NOTHING, EMPTY, ""),
+        # what is not there counts as empty where it never was in force
+        (None, False, Absent(), NOTHING, EMPTY, ""),
+        *[
+            (known, True, Absent(), accepts, known, REMOVAL)
+            for known in (OLD, None)
+            for accepts in (NOTHING, LESS, ANOTHER)
+        ],
+        # what has lost its hooks waits for somebody who accepts less
+        (OLD, True, EMPTY, NOTHING, OLD, "is empty now"),
+        (None, True, EMPTY, NOTHING, None, "is empty now"),
+        (OLD, True, EMPTY, BY_NAME, OLD, "is empty now"),
+        (OLD, True, EMPTY, LESS, EMPTY, ""),
+        (OLD, True, LOST, NOTHING, OLD, "accept the file as it is"),
+        (OLD, True, LOST, LESS, LOST, ""),
+        (None, False, LOST, NOTHING, LOST, ""),
         # what is wrong or cannot be read is accepted by nobody
         *[
-            (known, is_remembered, there, is_explicit, known, text)
+            (known, is_remembered, there, accepts, known, text)
             for there, text in ((BROKEN, "not TOML"), (SHORT, "no descriptor"), (CLOSED, "no permission"),
                                 (UNKNOWN, "no event"))
             for known, is_remembered in ((None, False), (None, True), (OLD, True))
-            for is_explicit in (False, True)
+            for accepts in (NOTHING, EVERYTHING, BY_NAME)
         ],
     ],
 )  # fmt: skip
@@ -91,57 +95,78 @@ def test_which_version_of_a_file_is_taken(
     known: FileConfig | None,
     is_remembered: bool,
     there: SeenFile,
-    is_explicit: bool,
+    accepts: Acceptance,
     version: FileConfig | None,
     said: str,
 ) -> None:
     before = active(*([known] if known else []))
 
-    found = plan(before, seen(there, manifests=MANIFEST if is_remembered else {}), is_explicit=is_explicit)
+    found = plan(before, seen(there, manifests=MANIFEST if is_remembered else {}), accepts)
 
     assert taken(found) == version
+    assert (FILE in found.vanished, found.removed) == (said == REMOVAL, [])
     assert [said in str(one) for one in found.diagnostics] == ([True] if said else [])
 
 
 @pytest.mark.parametrize(
-    ("listing", "is_explicit", "version"),
+    ("listing", "accepts", "version"),
     [
-        (Absent(), False, OLD),
-        (Fault("no permission"), False, OLD),
-        (Fault("no permission"), True, OLD),
-        (Names([]), False, OLD),
+        (Absent(), NOTHING, OLD),
+        (Absent(), LESS, OLD),
+        (Fault("no permission"), NOTHING, OLD),
+        (Fault("no permission"), EVERYTHING, OLD),
+        (Names([]), NOTHING, OLD),
+        (Names([]), LESS, OLD),
     ],
 )
 def test_without_a_listing_what_was_in_force_stays(
     listing: Names | Absent | Fault,
-    is_explicit: bool,
+    accepts: Acceptance,
     version: FileConfig,
 ) -> None:
     what = seen(Absent() if isinstance(listing, Names) else CLOSED, listing=listing, manifests=MANIFEST)
 
-    found = plan(active(OLD, FileConfig(FOLDER)), what, is_explicit=is_explicit)
+    found = plan(active(OLD, FileConfig(FOLDER)), what, accepts)
 
     assert taken(found) == version
     assert found.diagnostics
 
 
-def test_an_explicit_reload_lets_go_of_what_the_listing_lacks() -> None:
-    found = plan(active(OLD), seen(Absent(), listing=Names([]), manifests=MANIFEST), is_explicit=True)
+@pytest.mark.parametrize("accepts", [EVERYTHING, BY_NAME])
+@pytest.mark.parametrize("known", [[OLD], []])
+def test_what_the_listing_lacks_is_let_go_and_named_where_somebody_accepts_it(
+    known: list[FileConfig], accepts: Acceptance
+) -> None:
+    found = plan(active(*known), seen(Absent(), listing=Names([]), manifests=MANIFEST), accepts)
 
     assert [file.path for file in found.files] == [MAIN, FOLDER]
-    assert not found.diagnostics
+    assert (found.removed, found.vanished, found.diagnostics) == ([FILE], set(), [])
+
+
+def test_a_removal_by_name_leaves_everything_else_that_has_vanished() -> None:
+    main, remembered = FileConfig(MAIN, settings=Settings(keeps_state=True)), {**MANIFEST, MAIN: [], FOLDER: []}
+    what = seen(Absent(), listing=Absent(), main=Absent(), manifests=remembered)
+
+    found = plan(active(main, FileConfig(FOLDER), OLD, main=main), what, BY_NAME)
+
+    assert (found.removed, found.vanished) == ([FILE], {MAIN, FOLDER})
+    assert found.main.settings.keeps_state
+
+
+def test_what_never_was_there_is_not_removed() -> None:
+    assert plan(active(), seen(Absent(), listing=Absent()), EVERYTHING).removed == []
 
 
 @pytest.mark.parametrize(("fault", "is_to_retry"), [(SHORT, True), (CLOSED, False), (BROKEN, False)])
 def test_only_what_may_pass_by_itself_is_tried_again(fault: Fault | Diagnostic, is_to_retry: bool) -> None:
-    assert plan(active(OLD), seen(fault), is_explicit=False).is_to_retry is is_to_retry
+    assert plan(active(OLD), seen(fault), NOTHING).is_to_retry is is_to_retry
 
 
 def test_without_a_sound_main_file_settings_and_overrides_stay_as_they_were() -> None:
     settings, overrides = Settings(keeps_state=True), [Override("plugin.x", {"enabled": False}, 1)]
     known = active(main=FileConfig(MAIN, settings=settings, overrides=overrides))
 
-    found = plan(known, seen(main=CLOSED, manifests={MAIN: []}), is_explicit=True)
+    found = plan(known, seen(main=CLOSED, manifests={MAIN: []}), EVERYTHING)
 
     assert (found.main.settings, found.main.overrides, MAIN in found.good) == (settings, overrides, False)
 
@@ -149,7 +174,7 @@ def test_without_a_sound_main_file_settings_and_overrides_stay_as_they_were() ->
 def test_a_sound_main_file_says_how_the_daemon_runs() -> None:
     main = FileConfig(MAIN, lsp={}, settings=Settings(keeps_state=True))
 
-    found = plan(active(), seen(main=main), is_explicit=False)
+    found = plan(active(), seen(main=main), NOTHING)
 
     assert MAIN in found.good
     assert found.main.settings.keeps_state
@@ -157,33 +182,40 @@ def test_a_sound_main_file_says_how_the_daemon_runs() -> None:
 
 
 @pytest.mark.parametrize(
-    ("is_known", "faults", "is_explicit", "stays"),
+    ("is_known", "faults", "accepts", "stays"),
     [
-        (True, {}, False, True),
-        (True, {}, True, False),
-        (True, {"/site": CLOSED}, True, True),
-        (False, {}, False, True),
+        (True, {}, NOTHING, True),
+        (True, {}, LESS, True),
+        (True, {}, EVERYTHING, False),
+        (True, {}, Acceptance(removed=frozenset({"plugin:acme"})), False),
+        (True, {}, BY_NAME, True),
+        (True, {"/site": CLOSED}, EVERYTHING, True),
+        (False, {}, NOTHING, True),
+        (False, {}, LESS, True),
     ],
 )
 def test_a_plugin_that_had_hooks_stays_until_somebody_accepts_that_it_is_gone(
     is_known: bool,
     faults: dict[str, Fault],
-    is_explicit: bool,
+    accepts: Acceptance,
     stays: bool,
 ) -> None:
     known = {"acme": Plugin("acme", "acme_hooks")} if is_known else {}
     remembered = {"plugin:acme": [ManifestHook("acme.no", "pre_tool_use")]}
     what = seen(packages=Discovery({}, faults, set()), manifests=remembered)
 
-    found = plan(active(plugins=known), what, is_explicit=is_explicit)
+    found = plan(active(plugins=known), what, accepts)
 
     assert [plugin.name for plugin in found.plugins.values()] == ["acme"] * stays
+    assert (found.vanished, found.removed) == (
+        {"plugin:acme"} if stays and not faults else set(), [] if stays else ["plugin:acme"]
+    )  # fmt: skip
 
 
 def test_a_source_is_wanted_once_with_the_workers_that_somebody_gave_it() -> None:
     tables = [SourceTable(path="/c/guards.py", workers=5), SourceTable(module="acme")]
 
-    found = plan(active(), seen(msgspec.structs.replace(NEW, sources=tables)), is_explicit=False)
+    found = plan(active(), seen(msgspec.structs.replace(NEW, sources=tables)), NOTHING)
 
     assert {place: found.workers.get(place) for place in found.wanted} == {"/c/guards.py": 5, "acme": None}
 
@@ -210,25 +242,26 @@ def test_a_build_that_is_held_to_less_than_is_required_goes_although_there_is_no
 
 
 @pytest.mark.parametrize(
-    ("there", "is_explicit", "remembered"),
+    ("there", "accepts", "remembered"),
     [
-        (EMPTY, True, {MAIN: [], FOLDER: [], FILE: []}),  # accepted: it holds no hooks from now on
-        (Absent(), True, {MAIN: [], FOLDER: []}),  # accepted: nobody needs to remember it
-        (Absent(), False, {MAIN: [], FOLDER: [], **MANIFEST}),
-        (BROKEN, True, {MAIN: [], FOLDER: [], **MANIFEST}),
+        (EMPTY, LESS, {MAIN: [], FOLDER: [], FILE: []}),  # accepted: it holds no hooks from now on
+        (Absent(), EVERYTHING, {MAIN: [], FOLDER: []}),  # accepted: nobody needs to remember it
+        (Absent(), NOTHING, {MAIN: [], FOLDER: [], **MANIFEST}),
+        (Absent(), LESS, {MAIN: [], FOLDER: [], **MANIFEST}),
+        (BROKEN, EVERYTHING, {MAIN: [], FOLDER: [], **MANIFEST}),
     ],
 )
 def test_what_a_later_start_knows_of_a_file(
     there: SeenFile,
-    is_explicit: bool,
+    accepts: Acceptance,
     remembered: dict[str, list[ManifestHook]],
 ) -> None:
     before = {"/another/hooks.toml": [ManifestHook("x", "stop")], **MANIFEST}
     what = seen(there, main=FileConfig(MAIN), manifests=before)
-    found = plan(active(OLD), what, is_explicit=is_explicit)
+    found = plan(active(OLD), what, accepts)
     layers = Layers([], {}, [], {MAIN: [], FOLDER: []} | ({FILE: []} if there is EMPTY else {}))
     kept = () if found.good.get(FILE) is EMPTY or FILE in found.absent else (FILE,)
 
-    after = manifests(before, found, what, layers, kept, is_explicit=is_explicit)
+    after = manifests(before, found, layers, kept)
 
     assert after == {"/another/hooks.toml": before["/another/hooks.toml"], **remembered}

@@ -176,7 +176,7 @@ async def test_a_plugin_that_broke_denies_by_its_manifest(tmp_path: Path, packag
         assert (decision["cause"], decision["hook"]) == ("load", "acme.audit")
 
 
-async def test_an_uninstalled_plugin_is_an_error_until_a_reload(tmp_path: Path, packages: Path) -> None:
+async def test_an_uninstalled_plugin_is_an_error_until_somebody_accepts_that(tmp_path: Path, packages: Path) -> None:
     install(packages, "acme", "acme_leaving")
     async with running_daemon(tmp_path):
         pass
@@ -186,6 +186,8 @@ async def test_an_uninstalled_plugin_is_an_error_until_a_reload(tmp_path: Path, 
     async with running_daemon(tmp_path) as daemon, daemon.session() as client, daemon.administrator() as admin:
         assert (await client.fire_tool("Bash"))["cause"] == "load"
         await admin.call("reload")
+        assert (await client.fire_tool("Bash"))["cause"] == "load"
+        await admin.call("reload", accept_removed=True)
         assert (await client.fire_tool("Bash"))["verdict"] == "pass"
         assert (await admin.call("status"))["health"] == "green"
 

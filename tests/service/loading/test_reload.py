@@ -90,7 +90,7 @@ async def test_a_file_dropped_into_the_folder_is_live_and_a_change_of_it_too(
     assert hook_id in changed["changed"]
 
 
-async def test_a_file_that_goes_stays_in_force_until_somebody_says_reload(daemon: Daemon) -> None:
+async def test_a_file_that_goes_stays_in_force_until_somebody_accepts_that(daemon: Daemon) -> None:
     async with daemon.session() as client, daemon.administrator() as admin:
         await watching(client)
         path = daemon.write("hooks.d/more.py", GUARDS.replace("Bash", "Read").replace("one", "more"))
@@ -99,9 +99,12 @@ async def test_a_file_that_goes_stays_in_force_until_somebody_says_reload(daemon
         status = await admin.until_status(is_red)
         while_gone = await client.fire_tool("Read")
 
-        answer = await admin.call("reload")
+        plain = await admin.call("reload")
+        answer = await admin.call("reload", accept_removed=True)
 
-        assert "it was active and is gone; to accept that: hooklatch reload" in str(status["problems"])
+        assert (plain["removed"], plain["accepted"]) == ([], [])
+        assert answer["accepted"] == [str(path)]
+        assert "it was active and is gone; to accept that: hooklatch reload --accept-removed" in str(status["problems"])
         assert while_gone["reason"] == "more"
         assert answer["removed"] == ["more:no", "more:noted"]
         assert (await client.fire_tool("Read"))["verdict"] == "pass"

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from hooklatch.service.config.path_lookup import Absent, Fault, Found, Names, is_passing, look, names_in, stamp
+from hooklatch.service.reading.acceptance import EVERYTHING
 from support.daemons import Client, Daemon, running_daemon
 from support.edited import CONFIG, GUARDS, bash, is_green, is_red
 from support.packages import install
@@ -252,7 +253,7 @@ async def test_without_a_descriptor_for_the_listing_all_stays_and_is_looked_at_a
         ({"config/hooks.toml": CONFIG, "config/guards.py": GUARDS}, "config/hooks.toml"),
     ],
 )
-async def test_what_vanished_denies_over_restarts_until_a_reload_accepts_it(
+async def test_what_vanished_denies_over_restarts_until_somebody_accepts_that(
     tmp_path: Path, files: dict[str, str], gone: str
 ) -> None:
     config = "config/hooks.toml"
@@ -264,7 +265,7 @@ async def test_what_vanished_denies_over_restarts_until_a_reload_accepts_it(
         pass
     async with running_daemon(tmp_path, config=config) as daemon, daemon.session() as client:
         assert await said(daemon, client) == ("deny", "load", True)
-        await daemon.parts.administration.reload()
+        await daemon.parts.administration.reload(EVERYTHING)
         assert await said(daemon, client) == ("pass", None, False)
 
 
@@ -280,7 +281,7 @@ async def test_who_never_configured_anything_starts_green_and_an_empty_folder_th
         (tmp_path / "config/hooks.d").rmdir()
         await daemon.parts.files.reload()
         gone = await said(daemon, client)
-        await daemon.parts.administration.reload()
+        await daemon.parts.administration.reload(EVERYTHING)
         accepted = await said(daemon, client)
 
     assert new == empty == accepted == ("pass", None, False)

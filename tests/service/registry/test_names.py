@@ -20,6 +20,7 @@ from hooklatch.service.dispatch.breakers import Breakers
 from hooklatch.service.registry.statistics import Statistics
 from hooklatch_worker.wire import Source
 from support.daemons import Client, Daemon, RpcFailure, child_of, running_daemon
+from support.states import put_state
 
 GUARD = """
 from hooklatch_worker import deny, hook
@@ -148,7 +149,7 @@ async def test_what_an_old_state_switched_for_all_projects_is_in_force_again_and
     state = json.loads(path.read_text())
     state["switches"] |= {f"project/{ID}": False, "plugin/acme": False}
     state["suspensions"] = [{"hook": ID, "since": 0, "until": 2**33, "reason": "x"}]
-    path.write_text(json.dumps(state))
+    put_state(path.parent, json.dumps(state))
 
     async with places(tmp_path, is_new=False) as at:
         verdicts, status = await at.verdicts(), await at.admin.call("status")

@@ -289,6 +289,15 @@ class RecordLine(msgspec.Struct):
     hash: str
 
 
+class AcceptedState(msgspec.Struct, kw_only=True):
+    """`state accept`: why it was not believed (null: it was), where a copy is (null: nothing was there)."""
+
+    fault: str | None
+    moved_to: str | None
+    revision: int
+    warnings: list[str] = []
+
+
 class Acknowledged(msgspec.Struct):
     """`log acknowledge`: the faults that are no longer shown."""
 
@@ -300,6 +309,7 @@ OUTPUTS: dict[str, tuple[Any, ...]] = {
     "serve": (Started,),
     "stop": (Stopped,),
     "reload": (Reloaded,),
+    "state accept": (AcceptedState,),
     "status": (Status, Tree, NoDaemon),
     "health": (Health,),
     "sessions": (SessionList,),

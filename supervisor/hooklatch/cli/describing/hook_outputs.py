@@ -84,10 +84,15 @@ class ShownHooks(msgspec.Struct):
 
 
 class Changed(msgspec.Struct, kw_only=True):
-    """A change of the hooks: the revision since; `ids` are those that were added."""
+    """A change of the hooks: the revision since; `ids` were added, `removed` removed.
+
+    `accepted` are the files and plugins that had vanished, and are removed with all of their hooks.
+    """
 
     revision: int
     ids: list[str] = []
+    removed: list[str] = []
+    accepted: list[str] = []
     warnings: list[str] = []
 
 

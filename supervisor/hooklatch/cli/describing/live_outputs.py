@@ -58,6 +58,7 @@ class AnnouncedOperation(msgspec.Struct, kw_only=True):
     removed: list[str] = []
     changed: list[str] = []
     diagnostics: list[Diagnostic] = []
+    accepted: list[str] = []
 
 
 class Missed(msgspec.Struct, kw_only=True):

@@ -108,15 +108,15 @@ def match_of(arguments: argparse.Namespace) -> object:
 
 
 def remove(arguments: argparse.Namespace) -> int:
-    """Unregister a global hook; report, but do not fail, if there is none."""
+    """Remove a global hook, or all of a file or plugin that has vanished; report, but do not fail, if there is none."""
     hook_id: str = arguments.id
     with administrator(arguments) as link:
-        hooks = [hook for hook in link.ask("hooks")["hooks"] if hook["layer"] == "global"]
         result = link.ask("unregister", id=hook_id, scope="global")
-    ids = [hook["id"] for hook in hooks]
-    if hook_id in (*ids, *(hook["name"] for hook in hooks)):
-        report(arguments, result, f"removed {hook_id}")
-        return Exit.OK
+        if result["removed"] or result.get("accepted"):
+            gone = "".join(f"; {place} is gone" for place in result.get("accepted", []))
+            report(arguments, result, f"removed {', '.join(result['removed'])}{gone}")
+            return Exit.OK
+        ids = [hook["id"] for hook in link.ask("hooks")["hooks"] if hook["layer"] == "global"]
     output.complain(f"there was no hook {hook_id!r}{did_you_mean(hook_id, ids)}")
     report(arguments, result, "nothing to remove")
     return Exit.OK

@@ -28,7 +28,7 @@ BELOW = (
     ),
     (
         "remove", "hooks.changes",
-        "remove a hook that was added; a hook that a file declares is removed in that file",
+        "remove a hook that was added, or all of a file that has vanished; others are removed in their file",
     ),
     ("enable", "hooks.changes", "enable a global hook, and lift its quarantine; kept across restarts"),
     ("disable", "hooks.changes", "disable a global hook; kept across restarts"),

@@ -1,8 +1,9 @@
-"""reload: has the daemon load every change of its files, and says what came of it."""
+"""reload: has the daemon load every change of its files and build its sources afresh, and says what came of it."""
 
 from __future__ import annotations
 
 import argparse
+import os
 
 from hooklatch.cli.hooks.status import place_and_text
 from hooklatch.cli.terminal import look, output
@@ -14,13 +15,23 @@ __all__ = ["add_reload"]
 
 
 def add_reload(parser: Parser) -> None:
-    parser.runs(reload, example="hooklatch reload", exits=(Exit.FINDINGS, Exit.UNAVAILABLE))
+    exits = (Exit.FINDINGS, Exit.NO_INPUT, Exit.UNAVAILABLE)
+    parser.runs(reload, example="hooklatch reload", exits=exits)
+    one = parser.add_mutually_exclusive_group()
+    one.add_argument(
+        "id",
+        metavar="ID",
+        nargs="?",
+        help="build this source alone afresh: a hook's id, or a file's path (default: all)",
+    )
+    one.add_argument("--accept-removed", action="store_true", help="remove the hooks of what has vanished")
 
 
 def reload(arguments: argparse.Namespace) -> int:
     """Reload, and print what changed."""
+    params = {"accept_removed": True} if arguments.accept_removed else {}
     with administrator(arguments) as link, look.Working("the daemon loads its files"):
-        result = link.ask("reload")
+        result = link.ask("reload", id=named(arguments.id), **params)
     diagnostics = result["diagnostics"]
     if arguments.json:
         output.say_json(result)
@@ -29,5 +40,11 @@ def reload(arguments: argparse.Namespace) -> int:
         was = ", nothing changed" if same else f", was {look.short_revision(result['previous'])}"
         output.say(f"revision {look.short_revision(result['revision'])}{was}")
         output.say_lines(*((key, ", ".join(result[key])) for key in ("added", "removed", "changed")))
+        output.say_lines(*(("accepted", f"{place} is gone") for place in result["accepted"]))
         output.say_lines(*(("wrong", place_and_text(diagnostic)) for diagnostic in diagnostics))
     return Exit.FINDINGS if diagnostics else Exit.OK
+
+
+def named(name: str | None) -> str | None:
+    """Return a file's path as the daemon, which has another working directory, knows it; any other name as it is."""
+    return os.path.abspath(os.path.expanduser(name)) if name is not None and name.endswith(".py") else name

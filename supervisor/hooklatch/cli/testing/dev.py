@@ -59,8 +59,10 @@ class Desk:
 
     async def work(self, options: Options) -> None:
         """Run the hooks on each save, or once."""
+        from hooklatch.service.loading.files import Request
         from hooklatch.service.process.daemon import serve
         from hooklatch.service.process.folders import StartError
+        from hooklatch.service.reading.acceptance import EVERYTHING
 
         try:
             async with serve(options) as daemon:
@@ -68,7 +70,7 @@ class Desk:
                 while True:
                     # Before anything is loaded: what is saved from here on is seen as a change, whoever loads it.
                     before, began = self.stamps(parts), time.monotonic()
-                    await parts.files.reload(is_explicit=True)
+                    await parts.files.reload(Request(EVERYTHING))
                     before = self.stamps(parts) | before
                     await self.run(parts, time.monotonic() - began)
                     if self._arguments.once or self.error is not None or not output.has_reader():

@@ -10,19 +10,21 @@ import msgspec
 
 from hooklatch.core.decisions.asks import NotAskedError, Verdict
 from hooklatch.core.hooks.names import AmbiguousNameError
+from hooklatch.core.hooks.registry import PythonTarget
 from hooklatch.core.hooks.suspension import SuspensionError
 from hooklatch.core.limits import Name
 from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.errors import trouble
 from hooklatch.record.writer import Record, RecordError
 from hooklatch.service.api.hook_methods import stored
-from hooklatch.service.api.methods import Method, MethodTable
+from hooklatch.service.api.methods import AccountParams, Method, MethodTable, Operations
 from hooklatch.service.config.file_safety import UnsafeFileError
 from hooklatch.service.config.state_file import StateFile
 from hooklatch.service.dispatch.breakers import Breakers
 from hooklatch.service.dispatch.dispatcher import Dispatcher
 from hooklatch.service.fleet.fleet_layer import FleetLayer, RefusedError
-from hooklatch.service.loading.files import Files, Reloaded
+from hooklatch.service.loading.files import Files, Reloaded, Request
+from hooklatch.service.reading.acceptance import EVERYTHING, LESS, Acceptance
 from hooklatch.service.reading.projects import Projects
 from hooklatch.service.reading.trust import folder_of, pin
 from hooklatch.service.registry.asks import Asks
@@ -33,11 +35,21 @@ from hooklatch.service.transport.connection import Connection
 __all__ = ["Administration"]
 
 
-class FolderParams(msgspec.Struct, frozen=True):
+class FolderParams(AccountParams, frozen=True):
     folder: str
 
 
-class ResumeParams(msgspec.Struct, frozen=True):
+class ReloadParams(AccountParams, frozen=True):
+    """Which source is to be built afresh: by its path or module, or by the id of a hook on it; else all of them.
+
+    `accept_removed`: what has vanished is removed.
+    """
+
+    id: str | None = None
+    accept_removed: bool = False
+
+
+class ResumeParams(AccountParams, frozen=True):
     """A hook's or a plugin's id, or all of them."""
 
     id: str | None = None
@@ -66,7 +78,6 @@ class AnswerParams(msgspec.Struct, frozen=True):
 
 class SuspendParams(ResumeParams, frozen=True, kw_only=True):
     seconds: float
-    reason: str
 
 
 class Administration(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,12 +96,13 @@ class Administration(msgspec.Struct, frozen=True, kw_only=True):
     suspensions: Suspensions
     asks: Asks
     fleet: FleetLayer
+    operations: Operations
     end: Callable[[], None] | None
 
     @property
     def methods(self) -> MethodTable:
         return {
-            "reload": Method(msgspec.Raw, self._reload),
+            "reload": Method(ReloadParams, self._reload),
             "stop": Method(msgspec.Raw, self._stop),
             "acknowledge": Method(AcknowledgeParams, self._acknowledge),
             "trust": Method(FolderParams, self._trust),
@@ -101,19 +113,53 @@ class Administration(msgspec.Struct, frozen=True, kw_only=True):
             "answer_ask": Method(AnswerParams, self._answer_ask),
         }
 
-    async def reload(self) -> Reloaded:
-        """Apply every change of the files, removals too, and lift every quarantine."""
+    async def reload(
+        self, accepts: Acceptance = LESS, on_commit: Callable[[list[str]], None] = lambda removed: None
+    ) -> Reloaded:
+        """Apply every change of the files, build every source afresh, and lift every quarantine."""
         self.breakers.clear()
-        reloaded = await self.files.reload(is_explicit=True)
-        if self.files.is_main_good and await self.fleet.leave():
-            reloaded = await self.files.reload(is_explicit=True)
+        reloaded = await self.files.reload(Request(accepts, is_explicit=True, on_commit=on_commit))
+        if accepts.less and self.files.is_main_good and await self.fleet.leave():
+            left = await self.files.reload(Request(accepts))
+            reloaded = msgspec.structs.replace(left, previous=reloaded.previous, accepted=reloaded.accepted)
         return reloaded
 
-    async def _reload(self, connection: Connection, raw: msgspec.Raw) -> object:
+    async def _reload(self, connection: Connection, params: ReloadParams) -> object:
+        """Reload all, or build one source afresh.
+
+        Raises:
+            RpcError: there is no such source, or what is asked for contradicts itself.
+        """
+        if params.id is not None and params.accept_removed:
+            text = 'give an "id" or "accept_removed"; to remove one hook that has vanished: hooklatch hooks remove ID'
+            raise RpcError(ErrorCode.INVALID_PARAMS, text)
+
+        def noted(removed: list[str]) -> None:
+            self.operations.noted(connection, "reload", params, params.id, accepted=removed)
+
+        if params.id is not None:
+            location = self._location_of(params.id)
+            self.breakers.clear(location)
+            return await self.files.reload(Request(afresh={location}, on_commit=noted))
         try:
-            return await self.reload()
+            return await self.reload(EVERYTHING if params.accept_removed else LESS, noted)
         except RefusedError as error:
             raise RpcError(ErrorCode.INTERNAL_ERROR, str(error)) from None
+
+    def _location_of(self, name: str) -> str:
+        """Return the source that a name means: its own path or module, or a hook on it.
+
+        Raises:
+            RpcError: there is none, or a client serves the hook.
+        """
+        if name in self.files.sources:
+            return name
+        hook = found(name, self.registries.every_hook()).hooks[0]
+        if not isinstance(hook.target, PythonTarget):
+            raise RpcError(ErrorCode.NOT_FOUND, f"{hook.name} is served by its client, so there is nothing to reload")
+        if hook.target.source.location in self.files.sources:
+            return hook.target.source.location
+        raise RpcError(ErrorCode.NOT_FOUND, f"{hook.name} has no source now: {hook.problem}")
 
     async def _stop(self, connection: Connection, raw: msgspec.Raw) -> object:
         """Begin to drain, unless that has begun; the connection ends with the daemon."""
@@ -146,6 +192,7 @@ class Administration(msgspec.Struct, frozen=True, kw_only=True):
         if not pins:
             raise RpcError(ErrorCode.NOT_FOUND, f"{folder_of(project)} contains no file; there is nothing to trust")
         self.projects.trust(project, pins)
+        self.operations.noted(connection, "trust", params, folder=project, files=pins)
         await self.state.store()
         reloaded = await self.files.reload(anew=folder_of(project))
         below = [one for one in reloaded.diagnostics if one.file == project or one.file.startswith(f"{project}/")]
@@ -163,6 +210,7 @@ class Administration(msgspec.Struct, frozen=True, kw_only=True):
         project = without_links(params.folder)
         was_trusted = self.projects.untrust(project)
         if was_trusted:
+            self.operations.noted(connection, "untrust", params, folder=project)
             await self.state.store()
             await self.files.reload()
         return {"folder": project, "was_trusted": was_trusted, "revision": self.registries.view.revision}
@@ -184,6 +232,7 @@ class Administration(msgspec.Struct, frozen=True, kw_only=True):
             )
         except SuspensionError as error:
             raise RpcError(ErrorCode.INVALID_PARAMS, str(error)) from None
+        self.operations.noted(connection, "suspend", params, hook)
         answer = stored(self.state, {"suspended": made})
         if not kept:
             return answer
@@ -195,6 +244,7 @@ class Administration(msgspec.Struct, frozen=True, kw_only=True):
             was_suspended = await self.suspensions.resume(params.hook)
         except AmbiguousNameError as error:
             raise RpcError(ErrorCode.INVALID_PARAMS, str(error)) from None
+        self.operations.noted(connection, "resume", params, params.hook)
         return stored(self.state, {"was_suspended": was_suspended, "suspended": list(self.suspensions)})
 
     async def _asks(self, connection: Connection, raw: msgspec.Raw) -> object:

@@ -5,28 +5,31 @@ A global change is active at once, and again after a restart: its answer says if
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, TypeAlias, cast
 
 import msgspec
+import trio
 
 from hooklatch.core.health import Faults
 from hooklatch.core.hooks.definitions import HookDefinition, InvalidHookError, read_definition
 from hooklatch.core.hooks.names import is_name
 from hooklatch.core.hooks.registry import EVERY_GATE, Hook, Layer
 from hooklatch.core.protocol import ErrorCode, RpcError
-from hooklatch.service.api.methods import Method, MethodTable, own_session
+from hooklatch.service.api.methods import AccountParams, Method, MethodTable, Operations, own_session
 from hooklatch.service.api.registration import HookTables, Registrant, Registrar
 from hooklatch.service.api.session_methods import check_live
 from hooklatch.service.building.binding import Binder, stand_in, with_way_out
 from hooklatch.service.building.sources import Sources, UnitError
 from hooklatch.service.config.configuration import Diagnostic, place_of
-from hooklatch.service.config.state_file import StateFile
+from hooklatch.service.config.state_file import State, StateFile
 from hooklatch.service.dispatch.breakers import Breakers
 from hooklatch.service.fleet.fleet_layer import FleetLayer
-from hooklatch.service.loading.files import Files
+from hooklatch.service.loading.files import Files, Request
+from hooklatch.service.reading.acceptance import Acceptance
 from hooklatch.service.registry.registries import FleetHookError, Registries
 from hooklatch.service.registry.sessions import Session
 from hooklatch.service.transport.connection import Connection
@@ -37,12 +40,12 @@ __all__ = ["HookMethods", "RegisterParams", "stored"]
 Change: TypeAlias = "Callable[[Connection, IdParams], Awaitable[object]]"
 
 
-class RegisterParams(msgspec.Struct, frozen=True):
+class RegisterParams(AccountParams, frozen=True):
     hooks: HookTables
     scope: str = "session"
 
 
-class IdParams(msgspec.Struct, frozen=True):
+class IdParams(AccountParams, frozen=True):
     id: str
     scope: str | None = None
 
@@ -58,6 +61,11 @@ class HookMethods(msgspec.Struct, frozen=True, kw_only=True):
     breakers: Breakers
     faults: Faults
     fleet: FleetLayer
+    operations: Operations
+
+    @property
+    def of_administrators(self) -> MethodTable:
+        return {"accept_state": Method(AccountParams, self._accept_state)}
 
     @property
     def methods(self) -> MethodTable:
@@ -83,6 +91,11 @@ class HookMethods(msgspec.Struct, frozen=True, kw_only=True):
             kept = {table.get("id"): table for table in self.state.state.hooks}
             kept.update({table["id"]: table for table in single_tables(cast("list[dict[str, Any]]", params.hooks))})
             self.state.state.hooks = list(kept.values())
+            self.operations.noted(
+                connection, "register", params, ids=[hook.id for hook in hooks],
+                sha256=hashlib.sha256(msgspec.json.encode(params.hooks)).hexdigest(),
+                files={path: digest for hook in hooks for path, digest in self.files.digests_of(hook).items()},
+            )  # fmt: skip
             return {"ids": [hook.id for hook in hooks], **await self._stored()}
         session = own_session(connection)
         hooks = await self._make(params, connection, Registrant.of(session))
@@ -96,16 +109,30 @@ class HookMethods(msgspec.Struct, frozen=True, kw_only=True):
     async def _unregister(self, connection: Connection, params: IdParams) -> object:
         """Remove a hook by its id, a global one also by its name; a missing one is not an error."""
         if is_global(connection, params.scope):
-            removed = self.registries.unregister_global(params.id)
+            place = self.files.place_of(params.id)
+            if place is not None and place in self.files.active.vanished:
+                return await self._remove_vanished(place, connection, params)
+            removed = self.registries.unregister_global(params.id, declared_by=place)
             if removed is None:
-                return stored(self.state, {"revision": self.registries.view.revision})
+                return stored(self.state, {"revision": self.registries.view.revision, "removed": []})
             kept = [table for table in self.state.state.hooks if table.get("id") != removed.id]
             self.state.state.hooks = kept
-            return await self._stored()
+            self.operations.noted(connection, "unregister", params, params.id, removed=[removed.id])
+            return {**await self._stored(), "removed": [removed.id]}
         session = own_session(connection)
         self._check_own(session, params.id)
         self.registries.unregister_own(session, params.id)
         return await self._announced(session)
+
+    async def _remove_vanished(self, place: str, connection: Connection, params: IdParams) -> object:
+        """Accept that the file or the plugin that declared a hook is gone, with all that it declared."""
+
+        def noted(removed: list[str]) -> None:
+            self.operations.noted(connection, "unregister", params, params.id, accepted=removed)
+
+        reloaded = await self.files.reload(Request(Acceptance(removed=frozenset({place})), on_commit=noted))
+        answer = {"revision": reloaded.revision, "removed": reloaded.removed, "accepted": reloaded.accepted}
+        return stored(self.state, answer)
 
     async def _switch(self, connection: Connection, params: IdParams, *, enabled: bool) -> object:
         """Enable or disable; enabling lifts a quarantine."""
@@ -113,6 +140,7 @@ class HookMethods(msgspec.Struct, frozen=True, kw_only=True):
             target = self.registries.switch_global(params.id, enabled=enabled)
             for hook in target.hooks if enabled else ():
                 self.breakers.lift(hook.name)
+            self.operations.noted(connection, "enable" if enabled else "disable", params, params.id)
             return await self._stored()
         session = own_session(connection)
         self._check_own(session, params.id)
@@ -146,7 +174,8 @@ class HookMethods(msgspec.Struct, frozen=True, kw_only=True):
         faults: list[str] = []
         if fault is not None:
             faults.append(fault)
-            hooks.append(stand_in(os.path.basename(self.state.path), EVERY_GATE, fault))
+            # The fault names the one way out: disabling the stand-in would let pass what nobody has looked at.
+            hooks.append(msgspec.structs.replace(stand_in(self._stand_in_id, EVERY_GATE, fault), problem=fault))
         for table in self.state.state.hooks:
             try:
                 definitions = read_definition(table, is_lenient=True)
@@ -157,7 +186,33 @@ class HookMethods(msgspec.Struct, frozen=True, kw_only=True):
                 continue
             hooks += [await self._restored(definition) for definition in definitions]
         self.faults.report("state file", *faults)
-        self.registries.register_global(hooks)
+        self.registries.register_global(hooks, is_restored=True)
+
+    @property
+    def _stand_in_id(self) -> str:
+        return os.path.basename(self.state.path)
+
+    async def _accept_state(self, connection: Connection, params: AccountParams) -> object:
+        """Go on with the state that is there, or without one; until that is in force, every gate denies."""
+        found = await trio.to_thread.run_sync(self.state.look)
+        if (fault := self.state.fault) is None:
+            return stored(self.state, {"fault": None, "moved_to": None, "revision": self.registries.view.revision})
+        moved, changed = self.state.accept(found), dict[str, Any]()
+        known = found.state or State()
+        self.operations.noted(
+            connection, "accept_state", params, fault=fault, moved_to=moved,
+            ids=[table.get("id") for table in known.hooks], trusted=list(known.trusted), sha256=found.digest,
+        )  # fmt: skip
+        with trio.CancelScope(shield=True):  # who asks may leave, and half of it would deny until the next start
+            self.registries.switches = dict(self.state.state.switches)
+            self.fleet.load()
+            if not self.files.is_main_good:
+                self.files.recall(known)
+            await self.restore(None)
+            await self.files.reload()
+            self.registries.unregister_global(self._stand_in_id)
+            changed = await self._stored()
+        return {"fault": fault, "moved_to": moved, **changed}
 
     async def _restored(self, definition: HookDefinition) -> Hook:
         source, _ = place_of(definition, "/")

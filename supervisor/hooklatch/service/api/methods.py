@@ -23,11 +23,10 @@ from hooklatch.service.transport.connection import Connection, Role
 from hooklatch.service.transport.requests import FireRequest
 from hooklatch_worker.author.ambiguity import ambiguity
 
-__all__ = ["AS_LINK", "Method", "MethodTable", "Methods", "own_session", "viewed"]
+__all__ = ["AS_LINK", "AccountParams", "Method", "MethodTable", "Methods", "Operations", "own_session", "viewed"]
 
 WITHOUT_HELLO = frozenset({"hello", "fire", "host", "ping", "health"})
 AS_LINK = 'a hello on the admin socket with "role": "link" and the "token" of the file fleet.token beside it'
-OPERATIONS = frozenset({"suspend", "resume", "enable", "disable", "reload"})  # recorded with who did it, if told
 MAX_REASON = 500  # characters of a reason in the record
 SHARED_WITH_LINKS = ("ping", "health")  # of clients' methods
 
@@ -41,12 +40,28 @@ class Method(NamedTuple, Generic[Params]):
     answer: Callable[[Connection, Params], Awaitable[object]]
 
 
-class Account(msgspec.Struct, frozen=True):
-    """Who an operator is by their own word, and why; what an operation is about: a hook or a plugin, or nothing."""
+class AccountParams(msgspec.Struct, frozen=True, kw_only=True):
+    """Who an operator is by their own word, and why they do it."""
 
     by: Name | None = None
     reason: str = ""
-    id: str | None = None
+
+
+class Operations(msgspec.Struct, frozen=True):
+    """Has on the record what an administrator has changed, and who asked: by the kernel's word, and by their own.
+
+    It is noted in the step that makes the change, since who asks may leave before the answer.
+    """
+
+    note: Callable[[str, dict[str, Any]], None]
+
+    def noted(
+        self, connection: Connection, operation: str, account: AccountParams, hook: str | None = None, **facts: object
+    ) -> None:
+        """Record an operation: what it is about, a hook or a plugin or everything, and what came of it."""
+        pid, uid = connection.peer
+        about = {"operation": operation, "hook": hook or "*", "reason": account.reason[:MAX_REASON], **facts}
+        self.note("operation", {**about, "by": account.by, "uid": uid, "pid": pid, "process": process_name(pid)})
 
 
 MethodTable: TypeAlias = Mapping[str, Method[Any]]
@@ -62,7 +77,6 @@ class Methods:
         native: Native,
         registries: Registries,
         bus: Bus,
-        note: Callable[[str, dict[str, Any]], None],
         *,
         of_clients: Iterable[MethodTable],
         of_administrators: MethodTable,
@@ -73,7 +87,6 @@ class Methods:
         self._native = native
         self._registries = registries
         self._bus = bus
-        self._note = note
         clients = {name: method for table in of_clients for name, method in table.items()}
         self.tables: Mapping[Role, MethodTable] = {
             "agent": clients,
@@ -113,19 +126,7 @@ class Methods:
             raise RpcError(ErrorCode.HELLO_REQUIRED, f"{request.method} needs a hello first")
         if request.method == "host" and (fault := ambiguity(bytes(request.params))) is not None:
             raise RpcError(ErrorCode.INVALID_PARAMS, f"bad params: {fault}")
-        if request.method in OPERATIONS and connection.is_admin:
-            account = convert(request.params, Account)
-            if account.by is not None:
-                return self._operate(connection, request, method, account)
         return answered(connection, request, method)
-
-    async def _operate(self, connection: Connection, request: Request, method: Method[Any], account: Account) -> object:
-        """Do what an operator wants; then record who that was, by their own word and by the kernel's, and why."""
-        pid, uid = connection.peer
-        result = await answered(connection, request, method)
-        about = {"operation": request.method, "hook": account.id or "*", "reason": account.reason[:MAX_REASON]}
-        self._note("operation", {**about, "by": account.by, "uid": uid, "pid": pid})
-        return result
 
     async def _fire_without_call(self, params: FireParams, session: Session | None, fault: str | None) -> object:
         """Start a fire that nobody waits for, or refuse one whose params could be read in two ways."""
@@ -194,3 +195,12 @@ def viewed(sessions: Sessions, connection: Connection, session_id: str | None) -
         near = did_you_mean(session_id, (session.id for session in sessions))
         raise RpcError(ErrorCode.NOT_FOUND, f"there is no live session {session_id!r}{near}")
     return session
+
+
+def process_name(pid: int) -> str | None:
+    """Return what the kernel calls a process; None if it has ended, or is in another PID namespace (pid 0)."""
+    try:
+        with open(f"/proc/{pid}/comm", "rb", buffering=0) as file:
+            return file.read(64).decode("utf-8", "backslashreplace").rstrip("\n")
+    except OSError:
+        return None

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 from hooklatch.core.hooks.registry import Hook
 from hooklatch.service.building.layer_builder import Layers
 from hooklatch.service.config.state_file import ManifestHook
-from hooklatch.service.reading.plan import Manifests, Plan, Seen, remembered_plugins
+from hooklatch.service.reading.plan import Manifests, Plan, remembered_plugins
 from hooklatch.service.reading.plugins import PLUGIN
 
 __all__ = ["manifests"]
@@ -16,11 +16,8 @@ __all__ = ["manifests"]
 def manifests(
     before: Manifests,
     taken: Plan,
-    seen: Seen,
     layers: Layers,
     faults: Collection[str],
-    *,
-    is_explicit: bool,
 ) -> dict[str, list[ManifestHook]]:
     """Return the manifest of every good file, including those without hooks; an accepted removal leaves none.
 
@@ -41,9 +38,8 @@ def manifests(
         if found := [hook for hook in hooks if hook.problem is None]:
             kept[location] = manifest_of(found)
     kept |= {path: hooks for path, hooks in before.items() if path in faults}
-    if is_explicit and not seen.packages.faults:
-        for name in remembered_plugins(before) - taken.plugins.keys():
-            kept.pop(PLUGIN + name, None)
+    for name in remembered_plugins(before) - taken.plugins.keys():
+        kept.pop(PLUGIN + name, None)
     return kept
 
 

@@ -39,7 +39,10 @@ class Built(msgspec.Struct, frozen=True):
 
 
 class SourceBuilder:
-    """Builds the sources of one plan that have changed; `targets` are those of hooks that clients registered."""
+    """Builds the sources of one plan that have changed, and those that are to be made `afresh` (None: all of them).
+
+    `targets` are those of hooks that clients registered.
+    """
 
     def __init__(
         self,
@@ -48,12 +51,14 @@ class SourceBuilder:
         targets: Collection[PythonTarget],
         remembered: Manifests,
         *,
-        is_explicit: bool,
+        accepts_less: bool,
+        afresh: Collection[str] | None = (),
     ) -> None:
         self._sources = sources
         self._taken = taken
         self._manifests = remembered
-        self._is_explicit = is_explicit
+        self._accepts_less = accepts_less
+        self._afresh = afresh
         self._wanted = dict(taken.wanted)
         for target in targets:
             self._wanted.setdefault(target.source.location, target.source)
@@ -117,6 +122,8 @@ class SourceBuilder:
         Raises:
             UnitError: it cannot be read, or what it requires is unclear.
         """
+        if self._afresh is None or source.location in self._afresh:
+            return prepared(read(source), self._taken)  # whatever stamps and digests say
         unit, limits = self._sources.units.get(source.location), self._taken.limits_of(source)
         version = unit.newer() if unit is not None else None
         if (
@@ -140,6 +147,8 @@ class SourceBuilder:
         if (fault := self._fault_of(unit)) is not None:
             self._sources.discard(unit)
             raise UnitError(fault)
+        if (old := self._sources.units.get(version.source.location)) is not None and unit.is_like(old):
+            unit.build = old.build  # no hook has changed, and each of them is called in the new pool
         return unit
 
     def _fault_of(self, unit: Unit) -> Diagnostic | None:
@@ -149,7 +158,7 @@ class SourceBuilder:
         if lacks and old is not None:
             return Diagnostic(location, 0, f"the new version lacks {', '.join(sorted(lacks))}, which hooks name")
         held_hooks = bool(old.loaded.hooks if old is not None else self._manifests.get(location))
-        if held_hooks and not unit.loaded.hooks and not self._is_explicit:
+        if held_hooks and not unit.loaded.hooks and not self._accepts_less:
             return Diagnostic(location, 0, "it held hooks and has none now; to accept that: hooklatch reload")
         for declared in unit.loaded.hooks:
             event = declared.marker.event

@@ -131,7 +131,7 @@ def lock_of(found: Requirements, location: str) -> str:
 
 
 class Unit:
-    """A proven build of a source."""
+    """A proven build of a source; hooks name it by `build`, which it has from the one before if that was the same."""
 
     def __init__(self, version: Version, pool: Pool, loaded: Loaded, environment: Environment | None = None) -> None:
         self.source = version.source
@@ -162,6 +162,14 @@ class Unit:
         if self._is_behind or (self.environment is not None and not self.environment.is_current):
             return False
         return all(stamp(path) == known for path, known in self.stamps.items())
+
+    def is_like(self, other: Unit) -> bool:
+        """Return whether both were loaded from the same files, each of them known, in the same way."""
+        if None in self._digests.values() or self._digests != other._digests:
+            return False
+        own, others = ((one.source, one.python, one.environment, one.pool.limits.worker.isolation,
+                        msgspec.structs.replace(one.loaded, generation=0)) for one in (self, other))  # fmt: skip
+        return own == others
 
     def newer(self) -> Version | None:
         """Return the present version, or None if its files still have the loaded content, and may.
@@ -254,9 +262,7 @@ class Sources:
         except BaseException:
             self._give_up(environment)
             raise
-        unit = Unit(version, pool, loaded, environment)
-        self.pools[source.location, unit.build] = pool
-        return unit
+        return Unit(version, pool, loaded, environment)
 
     async def _environment(self, version: Version) -> Environment | None:
         try:
@@ -290,7 +296,9 @@ class Sources:
         """Make a unit active; the one before it retires once no fire can need it."""
         old = self.units.get(unit.source.location)
         self.units[unit.source.location] = unit
-        self._on_adopted(unit)
+        self.pools[unit.source.location, unit.build] = unit.pool
+        if old is None or old.build != unit.build:
+            self._on_adopted(unit)
         if old is not None and old is not unit:
             self._retire(old)
 
@@ -315,9 +323,10 @@ class Sources:
     def discard(self, unit: Unit) -> None:
         """End the pool of a unit that no fire uses."""
         logger.info("pool ended", extra={"source": unit.source.location, "build": unit.build})
-        if self.pools.pop((unit.source.location, unit.build), None) is not None:
-            self.ended.update(unit.pool.counts)
-        self.supervisor.end(name_of(unit.source, unit.build))
+        if self.pools.get((unit.source.location, unit.build)) is unit.pool:  # and not of the same build made afresh
+            del self.pools[unit.source.location, unit.build]
+        self.ended.update(unit.pool.counts)
+        self.supervisor.end(name_of(unit.source, unit.pool.build))
         self._give_up(unit.environment)
         unit.environment = None
 

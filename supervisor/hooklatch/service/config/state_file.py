@@ -1,13 +1,19 @@
 """What outlives the daemon: hooks registered over the admin socket, switches, manifests.  Knows one JSON file.
 
+Only what was written last is believed (`state_witness`).  Anything else is left alone, and every gate denies, until
+somebody accepts what is there; then it is moved aside, and never overwritten.
+
 A manifest says which hooks a file declared when it was last good (ids, events, matchers, conditions, digest; never the
 code), so that after a restart a file that is now broken still denies at its gates.
 """
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
+from contextlib import suppress
+from itertools import count
 from typing import Any
 
 import msgspec
@@ -23,8 +29,9 @@ from hooklatch.service.config.file_safety import UnsafeFileError, read_safely
 from hooklatch.service.config.main_tables import Override
 from hooklatch.service.config.path_lookup import Absent, Fault, look
 from hooklatch.service.config.settings import Settings
+from hooklatch.service.config.state_witness import BEGIN, NOTHING, Witness
 
-__all__ = ["ManifestHook", "State", "StateFile"]
+__all__ = ["Found", "ManifestHook", "State", "StateFile"]
 
 logger = logging.getLogger("hooklatch.state")
 VERSION = 1
@@ -68,6 +75,14 @@ class State(msgspec.Struct):
     contact: Contact | None = None
 
 
+class Found(msgspec.Struct, frozen=True):
+    """What is at the state file's place: its content if it can be read, its digest, and what is wrong, if anything."""
+
+    state: State | None
+    digest: str
+    fault: str | None
+
+
 class StateFile:
     """Reads and writes the state, atomically; disk writes wait in a thread.
 
@@ -78,38 +93,66 @@ class StateFile:
     def __init__(self, folder: str) -> None:
         self.path = os.path.join(folder, "state.json")
         self.state = State()
-        self.is_readable = True
+        self.fault: str | None = None  # why the file is not believed, and so not overwritten either
         self.dropped: list[str] = []  # entries that were not used, since they are ambiguous
         self.of_the_fleet: list[str] = []  # hooks of the fleet that were switched here, which no switch reaches
         self.unwritten: str | None = None  # why the current state is not on the disk, if it is not
         self._wanted = self._taken = 0  # how many stores were requested, and how many of them a write has covered
         self._writing = trio.Lock()
+        self._witness = Witness(folder)
+        self._digest = NOTHING  # of the file as it is
+        self._aside: str | None = None  # where the next write moves the file that it replaces
 
     def read(self) -> str | None:
-        """Read the file; return what is wrong with it, if anything: then the state stays empty, the file untouched."""
-        fault = self._read()
-        self.is_readable = fault is None
-        return fault
+        """Read the file; return why it is not believed, if it is not: then the state stays empty."""
+        found = self.look()
+        self._digest = found.digest
+        self.fault = found.fault or self._witness.doubt(self.path, found.digest)
+        if self.fault is None and found.state is not None:
+            self.state = found.state
+            self._drop_what_names_nothing(self.state)
+        return self.fault
 
-    def _read(self) -> str | None:
+    def look(self) -> Found:
+        """Read what is there, whether or not it is to be believed."""
         seen = look(self.path)
         if isinstance(seen, Absent):
-            return None
+            return Found(None, NOTHING, None)
         if isinstance(seen, Fault):
-            return f"{seen.reason}, then restart"
+            return Found(None, NOTHING, f"{seen.reason}; {BEGIN}")
         try:
-            state = msgspec.json.decode(read_safely(self.path, most=MAX_STATE), type=State)
-        except (UnsafeFileError, OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            return f"{self.path}: {why(error)}; fix it, or delete it and register its hooks again, then restart"
+            data = read_safely(self.path, most=MAX_STATE)
+        except (UnsafeFileError, OSError) as error:
+            return Found(None, NOTHING, f"{self.path}: {why(error)}; {BEGIN}")
+        digest = hashlib.sha256(data).hexdigest()
+        try:
+            state = msgspec.json.decode(data, type=State)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            return Found(None, digest, f"{self.path}: {why(error)}; {BEGIN}")
         if state.version != VERSION:
-            return f"{self.path}: it has version {state.version}, but this hooklatch reads {VERSION}; update hooklatch"
-        self.state = state
-        self._drop_what_names_nothing()
-        return None
+            text = f"it has version {state.version}, but this hooklatch reads {VERSION}; update hooklatch"
+            return Found(None, digest, f"{self.path}: {text}; {BEGIN}")
+        return Found(state, digest, None)
 
-    def _drop_what_names_nothing(self) -> None:
+    def accept(self, found: Found) -> str | None:
+        """Believe what is there from now on, below what was changed meanwhile; return where the next write moves it.
+
+        What suspended hooks is not taken over: nobody knows whether it was ended since.
+        """
+        self.fault, self._digest, own = None, found.digest, self.state
+        if found.state is not None:
+            known = found.state
+            self._drop_what_names_nothing(known)
+            own.hooks = [*{table.get("id"): table for table in (*known.hooks, *own.hooks)}.values()]
+            own.switches = known.switches | own.switches
+            own.manifests = known.manifests | own.manifests
+            own.trusted.update({folder: pins for folder, pins in known.trusted.items() if folder not in own.trusted})
+            own.fleet, own.contact = own.fleet or known.fleet, own.contact or known.contact
+        self._aside = None if isinstance(look(self.path), Absent) else free_name(self.path)
+        return self._aside
+
+    def _drop_what_names_nothing(self, state: State) -> None:
         """Drop switches and suspensions that are not of one hook of this host: what they disabled is active again."""
-        state = self.state
         self.of_the_fleet = [name for name in state.switches if name.startswith("fleet/")]
         for name in self.of_the_fleet:
             del state.switches[name]
@@ -144,13 +187,26 @@ class StateFile:
             self.unwritten = None
 
     def _write(self, data: bytes) -> None:
-        if not self.is_readable:
-            raise OSError("the existing file could not be read and is not overwritten")
-        temporary = f"{self.path}.new"
+        if self.fault is not None:
+            raise OSError("the existing file is not believed, and is not overwritten")
+        text, temporary = msgspec.json.format(data, indent=1), f"{self.path}.new"
+        digest = hashlib.sha256(text).hexdigest()
         fd = create_anew(temporary)
         with os.fdopen(fd, "wb") as file:
-            file.write(msgspec.json.format(data, indent=1))
+            file.write(text)
             file.flush()
             os.fsync(fd)
+        self._witness.expect(self._digest, digest)
+        if self._aside is not None:
+            with suppress(FileNotFoundError):
+                os.rename(self.path, self._aside)
+            self._aside = None
         os.replace(temporary, self.path)
+        self._digest = digest
         sync_folder(os.path.dirname(self.path))
+        self._witness.settle(digest)
+
+
+def free_name(path: str) -> str:
+    """Return a name for what is moved aside that nothing has yet."""
+    return next(name for number in count(1) if not os.path.lexists(name := f"{path}.refused-{number}"))

@@ -83,10 +83,11 @@ class Breakers:
             del self.all[key]
         self._release(keys, "its session has ended")
 
-    def clear(self) -> None:
-        """Forget every death."""
-        keys = [*self.all]
-        self.all.clear()
+    def clear(self, location: str | None = None) -> None:
+        """Forget the deaths of a source's hooks, or all of them."""
+        keys = [key for key in self.all if location in (None, key[2].source.location)]
+        for key in keys:
+            del self.all[key]
         self._release(keys, "an operator has reloaded")
 
     def _release(self, keys: Iterable[Key], why: str) -> None:

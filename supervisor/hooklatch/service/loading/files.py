@@ -33,8 +33,9 @@ from hooklatch.service.config.configuration import Diagnostic, FileConfig
 from hooklatch.service.config.path_lookup import Names, Stamp, names_in, stamp
 from hooklatch.service.config.settings import Settings
 from hooklatch.service.config.settling import has_lost
-from hooklatch.service.config.state_file import StateFile
+from hooklatch.service.config.state_file import State, StateFile
 from hooklatch.service.loading.bundle import BundleError, Candidate, Fleet, faults_of_bundle
+from hooklatch.service.reading.acceptance import NOTHING, Acceptance
 from hooklatch.service.reading.declared_files import SeenFile, paths_of, read_files, read_project
 from hooklatch.service.reading.plan import Plan, Seen, known_files, plan
 from hooklatch.service.reading.plugins import Discovery, discover
@@ -43,7 +44,7 @@ from hooklatch.service.reading.trust import stamps_below
 from hooklatch.service.registry.registries import Registries
 from hooklatch_worker.wire import Source
 
-__all__ = ["Files", "Reloaded", "UnsettledError", "first_plan"]
+__all__ = ["Files", "Reloaded", "Request", "UnsettledError", "first_plan"]
 
 logger = logging.getLogger("hooklatch.files")
 
@@ -57,6 +58,20 @@ class Reloaded(msgspec.Struct, frozen=True):
     removed: list[str]
     changed: list[str]
     diagnostics: list[Diagnostic]
+    accepted: list[str] = []  # the files and plugins that had vanished, and are removed now
+
+
+class Request(msgspec.Struct, frozen=True):
+    """What somebody asks of a reload; the watch asks for nothing.
+
+    `is_explicit`: every source is built, and otherwise those of the locations `afresh`, whatever is known of their
+    files.  `on_commit` hears what is accepted as removed, in the step that takes it.
+    """
+
+    accepts: Acceptance = NOTHING
+    is_explicit: bool = False
+    afresh: Collection[str] = ()
+    on_commit: Callable[[list[str]], None] = lambda removed: None
 
 
 def first_plan(config_path: str, state: StateFile) -> Plan:
@@ -67,7 +82,7 @@ def first_plan(config_path: str, state: StateFile) -> Plan:
         temporary=root_below(os.path.dirname(state.path)),
     )
     listing, files = read_files(last.main.path, last.folder, known_files(last, known.manifests), {})
-    found = plan(last, Seen(listing, files, Discovery({}, {}, set()), known.manifests), is_explicit=False)
+    found = plan(last, Seen(listing, files, Discovery({}, {}, set()), known.manifests), NOTHING)
     return Plan(
         main=found.main,
         temporary=found.temporary,
@@ -75,6 +90,9 @@ def first_plan(config_path: str, state: StateFile) -> Plan:
         levels=found.levels,
         workers=found.workers,
     )
+
+
+BY_ITSELF = Request()
 
 
 class UnsettledError(Exception):
@@ -112,6 +130,7 @@ class Files:
         self._read: Mapping[str, SeenFile] = {}  # the version of each file that was read last
         self._built = Built()
         self._names: frozenset[str] = frozenset()  # of the hooks that files and packages declare
+        self._by_file: dict[str, list[Hook]] = {}  # and the hooks themselves, by the file or plugin that declares them
 
     @property
     def dialects(self) -> dict[str, Dialect]:
@@ -157,9 +176,9 @@ class Files:
         return {path: stamp(path) for path in self.watched}
 
     async def reload(
-        self, *, is_explicit: bool = False, anew: str | None = None, known: dict[str, Stamp] | None = None
+        self, request: Request = BY_ITSELF, *, anew: str | None = None, known: dict[str, Stamp] | None = None
     ) -> Reloaded:
-        """Load what has changed; return the result.  `is_explicit` also accepts files that are gone or empty.
+        """Load what has changed, and what is asked for; return the result.
 
         The new versions of sources below the directory `anew` are not compared to the old ones.
 
@@ -169,21 +188,38 @@ class Files:
         async with self._lock:
             if anew is not None:
                 self._drop_below(anew)
-            if is_explicit:
+            if request.is_explicit:
                 self._sources.environments.renew()
             previous, before = self._registries.view.revision, self.diagnostics
-            change = await self._reload(is_explicit=is_explicit, known=known)
-            for diagnostic in self.diagnostics if is_explicit else set(self.diagnostics) - set(before):
+            change = await self._reload(request, known=known)
+            for diagnostic in self.diagnostics if request.is_explicit else set(self.diagnostics) - set(before):
                 place = {"file": diagnostic.file, "line": diagnostic.line or None}
                 logger.warning("%s", diagnostic.message, extra=place)
             self.reloads["faulty" if self.diagnostics else "good"] += 1
             revision = self._registries.view.revision
             if revision != previous:
                 logger.info("reloaded", extra={"revision": revision})
-            done = Reloaded(previous, revision, change.added, change.removed, change.changed, self.diagnostics)
-            if is_explicit or revision != previous or self.diagnostics != before:
+            done = Reloaded(
+                previous, revision, change.added, change.removed, change.changed, self.diagnostics, self.active.removed
+            )
+            if request.is_explicit or revision != previous or self.diagnostics != before:
                 self._on_reloaded(done)
             return done
+
+    def recall(self, state: State) -> None:
+        """Take the settings and overrides of an earlier state, for a main file that has none that are good."""
+        main = msgspec.structs.replace(self.active.main, settings=state.settings, overrides=state.overrides)
+        self.active = msgspec.structs.replace(self.active, main=main)
+
+    @property
+    def sources(self) -> Collection[str]:
+        """Return the locations of all sources that somebody uses, loaded or not."""
+        return self._used() | self._sources.units.keys()
+
+    def place_of(self, name: str) -> str | None:
+        """Return the file or the plugin that declares a hook, by its id or its name; one that has vanished first."""
+        found = [path for path, hooks in self._by_file.items() for hook in hooks if name in (hook.id, hook.name)]
+        return next((path for path in found if path in self.active.vanished), found[0] if found else None)
 
     async def apply(self, candidate: Candidate) -> Reloaded:
         """Put a bundle of the fleet in force, all of it as one revision.
@@ -193,7 +229,7 @@ class Files:
         """
         async with self._lock:
             previous = self._registries.view.revision
-            change = await self._reload(is_explicit=False, candidate=candidate)
+            change = await self._reload(candidate=candidate)
             revision = self._registries.view.revision
             done = Reloaded(previous, revision, change.added, change.removed, change.changed, self.diagnostics)
             self._on_reloaded(done)
@@ -215,20 +251,28 @@ class Files:
         await self._registries.announced()
 
     async def _reload(
-        self, *, is_explicit: bool, known: dict[str, Stamp] | None = None, candidate: Candidate | None = None
+        self,
+        request: Request = BY_ITSELF,
+        *,
+        known: dict[str, Stamp] | None = None,
+        candidate: Candidate | None = None,
     ) -> Difference:
-        seen = await self.see(mends=is_explicit)
+        accepts = request.accepts
+        seen = await self.see(mends=request.is_explicit)
         if candidate is not None:
             seen = msgspec.structs.replace(seen, fleet=candidate.files)
         self._read = seen.files
-        taken = plan(self.active, seen, is_explicit=is_explicit)
+        taken = plan(self.active, seen, accepts)
         if known is not None and self._is_unsettled(known, taken.diagnostics, self._lost(taken)):
             raise UnsettledError
         first = taken.files[0]
-        if self._state.is_readable or (first.config is not None and not first.is_absent):  # else nobody knows them
+        if self._state.fault is None or (first.config is not None and not first.is_absent):  # else nobody knows them
             self._on_settings(taken.main.settings)
         remembered = self._state.state.manifests
-        builder = SourceBuilder(self._sources, taken, self._targets(), remembered, is_explicit=is_explicit)
+        builder = SourceBuilder(
+            self._sources, taken, self._targets(), remembered, accepts_less=accepts.less,
+            afresh=None if request.is_explicit else request.afresh,
+        )  # fmt: skip
         built = await builder.build()
         if candidate is not None:
             await self._keep(candidate, taken, built)
@@ -245,17 +289,18 @@ class Files:
             for unit in built.fresh.values():
                 self._sources.discard(unit)
             raise UnsettledError
-        change = self._commit(taken, built, layers, is_explicit=is_explicit)
+        change = self._commit(taken, built, layers, forgets=accepts.less)
+        request.on_commit(taken.removed)
         for override in layers.attempts:
             if override not in state.overrides:
                 self._fleet.attempted("override", override.id)
-        self.diagnostics, self._names = diagnostics, layers.names
+        self.diagnostics, self._names, self._by_file = diagnostics, layers.names, layers.by_file
         before = (state.settings, state.overrides, state.manifests, state.fleet, state.switches)
         state.switches = dict(self._registries.switches)
         self._fleet.took(taken.fleet)
         state.settings, state.overrides = taken.main.settings, taken.main.overrides
         # The manifests of now: a project may have been untrusted meanwhile.
-        state.manifests = manifests(state.manifests, taken, seen, layers, built.faults, is_explicit=is_explicit)
+        state.manifests = manifests(state.manifests, taken, layers, built.faults)
         await self._registries.announced()  # it is active already, and nobody has to wait for a disk to hear of it
         if before != (state.settings, state.overrides, state.manifests, state.fleet, state.switches):
             await self._state.store()
@@ -307,7 +352,7 @@ class Files:
     def _units(self, built: Built) -> dict[str, Unit]:
         return {key: unit for key, unit in self._sources.units.items() if key not in built.too_weak} | built.fresh
 
-    def _commit(self, taken: Plan, built: Built, layers: Layers, *, is_explicit: bool) -> Difference:
+    def _commit(self, taken: Plan, built: Built, layers: Layers, *, forgets: bool) -> Difference:
         for unit in built.fresh.values():
             self._sources.adopt(unit)
         for location in built.too_weak:
@@ -318,7 +363,7 @@ class Files:
         )
         change = self._registries.set_global(
             files=layers.shared, catalogue=taken.catalogue, projects=layers.projects,
-            personalities=taken.main.personalities, forgets=is_explicit,
+            personalities=taken.main.personalities, forgets=forgets,
         )  # fmt: skip
         before, self.active, self._built = self.active, taken, built
         self._projects.active = {project.folder: project for project in taken.projects}
@@ -364,7 +409,7 @@ class Files:
         location, units = source.location, self._sources.units
         unit = units.get(location)
         if unit is not None and not unit.is_untouched and location in self._used():
-            await self._reload(is_explicit=False)  # the watch has not noticed the change yet
+            await self._reload()  # the watch has not noticed the change yet
             if location in self._built.faults:
                 raise UnitError(self._built.faults[location])
             # It may have changed again: only another reload may take that, which moves all hooks on it.

@@ -1,6 +1,6 @@
 """Reloads or ends the daemon on request.  Knows when it drains and for how long; does not know hooks.
 
-serving ──SIGHUP──▶ reload ──▶ serving
+serving ──SIGHUP──▶ reload, which accepts nothing ──▶ serving: closing a terminal and rotating logs send it too
    │
    └──SIGTERM, SIGINT──▶ draining: fires under way are answered, new gates denied ──▶ ended
                             └── a second one, or 10 s ──────────────────────────────▶ ended
@@ -18,6 +18,7 @@ from hooklatch.processes.supervisor import ChildSpec, Supervisor
 from hooklatch.service.api.administration import Administration
 from hooklatch.service.dispatch.generations import Generations
 from hooklatch.service.process.service_manager import Notifier
+from hooklatch.service.reading.acceptance import NOTHING
 from hooklatch.service.transport.connection import Connection
 from hooklatch.service.transport.server import Listener
 
@@ -85,7 +86,7 @@ class Lifecycle:
     async def _reload(self) -> None:
         async with self._reload_lock:
             await self._notifier.reloading()
-            reloaded = await self._administration.reload()
+            reloaded = await self._administration.reload(NOTHING)
             if not self._dispatcher.is_draining:
                 await self._notifier.ready(f"revision {reloaded.revision}")
 

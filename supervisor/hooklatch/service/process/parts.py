@@ -24,7 +24,7 @@ from hooklatch.service.api.hook_methods import HookMethods
 from hooklatch.service.api.hook_reports import HookReports
 from hooklatch.service.api.host_methods import HostMethods
 from hooklatch.service.api.links import Links
-from hooklatch.service.api.methods import Methods
+from hooklatch.service.api.methods import Methods, Operations
 from hooklatch.service.api.registration import Registrar
 from hooklatch.service.api.session_methods import SessionMethods
 from hooklatch.service.api.skipped_fires import SkippedFires
@@ -154,10 +154,11 @@ class Parts:
         self.native = Native(self.dispatcher)
 
         # What clients request.
+        operations = Operations(self.notes.note)
         registrar = Registrar(self.registries, self.files, self.sources, self.dispatcher, self.dialects)
         self.hook_methods = HookMethods(
             registrar=registrar, registries=self.registries, files=self.files, sources=self.sources, state=state,
-            breakers=self.breakers, faults=faults, fleet=self.fleet,
+            breakers=self.breakers, faults=faults, fleet=self.fleet, operations=operations,
         )  # fmt: skip
         session_methods = SessionMethods(
             registrar=registrar, registries=self.registries, sessions=self.sessions, projects=self.projects,
@@ -176,7 +177,7 @@ class Parts:
         self.administration = Administration(
             files=self.files, breakers=self.breakers, dispatcher=self.dispatcher, record=record,
             projects=self.projects, registries=self.registries, state=state, suspensions=self.suspensions, end=end,
-            asks=self.asks, fleet=self.fleet,
+            asks=self.asks, fleet=self.fleet, operations=operations,
         )  # fmt: skip
         self.fleet_methods = FleetMethods(
             fleet=self.fleet, contact=self.contact, files=self.files, sources=self.sources,
@@ -184,7 +185,7 @@ class Parts:
             background=self.dispatcher.background,
         )  # fmt: skip
         self.methods = Methods(
-            self.dispatcher, self.dialects, self.native, self.registries, self.bus, self.notes.note,
+            self.dispatcher, self.dialects, self.native, self.registries, self.bus,
             of_clients=[
                 session_methods.methods,
                 self.hook_methods.methods,
@@ -193,7 +194,10 @@ class Parts:
                 HookReports(self.status, self.dialects, self.native).methods,
                 self.status.methods,
             ],
-            of_administrators={**self.administration.methods, **self.fleet_methods.of_administrators},
+            of_administrators={
+                **self.administration.methods, **self.hook_methods.of_administrators,
+                **self.fleet_methods.of_administrators,
+            },
             of_links={**self.links.methods, **self.fleet_methods.of_links},
         )  # fmt: skip
         self.metrics = Metrics(metrics_places, self.status, faults)

@@ -4,8 +4,8 @@
     too_weak(held, …)     whether a build must go although its source has no other
 
 The plan that was committed last is what is active.  A file with an error changes nothing of that: its last good version
-stays.  Only what does not exist and was never active counts as empty; what is gone or has lost its hooks waits for an
-explicit reload, and what cannot be read is never accepted.
+stays.  Only what does not exist and was never active counts as empty; what has lost its hooks, or has vanished, waits
+until somebody accepts that (`acceptance`), and what cannot be read is never accepted.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from hooklatch.service.config.configuration import Diagnostic, FileConfig, place
 from hooklatch.service.config.path_lookup import Absent, Fault, Names
 from hooklatch.service.config.settings_files import ENDING
 from hooklatch.service.config.state_file import ManifestHook
+from hooklatch.service.reading.acceptance import REMOVAL, Acceptance
 from hooklatch.service.reading.declared_files import (
     ENDINGS,
     DeclaredFile,
@@ -58,7 +59,9 @@ class Seen(msgspec.Struct, frozen=True):
 class Plan(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """What a reload is about to make active, and then what is active.
 
-    `main` is the main file's version that applies, `packages` the directories whose plugins are known.
+    `main` is the main file's version that applies, `packages` the directories whose plugins are known.  `vanished` are
+    the files and plugins that have hooks in force, or at least a place, and are gone; `removed` are those of which
+    somebody has accepted that.
     """
 
     main: FileConfig
@@ -76,6 +79,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     wanted: dict[str, Source] = {}  # by location
     workers: dict[str, int] = {}  # of sources with their own number of them
     diagnostics: list[Diagnostic] = []
+    vanished: set[str] = set()
+    removed: list[str] = []
     is_to_retry: bool = False  # a fault may go away by itself, without a change of any file
 
     @cached_property
@@ -120,24 +125,33 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         )
 
 
-def plan(active: Plan, seen: Seen, *, is_explicit: bool) -> Plan:
-    """Decide what a reload changes; an explicit one also accepts what is gone or empty."""
-    read = declared_files(active, seen, is_explicit=is_explicit)
+def plan(active: Plan, seen: Seen, accepts: Acceptance) -> Plan:
+    """Decide what a reload changes, and what of it may be less than before."""
+    read = declared_files(active, seen, accepts)
     catalogue, clashes = catalogue_of(configs_of(read))
     files = with_known_events(read, catalogue, active.good)
     if files != read:  # what a refused file would have added is not there
         catalogue, clashes = catalogue_of(configs_of(files))
     dialects, unusable = dialects_of(configs_of(files), catalogue)
     # If the main file has an error and no last good version, its last good switches must at least not be undone.
-    main, left = in_the_fleet(active.main, files[0].config or active.main, is_explicit=is_explicit)
+    main, left = in_the_fleet(active.main, files[0].config or active.main, accepts)
     remembered = remembered_plugins(seen.manifests)
-    plugins, complaints = in_force(active.plugins, remembered, seen.packages, is_explicit=is_explicit)
+    plugins, complaints = in_force(active.plugins, remembered, seen.packages, accepts)
     projects = [
         msgspec.structs.replace(project, files=with_known_events(project.files, catalogue, {}))
         for project in seen.projects
     ]
     configs = configs_of([*files, *bundled(seen.fleet), *(file for project in projects for file in project.files)])
     extra = [plugin.source for plugin in plugins if plugin.fault is None]
+    gone = (
+        {PLUGIN + name for name in remembered - seen.packages.plugins.keys()}
+        if not seen.packages.faults
+        else set[str]()
+    )
+    vanished = {file.path for file in files if file.is_absent and file.fault is not None}
+    known = {active.main.path, active.folder, *known_files(active, seen.manifests)}
+    known = {path for path in known if path in active.good or path in seen.manifests}
+    present = {file.path for file in files if not file.is_accepted_absence} | {plugin.key for plugin in plugins}
     looked_at = (seen.listing, *seen.files.values(), *seen.packages.faults.values())
     return Plan(
         main=main,
@@ -163,18 +177,20 @@ def plan(active: Plan, seen: Seen, *, is_explicit: bool) -> Plan:
             *complaints,
             *contradictions(configs),
         ],
+        vanished=vanished | (gone & present),
+        removed=sorted((known | gone) - present),
         is_to_retry=any(isinstance(one, Fault) and one.is_passing for one in looked_at)
         or (seen.fleet is not None and seen.fleet.is_to_retry),
     )
 
 
-def in_the_fleet(last: FileConfig, main: FileConfig, *, is_explicit: bool) -> tuple[FileConfig, list[Diagnostic]]:
-    """Return the main file with the [fleet] that it had: only an explicit reload accepts that it is gone.
+def in_the_fleet(last: FileConfig, main: FileConfig, accepts: Acceptance) -> tuple[FileConfig, list[Diagnostic]]:
+    """Return the main file with the [fleet] that it had, until somebody accepts that it holds less.
 
     Otherwise half of a file would do to have a stale host pass, and to remove what the engine does not have yet.
     """
     before, now = last.settings, main.settings
-    if is_explicit or before.fleet is None or now.fleet is not None:
+    if accepts.less or before.fleet is None or now.fleet is not None:
         return main, []
     record = msgspec.structs.replace(now.record, keep_unshipped_bytes=before.record.keep_unshipped_bytes)
     kept = msgspec.structs.replace(main, settings=msgspec.structs.replace(now, fleet=before.fleet, record=record))
@@ -185,32 +201,32 @@ def in_the_fleet(last: FileConfig, main: FileConfig, *, is_explicit: bool) -> tu
 # -- files -------------------------------------------------------------------------------------------------------
 
 
-def declared_files(active: Plan, seen: Seen, *, is_explicit: bool) -> list[DeclaredFile]:
+def declared_files(active: Plan, seen: Seen, accepts: Acceptance) -> list[DeclaredFile]:
     """Return the files in their order: the main one, then the hooks.d directory itself, then the files in it.
 
-    One that existed and is gone keeps its place until an explicit reload.
+    One that existed and is gone keeps its place until somebody accepts that.
     """
     paths = set(paths_of(active.folder, seen.listing))
     # Without a listing the directory's present content is unknown, but what was active stays.
-    if isinstance(seen.listing, Fault) or not is_explicit:
-        paths |= known_files(active, seen.manifests)
-    return [version(active, seen, path, is_explicit) for path in (active.main.path, active.folder, *sorted(paths))]
+    is_unlisted = isinstance(seen.listing, Fault)
+    paths |= {path for path in known_files(active, seen.manifests) if is_unlisted or not accepts.takes(path)}
+    return [version(active, seen, path, accepts) for path in (active.main.path, active.folder, *sorted(paths))]
 
 
-def version(active: Plan, seen: Seen, path: str, is_explicit: bool) -> DeclaredFile:
+def version(active: Plan, seen: Seen, path: str, accepts: Acceptance) -> DeclaredFile:
     """Decide which version of a file is used: the present one, or the last good one, and why."""
     known, remembered = active.good.get(path), seen.manifests.get(path)
     match seen.listing if path == active.folder else seen.files[path]:
         case FileConfig() as config:
             held_hooks = bool(known and (known.hooks or known.sources)) or bool(remembered)
-            fault = missing(config) if held_hooks and not is_explicit else None
+            fault = missing(config) if held_hooks and not accepts.less else None
             return DeclaredFile(path, config if fault is None else known, fault)
         case Names():  # what the directory holds is declared by the files in it
             return DeclaredFile(path, FileConfig(path))
         case Absent():
-            if is_explicit or (known is None and remembered is None):
+            if accepts.takes(path) or (known is None and remembered is None):
                 return DeclaredFile(path, FileConfig(path), is_absent=True)
-            fault = Diagnostic(path, 0, "it was active and is gone; to accept that: hooklatch reload")
+            fault = Diagnostic(path, 0, f"it was active and is gone; to accept that: {REMOVAL}")
             return DeclaredFile(path, known, fault, is_absent=True)
         case Fault(reason):
             return DeclaredFile(path, known, Diagnostic(path, 0, reason))

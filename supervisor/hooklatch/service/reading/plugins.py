@@ -19,6 +19,7 @@ from hooklatch.errors import why
 from hooklatch.files import open_regular
 from hooklatch.service.config.configuration import Diagnostic
 from hooklatch.service.config.path_lookup import Absent, Fault, Found, is_passing, look, names_in
+from hooklatch.service.reading.acceptance import REMOVAL, Acceptance
 from hooklatch_worker.author.marker import Marker
 from hooklatch_worker.wire import Declared, Source
 
@@ -147,12 +148,11 @@ def in_force(
     known: Mapping[str, Plugin],
     had_hooks: set[str],
     discovery: Discovery,
-    *,
-    is_explicit: bool,
+    accepts: Acceptance,
 ) -> tuple[list[Plugin], list[Diagnostic]]:
     """Return the plugins to load, and what is wrong with them.
 
-    One that had hooks and is gone stays until an explicit reload.
+    One that had hooks and is gone stays until somebody accepts that.
 
     If something cannot be looked up, it is unknown which plugins are gone: then all known ones stay.
     """
@@ -162,9 +162,11 @@ def in_force(
         for plugin in found.values()
         if plugin.fault
     ]
-    missing: set[str] = had_hooks | known.keys() if discovery.faults else set[str]() if is_explicit else had_hooks
+    missing = {name for name in had_hooks if not accepts.takes(PLUGIN + name)}
+    if discovery.faults:
+        missing = had_hooks | known.keys()
     for name in missing - found.keys():
-        text = "it had hooks and is not installed any more; to accept that: hooklatch reload"
+        text = f"it had hooks and is not installed any more; to accept that: {REMOVAL}"
         if discovery.faults:
             text = f"it is not found, and {next(iter(discovery.faults.values())).reason}"
         diagnostics.append(Diagnostic(PLUGIN + name, 0, text))

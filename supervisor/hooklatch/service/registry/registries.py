@@ -183,13 +183,13 @@ class Registries:
             if session.inherited:
                 session.inherited = tuple(moved(hook, retargeted) for hook in session.inherited)
 
-    def register_global(self, hooks: Iterable[Hook]) -> None:
-        """Add or replace hooks of the admin socket's clients.
+    def register_global(self, hooks: Iterable[Hook], *, is_restored: bool = False) -> None:
+        """Add or replace hooks of the admin socket's clients; those that are restored were there before any file's.
 
         Raises:
             RpcError: a file declares one of these ids.
         """
-        declared = {hook.id: hook for hook in self._files}
+        declared = {hook.id: hook for hook in self._files} if not is_restored else {}
         hooks = list(hooks)
         for hook in hooks:
             if hook.id in declared:
@@ -200,22 +200,24 @@ class Registries:
             self._api[hook.id] = hook  # a replaced hook keeps its place
         self._commit_global()
 
-    def unregister_global(self, name: str) -> Hook | None:
+    def unregister_global(self, name: str, *, declared_by: str | None = None) -> Hook | None:
         """Remove a hook of the admin socket's clients, by its id or its name; a missing one is not an error.
 
         Raises:
-            RpcError: a file declares it.
+            RpcError: the file or the plugin `declared_by` has it.
         """
         # Ids are unique in the global layer, whatever other layers hold.
-        hooks = [hook for hook in (*self._api.values(), *self._files) if hook.layer is Layer.GLOBAL]
-        hook = next((hook for hook in hooks if name in (hook.id, hook.name)), None)
+        hook = next((hook for hook in self._api.values() if name in (hook.id, hook.name)), None)
         if hook is None:
             self.check_not_of_fleet(name)
-            return None
-        if hook.id not in self._api:
+            hook = next((hook for hook in self.all_hooks() if name in (hook.id, hook.name)), None)
+            if hook is None:
+                return None
+            place = hook.origin or "the [lsp] of the main file"
+            of = f", which {declared_by} names" if hook.origin and declared_by not in (None, hook.origin.file) else ""
             raise RpcError(
                 ErrorCode.NOT_PERMITTED,
-                f"{hook.id!r} is declared in {hook.origin}; remove it there, or: hooklatch hooks disable"
+                f"{hook.id!r} is declared in {place}{of}; remove it there, or: hooklatch hooks disable"
                 f" {quoted(hook.name)}",
             )
         del self._api[hook.id]

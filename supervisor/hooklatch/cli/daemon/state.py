@@ -1,0 +1,40 @@
+"""state accept: has the daemon believe the state file that is there, or go on without one.  Asks the daemon alone."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from hooklatch.cli.terminal import look, output
+from hooklatch.cli.terminal.exits import Exit
+from hooklatch.cli.terminal.parser import Parser
+from hooklatch.cli.terminal.requests import administrator
+
+__all__ = ["add_accept", "add_state"]
+
+BELOW = (("accept", "daemon.state", "believe what is there; this is recorded, and what it replaces is moved aside"),)
+
+
+def add_state(parser: Parser) -> None:
+    parser.explain(example="hooklatch state accept")
+    parser.add_commands(BELOW, required=True)
+
+
+def add_accept(parser: Parser) -> None:
+    parser.runs(accept, example="hooklatch state accept", exits=(Exit.UNAVAILABLE,))
+
+
+def accept(arguments: argparse.Namespace) -> int:
+    """Accept the state."""
+    with administrator(arguments) as link, look.Working("the daemon loads what is there"):
+        result: dict[str, Any] = link.ask("accept_state")
+    if arguments.json:
+        output.say_json(result)
+    elif result["fault"] is None:
+        output.say("the state is the one that was written last; there is nothing to accept")
+    else:
+        kept = f"; a copy is in {result['moved_to']}" if result["moved_to"] is not None else ""
+        output.say(f"the state is accepted as it is{kept} (revision {look.short_revision(result['revision'])})")
+    for warning in result.get("warnings", []):
+        output.complain(warning)
+    return Exit.OK

@@ -1,0 +1,32 @@
+"""What a reload may take away although nobody has edited it out.  Pure; knows names alone.
+
+the watch, SIGHUP, a start           nothing
+a plain reload                       what files that are there do not hold any more
+a reload that accepts removals       that, and all that has vanished
+the removal of a hook by its name    the one place that declared it, and has vanished
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+__all__ = ["EVERYTHING", "LESS", "NOTHING", "REMOVAL", "Acceptance"]
+
+REMOVAL = "hooklatch reload --accept-removed"
+
+
+class Acceptance(msgspec.Struct, frozen=True):
+    """What somebody accepts: that files hold `less`, and that the files and plugins of these names are `removed`.
+
+    A plugin's name is its key; None stands for every name.
+    """
+
+    less: bool = False
+    removed: frozenset[str] | None = frozenset()
+
+    def takes(self, name: str) -> bool:
+        """Return whether what has vanished may be taken for removed."""
+        return self.removed is None or name in self.removed
+
+
+NOTHING, LESS, EVERYTHING = Acceptance(), Acceptance(less=True), Acceptance(less=True, removed=None)

@@ -1,0 +1,16 @@
+"""A state file that a test writes itself, with the witness that a daemon would have left beside it."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from hooklatch.service.config.state_witness import Witness
+
+__all__ = ["put_state"]
+
+
+def put_state(folder: Path, text: str) -> None:
+    """Have the state folder hold this state, as if it were the one that was written last."""
+    (folder / "state.json").write_text(text)
+    Witness(str(folder)).settle(hashlib.sha256(text.encode()).hexdigest())
