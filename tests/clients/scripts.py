@@ -72,6 +72,13 @@ def matches(expected: Any, actual: Any) -> bool:
     return bool(expected == actual) and isinstance(expected, bool) == isinstance(actual, bool)
 
 
+def edited(line: bytes, edit: list[Any], number: object) -> bytes:
+    """Return a line with the second text in place of the first, which it has once; "$id" is the request's."""
+    before, after = ("".join(text).replace("$id", json.dumps(number)).encode() for text in edit)
+    assert line.count(before) == 1, f"the answer has {before!r} {line.count(before)} times"
+    return line.replace(before, after)
+
+
 class ScriptedServer:
     """Plays one script a connection, in order, in a thread of its own."""
 
@@ -230,6 +237,8 @@ class Connection:
 
     def _say(self, message: dict[str, Any], step: Mapping[str, Any] = {}) -> None:
         line = json.dumps({"jsonrpc": "2.0", **message}, ensure_ascii=False).encode() + b"\n"
+        if "edit" in step:
+            line = edited(line, step["edit"], self._last)
         size = step.get("in_pieces", len(line))
         for begin in range(0, len(line), size):
             self._send(line[begin : begin + size])

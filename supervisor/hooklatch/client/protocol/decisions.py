@@ -10,10 +10,11 @@ an error, or unreadable     local_decision("protocol")    an event that is not i
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import Annotated, Any, Final, TypeAlias
 
 import msgspec
 
+from hooklatch.client.protocol.decision_table import MAX_INTEGER, DecisionTable, table_text
 from hooklatch.client.protocol.json_values import read_answer
 from hooklatch.core.hooks.catalogue import Catalogue
 from hooklatch.core.messages import RETRYABLE, Cause, DecisionVerdict, Head
@@ -22,8 +23,10 @@ from hooklatch.errors import DaemonUnreachableError, HooklatchError, RequestFail
 __all__ = [
     "Accepted",
     "Decision",
+    "LocalDecision",
     "Outcome",
     "RefusedError",
+    "TABLE",
     "decide_locally",
     "local_decision",
     "read_decision",
@@ -32,6 +35,8 @@ __all__ = [
     "skipped_decision",
 ]
 
+TABLE: Final = DecisionTable(msgspec.json.decode(table_text()))
+Integer: TypeAlias = Annotated[int, msgspec.Meta(ge=-MAX_INTEGER, le=MAX_INTEGER)]
 MESSAGES: dict[Cause, str] = {
     "no_daemon": "the hook daemon did not decide (fail-safe deny)",
     "overload": "the hook daemon has no room for this request (fail-safe deny)",
@@ -63,16 +68,18 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     hook: str = ""
     outcome: str = ""
     verdict: str | None = None
-    cause: str | None = None
-    message: str | None = None
+    cause: str
+    message: str = ""
     patch: dict[str, Any] | None = None
-    stdout: str | None = None
-    stderr: str | None = None
-    exit_code: int | None = None
+    stdout: str = ""
+    stderr: str = ""
+    exit_code: Integer | None = None
     truncated: bool = False
     duration_ms: float = 0.0
     reinvoked: bool = False
     observed: bool = False
+    command: str = ""
+    last: bool = False
     name: str = ""
     unneeded: bool = False
 
@@ -81,36 +88,41 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     """The one answer to a fire. `duration_ms` is in milliseconds; `patch` maps payload keys to whole new values.
 
     `layer` and `hook` are the hook that decided, and `name` its full name, if these are ambiguous.
-    `cause` is "policy" if a hook decided, else the failure for which it is a refusal; `revision` is None if the client
-    decided by itself. In a session with a dialect `rendered` is the answer in that dialect's format, and `followed_by`
-    holds the decisions on the other events that the native one maps to. A decision that the client made has nothing
-    rendered: if it is not `allowed`, treat it as that system's refusal. `record` is the head of the daemon's decision
-    record: whoever keeps it can later prove a change of anything recorded before.
+    `cause` is "policy" if a hook decided, else the failure for which it is a refusal; `revision` is that of the hooks
+    by which the daemon decided. In a session with a dialect `rendered` is the answer in that dialect's format, and
+    `followed_by` holds the decisions on the other events that the native one maps to. A decision that the client made
+    has nothing rendered: if it is not `allowed`, treat it as that system's refusal. `record` is the head of the
+    daemon's decision record: whoever keeps it can later prove a change of anything recorded before.
     """
 
     decision_id: str
     event: str
     verdict: DecisionVerdict
-    cause: str | None = None
-    reason: str | None = None
-    layer: str | None = None
-    hook: str | None = None
-    retryable: bool = False
-    patch: dict[str, Any] | None = None
-    payload_digest: str | None = None
+    cause: str | None
+    reason: str | None
+    layer: str | None
+    hook: str | None
+    retryable: bool
+    patch: dict[str, Any] | None
+    payload_digest: str | None
+    append: str | None
+    resume: str | None
+    value: Any
+    revision: Integer | None
+    duration_ms: float
     inject: list[dict[str, Any]] = []
-    append: str | None = None
-    resume: str | None = None
-    value: Any = None
-    context: dict[str, Any] | None = None
-    revision: int | None = None
-    duration_ms: float = 0.0
+    context: dict[str, Any] = {}
     outcomes: list[Outcome] = []
     warnings: list[str] = []
     name: str = ""
     rendered: Any = None
     followed_by: list[Decision] = []
     record: Head | None = None
+
+    def __post_init__(self) -> None:
+        problem = TABLE.misfit(self.event, self.verdict, self.cause, self.__getattribute__)
+        if problem:
+            raise ValueError(problem)
 
     @property
     def allowed(self) -> bool:
@@ -133,7 +145,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_local(self) -> bool:
         """Return whether the client decided by itself, without an answer of the daemon or a person's approval."""
-        return self.revision is None
+        return isinstance(self, LocalDecision)
 
     @property
     def explanation(self) -> str:
@@ -170,6 +182,27 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
         }
 
 
+class LocalDecision(Decision, frozen=True, kw_only=True):
+    """A decision that the client made in place of the daemon, which has none of what only the daemon knows."""
+
+    decision_id: str = msgspec.field(default_factory=lambda: f"local-{os.urandom(8).hex()}")
+    cause: str | None = None
+    reason: str | None = None
+    layer: str | None = None
+    hook: str | None = None
+    retryable: bool = False
+    patch: dict[str, Any] | None = None
+    payload_digest: str | None = None
+    append: str | None = None
+    resume: str | None = None
+    value: Any = None
+    revision: Integer | None = None
+    duration_ms: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Take any combination: the table is of what the daemon answers."""
+
+
 class Accepted(msgspec.Struct, frozen=True, kw_only=True):
     """The answer to a fire that waits for no decision: `accepted` is False if its hooks will not be run."""
 
@@ -203,7 +236,11 @@ def read_fired(result: msgspec.Raw, event: str, *, wait: bool, is_native: bool =
 
 def skipped_decision(event: str, number: int, revision: int) -> Decision:
     """Return what the daemon would decide on an event that, by its word, no hook listens to."""
-    return Decision(decision_id=f"skipped-{number}", event=event, verdict="pass", revision=revision)
+    return Decision(
+        decision_id=f"skipped-{number}", event=event, verdict="pass", cause=None, reason=None, layer=None, hook=None,
+        retryable=False, patch=None, payload_digest=None, append=None, resume=None, value=None, revision=revision,
+        duration_ms=0.0,
+    )  # fmt: skip
 
 
 def decide_locally(event: str, error: HooklatchError, *, wait: bool) -> Decision | Accepted:
@@ -227,8 +264,7 @@ def local_decision(event: str, cause: Cause, message: str) -> Decision:
     spec = Catalogue.standard().get(event)
     is_closed = spec is None or spec.fails_closed
     text = f"{MESSAGES.get(cause, cause)}: {message}"
-    return Decision(
-        decision_id=local_id(),
+    return LocalDecision(
         event=event,
         verdict="deny" if is_closed else "pass",
         cause=cause if is_closed else None,
@@ -240,8 +276,7 @@ def local_decision(event: str, cause: Cause, message: str) -> Decision:
 
 def refuse_locally(event: str, cause: Cause, reason: str, because_of: Decision) -> Decision:
     """Refuse what hooks left open: nobody approved it, or their answers never agreed on one input."""
-    return Decision(
-        decision_id=local_id(),
+    return LocalDecision(
         event=event,
         verdict="deny",
         cause=cause,
@@ -249,7 +284,3 @@ def refuse_locally(event: str, cause: Cause, reason: str, because_of: Decision) 
         layer=because_of.layer,
         hook=because_of.hook,
     )
-
-
-def local_id() -> str:
-    return f"local-{os.urandom(8).hex()}"
