@@ -32,6 +32,21 @@ def is_list(value: object) -> TypeGuard[list[object]]:
     return isinstance(value, list)
 
 
+def is_deeper(value: object, levels: int) -> bool:
+    """Return whether plain data has more lists and objects inside each other than this."""
+    inner = [value]
+    for _ in range(levels + 1):
+        inner = [
+            child
+            for one in inner
+            if is_object(one) or is_list(one)
+            for child in (one.values() if is_object(one) else one)
+        ]
+        if not inner:
+            return False
+    return True
+
+
 class DecisionTable:
     """Tells what is wrong with an answer; `table` is the parsed text of `table_text`."""
 
@@ -65,6 +80,8 @@ class DecisionTable:
     def fault(self, answer: object) -> str:
         """Return why plain data is no decision of the daemon, or "" if it is one."""
         problem = self._unshaped(answer, "decision")
+        if not problem and is_deeper(answer, self.depth - 1):  # the message itself is a level
+            problem = f"it is nested deeper than {self.depth} levels"
         if problem or not is_object(answer):
             return problem
         return self.misfit(answer["event"], answer["verdict"], answer["cause"], answer.get)
