@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from hooklatch.bridges.rulings import Abilities, Ask, Refuse, Run, UnreadableInputError, read_object, rule
-from hooklatch.client.protocol.decisions import Decision, LocalDecision
-from support.scripted_daemon import decision as written
+from hooklatch.client.protocol.decisions import Decision
 from support.tables import table
 
 INPUT = {"command": "ls", "limit": 3}
@@ -19,8 +18,7 @@ NO_SHOW = Abilities(name="some SDK", rewrites=True, asks=True)
 
 
 def decided(verdict: str, **fields: Any) -> Decision:
-    event = "message_claim" if verdict == "claim" else "pre_tool_use"
-    return Decision(**written(event, verdict, **fields))
+    return Decision(decision_id="1", event="pre_tool_use", verdict=verdict, **fields)  # type: ignore[arg-type]
 
 
 def patched(verdict: str, value: object, **fields: Any) -> Decision:
@@ -78,7 +76,7 @@ def test_what_may_not_or_cannot_be_said_is_refused_with_the_reason(
 
 
 def test_an_unknown_verdict_is_refused() -> None:
-    ruling = rule(LocalDecision(event="pre_tool_use", verdict="surely"), "tool_input", INPUT, ALL)
+    ruling = rule(decided("surely"), "tool_input", INPUT, ALL)
 
     assert isinstance(ruling, Refuse)
 

@@ -20,7 +20,6 @@ import hooklatch
 from external.harness import Harness, verdict_of
 from external.points import POINTS
 from support.commands import Daemon, new_place, serving
-from support.scripted_daemon import decision
 
 pytestmark = pytest.mark.slow
 
@@ -160,7 +159,7 @@ def test_a_failure_is_on_record_as_the_kind_that_it_was(daemon: Daemon, name: st
 
 
 def test_a_hook_that_was_too_late_is_a_timeout_to_the_kit() -> None:
-    late = hooklatch.Decision(**decision(verdict="deny", cause="timeout"))
+    late = hooklatch.Decision(decision_id="1", event="pre_tool_use", verdict="deny", cause="timeout", revision=1)
 
     with pytest.raises(TimeoutError):
         verdict_of(late, {})

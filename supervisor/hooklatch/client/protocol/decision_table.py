@@ -32,6 +32,20 @@ def is_list(value: object) -> TypeGuard[list[object]]:
     return isinstance(value, list)
 
 
+def differs(row: Row, get: Callable[[str], object]) -> str:
+    """Return what of a decision differs from a combination, "" if nothing does."""
+    is_retryable, required, empty = row
+    if get("retryable") is not is_retryable:
+        return f"its retryable is {not is_retryable}"
+    for key in required:
+        if get(key) is None:
+            return f"its {key} is null"
+    for key in empty:
+        if get(key) is not None:
+            return f"it has a {key}"
+    return ""
+
+
 def is_deeper(value: object, levels: int) -> bool:
     """Return whether plain data has more lists and objects inside each other than this."""
     inner = [value]
@@ -65,17 +79,12 @@ class DecisionTable:
 
     def misfit(self, event: str, verdict: str, cause: str | None, get: Callable[[str], object]) -> str:
         """Return why no daemon answers so, or "" if it does; `get` returns what stands in another field."""
-        problem = ""
-        for is_retryable, required, empty in self._rows.get((self._models.get(event), verdict, cause), ()):
-            if get("retryable") is not is_retryable:
-                problem = f"its retryable is {not is_retryable}"
-            elif missing := [key for key in required if get(key) is None]:
-                problem = f"its {missing[0]} is null"
-            elif wrong := [key for key in empty if get(key) is not None]:
-                problem = f"{verdict!r} with cause {cause!r} has no {wrong[0]}"
-            else:
+        problem = "this verdict and this cause are no decision on this event"
+        for row in self._rows.get((self._models.get(event), verdict, cause), ()):
+            problem = differs(row, get)
+            if not problem:
                 return ""
-        return problem or f"{verdict!r} with cause {cause!r} is no decision on {event!r}"
+        return f"{event!r}, {verdict!r}, cause {cause!r}: {problem}"
 
     def fault(self, answer: object) -> str:
         """Return why plain data is no decision of the daemon, or "" if it is one."""

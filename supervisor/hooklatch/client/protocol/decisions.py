@@ -22,6 +22,7 @@ from hooklatch.errors import DaemonUnreachableError, HooklatchError, RequestFail
 
 __all__ = [
     "Accepted",
+    "AnsweredDecision",
     "Decision",
     "LocalDecision",
     "Outcome",
@@ -98,18 +99,18 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     decision_id: str
     event: str
     verdict: DecisionVerdict
-    cause: str | None
-    reason: str | None
-    layer: str | None
-    hook: str | None
-    retryable: bool
-    patch: dict[str, Any] | None
-    payload_digest: str | None
-    append: str | None
-    resume: str | None
-    value: Any
-    revision: Integer | None
-    duration_ms: float
+    cause: str | None = None
+    reason: str | None = None
+    layer: str | None = None
+    hook: str | None = None
+    retryable: bool = False
+    patch: dict[str, Any] | None = None
+    payload_digest: str | None = None
+    append: str | None = None
+    resume: str | None = None
+    value: Any = None
+    revision: Integer | None = None
+    duration_ms: float = 0.0
     inject: list[dict[str, Any]] = []
     context: dict[str, Any] = {}
     outcomes: list[Outcome] = []
@@ -118,11 +119,6 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     rendered: Any = None
     followed_by: list[Decision] = []
     record: Head | None = None
-
-    def __post_init__(self) -> None:
-        problem = TABLE.misfit(self.event, self.verdict, self.cause, self.__getattribute__)
-        if problem:
-            raise ValueError(problem)
 
     @property
     def allowed(self) -> bool:
@@ -182,25 +178,36 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
         }
 
 
-class LocalDecision(Decision, frozen=True, kw_only=True):
-    """A decision that the client made in place of the daemon, which has none of what only the daemon knows."""
+class AnsweredDecision(Decision, frozen=True, kw_only=True):
+    """A decision out of an answer: with all that the daemon always writes, in a combination that it writes.
 
-    decision_id: str = msgspec.field(default_factory=lambda: f"local-{os.urandom(8).hex()}")
-    cause: str | None = None
-    reason: str | None = None
-    layer: str | None = None
-    hook: str | None = None
-    retryable: bool = False
-    patch: dict[str, Any] | None = None
-    payload_digest: str | None = None
-    append: str | None = None
-    resume: str | None = None
-    value: Any = None
-    revision: Integer | None = None
-    duration_ms: float = 0.0
+    Raises:
+        ValueError: no daemon answers so.
+    """
+
+    cause: str | None
+    reason: str | None
+    layer: str | None
+    hook: str | None
+    retryable: bool
+    patch: dict[str, Any] | None
+    payload_digest: str | None
+    append: str | None
+    resume: str | None
+    value: Any
+    revision: Integer | None
+    duration_ms: float
+    followed_by: list[AnsweredDecision] = []  # type: ignore[assignment]  # frozen, so it may be narrower
 
     def __post_init__(self) -> None:
-        """Take any combination: the table is of what the daemon answers."""
+        if problem := TABLE.misfit(self.event, self.verdict, self.cause, self.__getattribute__):
+            raise ValueError(problem)
+
+
+class LocalDecision(Decision, frozen=True, kw_only=True):
+    """A decision that the client made in place of the daemon."""
+
+    decision_id: str = msgspec.field(default_factory=lambda: f"local-{os.urandom(8).hex()}")
 
 
 class Accepted(msgspec.Struct, frozen=True, kw_only=True):
@@ -217,7 +224,7 @@ def read_decision(result: msgspec.Raw, event: str, *, is_native: bool = False) -
     Raises:
         UnreadableAnswerError: it is not a decision, or one on another event.
     """
-    decision = read_answer(result, Decision, "decision")
+    decision = read_answer(result, AnsweredDecision, "decision")
     if decision.event != event and not is_native:
         raise UnreadableAnswerError(f"the answer decides on {decision.event!r}, not on {event!r}")
     return decision
@@ -236,11 +243,7 @@ def read_fired(result: msgspec.Raw, event: str, *, wait: bool, is_native: bool =
 
 def skipped_decision(event: str, number: int, revision: int) -> Decision:
     """Return what the daemon would decide on an event that, by its word, no hook listens to."""
-    return Decision(
-        decision_id=f"skipped-{number}", event=event, verdict="pass", cause=None, reason=None, layer=None, hook=None,
-        retryable=False, patch=None, payload_digest=None, append=None, resume=None, value=None, revision=revision,
-        duration_ms=0.0,
-    )  # fmt: skip
+    return Decision(decision_id=f"skipped-{number}", event=event, verdict="pass", revision=revision)
 
 
 def decide_locally(event: str, error: HooklatchError, *, wait: bool) -> Decision | Accepted:

@@ -222,7 +222,8 @@ class Exchange:
 
 def unclear(line: bytes) -> str | None:
     """Return why other parsers may read a line otherwise, or not at all; None if they read it alike."""
-    if line.count(b"[") + line.count(b"{") > TABLE.depth and depth_of(line) > TABLE.depth:
+    # To count takes longer than to look at what is short, or has few.
+    if len(line) > TABLE.depth and line.count(b"[") + line.count(b"{") > TABLE.depth and depth_of(line) > TABLE.depth:
         return f"it is nested deeper than {TABLE.depth} levels"
     return ambiguity(line)
 
