@@ -89,11 +89,11 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     """The one answer to a fire. `duration_ms` is in milliseconds; `patch` maps payload keys to whole new values.
 
     `layer` and `hook` are the hook that decided, and `name` its full name, if these are ambiguous.
-    `cause` is "policy" if a hook decided, else the failure for which it is a refusal; `revision` is that of the hooks
-    by which the daemon decided. In a session with a dialect `rendered` is the answer in that dialect's format, and
-    `followed_by` holds the decisions on the other events that the native one maps to. A decision that the client made
-    has nothing rendered: if it is not `allowed`, treat it as that system's refusal. `record` is the head of the
-    daemon's decision record: whoever keeps it can later prove a change of anything recorded before.
+    `cause` is "policy" if a hook decided, else the failure for which it is a refusal; `revision` is None if the client
+    decided by itself. In a session with a dialect `rendered` is the answer in that dialect's format, and `followed_by`
+    holds the decisions on the other events that the native one maps to. A decision that the client made has nothing
+    rendered: if it is not `allowed`, treat it as that system's refusal. `record` is the head of the daemon's decision
+    record: whoever keeps it can later prove a change of anything recorded before.
     """
 
     decision_id: str
@@ -106,13 +106,13 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     retryable: bool = False
     patch: dict[str, Any] | None = None
     payload_digest: str | None = None
+    inject: list[dict[str, Any]] = []
     append: str | None = None
     resume: str | None = None
     value: Any = None
+    context: dict[str, Any] = {}
     revision: Integer | None = None
     duration_ms: float = 0.0
-    inject: list[dict[str, Any]] = []
-    context: dict[str, Any] = {}
     outcomes: list[Outcome] = []
     warnings: list[str] = []
     name: str = ""
