@@ -85,12 +85,12 @@ class CommandLink:
             raise DaemonUnreachableError(f"the daemon {error}") from None
         while "method" in (message := self._receive()):
             pass  # an announcement
-        error, number = message.get("error"), message.get("id")
+        failure, number = message.get("error"), message.get("id")
         is_ours = type(number) is int and number == self._count  # True and 1.0 are equal to 1
-        if not is_ours and (number is not None or error is None):  # an error has none if its request was unreadable
+        if not is_ours and (number is not None or failure is None):  # an error has none if its request was unreadable
             raise self._unreadable(f"an answer to request {number!r}, which was never sent")
-        if error is not None:
-            raise failure_of(error)
+        if failure is not None:
+            raise failure_of(failure)
         return message["result"]
 
     def announcement(self) -> Any:

@@ -10,7 +10,7 @@ an error, or unreadable     local_decision("protocol")    an event that is not i
 from __future__ import annotations
 
 import os
-from typing import Annotated, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 import msgspec
 
@@ -178,30 +178,27 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
         }
 
 
-class AnsweredDecision(Decision, frozen=True, kw_only=True):
-    """A decision out of an answer: with all that the daemon always writes, in a combination that it writes.
+def check_combination(decision: Decision) -> None:
+    if problem := TABLE.misfit(decision.event, decision.verdict, decision.cause, decision.__getattribute__):
+        raise ValueError(problem)
 
-    Raises:
-        ValueError: no daemon answers so.
-    """
 
-    cause: str | None
-    reason: str | None
-    layer: str | None
-    hook: str | None
-    retryable: bool
-    patch: dict[str, Any] | None
-    payload_digest: str | None
-    append: str | None
-    resume: str | None
-    value: Any
-    revision: Integer | None
-    duration_ms: float
-    followed_by: list[AnsweredDecision] = []  # type: ignore[assignment]  # frozen, so it may be narrower
-
-    def __post_init__(self) -> None:
-        if problem := TABLE.misfit(self.event, self.verdict, self.cause, self.__getattribute__):
-            raise ValueError(problem)
+if TYPE_CHECKING:
+    AnsweredDecision: TypeAlias = Decision
+else:
+    # A decision out of an answer: what the daemon always writes has no default, and so has to be there.
+    AnsweredDecision = msgspec.defstruct(
+        "AnsweredDecision",
+        [
+            *((key, Decision.__annotations__[key]) for key in TABLE.shapes["decision"]["always"]),
+            ("followed_by", "list[AnsweredDecision]", []),
+        ],
+        bases=(Decision,),
+        namespace={"__post_init__": check_combination},
+        module=__name__,
+        frozen=True,
+        kw_only=True,
+    )
 
 
 class LocalDecision(Decision, frozen=True, kw_only=True):
