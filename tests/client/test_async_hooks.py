@@ -130,7 +130,7 @@ async def test_whatever_its_functions_raise_a_session_connects_again(daemon: Scr
         await anyio.to_thread.run_sync(recorder.done.wait)
         answer = await s.fire("pre_tool_use", tool_name="Bash", tool_input={})
 
-    assert (answer.verdict, answer.cause) == ("allow", None)
+    assert (answer.verdict, answer.cause) == ("allow", "policy")
 
 
 @under_both

@@ -21,7 +21,7 @@ from typing import Any
 
 from support.repository import ROOT
 
-__all__ = ["ScriptedServer", "matches", "scenarios"]
+__all__ = ["ScriptedServer", "entry_lines", "matches", "scenarios"]
 
 FILE = ROOT / "clients" / "conformance.jsonl"
 WELCOME = {"protocol": 1, "session_id": "s1", "resume_token": "t1", "child_token": "c1", "revision": 7}
@@ -31,11 +31,24 @@ UNASKED = {"ping": {}, "session.close": {"ended": True}}  # answered wherever a 
 
 def scenarios() -> Iterator[dict[str, Any]]:
     """Yield each scenario; one that has `each` is several, with that value in place of "$each"."""
-    for line in FILE.read_text().strip().split("\n"):  # no other character ends a line
-        scenario = expand(json.loads(line))
+    for scenario in rows():
+        if "entry" in scenario:
+            continue
         for number, value in enumerate(scenario.pop("each", [None]), 1):
             one = put(scenario, value)
             yield {**one, "name": f"{scenario['name']} {number}"} if value is not None or number > 1 else one
+
+
+def entry_lines() -> Iterator[bytes]:
+    """Yield the lines that an entry is answered with."""
+    for scenario in rows():
+        if "entry" in scenario:
+            yield from (edited(scenario["entry"].encode(), edit, 1) for edit in scenario["each"])
+
+
+def rows() -> Iterator[dict[str, Any]]:
+    for line in FILE.read_text().strip().split("\n"):  # no other character ends a line
+        yield expand(json.loads(line))
 
 
 def expand(value: Any) -> Any:
@@ -70,6 +83,16 @@ def matches(expected: Any, actual: Any) -> bool:
     if isinstance(expected, list):
         return isinstance(actual, list) and len(expected) == len(actual) and all(map(matches, expected, actual))
     return bool(expected == actual) and isinstance(expected, bool) == isinstance(actual, bool)
+
+
+def edited(line: bytes, edit: list[Any], number: object) -> bytes:
+    """Return a line with the second text in place of the first, which it has once; "$id" is the request's.
+
+    A lone surrogate stands for a byte, as in Python's names of files: U+DCFF for 0xFF.
+    """
+    before, after = ("".join(text).replace("$id", json.dumps(number)).encode(errors="surrogateescape") for text in edit)
+    assert line.count(before) == 1, f"the answer has {before!r} {line.count(before)} times"
+    return line.replace(before, after)
 
 
 class ScriptedServer:
@@ -230,6 +253,8 @@ class Connection:
 
     def _say(self, message: dict[str, Any], step: Mapping[str, Any] = {}) -> None:
         line = json.dumps({"jsonrpc": "2.0", **message}, ensure_ascii=False).encode() + b"\n"
+        if "edit" in step:
+            line = edited(line, step["edit"], self._last)
         size = step.get("in_pieces", len(line))
         for begin in range(0, len(line), size):
             self._send(line[begin : begin + size])

@@ -10,11 +10,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from hooklatch.core.messages import RETRYABLE
+
 WELCOME = {"protocol": 1, "session_id": "s1", "resume_token": "t1", "revision": 7, "digest": "", "limits": {}}
 
 
 def decision(event: str = "pre_tool_use", verdict: str = "pass", **others: Any) -> dict[str, Any]:
-    return {"decision_id": "d1", "event": event, "verdict": verdict, "cause": None, "reason": None, **others}
+    """Return a decision as the daemon writes it."""
+    cause = others.get("cause", None if verdict == "pass" else "policy")
+    decided: dict[str, Any] = {
+        "decision_id": "d1", "event": event, "verdict": verdict, "cause": cause, "reason": None, "layer": None,
+        "hook": None, "retryable": cause in RETRYABLE and verdict == "deny", "patch": None, "payload_digest": None,
+        "append": None, "resume": None, "value": None, "revision": 7, "duration_ms": 0.5,
+    }  # fmt: skip
+    return decided | others
 
 
 class Peer:

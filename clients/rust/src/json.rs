@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Index;
 
-const DEEPEST: usize = 400;
+const DEEPEST: usize = 1000; // as in decisions.json
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Number {
@@ -442,6 +442,9 @@ impl Reader<'_> {
                 return Err(format!("a key has no value, at byte {}", self.at));
             }
             let value = self.value(depth + 1)?;
+            if members.contains_key(&key) {
+                return Err(format!("the key {key:?} occurs twice in one object"));
+            }
             members.insert(key, value);
             self.blank();
             if self.skip(b'}') {

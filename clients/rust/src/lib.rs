@@ -16,6 +16,7 @@ mod link;
 mod paths;
 pub mod radium;
 mod session;
+mod table;
 
 pub use decision::Decision;
 pub use error::Error;

@@ -186,6 +186,11 @@ impl Link {
         if message["jsonrpc"] != "2.0" {
             return Err("it is no JSON-RPC 2.0 object".to_string());
         }
+        let parts = ["method", "result", "error"]
+            .map(|key| message.get(key).map_or(false, |one| key != "error" || !one.is_null()));
+        if parts.iter().filter(|is_there| **is_there).count() != 1 {
+            return Err("a message is a request, a result or an error".to_string());
+        }
         let id = message.get("id").cloned();
         if let Some(method) = message["method"].as_str().map(str::to_string) {
             let params = message.as_object_mut().and_then(|members| members.remove("params")).unwrap_or_default();

@@ -12,6 +12,7 @@ use crate::json;
 use crate::json::Value;
 use crate::link::{error_body, lock, Link, Owner};
 use crate::paths::candidates;
+use crate::table;
 use std::collections::BTreeSet;
 use std::future::Future;
 use std::os::unix::net::UnixStream;
@@ -539,6 +540,9 @@ impl Owner for Arc<Inner> {
     fn announce(&self, params: Value) -> Result<(), String> {
         if !params["topic"].is_string() {
             return Err("an announcement names no topic".to_string());
+        }
+        if let Some(problem) = params.get("decision").and_then(table::fault) {
+            return Err(format!("the announced decision is not valid: {problem}"));
         }
         if let Some(current) = params["resync"].as_i64().or_else(|| params["revision"].as_i64()) {
             lock(&self.state).revision = Some(current);

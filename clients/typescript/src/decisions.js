@@ -7,58 +7,9 @@
 import { randomUUID } from "node:crypto";
 
 import { DaemonUnreachableError, InvalidPayloadError, RequestFailedError, UnreadableAnswerError } from "./errors.js";
+import { faultOf, refusesWhenUnknown } from "./table.js";
 
-const VERDICTS = ["pass", "allow", "deny", "ask", "halt", "claim"];
 const GOES_ON = ["pass", "allow", "claim"];
-
-// The catalogue's events that cannot refuse. Whatever is not here counts as a gate.
-const PASSING = new Set(
-  (
-    "compact_stage custom_log error_intercept error_log error_recover error_transform message_claim message_dispatch " +
-    "message_received message_send message_sent metrics model_request model_response notification performance " +
-    "permission_denied personality_switch post_compact post_model post_tool_batch post_tool_use post_tool_use_failure pre_iteration " +
-    "prompt_build session_end session_start stop stop_failure subagent_started subagent_stop task_completed " +
-    "teammate_idle telemetry tool_path tool_result"
-  ).split(" "),
-);
-
-/** @param {string} event */
-export const refusesWhenUnknown = (event) => !PASSING.has(event);
-
-/** @param {unknown} value */
-const isText = (value) => typeof value === "string";
-/** @param {unknown} value */
-const isNumber = (value) => typeof value === "number";
-/** @param {unknown} value */
-const isFlag = (value) => typeof value === "boolean";
-/** @param {unknown} value */
-export const isObject = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
-/** @param {(value: unknown) => boolean} check */
-const orNull = (check) => (/** @type {unknown} */ value) => value === null || check(value);
-/** @param {(value: unknown) => boolean} check */
-const listOf = (check) => (/** @type {unknown} */ value) => Array.isArray(value) && value.every(check);
-
-/** @type {Record<string, (value: unknown) => boolean>} */
-const SHAPE = {
-  cause: orNull(isText),
-  reason: orNull(isText),
-  layer: orNull(isText),
-  hook: orNull(isText),
-  retryable: isFlag,
-  patch: orNull(isObject),
-  payload_digest: orNull(isText),
-  inject: listOf(isObject),
-  append: orNull(isText),
-  resume: orNull(isText),
-  context: orNull(isObject),
-  revision: orNull(Number.isInteger),
-  duration_ms: isNumber,
-  outcomes: listOf(isObject),
-  warnings: listOf(isText),
-  name: isText,
-  followed_by: listOf((one) => problemOf(one) === ""),
-  record: orNull(isObject),
-};
 
 const EMPTY = {
   cause: null,
@@ -83,19 +34,16 @@ const EMPTY = {
   record: null,
 };
 
-/** @param {any} value */
-function problemOf(value) {
-  if (!isObject(value)) return "it is no object";
-  if (!isText(value.decision_id) || !isText(value.event)) return "it names no decision or no event";
-  if (!VERDICTS.includes(value.verdict)) return `its verdict is ${JSON.stringify(value.verdict)}`;
-  const wrong = Object.keys(SHAPE).find((key) => key in value && !SHAPE[key](value[key]));
-  return wrong === undefined ? "" : `its ${wrong} has another shape`;
-}
-
 /** The one answer to a fire, under the keys of the wire. */
 export class Decision {
-  /** @param {Record<string, any>} fields */
-  constructor(fields) {
+  #isLocal;
+
+  /**
+   * @param {Record<string, any>} fields
+   * @param {{ isLocal?: boolean }} mark
+   */
+  constructor(fields, { isLocal = false } = {}) {
+    this.#isLocal = isLocal;
     // Only keys that a decision has: a wire's "allowed" or "__proto__" is none of them.
     const known = Object.keys(EMPTY).filter((key) => Object.hasOwn(fields, key));
     Object.assign(this, EMPTY, Object.fromEntries(known.map((key) => [key, fields[key]])));
@@ -122,7 +70,7 @@ export class Decision {
 
   /** Whether the client decided by itself, without an answer of the daemon. */
   get isLocal() {
-    return this.revision === null;
+    return this.#isLocal;
   }
 
   /** Who decided and why, in one line. */
@@ -150,7 +98,7 @@ export class Decision {
  * @param {boolean} isNative
  */
 export function readDecision(result, event, isNative) {
-  const problem = problemOf(result);
+  const problem = faultOf(result);
   if (problem) throw new UnreadableAnswerError(`the answer is not a valid decision: ${problem}`);
   if (!isNative && result.event !== event) {
     throw new UnreadableAnswerError(`the answer decides on ${result.event}, not on ${event}`);
@@ -169,12 +117,14 @@ export function decideLocally(event, error) {
   const cause = causeOf(error);
   const message = error instanceof Error ? error.message : String(error);
   const fields = { decision_id: `local-${randomUUID()}`, event };
-  if (!refusesWhenUnknown(event))
-    return new Decision({ ...fields, verdict: "pass", warnings: [`${cause}: ${message}`] });
+  if (!refusesWhenUnknown(event)) return local({ ...fields, verdict: "pass", warnings: [`${cause}: ${message}`] });
   const retryable = cause === "no_daemon" || cause === "overload";
   const reason = `the hook daemon did not decide (fail-safe deny): ${message}`;
-  return new Decision({ ...fields, verdict: "deny", cause, reason, retryable });
+  return local({ ...fields, verdict: "deny", cause, reason, retryable });
 }
+
+/** @param {Record<string, any>} fields */
+const local = (fields) => new Decision(fields, { isLocal: true });
 
 /** @param {unknown} error */
 function causeOf(error) {

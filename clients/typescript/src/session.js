@@ -9,10 +9,11 @@
 
 import { EventEmitter, on } from "node:events";
 
-import { decideLocally, isObject, readDecision } from "./decisions.js";
+import { decideLocally, readDecision } from "./decisions.js";
 import { DaemonUnreachableError, HooklatchError, RequestFailedError, UnreadableAnswerError } from "./errors.js";
 import { Link } from "./link.js";
 import { candidates } from "./paths.js";
+import { faultOf, isObject } from "./table.js";
 import { encodePlain, InvalidCallError } from "./wire.js";
 
 const PROTOCOL = 1;
@@ -352,6 +353,8 @@ export class Session {
     if (!isObject(params) || typeof params.topic !== "string") {
       throw new UnreadableAnswerError("an announcement names no topic");
     }
+    const problem = "decision" in params ? faultOf(params.decision) : "";
+    if (problem) throw new UnreadableAnswerError(`the announced decision is not valid: ${problem}`);
     const current = params.resync ?? params.revision;
     if (Number.isInteger(current)) this.revision = current;
     this.#emitter.emit("announcement", params);

@@ -4,8 +4,9 @@
  * Knows bytes and shapes; does not know sockets or sessions.
  */
 
-import { isObject } from "./decisions.js";
 import { InvalidPayloadError, RequestFailedError, UnreadableAnswerError } from "./errors.js";
+import { isInteger, parse } from "./json.js";
+import { isObject } from "./table.js";
 
 export const MAX_FRAME = 9 * 2 ** 20; // bytes of a line
 const NEWLINE = 10;
@@ -55,9 +56,13 @@ export class InvalidCallError extends RequestFailedError {}
  * @returns {Answer | Request}
  */
 export function readMessage(line) {
-  const message = JSON.parse(line);
+  const message = parse(line);
   if (!isObject(message) || message.jsonrpc !== "2.0") throw new UnreadableAnswerError("it is no JSON-RPC 2.0 object");
   const { id, method, params = {}, result, error } = message;
+  const parts = [method !== undefined, "result" in message, (error ?? null) !== null];
+  if (parts.filter(Boolean).length !== 1)
+    throw new UnreadableAnswerError("a message is a request, a result or an error");
+  if (typeof id === "number" && !isInteger(message, "id")) throw new UnreadableAnswerError("its id is no integer");
   if (typeof method === "string") {
     if (id === null) throw new UnreadableAnswerError("a request whose id is null can have no answer");
     return { kind: "request", id, method, params };

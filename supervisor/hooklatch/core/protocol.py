@@ -200,6 +200,9 @@ def read_message(line: bytes) -> Request | Response:
     if message.jsonrpc != "2.0":
         number = None if message.id is msgspec.UNSET else message.id
         raise RpcError(ErrorCode.INVALID_REQUEST, 'a message needs "jsonrpc": "2.0"', request_id=number)
+    kinds = message.method is not msgspec.UNSET, message.result is not msgspec.UNSET, isinstance(message.error, dict)
+    if sum(kinds) > 1:
+        raise RpcError(ErrorCode.INVALID_REQUEST, "a message is a request, a result or an error, and not two of them")
     if message.method is not msgspec.UNSET:
         return Request(message.method, message.params, message.id)
     if message.id is msgspec.UNSET:

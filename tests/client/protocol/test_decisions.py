@@ -43,7 +43,8 @@ def decided(verdict: str, **others: Any) -> Decision:
     ],
 )
 def test_only_pass_allow_and_claim_are_allowed(verdict: str, allowed: bool, needs_asking: bool) -> None:
-    answer = decided(verdict)
+    event = "message_claim" if verdict == "claim" else "pre_tool_use"
+    answer = read_decision(raw(decision(event, verdict)), event)
 
     assert (answer.allowed, answer.needs_asking) == (allowed, needs_asking)
 
@@ -73,7 +74,7 @@ def test_a_refused_tool_call_gets_an_error_block() -> None:
 
 
 def test_a_refusal_without_a_reason_still_says_something() -> None:
-    assert decided("deny", cause="crash").as_tool_result("t")["content"] == "pre_tool_use refused: cause crash"
+    assert decided("deny").as_tool_result("t")["content"] == "pre_tool_use refused: cause policy"
 
 
 def test_an_allowed_call_has_no_error_block() -> None:
@@ -82,7 +83,7 @@ def test_an_allowed_call_has_no_error_block() -> None:
 
 
 def test_values_come_as_plain_data_and_unknown_keys_are_ignored() -> None:
-    answer = decided("allow", patch={"tool_input": {"a": [1]}}, outcomes=[{"layer": "global", "hook": "g"}], later=1)
+    answer = decided("allow", patch={"tool_input": {"a": [1]}}, outcomes=[{"hook": "g", "cause": "policy"}], later=1)
 
     assert answer.patch == {"tool_input": {"a": [1]}}
     assert answer.outcomes[0].hook == "g"

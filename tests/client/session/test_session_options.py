@@ -150,7 +150,7 @@ def test_a_native_fire_is_decided_under_another_name(daemon: ScriptedDaemon, pat
         peer.welcome()
         fire = peer.read_until("fire")
         recorder.note((fire["params"]["event"], fire["params"]["payload"], fire["params"]["plugins"]))
-        follower = decision("model_request", verdict="allow")
+        follower = decision("model_request")
         answer = {"verdict": "deny", "rendered": {"error": "no"}, "followed_by": [follower], "revision": 7}
         peer.answer(fire, decision("pre_tool_use", **answer))
         peer.read()

@@ -9,6 +9,7 @@ defmodule Hooklatch.JSON do
     defexception [:message]
   end
 
+  # as in decisions.json
   @deepest 1000
 
   @doc "Return what a text says."
@@ -79,6 +80,8 @@ defmodule Hooklatch.JSON do
 
     with <<?:, rest::binary>> <- blank(rest),
          {one, rest} = value(blank(rest), depth) do
+      if is_map_key(found, key), do: wrong("the key #{inspect(key)} occurs twice in one object")
+
       case blank(rest) do
         <<?,, rest::binary>> -> object(blank(rest), depth, Map.put(found, key, one))
         <<?}, rest::binary>> -> {Map.put(found, key, one), rest}

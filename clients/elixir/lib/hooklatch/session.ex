@@ -12,7 +12,7 @@ defmodule Hooklatch.Session do
   use GenServer
   require Logger
 
-  alias Hooklatch.{JSON, Paths}
+  alias Hooklatch.{JSON, Paths, Table}
 
   @protocol 1
   @max_frame 9 * 1024 * 1024
@@ -444,12 +444,20 @@ defmodule Hooklatch.Session do
 
   defp take(state, line) do
     case JSON.decode!(line) do
-      %{"jsonrpc" => "2.0"} = message -> take_message(state, message)
-      _ -> faulty(state, "it is no JSON-RPC 2.0 object")
+      %{"jsonrpc" => "2.0"} = message ->
+        if Enum.count(~w(method result error), &part?(message, &1)) == 1,
+          do: take_message(state, message),
+          else: faulty(state, "a message is a request, a result or an error")
+
+      _ ->
+        faulty(state, "it is no JSON-RPC 2.0 object")
     end
   rescue
     error in JSON.Error -> faulty(state, error.message)
   end
+
+  # Some libraries send `"error": null` with a result.
+  defp part?(message, key), do: is_map_key(message, key) and (key != "error" or message[key] != nil)
 
   defp take_message(state, %{"method" => "announce", "params" => params} = message)
        when not is_map_key(message, "id"),
@@ -527,7 +535,13 @@ defmodule Hooklatch.Session do
 
   defp announced(state, %{"topic" => topic} = announcement) when is_binary(topic) do
     current = announcement["resync"] || announcement["revision"]
-    tell(if(is_integer(current), do: %{state | revision: current}, else: state), announcement)
+    problem = if is_map_key(announcement, "decision"), do: Table.fault(announcement["decision"])
+
+    cond do
+      problem != nil -> faulty(state, "the announced decision is not valid: #{problem}")
+      is_integer(current) -> tell(%{state | revision: current}, announcement)
+      true -> tell(state, announcement)
+    end
   end
 
   defp announced(state, _), do: faulty(state, "an announcement names no topic")

@@ -14,6 +14,7 @@ import struct
 import time
 from contextlib import closing, contextmanager
 
+from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.connection import SILENCE, Connection, NoDaemonError, OversizedAnswerError, sockets
 from hooklatch.cli.terminal.light_json import dumps, is_list, is_object, loads
 from hooklatch.core.text import is_unicode
@@ -82,12 +83,14 @@ class CommandLink:
             self._connection.send(line)
         except NoDaemonError as error:
             raise DaemonUnreachableError(f"the daemon {error}") from None
-        while "method" in (message := self._receive()) or message.get("id") not in (self._count, None):
+        while "method" in (message := self._receive()):
             pass  # an announcement
-        if message.get("error") is not None:
-            raise failure_of(message["error"])
-        if "result" not in message:
-            raise self._unreadable("a message without a result")
+        failure, number = message.get("error"), message.get("id")
+        is_ours = type(number) is int and number == self._count  # True and 1.0 are equal to 1
+        if not is_ours and (number is not None or failure is None):  # an error has none if its request was unreadable
+            raise self._unreadable(f"an answer to request {number!r}, which was never sent")
+        if failure is not None:
+            raise failure_of(failure)
         return message["result"]
 
     def announcement(self) -> Any:
@@ -117,13 +120,18 @@ class CommandLink:
 
     def _receive(self) -> dict[str, object]:
         try:
-            message = loads(self._connection.receive_line().decode())
+            line = self._connection.receive_line()
+            message = loads(line.decode())
+            if b"\\ud" in line or b"\\uD" in line:
+                output.json_text(message).encode()  # a lone surrogate is not UTF-8
         except NoDaemonError as error:
             raise DaemonUnreachableError(f"the daemon {error}") from None
         except (OversizedAnswerError, ValueError, RecursionError) as error:
             raise self._unreadable(str(error)) from None
         if not is_object(message) or message.get("jsonrpc") != "2.0":
             raise self._unreadable("not a JSON-RPC message")
+        if ("method" in message) + ("result" in message) + (message.get("error") is not None) != 1:
+            raise self._unreadable("a message is a request, a result or an error")
         return message
 
     def _unreadable(self, why: str) -> UnreadableAnswerError:

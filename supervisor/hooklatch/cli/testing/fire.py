@@ -10,9 +10,10 @@ import sys
 from hooklatch.cli.terminal import look, output
 from hooklatch.cli.terminal.durations import span
 from hooklatch.cli.terminal.exits import CommandError, Exit
-from hooklatch.cli.terminal.light_json import RepeatedKeyError, dumps, is_list, is_object, loads
+from hooklatch.cli.terminal.light_json import RepeatedKeyError, dumps, is_object, loads
 from hooklatch.cli.terminal.parser import Parser
 from hooklatch.cli.terminal.requests import as_sent, one_shot
+from hooklatch.client.protocol.decision_table import DecisionTable, table_text
 from hooklatch.errors import HooklatchError, RequestFailedError, UnreadableAnswerError
 
 MAX_PAYLOAD = 8 * 2**20  # bytes; that of `core/payload.py`, which loads more than one fire needs
@@ -25,7 +26,6 @@ __all__ = ["add_fire", "piped_payload", "read_payload", "with_payload"]
 
 # Errors by which the daemon reports an unknown event or invalid parameters: the command line is wrong.
 MISUSES = ("unknown_event", "invalid_params")
-VERDICTS = frozenset({"pass", "allow", "deny", "ask", "halt", "claim"})
 
 
 def add_fire(parser: Parser) -> None:
@@ -93,34 +93,12 @@ def read_decision(answer: object, event: str | None) -> dict[str, Any]:
     Raises:
         UnreadableAnswerError: it is not a decision, or one on another event.
     """
-    problem = problem_of(answer)
+    problem = DecisionTable(loads(table_text())).fault(answer)
     if problem or not is_object(answer):
         raise UnreadableAnswerError(f"the answer is not a valid decision: {problem}")
     if event is not None and answer.get("event") != event:
         raise UnreadableAnswerError(f"the answer decides on {answer.get('event')!r}, not on {event!r}")
     return answer
-
-
-def problem_of(decision: object) -> str:
-    """Return why an answer is no decision, or "" if it is one."""
-    if not is_object(decision):
-        return "the decision is not an object"
-    verdict = decision.get("verdict")
-    if not isinstance(verdict, str) or verdict not in VERDICTS:
-        return f"the decision has the verdict {verdict!r}"
-    for key in ("cause", "reason", "layer", "hook", "append", "resume"):
-        if not isinstance(decision.get(key), str | None):
-            return f"the decision's {key} is not text"
-    patch = decision.get("patch")
-    if patch is not None and not is_object(patch):
-        return "the decision's patch is not an object"
-    if patch and "tool_input" in patch and not is_object(patch["tool_input"]):
-        return "the decision's patch of tool_input is not an object"
-    for key in ("inject", "warnings"):
-        value = decision.get(key)
-        if value is not None and not is_list(value):
-            return f"the decision's {key} is not a list"
-    return ""
 
 
 def decide_without(event: str, error: HooklatchError) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from hooklatch.client.protocol.decisions import Decision
+from hooklatch.client.protocol.decisions import AnsweredDecision
 
 __all__ = ["Announcement", "Inbox"]
 
@@ -34,7 +34,7 @@ class Announcement(msgspec.Struct, frozen=True, kw_only=True):
     removed: list[str] = []
     changed: list[str] = []
     resync: int | None = None
-    decision: Decision | None = None
+    decision: AnsweredDecision | None = None
     at: str | None = None
     session_id: str | None = None
     host: str | None = None

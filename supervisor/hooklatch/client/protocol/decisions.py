@@ -10,10 +10,11 @@ an error, or unreadable     local_decision("protocol")    an event that is not i
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 import msgspec
 
+from hooklatch.client.protocol.decision_table import MAX_INTEGER, DecisionTable, table_text
 from hooklatch.client.protocol.json_values import read_answer
 from hooklatch.core.hooks.catalogue import Catalogue
 from hooklatch.core.messages import RETRYABLE, Cause, DecisionVerdict, Head
@@ -21,9 +22,12 @@ from hooklatch.errors import DaemonUnreachableError, HooklatchError, RequestFail
 
 __all__ = [
     "Accepted",
+    "AnsweredDecision",
     "Decision",
+    "LocalDecision",
     "Outcome",
     "RefusedError",
+    "TABLE",
     "decide_locally",
     "local_decision",
     "read_decision",
@@ -32,6 +36,8 @@ __all__ = [
     "skipped_decision",
 ]
 
+TABLE: Final = DecisionTable(msgspec.json.decode(table_text()))
+Integer: TypeAlias = Annotated[int, msgspec.Meta(ge=-MAX_INTEGER, le=MAX_INTEGER)]
 MESSAGES: dict[Cause, str] = {
     "no_daemon": "the hook daemon did not decide (fail-safe deny)",
     "overload": "the hook daemon has no room for this request (fail-safe deny)",
@@ -63,16 +69,18 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     hook: str = ""
     outcome: str = ""
     verdict: str | None = None
-    cause: str | None = None
-    message: str | None = None
+    cause: str
+    message: str = ""
     patch: dict[str, Any] | None = None
-    stdout: str | None = None
-    stderr: str | None = None
-    exit_code: int | None = None
+    stdout: str = ""
+    stderr: str = ""
+    exit_code: Integer | None = None
     truncated: bool = False
     duration_ms: float = 0.0
     reinvoked: bool = False
     observed: bool = False
+    command: str = ""
+    last: bool = False
     name: str = ""
     unneeded: bool = False
 
@@ -102,8 +110,8 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     append: str | None = None
     resume: str | None = None
     value: Any = None
-    context: dict[str, Any] | None = None
-    revision: int | None = None
+    context: dict[str, Any] = {}
+    revision: Integer | None = None
     duration_ms: float = 0.0
     outcomes: list[Outcome] = []
     warnings: list[str] = []
@@ -133,7 +141,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_local(self) -> bool:
         """Return whether the client decided by itself, without an answer of the daemon or a person's approval."""
-        return self.revision is None
+        return isinstance(self, LocalDecision)
 
     @property
     def explanation(self) -> str:
@@ -170,6 +178,35 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
         }
 
 
+def check_combination(decision: Decision) -> None:
+    if problem := TABLE.misfit(decision.event, decision.verdict, decision.cause, decision.__getattribute__):
+        raise ValueError(problem)
+
+
+if TYPE_CHECKING:
+    AnsweredDecision: TypeAlias = Decision
+else:
+    # A decision out of an answer: what the daemon always writes has no default, and so has to be there.
+    AnsweredDecision = msgspec.defstruct(
+        "AnsweredDecision",
+        [
+            *((key, Decision.__annotations__[key]) for key in TABLE.shapes["decision"]["always"]),
+            ("followed_by", "list[AnsweredDecision]", []),
+        ],
+        bases=(Decision,),
+        namespace={"__post_init__": check_combination},
+        module=__name__,
+        frozen=True,
+        kw_only=True,
+    )
+
+
+class LocalDecision(Decision, frozen=True, kw_only=True):
+    """A decision that the client made in place of the daemon."""
+
+    decision_id: str = msgspec.field(default_factory=lambda: f"local-{os.urandom(8).hex()}")
+
+
 class Accepted(msgspec.Struct, frozen=True, kw_only=True):
     """The answer to a fire that waits for no decision: `accepted` is False if its hooks will not be run."""
 
@@ -184,7 +221,7 @@ def read_decision(result: msgspec.Raw, event: str, *, is_native: bool = False) -
     Raises:
         UnreadableAnswerError: it is not a decision, or one on another event.
     """
-    decision = read_answer(result, Decision, "decision")
+    decision = read_answer(result, AnsweredDecision, "decision")
     if decision.event != event and not is_native:
         raise UnreadableAnswerError(f"the answer decides on {decision.event!r}, not on {event!r}")
     return decision
@@ -227,8 +264,7 @@ def local_decision(event: str, cause: Cause, message: str) -> Decision:
     spec = Catalogue.standard().get(event)
     is_closed = spec is None or spec.fails_closed
     text = f"{MESSAGES.get(cause, cause)}: {message}"
-    return Decision(
-        decision_id=local_id(),
+    return LocalDecision(
         event=event,
         verdict="deny" if is_closed else "pass",
         cause=cause if is_closed else None,
@@ -240,8 +276,7 @@ def local_decision(event: str, cause: Cause, message: str) -> Decision:
 
 def refuse_locally(event: str, cause: Cause, reason: str, because_of: Decision) -> Decision:
     """Refuse what hooks left open: nobody approved it, or their answers never agreed on one input."""
-    return Decision(
-        decision_id=local_id(),
+    return LocalDecision(
         event=event,
         verdict="deny",
         cause=cause,
@@ -249,7 +284,3 @@ def refuse_locally(event: str, cause: Cause, reason: str, because_of: Decision) 
         layer=because_of.layer,
         hook=because_of.hook,
     )
-
-
-def local_id() -> str:
-    return f"local-{os.urandom(8).hex()}"

@@ -15,12 +15,15 @@ A message that makes no sense ends it too, since nobody knows which request that
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias, cast
+from itertools import accumulate
+from typing import Any, Final, TypeAlias, cast
 
 import msgspec
 
 from hooklatch.client.protocol.announcements import Announcement
+from hooklatch.client.protocol.decisions import TABLE
 from hooklatch.client.protocol.json_values import encode_plain
 from hooklatch.client.protocol.liveness import Liveness, Pulse
 from hooklatch.client.protocol.skipping import NOT_PERMITTED, Permission
@@ -44,6 +47,7 @@ from hooklatch.errors import (
     RequestFailedError,
     UnreadableAnswerError,
 )
+from hooklatch_worker.author.ambiguity import ambiguity
 
 __all__ = ["Action", "CallRequested", "Exchange", "Waiter", "reply"]
 
@@ -61,6 +65,8 @@ class CallRequested(msgspec.Struct, frozen=True):
     number: int | str = 0  # the request's, not one of its params
 
 
+NO_MARKS: Final = bytes({*range(256)} - {*b'[]{}"'})
+STRINGS: Final = re.compile(rb'"[^"]*"')
 Action: TypeAlias = CallRequested | Announcement | bytes
 
 
@@ -182,6 +188,8 @@ class Exchange:
 
     def _take(self, line: bytes) -> Action | None:
         message = read_message(line)
+        if (problem := unclear(line)) is not None:
+            raise RpcError(ErrorCode.PARSE_ERROR, problem)
         if isinstance(message, Response):
             self._settle(message)
             return None
@@ -210,6 +218,21 @@ class Exchange:
         else:
             waiter.error = read_error(error)
         waiter.wake()
+
+
+def unclear(line: bytes) -> str | None:
+    """Return why other parsers may read a line otherwise, or not at all; None if they read it alike."""
+    # To count takes longer than to look at what is short, or has few.
+    if len(line) > TABLE.depth and line.count(b"[") + line.count(b"{") > TABLE.depth and depth_of(line) > TABLE.depth:
+        return f"it is nested deeper than {TABLE.depth} levels"
+    return ambiguity(line)
+
+
+def depth_of(line: bytes) -> int:
+    """Return how many lists and objects of valid JSON are inside each other at most."""
+    marks = line.replace(b"\\\\", b"").replace(b'\\"', b"").translate(None, NO_MARKS)
+    brackets = STRINGS.sub(b"", marks)
+    return max(accumulate(1 if byte in b"[{" else -1 for byte in brackets), default=0)
 
 
 def reply(call: CallRequested, answer: bytes | str) -> bytes:

@@ -300,7 +300,10 @@ class Dispatcher:
     ) -> Decision:
         """Decide a fire whose payload could not be read, without calling any hook."""
         fire = self._begin(spec, params, session)
-        refused = decisions.refuse(spec, cause, message, decision_id=fire.decision_id, payload=fire.payload)
+        revision = self._registries.view_of(session, params.plugins).revision
+        refused = decisions.refuse(
+            spec, cause, message, decision_id=fire.decision_id, revision=revision, payload=fire.payload
+        )
         return await self._publish(fire, refused)
 
     async def _publish(self, fire: Fire, decision: Decision) -> Decision:

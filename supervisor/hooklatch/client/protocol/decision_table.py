@@ -1,0 +1,135 @@
+"""Which decisions the daemon writes: decisions.json, which is made from the daemon's own code (clients/README.md).
+
+Knows fields, their types and combinations; does not know msgspec, since `hooklatch fire` starts without it.
+"""
+
+from __future__ import annotations
+
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, Final, TypeAlias, TypeGuard
+
+    Row: TypeAlias = tuple[bool, list[str], list[str]]  # whether it is retryable, what is never null, what always is
+
+__all__ = ["MAX_INTEGER", "DecisionTable", "table_text"]
+
+MAX_INTEGER: Final = 2**53 - 1  # a larger one is another number in JavaScript
+
+
+def table_text() -> str:
+    with open(os.path.join(os.path.dirname(__file__), "decisions.json"), encoding="ascii") as file:
+        return file.read()
+
+
+def is_object(value: object) -> TypeGuard[dict[str, Any]]:
+    return isinstance(value, dict)
+
+
+def is_list(value: object) -> TypeGuard[list[object]]:
+    return isinstance(value, list)
+
+
+def differs(row: Row, get: Callable[[str], object]) -> str:
+    """Return what of a decision differs from a combination, "" if nothing does."""
+    is_retryable, required, empty = row
+    if get("retryable") is not is_retryable:
+        return f"its retryable is {not is_retryable}"
+    for key in required:
+        if get(key) is None:
+            return f"its {key} is null"
+    for key in empty:
+        if get(key) is not None:
+            return f"it has a {key}"
+    return ""
+
+
+def is_deeper(value: object, levels: int) -> bool:
+    """Return whether plain data has more lists and objects inside each other than this."""
+    inner = [value]
+    for _ in range(levels + 1):
+        inner = [
+            child
+            for one in inner
+            if is_object(one) or is_list(one)
+            for child in (one.values() if is_object(one) else one)
+        ]
+        if not inner:
+            return False
+    return True
+
+
+class DecisionTable:
+    """Tells what is wrong with an answer; `table` is the parsed text of `table_text`."""
+
+    def __init__(self, table: Any) -> None:
+        self.depth: int = table["depth"]
+        self.shapes: dict[str, dict[str, dict[str, str]]] = {
+            kind: table[kind] for kind in ("decision", "outcome", "head")
+        }
+        self._models: dict[str, str] = table["events"]
+        self._rows: dict[tuple[str | None, str, str | None], list[Row]] = {}
+        for row in table["combinations"]:
+            forms = row["retryable"], row["set"], row["null"]
+            # Of an event that this client does not know, any model's combination may be right.
+            for model in (row["model"], None):
+                self._rows.setdefault((model, row["verdict"], row["cause"]), []).append(forms)
+
+    def misfit(self, event: str, verdict: str, cause: str | None, get: Callable[[str], object]) -> str:
+        """Return why no daemon answers so, or "" if it does; `get` returns what stands in another field."""
+        problem = "this verdict and this cause are no decision on this event"
+        for row in self._rows.get((self._models.get(event), verdict, cause), ()):
+            problem = differs(row, get)
+            if not problem:
+                return ""
+        return f"{event!r}, {verdict!r}, cause {cause!r}: {problem}"
+
+    def fault(self, answer: object) -> str:
+        """Return why plain data is no decision of the daemon, or "" if it is one."""
+        problem = self._unshaped(answer, "decision")
+        if not problem and is_deeper(answer, self.depth - 1):  # the message itself is a level
+            problem = f"it is nested deeper than {self.depth} levels"
+        if problem or not is_object(answer):
+            return problem
+        return self.misfit(answer["event"], answer["verdict"], answer["cause"], answer.get)
+
+    def _unshaped(self, value: object, kind: str) -> str:
+        if not is_object(value):
+            return f"the {kind} is not an object"
+        shape = self.shapes[kind]
+        for key, word in shape["always"].items():
+            if key not in value:
+                return f"its {key} is missing"
+            if not self._fits(value[key], word):
+                return f"its {key} is no {word}"
+        for key, word in shape["sometimes"].items():
+            if key in value and not self._fits(value[key], word):
+                return f"its {key} is no {word}"
+        return ""
+
+    def _fits(self, value: object, word: str) -> bool:
+        if word.endswith("?"):
+            return value is None or self._fits(value, word[:-1])
+        match word:
+            case "any":
+                return True
+            case "text":
+                return isinstance(value, str)
+            case "flag":
+                return isinstance(value, bool)
+            case "integer":
+                return isinstance(value, int) and not isinstance(value, bool) and abs(value) <= MAX_INTEGER
+            case "number":
+                return isinstance(value, int | float) and not isinstance(value, bool)
+            case "object":
+                return is_object(value)
+            case "head":
+                return not self._unshaped(value, word)
+            case "outcomes":
+                return is_list(value) and not any(self._unshaped(one, "outcome") for one in value)
+            case "decisions":
+                return is_list(value) and not any(map(self.fault, value))
+            case _:  # texts, objects
+                return is_list(value) and all(self._fits(one, word[:-1]) for one in value)
