@@ -187,7 +187,7 @@ class SyncReconnector(SessionBase):
         return link
 
     def _connect(self) -> socket.socket:
-        attempts = connecting(self._paths, self.state.liveness.connect)
+        attempts = connecting(self._paths, self.state.daemon_uid, self.state.liveness.connect)
         try:
             while not self._closing.wait(next(attempts)):
                 pass

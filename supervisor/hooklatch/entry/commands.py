@@ -25,14 +25,15 @@ def entry_command(
     wait: float,
     *,
     runtime_dir: str | os.PathLike[str] | None = None,
+    daemon_uid: int | None = None,
     start: bool = False,
     form: Form = "python",
 ) -> list[str]:
     """Return the words of the command; a host that takes one line gets them by `shlex.join`.
 
     `wait` are the seconds that the entry waits, which has to be less than what the host does; with kind "notify" they
-    do not matter.  `start` has it start the daemon where none listens.  `form`: "best" is the C form where it can be
-    built here, else the Python form.
+    do not matter.  `daemon_uid` is the user whose daemon it takes beside its own and root's.  `start` has it start the
+    daemon where none listens.  `form`: "best" is the C form where it can be built here, else the Python form.
 
     Raises:
         BuildError: the C form was asked for and cannot be built.
@@ -40,6 +41,8 @@ def entry_command(
     words = [*program_of(form), host, event, "--kind", kind, "--wait", f"{wait:.3f}".rstrip("0").rstrip(".")]
     if runtime_dir is not None:
         words += ["--runtime-dir", str(Path(runtime_dir).absolute())]
+    if daemon_uid is not None:
+        words += ["--daemon-uid", str(daemon_uid)]
     return [*words, "--start"] if start else words
 
 

@@ -19,7 +19,7 @@ def test_a_socket_of_another_user_is_told_as_such_and_no_daemon_is_to_be_started
         listener.listen()
 
         def ask() -> None:
-            with administrator(argparse.Namespace(runtime_dir=str(tmp_path))):
+            with administrator(argparse.Namespace(runtime_dir=str(tmp_path), daemon_uid=None)):
                 pass
 
         said = as_nobody(ask)
