@@ -118,17 +118,17 @@ class SyncLink:
             timer.start()
         return skipped_decision(event, number, permission.revision)
 
-    def report(self) -> None:
+    def report(self, *, deadline: float = inf) -> None:
         """Tell the daemon how many events were skipped, if any were."""
         with self._state:
             line = self._skipped.take() if self._exchange.failure is None else b""
         if line:
-            self._send(line)
+            self._send(line, deadline)
 
-    def take_leave(self, seconds: float) -> None:
-        """Tell the daemon that the session is over, and wait this long for its answer."""
+    def take_leave(self, deadline: float) -> None:
+        """Tell the daemon that the session is over, and wait until then for its answer."""
         with suppress(HooklatchError):  # the daemon is gone
-            self._ask("session.close", {}, deadline=time.monotonic() + seconds)
+            self._ask("session.close", {}, deadline=deadline)
 
     def _ask(self, method: str, params: Mapping[str, object], *, deadline: float = inf) -> msgspec.Raw:
         answered = threading.Event()
@@ -136,7 +136,7 @@ class SyncLink:
             waiter, line = self._exchange.begin(method, params, wake=answered.set, now=time.monotonic())
         pause = self._read_once if threading.get_ident() == self._reader else answered.wait
         try:
-            self._send(line)
+            self._send(line, deadline)
             while not answered.is_set() and (left := deadline - time.monotonic()) > 0:
                 pause(min(left, self._line_timeouts()))
                 self._check()
@@ -190,23 +190,37 @@ class SyncLink:
     def _answer(self, call: CallRequested) -> None:
         self._send(reply(call, self._serve(call)))
 
-    def _send(self, line: bytes) -> None:
-        while not self._sending.acquire(timeout=1.0):
-            self._check()
+    def _send(self, line: bytes, deadline: float = inf) -> None:
+        """Send a line, whole or not at all, unless the connection ends before; one that is late ends it."""
+        with self._state:
+            self._exchange.begin_sending(time.monotonic())
         try:
-            self._send_all(line)
+            while not self._sending.acquire(timeout=self._pause(deadline)):
+                self._check()
+                if self.failure is not None or time.monotonic() >= deadline:
+                    return
+            try:
+                self._send_all(line, deadline)
+            finally:
+                self._sending.release()
         finally:
-            self._sending.release()
+            with self._state:
+                self._exchange.finish_sending()
 
-    def _send_all(self, line: bytes) -> None:
+    def _pause(self, deadline: float) -> float:
+        return max(0.0, min(1.0, self._line_timeouts(), deadline - time.monotonic()))
+
+    def _send_all(self, line: bytes, deadline: float = inf) -> None:
         rest = memoryview(line)
         try:
             while rest and self.failure is None:
                 try:
                     rest = rest[self._socket.send(rest) :]
                 except BlockingIOError:
-                    if is_ready(self._socket, select.POLLOUT, min(1.0, self._line_timeouts())):
+                    if is_ready(self._socket, select.POLLOUT, self._pause(deadline)):
                         self._heard()  # the buffer was full, and the daemon made room: a sign of life
+                    elif time.monotonic() >= deadline:
+                        self.end(DaemonUnreachableError("the daemon did not read in time"))
                     else:
                         self._check()
         except BrokenPipeError:

@@ -74,9 +74,10 @@ class SyncReconnector(SessionBase):
         is_last = not self.state.is_closed and not self.state.is_copy
         self._stop()
         if (link := self._link) is not None:
-            link.report()
+            deadline = time.monotonic() + FAREWELL
+            link.report(deadline=deadline)
             if is_last:
-                link.take_leave(FAREWELL)
+                link.take_leave(deadline)
         if (link := self._newest) is not None:
             link.end(DaemonUnreachableError("the session was closed"))
         self.wake_listeners()
