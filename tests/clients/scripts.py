@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from support.repository import ROOT
+from support.strangers import listen_as_nobody
 
 __all__ = ["ScriptedServer", "matches", "scenarios"]
 
@@ -75,8 +76,10 @@ def matches(expected: Any, actual: Any) -> bool:
 class ScriptedServer:
     """Plays one script a connection, in order, in a thread of its own."""
 
-    def __init__(self, path: Path, connections: list[list[dict[str, Any]]]) -> None:
+    def __init__(self, path: Path, connections: list[list[dict[str, Any]]], *, kind: str = "own") -> None:
         self.path = path
+        self._kind = kind
+        self._squatters: list[socket.socket] = []
         self.problems: list[BaseException] = []
         self.heard = 0  # requests and answers that scripts waited for, without hellos
         self._news = threading.Condition()
@@ -85,10 +88,24 @@ class ScriptedServer:
         self._socket: socket.socket | None = None
 
     def listen(self) -> None:
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._socket.bind(os.fspath(self.path))
-        self._socket.listen()
-        self._thread.start()
+        if self._kind == "nobody's":
+            self._socket = listen_as_nobody(self.path)
+        else:
+            self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            self._socket.bind(os.fspath(self.path))
+            self._socket.listen(0 if self._kind == "full" else 128)
+        if self._kind == "full":
+            self._fill()
+        if self._connections:
+            self._thread.start()
+
+    def _fill(self) -> None:
+        """Take all places of the backlog."""
+        with suppress(BlockingIOError):
+            while True:
+                self._squatters.append(squatter := socket.socket(socket.AF_UNIX))
+                squatter.setblocking(False)
+                squatter.connect(os.fspath(self.path))
 
     def wait_heard(self, count: int) -> None:
         with self._news:
@@ -102,10 +119,26 @@ class ScriptedServer:
         """
         if self._socket is not None:
             with self._socket:
-                self._thread.join(PATIENCE)
+                if self._connections:
+                    self._thread.join(PATIENCE)
+                elif self._kind != "full":
+                    assert self._unheard() == b"", "the client told a daemon something that it must not believe"
             assert not self._thread.is_alive(), "the script waits for what the client did not say"
+        for squatter in self._squatters:
+            squatter.close()
         if self.problems:
             raise self.problems[0]
+
+    def _unheard(self) -> bytes:
+        """Return what was sent on all connections that wait to be accepted."""
+        assert self._socket is not None
+        self._socket.setblocking(False)
+        said = b""
+        with suppress(BlockingIOError):
+            while True:
+                with self._socket.accept()[0] as connection:
+                    said += connection.recv(2**16)
+        return said
 
     def _play(self) -> None:
         assert self._socket is not None
@@ -175,6 +208,11 @@ class Connection:
                 case {"raw": text}:
                     data = text.replace("$id", json.dumps(self._last)).encode()
                     self._send(data.replace(step["spoilt"].encode(), b"\xff") if "spoilt" in step else data)
+                case {"stall": True}:
+                    hung_up = select.poll()
+                    hung_up.register(self._socket, select.POLLRDHUP)
+                    assert hung_up.poll(PATIENCE * 1000), "the client waits for a daemon that reads nothing"
+                    return
                 case {"swallow": True}:
                     while self._file.readline():
                         continue
