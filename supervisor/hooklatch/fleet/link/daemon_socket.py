@@ -128,7 +128,7 @@ class DaemonSocket:
             path = os.path.join(folder, ADMIN_SOCKET)
             try:
                 self._raw, self._lines = connected(path, self._daemon_uid), LineBuffer()
-                token = read_token(os.path.join(folder, FLEET_TOKEN))
+                token = read_token(os.path.join(folder, FLEET_TOKEN), self._daemon_uid)
             except OSError as error:
                 self._close()
                 failures.append(f"{error.filename or path} ({error.strerror or error})")
@@ -173,15 +173,15 @@ class DaemonSocket:
             self._raw = None
 
 
-def read_token(path: str) -> str:
-    """Return the token of the daemon that runs.
+def read_token(path: str, daemon_uid: int | None) -> str:
+    """Return the token of the daemon that runs, which is this user's, or that of the user who is named.
 
     Raises:
         OSError: there is none; [fleet] is not configured there, or it is another user's.
     """
     fd = open_regular(path, os.O_RDONLY | os.O_NOFOLLOW)
     try:
-        if os.fstat(fd).st_uid != os.getuid():
+        if os.fstat(fd).st_uid not in (os.getuid(), daemon_uid):
             raise PermissionError(errno.EPERM, "it is another user's", path)
         return os.read(fd, MAX_TOKEN).decode("ascii", "replace").strip()
     finally:
