@@ -26,6 +26,7 @@ __all__ = ["ScriptedServer", "matches", "scenarios"]
 
 FILE = ROOT / "clients" / "conformance.jsonl"
 WELCOME = {"protocol": 1, "session_id": "s1", "resume_token": "t1", "child_token": "c1", "revision": 7}
+FULL = 2**16  # bytes; more than a socket's buffer is never waited for
 PATIENCE = 20.0  # seconds; only a failing test waits so long
 UNASKED = {"ping": {}, "session.close": {"ended": True}}  # answered wherever a script does not wait for them
 
@@ -85,6 +86,7 @@ class ScriptedServer:
         self._news = threading.Condition()
         self._connections = connections
         self._thread = threading.Thread(target=self._play)
+        self._listens = threading.Event()
         self._socket: socket.socket | None = None
 
     def listen(self) -> None:
@@ -96,8 +98,16 @@ class ScriptedServer:
             self._socket.listen(0 if self._kind == "full" else 128)
         if self._kind == "full":
             self._fill()
-        if self._connections:
+        self._listens.set()
+        if self._connections and not self._thread.is_alive():
             self._thread.start()
+
+    def unlisten(self) -> None:
+        """Listen no more, until somebody has it listen again."""
+        assert self._socket is not None
+        self._listens.clear()
+        self.path.unlink()
+        self._socket.close()
 
     def _fill(self) -> None:
         """Take all places of the backlog."""
@@ -141,14 +151,14 @@ class ScriptedServer:
         return said
 
     def _play(self) -> None:
-        assert self._socket is not None
-        self._socket.settimeout(PATIENCE)
         try:
             for number, script in enumerate(self._connections):
+                assert self._listens.wait(PATIENCE), "nobody has the script listen again"
+                assert self._socket is not None
+                self._socket.settimeout(PATIENCE)
                 connection, _ = self._socket.accept()
                 if number == len(self._connections) - 1:  # nobody else may wait in the backlog of a daemon that is gone
-                    self.path.unlink()
-                    self._socket.close()
+                    self.unlisten()
                 with Connection(connection, self) as peer:
                     peer.play(script)
         except BaseException as problem:
@@ -208,11 +218,10 @@ class Connection:
                 case {"raw": text}:
                     data = text.replace("$id", json.dumps(self._last)).encode()
                     self._send(data.replace(step["spoilt"].encode(), b"\xff") if "spoilt" in step else data)
+                case {"unlisten": True}:
+                    self._server.unlisten()
                 case {"stall": True}:
-                    hung_up = select.poll()
-                    hung_up.register(self._socket, select.POLLRDHUP)
-                    assert hung_up.poll(PATIENCE * 1000), "the client waits for a daemon that reads nothing"
-                    return
+                    return self._stall()
                 case {"swallow": True}:
                     while self._file.readline():
                         continue
@@ -223,6 +232,17 @@ class Connection:
                     raise AssertionError(f"the script has an unknown step: {step}")
         while (message := self._read()) is not None:
             self._answer_unasked(message)
+
+    def _stall(self) -> None:
+        """Read nothing until the client hangs up; what it has filled the buffer with is a step that was heard."""
+        hung_up, is_full, deadline = select.poll(), False, time.monotonic() + PATIENCE
+        hung_up.register(self._socket, select.POLLRDHUP)
+        while not hung_up.poll(5):
+            assert time.monotonic() < deadline, "the client waits for a daemon that reads nothing"
+            waiting = struct.unpack("i", fcntl.ioctl(self._socket, termios.FIONREAD, b"\0" * 4))[0]
+            if waiting > FULL and not is_full:
+                is_full = True
+                self._server.note()
 
     def _named(self, number: Any) -> Any:
         return self._ids[number[1:]] if isinstance(number, str) and number.startswith("$") else number
