@@ -32,7 +32,7 @@ BELOW = {
     "fleet": {"client", "record", "core", *GROUND},
     "hosts": {"core"},
     "bridges": {"client", "core", *GROUND},
-    "entry": {"paths", "hosts"},
+    "entry": {"credentials", "paths", "hosts"},
     "install": {"hosts", "entry", "core", "paths"},
     "dialects": {"hosts", "core"},
     "guards": set(),
@@ -356,6 +356,7 @@ def test_what_an_agent_waits_for_imports_builtin_modules_alone() -> None:
 
     assert loaded - {"_socket"} == {
         "hooklatch",
+        "hooklatch.credentials",
         "hooklatch.paths",
         "hooklatch.entry",
         "hooklatch.entry.asking",

@@ -1,10 +1,11 @@
-"""Connecting to a Unix socket, and who is at its other end, as the kernel has noted it then.  Waits for nothing.
+"""Connecting to a Unix socket, and who is at its other end, as the kernel has noted it then.  Waits for nothing itself.
 
-Light, since each command imports it; what an agent starts for each event is lighter still, and has its own.
+The one place in Python that connects to a daemon: each connect asks who listens, and there is no way around that.
+Light, since the entry imports it, for which an agent waits with each event: builtin modules only.
 """
 
 import posix
-import struct
+import sys
 
 try:
     import _socket as sockets  # `socket` itself costs as much as starting the interpreter
@@ -15,9 +16,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import socket
 
-__all__ = ["check_own", "connected", "credentials_of"]
+__all__ = ["connect", "connected", "credentials_of"]
 
-CREDENTIALS = struct.Struct("3i")  # unix(7), SO_PEERCRED: pid, uid, gid
+SIZE = 12  # bytes of struct ucred (unix(7), SO_PEERCRED): pid, uid and gid, an int each
+ROOT = 0
 
 
 def credentials_of(stream: "sockets.socket") -> tuple[int, int]:
@@ -26,37 +28,46 @@ def credentials_of(stream: "sockets.socket") -> tuple[int, int]:
     Raises:
         OSError: the kernel does not tell.
     """
-    pid, uid, _ = CREDENTIALS.unpack(stream.getsockopt(sockets.SOL_SOCKET, sockets.SO_PEERCRED, CREDENTIALS.size))
-    return int(pid), int(uid)
+    data = stream.getsockopt(sockets.SOL_SOCKET, sockets.SO_PEERCRED, SIZE)
+    if len(data) != SIZE:
+        raise OSError(0, "the kernel does not tell who is at the other end")
+    return int.from_bytes(data[:4], sys.byteorder), int.from_bytes(data[4:8], sys.byteorder)
 
 
-def check_own(stream: "sockets.socket") -> None:
-    """Return if this user listens at the other end.
-
-    Raises:
-        OSError: another user does, or the kernel does not tell.
-    """
-    if credentials_of(stream)[1] != posix.getuid():
-        raise PermissionError(1, "another user listens there")
-
-
-def connected(path: str, *, is_pointed: bool = False) -> "socket.socket":
-    """Return a non-blocking socket that is connected; to this user, if the place is one that the pointer alone names.
+def connect(stream: "sockets.socket", path: "str | bytes", daemon_uid: "int | None") -> None:
+    """Connect a socket to where this user, root or the user `daemon_uid` listens.
 
     Raises:
         BlockingIOError: the backlog is full, and a later attempt may succeed.
-        OSError: nobody listens there, or another user does.
+        PermissionError: another user listens there; nothing was sent.  Or the path is closed to this user.
+        OSError: nobody listens there, or the kernel does not tell who.
     """
+    stream.connect(path)
+    uid = credentials_of(stream)[1]
+    if uid not in (ROOT, posix.geteuid(), daemon_uid):
+        raise PermissionError(1, f"another user listens there: {named(uid)}")
+
+
+def connected(path: str, daemon_uid: "int | None") -> "socket.socket":
+    """Return a non-blocking socket that is connected.  Raises what `connect` does."""
     import socket  # imported here: what is light does not connect this way
 
     stream = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         stream.setblocking(False)
-        stream.connect(path)
+        connect(stream, path, daemon_uid)
         stream.getpeername()  # unix(7): EAGAIN from connect leaves a socket that only looks connected
-        if is_pointed:
-            check_own(stream)
     except BaseException:
         stream.close()
         raise
     return stream
+
+
+def named(uid: int) -> str:
+    """Return a user as people know it: its name, where there is one, and its number."""
+    try:
+        import pwd  # needed only here, and it may load a shared library
+
+        return f"{pwd.getpwuid(uid).pw_name} ({uid})"
+    except (ImportError, KeyError):
+        return str(uid)

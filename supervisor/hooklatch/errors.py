@@ -79,6 +79,7 @@ class DaemonUnreachableError(HooklatchError, ConnectionError):
         do = "start one with: hooklatch serve --detach"
         if is_denied:
             do = "it is for another user: become that one, or name the folder of your own daemon with --runtime-dir"
+            do += ", or whose daemon to take with --daemon-uid"
         error = cls(f"no daemon is reachable at {tried}; {do}")
         error.is_denied = is_denied
         return error

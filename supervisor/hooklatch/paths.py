@@ -66,7 +66,7 @@ def state_dir(environ: "Mapping[str, str]") -> str:
 def pointed_dir(flag: str | None, environ: "Mapping[str, str]") -> str:
     """Return the directory that the daemon's pointer names; "" if another one is named, or no pointer can be trusted.
 
-    Nobody but this user can have written it.  It may be stale: whoever connects there has to check who listens.
+    Nobody but this user can have written it.  It may be stale.
     """
     if flag or environ.get("HOOKLATCH_RUNTIME_DIR"):
         return ""
@@ -89,13 +89,10 @@ def pointed_dir(flag: str | None, environ: "Mapping[str, str]") -> str:
     return line[:-1].decode("utf-8", "surrogateescape") if is_path and b"\0" not in line else ""
 
 
-def candidate_dirs(flag: str | None, environ: "Mapping[str, str]") -> "list[tuple[str, bool]]":
-    """Return the directories to look for the daemon in, in turn, each with whether the pointer alone names it.
-
-    Whoever connects in such a one has to check who listens there.
-    """
+def candidate_dirs(flag: str | None, environ: "Mapping[str, str]") -> list[str]:
+    """Return the directories to look for the daemon in, in turn: those of `runtime_dirs`, then the pointer's."""
     known, pointed = runtime_dirs(flag, environ), pointed_dir(flag, environ)
-    return [*((folder, False) for folder in known), *([(pointed, True)] if pointed and pointed not in known else [])]
+    return [*known, *([pointed] if pointed and pointed not in known else [])]
 
 
 def _xdg(environ: "Mapping[str, str]", name: str, default: str) -> str:

@@ -67,6 +67,12 @@ class RealDaemon:
     def kill(self) -> None:
         self.end(signal.SIGKILL)
 
+    def stop(self) -> None:
+        self._process.send_signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        self._process.send_signal(signal.SIGCONT)
+
     def end(self, number: signal.Signals = signal.SIGTERM) -> None:
         with self._process as process:
             process.send_signal(number)

@@ -21,7 +21,7 @@ def options_of(command: dict[str, Any]) -> dict[str, Any]:
     options: dict[str, Any] = {"host": "conformance"}
     if "liveness" in command:
         options["liveness"] = Liveness(**command["liveness"])
-    return options | {key: command[key] for key in ("dialect", "require") if key in command}
+    return options | {key: command[key] for key in ("dialect", "require", "daemon_uid") if key in command}
 
 
 def fire_of(command: dict[str, Any]) -> dict[str, Any]:

@@ -20,11 +20,13 @@ from pathlib import Path
 from typing import Any
 
 from support.repository import ROOT
+from support.strangers import listen_as_nobody
 
 __all__ = ["ScriptedServer", "entry_lines", "matches", "scenarios"]
 
 FILE = ROOT / "clients" / "conformance.jsonl"
 WELCOME = {"protocol": 1, "session_id": "s1", "resume_token": "t1", "child_token": "c1", "revision": 7}
+FULL = 2**16  # bytes; more than a socket's buffer is never waited for
 PATIENCE = 20.0  # seconds; only a failing test waits so long
 UNASKED = {"ping": {}, "session.close": {"ended": True}}  # answered wherever a script does not wait for them
 
@@ -98,20 +100,45 @@ def edited(line: bytes, edit: list[Any], number: object) -> bytes:
 class ScriptedServer:
     """Plays one script a connection, in order, in a thread of its own."""
 
-    def __init__(self, path: Path, connections: list[list[dict[str, Any]]]) -> None:
+    def __init__(self, path: Path, connections: list[list[dict[str, Any]]], *, kind: str = "own") -> None:
         self.path = path
+        self._kind = kind
+        self._squatters: list[socket.socket] = []
         self.problems: list[BaseException] = []
         self.heard = 0  # requests and answers that scripts waited for, without hellos
         self._news = threading.Condition()
         self._connections = connections
         self._thread = threading.Thread(target=self._play)
+        self._listens = threading.Event()
         self._socket: socket.socket | None = None
 
     def listen(self) -> None:
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._socket.bind(os.fspath(self.path))
-        self._socket.listen()
-        self._thread.start()
+        if self._kind == "nobody's":
+            self._socket = listen_as_nobody(self.path)
+        else:
+            self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            self._socket.bind(os.fspath(self.path))
+            self._socket.listen(0 if self._kind == "full" else 128)
+        if self._kind == "full":
+            self._fill()
+        self._listens.set()
+        if self._connections and not self._thread.is_alive():
+            self._thread.start()
+
+    def unlisten(self) -> None:
+        """Listen no more, until somebody has it listen again."""
+        assert self._socket is not None
+        self._listens.clear()
+        self.path.unlink()
+        self._socket.close()
+
+    def _fill(self) -> None:
+        """Take all places of the backlog."""
+        with suppress(BlockingIOError):
+            while True:
+                self._squatters.append(squatter := socket.socket(socket.AF_UNIX))
+                squatter.setblocking(False)
+                squatter.connect(os.fspath(self.path))
 
     def wait_heard(self, count: int) -> None:
         with self._news:
@@ -125,20 +152,36 @@ class ScriptedServer:
         """
         if self._socket is not None:
             with self._socket:
-                self._thread.join(PATIENCE)
+                if self._connections:
+                    self._thread.join(PATIENCE)
+                elif self._kind != "full":
+                    assert self._unheard() == b"", "the client told a daemon something that it must not believe"
             assert not self._thread.is_alive(), "the script waits for what the client did not say"
+        for squatter in self._squatters:
+            squatter.close()
         if self.problems:
             raise self.problems[0]
 
-    def _play(self) -> None:
+    def _unheard(self) -> bytes:
+        """Return what was sent on all connections that wait to be accepted."""
         assert self._socket is not None
-        self._socket.settimeout(PATIENCE)
+        self._socket.setblocking(False)
+        said = b""
+        with suppress(BlockingIOError):
+            while True:
+                with self._socket.accept()[0] as connection:
+                    said += connection.recv(2**16)
+        return said
+
+    def _play(self) -> None:
         try:
             for number, script in enumerate(self._connections):
+                assert self._listens.wait(PATIENCE), "nobody has the script listen again"
+                assert self._socket is not None
+                self._socket.settimeout(PATIENCE)
                 connection, _ = self._socket.accept()
                 if number == len(self._connections) - 1:  # nobody else may wait in the backlog of a daemon that is gone
-                    self.path.unlink()
-                    self._socket.close()
+                    self.unlisten()
                 with Connection(connection, self) as peer:
                     peer.play(script)
         except BaseException as problem:
@@ -198,6 +241,10 @@ class Connection:
                 case {"raw": text}:
                     data = text.replace("$id", json.dumps(self._last)).encode()
                     self._send(data.replace(step["spoilt"].encode(), b"\xff") if "spoilt" in step else data)
+                case {"unlisten": True}:
+                    self._server.unlisten()
+                case {"stall": True}:
+                    return self._stall()
                 case {"swallow": True}:
                     while self._file.readline():
                         continue
@@ -208,6 +255,17 @@ class Connection:
                     raise AssertionError(f"the script has an unknown step: {step}")
         while (message := self._read()) is not None:
             self._answer_unasked(message)
+
+    def _stall(self) -> None:
+        """Read nothing until the client hangs up; what it has filled the buffer with is a step that was heard."""
+        hung_up, is_full, deadline = select.poll(), False, time.monotonic() + PATIENCE
+        hung_up.register(self._socket, select.POLLRDHUP)
+        while not hung_up.poll(5):
+            assert time.monotonic() < deadline, "the client waits for a daemon that reads nothing"
+            waiting = struct.unpack("i", fcntl.ioctl(self._socket, termios.FIONREAD, b"\0" * 4))[0]
+            if waiting > FULL and not is_full:
+                is_full = True
+                self._server.note()
 
     def _named(self, number: Any) -> Any:
         return self._ids[number[1:]] if isinstance(number, str) and number.startswith("$") else number

@@ -11,15 +11,30 @@ from typing import Any
 from clients.programs import Program
 from clients.scripts import ScriptedServer, matches, scenarios
 from hooklatch.core.hooks.catalogue import Catalogue
+from support.strangers import as_root
 from support.tables import table
 
-SCENARIOS = list(scenarios())
+NOBODYS = [scenario for scenario in scenarios() if scenario.get("listener") == "nobody's"]
+SCENARIOS = [scenario for scenario in scenarios() if scenario not in NOBODYS]
 
 
 @table("number, scenario", enumerate(SCENARIOS), ids=[scenario["name"] for scenario in SCENARIOS])
 def test_a_client_keeps_to_the_file(program: Program, tmp_path: Path, number: int, scenario: dict[str, Any]) -> None:
-    server = ScriptedServer(tmp_path / f"{number}.sock", scenario["connections"])
-    if scenario["connections"] and not scenario.get("late"):
+    keep_to(program, tmp_path / str(number), scenario)
+
+
+@as_root
+@table("number, scenario", enumerate(NOBODYS), ids=[scenario["name"] for scenario in NOBODYS])
+def test_a_client_keeps_to_the_file_with_another_user(
+    program: Program, tmp_path: Path, number: int, scenario: dict[str, Any]
+) -> None:
+    keep_to(program, tmp_path / str(number), scenario)
+
+
+def keep_to(program: Program, folder: Path, scenario: dict[str, Any]) -> None:
+    folder.mkdir()
+    server = ScriptedServer(folder / "agent.sock", scenario["connections"], kind=scenario.get("listener", "own"))
+    if (scenario["connections"] or "listener" in scenario) and not scenario.get("late"):
         server.listen()
 
     for step in scenario["client"]:

@@ -108,6 +108,26 @@ def test_a_daemon_that_is_killed_while_it_decides_has_denied(
     assert (back["verdict"], back["is_local"]) == ("pass", False)
 
 
+def test_a_daemon_that_is_stopped_has_denied_and_is_used_when_it_goes_on(program: Program, daemon: RealDaemon) -> None:
+    program.do(do="open", path=daemon.path, liveness={"interval": 0.5, "misses": 4})
+    payload = {"tool_name": "Shell", "tool_input": {"command": "ls " + "a" * 7 * 2**20}}
+
+    daemon.stop()
+    try:
+        program.do(do="begin", **{"as": "long"}, event="pre_tool_use", payload=payload)
+        lost = fire(program, "ls"), program.do(do="end", **{"as": "long"})
+        away = fire(program, "ls")
+    finally:
+        daemon.go_on()
+    program.do(do="wait", **{"for": "connected"})
+    back = fire(program, "ls")
+    program.do(do="close")
+
+    for one in (*lost, away):
+        assert (one["verdict"], one["cause"], one["is_local"]) == ("deny", "no_daemon", True)
+    assert (back["verdict"], back["is_local"]) == ("pass", False)
+
+
 def test_many_fires_at_once_each_get_their_own_answer(program: Program, daemon: RealDaemon) -> None:
     program.do(do="open", path=daemon.path)
     commands = [f"{'rm -rf' if number % 3 == 0 else 'ls'} {number}" for number in range(150)]

@@ -131,6 +131,6 @@ def test_the_command_says_seconds_as_the_entry_reads_them(wait: float, said: str
 def test_the_command_names_a_whole_path_and_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
-    words = entry_command("codex", "Stop", "gate", 5, runtime_dir="run", start=True)
+    words = entry_command("codex", "Stop", "gate", 5, runtime_dir="run", daemon_uid=998, start=True)
 
-    assert words[-3:] == ["--runtime-dir", str(tmp_path / "run"), "--start"]
+    assert words[-5:] == ["--runtime-dir", str(tmp_path / "run"), "--daemon-uid", "998", "--start"]

@@ -13,11 +13,13 @@ import pytest
 from hooklatch import paths
 from support.commands import PROGRAM, Place, new_place, serving
 from support.entries import DOCUMENT, FORMS, Daemon, Talk, command, result, run, start
+from support.strangers import NOBODY as ANOTHER
 from support.strangers import as_root, listener_of_another
 from support.survivors import COOKIE, nobody_survives
 
 Serve = Callable[[bytes | Talk], Daemon]
 NOBODY = b"no hooklatch daemon listens"
+NOBODYS = 12345
 
 
 def point_at(home: str, folder: str) -> Path:
@@ -76,15 +78,30 @@ def test_a_pointer_that_others_could_have_written_is_not_followed(
 
 @as_root
 @pytest.mark.parametrize("form", FORMS)
-def test_a_pointer_to_another_users_socket_is_not_followed(form: str, folder: str, tmp_path: Path) -> None:
+def test_another_users_socket_is_not_believed_whatever_led_there(form: str, folder: str, tmp_path: Path) -> None:
     os.chmod(folder, 0o777)
     point_at(str(tmp_path), folder)
 
-    with listener_of_another(f"{folder}/agent.sock"):
-        stderr = run(form, None, environ={"HOME": str(tmp_path)})[2]
+    with listener_of_another(f"{folder}/agent.sock", says=result()) as heard:
+        pointed = run(form, None, environ={"HOME": str(tmp_path)})
+        in_environment = run(form, None, environ={"HOME": "/none", "HOOKLATCH_RUNTIME_DIR": folder})
+        in_command = run(form, folder, daemon_uid=NOBODYS)
+        named = run(form, folder, daemon_uid=ANOTHER)
 
-    assert NOBODY in stderr
-    assert b"Operation not permitted" in stderr
+    for code, stdout, stderr in (pointed, in_environment, in_command):
+        assert (code, stdout) == (2, b"")
+        assert NOBODY in stderr
+        assert b"another user listens there: nobody (%d)" % ANOTHER in stderr
+    assert named == (0, b"", b"")
+    assert heard().count(b'"method":"host"') == 1  # nothing was said to who is not trusted
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_daemons_user_is_a_number(form: str, folder: str) -> None:
+    words = command(form, "claude-code", "PreToolUse", "gate", 30, runtime_dir=folder)
+    for uid in ("nobody", "-1", "4294967295", "99999999999", "1 "):
+        with start([*words, "--daemon-uid", uid]) as entry:
+            assert b"--daemon-uid needs the number of a user" in entry.communicate()[1]
 
 
 # -- real daemons --------------------------------------------------------------------------------------------------

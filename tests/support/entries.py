@@ -106,9 +106,10 @@ def run(
     wait: float = 30,
     environ: dict[str, str] | None = None,
     starts: bool = False,
+    daemon_uid: int | None = None,
 ) -> tuple[int, bytes, bytes]:
     """Start the entry for one event; return exit code, standard output and standard error."""
-    words = command(form, host, event, kind, wait, runtime_dir=folder, start=starts)
+    words = command(form, host, event, kind, wait, runtime_dir=folder, start=starts, daemon_uid=daemon_uid)
     with start(words, environ=environ) as process:
         stdout, stderr = process.communicate(stdin)
     return process.returncode, stdout, stderr

@@ -5,11 +5,13 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -69,25 +71,56 @@ def bound_by_permissions() -> Generator[None]:
         assert libc.capset(header, before) == 0
 
 
-LISTEN = """
-import os, socket, sys
-os.setuid(12345)
-listener = socket.socket(socket.AF_UNIX)
-listener.bind(sys.argv[1])
-listener.listen()
-print(flush=True)
-sys.stdin.read()
-"""
+def listen_as_nobody(path: str | os.PathLike[str]) -> socket.socket:
+    """Return a socket on which another user listens, for this process to serve; its folder is given to that user.
+
+    To the kernel whoever called listen(2) is the one at the other end, and the descriptor is shared with that child.
+    """
+    folder, name = os.path.split(path)
+    os.chown(folder, NOBODY, NOBODY)
+    here = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    listener = socket.socket(socket.AF_UNIX)
+
+    def listen() -> str:
+        os.fchdir(here)  # the folders above may be closed to that user
+        listener.bind(name)
+        listener.listen()
+        return "listens"
+
+    try:
+        said = as_nobody(listen)
+    finally:
+        os.close(here)
+    assert said == "listens", said
+    return listener
 
 
 @contextmanager
-def listener_of_another(path: str) -> Generator[None]:
-    """Have another user listen at this path, in a folder that everybody may write to."""
-    with subprocess.Popen([sys.executable, "-c", LISTEN, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
-        assert other.stdout is not None
-        assert other.stdout.readline() == b"\n"
-        yield
-        other.communicate()
+def listener_of_another(path: str, *, says: bytes = b"") -> Generator[Callable[[], bytes]]:
+    """Have another user's daemon answer each connection with that; yield what returns all that it was sent."""
+    heard: list[bytes] = []
+
+    def serve() -> None:
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return
+            with connection, connection.makefile("rb") as lines, suppress(OSError):
+                heard.append(lines.readline())
+                connection.sendall(says)
+
+    def all_heard() -> bytes:
+        return b"".join(heard)
+
+    with listen_as_nobody(path) as listener:
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield all_heard
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)  # wakes accept()
+            thread.join()
 
 
 CALL = """

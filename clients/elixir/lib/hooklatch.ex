@@ -13,7 +13,8 @@ defmodule Hooklatch do
   Open a session that ends with the calling process. Without a daemon it opens too: its gates deny, and it connects
   when there is one.
 
-  Options: path, runtime_dir, session_id, resume_token, name, host, cwd, dialect, personality, plugins,
+  Options: path, runtime_dir, daemon_uid (the number of the user whose daemon is taken beside one's own and root's),
+  session_id, resume_token, name, host, cwd, dialect, personality, plugins,
   require_handlers, emits, parent (`{session_id, child_token}`; by default HOOKLATCH_PARENT names it), require (an
   error if no daemon is reachable), interval and misses (seconds between pings, and how many may stay unanswered).
   """

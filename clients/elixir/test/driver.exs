@@ -28,7 +28,7 @@ defmodule Driver do
     drop_news()
     Agent.update(state.calls, fn _ -> [] end)
     liveness = command["liveness"] || %{}
-    names = [path: "path", dialect: "dialect", require: "require"]
+    names = [path: "path", dialect: "dialect", require: "require", daemon_uid: "daemon_uid"]
     given = for {key, name} <- names, command[name] != nil, do: {key, command[name]}
     patience = for {key, value} <- liveness, do: {String.to_atom(key), value}
 

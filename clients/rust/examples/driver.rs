@@ -226,6 +226,7 @@ impl Driver {
         let options = Options {
             path: text(command, "path").map(PathBuf::from),
             host: Some("conformance".to_string()),
+            daemon_uid: command["daemon_uid"].as_u64().map(|uid| uid as u32),
             dialect: text(command, "dialect"),
             require: command["require"].as_bool().unwrap_or(false),
             interval: Duration::from_secs_f64(liveness["interval"].as_f64().unwrap_or(1.0)),

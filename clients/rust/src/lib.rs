@@ -14,6 +14,7 @@ mod executor;
 mod json;
 mod link;
 mod paths;
+mod peer;
 pub mod radium;
 mod session;
 mod table;

@@ -6,14 +6,16 @@
 use crate::error::Error;
 use crate::json;
 use crate::json::Value;
+use crate::peer::send_now;
 use std::collections::{HashMap, VecDeque};
 use std::future::Future;
 use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::task::{Context, Poll, Waker};
+use std::thread;
 use std::time::Duration;
 
 pub const MAX_FRAME: usize = 9 * 1024 * 1024;
@@ -60,9 +62,17 @@ struct Requests {
     failure: Option<Error>,
 }
 
+/// What the daemon has not taken yet, and whether a thread is sending it.
+#[derive(Default)]
+struct Unsent {
+    data: Vec<u8>,
+    is_sending: bool,
+}
+
 pub struct Link {
+    me: Weak<Link>,
     stream: UnixStream,
-    writing: Mutex<()>,
+    unsent: Mutex<Unsent>,
     requests: Mutex<Requests>,
     misses: u32,
 }
@@ -76,9 +86,9 @@ impl Link {
     pub fn new(stream: UnixStream, interval: Duration, misses: u32) -> Result<Arc<Link>, Error> {
         let unusable = |error: std::io::Error| Error::Unreachable(error.to_string());
         stream.set_read_timeout(Some(interval)).map_err(unusable)?;
-        stream.set_write_timeout(Some(interval * misses.max(1))).map_err(unusable)?;
         let requests = Mutex::new(Requests { most: 1, ..Requests::default() });
-        Ok(Arc::new(Link { stream, writing: Mutex::new(()), requests, misses }))
+        let unsent = Mutex::default();
+        Ok(Arc::new_cyclic(|me| Link { me: me.clone(), stream, unsent, requests, misses }))
     }
 
     pub fn failure(&self) -> Option<Error> {
@@ -127,7 +137,7 @@ impl Link {
         requests.failure = Some(failure.clone());
         let waiters: Vec<_> = requests.unanswered.drain().filter_map(|(_, slot)| slot).collect();
         drop(requests);
-        let _ = self.stream.shutdown(Shutdown::Both); // the reader finds its end
+        let _ = self.stream.shutdown(Shutdown::Both); // the reader finds its end, and so does who sends
         for slot in waiters {
             settle(&slot, Err(failure.clone()));
         }
@@ -266,13 +276,40 @@ impl Link {
         }
     }
 
+    /// Send a line. What the daemon does not take at once is sent by a thread of its own: nobody who calls this waits,
+    /// above all not the reader, which notices that a daemon is silent, and then ends the sending too.
     fn write(&self, line: &str) {
-        let written = {
-            let _turn = lock(&self.writing);
-            (&self.stream).write_all(line.as_bytes())
-        };
+        let mut unsent = lock(&self.unsent);
+        let taken = if unsent.is_sending { Ok(0) } else { send_now(&self.stream, line.as_bytes()) };
+        let written = taken.and_then(|count| {
+            unsent.data.extend_from_slice(&line.as_bytes()[count..]);
+            if unsent.is_sending || unsent.data.is_empty() {
+                return Ok(());
+            }
+            unsent.is_sending = true;
+            let me = self.me.clone();
+            let send = move || me.upgrade().map_or((), |link| link.send_rest());
+            thread::Builder::new().name("hooklatch-send".to_string()).spawn(send).map(drop)
+        });
+        drop(unsent);
         if let Err(error) = written {
             self.end(Error::Unreachable(error.to_string()));
+        }
+    }
+
+    fn send_rest(&self) {
+        loop {
+            let data = {
+                let mut unsent = lock(&self.unsent);
+                unsent.is_sending = !unsent.data.is_empty();
+                std::mem::take(&mut unsent.data)
+            };
+            if data.is_empty() {
+                return;
+            }
+            if let Err(error) = (&self.stream).write_all(&data) {
+                return self.end(Error::Unreachable(error.to_string()));
+            }
         }
     }
 }

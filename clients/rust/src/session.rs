@@ -12,6 +12,7 @@ use crate::json;
 use crate::json::Value;
 use crate::link::{error_body, lock, Link, Owner};
 use crate::paths::candidates;
+use crate::peer::connected;
 use crate::table;
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -42,6 +43,8 @@ pub struct Options {
     pub path: Option<PathBuf>,
     /// The daemon's folder; by default HOOKLATCH_RUNTIME_DIR, or the known places in turn.
     pub runtime_dir: Option<PathBuf>,
+    /// The number of the user whose daemon is taken beside one's own and root's, who would be refused else.
+    pub daemon_uid: Option<u32>,
     pub session_id: Option<String>,
     pub resume_token: Option<String>,
     pub name: Option<String>,
@@ -66,6 +69,7 @@ impl Default for Options {
         Options {
             path: None,
             runtime_dir: None,
+            daemon_uid: None,
             session_id: None,
             resume_token: None,
             name: None,
@@ -433,7 +437,7 @@ impl Inner {
     fn connect(&self) -> Result<UnixStream, Error> {
         let mut failures = Vec::new();
         for path in candidates(self.options.path.as_deref(), self.options.runtime_dir.as_deref()) {
-            match UnixStream::connect(&path) {
+            match connected(&path, self.options.daemon_uid) {
                 Ok(stream) => return Ok(stream),
                 Err(error) => failures.push(format!("{} ({error})", path.display())),
             }

@@ -5,9 +5,8 @@
  * nobody knows which request that would have answered.
  */
 
-import { createConnection } from "node:net";
-
 import { DaemonUnreachableError, UnreadableAnswerError } from "./errors.js";
+import { connected } from "./peer.js";
 import { encodePlain, InvalidCallError, Lines, MAX_FRAME, readMessage } from "./wire.js";
 
 /**
@@ -53,17 +52,18 @@ export class Link {
   #owner;
 
   /**
-   * Connect to the first of `paths` where something listens.
+   * Connect to the first of `paths` where a daemon listens that may be believed.
    *
    * @param {string[]} paths
+   * @param {number | undefined} daemonUid
    * @param {Liveness} liveness
    * @param {Owner} owner
    */
-  static async open(paths, liveness, owner) {
+  static async open(paths, daemonUid, liveness, owner) {
     const failures = [];
     for (const path of paths) {
       try {
-        return new Link(await connected(path), liveness, owner);
+        return new Link(await connected(path, daemonUid), liveness, owner);
       } catch (error) {
         failures.push(`${path} (${error instanceof Error ? error.message : error})`);
       }
@@ -196,18 +196,4 @@ export class Link {
     }
     if (!this.failure) this.#socket.write(`{"jsonrpc":"2.0","id":${JSON.stringify(id)},${body}}\n`);
   }
-}
-
-/**
- * @param {string} path
- * @returns {Promise<import("node:net").Socket>}
- */
-function connected(path) {
-  return new Promise((resolve, reject) => {
-    const socket = createConnection(path, () => {
-      socket.off("error", reject);
-      resolve(socket);
-    });
-    socket.once("error", reject);
-  });
 }

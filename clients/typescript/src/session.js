@@ -264,7 +264,8 @@ export class Session {
       };
       /** @type {Link | null} */
       let link = null;
-      link = await Link.open(this.#paths, { interval: 1, misses: 5, ...this.#options.liveness }, owner);
+      const liveness = { interval: 1, misses: 5, ...this.#options.liveness };
+      link = await Link.open(this.#paths, this.#options.daemonUid, liveness, owner);
       this.#newest = link;
       if (this.#isClosed) link.end(new DaemonUnreachableError("the session was closed"));
       try {

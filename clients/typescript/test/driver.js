@@ -35,10 +35,10 @@ async function fire({ event, payload, call_id: callId, timeout, context, envelop
 
 /** @type {Record<string, (command: any) => any>} */
 const COMMANDS = {
-  async open({ path, liveness, dialect, require }) {
+  async open({ path, liveness, dialect, require, daemon_uid: daemonUid }) {
     await session?.close();
     [calls, news, session] = [[], [], null];
-    session = await connect({ path, liveness, dialect, require, host: "conformance" });
+    session = await connect({ path, liveness, dialect, require, daemonUid, host: "conformance" });
     adapter = dialect === "ethos" ? new HookRegistry(session) : dialect === "reasonix" ? new Hooks(session) : null;
     session.onAnnouncement((/** @type {any} */ one) => news.push(one));
     return { connected: session.isConnected, session_id: session.sessionId, child_token: session.childToken };

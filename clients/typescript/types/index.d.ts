@@ -65,6 +65,8 @@ export interface Options {
   path?: string;
   /** The daemon's folder; by default HOOKLATCH_RUNTIME_DIR, or the known places in turn. */
   runtimeDir?: string;
+  /** The number of the user whose daemon is taken beside one's own and root's, who would be refused else. */
+  daemonUid?: number;
   sessionId?: string;
   resumeToken?: string;
   name?: string;

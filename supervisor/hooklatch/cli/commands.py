@@ -93,7 +93,7 @@ def command_line() -> Parser:
 def declare_all(parser: Parser) -> None:
     version = f"{PROGRAM} {VERSION}"
     parser.add_argument("--version", action="version", version=version, help="print the version, and exit")
-    parser.set_defaults(config=None, runtime_dir=None, json=False)
+    parser.set_defaults(config=None, runtime_dir=None, daemon_uid=None, json=False)
     parser.add_groups(COMMANDS, required=True)
 
 

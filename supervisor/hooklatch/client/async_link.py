@@ -167,6 +167,9 @@ class AsyncLink:
             return
         sent = 0 if self._unsent else self._give(line)
         if sent < len(line):
+            if not self._unsent:
+                self._exchange.begin_sending(time.monotonic())
+                self._watch()
             self._unsent += memoryview(line)[sent:]
             self._has_unsent.set()
 
@@ -179,6 +182,8 @@ class AsyncLink:
             if sent := self._give(self._unsent):  # the buffer was full, and the daemon made room: a sign of life
                 self._exchange.heard(time.monotonic())
                 del self._unsent[:sent]
+                if not self._unsent:
+                    self._exchange.finish_sending()
 
     def _give(self, data: bytes | bytearray) -> int:
         try:
@@ -194,10 +199,10 @@ class AsyncLink:
     def _watch(self) -> None:
         if not self._is_watched:
             self._is_watched = True
-            self._tasks.start_soon(self._watch_pulse)
+            self._tasks.start_from_anywhere(self._watch_pulse)
 
     async def _watch_pulse(self) -> None:
-        """Check the daemon's pulse while a request waits, so that a session without any never wakes up."""
+        """Check the daemon's pulse while a request or a line waits, so that a session without any never wakes up."""
         while self.failure is None and self._exchange.due < inf:
             await anyio.sleep(max(0.0, self._exchange.due - time.monotonic()))
             if ping := self._exchange.check(time.monotonic()):

@@ -156,7 +156,7 @@ class AsyncReconnector(SessionBase):
             attempts += 1
 
     async def _connect(self) -> socket.socket:
-        attempts = connecting(self._paths, self.state.liveness.connect)
+        attempts = connecting(self._paths, self.state.daemon_uid, self.state.liveness.connect)
         try:
             while True:
                 delay = next(attempts)

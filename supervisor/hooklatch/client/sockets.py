@@ -26,38 +26,40 @@ def candidates(path: str | os.PathLike[str] | None, runtime_dir: str | os.PathLi
     return [os.path.abspath(os.path.join(folder, AGENT_SOCKET)) for folder in runtime_dirs(named, os.environ)]
 
 
-def connecting(paths: Sequence[str], budget: float) -> Generator[float, None, socket.socket]:
-    """Connect to the first of `paths` where something listens, within `budget` seconds each.
+def connecting(paths: Sequence[str], daemon_uid: int | None, budget: float) -> Generator[float, None, socket.socket]:
+    """Connect to the first of `paths` where a daemon listens that may be taken, within `budget` seconds each.
 
     Yields the seconds to wait before the next attempt, and returns the socket. Neither library's own way to connect is
     used: with a full backlog they return a socket that is not connected.
 
     Raises:
-        DaemonUnreachableError: nothing listens.
+        DaemonUnreachableError: nothing listens, or another user does.
     """
     failures: list[tuple[str, str]] = []
+    is_denied = False
     for path in paths:
         deadline = time.monotonic() + budget
         try:
             for attempts in count():
-                if (connection := attempt(path)) is not None:
+                if (connection := attempt(path, daemon_uid)) is not None:
                     return connection
                 if time.monotonic() >= deadline:
                     raise TimeoutError(f"its backlog was full for {budget:g} s")
                 yield crowd_delay(attempts)
         except OSError as error:
             failures.append((path, why(error)))
-    raise DaemonUnreachableError.at(failures)
+            is_denied = is_denied or isinstance(error, PermissionError)
+    raise DaemonUnreachableError.at(failures, is_denied=is_denied)
 
 
-def attempt(path: str) -> socket.socket | None:
+def attempt(path: str, daemon_uid: int | None) -> socket.socket | None:
     """Return a connected non-blocking socket, or None if the backlog is full and a later attempt may succeed.
 
     Raises:
-        OSError: nothing listens there.
+        OSError: nothing listens there, or another user does.
     """
     try:
-        return connected(path)
+        return connected(path, daemon_uid)
     except BlockingIOError:
         return None
 

@@ -10,8 +10,8 @@ import select
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager, suppress
 from math import inf
 from typing import Final, assert_never
 
@@ -118,17 +118,17 @@ class SyncLink:
             timer.start()
         return skipped_decision(event, number, permission.revision)
 
-    def report(self) -> None:
+    def report(self, *, deadline: float = inf) -> None:
         """Tell the daemon how many events were skipped, if any were."""
         with self._state:
             line = self._skipped.take() if self._exchange.failure is None else b""
         if line:
-            self._send(line)
+            self._send(line, deadline)
 
-    def take_leave(self, seconds: float) -> None:
-        """Tell the daemon that the session is over, and wait this long for its answer."""
+    def take_leave(self, deadline: float) -> None:
+        """Tell the daemon that the session is over, and wait until then for its answer."""
         with suppress(HooklatchError):  # the daemon is gone
-            self._ask("session.close", {}, deadline=time.monotonic() + seconds)
+            self._ask("session.close", {}, deadline=deadline)
 
     def _ask(self, method: str, params: Mapping[str, object], *, deadline: float = inf) -> msgspec.Raw:
         answered = threading.Event()
@@ -136,10 +136,10 @@ class SyncLink:
             waiter, line = self._exchange.begin(method, params, wake=answered.set, now=time.monotonic())
         pause = self._read_once if threading.get_ident() == self._reader else answered.wait
         try:
-            self._send(line)
+            self._send(line, deadline)
             while not answered.is_set() and (left := deadline - time.monotonic()) > 0:
                 pause(min(left, self._line_timeouts()))
-                self._check()
+                self._check(deadline)
         finally:
             with self._state:
                 self._exchange.finish(waiter)
@@ -149,12 +149,12 @@ class SyncLink:
         with self._state:
             return max(0.0, self._exchange.due - time.monotonic())
 
-    def _check(self) -> None:
+    def _check(self, deadline: float = inf) -> None:
         with self._state:
             line = self._exchange.check(time.monotonic())
         if line and self._sending.acquire(blocking=False):  # otherwise another thread is sending, and watches the pulse
             try:
-                self._send_all(line)
+                self._send_all(line, deadline)
             finally:
                 self._sending.release()
 
@@ -190,29 +190,62 @@ class SyncLink:
     def _answer(self, call: CallRequested) -> None:
         self._send(reply(call, self._serve(call)))
 
-    def _send(self, line: bytes) -> None:
-        while not self._sending.acquire(timeout=1.0):
-            self._check()
-        try:
-            self._send_all(line)
-        finally:
-            self._sending.release()
+    def _send(self, line: bytes, deadline: float = inf) -> None:
+        """Send a line, unless the connection ends before; what is not sent whole at the deadline ends it."""
+        if self._sending.acquire(blocking=False) or self._wait_for_turn(deadline):
+            try:
+                self._send_all(line, deadline)
+            finally:
+                self._sending.release()
 
-    def _send_all(self, line: bytes) -> None:
-        rest = memoryview(line)
+    def _wait_for_turn(self, deadline: float) -> bool:
+        with self._watched():
+            while not self._sending.acquire(timeout=self._pause(deadline)):
+                self._check()
+                if self.failure is not None or time.monotonic() >= deadline:
+                    return False
+        return True
+
+    def _send_all(self, line: bytes, deadline: float = inf) -> None:
         try:
-            while rest and self.failure is None:
-                try:
-                    rest = rest[self._socket.send(rest) :]
-                except BlockingIOError:
-                    if is_ready(self._socket, select.POLLOUT, min(1.0, self._line_timeouts())):
-                        self._heard()  # the buffer was full, and the daemon made room: a sign of life
-                    else:
-                        self._check()
+            sent = self._give(line) if self.failure is None else len(line)
+            if sent < len(line):
+                self._send_rest(memoryview(line)[sent:], deadline)
         except BrokenPipeError:
             return  # the daemon hung up; what it sent before is still to be read, then the end
         except OSError as error:
             self.end(DaemonUnreachableError(f"the connection broke: {error.strerror or error}"))
+
+    def _send_rest(self, rest: memoryview, deadline: float) -> None:
+        with self._watched():
+            while rest and self.failure is None:
+                if is_ready(self._socket, select.POLLOUT, self._pause(deadline)):
+                    self._heard()  # the buffer was full, and the daemon made room: a sign of life
+                    rest = rest[self._give(rest) :]
+                elif time.monotonic() >= deadline:
+                    self.end(DaemonUnreachableError("the daemon did not read in time"))
+                else:
+                    self._check()
+
+    def _give(self, data: bytes | memoryview) -> int:
+        try:
+            return self._socket.send(data)
+        except BlockingIOError:
+            return 0
+
+    @contextmanager
+    def _watched(self) -> Generator[None]:
+        """Have the daemon's pulse checked for as long as this thread waits for it to read."""
+        with self._state:
+            self._exchange.begin_sending(time.monotonic())
+        try:
+            yield
+        finally:
+            with self._state:
+                self._exchange.finish_sending()
+
+    def _pause(self, deadline: float) -> float:
+        return max(0.0, min(1.0, self._line_timeouts(), deadline - time.monotonic()))
 
 
 def is_ready(connection: socket.socket, what: int, timeout: float | None) -> bool:

@@ -74,9 +74,10 @@ class SyncReconnector(SessionBase):
         is_last = not self.state.is_closed and not self.state.is_copy
         self._stop()
         if (link := self._link) is not None:
-            link.report()
+            deadline = time.monotonic() + FAREWELL
+            link.report(deadline=deadline)
             if is_last:
-                link.take_leave(FAREWELL)
+                link.take_leave(deadline)
         if (link := self._newest) is not None:
             link.end(DaemonUnreachableError("the session was closed"))
         self.wake_listeners()
@@ -187,7 +188,7 @@ class SyncReconnector(SessionBase):
         return link
 
     def _connect(self) -> socket.socket:
-        attempts = connecting(self._paths, self.state.liveness.connect)
+        attempts = connecting(self._paths, self.state.daemon_uid, self.state.liveness.connect)
         try:
             while not self._closing.wait(next(attempts)):
                 pass

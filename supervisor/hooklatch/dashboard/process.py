@@ -43,15 +43,18 @@ def bound(port: int) -> socket.socket:
 
 async def serve(
     listener: socket.socket,
-    folders: Callable[[], Sequence[tuple[str, bool]]],
+    folders: Callable[[], Sequence[str]],
     who: str,
     on_ready: Callable[[str], None],
+    daemon_uid: int | None,
 ) -> None:
     """Serve on a listening socket, which becomes the server's, until SIGTERM or SIGINT.
 
+    `daemon_uid` is the user whose daemon is taken beside this one's and root's.
+
     `on_ready` is told the URL to begin with, which is good for one visit.
     """
-    site = Site(Daemon(folders), Keys(listener.getsockname()[1]), who)
+    site = Site(Daemon(folders, daemon_uid), Keys(listener.getsockname()[1]), who)
     is_over = trio.Event()
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as received:
         async with trio.open_nursery() as nursery:

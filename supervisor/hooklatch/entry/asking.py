@@ -15,6 +15,7 @@ import posix
 import sys
 import time
 
+from hooklatch.credentials import connect
 from hooklatch.entry.refusals import (
     BLOCK,
     CHUNK,
@@ -29,7 +30,7 @@ from hooklatch.entry.refusals import (
     failure,
     quoted,
 )
-from hooklatch.paths import AGENT_SOCKET, pointed_dir, runtime_dirs
+from hooklatch.paths import AGENT_SOCKET, candidate_dirs
 
 try:
     import _socket as sockets  # `socket` itself costs as much as starting the interpreter
@@ -73,6 +74,7 @@ class Entry:
         self.kind = "gate"
         self.runtime_dir: str | None = None
         self.pins: dict[str, str] = {}  # the options that say which daemon is started
+        self.daemon_uid: int | None = None
         self.limit = 0  # milliseconds
         self.starts = False
         self.is_leaving = False
@@ -85,7 +87,7 @@ class Entry:
         for word in rest:
             if word == "--start":
                 self.starts = True
-            elif word in ("--kind", "--wait", "--runtime-dir", "--config", "--state-dir"):
+            elif word in ("--kind", "--wait", "--runtime-dir", "--daemon-uid", "--config", "--state-dir"):
                 value = next(rest, "")
                 if not value:
                     self.problem = self.problem or f"{word} needs a value"
@@ -93,6 +95,10 @@ class Entry:
                     self.kind = value if value in ("context", "notify") else "gate"
                 elif word == "--wait":
                     waits = value
+                elif word == "--daemon-uid":
+                    self.daemon_uid = uid_of(value)
+                    if self.daemon_uid is None:
+                        self.problem = self.problem or "--daemon-uid needs the number of a user"
                 else:
                     self.pins[word] = value
             elif word.startswith("-") or len(names) == 2 or not is_name(word):
@@ -226,8 +232,8 @@ def ask(entry: Entry, document: bytes, deadline: float, environ: "Mapping[bytes,
         line = before + b'},"budget":%d.%03d}}\n' % (remaining // 1000, remaining % 1000)
         if len(line) - 1 > MAX_FRAME:
             raise UnansweredError("huge", b"%d bytes" % (len(line) - 1))
-        send(socket, path, line)
-        return receive(socket, path)
+        send(entry, socket, path, line)
+        return receive(entry, socket, path)
     finally:
         socket.close()
 
@@ -263,22 +269,18 @@ def connected(entry: Entry) -> "tuple[sockets.socket, bytes]":
 def try_folders(
     entry: Entry, environ: "dict[str, str]", failures: "list[bytes]"
 ) -> "tuple[sockets.socket, bytes] | None":
-    folders = runtime_dirs(entry.runtime_dir, environ)
-    for folder in folders:
-        if (found := attempt(folder, failures, is_pointed=False)) is not None:
+    for folder in candidate_dirs(entry.runtime_dir, environ):
+        if (found := attempt(entry, folder, failures)) is not None:
             return found
-    pointed = pointed_dir(entry.runtime_dir, environ)
-    return attempt(pointed, failures, is_pointed=True) if pointed and pointed not in folders else None
+    return None
 
 
-def attempt(folder: str, failures: "list[bytes]", *, is_pointed: bool) -> "tuple[sockets.socket, bytes] | None":
+def attempt(entry: Entry, folder: str, failures: "list[bytes]") -> "tuple[sockets.socket, bytes] | None":
     path = encoded(f"{folder.rstrip('/')}/{AGENT_SOCKET}")
     socket = sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM)
     try:
         limit_silence(socket)
-        socket.connect(path)
-        if is_pointed and owner_of(socket) != posix.getuid():
-            raise OSError(1, "Operation not permitted")
+        connect(socket, path, entry.daemon_uid)
     except (OSError, ValueError) as error:
         socket.close()
         failures.append(path + b": " + reason_of(error))
@@ -294,24 +296,18 @@ def limit_silence(socket: "sockets.socket") -> None:
     socket.setsockopt(sockets.SOL_SOCKET, sockets.SO_SNDTIMEO, limit)
 
 
-def owner_of(socket: "sockets.socket") -> int:
-    """Return the user that listens at the other end."""
-    credentials = socket.getsockopt(sockets.SOL_SOCKET, sockets.SO_PEERCRED, 12)  # struct ucred: pid, uid, gid
-    return int.from_bytes(credentials[4:8], sys.byteorder)
-
-
-def send(socket: "sockets.socket", path: bytes, line: bytes) -> None:
+def send(entry: Entry, socket: "sockets.socket", path: bytes, line: bytes) -> None:
     rest = memoryview(line)
     while rest:
         try:
             rest = rest[socket.send(rest) :]
         except BlockingIOError:
-            check_alive(path)
+            check_alive(entry, path)
         except OSError:
             return  # the daemon hung up, perhaps after sending an error: reading the answer will tell
 
 
-def receive(socket: "sockets.socket", path: bytes) -> bytes:
+def receive(entry: Entry, socket: "sockets.socket", path: bytes) -> bytes:
     received = bytearray()
     searched = 0
     while (end := received.find(b"\n", searched)) < 0:
@@ -321,7 +317,7 @@ def receive(socket: "sockets.socket", path: bytes) -> bytes:
         try:
             chunk = socket.recv(CHUNK)
         except BlockingIOError:
-            check_alive(path)
+            check_alive(entry, path)
             continue
         except OSError as error:
             raise UnansweredError("hung_up", path + b": " + reason_of(error)) from None
@@ -333,12 +329,12 @@ def receive(socket: "sockets.socket", path: bytes) -> bytes:
     return bytes(received[:end])
 
 
-def check_alive(path: bytes) -> None:
+def check_alive(entry: Entry, path: bytes) -> None:
     """Return if the daemon reacts to a new connection at all, by an answer, an error or a hang-up."""
     probe = sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM)
     try:
         limit_silence(probe)
-        probe.connect(path)
+        connect(probe, path, entry.daemon_uid)
     except OSError:
         raise UnansweredError("silent", path) from None
     try:
@@ -436,6 +432,11 @@ def milliseconds(seconds: str) -> int:
     whole, point, part = seconds.partition(".")
     is_valid = is_number(whole, 6) and (not point or is_number(part, 3))
     return int(whole) * 1000 + int(part.ljust(3, "0")) if is_valid else 0
+
+
+def uid_of(text: str) -> "int | None":
+    """Return None for what is no number of a user; the highest one is the kernel's for nobody at all."""
+    return int(text) if is_number(text, 10) and int(text) < 2**32 - 1 else None
 
 
 def is_number(digits: str, most: int) -> bool:

@@ -25,6 +25,7 @@ def entry_command(
     wait: float,
     *,
     runtime_dir: str | os.PathLike[str] | None = None,
+    daemon_uid: int | None = None,
     start: bool = False,
     config: str | os.PathLike[str] | None = None,
     state_dir: str | os.PathLike[str] | None = None,
@@ -33,8 +34,9 @@ def entry_command(
     """Return the words of the command; a host that takes one line gets them by `shlex.join`.
 
     `wait` are the seconds that the entry waits, which has to be less than what the host does; with kind "notify" they
-    do not matter.  `start` has it start a daemon where none listens, with this `config` and `state_dir`.  `form`:
-    "best" is the C form where it can be built here, else the Python form.
+    do not matter.  `daemon_uid` is the user whose daemon it takes beside its own and root's.  `start` has it start a
+    daemon where none listens, with this `config` and `state_dir`.  `form`: "best" is the C form where it can be built
+    here, else the Python form.
 
     Raises:
         BuildError: the C form was asked for and cannot be built.
@@ -42,6 +44,8 @@ def entry_command(
     words = [*program_of(form), host, event, "--kind", kind, "--wait", f"{wait:.3f}".rstrip("0").rstrip(".")]
     if runtime_dir is not None:
         words += ["--runtime-dir", str(Path(runtime_dir).absolute())]
+    if daemon_uid is not None:
+        words += ["--daemon-uid", str(daemon_uid)]
     if start:
         words.append("--start")
         for option, path in (("--config", config), ("--state-dir", state_dir)):

@@ -15,6 +15,7 @@
 #include <spawn.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,7 +31,7 @@
 
 extern char **environ;
 
-enum { MAX_NAME = 100, MAX_DETAIL = 1000, MAX_POINTER = 4096, MAX_FOLDERS = 4 };
+enum { MAX_NAME = 100, MAX_DETAIL = 1000, MAX_POINTER = 4096, MAX_FOLDERS = 4, ROOT = 0 };
 enum kind { GATE, CONTEXT, NOTIFY };
 
 static const char result_head[] = "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"exit_code\":";
@@ -52,7 +53,8 @@ static struct {
     enum kind kind;
     long limit; /* milliseconds */
     bool starts;
-} entry = {.host = "", .event = ""};
+    uid_t daemon_uid; /* whose daemon is taken beside the user's own and root's; root's where none is named */
+} entry = {.host = "", .event = "", .daemon_uid = ROOT};
 
 static volatile sig_atomic_t is_leaving; /* the host is being answered: too late for a signal to change that */
 
@@ -261,6 +263,21 @@ static long milliseconds(const char *seconds) {
     return value;
 }
 
+/* Store the number of a user; return whether it is one.  The highest is the kernel's for nobody at all. */
+static bool read_uid(const char *digits, uid_t *uid) {
+    size_t size = strspn(digits, "0123456789");
+    unsigned long long value = size > 0 && size <= 10 ? strtoull(digits, NULL, 10) : UINT32_MAX;
+    if (digits[size] != '\0' || value >= UINT32_MAX) return false;
+    *uid = (uid_t)value;
+    return true;
+}
+
+static void add_problem(struct bytes *problem, const char *word, const char *text) {
+    if (problem->size > 0) return;
+    add_text(problem, word);
+    add_text(problem, text);
+}
+
 /* Fill in `entry`; append to `problem` what is wrong with the command line, if anything. */
 static void read_words(int count, char **given, struct bytes *problem) {
     int names = 0;
@@ -272,15 +289,15 @@ static void read_words(int count, char **given, struct bytes *problem) {
                              : strcmp(word, "--config") == 0    ? &entry.config
                              : strcmp(word, "--state-dir") == 0 ? &entry.state_dir
                                                                 : NULL;
+        bool is_uid = strcmp(word, "--daemon-uid") == 0;
         if (strcmp(word, "--start") == 0) {
             entry.starts = true;
-        } else if (is_kind || is_wait || place != NULL) {
+        } else if (is_kind || is_wait || is_uid || place != NULL) {
             const char *value = i + 1 < count ? given[++i] : "";
             if (*value == '\0') {
-                if (problem->size == 0) {
-                    add_text(problem, word);
-                    add_text(problem, " needs a value");
-                }
+                add_problem(problem, word, " needs a value");
+            } else if (is_uid) {
+                if (!read_uid(value, &entry.daemon_uid)) add_problem(problem, word, " needs the number of a user");
             } else if (is_kind) {
                 entry.kind = strcmp(value, "context") == 0 ? CONTEXT : strcmp(value, "notify") == 0 ? NOTIFY : GATE;
             } else if (is_wait) {
@@ -289,10 +306,7 @@ static void read_words(int count, char **given, struct bytes *problem) {
                 *place = value;
             }
         } else if (*word == '-' || names == 2 || !is_name(word)) {
-            if (problem->size == 0) {
-                add_text(problem, "unexpected: ");
-                add_text(problem, word);
-            }
+            add_problem(problem, "unexpected: ", word);
         } else if (names++ == 0) {
             entry.host = word;
         } else {
@@ -357,16 +371,21 @@ static char *joined(const char *folder, const char *name) {
     return path.at;
 }
 
+/* Return what the user database says of a user, or NULL. */
+static const struct passwd *user_of(uid_t uid) {
+    FILE *users = fopen("/etc/passwd", "re"); /* not getpwuid: a static program cannot load what it needs */
+    if (users == NULL) return NULL;
+    struct passwd *user;
+    while ((user = fgetpwent(users)) != NULL && user->pw_uid != uid) continue;
+    (void)fclose(users);
+    return user; /* in memory of the library's, until the next call */
+}
+
 static const char *home_folder(void) {
     const char *home = variable("HOME");
     if (*home == '/') return home;
-    FILE *users = fopen("/etc/passwd", "re"); /* not getpwuid: a static program cannot load what it needs */
-    if (users == NULL) return "";
-    struct passwd *user;
-    while ((user = fgetpwent(users)) != NULL && user->pw_uid != getuid()) continue;
-    const char *found = user != NULL ? user->pw_dir : "";
-    char *copy = strdup(found);
-    (void)fclose(users);
+    const struct passwd *user = user_of(getuid());
+    char *copy = user != NULL ? strdup(user->pw_dir) : NULL;
     return copy != NULL ? copy : "";
 }
 
@@ -421,33 +440,34 @@ static int new_socket(void) {
     return fd;
 }
 
-/* Return 0, or the errno of why it is not connected; `path` fits. */
-static int connect_to(int fd, const char *path) {
+/* Connect to where this user, root or the user that was named listens; `path` fits.  Return NULL, or why it is not.
+ * The only connect here, as credentials.connect is in Python: nothing is sent before the kernel has said who listens. */
+static const char *connect_to(int fd, const char *path) {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     memcpy(address.sun_path, path, strlen(path) + 1);
-    while (connect(fd, (struct sockaddr *)&address, sizeof address) < 0) {
-        if (errno == EISCONN) return 0;
-        if (errno != EINTR) return errno;
-    }
-    return 0;
-}
-
-static bool is_mine(int fd) {
+    while (connect(fd, (struct sockaddr *)&address, sizeof address) < 0 && errno != EISCONN)
+        if (errno != EINTR) return strerror(errno);
     struct ucred peer;
     socklen_t size = sizeof peer;
-    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == getuid();
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0) return strerror(errno);
+    if (peer.uid == ROOT || peer.uid == geteuid() || peer.uid == entry.daemon_uid) return NULL;
+    static char other[MAX_DETAIL];
+    const struct passwd *user = user_of(peer.uid);
+    if (user != NULL)
+        (void)snprintf(other, sizeof other, "another user listens there: %s (%u)", user->pw_name, peer.uid);
+    else
+        (void)snprintf(other, sizeof other, "another user listens there: %u", peer.uid);
+    return other;
 }
 
 /* Return a socket that is connected, or -1 and append to `failures` why. */
-static int attempt(const char *folder, bool is_pointed, struct bytes *failures, char **path) {
+static int attempt(const char *folder, struct bytes *failures, char **path) {
     *path = joined(folder, AGENT_SOCKET);
     const char *fault = "AF_UNIX path too long";
     int fd = new_socket();
     if (strlen(*path) <= PATH_LIMIT) {
-        int number = connect_to(fd, *path);
-        if (number == 0 && is_pointed && !is_mine(fd)) number = EPERM;
-        if (number == 0) return fd;
-        fault = strerror(number);
+        fault = connect_to(fd, *path);
+        if (fault == NULL) return fd;
     }
     (void)close(fd);
     if (failures->size > 0) add_text(failures, ", ");
@@ -461,13 +481,13 @@ static int try_folders(struct bytes *failures, char **path) {
     const char *folders[MAX_FOLDERS];
     size_t count = runtime_dirs(folders);
     for (size_t i = 0; i < count; i++) {
-        int fd = attempt(folders[i], false, failures, path);
+        int fd = attempt(folders[i], failures, path);
         if (fd >= 0) return fd;
     }
     const char *pointed = pointed_dir();
     for (size_t i = 0; i < count; i++)
         if (strcmp(pointed, folders[i]) == 0) return -1;
-    return *pointed != '\0' ? attempt(pointed, true, failures, path) : -1;
+    return *pointed != '\0' ? attempt(pointed, failures, path) : -1;
 }
 
 static bool is_handed(const char *pair) {
@@ -534,7 +554,7 @@ static int connected(char **path) {
 static void check_alive(const char *path) {
     int fd = new_socket();
     char byte;
-    if (connect_to(fd, path) != 0) fail_text(WHY_SILENT, path);
+    if (connect_to(fd, path) != NULL) fail_text(WHY_SILENT, path);
     while (send(fd, ping, sizeof ping - 1, MSG_NOSIGNAL) < 0) {
         if (errno == EAGAIN || errno == EWOULDBLOCK) fail_text(WHY_SILENT, path);
         if (errno != EINTR) goto reacted; /* it reset the connection */

@@ -18,7 +18,7 @@ import os
 import secrets
 import stat
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -120,12 +120,11 @@ def project_of(request: h11.Request) -> dict[bytes, bytes]:
     return {b"CLAUDE_PROJECT_DIR": values[0]} if len(values) == 1 and values[0] else {}
 
 
-async def answer(event: str, document: bytes, environ: dict[bytes, bytes], runtime_dir: str | None) -> Reply:
+async def answer(event: str, document: bytes, environ: dict[bytes, bytes], place: Sequence[str]) -> Reply:
     """Return what the daemon says to an event; whatever is no whole answer is a status that blocks, and a text."""
     spec = find(HOST).events[event]
     wait = spec.wait if spec.kind != "notify" else 1.0
-    chosen = [] if runtime_dir is None else ["--runtime-dir", runtime_dir]
-    entry = Entry([HOST, event, "--kind", spec.kind, "--wait", f"{wait:.3f}", *chosen])
+    entry = Entry([HOST, event, "--kind", spec.kind, "--wait", f"{wait:.3f}", *place])
     with trio.move_on_after(wait + GRACE):
         return await trio.to_thread.run_sync(ask_daemon, entry, document, environ, wait, abandon_on_cancel=True)
     return failed(504, "late")
@@ -156,10 +155,10 @@ def failed(status: int, why: str, detail: bytes = b"") -> Reply:
 class Client:
     """One connection: requests in, one reply to each."""
 
-    def __init__(self, stream: trio.SocketStream, token: str, runtime_dir: str | None) -> None:
+    def __init__(self, stream: trio.SocketStream, token: str, place: Sequence[str]) -> None:
         self._stream = stream
         self._token = token
-        self._runtime_dir = runtime_dir
+        self._place = place
         self._port: int = stream.socket.getsockname()[1]
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD)
 
@@ -200,7 +199,7 @@ class Client:
             document = await self._body()
         if document is None:
             raise Refused(408, "the request did not end in time")
-        return await answer(event, document, project_of(request), self._runtime_dir)
+        return await answer(event, document, project_of(request), self._place)
 
     async def _body(self) -> bytes:
         document = bytearray()
@@ -227,7 +226,7 @@ class Client:
         await self._stream.send_all(data + (self._http.send(h11.EndOfMessage()) or b""))
 
 
-async def serve(port: int, token: str, runtime_dir: str | None, on_ready: Callable[[int], None]) -> None:
+async def serve(port: int, token: str, place: Sequence[str], on_ready: Callable[[int], None]) -> None:
     """Listen on a port of loopback, 0 for any that is free, until cancelled; tell `on_ready` which.
 
     Raises:
@@ -241,7 +240,7 @@ async def serve(port: int, token: str, runtime_dir: str | None, on_ready: Callab
         # The boundary that must catch all: one client's end is no other's.  It gets no reply then, which blocks.
         try:
             async with places, stream:
-                await Client(stream, token, runtime_dir).serve()
+                await Client(stream, token, place).serve()
         except (trio.BrokenResourceError, trio.TooSlowError, trio.ClosedResourceError) as error:
             logger.debug("client gone: %s", error)
         except Exception:

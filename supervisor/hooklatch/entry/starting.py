@@ -65,9 +65,12 @@ def wait_for_lock(folder: str, limit: float) -> None:
 
 
 def is_listened_to(path: str) -> bool:
+    """Return whether a daemon listens that the entry would take."""
+    from hooklatch.credentials import connect
+
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         try:
-            probe.connect(path)
+            connect(probe, path, None)
         except OSError:
             return False
     return True

@@ -157,6 +157,12 @@ def test_an_older_claude_code_gets_what_it_knows_and_the_difference_is_said(plac
     assert "PermissionRequest" in notes
 
 
+def test_whose_daemon_to_take_is_in_the_command(place: Place) -> None:
+    found = entries(place, "claude-code", "--daemon-uid", "998")
+
+    assert found["PreToolUse"]["command"].endswith(f"{' '.join(runtime(place))} --daemon-uid 998")
+
+
 def test_an_unknown_version_is_said(place: Place) -> None:
     notes = " ".join(place.json("install", "gemini", "--dry-run", "--program", program(place, "gemini", "?"))["notes"])
 

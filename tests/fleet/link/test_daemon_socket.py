@@ -34,7 +34,7 @@ def no(event):
 
 @asynccontextmanager
 async def connected(folder: Path, patience: float = 10.0) -> AsyncGenerator[DaemonSocket]:
-    link = DaemonSocket(lambda: [(str(folder / "absent"), False), (str(folder / "run"), False)], patience=patience)
+    link = DaemonSocket(lambda: [str(folder / "absent"), str(folder / "run")], patience=patience)
     try:
         yield link
     finally:
@@ -99,7 +99,7 @@ async def test_where_the_pointer_alone_leads_another_user_is_told_nothing() -> N
     with folder_for_all() as folder:
         folder.chmod(0o777)
         (folder / "fleet.token").write_text("a token")
-        link = DaemonSocket(lambda: [(str(folder), True)])
+        link = DaemonSocket(lambda: [str(folder)])
         no_other = pytest.raises(DaemonAbsentError, match="another user listens there")
         with listener_of_another(str(folder / "admin.sock")), no_other:
             await link.follow(None)

@@ -12,7 +12,7 @@ defmodule Hooklatch.Session do
   use GenServer
   require Logger
 
-  alias Hooklatch.{JSON, Paths, Table}
+  alias Hooklatch.{JSON, Paths, Peer, Table}
 
   @protocol 1
   @max_frame 9 * 1024 * 1024
@@ -59,14 +59,12 @@ defmodule Hooklatch.Session do
     Process.monitor(owner)
     given = Map.take(options, [:session_id, :resume_token])
     state = struct!(%__MODULE__{owner: owner, options: options, paths: Paths.candidates(options)}, given)
-    {:ok, state, {:continue, :connect}}
+    {:ok, state}
   end
 
+  # The first attempt begins with this, so that whoever opens the session is there to be told of its end.
   @impl true
-  def handle_continue(:connect, state), do: connect(state)
-
-  @impl true
-  def handle_call(:opened, from, %{state: :new} = state), do: {:noreply, %{state | opening: from}}
+  def handle_call(:opened, from, %{state: :new} = state), do: connect(%{state | opening: from})
   def handle_call(:opened, _from, state), do: {:reply, :ok, state}
   def handle_call(:connected, _from, state), do: {:reply, {:ok, state.state == :connected}, state}
 
@@ -129,7 +127,7 @@ defmodule Hooklatch.Session do
   # Connecting
 
   defp connect(state) do
-    case open_any(state.paths, []) do
+    case Peer.connect(state.paths, state.options[:daemon_uid]) do
       {:ok, socket} ->
         state = %{
           state
@@ -146,21 +144,6 @@ defmodule Hooklatch.Session do
 
       {:error, problem} ->
         {:noreply, not_connected(state, {:no_daemon, problem})}
-    end
-  end
-
-  defp open_any([], failures),
-    do: {:error, "no daemon is reachable at #{Enum.join(Enum.reverse(failures), ", ")}"}
-
-  defp open_any([path | others], failures) do
-    case :gen_tcp.connect(
-           {:local, path},
-           0,
-           [:local, :binary, active: true, packet: :raw, buffer: 65_536],
-           2000
-         ) do
-      {:ok, socket} -> {:ok, socket}
-      {:error, why} -> open_any(others, ["#{path} (#{why})" | failures])
     end
   end
 
@@ -286,7 +269,7 @@ defmodule Hooklatch.Session do
   defp faulty(state, problem), do: lost(state, problem)
 
   defp hang_up(state) do
-    if state.socket, do: :gen_tcp.close(state.socket)
+    if state.socket, do: Peer.close(state.socket)
     if state.ticking, do: Process.cancel_timer(state.ticking)
     %{state | socket: nil, ticking: nil, queue: :queue.new(), begun: [], size: 0}
   end
@@ -383,7 +366,7 @@ defmodule Hooklatch.Session do
     {number, ~s({"jsonrpc":"2.0","id":#{number},"method":"#{method}","params":{#{members}}}\n)}
   end
 
-  # What cannot be written is a connection that has ended, which says so itself.
+  # What cannot be written is a connection that has ended, which says so itself. It never waits: see Peer.
   defp write(%{socket: socket}, line), do: :gen_tcp.send(socket, line)
 
   # Liveness: a daemon that answers nothing, not even pings, is gone. Intervals are counted, not measured.

@@ -48,7 +48,9 @@ async def stand_between(arguments: argparse.Namespace) -> int:
     async with (
         trio.lowlevel.FdStream(os.dup(0)) as incoming,
         trio.lowlevel.FdStream(os.dup(1)) as outgoing,
-        open_guard(host="mcp", name="hooklatch-mcp", runtime_dir=arguments.runtime_dir) as guard,
+        open_guard(
+            host="mcp", name="hooklatch-mcp", runtime_dir=arguments.runtime_dir, daemon_uid=arguments.daemon_uid
+        ) as guard,
         trio.open_nursery() as nursery,
     ):
         await nursery.start(cancel_on_signal, nursery.cancel_scope)

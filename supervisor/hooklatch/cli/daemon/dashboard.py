@@ -46,7 +46,7 @@ def dashboard(arguments: argparse.Namespace) -> int:
         missing = f"{error.name or error} is not installed; it comes with: {installing('hooklatch[dashboard]')}"
         raise CommandError(Exit.UNAVAILABLE, missing) from None
 
-    def folders() -> list[tuple[str, bool]]:
+    def folders() -> list[str]:
         return paths.candidate_dirs(arguments.runtime_dir, os.environ)
 
     logging.basicConfig(level=logging.WARNING, format="hooklatch: %(message)s")
@@ -55,7 +55,7 @@ def dashboard(arguments: argparse.Namespace) -> int:
     except OSError as error:
         raise CommandError(Exit.UNAVAILABLE, f"port {arguments.port} cannot be listened on: {error.strerror}") from None
     with opener(arguments) as announce:
-        trio.run(process.serve, listener, folders, who(), announce)
+        trio.run(process.serve, listener, folders, who(), announce, arguments.daemon_uid)
     return Exit.OK
 
 

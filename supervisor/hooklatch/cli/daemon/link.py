@@ -59,7 +59,7 @@ def link(arguments: argparse.Namespace) -> int:
     fd = locked(state)
     log = start_log(arguments.log_level, arguments.log_format)
     try:
-        places = Places(config, os.path.join(state, RECORD), lambda: folders_of(arguments))
+        places = Places(config, os.path.join(state, RECORD), lambda: folders_of(arguments), arguments.daemon_uid)
 
         def on_ready(host: str, fleet: str) -> None:
             announce(arguments, host, fleet)
@@ -71,12 +71,10 @@ def link(arguments: argparse.Namespace) -> int:
     return Exit.OK
 
 
-def folders_of(arguments: argparse.Namespace) -> list[tuple[str, bool]]:
-    """Return the folders that may hold the admin socket now, each with whether the pointer alone names it."""
-    if arguments.admin_dir:
-        return [(os.path.abspath(arguments.admin_dir), False)]
-    candidates = paths.candidate_dirs(arguments.runtime_dir, os.environ)
-    return [(os.path.abspath(folder), is_pointed) for folder, is_pointed in candidates]
+def folders_of(arguments: argparse.Namespace) -> list[str]:
+    """Return the folders that may hold the admin socket now."""
+    named = [arguments.admin_dir] if arguments.admin_dir else None
+    return [os.path.abspath(one) for one in named or paths.candidate_dirs(arguments.runtime_dir, os.environ)]
 
 
 def locked(state: str) -> int:

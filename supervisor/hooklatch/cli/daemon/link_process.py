@@ -35,11 +35,15 @@ LIBRARY = "coredis"
 
 
 class Places(msgspec.Struct, frozen=True):
-    """Where things are on this machine; `folders` may hold the admin socket, and are asked for anew each time."""
+    """Where things are on this machine; `folders` may hold the admin socket, and are asked for anew each time.
+
+    `daemon_uid` is the user whose daemon is taken beside this one's and root's.
+    """
 
     config: str
     record: str
-    folders: Callable[[], Sequence[tuple[str, bool]]]
+    folders: Callable[[], Sequence[str]]
+    daemon_uid: int | None = None
 
 
 def check(settings: FleetSettings) -> None:
@@ -120,7 +124,7 @@ class LinkProcess:
                 nursery.cancel_scope.cancel()
 
     async def _link_with(self, settings: FleetSettings) -> None:
-        daemon = DaemonSocket(self._places.folders)
+        daemon = DaemonSocket(self._places.folders, self._places.daemon_uid)
         self._link = Link(settings, lambda: opened(settings), daemon, self._places.record)
         try:
             await self._link.run()

@@ -246,8 +246,9 @@ def words_of(host: Host, event: str, spec: NativeEvent, arguments: argparse.Name
     would_build = arguments.dry_run and arguments.form != "python" and not place().is_file()
     form: Form = "python" if would_build else arguments.form
     words = entry_command(
-        host.name, event, spec.kind, spec.wait, runtime_dir=named, start=arguments.start, form=form, **pins
-    )
+        host.name, event, spec.kind, spec.wait, runtime_dir=named, daemon_uid=arguments.daemon_uid,
+        start=arguments.start, form=form, **pins,
+    )  # fmt: skip
     return [str(place()), *words[words.index(host.name) :]] if would_build else words
 
 

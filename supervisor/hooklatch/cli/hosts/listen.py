@@ -51,10 +51,12 @@ def listen(arguments: argparse.Namespace) -> int:
         output.say_json(listener.settings_of(arguments.port))
         return Exit.OK
     token_file = os.path.abspath(arguments.token_file or os.path.join(paths.state_dir(os.environ), TOKEN))
-    runtime_dir = os.path.abspath(arguments.runtime_dir) if arguments.runtime_dir else None
+    place = ["--runtime-dir", os.path.abspath(arguments.runtime_dir)] if arguments.runtime_dir else []
+    if arguments.daemon_uid is not None:
+        place += ["--daemon-uid", str(arguments.daemon_uid)]
     try:
         token = listener.read_token(token_file)
-        trio.run(listener.serve, arguments.port, token, runtime_dir, partial(announce, arguments, token_file))
+        trio.run(listener.serve, arguments.port, token, place, partial(announce, arguments, token_file))
     except listener.TokenError as error:
         raise CommandError(Exit.UNAVAILABLE, str(error)) from None
     except OSError as error:

@@ -5,11 +5,14 @@ whose text names the socket path and the reason.
 """
 
 import time
+from math import inf
 
 try:
     import _socket as sockets  # `socket` itself costs as much as starting the interpreter
 except ImportError:
     import socket as sockets  # type: ignore[no-redef]
+
+from hooklatch.credentials import connect
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,6 +26,7 @@ __all__ = ["MAX_FRAME", "Connection", "NoDaemonError", "OversizedAnswerError", "
 
 MAX_FRAME = 9 * 2**20  # bytes; the protocol's limit for a line
 SILENCE = 5.0  # seconds without progress before the daemon is pinged, and the timeout of the ping
+SENDING = 60.0  # seconds for a whole line: what answers pings may read nothing else for as long as it likes
 CHUNK = 2**18
 _PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n'
 
@@ -41,18 +45,28 @@ class Connection:
     So a stopped daemon costs seconds, while a slow hook costs nothing.
     """
 
-    def __init__(self, socket: "sockets.socket", path: str, *, deadline: float, silence: float = SILENCE) -> None:
+    def __init__(
+        self,
+        socket: "sockets.socket",
+        path: str,
+        daemon_uid: "int | None",
+        *,
+        silence: float = SILENCE,
+        sending: float = SENDING,
+    ) -> None:
         self._socket = socket
         self._path = path
-        self._deadline = deadline
+        self._daemon_uid = daemon_uid
         self._silence = silence
+        self._sending = sending
         self._received = bytearray()
 
     def send(self, line: bytes) -> None:
         rest = memoryview(line)
+        deadline = time.monotonic() + self._sending
         while rest:
             try:
-                rest = rest[self._patiently(self._socket.send, rest) :]
+                rest = rest[self._patiently(self._socket.send, rest, deadline) :]
             except OSError:
                 return  # the daemon hung up, perhaps after sending an error: reading the answer will tell
 
@@ -78,25 +92,25 @@ class Connection:
         del received[: end + 1]
         return line
 
-    def _patiently(self, step: "Callable[[A], T]", argument: "A") -> "T":
+    def _patiently(self, step: "Callable[[A], T]", argument: "A", deadline: float = inf) -> "T":
         while True:
-            remaining = self._deadline - time.monotonic()
+            remaining = deadline - time.monotonic()
             self._socket.settimeout(max(0.001, min(self._silence, remaining)))  # 0 would mean non-blocking
             try:
                 return step(argument)
             except TimeoutError:
-                if time.monotonic() >= self._deadline:
-                    raise NoDaemonError(f"did not answer in time at {self._path}") from None
-                if not _is_alive(self._path, self._silence):
+                if time.monotonic() >= deadline:
+                    raise NoDaemonError(f"does not read what it is sent at {self._path}") from None
+                if not _is_alive(self._path, self._daemon_uid, self._silence):
                     raise NoDaemonError(f"is silent at {self._path}, even to a ping") from None
 
 
-def _is_alive(path: str, timeout: float) -> bool:
+def _is_alive(path: str, daemon_uid: "int | None", timeout: float) -> bool:
     """Return whether the daemon reacts to a new connection at all: by an answer, an error or a hang-up."""
     probe = sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM)
     probe.settimeout(timeout)
     try:
-        probe.connect(path)
+        connect(probe, path, daemon_uid)
     except OSError:
         probe.close()
         return False

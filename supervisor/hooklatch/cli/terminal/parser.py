@@ -65,6 +65,13 @@ class Parser(argparse.ArgumentParser):
             help="where the sockets are (else HOOKLATCH_RUNTIME_DIR, else $XDG_RUNTIME_DIR/hooklatch, "
             "else ~/.local/state/hooklatch/run)",
         )
+        options.add_argument(
+            "--daemon-uid",
+            metavar="UID",
+            type=int,
+            default=argparse.SUPPRESS,
+            help="the number of the user whose daemon to take, where it is neither yours nor root's",
+        )
         options.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print JSON, for programs")
         self.formatter_class = argparse.RawDescriptionHelpFormatter
         return self

@@ -7,7 +7,6 @@ costs ten seconds.
 from __future__ import annotations
 
 import errno
-import math
 import os
 import select
 import struct
@@ -18,7 +17,7 @@ from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.connection import SILENCE, Connection, NoDaemonError, OversizedAnswerError, sockets
 from hooklatch.cli.terminal.light_json import dumps, is_list, is_object, loads
 from hooklatch.core.text import is_unicode
-from hooklatch.credentials import check_own, credentials_of
+from hooklatch.credentials import connect, credentials_of
 from hooklatch.errors import DaemonUnreachableError, InvalidPayloadError, RequestFailedError, UnreadableAnswerError, why
 from hooklatch.paths import ADMIN_SOCKET, AGENT_SOCKET, candidate_dirs, runtime_dirs, state_dir
 from hooklatch.version import PROTOCOL, VERSION
@@ -57,10 +56,10 @@ def as_sent(value: object) -> object:
 class CommandLink:
     """A connection to the daemon."""
 
-    def __init__(self, stream: sockets.socket, path: str) -> None:
+    def __init__(self, stream: sockets.socket, path: str, daemon_uid: int | None) -> None:
         self.path = path
         self._stream = stream
-        self._connection = Connection(stream, path, deadline=math.inf)
+        self._connection = Connection(stream, path, daemon_uid)
         self._count = 0
 
     def ask(self, method: str, **params: object) -> Any:
@@ -191,9 +190,9 @@ def one_shot(arguments: argparse.Namespace) -> Generator[CommandLink]:
     Raises:
         DaemonUnreachableError: nobody listens.
     """
-    stream, path = connect(arguments, AGENT_SOCKET)
+    stream, path = connected(arguments, AGENT_SOCKET)
     with closing(stream):
-        yield CommandLink(stream, path)
+        yield CommandLink(stream, path, arguments.daemon_uid)
 
 
 @contextmanager
@@ -204,30 +203,28 @@ def administrator(arguments: argparse.Namespace) -> Generator[CommandLink]:
         NobodyListensError: there is no daemon.
         DaemonUnreachableError: there is one, and it cannot be reached.
     """
-    stream, path = connect(arguments, ADMIN_SOCKET)
+    stream, path = connected(arguments, ADMIN_SOCKET)
     with closing(stream):
-        link = CommandLink(stream, path)
+        link = CommandLink(stream, path, arguments.daemon_uid)
         link.ask("hello", protocol=PROTOCOL, client={"name": "hooklatch command", "version": VERSION})
         yield link
 
 
-def connect(arguments: argparse.Namespace, name: str) -> tuple[sockets.socket, str]:
+def connected(arguments: argparse.Namespace, name: str) -> tuple[sockets.socket, str]:
     failures: list[tuple[str, str]] = []
     are_absent, is_denied = True, False
-    candidates = [(os.path.abspath(one), pointed) for one, pointed in candidate_dirs(arguments.runtime_dir, os.environ)]
-    for folder, is_pointed in candidates:
+    folders = [os.path.abspath(folder) for folder in candidate_dirs(arguments.runtime_dir, os.environ)]
+    for folder in folders:
         path = os.path.join(folder, name)
         stream = sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM)
         try:
             # unix(7): with a full backlog a non-blocking connect fails, a blocking one waits for this long.
             stream.setsockopt(sockets.SOL_SOCKET, sockets.SO_SNDTIMEO, struct.pack("ll", int(SILENCE), 0))
-            stream.connect(path)
-            if is_pointed:
-                check_own(stream)
+            connect(stream, path, arguments.daemon_uid)
         except OSError as error:
             stream.close()
             are_absent = are_absent and error.errno in ABSENT
-            is_denied = is_denied or error.errno == errno.EACCES
+            is_denied = is_denied or isinstance(error, PermissionError)
             failures.append((path, why(error)))
         else:
             return stream, path
@@ -235,5 +232,5 @@ def connect(arguments: argparse.Namespace, name: str) -> tuple[sockets.socket, s
         from hooklatch.cli.terminal.last_signs import look
 
         tried = " or ".join(f"{path} ({why})" for path, why in failures) or "any known path"
-        raise look(state_dir(os.environ), tried, [folder for folder, _ in candidates])
+        raise look(state_dir(os.environ), tried, folders)
     raise DaemonUnreachableError.at(failures, is_denied=is_denied)

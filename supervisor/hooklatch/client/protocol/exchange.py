@@ -142,6 +142,14 @@ class Exchange:
                 waiter.wake()
         self._on_end()
 
+    def begin_sending(self, now: float) -> None:
+        """Note that a line is being sent: until `finish_sending` the peer has to show signs of life."""
+        self._pulse.begin(now)
+
+    def finish_sending(self) -> None:
+        """Note that a line was sent, or given up."""
+        self._pulse.finish()
+
     def heard(self, now: float) -> None:
         """Note a sign of life other than bytes: the peer made room in a full buffer."""
         self._pulse.heard(now)

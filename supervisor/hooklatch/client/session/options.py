@@ -55,6 +55,7 @@ class Options(TypedDict, total=False):
     """How a session is opened; every key is optional.
 
     runtime_dir: the daemon's directory; by default HOOKLATCH_RUNTIME_DIR, or the known places in turn.
+    daemon_uid: the number of the user whose daemon is taken beside one's own and root's, who would be refused else.
     require: raise if no daemon is reachable, instead of opening a session whose gates deny.
     name: the client's name in the daemon's status.
     cwd: where the session works: its project's hooks and the start of relative paths; by default the current directory.
@@ -75,6 +76,7 @@ class Options(TypedDict, total=False):
     """
 
     runtime_dir: str | os.PathLike[str] | None
+    daemon_uid: int | None
     require: bool
     name: str
     cwd: str | os.PathLike[str] | None

@@ -95,6 +95,11 @@ class SessionState:
         return self._options.get("liveness", Liveness())
 
     @property
+    def daemon_uid(self) -> int | None:
+        """Return the user whose daemon is taken beside one's own and root's."""
+        return self._options.get("daemon_uid")
+
+    @property
     def dialect(self) -> str | None:
         """Return the dialect that the session speaks; None for the catalogue's own names."""
         return self._options.get("dialect")

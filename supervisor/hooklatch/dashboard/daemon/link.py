@@ -115,10 +115,14 @@ def answer_of(message: Response, method: str, shape: type[T]) -> T:
 
 
 class Daemon:
-    """The daemon of this user; `folders` returns where it may listen, anew for each connection: `candidate_dirs`."""
+    """The daemon of this user, of root, or of the user `daemon_uid`.
 
-    def __init__(self, folders: Callable[[], Sequence[tuple[str, bool]]]) -> None:
+    `folders` returns where it may listen, anew for each connection: `candidate_dirs`.
+    """
+
+    def __init__(self, folders: Callable[[], Sequence[str]], daemon_uid: int | None = None) -> None:
         self._folders = folders
+        self._daemon_uid = daemon_uid
 
     @asynccontextmanager
     async def connect(self) -> AsyncGenerator[DaemonLink]:
@@ -136,10 +140,10 @@ class Daemon:
 
     def _connected(self) -> tuple[socket.socket, str]:
         failures: list[str] = []
-        for folder, is_pointed in self._folders():
+        for folder in self._folders():
             path = os.path.join(os.path.abspath(folder), ADMIN_SOCKET)
             try:
-                return connected(path, is_pointed=is_pointed), path
+                return connected(path, self._daemon_uid), path
             except OSError as error:
                 failures.append(f"{path} ({error.strerror or error})")
         tried = " or ".join(failures) or "any known path"

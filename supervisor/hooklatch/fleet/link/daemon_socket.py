@@ -38,11 +38,14 @@ LOST = frozenset({"draining", "overload", "not_permitted", "not_admin", "hello_r
 class DaemonSocket:
     """A daemon that listens in one of some folders; `folders` returns them anew for each attempt: `candidate_dirs`.
 
-    `close` it at the end.
+    It is this user's, root's, or that of the user `daemon_uid`.  `close` it at the end.
     """
 
-    def __init__(self, folders: Callable[[], Sequence[tuple[str, bool]]], *, patience: float = PATIENCE) -> None:
+    def __init__(
+        self, folders: Callable[[], Sequence[str]], daemon_uid: int | None = None, *, patience: float = PATIENCE
+    ) -> None:
         self._folders = folders
+        self._daemon_uid = daemon_uid
         self._patience = patience
         self._one_at_a_time = trio.Lock()
         self._raw: socket.socket | None = None
@@ -121,11 +124,11 @@ class DaemonSocket:
 
     async def _connect(self) -> None:
         failures: list[str] = []
-        for folder, is_pointed in self._folders():
+        for folder in self._folders():
             path = os.path.join(folder, ADMIN_SOCKET)
             try:
-                self._raw, self._lines = connected(path, is_pointed=is_pointed), LineBuffer()
-                token = read_token(os.path.join(folder, FLEET_TOKEN))
+                self._raw, self._lines = connected(path, self._daemon_uid), LineBuffer()
+                token = read_token(os.path.join(folder, FLEET_TOKEN), self._daemon_uid)
             except OSError as error:
                 self._close()
                 failures.append(f"{error.filename or path} ({error.strerror or error})")
@@ -170,15 +173,15 @@ class DaemonSocket:
             self._raw = None
 
 
-def read_token(path: str) -> str:
-    """Return the token of the daemon that runs.
+def read_token(path: str, daemon_uid: int | None) -> str:
+    """Return the token of the daemon that runs, which is this user's, or that of the user who is named.
 
     Raises:
         OSError: there is none; [fleet] is not configured there, or it is another user's.
     """
     fd = open_regular(path, os.O_RDONLY | os.O_NOFOLLOW)
     try:
-        if os.fstat(fd).st_uid != os.getuid():
+        if os.fstat(fd).st_uid not in (os.getuid(), daemon_uid):
             raise PermissionError(errno.EPERM, "it is another user's", path)
         return os.read(fd, MAX_TOKEN).decode("ascii", "replace").strip()
     finally:
