@@ -19,9 +19,9 @@ from support.tables import table
 SUPERVISOR = Path(hooklatch.__file__).parent
 WORKER = Path(hooklatch_worker.__file__).parent
 
-HEAVY = {"trio", "psutil", "re2", "anyio", "watchfiles", "tomlkit"}
+HEAVY = {"trio", "psutil", "re2", "anyio", "tomlkit"}
 # The floors, and the parts beside them, each with what it may import of the others.
-GROUND = {"credentials", "directories", "errors", "files", "paths", "version"}
+GROUND = {"credentials", "directories", "disks", "errors", "files", "paths", "version"}
 BELOW = {
     "core": {"errors", "guards"},
     "processes": {"core", *GROUND},
