@@ -225,7 +225,7 @@ def test_a_session_under_trio_loads_nothing_of_the_daemon() -> None:
     loaded = loaded_by_a_session("trio", "")
 
     assert {"hooklatch.client.tasks", "anyio._backends._trio"} <= loaded
-    assert not loaded & {"asyncio", "psutil", "re2", "watchfiles"}
+    assert not loaded & {"asyncio", "psutil", "re2"}
 
 
 def test_a_session_under_asyncio_loads_no_trio() -> None:

@@ -192,11 +192,11 @@ class Loaded:
         Raises:
             LoadError: they do not load.
         """
-        if (before := parts.files.stamps()) != self._seen:
+        if (before := await parts.files.stamps()) != self._seen:
             await parts.files.reload(is_explicit=self._seen is not None)
             await settle(parts)
             # What was written meanwhile is seen as a change by the next one, whoever has loaded it.
-            self._seen = {path: before.get(path, now) for path, now in parts.files.stamps().items()}
+            self._seen = {path: before.get(path, now) for path, now in (await parts.files.stamps()).items()}
         check_loaded(parts)
         return await fire_event(event, only, parts)
 
