@@ -19,9 +19,9 @@ from support.tables import table
 SUPERVISOR = Path(hooklatch.__file__).parent
 WORKER = Path(hooklatch_worker.__file__).parent
 
-HEAVY = {"trio", "psutil", "re2", "anyio", "watchfiles", "tomlkit"}
+HEAVY = {"trio", "psutil", "re2", "anyio", "tomlkit"}
 # The floors, and the parts beside them, each with what it may import of the others.
-GROUND = {"credentials", "directories", "errors", "files", "paths", "version"}
+GROUND = {"credentials", "directories", "disks", "errors", "files", "paths", "version"}
 BELOW = {
     "core": {"errors", "guards"},
     "processes": {"core", *GROUND},
@@ -225,7 +225,7 @@ def test_a_session_under_trio_loads_nothing_of_the_daemon() -> None:
     loaded = loaded_by_a_session("trio", "")
 
     assert {"hooklatch.client.tasks", "anyio._backends._trio"} <= loaded
-    assert not loaded & {"asyncio", "psutil", "re2", "watchfiles"}
+    assert not loaded & {"asyncio", "psutil", "re2"}
 
 
 def test_a_session_under_asyncio_loads_no_trio() -> None:

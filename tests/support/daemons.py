@@ -222,7 +222,7 @@ def nothing_left() -> Generator[None]:
     assert set(linux.children()) - children - pids == set(), "a child process was left"
     if any(one != own for one in CHECKED):
         return
-    for _ in range(200):  # the file watcher's own thread closes its descriptors when it gets to run
+    for _ in range(200):  # a look that was left alone closes its descriptors when its thread gets to run
         left = {fd: target for fd, target in open_descriptors().items() if fd not in {*fds, *of_ours}}
         if not left:
             return

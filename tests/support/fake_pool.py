@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import trio
@@ -38,6 +38,7 @@ from hooklatch_worker.author import verdicts
 
 __all__ = ["Died", "FakePlace", "FakePool", "running_fakes"]
 
+T = TypeVar("T")
 Function = Callable[[Any], Awaitable[object]]
 MODULE = "scripted"
 NO_SOURCE = wire.Source("module", "")
@@ -110,7 +111,11 @@ class FakeUnit(Unit):
 
 
 class FakeSources(Sources):
-    """Builds fake pools."""
+    """Builds fake pools, and looks without a thread: a clock that jumps does not wait for one."""
+
+    @staticmethod
+    async def look(look: Callable[[], T]) -> T:
+        return look()
 
     def __init__(self, place: FakePlace, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)

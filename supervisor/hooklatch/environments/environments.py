@@ -20,6 +20,7 @@ import logging
 import os
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Literal
 
 import msgspec
@@ -86,8 +87,12 @@ class Environment:
 
     @property
     def is_current(self) -> bool:
-        """Return whether nothing was written to it since it was looked at."""
-        return not self.is_doubted and all(mark_of(path) == mark for path, mark in self.marks.items())
+        """Return whether nothing was written to it since it was looked at.
+
+        Raises:
+            TimeoutError: a disk of it is late.
+        """
+        return not self.is_doubted and all(mark_of(path) == mark for path, mark in list(self.marks.items()))
 
 
 class Making:
@@ -164,10 +169,9 @@ class Environments:
             EnvironmentFaultError: it must not be used, or cannot be.
         """
         async with self._turn:
-            for one in self._used.values():
-                if one.interpreter.python == python and one.is_current:
-                    one.users += 1
-                    return one
+            if (one := await self._current(python)) is not None:
+                one.users += 1
+                return one
             text, until = self._faults.get(python, ("", 0.0))
             if trio.current_time() < until:
                 raise EnvironmentFaultError(text)
@@ -205,11 +209,15 @@ class Environments:
     async def _reused(self, recipe: Recipe, folder: str, lock: int) -> Environment:
         """Return an environment that is there; one that does not work any more is made anew."""
         python = os.path.join(folder, "bin", "python")
-        for one in self._used.values():
-            if one.interpreter.python == python and one.is_current:
-                os.close(lock)
-                one.users += 1
-                return one
+        try:
+            current = await self._current(python)
+        except BaseException:
+            os.close(lock)
+            raise
+        if current is not None:
+            os.close(lock)
+            current.users += 1
+            return current
         if len(self._used) >= MOST:  # which says nothing of this one
             os.close(lock)
             raise EnvironmentFaultError(TOO_MANY.format(MOST))
@@ -227,6 +235,20 @@ class Environments:
             logger.warning("an environment is made anew: %s", error, extra={"path": folder})
             self._begin(Making(recipe), recipe.key)
             raise BeingMadeError(being_made(recipe)) from None
+
+    async def _current(self, python: str) -> Environment | None:
+        """Return the environment of an interpreter that is in use and as it was, from its marks."""
+        for one in list(self._used.values()):
+            if one.interpreter.python == python:
+                try:
+                    is_current = await trio.to_thread.run_sync(
+                        partial(getattr, one, "is_current"), abandon_on_cancel=True
+                    )
+                except TimeoutError:
+                    continue
+                if is_current and one.name in self._used:  # else it was given up meanwhile
+                    return one
+        return None
 
     def _spoil(self, folder: str, python: str) -> bool:
         """Have an environment be made anew, unless another process uses it; return whether it is to be."""

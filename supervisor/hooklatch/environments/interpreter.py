@@ -11,19 +11,23 @@ import importlib.metadata
 import os
 import stat
 import sysconfig
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
 
 import msgspec
 import trio
 
 import hooklatch
 import hooklatch_worker
+from hooklatch.disks import in_time, lane
 from hooklatch.environments.commands import run
 from hooklatch.errors import trouble
 from hooklatch.processes.guardian import Interpreter
 from hooklatch_worker.sandbox.children import OWN, isolated
 from hooklatch_worker.sandbox.safety import UnsafeFileError, check_file, check_folders, guards, read_safely
 
-__all__ = ["LEAST", "OURS", "SPARES", "EnvironmentFaultError", "Mark", "examine", "mark_of", "soabi_here"]
+__all__ = ["LEAST", "OURS", "SPARES", "EnvironmentFaultError", "Mark", "examine", "in_thread", "mark_of", "soabi_here"]
 
 LEAST = (3, 11)
 LOOK_TIMEOUT = 20.0  # seconds; enough for a cold start on a busy machine
@@ -80,6 +84,7 @@ os.write(1, b"\\n" + json.dumps(said).encode())
 os._exit(0)
 """
 Mark = tuple[int, ...]
+T = TypeVar("T")
 
 
 class EnvironmentFaultError(Exception):
@@ -103,11 +108,22 @@ def soabi_here() -> str:
 
 
 def mark_of(path: str) -> Mark:
-    """Return a value that changes when a file is written, or when a package is added to a directory."""
+    """Return a value that changes when a file is written, or when a package is added to a directory.
+
+    Raises:
+        TimeoutError: its disk is late.
+    """
     try:
-        status = os.stat(path)
+        return mark_at(path)
+    except TimeoutError:
+        raise
     except (OSError, ValueError):
         return ()
+
+
+@in_time
+def mark_at(path: str) -> Mark:
+    status = os.stat(path)
     return status.st_mtime_ns, status.st_size, status.st_ino, status.st_mode, status.st_uid, *guards(path)
 
 
@@ -120,16 +136,15 @@ async def examine(python: str, *, is_ours: bool = False) -> tuple[Interpreter, d
     Raises:
         EnvironmentFaultError: it must not be used, or cannot be.
     """
-    real = os.path.realpath(python)  # noqa: ASYNC240  (a look at a few links)
-    marks = {path: mark_of(path) for path in (python, real, config_of(python))}
-    virtual, sees_system = await in_thread(virtual_of, python)
+    marks = await in_thread(python, marks_of)
+    virtual, sees_system = await in_thread(python, virtual_of)
     looked = await look(python, virtual, sees_system=sees_system)
     if looked.version[:2] < LEAST:
         least, version = ".".join(map(str, LEAST)), ".".join(map(str, looked.version))
         raise EnvironmentFaultError(f"{python} is Python {version}; hooks need {least} or later")
-    marks |= {folder: mark_of(folder) for folder in looked.folders}
+    marks |= await in_thread(python, lambda _: {folder: mark_of(folder) for folder in looked.folders})
     if not is_ours:
-        await in_thread(check_all, virtual, looked)
+        await in_thread(python, lambda _: check_all(virtual, looked))
     fits = looked.soabi == soabi_here()
     interpreter = Interpreter(
         python=python, version=".".join(map(str, looked.version)), prefix=looked.prefix, path=looked.path, ours=OURS,
@@ -139,13 +154,23 @@ async def examine(python: str, *, is_ours: bool = False) -> tuple[Interpreter, d
     return interpreter, marks
 
 
-async def in_thread(look: object, *arguments: object) -> tuple[str, bool]:
+async def in_thread(python: str, look: Callable[[str], T]) -> T:
+    """Return what is found by a function that looks at an interpreter, its packages, or what names it.
+
+    Raises:
+        EnvironmentFaultError: that cannot be looked at, or its disk is late.
+    """
+    own = lane(f"interpreter {python}", f"the disk of {python}", LOOK_TIMEOUT)
     try:
-        return await trio.to_thread.run_sync(look, *arguments)  # type: ignore[arg-type]
+        return await trio.to_thread.run_sync(own.look, partial(look, python), abandon_on_cancel=True)
     except FileNotFoundError as error:
         raise EnvironmentFaultError(f"{error.filename} does not exist; make the environment, or fix the path") from None
     except (UnsafeFileError, OSError) as error:
         raise EnvironmentFaultError(trouble(error)) from None
+
+
+def marks_of(python: str) -> dict[str, Mark]:
+    return {path: mark_of(path) for path in (python, in_time(os.path.realpath)(python), config_of(python))}
 
 
 def config_of(python: str) -> str:
@@ -170,7 +195,7 @@ def virtual_of(python: str) -> tuple[str, bool]:
     return os.path.dirname(config), values.get("include-system-site-packages") == "true"
 
 
-def check_all(virtual: str, looked: Looked) -> tuple[str, bool]:
+def check_all(virtual: str, looked: Looked) -> None:
     """Check everything that workers may import, and that can change.
 
     Raises:
@@ -185,7 +210,6 @@ def check_all(virtual: str, looked: Looked) -> tuple[str, bool]:
     for folder in dict.fromkeys([*own, *looked.folders, *looked.elsewhere]):
         if os.path.isdir(folder):
             check_below(folder, left)
-    return "", False
 
 
 def check_below(root: str, left: list[int]) -> None:

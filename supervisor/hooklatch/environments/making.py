@@ -18,7 +18,7 @@ import msgspec
 import trio
 
 from hooklatch.environments.commands import Ended, Running, run
-from hooklatch.environments.interpreter import SPARES, EnvironmentFaultError
+from hooklatch.environments.interpreter import SPARES, EnvironmentFaultError, in_thread
 from hooklatch.environments.requirements import Requirements
 from hooklatch.environments.store import READY
 from hooklatch_worker.sandbox.children import INSTALLER, OWN, absolute, isolated
@@ -29,7 +29,7 @@ __all__ = ["Recipe", "find_python", "find_uv", "make"]
 TIMEOUT = 900.0  # seconds for one program; big wheels over a slow line
 FIND_TIMEOUT = 20.0  # seconds for a look at which Pythons there are; loading waits for it
 SHOWN = 8  # lines of an installer's output in a diagnostic
-NEWEST, OLDEST = 16, 11  # minor versions of Python 3 that are looked for
+NAMES_OF_PYTHONS = [f"python3.{minor}" for minor in range(16, 10, -1)]  # that are looked for
 PIP = """import glob, os, sys
 from importlib.machinery import PathFinder
 root = {root!r}
@@ -100,8 +100,8 @@ async def find_python(requirements: Requirements) -> tuple[str, str, bool]:
     own = ".".join(map(str, sys.version_info[:3]))
     if requirements.admits(own):
         return sys.executable, own, True
-    candidates = [shutil.which(f"python3.{minor}") for minor in range(NEWEST, OLDEST - 1, -1)]
-    if (uv := find_uv()) is not None:
+    uv, candidates = await in_thread("PATH", lambda _: (find_uv(), list(map(shutil.which, NAMES_OF_PYTHONS))))
+    if uv is not None:
         command = [uv, "python", "find", "--no-python-downloads", "--no-project", requirements.python]
         ended = await run(command, INSTALLER.of(os.environ), folder="/", timeout=FIND_TIMEOUT)
         candidates.insert(0, ended.last(1) if ended.code == 0 else None)
@@ -131,7 +131,8 @@ async def make(recipe: Recipe, folder: str, seen: Running) -> str:
         EnvironmentFaultError: an installer failed; with the last lines that it said.
     """
     listed = await trio.to_thread.run_sync(prepare, folder, recipe)
-    variables, python, uv = INSTALLER.of(os.environ), os.path.join(folder, "bin", "python"), find_uv()
+    variables, python = INSTALLER.of(os.environ), os.path.join(folder, "bin", "python")
+    uv = await in_thread("PATH", lambda _: find_uv())
     if uv is not None:
         by, base = "uv", [uv, "--no-progress", "--color", "never"]
         options = ["--no-project", "--no-python-downloads", "--allow-existing"]

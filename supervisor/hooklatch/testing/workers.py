@@ -195,11 +195,11 @@ class Loaded:
         from hooklatch.service.loading.files import Request
         from hooklatch.service.reading.acceptance import EVERYTHING
 
-        if (before := parts.files.stamps()) != self._seen:
+        if (before := await parts.files.stamps()) != self._seen:
             await parts.files.reload(Request(EVERYTHING))
             await settle(parts)
             # What was written meanwhile is seen as a change by the next one, whoever has loaded it.
-            self._seen = {path: before.get(path, now) for path, now in parts.files.stamps().items()}
+            self._seen = {path: before.get(path, now) for path, now in (await parts.files.stamps()).items()}
         check_loaded(parts)
         return await fire_event(event, only, parts)
 

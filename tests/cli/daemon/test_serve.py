@@ -90,7 +90,6 @@ def test_the_human_ready_line_and_the_log_in_human_form(place: Place) -> None:
     )
     assert (code, rest) == (0, "")
     assert " INFO    hooklatch.daemon: draining signal=15\n" in log
-    assert "watchfiles" not in log
 
 
 def test_the_log_level_is_obeyed(place: Place) -> None:

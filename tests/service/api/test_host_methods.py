@@ -293,7 +293,7 @@ async def test_a_session_that_begins_in_a_project_without_trust_is_told_and_so_i
 
     assert f"{tmp_path}/.hooklatch is not trusted, its hooks are ignored" in said(answer)["systemMessage"]
     assert said(elsewhere) == {}
-    assert [one for one in daemon.parts.projects.all_warnings() if str(tmp_path) in one]
+    assert [one for one in await daemon.parts.projects.all_warnings() if str(tmp_path) in one]
 
 
 async def test_projects_without_trust_that_hosts_began_in_are_forgotten_at_some_point(
@@ -302,9 +302,9 @@ async def test_projects_without_trust_that_hosts_began_in_are_forgotten_at_some_
     projects = daemon.parts.projects
     for number in range(150):
         (tmp_path / str(number) / ".hooklatch").mkdir(parents=True)
-        projects.begun([str(tmp_path / str(number)), None])
+        await projects.begun([str(tmp_path / str(number)), None])
 
-    shown = [one for one in projects.all_warnings() if f"{tmp_path}/" in one]
+    shown = [one for one in await projects.all_warnings() if f"{tmp_path}/" in one]
 
     assert len(shown) == 100
     assert not any(f"{tmp_path}/0/" in one for one in shown)

@@ -127,7 +127,7 @@ async def test_what_may_be_half_of_a_change_changes_nothing(daemon: Daemon, name
         daemon.write(name, text)
 
         with pytest.raises(UnsettledError):
-            await files.reload(known=files.stamps())
+            await files.reload(known=await files.stamps())
 
         assert await registered(client) == before
         assert await bash(client) == ("deny", "policy", "one")
@@ -137,7 +137,7 @@ async def test_what_may_be_half_of_a_change_changes_nothing(daemon: Daemon, name
 
 async def test_what_has_changed_since_it_was_looked_at_is_not_taken(daemon: Daemon) -> None:
     files, view = daemon.parts.files, daemon.parts.registries.view
-    known = files.stamps()
+    known = await files.stamps()
     daemon.write("hooks.toml", CONFIG + TWO + HOOK.format(id="three"))
 
     with pytest.raises(UnsettledError):
@@ -160,7 +160,7 @@ async def test_what_is_whole_is_taken_at_once(
     files = daemon.parts.files
     daemon.write(name, text)
 
-    taken = await files.reload(known=files.stamps())
+    taken = await files.reload(known=await files.stamps())
 
     assert (taken.added, sorted(taken.changed), taken.diagnostics) == (added, changed, [])
 
@@ -169,7 +169,7 @@ async def test_what_lost_something_is_taken_when_it_stays_so(daemon: Daemon) -> 
     files = daemon.parts.files
     daemon.write("hooks.toml", CONFIG + HOOK.format(id="one"))
     with pytest.raises(UnsettledError):
-        await files.reload(known=files.stamps())
+        await files.reload(known=await files.stamps())
 
     taken = await files.reload()
 
@@ -219,9 +219,9 @@ def count_of_looks(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> Callable[
     looks, files = count(), daemon.parts.files
     last = [0]
 
-    def look() -> dict[str, Stamp]:
+    async def look() -> dict[str, Stamp]:
         last[0] = next(looks)
-        return stamps()
+        return await stamps()
 
     stamps = files.stamps
     monkeypatch.setattr(files, "stamps", look)

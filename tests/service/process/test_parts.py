@@ -17,7 +17,8 @@ from hooklatch.processes.pool import Pool
 from hooklatch.processes.supervisor import ChildSpec, PartFailedError, Supervisor
 from hooklatch.service.api.methods import Methods
 from hooklatch.service.dispatch.dispatcher import Dispatcher
-from hooklatch.service.loading.files import Files
+from hooklatch.service.loading.hints import Hints
+from hooklatch.service.loading.watch import FileWatch
 from hooklatch.service.process.metrics import Metrics
 from hooklatch.service.process.service_manager import Notifier
 from hooklatch.service.process.signals import Signals
@@ -79,6 +80,9 @@ class Place:
     async def hint(self) -> None:
         self.daemon.parts.file_watch.hint.set()
 
+    async def touch(self) -> None:
+        (self.daemon.folder / "hooks.toml").touch()
+
     async def suspend(self) -> None:
         await self.admin.call("suspend", id="guards:hear", seconds=0.01, reason="a test")
 
@@ -109,8 +113,8 @@ PARTS: dict[str, tuple[Any, str, Callable[[Place], Awaitable[None]]]] = {
     "reader handoff": (ReaderHandoff, "_tick", Place.slow_fire),
     "admission": (Admission, "_let_one_in", Place.flood),
     "memory watch": ("hooklatch.processes.resource_limits", "check", Place.nothing),
-    "file watch": (Files, "stamps", Place.hint),
-    "file hints": ("hooklatch.service.loading.hints", "folders_of", Place.hint),
+    "file watch": (FileWatch, "_look", Place.hint),
+    "file hints": (Hints, "_is_hint", Place.touch),
     "suspensions": (Suspensions, "_end", Place.suspend),
     "metrics": (Metrics, "_keep", Place.other_metrics),
     "guards.py": (Pool, "_next_deadline", Place.end_of_a_deadline),

@@ -143,28 +143,25 @@ class Desk:
     def stamps(self, parts: Parts) -> dict[str, Stamp]:
         """Return the state of each file whose change matters."""
         own = [os.path.abspath(name) for name in (*self._arguments.payload, *self._arguments.cases) if name != "-"]
-        return stamps_of([*parts.files.watched, *own])
+        return stamps_of([*parts.files.watched()(), *own])
 
 
 async def changed(before: Mapping[str, Stamp]) -> None:
     """Wait until one of these files has changed, and then until they are quiet."""
     import trio
 
-    from hooklatch.service.loading.hints import watch
+    from hooklatch.service.loading.hints import listening
 
-    stop, hint = trio.Event(), Hint()
+    hint = Hint()
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(watch, folders_of(before), hint.set, stop)
-        try:
-            while (now := stamps_of(before)) == before:
-                await hint.wait()
-            while True:
-                await trio.sleep(QUIET)
-                if (latest := stamps_of(before)) == now:
-                    break
-                now = latest
-        finally:
-            stop.set()
+        nursery.start_soon(listening, before, hint.set)
+        while (now := stamps_of(before)) == before:
+            await hint.wait()
+        while True:
+            await trio.sleep(QUIET)
+            if (latest := stamps_of(before)) == now:
+                break
+            now = latest
         nursery.cancel_scope.cancel()
 
 
@@ -191,10 +188,6 @@ class Hint:
         with trio.move_on_after(LOOK):
             await self._event.wait()
         self._event = trio.Event()
-
-
-def folders_of(files: Iterable[str]) -> list[str]:
-    return sorted({folder for file in files if os.path.isdir(folder := os.path.dirname(file))})
 
 
 def dev(arguments: argparse.Namespace) -> int:

@@ -19,6 +19,8 @@ from hooklatch.record.writer import Record, RecordError
 from hooklatch.service.api.hook_methods import stored
 from hooklatch.service.api.methods import AccountParams, Method, MethodTable, Operations
 from hooklatch.service.config.file_safety import UnsafeFileError
+from hooklatch.service.config.looks import in_thread
+from hooklatch.service.config.path_lookup import Absent, Fault, Found, look
 from hooklatch.service.config.state_file import StateFile
 from hooklatch.service.dispatch.breakers import Breakers
 from hooklatch.service.dispatch.dispatcher import Dispatcher
@@ -26,8 +28,9 @@ from hooklatch.service.fleet.fleet_layer import FleetLayer, RefusedError
 from hooklatch.service.loading.files import Files, Reloaded, Request
 from hooklatch.service.reading.acceptance import EVERYTHING, LESS, Acceptance
 from hooklatch.service.reading.projects import Projects
-from hooklatch.service.reading.trust import folder_of, pin
+from hooklatch.service.reading.trust import Pins, folder_of, pin
 from hooklatch.service.registry.asks import Asks
+from hooklatch.service.registry.places import place_of, real_path
 from hooklatch.service.registry.registries import FleetHookError, Registries, found
 from hooklatch.service.registry.suspensions import Suspensions
 from hooklatch.service.transport.connection import Connection
@@ -184,9 +187,8 @@ class Administration(msgspec.Struct, frozen=True, kw_only=True):
         Raises:
             RpcError: there is nothing to trust, or somebody else could have written it.
         """
-        project = real_folder(params.folder)
         try:
-            pins = pin(project)
+            project, pins = await in_thread(lambda: pinned(params.folder))
         except (UnsafeFileError, OSError) as error:
             raise RpcError(ErrorCode.NOT_PERMITTED, trouble(error)) from None
         if not pins:
@@ -207,7 +209,9 @@ class Administration(msgspec.Struct, frozen=True, kw_only=True):
 
     async def _untrust(self, connection: Connection, params: FolderParams) -> dict[str, Any]:
         """Ignore a project's hooks from now on; a project that was not trusted is not an error."""
-        project = without_links(params.folder)
+        place = await place_of(params.folder)
+        folders = [path for path in place.paths if path in self.projects.trusted]
+        project = folders[-1] if folders else next(reversed(place.paths), params.folder)
         was_trusted = self.projects.untrust(project)
         if was_trusted:
             self.operations.noted(connection, "untrust", params, folder=project)
@@ -279,11 +283,12 @@ class Administration(msgspec.Struct, frozen=True, kw_only=True):
         return {"closed": closed}
 
 
-def real_folder(folder: str) -> str:
-    if not os.path.isabs(folder) or not os.path.isdir(folder):
+def pinned(folder: str) -> tuple[str, Pins]:
+    """Return the real path of a project, and what its files are to be."""
+    seen = look(folder) if os.path.isabs(folder) else Absent()
+    if isinstance(seen, Fault):
+        raise RpcError(ErrorCode.NOT_PERMITTED, seen.reason)
+    if not isinstance(seen, Found) or not seen.is_folder:
         raise RpcError(ErrorCode.NOT_FOUND, f"{folder!r} is not a directory; give its absolute path")
-    return without_links(folder)
-
-
-def without_links(folder: str) -> str:
-    return os.path.realpath(folder)
+    project = real_path(folder)
+    return project, pin(project)

@@ -97,7 +97,7 @@ class HostMethods:
         self, host: Host, native: Native, request: Request, budget: float | None, session: Session | None
     ) -> HookOutput:
         fit, params = fit_of(host, native), self._with_call_id(request)
-        told = self._projects.begun((params.envelope.cwd, params.envelope.began_in)) if begins(native) else []
+        told = await self._projects.begun((params.envelope.cwd, params.envelope.began_in)) if begins(native) else []
         try:
             if native.spec.kind == "notify":
                 self._dispatcher.fire_later(params, session, fit=fit)

@@ -27,7 +27,7 @@ from hooklatch.service.dispatch.dialect_fires import Dialects, Native
 from hooklatch.service.loading.files import Files
 from hooklatch.service.reading.projects import Projects
 from hooklatch.service.registry.asks import Asks
-from hooklatch.service.registry.places import Place, find_place
+from hooklatch.service.registry.places import Place, place_of
 from hooklatch.service.registry.registries import Registries
 from hooklatch.service.registry.sessions import Session, Sessions, Terms, new_id
 from hooklatch.service.transport.bus import Bus
@@ -121,9 +121,10 @@ class SessionMethods(msgspec.Struct, frozen=True, kw_only=True):
             raise RpcError(ErrorCode.INVALID_REQUEST, "this connection has sent a hello already")
         if params.role is not None:
             self.links.admit(connection, params.role, params.token, has_session=params.session is not None)
-        session = None
+        session, warnings = None, list[str]()
         if params.session is not None or connection.role == "agent":
             session = await self._open(connection, params, dialect)
+            warnings = await self.projects.warnings(session.places)
             # Others that share it may have been told of a shorter wait, and count on that.
             told = session.ask_wait if len(session.connections) > 1 else self.asks.wait
             session.ask_wait = min(told, self.asks.wait)
@@ -145,12 +146,12 @@ class SessionMethods(msgspec.Struct, frozen=True, kw_only=True):
             "budgets": {
                 name: budget(spec, view.for_event(spec), wait=self.asks.wait) for name, spec in catalogue.items()
             },
-            "warnings": self.projects.warnings(session.places) if session else [],
+            "warnings": warnings,
         }
 
     async def _update(self, connection: Connection, params: UpdateParams) -> object:
         """Change what a session may change while it lives: all that is asked for, or nothing."""
-        session, here = own_session(connection), place_named(params.cwd)
+        session, here = own_session(connection), await place_named(params.cwd)
         self._check_personality(params)
         async with self._loaded(here):
             self._check_personality(params)
@@ -158,8 +159,8 @@ class SessionMethods(msgspec.Struct, frozen=True, kw_only=True):
             self._change(session, params, here)
             self.registries.take_settings(session)
         await self.registries.announced()
-        view = self.registries.view_of(session)
-        return {"revision": view.revision, "warnings": self.projects.warnings(session.places)}
+        warnings = await self.projects.warnings(session.places)
+        return {"revision": self.registries.view_of(session).revision, "warnings": warnings}
 
     async def _close(self, connection: Connection, raw: msgspec.Raw) -> object:
         session, is_watching = own_session(connection), "decisions" in connection.topics
@@ -210,7 +211,7 @@ class SessionMethods(msgspec.Struct, frozen=True, kw_only=True):
         required = frozenset(self.native.canonical_name(dialect, event) for event in params.require_handlers)
         known = self.sessions.check(params.id, params.resume_token)
         self._parent_of(params, known)
-        here, began = place_named(params.cwd), place_named(params.began_in)
+        here, began = await place_named(params.cwd), await place_named(params.began_in)
         self._check_personality(params)
         if known is not None:
             registrant = Registrant.of(known)
@@ -280,7 +281,7 @@ class SessionMethods(msgspec.Struct, frozen=True, kw_only=True):
         projects = self.projects
         folders = projects.nearest(place for place in places if place is not None)
         with projects.holding(folders):
-            if not all(projects.is_settled(folder) for folder in folders):
+            if not await projects.are_settled(folders):
                 await self.files.reload()
             yield
 
@@ -302,5 +303,5 @@ def check_live(session: Session) -> None:
         raise RpcError(ErrorCode.INVALID_REQUEST, "the session was closed meanwhile")
 
 
-def place_named(folder: str | None) -> Place | None:
-    return find_place(folder) if folder is not None else None
+async def place_named(folder: str | None) -> Place | None:
+    return await place_of(folder) if folder is not None else None

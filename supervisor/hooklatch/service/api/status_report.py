@@ -25,6 +25,7 @@ from hooklatch.service.api.fleet_report import FleetReport
 from hooklatch.service.api.methods import Method, MethodTable, own_session, viewed
 from hooklatch.service.building.sources import Sources
 from hooklatch.service.config.configuration import Diagnostic
+from hooklatch.service.config.looks import in_thread
 from hooklatch.service.config.path_lookup import Absent, look
 from hooklatch.service.config.state_file import StateFile
 from hooklatch.service.dispatch.breakers import Breakers
@@ -158,12 +159,13 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
     async def _status(self, connection: Connection, raw: msgspec.Raw) -> object:
         """Return the daemon's status, as far as a session or an administrator may see it."""
         session, is_admin = connection.session, connection.is_admin
+        projects, missing, absent = await self._looked_at(session, is_admin=is_admin)
         condition = self._condition()
         wrong = red(condition)
         view, record = self.registries.view, self.record.status()
         faults = [*condition.faults, *condition.listeners, *condition.parts, *condition.record, *condition.state]
         faults += condition.fleet
-        warned = self._warned(session, record, is_admin=is_admin)
+        warned = self._warned(record, projects, missing, is_admin=is_admin)
         status: dict[str, Any] = {
             "version": VERSION,
             "pid": os.getpid(),
@@ -188,27 +190,41 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
             "draining": condition.is_draining,
         }
         if is_admin:
-            status |= self._inside()
+            status |= self._inside(absent)
         return status
 
-    def _warned(self, session: Session | None, record: dict[str, Any], *, is_admin: bool) -> list[Warned]:
-        own = self.projects.warnings(session.places) if session is not None else []
+    async def _looked_at(self, session: Session | None, *, is_admin: bool) -> tuple[list[str], list[str], list[str]]:
+        """Return the warnings about projects and about the configuration, and which paths of [isolation] are absent."""
+        projects = self.projects
+        of_projects = await (
+            projects.all_warnings() if is_admin else projects.warnings(session.places if session else ())
+        )
+        default = self.files.settings.isolation
+        paths = (*default.write, *default.read) if default.level != "standard" else ()
+        places = (*paths, self.files.active.main.path, self.files.active.folder)
+        *seen, main, folder = await in_thread(lambda: list(map(look, places)))
+        absent = [path for path, found in zip(paths, seen, strict=True) if isinstance(found, Absent)]
+        return of_projects, self._missing(main, folder), absent
+
+    def _warned(
+        self, record: dict[str, Any], projects: list[str], missing: list[str], *, is_admin: bool
+    ) -> list[Warned]:
         seen = Yellow(
             record=record["warnings"],
             switches=self.state.dropped,
             state=self.shared_state.warnings(self.files.settings),
-            projects=self.projects.all_warnings() if is_admin else own,
-            configuration=(missing := self._missing()),
+            projects=projects,
+            configuration=missing,
             hooks=self._unguarded() if is_admin and not missing else [],
             commands=self._dangers() if is_admin else [],
         )
         return yellow(seen)
 
-    def _missing(self) -> list[str]:
+    def _missing(self, *seen: object) -> list[str]:
         """Warn if there is no configuration at all: a mistyped path guards nothing."""
-        main, folder = self.files.active.main.path, self.files.active.folder
-        if not all(isinstance(look(place), Absent) for place in (main, folder)):
+        if not all(isinstance(found, Absent) for found in seen):
             return []
+        main = self.files.active.main.path
         return [f"{main} is not there, nor a hooks.d beside it: the only guards are those of clients and plugins"]
 
     def _unguarded(self) -> list[str]:
@@ -228,7 +244,7 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
             return list(dict.fromkeys(self.registries.every_hook()))
         return list(session.own.values()) if session is not None else []
 
-    def _inside(self) -> dict[str, Any]:
+    def _inside(self, absent: list[str]) -> dict[str, Any]:
         return {
             "connections": len(self.bus.connections),
             "fired": self.statistics.total_fired,
@@ -258,7 +274,7 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
             "plugins": [self._plugin(plugin) for plugin in self.files.active.plugins.values()],
             "personalities": self.registries.personalities,
             "projects": [self._project(folder) for folder in sorted(self.projects.trusted)],
-            "isolation": self._isolation(),
+            "isolation": {"level": self.files.settings.isolation.level, "absent": absent},
             "state": self.shared_state.status(),
             "fleet": self.fleet.status(),
             "sources": [pool.status() for pool in self.sources.pools.values()],
@@ -269,11 +285,6 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
             "path": OWN.of(os.environ).get("PATH") or os.defpath,
             "places": self.places,
         }
-
-    def _isolation(self) -> dict[str, Any]:
-        default = self.files.settings.isolation
-        paths = (*default.write, *default.read) if default.level != "standard" else ()
-        return {"level": default.level, "absent": [path for path in paths if not os.path.exists(path)]}
 
     def _plugin(self, plugin: Plugin) -> dict[str, Any]:
         hooks = [hook.id for hook in self.registries.view.hooks if hook.plugin == plugin.name]

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 import msgspec
 import trio
 
 from hooklatch.core.hooks.registry import Hook, PythonTarget
 from hooklatch.dialects.find import unknown_event
+from hooklatch.disks import in_time
 from hooklatch.errors import trouble
 from hooklatch.service.building.binding import with_way_out
 from hooklatch.service.building.pinning import prepared
@@ -71,7 +72,6 @@ class SourceBuilder:
                 source, function = place_of(hook, os.path.dirname(config.path))
                 self._declared.add((source.location, function))
         self._named = self._declared | {(target.source.location, target.function) for target in targets}
-        self._marked_files = {real_path(location) for location in self._marked if os.path.isabs(location)}
         self._results: dict[str, Unit | UnitError] = {}
 
     async def build(self) -> Built:
@@ -81,11 +81,14 @@ class SourceBuilder:
             async with trio.open_nursery() as nursery:
                 for source in self._wanted.values():
                     nursery.start_soon(self._settle, source, room)
+            return await self._built()
         except BaseException:  # the caller was cancelled, and nobody else will adopt these units
             for unit in self._results.values():
                 if isinstance(unit, Unit):
                     self._sources.discard(unit)
             raise
+
+    async def _built(self) -> Built:
         fresh = {location: unit for location, unit in self._results.items() if isinstance(unit, Unit)}
         errors = {location: error for location, error in self._results.items() if isinstance(error, UnitError)}
         weak = {location for location in errors if self._is_too_weak(self._wanted[location])}
@@ -98,14 +101,14 @@ class SourceBuilder:
                 diagnostics += self._unused(fresh[location])
             else:
                 unit = self._sources.units[location]
-                diagnostics += [*self._strays(unit), *self._unused(unit)]
+                diagnostics += [*await self._strays(unit), *self._unused(unit)]
         return Built(fresh, faults, weak, diagnostics, any(error.is_passing for error in errors.values()))
 
     async def _settle(self, source: Source, room: trio.CapacityLimiter) -> None:
         """Build a source if it is to be; whatever keeps it from that is the fault of this one, and all others load."""
         location = source.location
         try:
-            if (version := self._newer(source)) is not None:
+            if (version := await self._newer(source, room)) is not None:
                 self._results[location] = await self._build(version, room)
         except UnitError as error:
             self._results[location] = error
@@ -116,16 +119,18 @@ class SourceBuilder:
             text = f"hooklatch failed with {type(error).__name__}: {error}; the log has the traceback, please report it"
             self._results[location] = UnitError(Diagnostic(location, 0, text))
 
-    def _newer(self, source: Source) -> Version | None:
+    async def _newer(self, source: Source, room: trio.CapacityLimiter) -> Version | None:
         """Return what a build is to be made of, or None if the active unit is that; its pool takes the new limits.
 
         Raises:
             UnitError: it cannot be read, or what it requires is unclear.
         """
         if self._afresh is None or source.location in self._afresh:
-            return prepared(read(source), self._taken)  # whatever stamps and digests say
+            async with room:  # whatever stamps and digests say
+                return await self._sources.look(lambda: prepared(read(source), self._taken))
         unit, limits = self._sources.units.get(source.location), self._taken.limits_of(source)
-        version = unit.newer() if unit is not None else None
+        async with room:
+            version = await self._sources.look(unit.newer) if unit is not None else None
         if (
             unit is not None
             and version is None
@@ -134,7 +139,8 @@ class SourceBuilder:
         ):
             unit.pool.limits = limits
             return None
-        return prepared(version or read(source), self._taken)
+        async with room:
+            return await self._sources.look(lambda: prepared(version or read(source), self._taken))
 
     async def _build(self, version: Version, room: trio.CapacityLimiter) -> Unit:
         """Build a version.
@@ -144,14 +150,17 @@ class SourceBuilder:
         """
         async with room:
             unit = await self._sources.build(version, self._taken.limits_of(version.source))
-        if (fault := self._fault_of(unit)) is not None:
+        try:
+            if (fault := await self._fault_of(unit)) is not None:
+                raise UnitError(fault)
+        except BaseException:
             self._sources.discard(unit)
-            raise UnitError(fault)
+            raise
         if (old := self._sources.units.get(version.source.location)) is not None and unit.is_like(old):
             unit.build = old.build  # no hook has changed, and each of them is called in the new pool
         return unit
 
-    def _fault_of(self, unit: Unit) -> Diagnostic | None:
+    async def _fault_of(self, unit: Unit) -> Diagnostic | None:
         """Return why a build cannot replace the active one, or has a function that would never be called."""
         location, old = unit.source.location, self._sources.units.get(unit.source.location)
         lacks = {function for place, function in self._named if place == location} - set(unit.loaded.functions)
@@ -165,7 +174,7 @@ class SourceBuilder:
             if event not in self._taken.catalogue:
                 text = f"{declared.function}: {unknown_event(self._taken.catalogue, event)}"
                 return Diagnostic(location, declared.line, text)
-        return next(iter(self._strays(unit)), None)
+        return next(iter(await self._strays(unit)), None)
 
     def _is_too_weak(self, source: Source) -> bool:
         unit = self._sources.units.get(source.location)
@@ -177,8 +186,12 @@ class SourceBuilder:
         kept = "; the last good version stays active" if is_kept else ""
         return msgspec.structs.replace(error.diagnostic, message=error.diagnostic.message + kept)
 
-    def _strays(self, unit: Unit) -> list[Diagnostic]:
+    async def _strays(self, unit: Unit) -> list[Diagnostic]:
         """Find marks that a source imports from other files, and that are not called there."""
+        if not unit.loaded.elsewhere:
+            return []
+        paths = {*filter(os.path.isabs, self._marked), *(mark.file for mark in unit.loaded.elsewhere)}
+        real = await self._sources.look(lambda: {path: real_path(path) for path in paths})
         return [
             Diagnostic(
                 mark.file, mark.line,
@@ -186,11 +199,12 @@ class SourceBuilder:
                 f" ({unit.source.location} imports it); add it as a [[source]], or remove the mark",
             )
             for mark in unit.loaded.elsewhere
-            if not self._is_called(mark)
+            if not self._is_called(mark, real)
         ]  # fmt: skip
 
-    def _is_called(self, mark: Elsewhere) -> bool:
-        is_source = mark.module in self._marked or real_path(mark.file) in self._marked_files
+    def _is_called(self, mark: Elsewhere, real: Mapping[str, str]) -> bool:
+        marked = {real[location] for location in self._marked if location in real}
+        is_source = mark.module in self._marked or real[mark.file] in marked
         return is_source or any((place, mark.function) in self._declared for place in (mark.file, mark.module))
 
     def _unused(self, unit: Unit) -> list[Diagnostic]:
@@ -211,8 +225,8 @@ class SourceBuilder:
 
 def real_path(path: str) -> str:
     try:
-        return os.path.realpath(path)
-    except ValueError:  # a name with a null byte
+        return in_time(os.path.realpath)(path)
+    except (ValueError, OSError):  # a name with a null byte; or its disk is late
         return path
 
 

@@ -14,10 +14,12 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 
 import msgspec
 import trio
 
+from hooklatch.disks import in_time
 from hooklatch.environments.environments import Environment, Environments
 from hooklatch.environments.interpreter import EnvironmentFaultError
 from hooklatch.environments.requirements import Requirements, RequirementsError, requirements_of, with_lock
@@ -31,7 +33,8 @@ from hooklatch.processes.worker import LoadError
 from hooklatch.processes.zygote import Zygote
 from hooklatch.service.config.configuration import ConfigError, Diagnostic
 from hooklatch.service.config.file_safety import UnsafeFileError, read_safely
-from hooklatch.service.config.path_lookup import Stamp, is_passing, stamp
+from hooklatch.service.config.looks import in_thread
+from hooklatch.service.config.path_lookup import LATE, Stamp, is_passing, stamp, status_at
 from hooklatch_worker.wire import Loaded, Source
 
 __all__ = ["Sources", "Unit", "UnitError", "Version", "lock_of", "read"]
@@ -159,7 +162,7 @@ class Unit:
     @property
     def is_untouched(self) -> bool:
         """Return whether nothing was written to its files, so that they need not be read to be compared."""
-        if self._is_behind or (self.environment is not None and not self.environment.is_current):
+        if self._is_behind or not self._has_environment():
             return False
         return all(stamp(path) == known for path, known in self.stamps.items())
 
@@ -182,8 +185,13 @@ class Unit:
         if self.is_untouched:
             return None
         now = {path: stamp(path) for path in self.stamps}
+        for late in (path for path in now if now[path] == LATE):
+            try:
+                status_at(late)
+            except OSError as error:  # to build it would take a worker as long as importing may
+                raise UnitError(Diagnostic(late, 0, trouble(error)), is_passing=True) from None
         version = read(self.source)
-        if version.source != self.source or (self.environment is not None and not self.environment.is_current):
+        if version.source != self.source or not self._has_environment():
             return version
         others = ((path, digest) for path, digest in self._digests.items() if path not in version.stamps)
         if any(known is None or self._digest(path) != known for path, known in others):
@@ -191,19 +199,37 @@ class Unit:
         self.stamps = now
         return None
 
+    def _has_environment(self) -> bool:
+        """Return whether its environment is as it was.
+
+        Raises:
+            UnitError: a disk of that is late.
+        """
+        try:
+            return self.environment is None or self.environment.is_current
+        except TimeoutError as error:
+            raise UnitError(Diagnostic(self.source.location, 0, trouble(error)), is_passing=True) from None
+
     def _digest(self, path: str) -> str | None:
         """Hash a file; None if it cannot be read, or may not be loaded.  Packages are trusted wherever they are."""
         try:
             if self.source.kind == "file":
                 return hashlib.sha256(read_safely(path)).hexdigest()
-            with reading(path) as file:
-                return hashlib.file_digest(file, "sha256").hexdigest()
+            return digest_of(path)
         except (UnsafeFileError, OSError, ValueError):
             return None
 
 
+@in_time
+def digest_of(path: str) -> str:
+    with reading(path) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 class Sources:
-    """Builds sources and owns their pools."""
+    """Builds sources and owns their pools; `look` calls what looks at files, away from the event loop."""
+
+    look = staticmethod(in_thread)
 
     def __init__(
         self,
@@ -262,35 +288,26 @@ class Sources:
         except BaseException:
             self._give_up(environment)
             raise
-        return Unit(version, pool, loaded, environment)
+        try:
+            return await self.look(partial(Unit, version, pool, loaded, environment))
+        except BaseException:
+            self._end(pool, environment)
+            raise
 
     async def _environment(self, version: Version) -> Environment | None:
         try:
             if (required := version.required) is not None:
                 made = await self.environments.made(required, may_make=version.may_make)
                 if required.lock:
-                    self._watch_lock(made, version)
+                    try:
+                        await self.look(partial(watch_lock, made, version))
+                    except BaseException:
+                        self._give_up(made)
+                        raise
                 return made
             return await self.environments.named(version.python) if version.python is not None else None
         except EnvironmentFaultError as error:
             raise UnitError(Diagnostic(version.source.location, 0, str(error)), is_passing=True) from None
-
-    def _watch_lock(self, made: Environment, version: Version) -> None:
-        """Count a change of the lock file as one of its environment: from when it was read, not from now on.
-
-        Raises:
-            UnitError: it has another content by now.
-        """
-        assert version.required is not None
-        location = version.source.location
-        made.watch(lock_of(version.required, location))
-        try:
-            if locked(version.required, location) != version.required:
-                text = "it was changed while its environment was found; it is read again"
-                raise UnitError(Diagnostic(lock_of(version.required, location), 0, text), is_passing=True)
-        except UnitError:
-            self._give_up(made)
-            raise
 
     def adopt(self, unit: Unit) -> None:
         """Make a unit active; the one before it retires once no fire can need it."""
@@ -325,20 +342,37 @@ class Sources:
         logger.info("pool ended", extra={"source": unit.source.location, "build": unit.build})
         if self.pools.get((unit.source.location, unit.build)) is unit.pool:  # and not of the same build made afresh
             del self.pools[unit.source.location, unit.build]
-        self.ended.update(unit.pool.counts)
-        self.supervisor.end(name_of(unit.source, unit.pool.build))
-        self._give_up(unit.environment)
+        self._end(unit.pool, unit.environment)
         unit.environment = None
+
+    def _end(self, pool: Pool, environment: Environment | None) -> None:
+        self.ended.update(pool.counts)
+        self.supervisor.end(name_of(pool.source, pool.build))
+        self._give_up(environment)
 
     def _give_up(self, environment: Environment | None) -> None:
         if environment is not None:
             self.environments.release(environment)
 
 
+def watch_lock(made: Environment, version: Version) -> None:
+    """Count a change of the lock file as one of its environment: from when it was read, not from now on.
+
+    Raises:
+        UnitError: it has another content by now.
+    """
+    assert version.required is not None
+    location = version.source.location
+    made.watch(lock_of(version.required, location))
+    if locked(version.required, location) != version.required:
+        text = "it was changed while its environment was found; it is read again"
+        raise UnitError(Diagnostic(lock_of(version.required, location), 0, text), is_passing=True)
+
+
 def has_changed_since(path: str, began_ns: int) -> bool:
     """Return whether a file was written or put there since; a time to come is none at which that can have been."""
     try:
-        changed_ns = os.stat(path).st_ctime_ns  # that of a file which is moved here is now, whatever its mtime
+        changed_ns = status_at(path).st_ctime_ns  # that of a file which is moved here is now, whatever its mtime
     except (OSError, ValueError):
         return False
     return began_ns - TICK_NS < changed_ns <= time.time_ns()

@@ -8,9 +8,13 @@ from __future__ import annotations
 import os
 import stat
 
-from hooklatch_worker.sandbox.safety import MAX_FILE, UnsafeFileError, check_folders, guards, read_safely
+from hooklatch.disks import in_time
+from hooklatch_worker.sandbox import safety
+from hooklatch_worker.sandbox.safety import MAX_FILE, UnsafeFileError, check_folders, guards
 
 __all__ = ["MAX_FILE", "UnsafeFileError", "check_folders", "guards", "make_private", "read_safely"]
+
+read_safely = in_time(safety.read_safely)
 
 
 def make_private(path: str) -> None:

@@ -17,15 +17,19 @@ import stat
 
 import msgspec
 
+from hooklatch.disks import in_time
 from hooklatch.errors import trouble, why
 from hooklatch.service.config.file_safety import guards
 
-__all__ = ["Absent", "Fault", "Found", "Names", "Stamp", "is_passing", "look", "names_in", "stamp"]
+__all__ = [
+    "LATE", "Absent", "Fault", "Found", "Names", "Stamp", "is_passing", "look", "names_in", "stamp", "status_at",
+]  # fmt: skip
 
 # Faults of the path itself: `stamp` changes when they do.  Any other error may be temporary and is tried again.
 LASTING = frozenset({errno.EACCES, errno.EPERM, errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG,
                      errno.EINVAL})  # fmt: skip
 Stamp = tuple[int, ...]
+LATE: Stamp = (-errno.ETIMEDOUT,)  # of what is on a disk that does not answer in time
 
 
 class Absent(msgspec.Struct, frozen=True):
@@ -54,7 +58,7 @@ class Fault(msgspec.Struct, frozen=True):
 def look(path: str) -> Absent | Found | Fault:
     """Look up an absolute path."""
     try:
-        status = os.lstat(path)
+        status = status_at(path, follow_symlinks=False)
     except FileNotFoundError:
         return absent_below(path)
     except (OSError, ValueError) as error:
@@ -62,7 +66,7 @@ def look(path: str) -> Absent | Found | Fault:
     if not stat.S_ISLNK(status.st_mode):
         return Found(stat.S_ISDIR(status.st_mode))
     try:
-        return Found(stat.S_ISDIR(os.stat(path).st_mode))
+        return Found(stat.S_ISDIR(status_at(path).st_mode))
     except FileNotFoundError:
         return Fault(f"{path} is a link that leads nowhere; fix the link, or remove it")
     except (OSError, ValueError) as error:
@@ -72,12 +76,20 @@ def look(path: str) -> Absent | Found | Fault:
 def names_in(folder: str) -> Absent | Names | Fault:
     """List a directory."""
     try:
-        return Names(sorted(os.listdir(folder)))
+        return Names(sorted(listed(folder)))
     except FileNotFoundError:
         seen = look(folder)
         return seen if not isinstance(seen, Found) else fault(folder, OSError(errno.ESTALE, "it has just been made"))
     except (OSError, ValueError) as error:
         return fault(folder, error)
+
+
+status_at = in_time(os.stat)
+
+
+@in_time
+def listed(folder: str) -> list[str]:
+    return os.listdir(folder)
 
 
 def absent_below(path: str) -> Absent | Fault:
@@ -107,6 +119,14 @@ def stamp(path: str) -> Stamp:
     above.
     """
     try:
+        return stamp_of(path)
+    except OSError:
+        return LATE
+
+
+@in_time
+def stamp_of(path: str) -> Stamp:
+    try:
         status = os.stat(path)
     except OSError as error:
         return (-(error.errno or 0), *of_link(path))
@@ -118,7 +138,7 @@ def stamp(path: str) -> Stamp:
 def of_link(path: str) -> Stamp:
     """Tell a dangling link from no entry at all."""
     try:
-        status = os.lstat(path)
+        status = status_at(path, follow_symlinks=False)
     except OSError:
         return ()  # then `stat` has reported it
     return status.st_mtime_ns, status.st_ino

@@ -18,7 +18,9 @@ import stat
 import time
 from collections.abc import Iterable
 
+from hooklatch.disks import in_time
 from hooklatch.service.config.configuration import FileConfig
+from hooklatch.service.config.path_lookup import status_at
 
 __all__ = ["PATIENCE", "SETTLE", "WRITING", "has_lost", "is_written", "quiet_for"]
 
@@ -34,6 +36,14 @@ def is_written(path: str) -> bool | None:
 
     The kernel grants a read lease only if nobody has (fcntl(2), F_SETLEASE), to the file's owner, on a local disk.
     """
+    try:
+        return has_writer(path)
+    except OSError:  # its disk is late
+        return None
+
+
+@in_time
+def has_writer(path: str) -> bool | None:
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (OSError, ValueError):
@@ -56,7 +66,7 @@ def quiet_for(paths: Iterable[str]) -> float:
     now, quiet = time.time(), float("inf")
     for path in paths:
         try:
-            quiet = min(quiet, now - os.stat(path).st_ctime)
+            quiet = min(quiet, now - status_at(path).st_ctime)
         except (OSError, ValueError):
             return 0.0
     return max(quiet, 0.0)

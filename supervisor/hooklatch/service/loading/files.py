@@ -35,12 +35,13 @@ from hooklatch.service.config.settings import Settings
 from hooklatch.service.config.settling import has_lost
 from hooklatch.service.config.state_file import State, StateFile
 from hooklatch.service.loading.bundle import BundleError, Candidate, Fleet, faults_of_bundle
+from hooklatch.service.reading import trust
 from hooklatch.service.reading.acceptance import NOTHING, Acceptance
 from hooklatch.service.reading.declared_files import SeenFile, paths_of, read_files, read_project
 from hooklatch.service.reading.plan import Plan, Seen, known_files, plan
 from hooklatch.service.reading.plugins import Discovery, discover
 from hooklatch.service.reading.projects import Projects
-from hooklatch.service.reading.trust import stamps_below
+from hooklatch.service.reading.trust import folder_of, stamps_below
 from hooklatch.service.registry.registries import Registries
 from hooklatch_worker.wire import Source
 
@@ -152,28 +153,34 @@ class Files:
         """Return whether a fault may go away by itself, without a change of any file."""
         return self.active.is_to_retry or self._built.is_to_retry
 
-    @property
-    def watched(self) -> list[str]:
-        """Return every path whose change may matter."""
-        active = self.active
-        files = {active.main.path, active.folder, *self._known_files(), *active.wanted}
-        files.update(paths_of(active.folder, names_in(active.folder)))
-        files.update(self._projects.watched)
-        if active.fleet is not None and active.fleet.root:
-            files.update(stamps_below(active.fleet.root) or (active.fleet.root,))
+    def watched(self) -> Callable[[], list[str]]:
+        """Return how to find every path whose change may matter; it uses nothing that may change meanwhile."""
+        active, faulty = self.active, [fault.file for fault in self._built.faults.values()]
+        files = {active.main.path, active.folder, *self._known_files(), *active.wanted, *faulty}
         for unit in self._sources.units.values():
             files.update(unit.stamps)
             files.update(unit.environment.marks if unit.environment is not None else ())
-        for fault in self._built.faults.values():
-            files.update((fault.file, *siblings_of(fault.file)))
-        return sorted(path for path in files if os.path.isabs(path))  # a module's name is not a path
+        roots = [folder_of(project) for project in self._projects.used()]
+        if active.fleet is not None and active.fleet.root:
+            roots.append(active.fleet.root)
+
+        def find() -> list[str]:
+            found = {*files, *paths_of(active.folder, names_in(active.folder))}
+            for root in roots:
+                found |= {root, *(stamps_below(root) or ())}
+            for file in faulty:
+                found.update(siblings_of(file))
+            return sorted(path for path in found if os.path.isabs(path))  # a module's name is not a path
+
+        return find
 
     def _known_files(self) -> set[str]:
         return known_files(self.active, self._state.state.manifests)
 
-    def stamps(self) -> dict[str, Stamp]:
+    async def stamps(self) -> dict[str, Stamp]:
         """Return what `stamp` says of each watched path now."""
-        return {path: stamp(path) for path in self.watched}
+        find = self.watched()
+        return await self._sources.look(lambda: {path: stamp(path) for path in find()})
 
     async def reload(
         self, request: Request = BY_ITSELF, *, anew: str | None = None, known: dict[str, Stamp] | None = None
@@ -263,7 +270,8 @@ class Files:
             seen = msgspec.structs.replace(seen, fleet=candidate.files)
         self._read = seen.files
         taken = plan(self.active, seen, accepts)
-        if known is not None and self._is_unsettled(known, taken.diagnostics, self._lost(taken)):
+        now = await self.stamps() if known is not None else None
+        if now != known or (known is not None and self._is_unsettled(taken.diagnostics, self._lost(taken))):
             raise UnsettledError
         first = taken.files[0]
         if self._state.fault is None or (first.config is not None and not first.is_absent):  # else nobody knows them
@@ -274,20 +282,26 @@ class Files:
             afresh=None if request.is_explicit else request.afresh,
         )  # fmt: skip
         built = await builder.build()
+        try:
+            folders = [project.folder for project in taken.projects]
+            trees = await self._sources.look(lambda: {folder: trust.stamps(folder) for folder in folders})
+            now = await self.stamps() if known is not None else None
+        except BaseException:
+            self._discard(built)
+            raise
         if candidate is not None:
             await self._keep(candidate, taken, built)
         # From here to the end of the commit there is no checkpoint: every fire sees all of it or nothing.
         state = self._state.state
         taken = msgspec.structs.replace(
             taken,
-            projects=[self._projects.verified(one) for one in taken.projects],
+            projects=[self._projects.verified(one, trees[one.folder]) for one in taken.projects],
             fleet=self._fleet.denied(verified(taken.fleet, self._units(built).values())),
         )
         layers = self._layers_of(taken, built)
         diagnostics = [*taken.diagnostics, *built.diagnostics, *layers.diagnostics]
-        if known is not None and self._is_unsettled(known, diagnostics, self._names - layers.names):
-            for unit in built.fresh.values():
-                self._sources.discard(unit)
+        if now != known or (known is not None and self._is_unsettled(diagnostics, self._names - layers.names)):
+            self._discard(built)
             raise UnsettledError
         change = self._commit(taken, built, layers, forgets=accepts.less)
         request.on_commit(taken.removed)
@@ -315,19 +329,22 @@ class Files:
             with trio.CancelScope(shield=True):
                 await candidate.keep()
         except BaseException:
-            for unit in built.fresh.values():
-                self._sources.discard(unit)
+            self._discard(built)
             raise
+
+    def _discard(self, built: Built) -> None:
+        for unit in built.fresh.values():
+            self._sources.discard(unit)
 
     def _lost(self, taken: Plan) -> list[str]:
         return [path for path, config in self.active.good.items() if has_lost(config, taken.good.get(path))]
 
-    def _is_unsettled(self, known: dict[str, Stamp], found: list[Diagnostic], lost: Collection[str]) -> bool:
-        return bool(lost) or not set(found) <= set(self.diagnostics) or self.stamps() != known
+    def _is_unsettled(self, found: list[Diagnostic], lost: Collection[str]) -> bool:
+        return bool(lost) or not set(found) <= set(self.diagnostics)
 
     async def see(self, *, mends: bool = False) -> Seen:
         """Read what is there, in a thread: the disk may be slow, and files long."""
-        return await trio.to_thread.run_sync(self.look(mends=mends))
+        return await trio.to_thread.run_sync(self.look(mends=mends))  # not left alone: it may write what it mends
 
     def look(self, find_packages: Callable[[], Discovery] = discover, *, mends: bool = False) -> Callable[[], Seen]:
         """Return how to read every file once; it uses nothing that may change meanwhile.
@@ -408,20 +425,20 @@ class Files:
     async def _ensured(self, source: Source) -> Unit:
         location, units = source.location, self._sources.units
         unit = units.get(location)
-        if unit is not None and not unit.is_untouched and location in self._used():
+        in_thread, is_used = self._sources.look, location in self._used()
+        if unit is not None and is_used and not await in_thread(partial(is_untouched, unit)):
             await self._reload()  # the watch has not noticed the change yet
             if location in self._built.faults:
                 raise UnitError(self._built.faults[location])
             # It may have changed again: only another reload may take that, which moves all hooks on it.
             if (unit := units.get(location)) is not None:
                 return unit
-        if unit is None:
-            version = read(source)
-        elif (newer := unit.newer()) is not None:
-            version = newer
-        else:
+        newer = await in_thread(unit.newer) if unit is not None else None
+        if unit is not None and newer is None:
             return unit
-        unit = await self._sources.build(prepared(version, self.active), self.active.limits_of(source))
+        active = self.active
+        version = await in_thread(lambda: prepared(newer or read(source), active))
+        unit = await self._sources.build(version, active.limits_of(source))
         self._sources.adopt(unit)
         return unit
 
@@ -439,6 +456,10 @@ class Files:
         if hook.origin is not None and hook.origin.file in self.active.digests:
             found[hook.origin.file] = self.active.digests[hook.origin.file]
         return found
+
+
+def is_untouched(unit: Unit) -> bool:
+    return unit.is_untouched
 
 
 def siblings_of(path: str) -> list[str]:

@@ -1,66 +1,143 @@
-"""Wakes the files' watch early when the kernel reports a change.  A hint only: correctness rests on the stat."""
+"""Wakes the files' watch when the kernel reports a change (inotify(7)), and says which paths that covers.
+
+A path is covered if no change of what `stamp` says of it can go unreported: it is watched itself, and so is each
+directory on its way, links followed, for what happens to that directory and to the next name.  No disk that is away is
+covered: a change that another machine makes there is reported to nobody here.
+"""
 
 from __future__ import annotations
 
+import ctypes
 import logging
 import os
-from collections.abc import Callable, Sequence
+import select
+import struct
+import threading
+from collections.abc import Callable, Iterable
+from contextlib import closing, suppress
 
 import trio
-import watchfiles
 
-from hooklatch.service.config.settling import PATIENCE
-from hooklatch.service.loading.files import Files
+from hooklatch.disks import away_now, way_of
 from hooklatch.service.loading.watch import STAT_INTERVAL, FileWatch
+from hooklatch_worker.sandbox.linux import LIBC, checked
 
-__all__ = ["give_hints", "watch"]
+__all__ = ["Hints", "give_hints", "listening"]
 
 logger = logging.getLogger("hooklatch.hints")
+PAUSE = 0.02  # seconds between two reads of what is reported: a save is several changes
+# inotify(7)
+IN_MODIFY, IN_ATTRIB, IN_CLOSE_WRITE = 0x2, 0x4, 0x8
+IN_MOVED_FROM, IN_MOVED_TO, IN_CREATE, IN_DELETE = 0x40, 0x80, 0x100, 0x200
+IN_DELETE_SELF, IN_MOVE_SELF, IN_Q_OVERFLOW, IN_MASK_ADD = 0x400, 0x800, 0x4000, 0x20000000
+ON_THE_WAY = (
+    IN_ATTRIB | IN_MOVED_FROM | IN_MOVED_TO | IN_CREATE | IN_DELETE | IN_DELETE_SELF | IN_MOVE_SELF | IN_MASK_ADD
+)
+AT_ITS_END = ON_THE_WAY | IN_MODIFY | IN_CLOSE_WRITE
+EVENT = struct.Struct("iIII")
+ANY = ""  # no file has this name
 
 
-async def give_hints(files: Files, file_watch: FileWatch) -> None:
-    """Watch the directories of all watched files, not those below, and start again when those directories change."""
-    while True:
-        folders = folders_of(files)
-        stop = trio.Event()
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(watch, folders, lambda: file_watch.hint.set(), stop)
+class Hints:
+    """What the kernel watches, and which of its reports matter.
+
+    Raises:
+        OSError: there are no more inotify objects for this user.
+    """
+
+    def __init__(self) -> None:
+        self._fd = checked(LIBC.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC), "inotify_init1")
+        self._names: dict[int, set[str]] = {}  # by watch: the names that matter there, ANY for all
+        self._turn = threading.Lock()
+        self._mounts = os.open("/proc/self/mountinfo", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        self._epoll = select.epoll()
+        self._epoll.register(self._fd, select.EPOLLIN)
+        self._epoll.register(
+            self._mounts, select.EPOLLPRI
+        )  # proc(5): something was mounted, over what is watched maybe
+
+    def close(self) -> None:
+        """Give the descriptors back."""
+        self._epoll.close()
+        os.close(self._mounts)
+        os.close(self._fd)
+
+    def cover(self, paths: Iterable[str]) -> set[str]:
+        """Watch these paths and no others, in a thread; return those whose every change is reported from now on."""
+        with self._turn:
+            return self._cover(paths)
+
+    def _cover(self, paths: Iterable[str]) -> set[str]:
+        away, names, covered = away_now(), dict[int, set[str]](), set[str]()
+        known: dict[tuple[str, int], int] = {}
+
+        def add(path: str, mask: int, name: str) -> None:
+            watch = known.get((path, mask))
+            if watch is None:
+                watch = known[path, mask] = checked(
+                    LIBC.inotify_add_watch(self._fd, os.fsencode(path), ctypes.c_uint32(mask)), path
+                )
+            names.setdefault(watch, set()).add(name)
+
+        for path in paths:
             try:
-                while folders_of(files) == folders:
-                    with trio.move_on_after(STAT_INTERVAL):
-                        await file_watch.hint.wait()  # a path that has just appeared may be a directory to watch
-                        await trio.sleep(PATIENCE)
-            finally:
-                stop.set()
-            nursery.cancel_scope.cancel()
+                way = way_of(path, away)
+                for folder, name in way.steps:
+                    add(folder, ON_THE_WAY, name)
+                if way.disk is None:
+                    with suppress(FileNotFoundError, NotADirectoryError):  # then the nearest directory reports it
+                        add(way.end, AT_ITS_END, ANY)
+                    covered.add(path)
+            except (OSError, ValueError):  # no permission, or too many watches (ENOSPC): it is looked at more often
+                continue
+        gone, self._names = self._names.keys() - names.keys(), names
+        for watch in gone:
+            LIBC.inotify_rm_watch(self._fd, watch)  # fails for one that went with its directory
+        return covered
+
+    async def listen(self, tell: Callable[[], object]) -> None:
+        """Tell whenever something that matters is reported."""
+        while True:
+            await trio.lowlevel.wait_readable(self._epoll.fileno())
+            if self._is_hint():
+                tell()
+            await trio.sleep(PAUSE)
+
+    def _is_hint(self) -> bool:
+        try:
+            data = os.read(self._fd, 2**16)
+        except BlockingIOError:
+            return True  # it was a mount
+        at, found = 0, False
+        while at < len(data):
+            watch, mask, _, size = EVENT.unpack_from(data, at)
+            name = os.fsdecode(data[at + EVENT.size : at + EVENT.size + size].rstrip(b"\0"))
+            at += EVENT.size + size
+            names = self._names.get(watch, ())
+            # Without a name it is about what is watched itself; of no watch is that reports were lost.
+            found = found or mask & IN_Q_OVERFLOW != 0 or bool(names and (not name or ANY in names or name in names))
+        return found
 
 
-def folders_of(files: Files) -> list[str]:
-    """Return the existing directory of each watched file, or the nearest one above."""
-    found: set[str] = set()
-    for path in files.watched:
-        folder = path if os.path.isdir(path) else os.path.dirname(path)
-        while not os.path.isdir(folder) and folder != os.path.dirname(folder):
-            folder = os.path.dirname(folder)
-        found.add(folder)
-    return sorted(found)
+async def listening(paths: Iterable[str], tell: Callable[[], object]) -> None:
+    """Tell of changes of these paths, as far as the kernel reports any."""
+    with suppress(OSError), closing(Hints()) as hints:
+        hints.cover(paths)
+        tell()  # one may have changed before it was watched
+        await hints.listen(tell)
 
 
-async def watch(folders: Sequence[str], tell: Callable[[], object], stop: trio.Event) -> None:
-    """Tell whenever the kernel reports a change of a file in these directories, not below them."""
-    # Not `awatch`: it loads anyio's trio backend, of which the daemon has no other use; that took 30 ms of its start.
-    changes = watchfiles.watch(
-        *folders,
-        recursive=False,
-        debounce=50,
-        step=20,  # a thread looks this often (ms) whether the kernel has reported anything, for 0.3 % of a core
-        rust_timeout=10_000,  # a look at `stop` comes with each step; this is only how often the thread returns
-        stop_event=stop,
-        ignore_permission_denied=True,
-    )
+async def give_hints(file_watch: FileWatch) -> None:
+    """Have the watch told of changes for as long as this runs."""
     try:
-        while await trio.to_thread.run_sync(next, changes, None):
-            tell()
-    except (OSError, RuntimeError) as error:
+        hints = Hints()
+    except OSError as error:
         logger.info("no file hints (%s); files are looked at every %.0f s", error, STAT_INTERVAL)
         await trio.sleep_forever()
+        return
+    try:
+        await file_watch.cover_by(hints.cover)
+        await hints.listen(lambda: file_watch.hint.set())
+    finally:
+        file_watch.uncover()
+        hints.close()

@@ -15,7 +15,7 @@ from hooklatch.service.dispatch.fires import Settled
 from hooklatch.service.loading.files import Files
 from hooklatch.service.loading.watch import FileWatch
 from hooklatch.service.reading.projects import Projects
-from hooklatch.service.registry.places import Place, dashed, find_place
+from hooklatch.service.registry.places import Place, dashed, place_of
 from hooklatch.service.registry.session_starts import SessionStarts
 from hooklatch.service.registry.sessions import Session
 
@@ -50,10 +50,10 @@ class ProjectFreshness:
     async def settle(self, session: Session | None, envelope: EnvelopeParams, limit: float) -> Settled:
         """Find the projects that a fire is in, and bring their hooks up to date."""
         projects = self._projects
-        places = self._places(session, envelope)
+        places = await self._places(session, envelope)
         if not projects.trusted:
             return Settled()
-        own = self._own(session)
+        own = await self._own(session)
         named = projects.nearest(places) | self._alike(envelope)
         is_live = session is not None and not session.has_ended
         for one in named - own if is_live else named | own:
@@ -68,32 +68,32 @@ class ProjectFreshness:
     async def _load(self, folders: set[str], limit: float) -> str | None:
         """Bring the hooks of projects up to date; return what is wrong if that is not done in time."""
         projects = self._projects
-        if all(projects.is_settled(one) for one in folders):
+        if await projects.are_settled(folders):
             return None
         with trio.move_on_after(limit):
             async with self._turn:  # a fire that waits here may find that the reload before it has done the work
-                if not all(projects.is_settled(one) for one in folders):
+                if not await projects.are_settled(folders):
                     await self._files.reload()
             return None
         self._file_watch.hint.set()  # the watch finishes what did not fit into the limit
         return f"the hooks of {', '.join(sorted(folders))} were not loaded within {shown(limit)}; try again"
 
-    def _own(self, session: Session | None) -> set[str]:
+    async def _own(self, session: Session | None) -> set[str]:
         """Return the projects of the session's view, after looking up again the places that were unknown."""
         if session is None:
             return set()
         if any(place.fault is not None for place in known_places(session)):
-            session.look_again()
+            await session.look_again()
             self._take_settings(session)
         return self._projects.nearest(known_places(session))
 
-    def _places(self, session: Session | None, envelope: EnvelopeParams) -> tuple[Place, ...]:
+    async def _places(self, session: Session | None, envelope: EnvelopeParams) -> tuple[Place, ...]:
         """Return where the fire itself says that its agent is, and where it began or is known to have begun."""
         host_session = envelope.session_id if session is None else None
         known = self._session_starts.get(host_session) if host_session is not None else ()
         if not self._projects.trusted and (host_session is None or known):
             return ()  # nothing to look up: no project is trusted
-        said = tuple(find_place(folder) for folder in (envelope.cwd, envelope.began_in) if folder is not None)
+        said = tuple([await place_of(folder) for folder in (envelope.cwd, envelope.began_in) if folder is not None])
         if host_session is not None:
             self._session_starts.note(host_session, said)
         return (*said, *known)

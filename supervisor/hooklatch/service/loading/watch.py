@@ -1,6 +1,6 @@
 """The watch of the files that declare hooks: when their reload is due.  Knows times and sizes; reads no file.
 
-    hint (inotify) or 2 s ─▶ some time or size differs ─▶ quiet for a moment (`settling`) ─▶ reload
+    hint (inotify), 2 s, or 30 s if hints cover all ─▶ some stamp differs ─▶ quiet for a moment (`settling`) ─▶ reload
 
 Its first attempt takes nothing that may be half of a change; then it waits until nothing changes any more, and takes
 that.
@@ -8,18 +8,21 @@ that.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from functools import partial
 
 import trio
 
-from hooklatch.service.config.path_lookup import Stamp
+from hooklatch.service.config.looks import in_thread
+from hooklatch.service.config.path_lookup import Stamp, stamp
 from hooklatch.service.config.settling import PATIENCE, SETTLE, WRITING, is_written, quiet_for
 from hooklatch.service.loading.files import Files, UnsettledError
 
-__all__ = ["STAT_INTERVAL", "FileWatch"]
+__all__ = ["COVERED_INTERVAL", "STAT_INTERVAL", "FileWatch"]
 
-STAT_INTERVAL = 2.0  # seconds; inotify is only a hint (it does not see a directory that is recreated)
+STAT_INTERVAL = 2.0  # seconds between two looks at what no hint covers
+COVERED_INTERVAL = 30.0  # and at what hints cover: then an idle machine sleeps
 
 
 class FileWatch:
@@ -28,37 +31,82 @@ class FileWatch:
     def __init__(self, files: Files) -> None:
         self.hint = trio.Event()  # each wait has one of its own
         self._files = files
+        self._cover: Callable[[Iterable[str]], set[str]] | None = None
+        self._covered = set[str]()
+        self._seen: dict[str, Stamp] = {}  # empty, so that the first look reloads what changed during the start
+        self._all_due = 0.0  # when all is looked at again, whatever covers it
+
+    async def cover_by(self, cover: Callable[[Iterable[str]], set[str]]) -> None:
+        """Have paths covered by hints before each look at them; `cover` returns those of which it reports all."""
+        find, self._cover = self._files.watched(), cover
+        self._covered = await in_thread(lambda: cover(find()))
+
+    def uncover(self) -> None:
+        """Have no path covered any more: whoever gave hints has ended."""
+        self._cover, self._covered = None, set[str]()
+        self.hint.set()
+
+    @property
+    def interval(self) -> float:
+        """Return after how many seconds without a hint something is looked at."""
+        is_covered = self._all_due > 0 and self._seen.keys() <= self._covered and not self._files.is_to_retry
+        return COVERED_INTERVAL if is_covered else STAT_INTERVAL
 
     async def run(self) -> None:
         """Reload whenever a watched file changes."""
         files = self._files
-        seen: dict[str, Stamp] = {}  # empty, so that the first look reloads what changed during the start
+        self._seen, self._all_due = {}, 0.0
         while True:
-            with trio.move_on_after(STAT_INTERVAL):
+            with trio.move_on_after(self.interval):
                 await self.hint.wait()
-            self.hint = trio.Event()
+            is_hinted, self.hint = self.hint.is_set(), trio.Event()
             await files.forget_unused()
-            now = files.stamps()
-            if now == seen and not files.is_to_retry:
+            is_all = is_hinted or files.is_to_retry or trio.current_time() >= self._all_due
+            if not is_all and await self._are_same():
                 continue
-            seen = await self._take(seen, now)
+            now = await self._look()
+            self._all_due = trio.current_time() + COVERED_INTERVAL
+            if now != self._seen or files.is_to_retry:
+                self._seen = await self._take(self._seen, now)
+                self._all_due = 0.0  # it may have changed what is to be watched
+
+    async def _are_same(self) -> bool:
+        """Return whether what no hint covers is as it was."""
+        seen, others = self._seen, self._seen.keys() - self._covered
+        return await in_thread(lambda: all(stamp(path) == seen[path] for path in others))
+
+    async def _look(self) -> dict[str, Stamp]:
+        """Look at all watched files.  They are covered first: what changes after the look is reported."""
+        find, cover = self._files.watched(), self._cover
+
+        def look() -> tuple[set[str], dict[str, Stamp]]:
+            paths = find()
+            covered = cover(paths) if cover is not None else set[str]()
+            return covered, {path: stamp(path) for path in paths}
+
+        self._covered, now = await in_thread(look)
+        return now
 
     async def _take(self, before: dict[str, Stamp], now: dict[str, Stamp]) -> dict[str, Stamp]:
         """Reload, as soon as what has changed is known to be whole, or else to be left alone; return its stamps."""
         files, changed = self._files, changed_in(now, before)
-        await trio.sleep(max(0.0, SETTLE - quiet_for(changed)))
-        if files.stamps() == now and all(is_written(path) is False for path in changed):
+        await trio.sleep(max(0.0, SETTLE - await in_thread(lambda: quiet_for(changed))))
+        if await files.stamps() == now and await in_thread(lambda: all(is_written(path) is False for path in changed)):
             with suppress(UnsettledError):
                 await files.reload(known=now)
                 return now
         latest = trio.current_time() + WRITING
         while True:
-            now = files.stamps()
+            now = await files.stamps()
             await trio.sleep(PATIENCE)
             is_late = trio.current_time() > latest
-            if files.stamps() == now and (is_late or not any(map(is_written, changed_in(now, before)))):
+            if await files.stamps() == now and (is_late or not await in_thread(partial(any_written, now, before))):
                 await files.reload()
                 return now
+
+
+def any_written(now: Mapping[str, Stamp], before: Mapping[str, Stamp]) -> bool:
+    return any(map(is_written, changed_in(now, before)))
 
 
 def changed_in(now: Mapping[str, Stamp], before: Mapping[str, Stamp]) -> list[str]:

@@ -261,7 +261,7 @@ def services(parts: Parts, listeners: Iterable[Listener]) -> list[ChildSpec]:
         ChildSpec("memory watch", partial(watch_memory, lambda: list(parts.sources.pools.values()))),
         ChildSpec("file watch", parts.file_watch.run),
         ChildSpec("fleet contact", parts.contact.run, reports_start=True),
-        ChildSpec("file hints", partial(give_hints, parts.files, parts.file_watch)),
+        ChildSpec("file hints", partial(give_hints, parts.file_watch)),
         ChildSpec("hangups", parts.shared.hangups.run, reports_start=True),
         *(
             ChildSpec(f"{one.name} connections", one.connections.run, reports_start=True, below=one.connections)

@@ -149,5 +149,4 @@ def start_log(level: str, form: Form, fd: int = 2, *, path: str | None = None) -
     root = logging.getLogger()
     root.addHandler(log)
     root.setLevel(level.upper())
-    logging.getLogger("watchfiles").setLevel(logging.WARNING)  # it reports each change of each file it sees
     return log

@@ -18,6 +18,7 @@ import msgspec
 import trio
 
 from hooklatch.core.health import Faults
+from hooklatch.disks import in_time
 from hooklatch.errors import installing
 from hooklatch.files import create_anew
 from hooklatch.service.api.status_report import StatusReport
@@ -117,13 +118,13 @@ class Metrics(msgspec.Struct, frozen=True):
         page = Page(self.status)
         try:
             while True:
-                await trio.to_thread.run_sync(write_whole, path, page.text)
+                await trio.to_thread.run_sync(lambda: write_whole(path, page.text()))
                 task_status.started()
                 task_status = trio.TASK_STATUS_IGNORED
                 await trio.sleep(WRITE_INTERVAL)
         finally:
-            with suppress(OSError):  # a daemon that has ended must not look alive
-                os.unlink(path)
+            with trio.CancelScope(shield=True), suppress(OSError):  # a daemon that has ended must not look alive
+                await trio.to_thread.run_sync(remove, path)
 
 
 class Page:
@@ -182,9 +183,13 @@ def plain(start_response: Callable[..., Any], status: str, text: str) -> list[by
     return [f"{text}\n".encode()]
 
 
-def write_whole(path: str, text: Callable[[], bytes]) -> None:
+remove = in_time(os.unlink)
+
+
+@in_time
+def write_whole(path: str, data: bytes) -> None:
     """Replace a file in one step.  It holds names and counts, for a collector that is another user: 0644."""
-    data, new = text(), f"{path}.{os.getpid()}.new"
+    new = f"{path}.{os.getpid()}.new"
     fd = create_anew(new)
     try:
         with os.fdopen(fd, "wb") as file:

@@ -43,7 +43,7 @@ from hooklatch.service.dispatch.shared_state import SharedState
 from hooklatch.service.fleet.contact import FleetContact
 from hooklatch.service.fleet.fleet_layer import FleetLayer
 from hooklatch.service.fleet.token import LinkToken
-from hooklatch.service.loading.files import Files, first_plan
+from hooklatch.service.loading.files import Files, Reloaded, first_plan
 from hooklatch.service.loading.project_freshness import ProjectFreshness
 from hooklatch.service.loading.watch import FileWatch
 from hooklatch.service.process.metrics import Metrics, MetricsPlaces
@@ -132,7 +132,7 @@ class Parts:
 
         self.files = make_files(
             first, self.sources, self.registries, state, self.projects, self.fleet,
-            on_declared=self.notes.declared, on_reloaded=self.notes.reloaded, on_settings=take_settings,
+            on_declared=self.notes.declared, on_reloaded=self._reloaded, on_settings=take_settings,
         )  # fmt: skip
         self.file_watch = FileWatch(self.files)
         environments.changed = lambda: self.file_watch.hint.set()
@@ -204,9 +204,15 @@ class Parts:
         self.shared = Shared(admission, ReaderHandoff(), LineTimeouts(), Hangups())
 
     def _adopted(self, unit: Unit) -> None:
-        """Record a new build of a source; a quarantine of the one before it is over."""
+        """Record a new build of a source; a quarantine of the one before it is over, and it has files of its own."""
+        self.file_watch.hint.set()
         self.notes.adopted(unit)
         self.breakers.replaced(unit.source.location, unit.build)
+
+    def _reloaded(self, reloaded: Reloaded) -> None:
+        """Record a reload; it may have changed what is to be watched."""
+        self.file_watch.hint.set()
+        self.notes.reloaded(reloaded)
 
     def roots(self) -> frozenset[int]:
         """Return the processes below which everything that runs hooks is."""

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from hooklatch.core.hooks.definitions import is_id
+from hooklatch.disks import lane
 from hooklatch.errors import why
 from hooklatch.files import open_regular
 from hooklatch.service.config.configuration import Diagnostic
@@ -26,6 +27,7 @@ from hooklatch_worker.wire import Declared, Source
 __all__ = ["GROUP", "PLUGIN", "Discovery", "Plugin", "discover", "in_force"]
 
 GROUP = "hooklatch.plugins"
+MOST = 20.0  # seconds for all of them: hundreds, from a cold disk
 PLUGIN = "plugin:"  # prefix of the name under which its manifest is kept beside those of files
 
 
@@ -67,14 +69,23 @@ class Discovery(msgspec.Struct, frozen=True):
 
 
 def discover() -> Discovery:
-    """Find the plugins of all installed packages, by name."""
+    """Find the plugins of all installed packages, by name; while their disk is late it is unknown which there are."""
+    try:
+        return lane("packages", "the disk of installed packages", MOST).look(found_now)
+    except TimeoutError as error:
+        late = Fault(f"installed packages cannot be read: {why(error)}; fix that disk", is_passing=True)
+        return Discovery({}, dict.fromkeys(map(os.path.abspath, sys.path), late), set())
+
+
+def found_now() -> Discovery:
     # importlib caches listings; a listing that failed is cached like an empty one.
     importlib.metadata.MetadataPathFinder().invalidate_caches()
     faults = dict(unreadable_folders())
     places = {entry for entry in map(os.path.abspath, sys.path) if entry not in faults}
     found: dict[str, Plugin] = {}
     seen: set[str] = set()
-    for package in importlib.metadata.distributions():
+    path = [entry for entry in sys.path if os.path.abspath(entry) not in faults]
+    for package in importlib.metadata.distributions(path=path):
         place = str(getattr(package, "_path", package))
         plugins = plugins_of(package, place, seen)
         if isinstance(plugins, Fault):

@@ -9,7 +9,6 @@ Knows which directories are trusted and in use, and what their files hold; build
 
 from __future__ import annotations
 
-import os
 import shlex
 from collections import Counter
 from collections.abc import Generator, Iterable
@@ -17,10 +16,12 @@ from contextlib import contextmanager
 
 import trio
 
+from hooklatch.service.config.looks import looked
+from hooklatch.service.config.path_lookup import Found, look
 from hooklatch.service.config.state_file import StateFile
 from hooklatch.service.reading import trust
 from hooklatch.service.reading.declared_files import ProjectFiles, changed
-from hooklatch.service.registry.places import Place, alike, find_place, nearest
+from hooklatch.service.registry.places import Place, alike, nearest, place_of
 from hooklatch.service.registry.sessions import Session, Sessions
 
 __all__ = ["Projects"]
@@ -51,13 +52,6 @@ class Projects:
 
     def _places(self) -> set[Place]:
         return {place for session in self._sessions for place in (*session.places, *session.places_above)}
-
-    @property
-    def watched(self) -> Iterable[str]:
-        """Return every path of the used ones whose change may matter."""
-        for folder in self.used():
-            yield trust.folder_of(folder)
-            yield from trust.stamps(folder) or ()
 
     def holds(self, session: Session) -> bool:
         """Return whether a session is in a trusted project, or may be: its hooks may change with any file."""
@@ -91,42 +85,48 @@ class Projects:
         """Return the trusted projects that an agent may have begun in, by the letters and digits of its directory."""
         return alike(name, self.trusted)
 
-    def is_settled(self, folder: str) -> bool:
-        """Return whether the active version of a project is the present one."""
-        return folder not in self.trusted or (folder in self.active and self._is_now(self.active[folder]))
+    async def are_settled(self, folders: Iterable[str]) -> bool:
+        """Return whether the active versions of these projects are the present ones."""
+        for folder in folders:
+            if folder not in self.trusted:
+                continue
+            now = await looked(trust.stamps_below, trust.folder_of(folder), is_tree=True)
+            if folder not in self.active or not self._is_now(self.active[folder], now):
+                return False
+        return True
 
-    def verified(self, project: ProjectFiles) -> ProjectFiles:
+    def verified(self, project: ProjectFiles, now: trust.Stamps | None) -> ProjectFiles:
         """Return a project as it was read, unless its files or pins changed while its sources were loaded."""
-        if project.fault is not None or self._is_now(project):
+        if project.fault is not None or self._is_now(project, now):
             return project
         return changed(project, "just now")
 
-    def _is_now(self, project: ProjectFiles) -> bool:
-        is_pinned = self.trusted.get(project.folder) is project.pins
-        return is_pinned and project.stamps == trust.stamps(project.folder)
+    def _is_now(self, project: ProjectFiles, now: trust.Stamps | None) -> bool:
+        return self.trusted.get(project.folder) is project.pins and project.stamps == now
 
     @property
     def faults(self) -> dict[str, str]:
         return {folder: project.fault for folder, project in self.active.items() if project.fault is not None}
 
-    def warnings(self, places: Iterable[Place]) -> list[str]:
+    async def warnings(self, places: Iterable[Place]) -> list[str]:
         """Return the warnings about projects for whoever works in these places."""
         places = list(places)
         faults = [place.fault for place in places if place.fault is not None and self.trusted]
         wrong = self.faults
         changed = [wrong[folder] for folder in sorted(self.nearest(places)) if folder in wrong]
         ignored = sorted({path for place in places for path in place.paths[-1:] if path not in self.trusted})
-        return [*faults, *changed, *(untrusted(path) for path in ignored if os.path.isdir(trust.folder_of(path)))]
+        seen = {path: await looked(look, trust.folder_of(path)) for path in ignored}
+        return [*faults, *changed, *(untrusted(path) for path, found in seen.items() if is_folder(found))]
 
-    def all_warnings(self) -> list[str]:
+    async def all_warnings(self) -> list[str]:
         """Return the warnings for every place that a session works in, or that a host began in."""
         places = {place.named: place for place in self._places()} | self._seen
-        return self.warnings(places[named] for named in sorted(places))
+        return await self.warnings(places[named] for named in sorted(places))
 
-    def begun(self, folders: Iterable[str | None]) -> list[str]:
+    async def begun(self, folders: Iterable[str | None]) -> list[str]:
         """Return what whoever begins to work in these directories has to be told, and keep it for the status."""
-        places = [find_place(folder) for folder in folders if folder]
-        told = self.warnings(places)
+        places = [await place_of(folder) for folder in folders if folder]
+        told = await self.warnings(places)
         for place in places if told else ():
             self._seen.pop(place.named, None)
             self._seen[place.named] = place
@@ -150,6 +150,10 @@ class Projects:
         below = f"{trust.folder_of(folder)}/"
         state = self._state.state
         state.manifests = {path: kept for path, kept in state.manifests.items() if not path.startswith(below)}
+
+
+def is_folder(found: object) -> bool:
+    return isinstance(found, Found) and found.is_folder
 
 
 def untrusted(folder: str) -> str:

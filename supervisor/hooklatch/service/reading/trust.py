@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import os
+import stat
 from collections.abc import Iterator, Mapping
 
 from hooklatch.core.text import is_unicode
+from hooklatch.disks import in_time, in_time_below
 from hooklatch.service.config.file_safety import UnsafeFileError, guards, read_safely
 
 __all__ = ["Pins", "Stamps", "difference", "folder_of", "pin", "pin_below", "stamps", "stamps_below"]
@@ -58,15 +60,27 @@ def files_below(root: str) -> Iterator[str]:
 
 
 def entries(root: str) -> Iterator[os.DirEntry[str]]:
-    if os.path.islink(root):
+    try:
+        status = lstat(root)
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    if stat.S_ISLNK(status.st_mode):
         raise UnsafeFileError(f"{root} is a link; put there what it leads to")
-    pending = [root] if os.path.isdir(root) else []
+    pending = [root] if stat.S_ISDIR(status.st_mode) else []
     while pending:
-        with os.scandir(pending.pop()) as found:
-            for entry in found:
-                yield entry
-                if entry.is_dir(follow_symlinks=False):
-                    pending.append(entry.path)
+        for entry in listed(pending.pop()):
+            yield entry
+            if entry.is_dir(follow_symlinks=False):
+                pending.append(entry.path)
+
+
+lstat = in_time(os.lstat)
+
+
+@in_time
+def listed(folder: str) -> list[os.DirEntry[str]]:
+    with os.scandir(folder) as found:
+        return list(found)
 
 
 def stamps(project: str) -> Stamps | None:
@@ -79,6 +93,14 @@ def stamps(project: str) -> Stamps | None:
 
 def stamps_below(root: str) -> Stamps | None:
     """Return the stamps of everything below a directory, as `stamps` does."""
+    try:
+        return stamps_of_tree(root)
+    except OSError:  # its disk is late
+        return None
+
+
+@in_time_below
+def stamps_of_tree(root: str) -> Stamps | None:
     found: Stamps = {root: guards(os.path.join(root, FOLDER))}
     try:
         for entry in entries(root):

@@ -12,7 +12,10 @@ from collections.abc import Collection, Iterable
 
 import msgspec
 
-__all__ = ["Place", "alike", "dashed", "find_place", "nearest"]
+from hooklatch.disks import in_time, is_plain
+from hooklatch.service.config.looks import looked
+
+__all__ = ["Place", "alike", "dashed", "find_place", "nearest", "place_of", "real_path"]
 
 CUT = 200  # characters of a directory's name after which Claude Code replaces the rest by a digest
 
@@ -38,7 +41,15 @@ def find_place(folder: str) -> Place:
     return Place(folder, (plain,) if plain == real else (plain, real))
 
 
+async def place_of(folder: str) -> Place:
+    """Look up a directory from the event loop; one whose disk does not answer in time is unknown."""
+    return await looked(find_place, folder)
+
+
+@in_time
 def real_path(folder: str) -> str:
+    if is_plain(folder):
+        return folder
     try:
         return os.path.realpath(folder, strict=True)
     except (FileNotFoundError, NotADirectoryError):

@@ -19,7 +19,7 @@ from hooklatch.core.hooks.snapshots import Snapshot
 from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.processes.supervisor import Supervisor
 from hooklatch.service.registry.admission import Flow
-from hooklatch.service.registry.places import Place, find_place
+from hooklatch.service.registry.places import Place, place_of
 from hooklatch.service.registry.statistics import EventCount, Fires, HookTimings
 
 __all__ = ["Session", "Sessions", "Terms", "new_id"]
@@ -122,14 +122,13 @@ class Session:
             self.here, self.cwd = here, here.named
         self.began = self.began or began or here
 
-    def look_again(self) -> None:
-        """Look up again the places that were unknown."""
-        self.began, self.here = again(self.began), again(self.here)
-        self.places_above = frozenset(find_place(place.named) if place.fault else place for place in self.places_above)
-
-
-def again(place: Place | None) -> Place | None:
-    return find_place(place.named) if place is not None and place.fault is not None else place
+    async def look_again(self) -> None:
+        """Look up again the places that were unknown; it may have moved meanwhile."""
+        unknown = [place for place in (*self.places, *self.places_above) if place.fault is not None]
+        found = {place: await place_of(place.named) for place in dict.fromkeys(unknown)}
+        self.began = found.get(self.began, self.began) if self.began is not None else None
+        self.here = found.get(self.here, self.here) if self.here is not None else None
+        self.places_above = frozenset(found.get(place, place) for place in self.places_above)
 
 
 class Sessions:

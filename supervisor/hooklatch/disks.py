@@ -1,0 +1,317 @@
+"""Looks at paths so that no disk holds up whoever looks.  Knows mounts and threads; does not know what is looked for.
+
+A file system that this machine's kernel serves by itself answers, or fails.  One behind a server (NFS, SMB, FUSE, 9p)
+answers when that does, and a thread that waits for it cannot be stopped.
+
+    local    looked at by the caller itself
+    away     by a thread, for at most PATIENCE, one look at a time on each disk
+    late     a look that took longer fails with ETIMEDOUT, and until it returns each one on that disk does, at once
+
+To which disk a path leads is found without touching that disk: by the kernel's list of mounts, and step by step along
+the path, with its links, as far as disks are known to answer.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import re
+import select
+import stat
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import Future
+from functools import partial, wraps
+from typing import Concatenate, NamedTuple, ParamSpec, TypeVar
+
+__all__ = [
+    "PATIENCE", "Lane", "Way", "away_now", "disk_of", "here", "in_time", "in_time_below", "is_plain", "lane",
+    "mounts_away", "way_of",
+]  # fmt: skip
+
+PATIENCE = 2.0  # seconds for one look; a gate that waits for one has 5 s or more by default
+MAX_LINKS = 40  # symbolic links per path, as in the kernel (path_resolution(7))
+# Served by this kernel alone, and reported by inotify.  Not proc: its links lead into other mount namespaces.
+LOCAL = frozenset({
+    "bcachefs", "binfmt_misc", "bpf", "btrfs", "cgroup", "cgroup2", "configfs", "cramfs", "debugfs", "devpts",
+    "devtmpfs", "efivarfs", "erofs", "exfat", "ext2", "ext3", "ext4", "f2fs", "hfsplus", "hugetlbfs", "iso9660", "jfs",
+    "mqueue", "nilfs2", "nsfs", "ntfs3", "overlay", "pstore", "ramfs", "reiserfs", "rootfs", "securityfs", "selinuxfs",
+    "squashfs", "sysfs", "tmpfs", "tracefs", "udf", "vfat", "xfs", "zfs",
+})  # fmt: skip
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+# -- which disk --------------------------------------------------------------------------------------------------
+
+
+class Way(NamedTuple):
+    """Where a path leads, links followed; `disk` is the one before which that stopped, None at its end.
+
+    `steps` are the directories that exist along it, each with the name that was looked up there.
+    """
+
+    end: str
+    disk: str | None
+    steps: list[tuple[str, str]]
+
+
+def mounts_away(mountinfo: str) -> dict[str, str]:
+    """Return the disks that are not local, by mount point, from the text of /proc/self/mountinfo (proc(5))."""
+    found: dict[str, str] = {}
+    for line in filter(None, mountinfo.split("\n")):  # no other character ends a line here
+        left, _, right = line.partition(" - ")
+        place = re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), left.split(" ")[4])
+        if right.split(" ")[0] in LOCAL:
+            found.pop(place, None)  # it lies over what was mounted there before
+        else:
+            found[place] = left.split(" ")[2]
+    return found
+
+
+def way_of(path: str, away: Mapping[str, str], answering: Collection[str] = ()) -> Way:
+    """Follow an absolute path on local disks, and on those that are `answering`.  What is missing stays as named.
+
+    Raises:
+        OSError: a step of it cannot be looked up.
+        ValueError: it has a null byte.
+    """
+    where, names, steps, links, is_there = "", parts_of(path), list[tuple[str, str]](), 0, True
+    if away.get("/", "") not in ("", *answering):
+        return Way("/", away["/"], steps)
+    while names:
+        name = names.pop()
+        if name == "..":
+            where = where.rpartition("/")[0]
+            continue
+        if is_there:
+            steps.append((where or "/", name))
+        at = f"{where}/{name}"
+        if (disk := away.get(at)) is not None and disk not in answering:
+            return Way(at, disk, steps)
+        try:
+            is_link = stat.S_ISLNK(os.lstat(at).st_mode)
+        except (FileNotFoundError, NotADirectoryError):
+            where, is_there = at, False
+            continue
+        if not is_link:
+            where = at
+            continue
+        links += 1
+        if links > MAX_LINKS:
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+        target = os.readlink(at)
+        names += parts_of(target)
+        where = "" if target.startswith("/") else where
+    return Way(where or "/", None, steps)
+
+
+class OpenHow(ctypes.Structure):
+    """What openat2(2) is asked for."""
+
+    _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
+
+
+OPENAT2, AT_FDCWD, RESOLVE_NO_SYMLINKS = 437, -100, 4
+SYSCALL = ctypes.CDLL(None, use_errno=True).syscall
+SYSCALL.argtypes = (ctypes.c_long, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_size_t)
+WITHOUT_LINKS = OpenHow(os.O_PATH | os.O_CLOEXEC, 0, RESOLVE_NO_SYMLINKS)
+
+
+def is_plain(path: str, away: Mapping[str, str] | None = None) -> bool:
+    """Return whether an absolute path exists, is its own real path, and is on local disks alone.
+
+    One system call instead of two for each step: a fire in a project asks this more than once.
+    """
+    at, away = "", MOUNTS.now() if away is None else away
+    for name in path.split("/")[1:]:
+        at = f"{at}/{name}"
+        if at in away or name in ("", ".", ".."):
+            return False
+    if "/" in away or path[:1] != "/" or "\0" in path:
+        return False
+    fd: int = SYSCALL(OPENAT2, AT_FDCWD, os.fsencode(path), ctypes.byref(WITHOUT_LINKS), ctypes.sizeof(OpenHow))
+    if fd < 0:
+        return False  # there are links, or nothing; or the kernel is older than 5.6
+    os.close(fd)
+    return True
+
+
+def parts_of(path: str) -> list[str]:
+    return [name for name in reversed(path.split("/")) if name not in ("", ".")]
+
+
+class Mounts:
+    """The disks that are not local, as the kernel lists them now."""
+
+    def __init__(self) -> None:
+        self._turn = threading.Lock()
+        self._away: Mapping[str, str] = {"/": "unknown"}  # without the list, no disk is known to answer
+        self._poll = select.poll()
+        try:
+            self._fd = os.open("/proc/self/mountinfo", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError:
+            return
+        self._poll.register(self._fd, select.POLLPRI)  # proc(5): it is reported when anything is mounted or unmounted
+        self._read()
+
+    def now(self) -> Mapping[str, str]:
+        with self._turn:
+            if self._poll.poll(0):
+                self._read()
+            return self._away
+
+    def _read(self) -> None:
+        text, at = b"", 0
+        while more := os.pread(self._fd, 2**16, at):
+            text, at = text + more, at + len(more)
+        self._away = mounts_away(os.fsdecode(text))
+
+
+MOUNTS = Mounts()
+away_now = MOUNTS.now
+
+
+def disk_of(path: str, *, is_tree: bool = False) -> str | None:
+    """Return the first disk on the way to a path, or below it, that may not answer; None if all of it is local."""
+    return next_disk(path, MOUNTS.now(), (), is_tree=is_tree)
+
+
+def next_disk(path: str, away: Mapping[str, str], answering: Collection[str], *, is_tree: bool) -> str | None:
+    end, disk = path, None
+    try:
+        if not is_plain(path, away):
+            end, disk, _ = way_of(os.path.join(os.getcwd(), path), away, answering)
+    except (OSError, ValueError):
+        return None  # whoever looks meets the same on the same step
+    if disk is None and is_tree:
+        below = f"{end.rstrip('/')}/"
+        return next((other for at, other in away.items() if at.startswith(below) and other not in answering), None)
+    return disk
+
+
+# -- one look at a time ------------------------------------------------------------------------------------------
+
+
+class Here(threading.local):
+    """What is known of the thread that runs: the disks that it may wait for."""
+
+    answering: tuple[str, ...] = ()
+    is_checked = False
+
+
+HERE = Here()
+
+
+class Lane:
+    """Runs one look at a time in a thread, and gives up those that take longer than `patience` seconds."""
+
+    def __init__(self, place: str, patience: float = PATIENCE) -> None:
+        self._place = place
+        self._patience = patience
+        self._turn = threading.Lock()
+        self._ending = threading.Lock()  # a look returns, or is given up: whichever comes first
+        self._since: str | None = None  # when a look began that was given up and has not returned
+
+    def look(self, look: Callable[[], T], answering: tuple[str, ...] = ()) -> T:
+        """Return what a look returns.
+
+        Raises:
+            TimeoutError: it takes too long, or the one before it still does.
+        """
+        latest = time.monotonic() + self._patience
+        if self._since is not None or not self._turn.acquire(timeout=self._patience):
+            raise self._late()
+        answer, began = Future[T](), time.strftime("%H:%M:%S")
+        thread = threading.Thread(target=self._run, args=(look, answer, answering), name=self._place, daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:
+            self._turn.release()
+            raise OSError(errno.EAGAIN, "no thread is left to look at it", self._place) from None
+        try:
+            return answer.result(max(0.0, latest - time.monotonic()))
+        except TimeoutError:
+            with self._ending:
+                if not answer.done():
+                    self._since = began
+                    raise self._late() from None
+            return answer.result()
+
+    def _run(self, look: Callable[[], T], answer: Future[T], answering: tuple[str, ...]) -> None:
+        HERE.answering = answering
+        try:
+            found, error = look(), None
+        except BaseException as failed:  # it is the caller's
+            found, error = None, failed
+        with self._ending:
+            self._since = None
+            self._turn.release()
+            if error is not None:
+                answer.set_exception(error)
+            else:
+                answer.set_result(found)  # type: ignore[arg-type]  # without an error it is a T
+
+    def _late(self) -> TimeoutError:
+        since = f"has not answered since {self._since}" if self._since is not None else "is busy"
+        return TimeoutError(errno.ETIMEDOUT, f"{self._place} {since}")
+
+
+LANES: dict[str, Lane] = {}
+
+
+def lane(key: str, place: str, patience: float = PATIENCE) -> Lane:
+    """Return the lane of what has this key: a disk, or something else that may not answer; errors call it `place`."""
+    return LANES.get(key) or LANES.setdefault(key, Lane(place, patience))
+
+
+def within(path: str, look: Callable[[], T], *, is_tree: bool) -> T:
+    """Look at a path, from the thread of its disk if that may not answer."""
+    if HERE.is_checked:
+        return look()
+    away, answering = MOUNTS.now(), HERE.answering
+    find = partial(next_disk, path, away, is_tree=is_tree)
+    disk, own = find(answering), None
+    while disk is not None:
+        place = next(at for at, other in away.items() if other == disk)
+        answering, own = (*answering, disk), lane(disk, f"the disk at {place}")
+        disk = own.look(partial(find, answering), answering)
+    return look() if own is None else own.look(look, answering)
+
+
+def in_time(look: Callable[Concatenate[str, P], T]) -> Callable[Concatenate[str, P], T]:
+    """Have a function that looks at a path end: where the disk is late, it raises a TimeoutError (an OSError)."""
+
+    @wraps(look)
+    def looked(path: str, /, *args: P.args, **named: P.kwargs) -> T:
+        return named_for(path, partial(look, path, *args, **named), is_tree=False)
+
+    return looked
+
+
+def in_time_below(look: Callable[[str], T]) -> Callable[[str], T]:
+    """Have a function end that looks at a directory and all that is below it, as `in_time` does."""
+
+    @wraps(look)
+    def looked(path: str, /) -> T:
+        return named_for(path, partial(look, path), is_tree=True)
+
+    return looked
+
+
+def named_for(path: str, look: Callable[[], T], *, is_tree: bool) -> T:
+    try:
+        return within(path, look, is_tree=is_tree)
+    except TimeoutError as error:
+        raise TimeoutError(error.errno, error.strerror, path) from None
+
+
+def here(look: Callable[[str], T], path: str) -> T:
+    """Call a function that looks at one path alone, of which `disk_of` has just said that it is local."""
+    HERE.is_checked = True
+    try:
+        return look(path)
+    finally:
+        HERE.is_checked = False

@@ -1,0 +1,170 @@
+"""Which disk a path leads to, and that a look at one that does not answer ends; no look of the service is elsewhere."""
+
+from __future__ import annotations
+
+import ast
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hooklatch.disks import Lane, in_time, is_plain, mounts_away, way_of
+from support.repository import ROOT
+from support.tables import table
+
+MOUNTINFO = r"""
+22 27 0:21 / /proc rw,relatime - proc proc rw
+27 1 254:0 / / rw,relatime - ext4 /dev/vda rw
+30 27 0:30 / /mnt/a\040b rw shared:1 - nfs4 server:/x rw
+31 27 0:31 / /auto rw - autofs systemd-1 rw
+32 31 0:32 / /auto rw - xfs /dev/vdb rw
+33 27 0:33 / /new rw - somethingnew none rw
+34 27 0:30 /sub /mnt/bound rw - nfs4 server:/x rw
+""".strip()
+
+
+def test_what_is_not_known_to_be_local_is_away_and_what_lies_over_it_counts() -> None:
+    assert mounts_away(MOUNTINFO) == {"/proc": "0:21", "/mnt/a b": "0:30", "/new": "0:33", "/mnt/bound": "0:30"}
+
+
+# Below the folder `t`, in which `away` and `real/away` are mount points of disks that must not be touched.
+@table(
+    ("path", "disk", "end"),
+    [
+        ("real/file", None, "real/file"),
+        ("away", "A", "away"),
+        ("away/x/y", "A", "away"),
+        ("to_away/x", "A", "away"),
+        ("to_real/file", None, "real/file"),
+        ("to_real/away/x", "B", "real/away"),
+        ("to_real/../away", "A", "away"),
+        ("nothing/x", None, "nothing/x"),
+        ("real/file/x", None, "real/file/x"),
+        ("nothing/../to_away", "A", "away"),
+        ("absolute", "B", "real/away"),
+        (".//real/./file", None, "real/file"),
+    ],
+)
+def test_a_way_ends_before_a_disk_that_is_away(tmp_path: Path, path: str, disk: str | None, end: str) -> None:
+    top = tmp_path.resolve()
+    (top / "real").mkdir(exist_ok=True)
+    (top / "real" / "file").touch()
+    for name, target in (("to_away", "away"), ("to_real", "real"), ("absolute", str(top / "real" / "away" / "x"))):
+        if not (top / name).is_symlink():
+            (top / name).symlink_to(target)
+    away = {str(top / "away"): "A", str(top / "real" / "away"): "B"}
+
+    way = way_of(f"{top}/{path}", away)
+
+    assert (way.disk, way.end) == (disk, str(top / end))
+    if is_plain(f"{top}/{path}", away):
+        assert way == (f"{top}/{path}", None, way.steps)
+
+
+def test_a_loop_of_links_ends_and_a_disk_that_answers_is_passed(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "away").mkdir()
+
+    with pytest.raises(OSError, match="Too many levels"):
+        way_of(str(tmp_path / "loop"), {})
+
+    assert way_of(str(tmp_path / "away"), {str(tmp_path / "away"): "A"}, ["A"]).disk is None
+    assert way_of(str(tmp_path), {"/": "R"}).disk == "R"
+
+
+def test_a_look_that_is_late_is_the_only_one_until_it_returns() -> None:
+    lane, goes_on, begun = Lane("the disk", patience=0.02), threading.Event(), list[int]()
+
+    def hang() -> None:
+        begun.append(threading.get_ident())
+        goes_on.wait()
+
+    for _ in range(3):
+        with pytest.raises(TimeoutError, match="the disk has not answered since"):
+            lane.look(hang)
+    stuck = next(thread for thread in threading.enumerate() if thread.ident == begun[0])
+    goes_on.set()
+    stuck.join()
+
+    assert len(begun) == 1
+    assert lane.look(lambda: "again") == "again"
+
+
+def test_what_a_look_raises_is_raised_with_its_path() -> None:
+    @in_time
+    def late(path: str) -> None:
+        raise TimeoutError(110, "late", "another")
+
+    with pytest.raises(TimeoutError) as caught:
+        late("/x")
+
+    assert (caught.value.filename, caught.value.strerror) == ("/x", "late")
+    with pytest.raises(ValueError, match="garbage"):
+        in_time(lambda path: [][0] if path else int("garbage"))("")
+
+
+# -- nobody else looks -------------------------------------------------------------------------------------------
+
+LOOKS = {
+    "os.stat", "os.lstat", "os.listdir", "os.scandir", "os.readlink", "os.access", "os.open", "os.path.exists",
+    "os.path.lexists", "os.path.isfile", "os.path.isdir", "os.path.islink", "os.path.realpath", "os.path.getmtime",
+    "os.path.samefile", "open", "open_regular", "reading", "safety.read_safely",
+}  # fmt: skip
+# Functions that wait for a disk: from the event loop, `looked` and `in_thread` call them.
+WAITING = {
+    "stamp", "look", "names_in", "read_safely", "status_at", "is_written", "quiet_for", "find_place", "real_path",
+    "read", "prepared", "locked", "pin", "pin_below", "stamps_below", "read_files", "read_project", "discover",
+    "trust.stamps", "trust.pin", "trust.stamps_below", "unit.newer", "siblings_of",
+}  # fmt: skip
+OURS = {
+    "config/file_safety.py": "make_private is for the daemon's own directories",
+    "dispatch/state_journal.py": "in the daemon's state directory",
+    "fleet/policy_file.py": "in the daemon's state directory",
+    "fleet/token.py": "in the daemon's runtime directory",
+    "loading/hints.py": "/proc",
+    "process/folders.py": "the daemon's own directories, before it serves",
+    "process/logs.py": "the daemon's own log, by the thread that writes it",
+    "process/socket_activation.py": "sockets that were passed on, before it serves",
+    "reading/plugins.py": "in the lane of packages",
+    "transport/peers.py": "/proc",
+    "transport/server.py": "/dev/null",
+}
+
+
+def calls(node: ast.AST, within: str = "") -> Iterator[tuple[ast.Call, str]]:
+    """Yield each call with what it is in: "async", "in time" or another function; what a lambda does is done later."""
+    for child in ast.iter_child_nodes(node):
+        match child:
+            case ast.AsyncFunctionDef():
+                inside = "async"
+            case ast.FunctionDef(decorator_list=decorators):
+                names = {ast.unparse(one) for one in decorators}
+                inside = "in time" if names & {"in_time", "in_time_below"} else "function"
+            case ast.Lambda():
+                inside = "function"
+            case _:
+                inside = within
+        if isinstance(child, ast.Call):
+            yield child, within
+        yield from calls(child, inside)
+
+
+def test_the_service_looks_at_files_in_time_and_not_from_the_event_loop() -> None:
+    service = ROOT / "supervisor" / "hooklatch" / "service"
+    untimed, waiting, ours = list[str](), list[str](), set[str]()
+    for path in sorted(service.rglob("*.py")):
+        name = path.relative_to(service).as_posix()
+        for call, within in calls(ast.parse(path.read_text())):
+            called = ast.unparse(call.func)
+            if called in LOOKS and within != "in time":
+                ours.add(name)
+                untimed += [f"{name}:{call.lineno} {called}"] if name not in OURS else []
+            if called in WAITING and within == "async":
+                waiting.append(f"{name}:{call.lineno} {called}")
+
+    assert not untimed, f"a disk may never answer: decorate what looks with in_time of hooklatch/disks.py: {untimed}"
+    assert not waiting, f"the event loop would wait: use looked or in_thread of service/config/looks.py: {waiting}"
+    assert ours == OURS.keys(), "the list names what does not look"
+    found = [within for _, within in calls(ast.parse("async def f():\n stamp(x)\n lambda: stamp(y)"))]
+    assert found == ["async", "function"]
