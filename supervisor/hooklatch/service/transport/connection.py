@@ -83,6 +83,7 @@ MAX_UNBROKEN = 8  # consecutive reads that did not have to wait, before other ta
 Role: TypeAlias = Literal["agent", "admin", "link"]
 
 
+NO_HELLO = RpcError(ErrorCode.HELLO_REQUIRED, f"no hello within {HELLO_TIMEOUT:.0f} s")
 LATE = RpcError(ErrorCode.PARSE_ERROR, "a line was begun and not ended in time")
 
 
@@ -295,11 +296,10 @@ class Connection:
         with trio.move_on_at(self._hello_deadline):
             await trio.lowlevel.wait_readable(self._socket)
             return
-        if not self._incoming.lines.is_empty:
-            self._give_up(LATE)
-            return
-        self._send_error(None, RpcError(ErrorCode.HELLO_REQUIRED, f"no hello within {HELLO_TIMEOUT:.0f} s"))
-        raise CloseConnection
+        if self._incoming.lines.is_empty:
+            self._send_error(None, NO_HELLO)
+            raise CloseConnection
+        self._give_up(LATE if self._incoming.is_long else NO_HELLO)
 
     def _end_line(self) -> None:
         self._is_line_begun = False

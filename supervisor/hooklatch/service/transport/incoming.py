@@ -42,9 +42,14 @@ class Incoming:
         return True
 
     @property
+    def is_long(self) -> bool:
+        """Whether the line that has begun is one that needs room."""
+        return len(self.lines) > SMALL
+
+    @property
     def needs_room(self) -> bool:
         """Whether no more of the line that has begun may be read before there is room for it."""
-        return self.room is None and len(self.lines) > SMALL and not self.lines.is_skipping
+        return self.is_long and self.room is None and not self.lines.is_skipping
 
     async def make_room(self, timeout: float) -> None:
         """Wait so many seconds for room for the rest of a line; without it, only the line's ends will be kept."""
