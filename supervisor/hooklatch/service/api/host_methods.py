@@ -82,7 +82,7 @@ class HostMethods:
         session, event, budget = connection.session, params.event, params.budget
         try:
             native = host.read(event, params.document.encode(), params.environ)
-            del params  # of what can be large, each copy but the payload and the values is let go before hooks run
+            del params  # of what can be large, only the payload and the document's bytes are kept while hooks run
             if (refusal := canary.answer(host, native)) is not None:
                 return refusal
             if not native.event:
@@ -93,7 +93,7 @@ class HostMethods:
         except Exception as error:
             logger.exception("an adapter failed on a document", extra={"host": host.name, "event": event})
             return await self._unread(host, event, "protocol", bug(host, error), session)
-        firing = self._fired(host, msgspec.structs.replace(native, fields={}), request, budget, session)
+        firing = self._fired(host, native.undecoded(), request, budget, session)
         del native, request
         return await firing
 
