@@ -14,6 +14,7 @@ ALONE = {
     "tests/model/test_real_workers.py",
     "tests/overload/test_descriptors.py",
     "tests/overload/test_floods.py",
+    "tests/overload/test_payload_bytes.py",
     "tests/processes/test_limits_of_trees.py",
     "tests/processes/test_stress.py",
     "tests/record/test_storage_bench.py",

@@ -18,6 +18,7 @@ from hooklatch.core.protocol import (
     encode_notification,
     encode_request,
     encode_result,
+    read_ends,
     read_message,
 )
 from support.tables import table
@@ -107,6 +108,54 @@ def test_a_long_line_comes_in_many_pieces() -> None:
     assert buffer.take() == 128 * piece + b"y"
     assert (len(buffer), buffer.is_empty) == (1, False)
     assert buffer.take() is None
+
+
+def test_of_a_line_that_is_skipped_only_the_ends_are_kept() -> None:
+    buffer, piece = LineBuffer(), b"x" * 2**16
+    buffer.feed(b"begin" + piece)
+
+    buffer.skip()
+    for _ in range(100):
+        buffer.feed(piece)
+    buffer.feed(piece + b"end\nnext\n")
+
+    line = buffer.take() or b""
+    assert (line[:6], line[-4:], len(line) < 2**13) == (b"beginx", b"xend", True)
+    assert (buffer.is_skipping, buffer.take()) == (False, b"next")
+
+
+def test_a_line_that_is_skipped_has_the_same_limit() -> None:
+    buffer = LineBuffer(limit=5)
+    buffer.feed(b"123")
+    buffer.skip()
+
+    buffer.feed(b"456")
+
+    with pytest.raises(LineTooLongError):
+        buffer.take()
+
+
+@table(
+    ("line", "found"),
+    [
+        (b'{"jsonrpc":"2.0","id":7,"method":"fire","params":{"x":', (7, False)),
+        (b' { "method" : "fire" , "id" : "a\\"b" , "params" : {"id":9,"x":', ('a"b', False)),
+        (b'{"method":"fire","params":{"id":9,"x":"xxxyyy"},"jsonrpc":"2.0","id":7}', (7, False)),
+        (b'{"method":"fire","params":{"x":"xxx, \\"id\\":9}"},"id":7 , "jsonrpc":"2.0"} ', (7, False)),
+        (b'{"method":"fire","params":{"x":"xxx","id":9}}', (None, False)),
+        (b'{"method":"fire","params":{"x":"', (None, False)),
+        (b'{"jsonrpc":"2.0","id":7,"result":{"x":', (7, True)),
+        (b'{"result":{"x":"xxxyyy"},"id":7}', (7, True)),
+        (b'{"error":{"x":"xxxyyy"},"id":7,"method":"x"}', (7, False)),
+        (b'{"id":7.5,"method":"fire","params":{', (None, False)),
+        (b'{"id":null,"method":"fire","params":{', (None, False)),
+        (b'{"id":"\xff","method":"fire","params":{', (None, False)),
+        (b"xxx", (None, False)),
+        (b"", (None, False)),
+    ],
+)
+def test_the_ends_of_a_line_tell_its_id_and_whether_it_is_a_response(line: bytes, found: tuple[object, bool]) -> None:
+    assert read_ends(line) == found
 
 
 @pytest.mark.parametrize("pieces", [[b"123", b"456"], [b"123", b"456\n"], [b"1\n123", b"456"], [b"12345", b"6\n7\n"]])

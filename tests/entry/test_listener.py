@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -164,6 +165,51 @@ def test_what_is_no_http_is_answered_with_a_failure(listening: Listening) -> Non
         stream.sendall(b"rubbish\r\n\r\n")
 
         assert stream.recv(100).startswith(b"HTTP/1.1 400")
+
+
+def test_hundreds_of_silent_connections_keep_nobody_from_an_answer(listening: Listening, serve: Serve) -> None:
+    serve(result(0, DENY))
+    with ExitStack() as stack:
+        for _ in range(300):
+            stack.enter_context(socket.create_connection(("127.0.0.1", listening.port)))
+
+        assert listening.ask() == (200, DENY)
+
+
+def test_a_connection_that_has_shown_the_token_is_kept_beside_hundreds_that_have_not(
+    listening: Listening, serve: Serve
+) -> None:
+    serve(result())
+    connection = HTTPConnection("127.0.0.1", listening.port, timeout=60)
+    with ExitStack() as stack:
+        for _ in range(2):
+            connection.request("POST", "/claude-code/Stop", DOCUMENT, {"Authorization": f"Bearer {listening.token}"})
+            assert connection.getresponse().read() == b"{}\n"
+            kept = connection.sock
+            for _ in range(2 * listener.MAX_STRANGERS):
+                stack.enter_context(socket.create_connection(("127.0.0.1", listening.port)))
+
+        assert connection.sock is kept is not None
+    connection.close()
+
+
+@pytest.mark.slow
+def test_who_has_shown_no_token_in_seconds_is_told_so_and_closed_however_the_request_drips(
+    listening: Listening,
+) -> None:
+    """Slow: it waits for the listener's patience to end."""
+    place = "127.0.0.1", listening.port
+    with socket.create_connection(place) as silent, socket.create_connection(place) as dripping:
+        dripping.sendall(b"POST /claude-code/Stop HTTP/1.1\r\n")
+        dripping.settimeout(0.1)
+        answer = b""
+        while not answer:
+            dripping.sendall(b"x")
+            with suppress(TimeoutError):
+                answer = dripping.recv(1000)
+
+        assert answer.startswith(b"HTTP/1.1 408")
+        assert silent.recv(1000).startswith(b"HTTP/1.1 408")
 
 
 def test_it_listens_on_loopback_alone(listening: Listening) -> None:

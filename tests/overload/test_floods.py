@@ -203,7 +203,7 @@ async def test_four_thousand_fires_at_once_are_each_answered_once_beside_two_tho
                 most["waiting"] = max(most["waiting"], pool.status().waiting)
                 if len(quiet_reasons) % 20:
                     continue
-                held = [len(one._lines) for one in daemon.parts.bus.connections.values()]
+                held = [len(one._incoming.lines) for one in daemon.parts.bus.connections.values()]
                 most["read"] = max(most["read"], *held)
 
     async with AsyncExitStack() as stack:

@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import time
+from collections import Counter
 from collections.abc import Callable, Generator
 from itertools import islice
 from types import SimpleNamespace
@@ -23,6 +24,7 @@ from hooklatch.processes.pool import Pool
 from hooklatch.processes.pool_limits import PoolLimits
 from hooklatch.processes.worker import Worker, draw_call_ids
 from hooklatch.service.registry.admission import Admission
+from hooklatch.service.registry.budget import Budget
 from hooklatch.service.transport.connection import Connection, Shared
 from hooklatch.service.transport.hangups import Hangups
 from hooklatch.service.transport.line_timeouts import LineTimeouts
@@ -291,7 +293,7 @@ async def test_an_answer_of_a_serving_client_counts_before_its_deadline_alone(
 ) -> None:
     ours, theirs = socket.socketpair()
     connection = Connection(
-        1, ours, None, Shared(Admission(), ReaderHandoff(), LineTimeouts(), Hangups()), role="agent"
+        1, ours, None, Shared(Admission(), Budget(Counter()), ReaderHandoff(), LineTimeouts(), Hangups()), role="agent"
     )  # type: ignore[arg-type]
     outcomes: list[str] = []
 

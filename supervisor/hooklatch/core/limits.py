@@ -4,7 +4,8 @@ Text.  Whatever outlives one request, or reaches logs and metrics, has its own m
 params are decoded: the error names the field and the limit, and a fire refused this way is a deny.
 
 Memory.  The cost of one session is bounded by the limits on its definitions, its requests in flight and its unread
-responses; the sum over all sessions is bounded by their number, which file descriptors bound.
+responses.  The sum over all sessions is bounded by one budget for what is large (`service/registry/budget.py`), and for
+what is small by their number, which file descriptors bound.
 
 Descriptors.  Each connection takes one file descriptor.  Part of the process's limit is reserved for shared needs:
 workers (four each), the record, files and watches.
@@ -18,7 +19,6 @@ import msgspec
 
 __all__ = [
     "ADMIN_PLACES",
-    "MAX_BACKGROUND_BYTES",
     "MAX_BYTES_IN_FLIGHT",
     "MAX_HOOKS",
     "MAX_HOOK_BYTES",
@@ -41,7 +41,6 @@ Tables: TypeAlias = Annotated[list[dict[str, Any]], msgspec.Meta(max_length=MAX_
 MAX_HOOK_BYTES = 2**16  # per definition, as JSON
 MAX_SESSION_HOOK_BYTES = 2**22  # for all definitions of one session
 MAX_BYTES_IN_FLIGHT = 32 * 2**20  # of one connection's unanswered requests: three payloads of the largest size
-MAX_BACKGROUND_BYTES = 64 * 2**20  # of payloads in background fires
 
 MAX_CONNECTIONS = 8192
 RESERVED = 1024  # descriptors for everything but connections; half of the limit if it is below twice this number

@@ -33,6 +33,7 @@ __all__ = [
     "encode_notification",
     "encode_request",
     "encode_result",
+    "read_ends",
     "read_message",
 ]
 
@@ -113,13 +114,17 @@ class MessageLine(msgspec.Struct, frozen=True):
 MESSAGES = msgspec.json.Decoder(MessageLine)
 to_lines = msgspec.json.Encoder().encode_lines
 SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+ENDS = 2048  # bytes at each end of a line that is not kept
+SCALAR = rb'("(?:[^"\\]|\\.)*"|-?\d+|null)'
+FIRST_MEMBER = re.compile(rb'\s*[{,]\s*"(\w+)"\s*:\s*(?:' + SCALAR + rb"(?=\s*[,}]))?")
+LAST_MEMBER = re.compile(rb',\s*"(\w+)"\s*:\s*' + SCALAR + rb"\s*\}\s*$")
 DECODE_ERRORS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, MemoryError)
 
 
 class LineBuffer:
     """Splits a byte stream into lines of at most `limit` bytes."""
 
-    __slots__ = ("_begin", "_end", "_limit", "_received", "_size", "_started", "has_line")
+    __slots__ = ("_begin", "_end", "_limit", "_received", "_size", "_started", "has_line", "is_skipping")
 
     def __init__(self, limit: int = MAX_FRAME) -> None:
         self._started: list[bytes] = []  # of a line that has not ended: joined once, when it has
@@ -129,6 +134,7 @@ class LineBuffer:
         self._end = -1  # where the newline of the next line is, if that has arrived
         self._limit = limit
         self.has_line = False  # whether `take` would return a line or raise
+        self.is_skipping = False  # whether only the ends of the line that has begun are kept
 
     def __len__(self) -> int:
         """Return how many bytes it keeps."""
@@ -148,6 +154,20 @@ class LineBuffer:
             self._started.append(data)
             self._size += len(data)
             self.has_line = self._size > self._limit
+            if self.is_skipping:
+                self._started[1:] = [b"".join(self._started[1:])[-ENDS:]]
+
+    def skip(self) -> None:
+        """Keep only the two ends of the line that has begun: `take` will return those."""
+        begun = b"".join(self._started)
+        self._started = [begun[:ENDS], begun[ENDS:][-ENDS:]]
+        self.is_skipping = True
+
+    def clear(self) -> bytes:
+        """Forget everything; return the line that has begun, as far as it was kept."""
+        begun = b"".join(self._started)
+        self.__init__(self._limit)  # type: ignore[misc]
+        return begun
 
     def take(self) -> bytes | None:
         """Return the next complete line without its newline, or None.
@@ -165,8 +185,8 @@ class LineBuffer:
             return None
         line = received[begin:end]
         if self._started:
-            line = b"".join((*self._started, line))
-            self._started, self._size = [], 0
+            line = b"".join((*self._started, line if not self.is_skipping else line[-ENDS:]))
+            self._started, self._size, self.is_skipping = [], 0, False
         self._begin = begin = end + 1
         self._end = received.find(b"\n", begin)
         if self._end < 0:
@@ -233,6 +253,30 @@ def find_id(line: bytes) -> int | str | None:
     except (ValueError, RecursionError, MemoryError):
         return None
     return number if isinstance(number, int | str) and not isinstance(number, bool) else None
+
+
+def read_ends(line: bytes) -> tuple[int | str | None, bool]:
+    """Return the id of a line of which only the ends were kept, and whether it is a response; None: it is not there.
+
+    Members are read from both ends inwards, up to the first whose value is no string, no number and not null.
+    """
+    found: dict[bytes, bytes | None] = {}
+    position = 0
+    while (member := FIRST_MEMBER.match(line, position)) is not None:
+        key, value = member.groups()
+        found.setdefault(key, value)
+        if value is None:
+            break
+        position = member.end()
+    while (member := LAST_MEMBER.search(line, max(len(line) - ENDS, 0))) is not None:
+        key, value = member.groups()
+        found.setdefault(key, value)
+        line = line[: member.start()] + b"}"
+    try:
+        number = msgspec.json.decode(found.get(b"id") or b"null", type=int | str | None)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        number = None
+    return number, b"method" not in found and (b"result" in found or b"error" in found)
 
 
 def convert(params: msgspec.Raw, shape: type[T]) -> T:

@@ -8,12 +8,14 @@ every status but 2xx blocks, and so does a 2xx that is no JSON; only an empty 2x
 
 Any program of any user can connect to a loopback port.  So a request needs the token, out of a file that its owner
 alone can read; and it names this host and this port, which a page in a browser that was made to come here cannot do.
+Until a connection has shown the token it has a few seconds, and takes no place of those that have.
 """
 
 from __future__ import annotations
 
 import hmac
 import logging
+import math
 import os
 import secrets
 import stat
@@ -36,11 +38,13 @@ ADDRESS = "127.0.0.1"
 HOST = "claude-code"
 UNHEARD = frozenset({"SessionStart", "Setup"})  # Claude Code sends neither by http: it skips them without a word
 PROJECT = b"hooklatch-project-dir"  # a header that the settings fill with $CLAUDE_PROJECT_DIR
-MAX_CONNECTIONS = 256
+MAX_CONNECTIONS = 256  # that have shown the token
+MAX_STRANGERS = 64  # connections that have not yet; one more, and the oldest of them is closed
+INTRODUCTION = 5.0  # seconds for all that a connection sends until it has shown the token
 MAX_HEAD = 2**14
 RECEIVED = 2**16
 IDLE = 600.0  # seconds that a kept connection may be silent
-TIMELY = 20.0  # seconds for a request that has begun to end, and for an answer to be taken
+TIMELY = 20.0  # seconds for a request that has begun to end, for a place, and for an answer to be taken
 GRACE = 2.0  # seconds beyond the daemon's own limit
 
 Reply = tuple[int, str, str]  # status, content type, body
@@ -56,6 +60,9 @@ class Refused(Exception):
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
         self.status = status
+
+
+LATE = Refused(408, "the request did not end in time")
 
 
 def read_token(path: str) -> str:
@@ -145,6 +152,10 @@ def ask_daemon(entry: Entry, document: bytes, environ: dict[bytes, bytes], wait:
     return 200, "application/json", stdout.decode() if stdout.strip() else "{}\n"
 
 
+def refused(refusal: Refused) -> Reply:
+    return refusal.status, "text/plain; charset=utf-8", f"hooklatch: refused: {refusal}\n"
+
+
 def failed(status: int, why: str, detail: bytes = b"") -> Reply:
     return status, "text/plain; charset=utf-8", failure(HOST, "", "gate", why, detail)[2].decode()
 
@@ -152,11 +163,66 @@ def failed(status: int, why: str, detail: bytes = b"") -> Reply:
 # -- http ----------------------------------------------------------------------------------------------------------
 
 
+class Places:
+    """Who is connected: strangers, of whom the oldest leaves for a new one, and those who have shown the token."""
+
+    def __init__(self) -> None:
+        self.known = trio.Semaphore(MAX_CONNECTIONS)
+        self.strangers: dict[Stay, None] = {}  # the oldest first
+
+
+class Stay:
+    """How long one connection may stay: briefly, unless it shows the token.  A context manager around its service."""
+
+    def __init__(self, places: Places) -> None:
+        self.is_known = False
+        self.is_late = False  # it has shown no token in time
+        self._places = places
+        self._scope = trio.CancelScope()
+
+    def __enter__(self) -> Stay:
+        strangers = self._places.strangers
+        if len(strangers) >= MAX_STRANGERS:
+            oldest = next(iter(strangers))
+            del strangers[oldest]
+            oldest._scope.cancel()
+        strangers[self] = None
+        self._scope.deadline = trio.current_time() + INTRODUCTION
+        self._scope.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> bool:
+        is_stranger = self in self._places.strangers
+        self._places.strangers.pop(self, None)
+        if self.is_known:
+            self._places.known.release()
+        is_handled = self._scope.__exit__(*error)
+        self.is_late = self._scope.cancelled_caught and is_stranger
+        return is_handled
+
+    async def prolong(self) -> None:
+        """Give a connection that has shown the token a place that lasts.
+
+        Raises:
+            Refused: none became free in time.
+        """
+        if self.is_known:
+            return
+        self._places.strangers.pop(self, None)
+        self._scope.deadline = math.inf
+        with trio.move_on_after(TIMELY):
+            await self._places.known.acquire()
+            self.is_known = True
+            return
+        raise Refused(503, f"{MAX_CONNECTIONS} connections are open already")
+
+
 class Client:
     """One connection: requests in, one reply to each."""
 
-    def __init__(self, stream: trio.SocketStream, token: str, place: Sequence[str]) -> None:
+    def __init__(self, stream: trio.SocketStream, token: str, place: Sequence[str], stay: Stay) -> None:
         self._stream = stream
+        self._stay = stay
         self._token = token
         self._place = place
         self._port: int = stream.socket.getsockname()[1]
@@ -169,16 +235,25 @@ class Client:
             try:
                 reply = await self._handle()
             except Refused as refusal:
-                reply = refusal.status, "text/plain; charset=utf-8", f"hooklatch: refused: {refusal}\n"
+                reply = refused(refusal)
             except h11.RemoteProtocolError as error:
                 reply = error.error_status_hint, "text/plain; charset=utf-8", f"hooklatch: refused: {error}\n"
             if reply is None:
                 return
             with trio.fail_after(TIMELY):
                 await self._send(*reply)
-            is_open = self._is_between_requests()
+            is_open = self._stay.is_known and self._is_between_requests()
             if is_open:
                 self._http.start_next_cycle()
+        await self._hang_up()
+
+    async def refuse_late(self) -> None:
+        """Tell a client that has shown no token in time."""
+        with trio.move_on_after(1):
+            await self._send(*refused(LATE))
+        await self._hang_up()
+
+    async def _hang_up(self) -> None:
         with trio.move_on_after(1):  # what is closed with input unread is reset, and its reply may be lost
             await self._stream.send_eof()
             while await self._stream.receive_some(RECEIVED):
@@ -188,18 +263,28 @@ class Client:
         return self._http.our_state is h11.DONE and self._http.their_state is h11.DONE
 
     async def _handle(self) -> Reply | None:
-        request: object = None
-        with trio.move_on_after(IDLE):
-            request = await self._next()
-        if not isinstance(request, h11.Request):
+        with trio.move_on_after(IDLE) as patience:
+            await self._begun()
+        if patience.cancelled_caught:
             return None
-        event = admit(request, self._token, self._port)
-        document: bytes | None = None
+        posted = await self._posted()
+        return await answer(*posted, self._place) if posted is not None else None
+
+    async def _posted(self) -> tuple[str, bytes, dict[bytes, bytes]] | None:
+        """Return the event, the document and the environment of a request; None at the end of input."""
         with trio.move_on_after(TIMELY):
-            document = await self._body()
-        if document is None:
-            raise Refused(408, "the request did not end in time")
-        return await answer(event, document, project_of(request), self._place)
+            request = await self._next()
+            if not isinstance(request, h11.Request):
+                return None
+            event = admit(request, self._token, self._port)
+            await self._stay.prolong()
+            return event, await self._body(), project_of(request)
+        raise LATE
+
+    async def _begun(self) -> None:
+        """Wait for the first bytes of a request, or for the end of input."""
+        if not self._http.trailing_data[0]:
+            self._http.receive_data(await self._stream.receive_some(RECEIVED))
 
     async def _body(self) -> bytes:
         document = bytearray()
@@ -232,15 +317,20 @@ async def serve(port: int, token: str, place: Sequence[str], on_ready: Callable[
     Raises:
         OSError: it cannot be listened on.
     """
-    places = trio.Semaphore(MAX_CONNECTIONS)
+    places = Places()
     (listener,) = await trio.open_tcp_listeners(port, host=ADDRESS)
     trio.to_thread.current_default_thread_limiter().total_tokens = MAX_CONNECTIONS
 
     async def serve_one(stream: trio.SocketStream) -> None:
         # The boundary that must catch all: one client's end is no other's.  It gets no reply then, which blocks.
         try:
-            async with places, stream:
-                await Client(stream, token, place).serve()
+            async with stream:
+                stay = Stay(places)
+                client = Client(stream, token, place, stay)
+                with stay:
+                    await client.serve()
+                if stay.is_late:
+                    await client.refuse_late()
         except (trio.BrokenResourceError, trio.TooSlowError, trio.ClosedResourceError) as error:
             logger.debug("client gone: %s", error)
         except Exception:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Final, Literal, TypeAlias, cast
 
 import msgspec
@@ -114,7 +114,7 @@ class Native(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     spec: NativeEvent
-    document: dict[str, Any]
+    document: Mapping[str, Any]
     fields: dict[str, msgspec.Raw]
     environ: Mapping[str, str] = {}
 
@@ -133,6 +133,26 @@ class Native(msgspec.Struct, frozen=True, kw_only=True):
             if isinstance(value, str) and value:
                 return value
         return None
+
+    def undecoded(self) -> Native:
+        """Return it for the time in which hooks run: the values of a large document can take many times its size."""
+        return msgspec.structs.replace(self, document=Undecoded(self.fields))
+
+
+class Undecoded(Mapping[str, Any]):
+    """A document of which a value is decoded whenever it is asked for, and not kept."""
+
+    def __init__(self, fields: Mapping[str, msgspec.Raw]) -> None:
+        self._fields = fields
+
+    def __getitem__(self, key: str) -> Any:
+        return msgspec.json.decode(self._fields[key])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._fields)
+
+    def __len__(self) -> int:
+        return len(self._fields)
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):

@@ -244,7 +244,7 @@ class Pool:
         elif worker.calls >= self.limits.calls * worker.endurance or now - worker.started_at >= self.limits.age:
             self.recycle(worker)
         else:
-            worker.deadline = math.inf
+            worker.rest()
             self._idle.append(worker)
             if not self._queue:
                 return

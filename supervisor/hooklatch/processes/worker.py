@@ -76,7 +76,7 @@ class Worker:
         self.kill_reason: str | None = None
         self._reader = wire.FrameReader()
         self._call_id = 0  # of the callback that runs, as far as we know
-        self._serving: tuple[Call, FireContext] | None = None  # the last call
+        self._serving: tuple[Call, FireContext] | None = None  # the call under way
         self._then: list[wire.Next] = []  # what it may run after that
         self._known = 0  # how many of these have begun, as far as we know
         self._granted = 0  # to how many of these time was given
@@ -91,9 +91,13 @@ class Worker:
         """Return whether it is dead, or killed and about to be."""
         return self.is_dead or self.kill_reason is not None
 
+    def rest(self) -> None:
+        """Note that its call is over; an idle worker keeps no payload."""
+        self.deadline, self._serving = math.inf, None
+
     @property
     def hook(self) -> Hook | None:
-        """Return the hook that it is running or ran last."""
+        """Return the hook that it is running, None if it is idle."""
         if self._serving is None:
             return None
         call, _ = self._serving
@@ -150,6 +154,7 @@ class Worker:
         try:
             if (sent := self._sent(data)) < len(data):
                 await self._send_rest(memoryview(data)[sent:])
+            del data, message  # the worker has its copy
             fire.sent()
             said = await self._answer()
         except EOFError:

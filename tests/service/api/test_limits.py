@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,12 @@ import psutil
 import pytest
 
 from hooklatch.core.limits import (
-    MAX_BACKGROUND_BYTES,
     MAX_BYTES_IN_FLIGHT,
     MAX_HOOK_BYTES,
     MAX_HOOKS,
     MAX_SESSION_HOOK_BYTES,
 )
+from hooklatch.service.registry.budget import MAX_HELD
 from support.daemons import RpcFailure, running_daemon
 from support.guards import FILES, WAITING
 
@@ -97,10 +98,9 @@ async def test_a_client_that_sends_as_much_as_it_may_costs_what_is_stated(tmp_pa
         for _ in range(asked):
             await client.send("fire", event="pre_tool_use", payload=payload)
         refused = [await client.read() for _ in range(asked - MAX_BYTES_IN_FLIGHT // (6 * 2**20))]
-        dropped = 0
-        for _ in range(12):
-            accepted = await other.call("fire", event="notification", payload={"text": "x" * (6 * 2**20)}, wait=False)
-            dropped += not accepted["accepted"]
+        with suppress(RpcFailure):  # both are of this process, which may have half of what others leave
+            for _ in range(12):
+                await other.call("fire", event="notification", payload={"text": "x" * (6 * 2**20)}, wait=False)
         grown = psutil.Process(os.getpid()).memory_info().rss - before
         behind = await other.send("fire", event="pre_tool_use", payload={"tool_name": "Bash"})
         go.touch()  # no worker is free before
@@ -108,4 +108,4 @@ async def test_a_client_that_sends_as_much_as_it_may_costs_what_is_stated(tmp_pa
 
     assert {answer["error"]["data"]["name"] for answer in refused if answer is not None} == {"overload"}
     assert decision["reason"] == "no"
-    assert grown < 6 * (MAX_BYTES_IN_FLIGHT + MAX_BACKGROUND_BYTES)  # a payload is held a few times on its way
+    assert grown < 3 * MAX_HELD  # a payload is held a few times on its way

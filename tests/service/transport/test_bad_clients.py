@@ -146,7 +146,7 @@ async def test_a_client_that_never_reads_is_not_read_from_either(daemon: Daemon)
         (connection,) = (c for c in daemon.parts.bus.connections.values() if len(c._outgoing))
 
         assert len(connection._outgoing) < 3 * 2**20
-        assert len(connection._lines) < 2**18
+        assert len(connection._incoming.lines) < 2**18
 
 
 @pytest.mark.slow

@@ -48,7 +48,7 @@ def dispatchers_of(parts: Parts, *, debug: Callable[[str, BaseException], None] 
         parts.registries, targets, parts.generations, parts.statistics,
         projects=ProjectFreshness(parts.projects, parts.files, parts.file_watch, parts.registries.take_settings),
         suspensions=parts.suspensions, asks=parts.asks, recording=Recording(parts.record), state=parts.shared_state,
-        audience=parts.bus,
+        audience=parts.bus, budget=parts.budget,
     )  # fmt: skip
     return dispatcher, Native(dispatcher)
 

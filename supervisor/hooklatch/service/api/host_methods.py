@@ -35,6 +35,7 @@ from hooklatch.service.transport.connection import Connection
 __all__ = ["HostMethods", "HostParams"]
 
 logger = logging.getLogger("hooklatch.hosts")
+NO_PARAMS = FireParams("")  # in place of those that a fire has taken
 MARGIN = 0.5  # seconds that our answer takes to the host, at most; a tenth of a short budget
 
 
@@ -78,25 +79,29 @@ class HostMethods:
             host = find(params.host)
         except UnknownHostError as error:
             raise RpcError(ErrorCode.INVALID_PARAMS, str(error)) from None
-        session = connection.session
+        session, event, budget = connection.session, params.event, params.budget
         try:
-            native = host.read(params.event, params.document.encode(), params.environ)
+            native = host.read(event, params.document.encode(), params.environ)
+            del params  # of what can be large, only the payload and the document's bytes are kept while hooks run
             if (refusal := canary.answer(host, native)) is not None:
                 return refusal
             if not native.event:
                 return host.silence(native.name)
             request = host.request(native)
         except UnreadableError as error:
-            return await self._unread(host, error.event or params.event, error.cause, str(error), session)
+            return await self._unread(host, error.event or event, error.cause, str(error), session)
         except Exception as error:
-            logger.exception("an adapter failed on a document", extra={"host": host.name, "event": params.event})
-            return await self._unread(host, params.event, "protocol", bug(host, error), session)
-        return await self._fired(host, native, request, params.budget, session)
+            logger.exception("an adapter failed on a document", extra={"host": host.name, "event": event})
+            return await self._unread(host, event, "protocol", bug(host, error), session)
+        firing = self._fired(host, native.undecoded(), request, budget, session)
+        del native, request
+        return await firing
 
     async def _fired(
         self, host: Host, native: Native, request: Request, budget: float | None, session: Session | None
     ) -> HookOutput:
-        fit, params = fit_of(host, native), self._with_call_id(request)
+        fit, params, same_call = fit_of(host, native), self._with_call_id(request), request.same_call
+        request = msgspec.structs.replace(request, params=NO_PARAMS)
         told = await self._projects.begun((params.envelope.cwd, params.envelope.began_in)) if begins(native) else []
         try:
             if native.spec.kind == "notify":
@@ -104,11 +109,12 @@ class HostMethods:
                 return host.silence(native.name)
             if native.is_gate and budget is not None:
                 params = msgspec.structs.replace(params, timeout=budget - min(MARGIN, budget / 10))
-            decision = self._duplicates.take(request.same_call, native.name)
+            decision = self._duplicates.take(same_call, native.name)
             if decision is None:
-                can_ask = "ask" in native.spec.can
-                decision = await self._dispatcher.fire(params, session, fit=fit, asks_itself=can_ask)
-                self._duplicates.keep(request.same_call, native.name, decision)
+                firing = self._dispatcher.fire(params, session, fit=fit, asks_itself="ask" in native.spec.can)
+                params = NO_PARAMS
+                decision = await firing
+                self._duplicates.keep(same_call, native.name, decision)
             else:
                 decision = fit(decision)
         except RpcError as error:

@@ -19,6 +19,7 @@ from hooklatch.core.messages import Outcome
 from hooklatch.processes.fire_context import FireContext
 from hooklatch.service.dispatch.breakers import Breakers
 from hooklatch.service.dispatch.fires import Fire
+from hooklatch.service.registry.budget import SMALL
 from hooklatch.service.registry.statistics import Statistics
 
 __all__ = ["Target", "Targets"]
@@ -96,6 +97,9 @@ class Targets:
                 if breaker is not None:
                     breaker.unresolved(trio.current_time())
                 raise
+            if len(outcome.answer) > SMALL and not fire.take_room(len(outcome.answer)):
+                text = f"there is no room for its answer of {len(outcome.answer)} bytes beside those of others"
+                outcome = msgspec.structs.replace(outcome, cause="overload", message=text, answer=b"")
             if outcome.before:
                 hook = self._count_run(outcome, call)
             if outcome.cause != "policy" or breaker is not None:

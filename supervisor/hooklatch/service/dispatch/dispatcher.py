@@ -24,7 +24,6 @@ from hooklatch.core.hooks.catalogue import EventSpec
 from hooklatch.core.hooks.names import name_in
 from hooklatch.core.hooks.snapshots import MAX_BUDGET, Chain, Selection
 from hooklatch.core.hooks.suspension import Suspension, note, parted
-from hooklatch.core.limits import MAX_BACKGROUND_BYTES
 from hooklatch.core.messages import Cause, Decision
 from hooklatch.core.payload import MAX_PAYLOAD, Payload, PayloadError
 from hooklatch.core.protocol import ErrorCode, RpcError
@@ -36,6 +35,7 @@ from hooklatch.service.dispatch.generations import Generations
 from hooklatch.service.dispatch.recording import Recording
 from hooklatch.service.dispatch.shared_state import SharedState
 from hooklatch.service.registry.asks import Asks
+from hooklatch.service.registry.budget import SMALL, Budget, Room
 from hooklatch.service.registry.registries import Registries
 from hooklatch.service.registry.sessions import Session
 from hooklatch.service.registry.statistics import Statistics
@@ -99,6 +99,7 @@ class Dispatcher:
         recording: Recording,
         state: SharedState,
         audience: Audience,
+        budget: Budget,
     ) -> None:
         self._registries = registries
         self._targets = targets
@@ -109,14 +110,14 @@ class Dispatcher:
         self._asks = asks
         self._recording = recording
         self._audience = audience
-        self._services = Services(recording.prepare, state.answer, self._take_telemetry)
+        self._budget = budget
+        self._services = Services(recording.prepare, state.answer, self._take_telemetry, budget)
         self._now = trio.lowlevel.current_clock().current_time
         self.is_draining = False
         self._boot = secrets.token_hex(4)
         self._numbers = itertools.count(1)
         self.background = Supervisor("background fires")
         self._background_count = 0
-        self._background_bytes = 0
         self._background_alone = 0  # the background fires without a session
         self._shields: set[trio.CancelScope] = set()
 
@@ -144,31 +145,31 @@ class Dispatcher:
         fire = self._begin(self.spec(params.event), params, session, fit)
         own = session.background if session is not None else self._background_alone
         # Half of what is free: however many one session has under way, another one finds room.
-        size = len(fire.payload.data)
-        has_room = (
-            own < MAX_BACKGROUND - self._background_count
-            and size <= (MAX_BACKGROUND_BYTES - self._background_bytes) // 2
-        )
+        has_place = own < MAX_BACKGROUND - self._background_count and not self.is_draining
+        room, size = Room(self._budget, "background fires"), len(fire.payload.data)
         is_accepted = (
-            has_room and not self.is_draining and self.background.spawn(params.event, self._fire_in_background, fire)
+            has_place
+            and (size <= SMALL or room.take(size))
+            and self.background.spawn(params.event, self._fire_in_background, fire, room)
         )
         if is_accepted:
-            self._count_background(session, 1, size)
+            self._count_background(session, 1)
         else:
+            room.shrink(0)
             self._statistics.dropped["background"] += 1
         return {"accepted": is_accepted, "decision_id": fire.decision_id}
 
-    async def _fire_in_background(self, fire: Fire) -> None:
+    async def _fire_in_background(self, fire: Fire, room: Room) -> None:
         try:
             await self._run(fire)
         except RpcError as error:
             logger.warning("fire dropped: %s", error, extra=fire.ids)
         finally:
-            self._count_background(fire.session, -1, -len(fire.payload.data))
+            room.shrink(0)
+            self._count_background(fire.session, -1)
 
-    def _count_background(self, session: Session | None, change: int, size: int) -> None:
+    def _count_background(self, session: Session | None, change: int) -> None:
         self._background_count += change
-        self._background_bytes += size
         if session is not None:
             session.background += change
         else:
@@ -200,6 +201,12 @@ class Dispatcher:
         return self._run(fire, plan)
 
     async def _run(self, fire: Fire, plan: Plan | None = None) -> Decision:
+        try:
+            return await self._decide(fire, plan)
+        finally:
+            fire.end()
+
+    async def _decide(self, fire: Fire, plan: Plan | None) -> Decision:
         """Decide a fire.  What only some fires need is a function of its own, and only these enter it."""
         spec, params, session, payload = fire.spec, fire.params, fire.session, fire.payload
         self._statistics.fired(spec.name, session.fired if session is not None else None)

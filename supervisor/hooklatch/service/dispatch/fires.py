@@ -20,6 +20,7 @@ from hooklatch.core.messages import Decision
 from hooklatch.core.payload import Payload, PayloadError
 from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.record.writer import Fact
+from hooklatch.service.registry.budget import Budget, Room
 from hooklatch.service.registry.sessions import Session
 from hooklatch_worker import wire
 from hooklatch_worker.author.call_context import Emitted
@@ -27,6 +28,8 @@ from hooklatch_worker.author.state import Asked
 
 __all__ = ["Counted", "Fire", "Fit", "Plan", "Services", "Settled", "planned", "tool_in"]
 
+LARGE = 2**15  # bytes of a payload, from which a fire is worth the change
+TAKEN = msgspec.Raw(b"{}")  # in place of the payload that `Fire.payload` has
 NAME = 200  # characters of a tool's name that are announced
 
 Fit: TypeAlias = Callable[[Decision], Decision]  # to the nearest stricter one that a host can be told
@@ -61,6 +64,7 @@ class Services(msgspec.Struct, frozen=True):
     prepare: Callable[[Fire], object]
     answer: Callable[[Fire, Call, Asked], wire.Told]
     take: Callable[[Fire, Sequence[Emitted]], None]
+    budget: Budget
 
 
 class Fire:
@@ -72,8 +76,8 @@ class Fire:
     """
 
     __slots__ = (
-        "_services", "counted", "deadline", "decision_id", "envelope", "fact", "fit", "params", "payload", "session",
-        "share", "spec", "wait",
+        "_room", "_services", "counted", "deadline", "decision_id", "envelope", "fact", "fit", "params", "payload",
+        "session", "share", "spec", "wait",
     )  # fmt: skip
 
     def __init__(
@@ -93,14 +97,16 @@ class Fire:
         if params.timeout is not None and not params.timeout > 0:
             raise RpcError(ErrorCode.INVALID_PARAMS, "timeout must be a number of seconds over 0")
         self.spec = spec
-        self.params = params
+        self.payload = Payload(bytes(params.payload))
+        # The raw payload is a view of the whole line, which would be kept with it.
+        self.params = msgspec.structs.replace(params, payload=TAKEN) if len(self.payload.data) > LARGE else params
         self.session = session
         self.decision_id = decision_id
         self.deadline = math.inf  # on trio's clock; until it is known which hooks it calls there is none
-        self.payload = Payload(bytes(params.payload))
         self.fact: Fact | None = None  # what is recorded of it, once somebody had the time to choose that
         self.counted: Counted = set()
         self.fit = fit
+        self._room: Room | None = None  # for the large answers of its hooks
         self.wait = 0.0  # seconds for which an ask of its hooks may wait for a person; 0: it goes to the host
         self._services = services
         given = params.envelope
@@ -128,6 +134,17 @@ class Fire:
     def tool(self) -> str | None:
         """Return the tool that its payload names, as far as it can be read; a long name is cut."""
         return tool_in(self.payload)
+
+    def take_room(self, size: int) -> bool:
+        """Take room for an answer of so many bytes until the fire ends; return whether there was any."""
+        if self._room is None:
+            self._room = Room(self._services.budget, self.share)
+        return self._room.take(size)
+
+    def end(self) -> None:
+        """Give back the room that its answers took."""
+        if self._room is not None:
+            self._room.shrink(0)
 
     def sent(self) -> None:
         """Do what can be done while a worker works."""

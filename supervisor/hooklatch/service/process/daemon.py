@@ -256,6 +256,7 @@ def services(parts: Parts, listeners: Iterable[Listener]) -> list[ChildSpec]:
     """Return the parts that serve clients once every hook is loaded, the listeners last."""
     return [
         ChildSpec("admission", parts.shared.admission.run),
+        ChildSpec("budget", parts.budget.run),
         ChildSpec("reader handoff", parts.shared.handoff.run),
         ChildSpec("line timeouts", parts.shared.line_timeouts.run),
         ChildSpec("memory watch", partial(watch_memory, lambda: list(parts.sources.pools.values()))),

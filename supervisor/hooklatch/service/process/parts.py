@@ -51,6 +51,7 @@ from hooklatch.service.process.record_notes import RecordNotes
 from hooklatch.service.reading.projects import Projects
 from hooklatch.service.registry.admission import Admission
 from hooklatch.service.registry.asks import Asks
+from hooklatch.service.registry.budget import Budget
 from hooklatch.service.registry.registries import Registries
 from hooklatch.service.registry.sessions import Sessions
 from hooklatch.service.registry.statistics import Statistics
@@ -98,6 +99,7 @@ class Parts:
         pools: dict[tuple[str, int], Pool] = {}
         self.shared_state = SharedState(os.path.dirname(state.path))
         admission = Admission(lambda: max((pool.limits.workers for pool in pools.values()), default=4))
+        self.budget = Budget(self.statistics.dropped)
         self.asks = Asks(record.append, lambda told: self.bus.asked(told), admission)
         session_end = SessionEnd(self.breakers, self.statistics, self.shared_state, self.asks)
         self.sessions = Sessions(on_end=session_end.forget)
@@ -149,7 +151,7 @@ class Parts:
             self.registries, targets, self.generations, self.statistics,
             projects=ProjectFreshness(self.projects, self.files, self.file_watch, self.registries.take_settings),
             suspensions=self.suspensions, asks=self.asks, recording=Recording(record), state=self.shared_state,
-            audience=self.bus,
+            audience=self.bus, budget=self.budget,
         )  # fmt: skip
         self.native = Native(self.dispatcher)
 
@@ -201,7 +203,7 @@ class Parts:
             of_links={**self.links.methods, **self.fleet_methods.of_links},
         )  # fmt: skip
         self.metrics = Metrics(metrics_places, self.status, faults)
-        self.shared = Shared(admission, ReaderHandoff(), LineTimeouts(), Hangups())
+        self.shared = Shared(admission, self.budget, ReaderHandoff(), LineTimeouts(), Hangups())
 
     def _adopted(self, unit: Unit) -> None:
         """Record a new build of a source; a quarantine of the one before it is over, and it has files of its own."""

@@ -6,6 +6,9 @@ one stops reading when its fire is done.  If the next request has arrived alread
 Nothing is read while a hello is answered, because what follows must see its session, and after a one-shot only the end
 of input is awaited.
 
+Long lines.  A line that has not ended after 64 KiB needs room (`registry/budget.py`) before any more of it is read.  If
+there is none in time, its rest is read and dropped, so that its sender gets to read why it is refused.
+
 Floods.  When a client is ahead of us, by a line or by a few pending requests of its session, its next line waits for
 admission (`registry/admission.py`): a flood queues there, and other clients pass it.
 
@@ -13,6 +16,9 @@ Writing.  A line is sent at once; what the kernel does not take is buffered, and
 long as the buffer is not empty.  We do not read from a client that does not read, and close one that reads nothing for
 30 s.  Announcements never block: a client that lags gets one `resync` later, and of
 what is no change of hooks how many lines it has `missed`.
+
+Giving up.  A client whose line is too long or too slow is told so, and what else it sends is dropped for a while: if
+we hung up at once, it would see a broken pipe instead.
 
 Ending.  The end of input means that no more requests come.  The client is gone when the kernel reports it (EPOLLHUP),
 and then its fires are abandoned.  After `session.close` no more requests are accepted; answers of hooks that it serves
@@ -36,19 +42,21 @@ from hooklatch.core.messages import Outcome
 from hooklatch.core.protocol import (
     MAX_IN_FLIGHT,
     ErrorCode,
-    LineBuffer,
     LineTooLongError,
     Request,
     Response,
     RpcError,
     encode_error,
     encode_result,
+    read_ends,
 )
 from hooklatch.credentials import credentials_of
 from hooklatch.processes.fire_context import FireContext
 from hooklatch.service.registry.admission import MAX_OF_SESSION, UNHINDERED, Admission, Flow
+from hooklatch.service.registry.budget import SMALL, Budget, Room
 from hooklatch.service.registry.sessions import Session
 from hooklatch.service.transport.hangups import Hangups
+from hooklatch.service.transport.incoming import Incoming
 from hooklatch.service.transport.line_timeouts import LineTimeouts
 from hooklatch.service.transport.outgoing import Lag, Outgoing
 from hooklatch.service.transport.reader_handoff import ReaderHandoff
@@ -63,14 +71,20 @@ FRAME_TIMEOUT = 10.0  # seconds within which a started line must end
 WRITE_TIMEOUT = 30.0  # seconds within which a client must read some of its pending output
 MAX_BUFFERED = 2**20  # bytes of pending output beyond which the client's next request is not read
 MAX_ANNOUNCED = 2**18  # bytes of pending output beyond which announcements become one resync
-MAX_UNREAD = 64 * 2**20  # bytes of pending output beyond which the hooks that a client serves are not called
 MAX_RUBBISH = 5  # unreadable lines in a row
-RECEIVED = 2**16  # bytes to receive at once
+# Seconds that a long line waits for room.  The client of a session takes a daemon for dead that reads nothing for 5 s;
+# one without a session, as an agent's hook, asks on another connection whether the daemon lives, and waits on.
+ROOM_TIMEOUT, ROOM_TIMEOUT_OF_STRANGERS = 4.0, 10.0
+LINGER = 2.0  # seconds in which a client that is given up may go on sending
 NO_TOPICS: frozenset[str] = frozenset()  # one for all: an empty set takes 216 bytes
 ONE_SHOTS = frozenset({"fire", "host"})  # methods that one who has not said hello calls once
 MAX_UNBROKEN = 8  # consecutive reads that did not have to wait, before other tasks get a turn
 # What a connection may do, by its socket; a link is an administrator's connection that has become one by its hello.
 Role: TypeAlias = Literal["agent", "admin", "link"]
+
+
+NO_HELLO = RpcError(ErrorCode.HELLO_REQUIRED, f"no hello within {HELLO_TIMEOUT:.0f} s")
+LATE = RpcError(ErrorCode.PARSE_ERROR, "a line was begun and not ended in time")
 
 
 class Handler(Protocol):
@@ -87,6 +101,7 @@ class Shared(msgspec.Struct, frozen=True):
     """The daemon-wide tasks that serve all connections."""
 
     admission: Admission
+    budget: Budget
     handoff: ReaderHandoff
     line_timeouts: LineTimeouts
     hangups: Hangups
@@ -102,8 +117,8 @@ class Connection:
     # Thousands of them are idle: with slots one takes 0.4 KiB, with a dictionary of as many attributes 2.5 KiB.
     __slots__ = (
         "_admission", "_bytes_in_flight", "_handler", "_handoff", "_hangups", "_has_more",
-        "_hello_deadline", "_in_flight", "_is_closing", "_is_ended", "_is_gone", "_is_line_begun",
-        "_is_one_shot", "_is_retired", "_lag", "_line_timeouts", "_lines", "_nursery", "_outgoing",
+        "_hello_deadline", "_in_flight", "_incoming", "_is_closing", "_is_gone", "_is_line_begun",
+        "_is_one_shot", "_is_retired", "_lag", "_line_timeouts", "_nursery", "_outgoing",
         "_reader", "_rubbish", "_served", "_socket", "_unbroken", "client", "has_greeted", "may_skip",
         "number", "role", "session", "topics",
     )  # fmt: skip
@@ -123,8 +138,9 @@ class Connection:
         self._admission = shared.admission
         self._hangups = shared.hangups
         self._line_timeouts = shared.line_timeouts
-        self._lines = LineBuffer()
-        self._outgoing = Outgoing(stream)
+        holder = credentials_of(stream)[0] or f"connection {number}"  # a process, unless it is in another namespace
+        self._incoming = Incoming(stream, shared.budget, holder)
+        self._outgoing = Outgoing(stream, Room(shared.budget, holder))
         self._served = ServedCalls()
         self._nursery: trio.Nursery | None = None
         self._reader = 0
@@ -135,7 +151,6 @@ class Connection:
         self._unbroken = 0
         self._has_more = False
         self._lag: Lag | None = None  # while announcements are left out
-        self._is_ended = False
         self._is_closing = False
         self._is_one_shot = False
         self._is_retired = False
@@ -150,6 +165,8 @@ class Connection:
                 await self._read(self._reader)
         finally:
             self._is_closing = True
+            self._incoming.drop()
+            self._outgoing.end()
             self._handoff.kept.pop(self, None)
             self._line_timeouts.end(self)
             self._served.end()
@@ -196,25 +213,29 @@ class Connection:
 
     def read_on(self) -> None:
         """Let another task continue reading; the present one is busy."""
-        if self._nursery is not None and not self._is_ended and not self._is_closing:
+        if self._nursery is not None and not self._incoming.is_ended and not self._is_closing:
             self._reader += 1
             self._nursery.start_soon(self._read, self._reader)
 
     async def _read(self, reader: int) -> None:
         """Read and answer requests while this task is the one that reads."""
-        lines = self._lines
+        incoming, lines = self._incoming, self._incoming.lines
         try:
             while reader == self._reader:
-                if self._is_one_shot or self._is_ended:
+                if self._is_one_shot or incoming.is_ended:
                     await self._end_of_input()
                     return
+                if incoming.is_dropped:
+                    await trio.lowlevel.wait_readable(self._socket)
+                    incoming.receive()
+                    continue
                 if len(self._outgoing.pending) > MAX_BUFFERED:
                     self._end_line()  # we do not read, so the line may take its time
                     await self._outgoing.wait()
                     continue
                 if not lines.has_line:
                     # On one core the client has run, and sent its next request, as soon as it had its answer.
-                    if self._unbroken < MAX_UNBROKEN and self.has_greeted and self._receive():
+                    if self._unbroken < MAX_UNBROKEN and self.has_greeted and incoming.receive():
                         self._unbroken += 1
                     else:
                         self._unbroken = 0
@@ -222,24 +243,47 @@ class Connection:
                             await trio.lowlevel.wait_readable(self._socket)  # an idle client may stay silent forever
                         else:
                             await self._wait_in_time()
-                        self._receive()
+                        incoming.receive()
                     if not lines.has_line:
+                        if incoming.needs_room:
+                            await self._make_room()
                         continue
                 flow = self.session.flow if self.session is not None else self._admission.strangers
                 if self._has_more or flow.in_flight >= UNHINDERED:
                     await self._admission.turn(flow if self.session is not None else self)
+                is_skipped = lines.is_skipping
                 line = lines.take()
                 assert line is not None
                 if self._is_line_begun:
                     self._end_line()
                 self._has_more = lines.has_line
-                await self._answer(line, flow)
-                del line  # a connection that waits holds no payload
+                room, incoming.room = incoming.room, None
+                try:
+                    if is_skipped:
+                        self._refuse_line(line)
+                        continue
+                    size, request = len(line), self._request_in(line)
+                    if room is not None:
+                        room.shrink(size)  # it was that of the longest line
+                    del line  # of a request, nothing but its payload is kept while it is answered
+                    if request is not None:
+                        answering = self._answer(request, size, flow)
+                        del request
+                        await answering
+                finally:
+                    if room is not None:
+                        room.shrink(0)
         except LineTooLongError as error:
-            self._send_error(None, error)
-            await self._drain_and_close()
+            self._give_up(error)
+            await self._read(reader)
         except CloseConnection:
             await self._drain_and_close()
+
+    async def _make_room(self) -> None:
+        """Wait for room for the rest of a long line; if there is none in time, read on without keeping the line."""
+        self._end_line()  # we do not read, so the line may take its time
+        await self._incoming.make_room(ROOM_TIMEOUT if self.has_greeted else ROOM_TIMEOUT_OF_STRANGERS)
+        self._hello_deadline = trio.current_time() + FRAME_TIMEOUT
 
     async def _wait_in_time(self) -> None:
         """Wait for a hello, or for the rest of a line."""
@@ -252,37 +296,34 @@ class Connection:
         with trio.move_on_at(self._hello_deadline):
             await trio.lowlevel.wait_readable(self._socket)
             return
-        self._send_error(None, RpcError(ErrorCode.HELLO_REQUIRED, f"no hello within {HELLO_TIMEOUT:.0f} s"))
-        raise CloseConnection
-
-    def _receive(self) -> bool:
-        """Take what has arrived, be it the end of input; return whether anything has."""
-        try:
-            data = self._socket.recv(RECEIVED)
-        except BlockingIOError:
-            return False
-        except OSError:
-            data = b""
-        if not data:
-            self._is_ended = self._lines.is_empty
-            data = b"\n"  # the end of input also ends the last line
-        if not self._is_ended:
-            self._lines.feed(data)
-        return True
+        if self._incoming.lines.is_empty:
+            self._send_error(None, NO_HELLO)
+            raise CloseConnection
+        self._give_up(LATE if self._incoming.is_long else NO_HELLO)
 
     def _end_line(self) -> None:
         self._is_line_begun = False
         self._line_timeouts.end(self)
 
     def out_of_time(self) -> None:
-        """Close it: its line was started too long ago, even if bytes still trickle in."""
-        text = f"a line was begun and not ended in {FRAME_TIMEOUT:.0f} s"
-        self._send_error(None, RpcError(ErrorCode.PARSE_ERROR, text))
+        """Give it up: its line was started too long ago, even if bytes still trickle in."""
+        self._give_up(LATE)
+
+    def _give_up(self, error: RpcError) -> None:
+        """Tell the client why it is closed, and close it soon: until then it may send, and read that."""
+        number, is_response = self._incoming.drop()
+        self._send_error(number if not is_response else None, error)
+        self._end_line()
+        if self._nursery is not None:
+            self._nursery.start_soon(self._close_later)
+
+    async def _close_later(self) -> None:
+        await trio.sleep(LINGER)
         self.close()
 
     async def _end_of_input(self) -> None:
         """Wait until every request is answered or the client is gone."""
-        self._is_ended = True
+        self._incoming.is_ended = True
         if self._in_flight or self._outgoing.pending:
             with self._hangups.watching(self._socket.fileno(), self.close):
                 while self._in_flight or self._outgoing.pending:
@@ -291,44 +332,60 @@ class Connection:
 
     # -- requests --------------------------------------------------------------------------------------------
 
-    async def _answer(self, line: bytes, flow: Flow) -> None:
-        """Answer the request that a line holds; or take a response, or answer what is neither."""
+    def _request_in(self, line: bytes) -> FireRequest | Request | None:
+        """Return the request that a line holds; or take a response, or answer what is neither."""
         try:
             request = read_line(line)
         except RpcError as error:
             self._take_rubbish(line, error)
-            return
+            return None
         self._rubbish = 0
         if isinstance(request, Response):
             self._served.answered(request)
-            return
-        size = len(line)
+            return None
+        return request
+
+    def _refuse_line(self, line: bytes) -> None:
+        """Refuse a line that there was no room for, by what its ends say of it."""
+        logger.warning("no room for a line", extra=self._ids)
+        number, is_response = read_ends(line)
+        if is_response:
+            self._served.refused(number)
+        else:
+            text = f"there was no room in time for a line of over {SMALL} bytes; try again later"
+            self._send_error(number, RpcError(ErrorCode.OVERLOAD, text))
+        if not self.has_greeted:
+            raise CloseConnection
+
+    async def _answer(self, request: FireRequest | Request, size: int, flow: Flow) -> None:
         if (self._in_flight or flow.in_flight or self._is_retired or self._is_gone) and (
             refusal := self._refusal(request, size, flow)
         ) is not None:
             self._send_error(request.id, refusal)
             return
-        reader = self._reader
-        self._is_one_shot = not self.has_greeted and request.method in ONE_SHOTS
+        reader, number, method = self._reader, request.id, request.method
+        self._is_one_shot = not self.has_greeted and method in ONE_SHOTS
         self._in_flight += 1
         self._bytes_in_flight += size
         flow.in_flight += 1
         self._admission.in_flight += 1
         if self._has_more and self.has_greeted:
             self.read_on()
-        elif request.method != "hello":
+        elif method != "hello":
             self._handoff.keep(self)
         try:
-            result = await self._handler.handle(self, request)
-            if request.id is not msgspec.UNSET:
-                self.send(encode_result(request.id, result))
+            handling = self._handler.handle(self, request)
+            del request
+            result = await handling
+            if number is not msgspec.UNSET:
+                self.send(encode_result(number, result))
         except RpcError as error:
-            self._send_error(request.id, error)
+            self._send_error(number, error)
         except Exception:
             # The boundary that must catch all: one request's bug ends neither the connection nor the daemon,
             # and a client takes an error in answer to a fire as a deny.
-            logger.exception("request failed", extra={"method": request.method, **self._ids})
-            self._send_error(request.id, RpcError(ErrorCode.INTERNAL_ERROR, "internal error; the daemon's log has it"))
+            logger.exception("request failed", extra={"method": method, **self._ids})
+            self._send_error(number, RpcError(ErrorCode.INTERNAL_ERROR, "internal error; the daemon's log has it"))
         finally:
             if reader == self._reader:  # otherwise the handoff tracks the request of the task that reads now
                 self._handoff.kept.pop(self, None)
@@ -336,7 +393,7 @@ class Connection:
             self._bytes_in_flight -= size
             flow.in_flight -= 1
             self._admission.in_flight -= 1
-            if self._is_ended:
+            if self._incoming.is_ended:
                 self._outgoing.wake()
         if self._is_one_shot or (self._is_retired and not self._in_flight):
             raise CloseConnection
@@ -372,8 +429,15 @@ class Connection:
             self.send(encode_error(number, error))
 
     def send(self, data: bytes) -> None:
-        """Send a line; queue what the kernel does not take at once."""
-        if not self._is_closing and self._outgoing.send(data) and self._nursery is not None:
+        """Send a line; queue what the kernel does not take at once, if there is room for that."""
+        outgoing = self._outgoing
+        if self._is_closing or not outgoing.send(data):
+            return
+        if not outgoing.take_room(0) and not self.is_admin:
+            logger.warning("no room for what a client does not read, closed", extra=self._ids)
+            self.close()
+        elif not outgoing.is_draining and self._nursery is not None:
+            outgoing.is_draining = True
             self._nursery.start_soon(self._drain)
 
     def send_all(self, line: bytes) -> bool:
@@ -422,7 +486,7 @@ class Connection:
 
     async def call(self, call: Call, fire: FireContext, deadline: float) -> Outcome:
         """Ask the client to run a hook that it serves, and return the outcome by the deadline."""
-        if len(self._outgoing.pending) > MAX_UNREAD:
+        if self._outgoing.pending and not self._outgoing.take_room(len(call.payload.data)):
             return Outcome(cause="overload", message="its client does not read what it is sent")
         self._handoff.hurry(self)  # the fire that asks may have come on this very connection
         return await self._served.ask(self.send, call, fire, deadline)

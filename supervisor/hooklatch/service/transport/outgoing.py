@@ -14,6 +14,7 @@ from contextlib import suppress
 import trio
 
 from hooklatch.core.protocol import encode_notification
+from hooklatch.service.registry.budget import SMALL, Room
 
 __all__ = ["Lag", "Outgoing"]
 
@@ -23,9 +24,10 @@ GONE = (errno.EPIPE, errno.ECONNRESET)  # why nothing can be sent to a client th
 class Outgoing:
     """What one client has yet to be sent.  `pending` is for others to look at."""
 
-    __slots__ = ("_changed", "_socket", "is_draining", "pending")
+    __slots__ = ("_changed", "_socket", "is_draining", "pending", "room")
 
-    def __init__(self, stream: socket.socket) -> None:
+    def __init__(self, stream: socket.socket, room: Room) -> None:
+        self.room = room  # for what is pending, if that is much
         self.pending = bytearray()
         self.is_draining = False
         self._socket = stream
@@ -35,7 +37,7 @@ class Outgoing:
         return len(self.pending)
 
     def send(self, data: bytes) -> bool:
-        """Send a line; return whether the caller has to start a `drain` for the rest of it."""
+        """Send a line; return whether some of it is still to be sent, which is for `drain`."""
         sent = 0
         if not self.pending:
             try:
@@ -48,8 +50,7 @@ class Outgoing:
             if sent == len(data):
                 return False
         self.pending += memoryview(data)[sent:]
-        was_draining, self.is_draining = self.is_draining, True
-        return not was_draining
+        return True
 
     async def drain(self, timeout: float) -> bool:
         """Send what is pending; return False if the client takes none of it for `timeout` seconds."""
@@ -65,7 +66,18 @@ class Outgoing:
             except OSError as error:
                 self._lost(error)
                 self.pending.clear()
+            self.room.shrink(len(self.pending))
         return True
+
+    def take_room(self, size: int) -> bool:
+        """Take room for so many bytes more than are pending, until they are sent; return whether there is any."""
+        size += len(self.pending)
+        return size <= max(self.room.size, SMALL) or self.room.take(size - self.room.size)
+
+    def end(self) -> None:
+        """Forget what is pending: nobody will read it."""
+        self.pending.clear()
+        self.room.shrink(0)
 
     def _lost(self, error: OSError) -> None:
         """Hang up where a line was lost and the client is not: nobody may take it for sent."""

@@ -55,6 +55,12 @@ class ServedCalls:
         else:
             asked.end(Outcome(cause="policy", answer=bytes(response.result or b"null")))
 
+    def refused(self, number: object) -> None:
+        """Take an answer that was not read: there was no room for it."""
+        asked = self._asked.get(number) if isinstance(number, int) else None
+        if asked is not None:
+            asked.end(Outcome(cause="overload", message="there was no room for its client's answer"))
+
     def end(self) -> None:
         """End all of them: the client is gone."""
         for asked in self._asked.values():
