@@ -10,7 +10,7 @@ import pytest
 from hooklatch.service.building.sources import Unit, UnitError, read
 from hooklatch.service.reading.declared_files import ProjectFiles, read_project
 from hooklatch.service.reading.trust import Pins, pin
-from hooklatch_worker.wire import Loaded, Source
+from hooklatch_worker.wire import Build, Loaded, Source
 from support.fake_pool import FakePool
 
 HOOKS = '[[hook]]\nid = "no"\nevent = "pre_tool_use"\ncommand = "exit 2"\n'
@@ -66,7 +66,8 @@ async def unit(tmp_path: Path) -> Unit:
     for name in ("guards.py", "helper.py"):
         (tmp_path / name).write_text("OLD = 1\n")
     version = read(Source("file", str(tmp_path / "guards.py")))
-    return Unit(version, FakePool({}, version.source), Loaded(0, [], [], [str(tmp_path / "helper.py")]))
+    build = Build({str(tmp_path / "helper.py"): b"OLD = 1\n"})
+    return Unit(version, FakePool({}, version.source), Loaded(0, [], [], {}, build=build))
 
 
 async def test_a_source_that_was_only_touched_has_no_newer_version(unit: Unit) -> None:
