@@ -106,11 +106,11 @@ class WorkerStarter:
             raise LoadError(f"its build is over {wire.MAX_BUILD // 2**20} MiB")
         digests = {path: hashlib.sha256(data).hexdigest() for path, data in held.items()}
         for path in digests:
-            if not path.startswith(f"{code.folder}/") or os.path.normpath(path) != path:
+            if not path.startswith(os.path.join(code.folder, "")) or os.path.normpath(path) != path:
                 raise LoadError(f"{path} is not below {code.folder}")
         for path, digest in loaded.files.items():
             if digests.get(path) != digest:
-                text = "was run in a way that cannot be held: import it by its name, or name it in files"
+                text = "was run in a way that cannot be held: import it by its name, or unpack its archive"
                 raise LoadError(f"{path} {text}", self._source.location)
         if code.pins is not None:
             for path, digest in digests.items():

@@ -186,7 +186,7 @@ class Build:
             known = frozenset(modules_in(folder))
             if self._is_open:
                 self._folders[folder] = known
-        prefix = f"{folder}/"
+        prefix = os.path.join(folder, "")
         return known | {path[len(prefix) :] for path in self.files if path.startswith(prefix)}
 
     def find(self, name: str, folder: str) -> machinery.ModuleSpec | None:
@@ -244,6 +244,9 @@ class Build:
             is_package = os.path.basename(path) == "__init__.py"
             for name in syntax.imported_in(self.files[path], self._packages.get(path, ""), is_package=is_package):
                 pending += (found for found in self._resolve(name) if found.endswith(".py"))
+        for path in list(self.files):
+            if os.path.basename(path).startswith("__init__."):
+                self.entries_of(os.path.dirname(path))  # whoever lists the package later finds what it has now
         self._is_open = False
 
     def _has_others(self) -> bool:

@@ -229,8 +229,8 @@ def describe(
 
 def settle(build: Build, before: frozenset[str], source: wire.Source) -> dict[str, str]:
     """Close the build; return the sha256 of each file that has run."""
+    ran = build.ran(before)
     try:
-        ran = build.ran(before)
         build.complete()
     except (UnsafeFileError, OSError) as error:
         raise SourceError(str(error), source.location, 0) from None

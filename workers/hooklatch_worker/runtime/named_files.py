@@ -11,7 +11,7 @@ import builtins
 import io
 import os
 from collections.abc import Callable
-from typing import IO, Any
+from typing import Any
 
 __all__ = ["descriptor", "take_over"]
 
@@ -43,7 +43,7 @@ def take_over(bytes_of: Bytes) -> None:
         except (TypeError, ValueError):  # a descriptor, or nothing that is a path
             return None
 
-    def open_path(file: Any, mode: str = "r", *args: Any, **options: Any) -> IO[Any]:
+    def open_path(file: Any, mode: Any = "r", *args: Any, **options: Any) -> Any:
         data = found(file) if isinstance(mode, str) and not WRITING.intersection(mode) else None
         if data is None:
             return plain_open(file, mode, *args, **options)
@@ -68,7 +68,7 @@ def take_over(bytes_of: Bytes) -> None:
             os.close(fd)
 
     plain_open, plain_os_open, plain_stat = builtins.open, os.open, os.stat
-    builtins.open = io.open = open_path  # type: ignore[assignment]
+    builtins.open = io.open = open_path
     os.open, os.stat = os_open, os_stat
     for known in (os.supports_dir_fd, os.supports_fd, os.supports_follow_symlinks):  # shutil asks these
         known |= {ours for ours, plain in ((os_open, plain_os_open), (os_stat, plain_stat)) if plain in known}

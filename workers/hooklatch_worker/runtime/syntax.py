@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 __all__ = ["imported_in", "named_in"]
 
-IMPORTERS = frozenset({"import_module", "__import__"})
+IMPORTERS = frozenset({"import_module", "__import__", "find_spec", "run_module"})
 
 
 def imported_in(data: bytes, package: str, *, is_package: bool) -> Iterator[str]:

@@ -170,16 +170,18 @@ class Unit:
         self.loaded = loaded
         # From what was loaded, not from the present files: a file that changed meanwhile must count as changed.
         self._digests: dict[str, str | None] = dict.fromkeys(version.stamps.keys() - version.named, self.source.digest)
-        if loaded.build is not None:
-            self._digests |= {path: hashlib.sha256(data).hexdigest() for path, data in loaded.build.files.items()}
-        self._digests |= {path: self._digest(path) for path in loaded.files if path not in self._digests}
-        self.stamps = version.stamps | {path: stamp(path) for path in self._digests if path not in version.stamps}
-        self._is_behind = False  # one of them changed while it was loaded, so that its stamp may be the new version's
-        for path in self.stamps.keys() - version.stamps.keys():
-            if has_changed_since(path, version.began_ns):
-                self._is_behind = True
-                if loaded.build is None:
-                    self._digests[path] = None
+        held = loaded.build.files if loaded.build is not None else {}
+        self._digests |= {path: hashlib.sha256(data).hexdigest() for path, data in held.items()}
+        others = [path for path in {**held, **loaded.files} if path not in version.stamps]
+        self.stamps = version.stamps | {path: stamp(path) for path in others}
+        self.is_behind = False  # one of them changed while it was loaded, so that its stamp may be the new version's
+        for path in others:
+            if path in held:
+                self.is_behind |= self._digest(path) != self._digests[path]
+            elif has_changed_since(path, version.began_ns):
+                self._digests[path], self.is_behind = None, True
+            else:
+                self._digests[path] = self._digest(path)
         self.asked_for = -math.inf  # when a client last named it
 
     @property
@@ -191,7 +193,7 @@ class Unit:
     def is_untouched(self) -> bool:
         """Return whether nothing was written to its files, so that they need not be read to be compared."""
         if (
-            self._is_behind
+            self.is_behind
             or self.pool.fault is not None
             or (self.environment is not None and not self.environment.is_current)
         ):
@@ -217,7 +219,7 @@ class Unit:
         others = ((path, digest) for path, digest in self._digests.items() if path not in version.stamps)
         if any(known is None or self._digest(path) != known for path, known in others):
             return version  # unreadable then or now: not known to be the same
-        self.stamps, self._is_behind = now, False
+        self.stamps, self.is_behind = now, False
         return None
 
     def _digest(self, path: str) -> str | None:
