@@ -266,23 +266,24 @@ NAMING = 'from hooklatch import hook\n{before}\n@hook("stop", files={files})\nde
 
 @pytest.mark.slow  # a daemon
 async def test_a_file_that_cannot_be_held_is_a_fault_that_says_why(tmp_path: Path) -> None:
-    cases = {
-        "gone.py": ("", '["gone.json"]', "gone.json"),
-        "computed.py": ('NAMES = ["rules.json"]', "NAMES", "write it there as a literal"),
-        "above.py": ("", '["../rules.json"]', "in the folder of the hooks' file or below it"),
-        "secret.py": ("", '["hooks.toml"]', "declares hooks"),
-        "open.py": ("", '["open.json"]', "chmod go-w"),
-        "large.py": ("", '["large.bin"]', "is over 16 MiB"),
+    cases = {  # what the source says before its hook, what that names, and which file the fault is of
+        "absent.py": ("", '["absent.json"]', "absent.json", "names it: [Errno 2] No such file"),
+        "computed.py": ('NAMES = ["rules.json"]', "NAMES", "computed.py", "write the names there as literals"),
+        "above.py": ("", '["../rules.json"]', "above.py", "in the folder of the hooks' file or below it"),
+        "secret.py": ("", '["hooks.d/own.toml"]', "own.toml", "declares hooks"),
+        "open.py": ("", '["open.json"]', "open.json", "chmod go-w"),
+        "large.py": ("", '["large.bin", "large.too"]', "large.too", "is over 16 MiB"),
     }
     config = "".join(f'[[source]]\npath = "{name}"\n' for name in cases)
     config += '[[source]]\npath = "missing.py"\nfiles = ["gone.json"]\n'
-    sources = {name: NAMING.format(before=before, files=files) for name, (before, files, _) in cases.items()}
-    said = {name: text for name, (_, _, text) in cases.items()} | {"gone.json": "there is no such file, which files of"}
+    sources = {name: NAMING.format(before=before, files=files) for name, (before, files, _, _) in cases.items()}
+    said = {file: text for _, _, file, text in cases.values()} | {"gone.json": "there is no such file, which files of"}
     for name in ("rules.json", "open.json"):
         (tmp_path / name).write_text("{}")
     (tmp_path / "open.json").chmod(0o666)
-    with (tmp_path / "large.bin").open("wb") as file:
-        file.truncate(16 * 2**20 + 1)
+    for name in ("large.bin", "large.too"):
+        with (tmp_path / name).open("wb") as file:
+            file.truncate(9 * 2**20)
 
     async with running_daemon(tmp_path, {"hooks.toml": config, "missing.py": "", **sources}) as daemon:
         found = {Path(one.file).name: one.message for one in daemon.parts.files.diagnostics}

@@ -75,7 +75,7 @@ class Build:
             try:
                 self._take(path)
                 self.names.add(path)
-            except (UnsafeFileError, OSError) as error:
+            except (RefusedError, UnsafeFileError, OSError) as error:
                 self.unread[path] = str(error)
 
     def settle_environment(self) -> None:

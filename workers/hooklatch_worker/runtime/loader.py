@@ -74,12 +74,14 @@ class Unit:
         for name in declared.marker.files:
             path = os.path.join(os.path.dirname(self.path), name)
             if self.build is None:
-                text = "is named by a hook of an installed module: files are those of a file of hooks"
-            elif path in self.build.names:
-                continue
-            else:
-                text = self.build.unread.get(path, 'is named in files: write it there as a literal, files = ["…"]')
-            raise SourceError(f"{name!r} {text}", self.path, declared.line)
+                text = f"files names {name!r}, but this is an installed module: put its data into the package"
+                raise SourceError(text, self.path, declared.line)
+            if path in self.build.unread:
+                text = f"files of {self.path}:{declared.line} names it: {self.build.unread[path]}"
+                raise SourceError(text, path, 0)  # of that file, which is then watched
+            if path not in self.build.names:
+                text = f'files names {name!r}: write the names there as literals, files=["rules.json"]'
+                raise SourceError(text, self.path, declared.line)
 
     def _check_accounts(self, module: types.ModuleType, marked: list[tuple[str, Marker]]) -> None:
         """Reject a source with a lost mark, since its author believes that it guards."""
