@@ -40,7 +40,8 @@ async def test_python_examples_load_as_hooks_or_run(text: str, tmp_path: Path) -
         return
     config = '[[source]]\npath = "example.py"\n'
 
-    async with running_daemon(tmp_path, {"hooks.toml": config, "example.py": text}) as daemon:
+    files = {"hooks.toml": config, "example.py": text, "rules.json": '{"never": []}'}  # that an example names
+    async with running_daemon(tmp_path, files) as daemon:
         diagnostics = daemon.parts.files.diagnostics
         hooks = daemon.parts.registries.view.hooks
 

@@ -222,7 +222,7 @@ def forges_another_generation(event):
 def forges_a_load(event):
     from hooklatch_worker import wire
 
-    os.write(3, wire.frame(wire.Loaded(1, [], [], [])))
+    os.write(3, wire.frame(wire.Loaded(1, [], [], {})))
     return well(event)
 
 

@@ -62,7 +62,13 @@ def settings() -> Iterator[bytes]:
 def frames() -> Iterator[bytes]:
     marker = Marker(event="pre_tool_use", match={"glob": "mcp__*"}, config={"limit": 5})
     for message in (
-        wire.Loaded(1, [wire.Declared("guard", 3, marker)], ["guard"], ["/a/guards.py"]),
+        wire.Loaded(
+            1,
+            [wire.Declared("guard", 3, marker)],
+            ["guard"],
+            {"/a/guards.py": "5e1f"},
+            build=wire.Build({"/a/lib.py": b"pass"}),
+        ),
         wire.LoadFailed(1, "no module named 'x'", "/a/guards.py", 3),
         wire.Answered(1, 2, b'{"verdict":"deny"}', stdout=b"out", stderr=b"err", truncated=True, exit_code=3),
         wire.Answered(1, 2, cause="crash", message="ValueError: no"),

@@ -15,6 +15,7 @@ from hooklatch.processes.pool import Pool
 from hooklatch.processes.resource_limits import watch_memory
 from hooklatch.processes.worker import LoadError
 from hooklatch.processes.zygote import open_zygote
+from hooklatch_worker import wire
 from support.calls import LoneFire, call_of
 from support.daemons import callbacks, nothing_left
 from support.pools import Workers, running_pool, until
@@ -405,7 +406,7 @@ async def test_an_import_that_forks_and_dies_is_noticed(tmp_path: Path) -> None:
 
 async def test_an_import_that_forges_its_answer_is_noticed(tmp_path: Path) -> None:
     forged = (
-        "import os\nfrom hooklatch_worker import wire\nos.write(3, wire.frame(wire.Loaded(999, [], ['pid'], [])))\n"
+        "import os\nfrom hooklatch_worker import wire\nos.write(3, wire.frame(wire.Loaded(999, [], ['pid'], {})))\n"
     )
 
     assert "sent an unexpected message" in await refused(tmp_path, forged)
@@ -436,7 +437,9 @@ async def test_the_callback_is_told_what_the_file_held_when_it_was_checked(tmp_p
 async def test_pools_of_one_zygote_share_no_fate(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     async with running_pool(tmp_path / "a", WORKADAY) as workers, trio.open_nursery() as nursery:
-        other = Pool(workers.pool.source, 2, workers.zygote, workers.pool.limits, WORKADAY.encode())
+        other = Pool(
+            workers.pool.source, 2, workers.zygote, workers.pool.limits, wire.Code(WORKADAY.encode(), str(tmp_path))
+        )
         await nursery.start(other.run)
         before = set(other.status().pids)
         for _ in range(5):

@@ -129,7 +129,7 @@ class FakeSources(Sources):
             return await self.place.act(event, number)
 
         pool = FakePool({"act": run}, source, self._builds)
-        unit = FakeUnit(version, pool, wire.Loaded(0, [], ["act"], []))
+        unit = FakeUnit(version, pool, wire.Loaded(0, [], ["act"], {}))
         unit.version, unit.now = number, lambda: self.place.version
         self.pools[source.location, unit.build] = pool
         return unit

@@ -46,6 +46,7 @@ class Options(TypedDict, total=False):
     only_judges: bool
     config: dict[str, Any] | None
     runtime: Literal["trio", "asyncio"]
+    files: list[str] | tuple[str, ...]
 
 class AmendOptions(Options, total=False):
     amends: bool

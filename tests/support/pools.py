@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,7 +18,7 @@ from hooklatch.processes.pool_limits import PoolLimits
 from hooklatch.processes.zygote import Zygote, open_zygote
 from hooklatch_worker import wire
 from support.calls import LoneFire, call_of
-from support.daemons import nothing_left
+from support.daemons import Daemon, nothing_left
 from support.survivors import nobody_survives
 
 
@@ -57,7 +59,9 @@ async def running_pool(folder: Path, text: str, **limits: Any) -> AsyncGenerator
     path.write_text(text)
     with nobody_survives(), nothing_left():
         async with open_zygote() as zygote, trio.open_nursery() as nursery:
-            pool = Pool(wire.Source("file", str(path)), 1, zygote, PoolLimits(**limits), text.encode())
+            pool = Pool(
+                wire.Source("file", str(path)), 1, zygote, PoolLimits(**limits), wire.Code(text.encode(), str(folder))
+            )
             await nursery.start(pool.run)
             yield Workers(pool, zygote, folder)
             nursery.cancel_scope.cancel()
@@ -68,3 +72,12 @@ async def until(is_so: Callable[[], object]) -> None:
     with trio.fail_after(30):
         while not is_so():  # noqa: ASYNC110  (nobody tells)
             await trio.sleep(0.002)
+
+
+async def replace_workers(daemon: Daemon) -> None:
+    """Kill every worker, and wait until others are there; those that start meanwhile are left."""
+    before = set(daemon.worker_pids)
+    for pid in before:
+        os.kill(pid, signal.SIGKILL)
+    pools = daemon.parts.sources.pools.values()
+    await until(lambda: all((pids := pool.status().pids) and before.isdisjoint(pids) for pool in pools))

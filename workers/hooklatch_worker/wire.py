@@ -19,12 +19,14 @@ from hooklatch_worker.author.state import Asked
 
 __all__ = [
     "ISOLATION_LEVELS",
+    "MAX_BUILD",
     "MAX_CAPTURE",
     "MAX_FRAME",
     "MAX_RUN_SECONDS",
     "PROGRESS",
     "PROGRESS_BYTES",
     "Answered",
+    "Build",
     "Call",
     "Code",
     "Declared",
@@ -53,6 +55,7 @@ __all__ = [
 
 ISOLATION_LEVELS = ("standard", "restricted", "strict")  # from the weakest to the strongest
 MAX_FRAME = 24 * 2**20  # a payload of 8 MiB, its merged copy, and its envelope
+MAX_BUILD = 16 * 2**20  # bytes of all files of a build: a frame holds them, and so does each of its workers
 MAX_CAPTURE = 64 * 2**10  # last bytes of a call's standard output (and error) that its outcome shows
 MAX_RUN_SECONDS = 0.005  # of callbacks before one that is run in the same call: others may wait for the worker
 HEADER = struct.Struct("!I")
@@ -132,15 +135,32 @@ class Exited(msgspec.Struct, frozen=True, tag="exited"):
     code: int
 
 
-class Code(msgspec.Struct, frozen=True, tag="code", array_like=True):
-    """Daemon to worker, before anything else: the bytes of the file to import, empty for a module.
+class Build(msgspec.Struct, frozen=True, array_like=True):
+    """The files of a source's folder that its workers run or read, besides the source itself.
 
-    They are the bytes that were checked.  The file may hold others by now, which must not run instead, and must not
-    keep the last good version from getting new workers.  `pins` are the sha256 of each file that it may import from its
-    folder, by path; without them it may import all.
+    `files` are their bytes by path, `names` those that were named as data.  `folders` are the directories that modules
+    were looked for in, each with all that was there to import: the names of modules, the first file of each package as
+    a path below it, and other directories with a slash at the end.
+    """
+
+    files: dict[str, bytes] = {}
+    folders: dict[str, list[str]] = {}
+    names: list[str] = []
+
+
+class Code(msgspec.Struct, frozen=True, tag="code", array_like=True):
+    """Daemon to worker, before anything else: the bytes of the file to import, and of its build; empty for a module.
+
+    They are the bytes that were checked.  The files may hold others by now, which must not run instead, and must not
+    keep the last good version from getting new workers.  What is below `folder` is imported from the build or not at
+    all.  With `is_open` the worker proves a build: it reads what it imports, and reports that.  `pins` are the sha256
+    of each file that it may read for that, by path; without them it may read all.
     """
 
     data: bytes
+    folder: str = ""
+    build: Build = Build()
+    is_open: bool = False
     pins: dict[str, str] | None = None
 
 
@@ -195,8 +215,10 @@ class Elsewhere(msgspec.Struct, frozen=True):
 
 
 class Loaded(msgspec.Struct, frozen=True, tag="loaded", array_like=True):
-    """Worker to daemon: the source is imported.  `files` are the modules of its directory that it imported.
+    """Worker to daemon: the source is imported.
 
+    `files` are the files that ran: of a file's folder with their sha256, empty for one that is not of the build; of a
+    module's package with none.  `build` is what a worker found that proves one.
     `elsewhere` are the marked functions that it imported but does not define: those in modules of its directory, and if
     it has no marks of its own, those that it imported by name.
     `isolation` is the level that is fully active, and `missing` what that lacks of the configured one.
@@ -205,17 +227,21 @@ class Loaded(msgspec.Struct, frozen=True, tag="loaded", array_like=True):
     generation: int
     hooks: list[Declared]
     functions: list[str]
-    files: list[str]
+    files: dict[str, str]
     isolation: str = "standard"
     missing: list[str] = []
     elsewhere: list[Elsewhere] = []
+    build: Build | None = None
 
 
 class LoadFailed(msgspec.Struct, frozen=True, tag="load_failed", array_like=True):
+    """Worker to daemon: the source is not imported; `is_refused` if it wanted a file that is not of its build."""
+
     generation: int
     message: str
     file: str
     line: int
+    is_refused: bool = False
 
 
 class Answered(msgspec.Struct, frozen=True, tag="answered", array_like=True, gc=False):

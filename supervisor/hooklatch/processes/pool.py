@@ -36,6 +36,7 @@ __all__ = ["Pool"]
 logger = logging.getLogger("hooklatch.pool")
 SPARES = 1  # idle workers kept ready, so that a crash costs the next call nothing
 RESTARTS = RestartPolicy(waits=(0.0,) * 4 + (1.0,))  # for workers that could not be started, or died before any call
+NO_CODE = wire.Code(b"")  # of a module
 RECYCLED, CLOSES = "recycled", "the pool closes"
 
 
@@ -48,14 +49,13 @@ class Pool:
         build: int,
         zygote: Zygote,
         limits: PoolLimits,
-        code: bytes = b"",
-        *,
-        pins: dict[str, str] | None = None,
+        code: wire.Code = NO_CODE,
     ) -> None:
         self.source = source
         self.build = build
         self.limits = limits
-        self._starter = WorkerStarter(source, zygote, wire.Code(code, pins))
+        self.fault: str | None = None  # why no worker of this build may decide any more
+        self._starter = WorkerStarter(source, zygote, code)
         self.workers = Supervisor("workers")
         self._idle: list[Worker] = []
         self._alarm = trio.CancelScope()
@@ -95,6 +95,8 @@ class Pool:
         how long the others took.  If cancelled, the callback runs on until its deadline, and its answer is discarded.
         """
         arrived = began = self._now()
+        if self.fault is not None:
+            return Outcome(cause="load", message=self.fault)
         self._queue.arrived(fire.share, arrived)
         worker = self._take(fire)
         if worker is None:
@@ -274,7 +276,7 @@ class Pool:
     def _fill(self) -> None:
         """Start what is missing: a spare, and one worker for each waiting call, up to the limit."""
         room = self.limits.workers - len(self._idle) - len(self._busy) - self._starting
-        if room <= 0 or self._is_closed:
+        if room <= 0 or self._is_closed or self.fault is not None:
             return
         missing = SPARES + len(self._queue) - len(self._idle) - self._starting
         for _ in range(min(missing, room)):
@@ -304,6 +306,11 @@ class Pool:
     def _start_failed(self, error: Exception) -> None:
         self._restarts.failed(trio.current_time())
         logger.warning("worker not started: %s", error, extra={"source": self.source.location})
+        if isinstance(error, LoadError) and error.is_other:
+            # The workers that decide now and this one would not decide alike: so none decides until it is built anew.
+            self.fault = f"{error}; put it back as it was, or take what is there now: hooklatch reload"
+            self._queue.refuse_all(Outcome(cause="load", message=self.fault))
+            return
         if not self._idle and not self._busy:
             cause: Cause = "load" if isinstance(error, LoadError) else "overload"
             self._queue.refuse_all(Outcome(cause=cause, message=f"no worker could be started: {error}"))

@@ -1,12 +1,17 @@
 """The start of a worker: forked, its source imported, isolated as required.  Knows zygotes and what a worker reports.
 
-Does not know calls, nor how many workers there are to be.
+The first worker of a build proves it: it imports from the disk, and reports the bytes of all files that are a part of
+the source.  Every later one imports these bytes, and nothing else of that folder.  Does not know calls, nor how many
+workers there are to be.
 """
 
 from __future__ import annotations
 
+import hashlib
 import logging
+import os
 
+import msgspec
 import trio
 
 from hooklatch.processes import scratch
@@ -53,8 +58,9 @@ class WorkerStarter:
         self.loading.add(worker)
         try:
             with trio.fail_after(limits.load_timeout):
-                loaded = await worker.load(self._code)
+                loaded = await worker.load(msgspec.structs.replace(self._code, is_open=self.first is None))
             self._check_isolation(loaded, limits)
+            self._check_build(loaded)
         except BaseException as error:
             is_orphaned = worker.process.is_orphaned
             worker.kill("it could not be loaded")
@@ -75,9 +81,55 @@ class WorkerStarter:
         wanted = limits.worker.isolation
         if wanted.is_required and (loaded.isolation != wanted.level or loaded.missing):
             raise LoadError(f"{wanted.level} isolation is required, but only {loaded.isolation} is active")
-        first = self.first = self.first or loaded
-        if lost := set(loaded.missing) - set(first.missing):
+        if self.first is not None and (lost := set(loaded.missing) - set(self.first.missing)):
             raise LoadError(f"it is isolated less than the source's first worker was: {'; '.join(sorted(lost))}")
+
+    def _check_build(self, loaded: wire.Loaded) -> None:
+        """Refuse a worker that ran other files than the first one; of that one, take what it found."""
+        if self.first is None:
+            if self._source.kind == "file":
+                self._code = msgspec.structs.replace(self._code, build=self._proven(loaded), pins=None)
+            self.first = loaded
+        elif self._source.kind == "file" and loaded.files != self.first.files:
+            text = f"a worker ran other files than the one that proved this build: {difference(self.first, loaded)}"
+            raise LoadError(text, is_other=True)
+
+    def _proven(self, loaded: wire.Loaded) -> wire.Build:
+        """Return the build that the first worker reports, if it is one: a worker is not trusted.
+
+        Raises:
+            LoadError: a file has run that is not in it, or it has a file that it may not have.
+        """
+        build, code = loaded.build or wire.Build(), self._code
+        held = {self._source.location: code.data, **build.files}
+        if sum(map(len, held.values())) > wire.MAX_BUILD:
+            raise LoadError(f"its build is over {wire.MAX_BUILD // 2**20} MiB")
+        digests = {path: hashlib.sha256(data).hexdigest() for path, data in held.items()}
+        for path in digests:
+            if not path.startswith(os.path.join(code.folder, "")) or os.path.normpath(path) != path:
+                raise LoadError(f"{path} is not below {code.folder}")
+        for path, digest in loaded.files.items():
+            if digests.get(path) != digest:
+                text = "was run in a way that cannot be held: import it by its name, or unpack its archive"
+                raise LoadError(f"{path} {text}", self._source.location)
+        if code.pins is not None:
+            for path, digest in digests.items():
+                if code.pins.get(path) != digest:
+                    raise LoadError("it is not what was signed or trusted", path)
+        return build
+
+
+def difference(first: wire.Loaded, loaded: wire.Loaded) -> str:
+    """Say in which files two workers differ."""
+    kinds = (
+        ("it did not run", first.files.keys() - loaded.files.keys()),
+        ("it alone ran", loaded.files.keys() - first.files.keys()),
+        (
+            "it ran another version of",
+            {path for path, digest in loaded.files.items() if first.files.get(path, digest) != digest},
+        ),
+    )
+    return "; ".join(f"{kind} {', '.join(sorted(paths))}" for kind, paths in kinds if paths)
 
 
 async def remove_scratch(worker: Worker, limits: PoolLimits) -> None:

@@ -47,13 +47,14 @@ call_ids = draw_call_ids()
 
 
 class LoadError(Exception):
-    """A worker could not import its source."""
+    """A worker could not import its source; `is_other` if what it imported, or wanted to, is not its build."""
 
-    def __init__(self, message: str, file: str = "", line: int = 0) -> None:
+    def __init__(self, message: str, file: str = "", line: int = 0, *, is_other: bool = False) -> None:
         super().__init__(f"{file}:{line}: {message}" if file else message)
         self.message = message
         self.file = file
         self.line = line
+        self.is_other = is_other
 
 
 class Worker:
@@ -122,7 +123,7 @@ class Worker:
             case wire.Loaded(generation) if generation == self.generation:
                 return message
             case wire.LoadFailed(generation) if generation == self.generation:
-                raise LoadError(message.message, message.file, message.line)
+                raise LoadError(message.message, message.file, message.line, is_other=message.is_refused)
             case _:
                 raise LoadError("the worker sent an unexpected message")
 

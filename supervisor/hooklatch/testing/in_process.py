@@ -204,7 +204,7 @@ def call_here(
     hook, target = call.hook, call.hook.target
     assert isinstance(target, PythonTarget)
     watched = Watched(function)
-    caller = Caller({target.function: watched}, path, Silent(), line, mmap(-1, wire.PROGRESS_BYTES))
+    caller = Caller({target.function: watched}, path, Silent(), line, mmap(-1, wire.PROGRESS_BYTES), [])
     message = wire.Call(
         0, number, hook.timeout or spec.timeout, target.function, spec.name, memoryview(call.payload.data),
         msgspec.json.encode(envelope), config, msgspec.json.encode(call.merged) if call.merged else b"",

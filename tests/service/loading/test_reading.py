@@ -10,7 +10,7 @@ import pytest
 from hooklatch.service.building.sources import Unit, UnitError, read
 from hooklatch.service.reading.declared_files import ProjectFiles, read_project
 from hooklatch.service.reading.trust import Pins, pin
-from hooklatch_worker.wire import Loaded, Source
+from hooklatch_worker.wire import Build, Loaded, Source
 from support.fake_pool import FakePool
 
 HOOKS = '[[hook]]\nid = "no"\nevent = "pre_tool_use"\ncommand = "exit 2"\n'
@@ -61,12 +61,25 @@ def test_a_project_with_a_broken_file_is_read_again_although_it_is_as_it_was(pro
     assert after.files[0].fault is not None
 
 
+def unit_of(folder: Path, helper: bytes) -> Unit:
+    """Return a build of what is in a folder, but for its helper."""
+    for name in ("guards.py", "helper.py"):
+        (folder / name).write_text("OLD = 1\n")
+    version = read(Source("file", str(folder / "guards.py")))
+    build = Build({str(folder / "helper.py"): helper})
+    return Unit(version, FakePool({}, version.source), Loaded(0, [], [], {}, build=build))
+
+
 @pytest.fixture
 async def unit(tmp_path: Path) -> Unit:
-    for name in ("guards.py", "helper.py"):
-        (tmp_path / name).write_text("OLD = 1\n")
-    version = read(Source("file", str(tmp_path / "guards.py")))
-    return Unit(version, FakePool({}, version.source), Loaded(0, [], [], [str(tmp_path / "helper.py")]))
+    return unit_of(tmp_path, b"OLD = 1\n")
+
+
+async def test_a_build_of_files_that_were_swapped_under_it_is_not_taken_for_what_is_there(tmp_path: Path) -> None:
+    unit = unit_of(tmp_path, b"SWAPPED = 1\n")  # and put back with its directory, so that no time tells
+
+    assert unit.is_behind
+    assert unit.newer() is not None
 
 
 async def test_a_source_that_was_only_touched_has_no_newer_version(unit: Unit) -> None:

@@ -230,7 +230,7 @@ if os.path.exists({mark!r}):
     while "request" not in frame.f_locals:
         frame = frame.f_back
     generation = frame.f_locals["request"].generation
-    os.write(3, wire.frame(wire.Loaded(generation, [], ["die"], [], "standard", ["refusing writes"])))
+    os.write(3, wire.frame(wire.Loaded(generation, [], ["die"], {{}}, "standard", ["refusing writes"])))
     time.sleep(3600)
 """
 

@@ -27,7 +27,7 @@ from workers.shell.driven import PATH, ends
 async def pool_of_shells() -> AsyncGenerator[Pool]:
     with nobody_survives(), nothing_left():
         async with open_zygote() as zygote, trio.open_nursery() as nursery:
-            pool = Pool(wire.Source("module", "hooklatch_worker.shell.runner"), 1, zygote, PoolLimits(workers=1), b"")
+            pool = Pool(wire.Source("module", "hooklatch_worker.shell.runner"), 1, zygote, PoolLimits(workers=1))
             await nursery.start(pool.run)
             yield pool
             nursery.cancel_scope.cancel()

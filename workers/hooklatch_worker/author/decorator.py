@@ -17,6 +17,7 @@ from hooklatch_worker.author.marker import (
     Marker,
     checked_config,
     checked_events,
+    checked_files,
     checked_flag,
     checked_match,
     checked_priority,
@@ -49,13 +50,14 @@ def hook(
     only_judges: bool = False,
     config: dict[str, Any] | None = None,
     runtime: Literal["trio", "asyncio"] = "trio",
+    files: list[str] | tuple[str, ...] = (),
     **unknown: object,
 ) -> Callable[[Any], Any]:
     """Mark a `def` or `async def` as a hook of `event`, or of each event in a list.  Markers stack.
 
     The function takes one event and returns None (no opinion) or a verdict that the event allows.  `where` says for
-    which inputs it is called; `timeout` is in
-    seconds; `runtime` selects the runtime of an `async def`; on a gate, a hook that `amends` runs before the guards,
+    which inputs it is called; `timeout` is in seconds; `runtime` selects the runtime of an `async def`; `files` names
+    data beside the file, which is then a part of its build.  On a gate, a hook that `amends` runs before the guards,
     which judge its changes, and one that `only_judges` may run at the same time as others that do.
 
     Raises:
@@ -79,6 +81,7 @@ def hook(
         only_judges=checked_flag("only_judges", only_judges),
         config=checked_config(config),
         runtime=checked_runtime(runtime),
+        files=checked_files(files),
     )
     if settings.amends and settings.only_judges:
         raise ValueError(BOTH)

@@ -20,6 +20,7 @@ __all__ = [
     "Marker",
     "checked_config",
     "checked_events",
+    "checked_files",
     "checked_flag",
     "checked_match",
     "checked_priority",
@@ -27,6 +28,7 @@ __all__ = [
     "checked_text",
     "checked_timeout",
     "checked_where",
+    "fault_of_name",
 ]
 
 BOTH = "amends says that it changes the payload, only_judges that it changes nothing: remove one of them"
@@ -50,6 +52,7 @@ class Marker(Struct, frozen=True, kw_only=True):
     only_judges: bool = False
     config: dict[str, Any] | None = None
     runtime: Literal["trio", "asyncio"] = "trio"
+    files: tuple[str, ...] = ()
 
 
 def checked_events(event: object) -> list[str]:
@@ -150,6 +153,23 @@ def checked_runtime(runtime: object) -> Literal["trio", "asyncio"]:
     if runtime == "asyncio":
         return "asyncio"
     raise ValueError(f"runtime is {runtime!r}; write 'trio' or 'asyncio'")
+
+
+def checked_files(files: object) -> tuple[str, ...]:
+    if not isinstance(files, (list, tuple)):
+        raise TypeError(f"files is a list of names, not a {type(files).__name__!r}")
+    names = tuple(checked_text("files", name) for name in cast("list[object]", files))
+    for name in names:
+        if (fault := fault_of_name(name)) is not None:
+            raise ValueError(fault)
+    return names
+
+
+def fault_of_name(name: str) -> str | None:
+    """Return why a file beside a source cannot be named so; None if it can."""
+    if not name or name.startswith("/") or "\0" in name or {"", ".", ".."}.intersection(name.split("/")):
+        return f"files names {name!r}; it takes files in the folder of the hooks' file or below it, relative to that"
+    return None
 
 
 def checked_flag(name: str, value: object) -> bool:

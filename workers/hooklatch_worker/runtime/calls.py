@@ -154,12 +154,14 @@ class Caller:
         capture: Printing,
         line: CallLine,
         progress: mmap,
+        refusals: list[str],
     ) -> None:
         self._functions = functions
         self._author = Author(path)
         self._capture = capture
         self._line = line
         self._progress = progress
+        self._refusals = refusals  # of modules that are not in the build, whatever was made of the ImportError
         self._pid = os.getpid()
 
     def run_in_order(self, call: Call) -> Answered:
@@ -203,6 +205,9 @@ class Caller:
             told = explain(error, self._author, self._functions.get(call.function), call.runtime)
             cause, message = "crash", told + hint_of(error)
             trace = show(error, self._author)
+        if self._refusals:
+            cause, message, answer = "load", "; ".join(dict.fromkeys(self._refusals)), b""
+            self._refusals.clear()
         if os.getpid() != self._pid:
             os._exit(0)  # the callback forked, and this is its child; only the worker may answer
         printed = self._capture.take()  # in any case: otherwise it would count as the next call's output

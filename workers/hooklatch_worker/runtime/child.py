@@ -24,10 +24,12 @@ import msgspec
 
 from hooklatch_worker import wire
 from hooklatch_worker.author.failures import MAX_MESSAGE, printable
+from hooklatch_worker.runtime.build import Build
 from hooklatch_worker.runtime.calls import Caller, Capture, identity, open_stream
-from hooklatch_worker.runtime.loader import SourceError, Unit, load
+from hooklatch_worker.runtime.loader import SourceError, Unit, check_refusals, load
 from hooklatch_worker.runtime.state_client import Line
 from hooklatch_worker.sandbox import environment, isolation, linux
+from hooklatch_worker.sandbox.safety import UnsafeFileError
 
 __all__ = ["live"]
 
@@ -149,19 +151,23 @@ def serve(connection: socket.socket, progress: mmap) -> int:
     if first is None:
         return 0
     try:
+        code = CODES.decode(first)
+        build = Build(request.source.location, code) if request.source.kind == "file" else None
+        if build is not None and code.is_open:
+            build.read_named()
         held = hold(request)
         enter(request.source)
-        code = CODES.decode(first)
-        unit = load(request.source, code.data, before, code.pins)
-        loaded = describe(generation, unit, held)
+        unit = load(request.source, build, before)
+        loaded = describe(request, unit, held, before, is_proof=code.is_open)
     except SourceError as error:
         message, file = printable(error.message[:MAX_MESSAGE]), printable(error.file)
-        failure = wire.LoadFailed(generation, message, file, error.line)
+        failure = wire.LoadFailed(generation, message, file, error.line, error.is_refused)
         connection.sendall(wire.frame(failure))
         return 0
     capture.take()  # what the import printed is not part of a call
     connection.sendall(loaded)
-    caller = Caller(unit.functions, unit.path, capture, Line(connection, reader, generation), progress)
+    refusals = build.refusals if build is not None else []
+    caller = Caller(unit.functions, unit.path, capture, Line(connection, reader, generation), progress, refusals)
     while True:
         body = next_body(connection, reader)
         if body is None:
@@ -180,7 +186,7 @@ def rehearse(capture: Capture, line: Line, progress: mmap) -> None:
     """
     names: dict[str, Any] = {}
     exec(compile(NOTHING * AUTHORED, "<rehearsal>", "exec", dont_inherit=True), names)
-    caller = Caller({"": names["look"]}, "", capture, line, progress)
+    caller = Caller({"": names["look"]}, "", capture, line, progress, [])
     for _ in range(REHEARSALS):
         call = wire.Call(0, 0, 1.0, "", "pre_tool_use", memoryview(b'{"tool_name":null}'), b"{}")
         wire.frame(caller.run(CALLS.decode(wire.encode(call))))
@@ -203,16 +209,35 @@ def enter(source: wire.Source) -> None:
         raise SourceError(text, source.location, 0) from error
 
 
-def describe(generation: int, unit: Unit, held: isolation.Held) -> bytearray:
+def describe(
+    request: wire.Fork, unit: Unit, held: isolation.Held, before: frozenset[str], *, is_proof: bool
+) -> bytearray:
     """Return what was found, after importing the runtimes that its hooks need, so that no call pays for that."""
     try:
         for runtime in unit.runtimes:
             importlib.import_module(runtime)
-        functions = sorted(unit.functions)
-        loaded = wire.Loaded(generation, unit.hooks, functions, unit.files, held.level, held.missing, unit.elsewhere)
-        return wire.frame(loaded)
+        ran = settle(unit.build, before, request.source) if unit.build is not None else dict.fromkeys(unit.files, "")
+        return wire.frame(
+            wire.Loaded(
+                request.generation, unit.hooks, sorted(unit.functions), ran, held.level, held.missing, unit.elsewhere,
+                unit.build.content() if unit.build is not None and is_proof else None,
+            )
+        )  # fmt: skip
     except (ImportError, TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
         raise SourceError(f"its markers cannot be encoded: {error}", unit.path, 0) from None
+
+
+def settle(build: Build, before: frozenset[str], source: wire.Source) -> dict[str, str]:
+    """Close the build; return the sha256 of each file that has run."""
+    ran = build.ran(before)
+    try:
+        build.complete()
+    except (UnsafeFileError, OSError) as error:
+        raise SourceError(str(error), source.location, 0) from None
+    except ImportError:
+        pass  # it is among the refusals
+    check_refusals(build.refusals, source)
+    return ran
 
 
 def next_body(connection: socket.socket, reader: wire.FrameReader) -> memoryview | None:

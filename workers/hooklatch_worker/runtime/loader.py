@@ -3,46 +3,51 @@
 from __future__ import annotations
 
 import importlib
-import linecache
 import os
 import sys
 import types
-from collections.abc import Callable, Mapping
-from importlib import machinery
+from collections.abc import Callable, Iterable
 from typing import Any, cast
 
 from hooklatch_worker.author import ledger
 from hooklatch_worker.author.failures import Author, innermost, printable, text_of
 from hooklatch_worker.author.ledger import HookMark, Ledger
 from hooklatch_worker.author.marker import Marker
+from hooklatch_worker.runtime.build import Build
+from hooklatch_worker.runtime.importers import install, show_lines_of
 from hooklatch_worker.sandbox import environment
-from hooklatch_worker.sandbox.safety import check_file, read_safely
 from hooklatch_worker.wire import Declared, Elsewhere, Source
 
-__all__ = ["SourceError", "Unit", "hint_of", "load"]
+__all__ = ["SourceError", "Unit", "check_refusals", "hint_of", "load"]
 
 MAX_PACKAGE = 100  # characters of a package's name in a hint
 CO_COROUTINE = 0x80  # from inspect, which is slow to import
 
 
 class SourceError(Exception):
-    """A source could not be imported; says what is wrong, in which file and line."""
+    """A source could not be imported; says what is wrong, in which file and line.
 
-    def __init__(self, message: str, file: str, line: int) -> None:
+    `is_refused`: it wanted a file that is not in its build.
+    """
+
+    def __init__(self, message: str, file: str, line: int, *, is_refused: bool = False) -> None:
         super().__init__(f"{file}:{line}: {message}")
+        self.is_refused = is_refused
         self.message = message
         self.file = file
         self.line = line
 
 
 class Unit:
-    """An imported source: its functions by name, those marked as hooks, and the files that it consists of.
+    """An imported source: its functions by name, those marked as hooks, and the build that its files come from.
+
+    The `files` of a module of a package have no build, and are those of its directory.
 
     Raises:
-        SourceError: a marked function is not a hook.
+        SourceError: a marked function is not a hook, or names a file that is not there.
     """
 
-    def __init__(self, module: types.ModuleType, folder: str, before: frozenset[str], marks: Ledger) -> None:
+    def __init__(self, module: types.ModuleType, build: Build | None, before: frozenset[str], marks: Ledger) -> None:
         self.path = module.__file__ or module.__name__
         self._module = module.__name__
         self._marks = marks
@@ -59,8 +64,24 @@ class Unit:
         ]
         self.hooks.sort(key=lambda declared: declared.line)
         self.elsewhere = self._elsewhere(module, marked)
-        self.files = sorted(files_below(folder, before))
+        self.build = build
+        self.files = [] if build is not None else sorted(files_below(os.path.dirname(self.path), before))
+        for declared in self.hooks:
+            self._check_files(declared)
         marks.close(self._author)
+
+    def _check_files(self, declared: Declared) -> None:
+        for name in declared.marker.files:
+            path = os.path.join(os.path.dirname(self.path), name)
+            if self.build is None:
+                text = f"files names {name!r}, but this is an installed module: put its data into the package"
+                raise SourceError(text, self.path, declared.line)
+            if path in self.build.unread:
+                text = f"files of {self.path}:{declared.line} names it: {self.build.unread[path]}"
+                raise SourceError(text, path, 0)  # of that file, which is then watched
+            if path not in self.build.names:
+                text = f'files names {name!r}: write the names there as literals, files=["rules.json"]'
+                raise SourceError(text, self.path, declared.line)
 
     def _check_accounts(self, module: types.ModuleType, marked: list[tuple[str, Marker]]) -> None:
         """Reject a source with a lost mark, since its author believes that it guards."""
@@ -101,109 +122,42 @@ class Unit:
         return {"trio" for function in own if is_async(function)}
 
 
-def load(source: Source, code: bytes, before: frozenset[str], pins: Mapping[str, str] | None = None) -> Unit:
-    """Import a source; `code` is the content of its file, if it is one, and `before` names the modules of every worker.
-
-    With `pins`, the sha256 of files by their path, nothing else is imported from its folder, now or later.
+def load(source: Source, build: Build | None, before: frozenset[str]) -> Unit:
+    """Import a source; `build` is what it comes from if it is a file, and `before` names the modules of every worker.
 
     Raises:
         SourceError: it is missing, or its code failed.
     """
     marks = ledger.current = Ledger()
     try:
-        if source.kind == "module":
-            module = importlib.import_module(source.location)
-            folder = os.path.dirname(module.__file__ or "")
-        else:
-            Pinned.files = pins
-            module = import_file(source.location, code)
-            folder = os.path.dirname(source.location)
-        return Unit(module, folder, before, marks)
+        module = importlib.import_module(source.location) if build is None else import_file(source.location, build)
+        return Unit(module, build, before, marks)
     except SourceError:
         raise
     except BaseException as error:  # includes SystemExit and KeyboardInterrupt from a module's body
+        if build is not None:
+            check_refusals(build.refusals, source)
         path = source.location if source.kind == "file" else first_file(error) or source.location
         raise failure_of(error, path) from error
 
 
-def import_file(path: str, data: bytes) -> types.ModuleType:
-    # Tracebacks must show these lines, even if the file has changed by then.
-    linecache.cache[path] = len(data), None, data.decode(errors="replace").splitlines(keepends=True), path
+def check_refusals(refusals: Iterable[str], source: Source) -> None:
+    """Raise what was refused, whatever the source made of the ImportError."""
+    for text in refusals:
+        raise SourceError(text, source.location, 0, is_refused=True)
+
+
+def import_file(path: str, build: Build) -> types.ModuleType:
+    data = build.files[path]
+    show_lines_of(path, data)
     code = compile(data, path, "exec", dont_inherit=True)
     module = types.ModuleType(module_name(path))
     module.__file__ = path
     sys.modules[module.__name__] = module
-    guard_folder(os.path.dirname(path))
+    install(build)
     sys.path.insert(0, os.path.dirname(path))
     exec(code, module.__dict__)
     return module
-
-
-class Pinned:
-    """The sha256 of the files that may be imported from the source's folder; None if all may."""
-
-    files: Mapping[str, str] | None = None
-
-
-def read_pinned(path: str) -> bytes:
-    """Read a file that may be imported: the bytes that are checked are those that run.
-
-    Raises:
-        OSError: it is none of those that may be, or another version of it.
-    """
-    data = read_safely(path)
-    if Pinned.files is not None:
-        import hashlib  # it takes longer than all that most workers need
-
-        if Pinned.files.get(path) != hashlib.sha256(data).hexdigest():
-            raise OSError(f"{path} is not what was signed")  # for cached bytecode: as if it were not there
-    return data
-
-
-class CheckedSource(machinery.SourceFileLoader):
-    """Loads a module from its source or its cached bytecode, after the safety check."""
-
-    def get_data(self, path: str) -> bytes:
-        """Read a source or bytecode file."""
-        return read_pinned(path)
-
-
-class CheckedBytecode(machinery.SourcelessFileLoader):
-    """Loads a module that exists only as bytecode, after the safety check."""
-
-    def get_data(self, path: str) -> bytes:
-        """Read a bytecode file."""
-        return read_pinned(path)
-
-
-class CheckedExtension(machinery.ExtensionFileLoader):
-    """Loads an extension module, after the safety check."""
-
-    def create_module(self, spec: machinery.ModuleSpec) -> types.ModuleType:
-        """Check and load the extension."""
-        if Pinned.files is not None:
-            read_pinned(self.path)
-        check_file(self.path)
-        return super().create_module(spec)
-
-
-def guard_folder(folder: str) -> None:
-    """Apply the rule for files of hooks to everything imported from a folder."""
-    prefix = os.path.join(folder, "")
-    kinds = (
-        (CheckedExtension, machinery.EXTENSION_SUFFIXES),
-        (CheckedSource, machinery.SOURCE_SUFFIXES),
-        (CheckedBytecode, machinery.BYTECODE_SUFFIXES),
-    )
-
-    def finder(path: str) -> machinery.FileFinder:
-        if not os.path.join(path, "").startswith(prefix):
-            raise ImportError(f"{path} is not below {folder}", path=path)
-        return machinery.FileFinder(path, *kinds)
-
-    sys.path_hooks.insert(0, finder)
-    for path in [path for path in sys.path_importer_cache if os.path.join(path, "").startswith(prefix)]:
-        del sys.path_importer_cache[path]
 
 
 def module_name(path: str) -> str:

@@ -42,7 +42,7 @@ RETRY = 200  # milliseconds until we continue with the remaining ones, if none o
 PAUSE = 20  # milliseconds without an order until the next worker is forked: the one before needs the processor now
 SWEEP_TIMEOUT = 5.0  # seconds; a child in uninterruptible sleep must not keep the zygote for ever
 FORKS = msgspec.msgpack.Decoder(wire.Fork)
-for common in "json", "pathlib", "shlex", "subprocess":  # most hooks import some of them; no worker then has to
+for common in "hashlib", "json", "pathlib", "shlex", "subprocess":  # each worker or most hooks import them
     importlib.import_module(common)
 
 

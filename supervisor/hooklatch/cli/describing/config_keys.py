@@ -16,6 +16,7 @@ KEYS: Final[dict[str, dict[str, str]]] = {
         "workers": "Largest number of its processes; default: what [workers] says.",
         "isolation": "What its hooks may do besides answering; default: what [isolation] says.",
         "python": "The interpreter whose packages it imports; default: the daemon's own.",
+        "files": "Data that its hooks read, relative to its folder: watched, and the same bytes in all workers.",
     },
     "HookTable": {
         "command": "A line for /bin/sh; its exit code is the verdict.",

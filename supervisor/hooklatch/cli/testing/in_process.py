@@ -20,6 +20,7 @@ from hooklatch.core.hooks.builtin_sources import BUILTIN_SOURCES
 from hooklatch.core.hooks.registry import PythonTarget
 from hooklatch.core.messages import Outcome
 from hooklatch.processes.fire_context import FireContext
+from hooklatch.service.building.sources import Unit as Proven
 from hooklatch.service.building.sources import read
 from hooklatch.service.dispatch.calls import Target, Targets
 from hooklatch.service.dispatch.dialect_fires import Native
@@ -30,6 +31,7 @@ from hooklatch.service.process.parts import Parts
 from hooklatch.testing.in_process import call_here
 from hooklatch_worker import wire
 from hooklatch_worker.author.state import Asked, StateError
+from hooklatch_worker.runtime.build import Build
 from hooklatch_worker.runtime.loader import SourceError, Unit, load
 
 __all__ = ["dispatchers_of"]
@@ -77,7 +79,7 @@ class Pools(Mapping[Key, Target]):
             return self._real[key]
         if key not in self._loaded:
             self._real[key]  # there is one only if a worker has loaded it
-            self._loaded[key] = Here(self._units[location].source, self._debug)
+            self._loaded[key] = Here(self._units[location], self._debug)
         return self._loaded[key]
 
     def __iter__(self) -> Iterator[Key]:
@@ -90,8 +92,9 @@ class Pools(Mapping[Key, Target]):
 class Here:
     """One source, in this process."""
 
-    def __init__(self, source: wire.Source, debug: Callable[[str, BaseException], None] | None) -> None:
-        self._source = source
+    def __init__(self, proven: Proven, debug: Callable[[str, BaseException], None] | None) -> None:
+        self._proven = proven
+        self._source = proven.source
         self._debug = debug
         self._unit: Unit | None = None
         self._numbers = itertools.count(1)
@@ -107,8 +110,7 @@ class Here:
         assert isinstance(target, PythonTarget)
         if self._unit is None:
             try:
-                version = read(self._source)
-                self._unit = load(self._source, version.code, frozenset(sys.modules))
+                self._unit = load(self._source, self._build(), frozenset(sys.modules))
             except SourceError as error:
                 return Outcome(cause="load", message=str(error))
         function = self._unit.functions.get(target.function)
@@ -121,6 +123,15 @@ class Here:
         if raised is not None and self._debug is not None:
             self._debug(hook.name, raised)
         return outcome
+
+    def _build(self) -> Build | None:
+        """Return what a worker proved, left open: a debugger may have changed the files."""
+        if self._source.kind != "file":
+            return None
+        code = wire.Code(
+            read(self._source).code, self._proven.folder, self._proven.loaded.build or wire.Build(), is_open=True
+        )
+        return Build(self._source.location, code)
 
 
 class FireLine:

@@ -113,7 +113,7 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
             record=self.record.faults,
             is_record_sound=self.record.is_sound,
             isolation=self.sources.shortfalls(),
-            files=self.files.diagnostics,
+            files=[*self.files.diagnostics, *self.sources.faults()],
             hooks=inactive(self.registries.api_hooks),
             faults=[*self.faults, *([self.state.unwritten] if self.state.unwritten else [])],
             quarantined=self._quarantined(),

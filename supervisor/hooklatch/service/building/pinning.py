@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from hooklatch.service.building.sources import Unit, UnitError, Version, lock_of
+from hooklatch.service.building.sources import Unit, UnitError, Version, lock_of, with_named
 from hooklatch.service.config.configuration import Diagnostic
 from hooklatch.service.reading.declared_files import FleetFiles, tampered
 from hooklatch.service.reading.plan import Plan
@@ -42,6 +42,7 @@ def prepared(version: Version, taken: Plan) -> Version:
             signed or trusted.
     """
     location = version.source.location
+    version = with_named(version, taken.named.get(location, ()))
     version = msgspec.structs.replace(
         pinned(version, taken.fleet), python=taken.pythons.get(location), may_make=location in taken.wanted
     )
@@ -49,8 +50,11 @@ def prepared(version: Version, taken: Plan) -> Version:
     for project in taken.projects:
         root = folder_of(project.folder)
         if is_below(location, root):
-            compare(version, {os.path.join(root, name): digest for name, digest in project.pins.items()})
-    if version.pins is not None and version.required is not None:
+            pins = {os.path.join(root, name): digest for name, digest in project.pins.items()}
+            compare(version, pins)
+            version = msgspec.structs.replace(version, folder=root, pins=pins)
+    is_fleets = taken.fleet is not None and is_below(location, taken.fleet.root or "-")
+    if is_fleets and version.required is not None:
         text = "it requires packages, which no signature covers; hooks of a fleet import from the daemon's environment"
         raise UnitError(Diagnostic(location, 0, text))
     return version
@@ -82,7 +86,7 @@ def pinned(version: Version, fleet: FleetFiles | None) -> Version:
     pins = {os.path.join(fleet.root, name): digest for name, digest in fleet.pins.items()}
     if pins.get(version.source.location) != version.source.digest:
         raise UnitError(Diagnostic(version.source.location, 0, "it is not what was signed"))
-    return msgspec.structs.replace(version, pins=pins)
+    return msgspec.structs.replace(version, folder=fleet.root, pins=pins)
 
 
 def is_below(path: str, root: str) -> bool:

@@ -135,6 +135,7 @@ class SourceBuilder:
             unit is not None
             and version is None
             and unit.python == self._taken.pythons.get(source.location)
+            and unit.named == set(self._taken.named.get(source.location, ()))
             and unit.pool.limits.worker.isolation == limits.worker.isolation
         ):
             unit.pool.limits = limits

@@ -35,9 +35,10 @@ from hooklatch.service.config.configuration import ConfigError, Diagnostic
 from hooklatch.service.config.file_safety import UnsafeFileError, read_safely
 from hooklatch.service.config.looks import in_thread
 from hooklatch.service.config.path_lookup import LATE, Stamp, is_passing, stamp, status_at
-from hooklatch_worker.wire import Loaded, Source
+from hooklatch_worker import wire
+from hooklatch_worker.wire import MAX_BUILD, Loaded, Source
 
-__all__ = ["Sources", "Unit", "UnitError", "Version", "lock_of", "read"]
+__all__ = ["Sources", "Unit", "UnitError", "Version", "lock_of", "read", "with_named"]
 
 logger = logging.getLogger("hooklatch.sources")
 GRACE = 60.0  # seconds for a client to register hooks on the unit that it had built
@@ -54,7 +55,8 @@ class UnitError(ConfigError):
 class Version(msgspec.Struct, frozen=True):
     """A source as it was read just now; the code of a module is read by the worker that imports it.
 
-    `pins`: workers import no other version of the files in its folder than these (sha256 by path).
+    `folder`: what is below it is a part of the build.  `pins`: no other version of the files in it may be (sha256 by
+    path).  `named` are the bytes of the files that are named as its data, by path.
     `python` is the interpreter that files name for it, `required` what a block in it says, read once with its lock;
     `may_make`: an environment for that may be made.
     """
@@ -67,6 +69,8 @@ class Version(msgspec.Struct, frozen=True):
     python: str | None = None
     required: Requirements | None = None
     may_make: bool = False
+    folder: str = ""
+    named: dict[str, bytes] = {}
 
     def requires(self) -> Requirements | None:
         """Return what the block in its file requires; None if it has none, or none that matters here.
@@ -110,7 +114,29 @@ def read(source: Source) -> Version:
     except (UnsafeFileError, OSError) as error:
         raise UnitError(Diagnostic(source.location, 0, trouble(error)), is_passing=is_passing(error)) from None
     source = Source(source.kind, source.location, hashlib.sha256(code).hexdigest())
-    return Version(source, code, {source.location: before}, began_ns)
+    return Version(source, code, {source.location: before}, began_ns, folder=os.path.dirname(source.location))
+
+
+def with_named(version: Version, paths: Iterable[str]) -> Version:
+    """Return a version with the files that are named as its data.
+
+    Raises:
+        UnitError: one is missing, unsafe, or cannot be read.
+    """
+    stamps, named = dict(version.stamps), dict[str, bytes]()
+    for path in paths:
+        stamps[path] = stamp(path)
+        try:
+            named[path] = read_safely(path, most=MAX_BUILD)
+        except FileNotFoundError:
+            text = f"there is no such file, which files of {version.source.location} names"
+            raise UnitError(Diagnostic(path, 0, text)) from None
+        except (UnsafeFileError, OSError) as error:
+            raise UnitError(Diagnostic(path, 0, trouble(error)), is_passing=is_passing(error)) from None
+    if sum(map(len, named.values())) > MAX_BUILD:
+        text = f"its files are over {MAX_BUILD // 2**20} MiB in all; do not name what is that large"
+        raise UnitError(Diagnostic(version.source.location, 0, text))
+    return msgspec.structs.replace(version, stamps=stamps, named=named)
 
 
 def locked(found: Requirements, location: str) -> Requirements:
@@ -139,19 +165,26 @@ class Unit:
     def __init__(self, version: Version, pool: Pool, loaded: Loaded, environment: Environment | None = None) -> None:
         self.source = version.source
         self.python = version.python
+        self.folder = version.folder
+        self.named = set(version.named)
         self.environment = environment
         self.build = pool.build
         self.pool = pool
         self.loaded = loaded
-        self.stamps = version.stamps | {path: stamp(path) for path in loaded.files if path not in version.stamps}
         # From what was loaded, not from the present files: a file that changed meanwhile must count as changed.
-        self._digests: dict[str, str | None] = dict.fromkeys(version.stamps, self.source.digest)
-        self._is_behind = False  # one of them changed while it was loaded, so that its stamp may be the new version's
-        for path in self.stamps:
-            if path not in self._digests:
+        self._digests: dict[str, str | None] = dict.fromkeys(version.stamps.keys() - version.named, self.source.digest)
+        held = loaded.build.files if loaded.build is not None else {}
+        self._digests |= {path: hashlib.sha256(data).hexdigest() for path, data in held.items()}
+        others = [path for path in {**held, **loaded.files} if path not in version.stamps]
+        self.stamps = version.stamps | {path: stamp(path) for path in others}
+        self.is_behind = False  # one of them changed while it was loaded, so that its stamp may be the new version's
+        for path in others:
+            if path in held:
+                self.is_behind |= self._digest(path) != self._digests[path]
+            elif has_changed_since(path, version.began_ns):
+                self._digests[path], self.is_behind = None, True
+            else:
                 self._digests[path] = self._digest(path)
-                if has_changed_since(path, version.began_ns):
-                    self._digests[path], self._is_behind = None, True
         self.asked_for = -math.inf  # when a client last named it
 
     @property
@@ -162,7 +195,7 @@ class Unit:
     @property
     def is_untouched(self) -> bool:
         """Return whether nothing was written to its files, so that they need not be read to be compared."""
-        if self._is_behind or not self._has_environment():
+        if self.is_behind or self.pool.fault is not None or not self._has_environment():
             return False
         return all(stamp(path) == known for path, known in self.stamps.items())
 
@@ -191,12 +224,12 @@ class Unit:
             except OSError as error:  # to build it would take a worker as long as importing may
                 raise UnitError(Diagnostic(late, 0, trouble(error)), is_passing=True) from None
         version = read(self.source)
-        if version.source != self.source or not self._has_environment():
+        if self.pool.fault is not None or version.source != self.source or not self._has_environment():
             return version
         others = ((path, digest) for path, digest in self._digests.items() if path not in version.stamps)
         if any(known is None or self._digest(path) != known for path, known in others):
             return version  # unreadable then or now: not known to be the same
-        self.stamps = now
+        self.stamps, self.is_behind = now, False
         return None
 
     def _has_environment(self) -> bool:
@@ -214,7 +247,7 @@ class Unit:
         """Hash a file; None if it cannot be read, or may not be loaded.  Packages are trusted wherever they are."""
         try:
             if self.source.kind == "file":
-                return hashlib.sha256(read_safely(path)).hexdigest()
+                return hashlib.sha256(read_safely(path, most=MAX_BUILD)).hexdigest()
             return digest_of(path)
         except (UnsafeFileError, OSError, ValueError):
             return None
@@ -250,6 +283,14 @@ class Sources:
         self._builds = 0
         self.supervisor = Supervisor("pools")
 
+    def faults(self) -> list[Diagnostic]:
+        """Name the active sources whose build may not be used any more."""
+        return [
+            Diagnostic(location, 0, unit.pool.fault)
+            for location, unit in self.units.items()
+            if unit.pool.fault is not None
+        ]
+
     def shortfalls(self) -> list[Diagnostic]:
         """Name the active sources whose workers are isolated less than configured."""
         return [
@@ -274,7 +315,10 @@ class Sources:
         environment = await self._environment(version)
         self._builds += 1
         zygote = environment.zygote if environment is not None else self.zygote
-        pool = Pool(source, self._builds, zygote, limits, version.code, pins=version.pins)
+        code = wire.Code(
+            version.code, version.folder, wire.Build(version.named, {}, list(version.named)), pins=version.pins
+        )
+        pool = Pool(source, self._builds, zygote, limits, code)
         spec = ChildSpec(name_of(source, pool.build), pool.run, reports_start=True, below=pool.workers)
         try:
             loaded = await self.supervisor.start(spec)

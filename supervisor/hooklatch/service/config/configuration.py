@@ -33,6 +33,7 @@ from hooklatch.service.config.settings import (
     absolute,
 )  # fmt: skip
 from hooklatch.service.config.toml_document import ConfigError, Diagnostic, TomlDocument
+from hooklatch_worker.author.marker import fault_of_name
 from hooklatch_worker.wire import Source, WorkerLimits
 
 __all__ = [
@@ -56,11 +57,16 @@ class SourceTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     workers: Workers | None = None
     isolation: Level | None = None
     python: Annotated[str, Meta(min_length=1, examples=[".venv/bin/python"])] | None = None
+    files: list[str] = []
 
     def __post_init__(self) -> None:
         given = [place for place in (self.path, self.module) if place is not None]
         if len(given) != 1 or not given[0]:
             raise InvalidTableError('a source needs path = "guards.py" or module = "package.module"')
+        if self.files and self.path is None:
+            raise InvalidTableError("files are in the folder of a path: the data of a module is a part of its package")
+        for fault in filter(None, map(fault_of_name, self.files)):
+            raise InvalidTableError(fault)
 
     @property
     def source(self) -> Source:

@@ -150,8 +150,9 @@ class Files:
 
     @property
     def is_to_retry(self) -> bool:
-        """Return whether a fault may go away by itself, without a change of any file."""
-        return self.active.is_to_retry or self._built.is_to_retry
+        """Return whether a fault may go away by itself, without a change of any file, or files were changed unseen."""
+        is_behind = any(unit.is_behind for unit in self._sources.units.values())
+        return self.active.is_to_retry or self._built.is_to_retry or is_behind
 
     def watched(self) -> Callable[[], list[str]]:
         """Return how to find every path whose change may matter; it uses nothing that may change meanwhile."""

@@ -71,6 +71,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     dialects: dict[str, Dialect] = {}
     levels: dict[str, str] = {}  # the isolation of sources with their own level
     pythons: dict[str, str] = {}  # the interpreters that files name for sources
+    named: dict[str, list[str]] = {}  # the paths of the files that are named as the data of sources
     plugins: dict[str, Plugin] = {}
     packages: set[str] = set()
     unreadable: dict[str, str] = {}
@@ -161,6 +162,7 @@ def plan(active: Plan, seen: Seen, accepts: Acceptance) -> Plan:
         dialects=dialects,
         levels=levels_of(configs, active, main),
         pythons=pythons_of(configs),
+        named=named_of(configs),
         plugins={plugin.name: plugin for plugin in plugins},
         packages=seen.packages.known(active.packages),
         unreadable=seen.packages.unread(active.packages),
@@ -346,6 +348,16 @@ def pythons_of(configs: Iterable[FileConfig]) -> dict[str, str]:
     for table in (table for config in configs for table in config.sources):
         if table.python is not None:
             found.setdefault(table.source.location, table.python)
+    return found
+
+
+def named_of(configs: Iterable[FileConfig]) -> dict[str, list[str]]:
+    """Return the files that are named as the data of each source, in whichever files."""
+    found: dict[str, list[str]] = {}
+    for table in (table for config in configs for table in config.sources if table.files):
+        location = table.source.location
+        paths = [os.path.join(os.path.dirname(location), name) for name in table.files]
+        found[location] = sorted({*found.get(location, []), *paths})
     return found
 
 

@@ -1,0 +1,74 @@
+"""What Python's own functions say of the files that a source names: the bytes of its build.
+
+`open`, `os.open` and `os.stat` answer for these paths from memory, and so does all that calls them, such as pathlib and
+importlib.resources.  Every other path, and every writing, is the disk's.  What opens a path below Python (sqlite3, a
+program) reads the disk.
+"""
+
+from __future__ import annotations
+
+import builtins
+import io
+import os
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["descriptor", "take_over"]
+
+WRITING = frozenset("wax+")
+Bytes = Callable[[str], "bytes | None"]
+
+
+def descriptor(data: bytes) -> int:
+    """Return a descriptor of a file in memory with this content, to be read from its start."""
+    fd = os.memfd_create("build", os.MFD_CLOEXEC)
+    try:
+        with io.FileIO(fd, "w", closefd=False) as file:
+            view = memoryview(data)
+            while view:
+                view = view[file.write(view) :]
+        os.lseek(fd, 0, os.SEEK_SET)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def take_over(bytes_of: Bytes) -> None:
+    """Have these functions give what `bytes_of` returns for a path, where it is not None."""
+
+    def found(path: object) -> bytes | None:
+        try:
+            return bytes_of(os.fsdecode(path))  # type: ignore[arg-type]
+        except (TypeError, ValueError):  # a descriptor, or nothing that is a path
+            return None
+
+    def open_path(file: Any, mode: Any = "r", *args: Any, **options: Any) -> Any:
+        data = found(file) if isinstance(mode, str) and not WRITING.intersection(mode) else None
+        if data is None:
+            return plain_open(file, mode, *args, **options)
+        opener: Callable[[str, int], int] = lambda _path, _flags: descriptor(data)  # noqa: E731  (it has no name)
+        return plain_open(file, mode, *args[:5], **(options | {"opener": opener}))
+
+    def os_open(path: Any, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+        is_read = dir_fd is None and not flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_PATH)
+        data = found(path) if is_read else None
+        return plain_os_open(path, flags, mode, dir_fd=dir_fd) if data is None else descriptor(data)
+
+    def os_stat(path: Any, *, dir_fd: int | None = None, follow_symlinks: bool = True) -> os.stat_result:
+        data = found(path) if dir_fd is None else None
+        if data is None:
+            return plain_stat(path, dir_fd=dir_fd, follow_symlinks=follow_symlinks)
+        fd = os.memfd_create("build", os.MFD_CLOEXEC)
+        try:
+            os.ftruncate(fd, len(data))
+            os.utime(fd, (0, 0))  # it never changes
+            return plain_stat(fd)
+        finally:
+            os.close(fd)
+
+    plain_open, plain_os_open, plain_stat = builtins.open, os.open, os.stat
+    builtins.open = io.open = open_path
+    os.open, os.stat = os_open, os_stat
+    for known in (os.supports_dir_fd, os.supports_fd, os.supports_follow_symlinks):  # shutil asks these
+        known |= {ours for ours, plain in ((os_open, plain_os_open), (os_stat, plain_stat)) if plain in known}
