@@ -32,7 +32,7 @@ pytestmark = [
     ),
 ]
 GUARDS = """
-import os, sys, tempfile
+import json, os, sys, tempfile
 from hooklatch import deny, hook
 
 @hook("pre_tool_use", match="Write")
@@ -50,7 +50,7 @@ def fill(event):
     open(os.path.join(folder, "below", "file"), "w").close()
     os.symlink("/", os.path.join(folder, "link"))
     os.chmod(os.path.join(folder, "below"), 0)
-    return deny(os.environ["TMPDIR"])
+    return deny(json.dumps([os.getpid(), os.environ["TMPDIR"]]))
 
 @hook("pre_tool_use", match="Who")
 def who(event):
@@ -197,9 +197,10 @@ async def test_a_new_zygote_and_a_replaced_worker_are_held_to_the_same(tmp_path:
 async def test_a_temporary_folder_goes_with_its_worker(tmp_path: Path) -> None:
     files = {"hooks.toml": table("restricted") + SOURCE, "guards.py": GUARDS}
     async with running_daemon(tmp_path, files) as daemon, daemon.session() as client:
-        folder = Path(await said(client, "Fill"))
+        pid, place = json.loads(await said(client, "Fill"))  # one answer: another call may reach another worker
+        folder = Path(place)
         mode = folder.stat().st_mode & 0o777  # noqa: ASYNC240  (a test's own folder)
-        os.kill(int(await said(client, "Who")), signal.SIGKILL)
+        os.kill(pid, signal.SIGKILL)
 
         await until(lambda: not folder.exists())
 
