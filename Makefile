@@ -43,16 +43,16 @@ collect: $(VENV)/.ready
 # Each process would read and rewrite the tests, and import what it imports, from the source alone.
 unexport PYTHONDONTWRITEBYTECODE
 
-# Everything but the real programs (`make hosts`), the benchmarks (`make test-bench`) and an engine that lies (`make soak-fleet`).
+# Everything but the real programs (`make hosts`) and an engine that lies (`make soak-fleet`).
 # Most tests wait for processes: four at once keep two cores busy.  tests/conftest.py says which tests are kept together: those
 # of a file, and those that would disturb each other.
 JOBS ?= 4
 test: $(VENV)/.ready
-	$(BIN)/python -m pytest -n $(JOBS) -m 'not hosts and not bench and not soak'
+	$(BIN)/python -m pytest -n $(JOBS) -m 'not hosts and not soak'
 
-# That each benchmark runs and writes what it says it does; how fast anything is, `make bench` says.
+# That each benchmark runs, small, and writes what it says it does, which `make test` asks too; how fast anything is, `make bench` says.
 test-bench: $(VENV)/.ready
-	$(BIN)/python -m pytest -m bench tests/test_bench.py
+	$(BIN)/python -m pytest tests/test_bench.py
 
 # What one runs while writing, in less than half a minute: the layers that do no I/O, and a real daemon.
 test-quick: $(VENV)/.ready

@@ -8,8 +8,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,7 +21,6 @@ from hooklatch_worker.sandbox.isolation import held_by, kernel_here
 from hooklatch_worker.wire import Isolation
 from support.daemons import Client, Daemon, running_daemon
 from support.pools import running_pool, until
-from support.repository import ROOT
 
 pytestmark = [
     pytest.mark.slow,
@@ -279,13 +276,3 @@ def test_a_mistake_in_the_table_is_named_at_its_line(text: str, said: str) -> No
         read_config("/etc/hooks.toml", text.encode())
 
     assert str(raised.value).removeprefix("/etc/hooks.toml").startswith(said)
-
-
-def test_the_benchmark_of_levels_runs() -> None:
-    bench = ROOT / "bench"
-    command = [sys.executable, str(bench / "isolation.py"), "--rounds", "1"]
-
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-
-    assert "p50 ms" in done.stdout, done.stderr
-    assert set(json.loads((bench / "results/isolation.json").read_bytes())["levels"]) == set(wire.ISOLATION_LEVELS)
