@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := supervisor workers tests bench examples
 
-.PHONY: check static mypy pyright test test-bench test-quick test-all bridges clients hosts hosts-page ratios fuzz demo demo-fleet bench soak soak-fleet docs format format-check lint types collect clean
+.PHONY: check static mypy pyright test flaky test-bench test-quick test-all bridges clients hosts hosts-page ratios fuzz demo demo-fleet bench soak soak-fleet docs format format-check lint types collect clean
 
 check: static test ratios
 
@@ -43,16 +43,21 @@ collect: $(VENV)/.ready
 # Each process would read and rewrite the tests, and import what it imports, from the source alone.
 unexport PYTHONDONTWRITEBYTECODE
 
-# Everything but the real programs (`make hosts`), the benchmarks (`make test-bench`) and an engine that lies (`make soak-fleet`).
+# Everything but the real programs (`make hosts`) and an engine that lies (`make soak-fleet`).
 # Most tests wait for processes: four at once keep two cores busy.  tests/conftest.py says which tests are kept together: those
-# of a file, and those that would disturb each other.
+# of a file, and those that would disturb each other.  What failed is run once more, alone: what passes then is listed as flaky.
 JOBS ?= 4
 test: $(VENV)/.ready
-	$(BIN)/python -m pytest -n $(JOBS) -m 'not hosts and not bench and not soak'
+	$(BIN)/python tests/support/rerun.py -n $(JOBS) -m 'not hosts and not soak'
 
-# That each benchmark runs and writes what it says it does; how fast anything is, `make bench` says.
+# One test 50 times under load, as in `make flaky TEST=tests/test_rerun.py::test_a_run_without_a_failure_ends_as_pytest_does`: how many failed, and of what.
+flaky: $(VENV)/.ready
+	@test -n "$$TEST" || { echo "name a test: make flaky TEST=FILE::TEST" >&2; exit 2; }
+	$(BIN)/python tests/support/flaky.py "$$TEST"
+
+# That each benchmark runs, small, and writes what it says it does, which `make test` asks too; how fast anything is, `make bench` says.
 test-bench: $(VENV)/.ready
-	$(BIN)/python -m pytest -m bench tests/test_bench.py
+	$(BIN)/python -m pytest tests/test_bench.py
 
 # What one runs while writing, in less than half a minute: the layers that do no I/O, and a real daemon.
 test-quick: $(VENV)/.ready

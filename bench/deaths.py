@@ -16,7 +16,7 @@ Bad would be, at p50 on a machine with an idle core: over twice a normal call wi
 without one, a denial over 10 ms, over 100 ms for the zygote; or any denied call with a spare if the death was known
 before the call came.
 
-Run: python bench/deaths.py [--rounds N]
+Run: python bench/deaths.py [--rounds N] [--quick]
 """
 
 from __future__ import annotations
@@ -26,8 +26,11 @@ import os
 import select
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 from contenders import Client, run_daemon
 from machine import describe, save, summary
@@ -79,15 +82,12 @@ def measure(rounds: int) -> dict[str, dict[str, float | None]]:
             taken_next = whose(agent)
             normal.times.append(a_call(agent))
             spared.add(until_answered, agent, taken_next)
-            crashed.add(until_denied, agent, whose(agent))
+            crashed.add(until_denied, agent, asleep(agent, GIVE_UP))
             admin.call("reload")
             whose(agent)
             expired.times.append(past_deadline(agent))
-            taken_next = whose(agent)
-            busy.socket.sendall(busy.fire_line("Sleep", seconds=1.0))
-            time.sleep(QUIET)
-            pids = [pid for source in admin.call("status")["sources"] for pid in source["pids"]]
-            unspared.add(until_answered, agent, next(pid for pid in pids if pid != taken_next))
+            taken = asleep(busy, 1.0)
+            unspared.add(until_answered, agent, other_than(taken, admin))
             busy.socket.recv(2**16)
     for _ in range(max(2, rounds // 4)):
         with run_daemon(workers=2) as daemon:
@@ -114,6 +114,32 @@ def whose(client: Client) -> int:
         if decision["verdict"] == "pass":
             return int(decision["warnings"][0])
     raise RuntimeError(f"no worker answers: {decision['reason']}")
+
+
+def asleep(client: Client, seconds: float) -> int:
+    """Have a gate sleep; return the pid of its worker once it does. Its answer is left to be received."""
+    with tempfile.TemporaryDirectory() as folder:
+        mark = Path(folder, "pid")
+        client.socket.sendall(client.fire_line("Sleep", seconds=seconds, mark=os.fspath(mark)))
+        return int(until_there(lambda: mark.exists() and mark.read_text().strip()))
+
+
+def other_than(taken: int, admin: Client) -> int:
+    """Return the pid of the source's other worker once there is one."""
+    return int(
+        until_there(
+            lambda: next((pid for one in admin.call("status")["sources"] for pid in one["pids"] if pid != taken), None)
+        )
+    )
+
+
+def until_there(look: Callable[[], Any]) -> Any:
+    deadline = time.monotonic() + GIVE_UP
+    while not (found := look()):
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"no worker was found within {GIVE_UP:.0f} s")
+        time.sleep(0.002)
+    return found
 
 
 def a_call(client: Client) -> float:
@@ -151,9 +177,7 @@ def until_answered(client: Client, pid: int) -> tuple[float, float, int]:
 
 
 def until_denied(client: Client, pid: int) -> tuple[float, float, int]:
-    """Kill the worker of this process while it runs a gate; return milliseconds of its end and the denial."""
-    client.socket.sendall(client.fire_line("Sleep", seconds=GIVE_UP))
-    time.sleep(QUIET)
+    """Kill the worker of this process, which runs a gate; return milliseconds of its end and the denial."""
     dead, end = kill(pid)
     answer = client.socket.recv(2**16)
     took = (time.perf_counter() - dead) * 1e3
@@ -188,12 +212,14 @@ def show(found: dict[str, dict[str, float | None]]) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description="Time the next good answer after a death.")
     parser.add_argument("--rounds", type=int, default=20)
-    rounds = parser.parse_args().rounds
+    parser.add_argument("--quick", action="store_true", help="a few seconds: shows that it runs, not how fast")
+    options = parser.parse_args()
+    rounds = 1 if options.quick else options.rounds
     machine = describe()
     print(", ".join(f"{key} {value}" for key, value in machine.items()))
     found = measure(rounds)
     show(found)
-    save("deaths", {"machine": machine, "rounds": rounds, "deaths": found})
+    save("deaths_quick" if options.quick else "deaths", {"machine": machine, "rounds": rounds, "deaths": found})
     return 0
 
 

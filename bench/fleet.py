@@ -54,6 +54,7 @@ LEAST, MOST = 200, 5_000
 SAMPLE = 20  # hosts with a link, where the others have none
 AT_A_TIME = 2  # records that a host has made since its link last looked, as it is on a working day
 QUIET = 10.0  # seconds
+KEPT = 4_000  # records of which the memory in the engine is asked, for each way in which they come
 VERSIONS = 50  # committed while nobody follows, to see what one takes in memory
 SHIPPED = (
     *("records_a_second", "records_a_batch", "wire_bytes_a_record", "engine_cpu_us_a_record", "link_cpu_us_a_record"),
@@ -63,7 +64,7 @@ DECISIONS_A_DAY = 2_000  # of a host: one developer's agents in a working day
 DAY = 86_400
 
 
-def measure(count: int, rounds: int, records: int, quiet: float, versions: int) -> dict[str, Any]:
+def measure(count: int, rounds: int, records: int, quiet: float, versions: int, kept_records: int) -> dict[str, Any]:
     """Return all that is measured of a fleet of one size."""
     key = new_key()
     with ExitStack() as stack:
@@ -96,7 +97,7 @@ def measure(count: int, rounds: int, records: int, quiet: float, versions: int) 
         found["as_it_comes"] = shipping(server, hosts, marks, AT_A_TIME, rounds)
         found["backlog"] = shipping(server, hosts, marks, records, 1)
         found["engine_bytes_a_record"] = {
-            f"{size} at a time": kept(server, publisher, size) for size in (1, AT_A_TIME, 10, 200)
+            f"{size} at a time": kept(server, publisher, size, kept_records) for size in (1, AT_A_TIME, 10, 200)
         }
         found["storm"] = storm(server, publisher, hosts)
         found["bare"] = bare(server, publisher, hosts, rounds, found["backlog"])
@@ -158,9 +159,9 @@ def pushes(publisher: Publisher, hosts: Hosts, marks: Marks, rounds: int) -> tup
     }
 
 
-def kept(server: RedisServer, publisher: Publisher, size: int) -> float:
+def kept(server: RedisServer, publisher: Publisher, size: int, records: int) -> float:
     """Return the bytes of memory that the engine takes for a record where they come so many at a time."""
-    host, batches = f"kept-{size}", max(10, 4_000 // size)
+    host, batches = f"kept-{size}", max(10, records // size)
     publisher.append(host, batches, size)
     connection = Connection(server.port)
     found = connection.call("memory", "usage", f"hooklatch:{FLEET}:log:{host}:1", "samples", 0)
@@ -318,10 +319,10 @@ def main() -> int:
     if options.sampled:
         return show_sampled(machine, msgspec.to_builtins([sampled(one, options.rounds) for one in options.hosts]))
     if options.quick:
-        found = [measure(count, 2, 20, 0.5, 3) for count in (2,)]
+        found = [measure(count, 2, 20, 0.5, 3, 200) for count in (2,)]
     else:
         found = [
-            measure(count, options.rounds, min(MOST, max(LEAST, RECORDS // count)), QUIET, VERSIONS)
+            measure(count, options.rounds, min(MOST, max(LEAST, RECORDS // count)), QUIET, VERSIONS, KEPT)
             for count in options.hosts
         ]
     rows = msgspec.to_builtins(found)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import subprocess
 import sys
 import time
@@ -107,8 +108,12 @@ class Hosts:
             process.stdin.write(line)
             process.stdin.flush()
         answers: list[Any] = []
+        links = [process.stdout for process in self.links]  # which say no more: one that can be read has ended
         for process in self.daemons:
             assert process.stdout is not None
+            ready, _, _ = select.select([process.stdout, *links], [], [])
+            if set(ready) & set(links):
+                raise RuntimeError("a process of links has ended")
             answer = process.stdout.readline()
             if not answer:
                 raise RuntimeError("a process of simulated daemons has ended")

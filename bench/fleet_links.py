@@ -5,6 +5,7 @@ Where they are a crowd, each waits for the others: then they ask less often, and
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from functools import partial
@@ -23,18 +24,28 @@ from machine import raise_open_files
 PATIENCE = 60.0  # seconds
 
 
+class Ending(logging.Handler):
+    """Ends this process at a fault of a link's own, which a link survives: what waits for it would wait for ever."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.exc_info:
+            print(self.format(record), file=sys.stderr, flush=True)
+            os._exit(1)
+
+
 async def main(folder: Path, first: int, count: int, url: str, key: str, held: float) -> None:
     timeout, patience, reconnect = 5.0, 10.0, 0.5
     if held:
         redis.BLOCK = policy.WAIT = held  # type: ignore[misc]  # constants otherwise
         redis.GRACE = link.OPENING = timeout = patience = PATIENCE  # type: ignore[misc]
         reconnect = 2 * held
+    logging.getLogger("hooklatch").addHandler(Ending(logging.ERROR))
     async with trio.open_nursery() as nursery:
         for number in range(first, first + count):
             host = f"host-{number}"
             settings = FleetSettings(name=FLEET, url=url, host=host, keys=(key,), reconnect=reconnect)
             runtime = os.fspath(folder / host)
-            daemon = DaemonSocket(partial(list, (runtime,)), patience=patience)
+            daemon = DaemonSocket(partial(list, ((runtime, True),)), patience=patience)
             opened = partial(open_engine, url, FLEET, timeout=timeout)
             nursery.start_soon(link.Link(settings, opened, daemon, f"{runtime}/record").run)
         print("ready", flush=True)

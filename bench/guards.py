@@ -41,6 +41,10 @@ def tell_pid(event: Any) -> Any:
 
 @hook("pre_tool_use", match="Sleep", timeout=600.0)
 def sleep(event: Any) -> Any:
+    """Block; tell who does, before that, in the file that is named."""
+    if mark := event.tool_input.get("mark"):
+        with open(mark, "w") as file:
+            file.write(f"{os.getpid()}\n")
     time.sleep(event.tool_input["seconds"])
 
 

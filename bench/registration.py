@@ -258,7 +258,7 @@ def main() -> int:
     print(f"\nlongest turn of a registration {most:.2f} ms; bad: over {MOST_HELD:g} ms")
     record = {"machine": machine, "rounds": rounds, "rows": found, "ratios": ratios, "most_held_ms": most}
     save("registration_quick" if arguments.quick else "registration", record)
-    return int(most > MOST_HELD)
+    return int(most > MOST_HELD and not arguments.quick)
 
 
 if __name__ == "__main__":

@@ -186,7 +186,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--quick", action="store_true", help="a few seconds: shows that it runs, not how fast")
     options = parser.parse_args()
-    rounds, calls, seconds = (1, 5, 0.05) if options.quick else (options.rounds, 200, 0.5)
+    rounds, calls, seconds = (1, 5, 0.02) if options.quick else (options.rounds, 200, 0.5)
     few = max(1, rounds // 3)
     machine = print_machine()
     for name in missing():

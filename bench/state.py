@@ -187,7 +187,7 @@ def main() -> int:
     }
     save("state_quick" if arguments.quick else "state", {**found, "exact": exact})
     is_bad = step > WORST_STEP or quiet > WORST_QUIET or not all(exact.values())
-    return int(is_bad)
+    return int(is_bad and not arguments.quick)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,6 @@ ALONE = {
     "tests/overload/test_payload_bytes.py",
     "tests/processes/test_limits_of_trees.py",
     "tests/processes/test_stress.py",
-    "tests/record/test_storage_bench.py",
     "tests/test_bench.py",
 }
 FIRST = {
@@ -36,6 +35,9 @@ def pytest_configure(config: pytest.Config) -> None:
     # A shell without job control has what it starts by `&` ignore these, and every command under test would inherit it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        # By nohup: this process goes on to survive, and what it starts has the signal as it is for everybody.
+        signal.signal(signal.SIGHUP, lambda *_: None)
 
 
 @pytest.hookimpl(optionalhook=True)

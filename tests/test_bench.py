@@ -1,4 +1,7 @@
-"""The benchmarks run and say what they promise to; how fast anything is, no test asserts."""
+"""Each benchmark runs once, small, and writes what it says it does; how fast anything is, no test asserts.
+
+A new script in bench/ is among them without a word here; what it writes is looked at by a row of `WRITES`.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,14 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from hooklatch_worker.sandbox.isolation import held_by, kernel_here
+from hooklatch_worker.wire import ISOLATION_LEVELS, Isolation
 from support.redis_server import needs_redis
 from support.repository import ROOT
 
@@ -45,21 +51,14 @@ def run(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-def found_by(script: str) -> Any:
-    """Return what a quick run writes; how it ends says how fast the machine is, which is not asked here."""
-    results = BENCH / "results" / f"{script}_quick.json"
-    results.unlink(missing_ok=True)
-    done = run(script, "--quick")
-    assert results.exists(), done.stderr
-    return json.loads(results.read_bytes())
+def benchmarks() -> list[str]:
+    """Return the scripts that a person runs: those that no other script starts."""
+    texts = {path.name: path.read_text() for path in sorted(BENCH.glob("*.py"))}
+    started = {name for name in texts for other, text in texts.items() if name != other and f'"{name}"' in text}
+    return [name.removesuffix(".py") for name, text in texts.items() if "__main__" in text and name not in started]
 
 
-@pytest.mark.bench
-@pytest.mark.slow
-def test_the_benchmarks_run_and_write_what_they_found() -> None:
-    """Slow: it starts several daemons, pools and interpreters, and kills some of them."""
-    found = found_by("run")
-
+def of_run(found: Any) -> None:
     assert set(found["latency"]) >= CONTENDERS | SCRIPTS
     assert set(found["latency_on_one_core"]) == set(found["latency"])
     assert set(found["latency"]["floor: bare relay, two hops"]) >= {"count", "p50_ms", "p99_ms"}
@@ -69,6 +68,173 @@ def test_the_benchmarks_run_and_write_what_they_found() -> None:
     assert set(many) >= CONTENDERS > set(one)
     assert "multiprocessing.Pool" in called_back
     assert all(row["calls_a_second"] > 0 for rows in (many, one, called_back) for row in rows.values())
+
+
+def of_deaths(found: Any) -> None:
+    rows = found["deaths"]
+    assert {"worker, with a spare", "worker, without a spare", "zygote"} <= set(rows)
+    assert all(row["deaths"] > 0 and not row["daemons_ended"] for row in rows.values())
+
+
+def of_profile_fire(found: Any) -> None:
+    stages = found["stages_us"]
+    assert {"socket in", "before the worker", "pool send", "worker", "pool receive", "socket out"} <= set(stages)
+    assert all(stages[stage] > 0 for stage in ("socket in", "before the worker", "after the worker", "socket out"))
+
+
+def of_shapes(found: Any) -> None:
+    tables = found["tables"]
+    assert set(tables) >= {"answers", "hooks", "sessions", "payloads"}
+    assert {"silence", "a denial", "an amendment", "10 hooks of 10 sources", "10 hooks of one source"} <= set(
+        tables["answers"]
+    )
+    assert {"1 KiB, daemon", "1 KiB, floor", "1 KiB, copied", "1 KiB, sha256"} <= set(tables["payloads"])
+    assert all(row["count"] > 0 for table in tables.values() for row in table.values())
+
+
+def of_reload(found: Any) -> None:
+    assert found["saved_to_announced"]["count"] == 5 * 2
+    assert set(found["registration"]) == {"1 sessions", "5 sessions"}
+    for rows in (*found["registration"].values(), found["us_a_session"]):
+        assert set(rows) == {"ping", "register, own", "register, global"}
+
+
+def of_weight(found: Any) -> None:
+    daemon, zygote, worker, session, reader = found["memory"].values()
+    assert daemon["pss_mb"] > zygote["pss_mb"] > 0
+    assert reader["resident_mb"] > worker["resident_mb"] >= worker["pss_mb"] > 0
+    assert set(session) == {"resident_mb", "pss_mb"}
+    assert len(found["start_s"]) == 1
+    assert {"python -c pass", "hooklatch --help", "hooklatch status", "hooklatch fire"} <= set(found["commands"])
+    assert {"fires", "last_mb", "bytes_a_fire"} <= set(found["growth"])
+
+
+def of_entries(found: Any) -> None:
+    forms = {(row["way"], row["form"], row["answered"]) for row in found["rows"]}
+    assert {(way, "python", what) for way in ("itself", "sh -c") for what in ("least", "at once", "daemon")} <= forms
+    assert {row["limit"] for row in found["rows"]} >= {None, 1.25}
+
+
+def of_idle_events(found: Any) -> None:
+    assert set(found["rows"]) == {
+        f"{kind}, {how}" for kind in ("threads", "trio", "asyncio") for how in ("asked", "skipped")
+    }
+
+
+def of_overload(found: Any) -> None:
+    assert len(found["floods"]) == 6
+    for row in found["floods"].values():
+        assert {"quiet", "flooded", "ratio", "first_after_ms", "refused", "flood_overloads"} <= set(row)
+        assert row["flooded"]["count"] > 0
+
+
+def of_isolation(found: Any) -> None:
+    assert set(found["levels"]) == {
+        level for level in ISOLATION_LEVELS if not held_by(kernel_here(), Isolation(level)).missing
+    }
+
+
+def of_record_price(found: Any) -> None:
+    assert len(found["results"]) == 5
+    for one in found["results"]:
+        assert {"bytes", "bare_p50_us", "before_p50_us", "after_p50_us", "denied_p50_us", "times_bare"} <= set(one)
+
+
+def of_record_storage(found: Any) -> None:
+    assert set(found["results"]) == {"files", "sqlite, normal", "sqlite, full"}
+    for one in found["results"].values():
+        assert set(one) == {"append", "durable", "durable_a_second", "query", "bytes"}
+
+
+def of_state(found: Any) -> None:
+    assert {"machine", "rows", "ratios", "quiet", "step"} <= set(found)
+    assert found["exact"] == {"served": True, "served, kept": True, "sqlite": True}
+
+
+def of_registration(found: Any) -> None:
+    assert set(found["rows"]) == {
+        f"{sessions} sessions, {hooks} hooks, {kind}"
+        for sessions in (2, 20)
+        for hooks in (1, 100)
+        for kind in ("idle", "subscribed")
+    }
+    for rows in found["rows"].values():
+        assert set(rows) == {"register", "reload"}
+        assert rows["register"]["held"]["worst_ms"] > 0
+    assert {"machine", "ratios", "most_held_ms"} <= set(found)
+
+
+def of_fleet(found: Any) -> None:
+    assert [row["hosts"] for row in found["rows"]] == [2]
+    for row in found["rows"]:
+        assert row["push_to_applied"]["count"] == row["hosts"] * 2
+        assert row["storm"]["count"] == row["hosts"]
+        assert row["bare"]["push_to_fetched"]["count"] == row["hosts"] * 2
+        assert row["among"]["applied"]["count"] == row["hosts"] * 2
+        assert row["backlog"]["records"] == row["hosts"] * 20
+        assert row["quiet"]["commands_a_second"] > 0
+        assert set(row["memory"]) == {"engine_bytes_a_host", "engine_bytes_a_version", "link_bytes_a_host"}
+        assert all(size > 0 for size in row["engine_bytes_a_record"].values())
+    assert {"machine", "engine", "decisions_a_day", "bundle_bytes"} <= set(found)
+
+
+def of_walks(found: Any) -> None:
+    (tree,) = found["trees"].values()
+    assert {"lines", "code_lines", "files", "classes", "functions", "rooms"} == set(tree["size"])
+    assert {"fire", "register, served", "register, run=", "reload"} == set(tree["walks"])
+    for walk in tree["walks"].values():
+        assert walk["calls"] >= len(walk["way"]) > walk["files"] > walk["stacked"] > 0
+        assert walk["rooms"] >= walk["parts"] > 0
+    for heading, name in (("fire", "fire"), ("registration", "register, run="), ("reload", "reload")):
+        walked = [step.partition(" ")[0] for step in tree["walks"][name]["way"]]
+        at = -1
+        for path in files_on_the_path_of_a(heading):
+            if path in walked or path.startswith("hooklatch/"):  # else it is the worker's own
+                assert path in walked[at + 1 :], f"{heading}: {path} comes earlier, or not at all"
+                at = walked.index(path, at + 1)
+
+
+def files_on_the_path_of_a(request: str) -> list[str]:
+    """Return the files of a table in docs/explanation/design.md, as the walks name them."""
+    page = (ROOT / "docs" / "explanation" / "design.md").read_text()
+    section = page.partition(f"## The path of a {request}\n")[2].partition("\n## ")[0]
+    cells = re.findall(r"^\| \d+ \| ([^|]+) \|", section, re.MULTILINE)
+    paths = [path for cell in cells for path in re.findall(r"[\w/]+\.py", cell)]
+    return [path if path.startswith("hooklatch_worker/") else f"hooklatch/{path}" for path in paths]
+
+
+WRITES: dict[str, Callable[[Any], None]] = {
+    "deaths": of_deaths, "entries": of_entries, "fleet": of_fleet, "idle_events": of_idle_events,
+    "isolation": of_isolation, "overload": of_overload, "profile_fire": of_profile_fire,
+    "record_price": of_record_price, "record_storage": of_record_storage, "registration": of_registration,
+    "reload": of_reload, "run": of_run, "shapes": of_shapes, "state": of_state, "walks": of_walks,
+    "weight": of_weight,
+}  # fmt: skip
+WHOLE = "check"  # whole in `make check`, after the tests
+NEEDS = {"fleet": needs_redis}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "script", [pytest.param(one, marks=NEEDS.get(one, ())) for one in benchmarks() if one != WHOLE]
+)
+def test_a_benchmark_runs_and_writes_what_it_found(script: str) -> None:
+    """Slow: it starts daemons, pools and interpreters, and kills some of them."""
+    results = BENCH / "results" / f"{script}_quick.json"
+    results.unlink(missing_ok=True)
+
+    done = run(script, "--quick")
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    WRITES.get(script, bool)(json.loads(results.read_bytes()))
+
+
+def test_each_benchmark_is_run_by_make_check() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+
+    assert set(WRITES) <= {*benchmarks()} - {WHOLE}
+    assert re.search(r"^check:.* ratios\b", makefile, re.MULTILINE)
+    assert f"bench/{WHOLE}.py" in makefile.partition("\nratios:")[2].partition("\n\n")[0]
 
 
 @pytest.mark.slow
@@ -103,181 +269,12 @@ def test_a_slowed_daemon_fails_the_check_of_its_ratios() -> None:
         assert f"clearly slower than before: {kind}" in done.stderr
 
 
-@pytest.mark.bench
-@pytest.mark.slow
-def test_the_profile_of_a_fire_names_every_stage() -> None:
-    """Slow: it runs a daemon twice, and a client process beside each."""
-    done = run("profile_fire", "--fires", "100")
-
-    assert done.returncode == 0, done.stderr
-    for stage in ("socket in", "before the worker", "pool send", "worker", "pool receive", "after the worker"):
-        assert stage in done.stdout
-    stages = json.loads((BENCH / "results" / "profile_fire.json").read_bytes())["stages_us"]
-    assert all(stages[stage] > 0 for stage in ("socket in", "before the worker", "after the worker", "socket out"))
-
-
-@pytest.mark.bench
 @pytest.mark.slow
 def test_the_kinds_of_a_fires_calls_are_counted() -> None:
     """Slow: it runs a daemon under cProfile, and a client process beside it."""
-    done = run("profile_fire", "--fires", "100", "--kinds")
+    done = run("profile_fire", "--quick", "--kinds")
 
     assert done.returncode == 0, done.stderr
-    kinds = json.loads((BENCH / "results" / "profile_fire_kinds.json").read_bytes())["kinds"]
+    kinds = json.loads((BENCH / "results" / "profile_fire_kinds_quick.json").read_bytes())["kinds"]
     assert {"system calls", "encoding", "hashing, searching", "trio", "ours: processes"} <= set(kinds)
     assert kinds["system calls"]["calls"] >= 4, "a request, a call, an answer and a decision"
-
-
-@pytest.mark.bench
-@pytest.mark.slow
-def test_shapes_are_compared_with_the_plainest_fire() -> None:
-    """Slow: it starts several daemons."""
-    tables = found_by("shapes")["tables"]
-
-    assert set(tables) >= {"answers", "hooks", "sessions", "payloads"}
-    assert {"silence", "a denial", "an amendment", "10 hooks of 10 sources", "10 hooks of one source"} <= set(
-        tables["answers"]
-    )
-    assert {"1 KiB, daemon", "1 KiB, floor", "1 KiB, copied", "1 KiB, sha256"} <= set(tables["payloads"])
-    assert all(row["count"] > 0 for table in tables.values() for row in table.values())
-
-
-@pytest.mark.bench
-@pytest.mark.slow
-def test_a_saved_file_and_a_registration_are_timed_until_sessions_know_of_them() -> None:
-    """Slow: it starts two daemons, and waits for the watch of files."""
-    found = found_by("reload")
-
-    assert found["saved_to_announced"]["count"] == 5 * 2
-    assert set(found["registration"]) == {"1 sessions", "5 sessions"}
-    for rows in (*found["registration"].values(), found["us_a_session"]):
-        assert set(rows) == {"ping", "register, own", "register, global"}
-
-
-@pytest.mark.bench
-@pytest.mark.slow
-def test_what_the_daemon_weighs_is_shown_for_each_of_its_processes() -> None:
-    """Slow: it starts some daemons, and commands."""
-    found = found_by("weight")
-
-    daemon, zygote, worker, session, reader = found["memory"].values()
-    assert daemon["pss_mb"] > zygote["pss_mb"] > 0
-    assert reader["resident_mb"] > worker["resident_mb"] >= worker["pss_mb"] > 0
-    assert set(session) == {"resident_mb", "pss_mb"}
-    assert len(found["start_s"]) == 1
-    assert {"python -c pass", "hooklatch --help", "hooklatch status", "hooklatch fire"} <= set(found["commands"])
-    assert {"fires", "last_mb", "bytes_a_fire"} <= set(found["growth"])
-
-
-@pytest.mark.bench
-@pytest.mark.slow
-def test_each_form_of_the_entry_is_started_as_hosts_start_it() -> None:
-    """Slow: it starts a daemon, and some fifty commands."""
-    rows = found_by("entries")["rows"]
-
-    found = {(row["way"], row["form"], row["answered"]) for row in rows}
-    assert {(way, "python", what) for way in ("itself", "sh -c") for what in ("least", "at once", "daemon")} <= found
-    assert {row["limit"] for row in rows} >= {None, 1.25}
-
-
-@pytest.mark.bench
-@pytest.mark.slow
-def test_the_benchmark_of_events_that_nobody_hooks_compares_asking_and_skipping() -> None:
-    """Slow: it starts a daemon, and each kind of client twice."""
-    command = [sys.executable, str(BENCH / "idle_events.py"), "--quick"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-
-    assert done.returncode == 0, done.stderr
-    rows = json.loads((BENCH / "results" / "idle_events_quick.json").read_bytes())["rows"]
-    assert set(rows) == {f"{kind}, {how}" for kind in ("threads", "trio", "asyncio") for how in ("asked", "skipped")}
-
-
-@pytest.mark.bench
-@pytest.mark.slow
-def test_the_overload_benchmark_compares_quiet_sessions_with_and_without_each_flood() -> None:
-    """Slow: it starts a daemon and a process for each flood."""
-    floods = found_by("overload")["floods"]
-
-    assert len(floods) == 6
-    for row in floods.values():
-        assert {"quiet", "flooded", "ratio", "first_after_ms", "refused", "flood_overloads"} <= set(row)
-        assert row["flooded"]["count"] > 0
-
-
-@pytest.mark.bench
-@pytest.mark.slow
-def test_the_state_benchmark_counts_exactly_both_ways() -> None:
-    """Slow: it starts a pool of workers for each way."""
-    found = found_by("state")
-
-    assert {"machine", "rows", "ratios", "quiet", "step"} <= set(found)
-    assert found["exact"] == {"served": True, "served, kept": True, "sqlite": True}
-
-
-@pytest.mark.bench
-@pytest.mark.slow
-def test_the_registration_benchmark_measures_idle_and_subscribed_sessions() -> None:
-    """Slow: it starts a daemon for each number of sessions and hooks."""
-    found = found_by("registration")
-
-    assert set(found["rows"]) == {
-        f"{sessions} sessions, {hooks} hooks, {kind}"
-        for sessions in (2, 20)
-        for hooks in (1, 100)
-        for kind in ("idle", "subscribed")
-    }
-    for rows in found["rows"].values():
-        assert set(rows) == {"register", "reload"}
-        assert rows["register"]["held"]["worst_ms"] > 0
-    assert {"machine", "ratios", "most_held_ms"} <= set(found)
-
-
-@needs_redis
-@pytest.mark.bench
-@pytest.mark.slow
-def test_the_benchmark_of_a_fleet_measures_on_a_real_engine() -> None:
-    """Slow: it starts a server, and processes of links and simulated daemons."""
-    found = found_by("fleet")
-
-    assert [row["hosts"] for row in found["rows"]] == [2]
-    for row in found["rows"]:
-        assert row["push_to_applied"]["count"] == row["hosts"] * 2
-        assert row["storm"]["count"] == row["hosts"]
-        assert row["bare"]["push_to_fetched"]["count"] == row["hosts"] * 2
-        assert row["among"]["applied"]["count"] == row["hosts"] * 2
-        assert row["backlog"]["records"] == row["hosts"] * 20
-        assert row["quiet"]["commands_a_second"] > 0
-        assert set(row["memory"]) == {"engine_bytes_a_host", "engine_bytes_a_version", "link_bytes_a_host"}
-        assert all(size > 0 for size in row["engine_bytes_a_record"].values())
-    assert {"machine", "engine", "decisions_a_day", "bundle_bytes"} <= set(found)
-
-
-def files_on_the_path_of_a(request: str) -> list[str]:
-    """Return the files of a table in docs/explanation/design.md, as the walks name them."""
-    page = (ROOT / "docs" / "explanation" / "design.md").read_text()
-    section = page.partition(f"## The path of a {request}\n")[2].partition("\n## ")[0]
-    cells = re.findall(r"^\| \d+ \| ([^|]+) \|", section, re.MULTILINE)
-    paths = [path for cell in cells for path in re.findall(r"[\w/]+\.py", cell)]
-    return [path if path.startswith("hooklatch_worker/") else f"hooklatch/{path}" for path in paths]
-
-
-@pytest.mark.slow
-def test_the_walks_are_counted_and_the_design_names_their_files_in_order() -> None:
-    """Slow: it starts a daemon, and makes each request twice."""
-    command = [sys.executable, str(BENCH / "walks.py"), "--quick"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-
-    assert done.returncode == 0, done.stderr
-    (tree,) = json.loads((BENCH / "results" / "walks_quick.json").read_bytes())["trees"].values()
-    assert {"lines", "code_lines", "files", "classes", "functions", "rooms"} == set(tree["size"])
-    assert {"fire", "register, served", "register, run=", "reload"} == set(tree["walks"])
-    for walk in tree["walks"].values():
-        assert walk["calls"] >= len(walk["way"]) > walk["files"] > walk["stacked"] > 0
-        assert walk["rooms"] >= walk["parts"] > 0
-    for heading, name in (("fire", "fire"), ("registration", "register, run="), ("reload", "reload")):
-        walked = [step.partition(" ")[0] for step in tree["walks"][name]["way"]]
-        at = -1
-        for path in files_on_the_path_of_a(heading):
-            if path in walked or path.startswith("hooklatch/"):  # else it is the worker's own
-                assert path in walked[at + 1 :], f"{heading}: {path} comes earlier, or not at all"
-                at = walked.index(path, at + 1)

@@ -15,7 +15,7 @@ import anyio.to_thread
 import pytest
 
 import hooklatch
-from client.scripts import FAILURES, IMPATIENT, Recorder, answer_pings_first, decide, never_welcome, under_both
+from client.scripts import FAILURES, IMPATIENT, PINGING, Recorder, answer_pings_first, decide, never_welcome, under_both
 from hooklatch import connect
 from hooklatch.client.protocol.liveness import Liveness
 from support.scripted_daemon import Peer, ScriptedDaemon, decision
@@ -52,14 +52,14 @@ async def test_a_decision_comes_back(daemon: ScriptedDaemon, path: Path) -> None
     assert (s.session_id, s.revision, s.is_closed) == ("s1", 7, True)
 
 
-@pytest.mark.parametrize(("script", "cause"), FAILURES)
+@pytest.mark.parametrize(("script", "liveness", "cause"), FAILURES)
 @under_both
 async def test_no_usable_answer_is_decided_in_the_client(
-    daemon: ScriptedDaemon, path: Path, script: Callable[[Peer], None], cause: str
+    daemon: ScriptedDaemon, path: Path, script: Callable[[Peer], None], liveness: Liveness, cause: str
 ) -> None:
     daemon.play(script)
 
-    async with connect(path, liveness=IMPATIENT) as s:
+    async with connect(path, liveness=liveness) as s:
         answer = await s.fire("pre_tool_use", tool_name="Bash", tool_input={})
 
     assert (answer.verdict, answer.cause) == ("deny", cause)
@@ -69,7 +69,7 @@ async def test_no_usable_answer_is_decided_in_the_client(
 async def test_a_slow_daemon_that_answers_pings_is_waited_for(daemon: ScriptedDaemon, path: Path) -> None:
     daemon.play(answer_pings_first)
 
-    async with connect(path, liveness=IMPATIENT) as s:
+    async with connect(path, liveness=PINGING) as s:
         answer = await s.fire("pre_tool_use", tool_name="Bash", tool_input={})
 
     assert answer.verdict == "allow"

@@ -17,6 +17,7 @@ from client.scripts import (
     CALL,
     FAILURES,
     IMPATIENT,
+    PINGING,
     Recorder,
     answer_pings_first,
     ask_guard,
@@ -25,6 +26,7 @@ from client.scripts import (
     never_welcome,
 )
 from hooklatch import Announcement, Verdict, connect_sync, deny
+from hooklatch.client.protocol.liveness import Liveness
 from support.scripted_daemon import Peer, ScriptedDaemon, decision
 
 
@@ -63,13 +65,13 @@ def test_a_decision_comes_back(daemon: ScriptedDaemon, path: Path) -> None:
     assert (s.session_id, s.revision) == ("s1", 7)
 
 
-@pytest.mark.parametrize(("script", "cause"), FAILURES)
+@pytest.mark.parametrize(("script", "liveness", "cause"), FAILURES)
 def test_no_usable_answer_is_decided_in_the_client(
-    daemon: ScriptedDaemon, path: Path, script: Callable[[Peer], None], cause: str
+    daemon: ScriptedDaemon, path: Path, script: Callable[[Peer], None], liveness: Liveness, cause: str
 ) -> None:
     daemon.play(script)
 
-    with connect_sync(path, liveness=IMPATIENT) as s:
+    with connect_sync(path, liveness=liveness) as s:
         answer = s.fire("pre_tool_use", tool_name="Bash", tool_input={})
 
     assert (answer.verdict, answer.cause) == ("deny", cause)
@@ -78,7 +80,7 @@ def test_no_usable_answer_is_decided_in_the_client(
 def test_a_slow_daemon_that_answers_pings_is_waited_for(daemon: ScriptedDaemon, path: Path) -> None:
     daemon.play(answer_pings_first)
 
-    with connect_sync(path, liveness=IMPATIENT) as s:
+    with connect_sync(path, liveness=PINGING) as s:
         answer = s.fire("pre_tool_use", tool_name="Bash", tool_input={})
 
     assert answer.verdict == "allow"

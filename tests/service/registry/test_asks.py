@@ -406,11 +406,13 @@ async def test_too_many_asks_of_one_session_are_denied(daemon: Daemon) -> None:
 
 async def test_whoever_takes_all_places_makes_room_for_others(daemon: Daemon) -> None:
     payload: dict[str, Any] = {"tool_name": "Bash", "tool_input": {}}
-    strangers = [daemon.connect() for _ in range(17)]
     async with person(daemon) as admin, AsyncExitStack() as stack:
-        for one in strangers[:16]:
-            await one.send("fire", event="pre_tool_use", payload=payload)
+        strangers: list[Client] = []
+        for _ in range(16):
+            strangers.append(daemon.connect())  # here, as one that says nothing for 2 s is closed
+            await strangers[-1].send("fire", event="pre_tool_use", payload=payload)
             await opened(admin)
+        strangers.append(daemon.connect())
         refused = await strangers[16].fire_tool("Bash", command="one more without a name")
         for size in (16, 16, 16, 16, 16, 4):
             busy = await stack.enter_async_context(daemon.session())

@@ -15,7 +15,6 @@ from workers.lsp.workspace import Workspace
 BAD = "x = 1\nBAD = 2\n"
 GOOD = "x = 1\n"
 LINE = "[lsp diagnostics]\nerror: this is BAD at a.py:2:1"
-SLACK = 0.5  # seconds that a loaded machine may take on top of a timeout
 
 
 class Clock:
@@ -75,7 +74,7 @@ def test_nothing_in_time_is_silence(workspace: Workspace, mode: str) -> None:
     workspace.config["timeout"] = 0.4
 
     assert workspace.edit("a.py", BAD) is None
-    assert 0.35 < workspace.seconds < 0.4 + SLACK
+    assert 0.35 < workspace.seconds < diagnostics.MAX_TIMEOUT
 
 
 @pytest.mark.parametrize(
@@ -84,10 +83,9 @@ def test_nothing_in_time_is_silence(workspace: Workspace, mode: str) -> None:
 )
 def test_a_broken_server_is_given_up_at_once(workspace: Workspace, mode: str) -> None:
     workspace.use_fake(mode)
-    workspace.config["timeout"] = 5.0
 
     assert workspace.edit("a.py", BAD) is None
-    assert workspace.seconds < 1.0
+    assert workspace.seconds < workspace.config["timeout"]
     assert workspace.pids == []
 
 
@@ -103,10 +101,10 @@ def test_a_program_that_does_not_start_is_no_server(workspace: Workspace) -> Non
 def test_a_server_that_starts_slowly_is_ready_for_a_later_edit(workspace: Workspace) -> None:
     """Slow: the server takes 0.4 s to start."""
     workspace.use_fake("slow_start")
-    workspace.config["timeout"] = 0.15
+    patience, workspace.config["timeout"] = workspace.config["timeout"], 0.15
 
     first = workspace.edit("a.py", BAD)
-    workspace.config["timeout"] = 5.0
+    workspace.config["timeout"] = patience
     second = workspace.edit("a.py", BAD)
 
     assert (first, second) == (None, LINE)
@@ -155,33 +153,35 @@ def test_one_that_works_again_is_forgiven(workspace: Workspace, clock: Clock) ->
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mode", ["hang", "never_answers"])
+@pytest.mark.parametrize(("mode", "most"), [("hang", 6), ("never_answers", 3)])
 def test_a_hung_server_is_killed_after_three_calls_and_started_anew(
-    workspace: Workspace, clock: Clock, mode: str
+    workspace: Workspace, clock: Clock, mode: str, most: int
 ) -> None:
-    """Slow: four timeouts have to pass."""
+    """Slow: some timeouts have to pass. One that hangs has been heard first, by the third call."""
     workspace.use_fake(mode)
     workspace.config["timeout"] = 0.2
-    alive: list[int] = []
+    seen: list[list[int]] = []
 
-    for number in range(20):  # five on a quiet machine; on a busy one a server may not even have begun in time
-        workspace.edit("a.py", f"{BAD}{number}")
-        alive.append(len(workspace.pids))
-        if workspace.starts == 2:
-            break
+    while [] not in seen[:-1]:
+        workspace.edit("a.py", f"{BAD}{len(seen)}")
+        seen.append(workspace.pids)
 
-    assert 0 in alive
-    assert workspace.starts == 2
+    *alive, dead, anew = seen
+    assert 3 <= len(seen) - 1 <= most
+    assert alive == [alive[0]] * len(alive)
+    assert (dead, len(anew)) == ([], 1)
+    assert anew != alive[0]
 
 
 @pytest.mark.slow
 def test_a_server_that_has_nothing_to_say_is_not_taken_for_hung(workspace: Workspace, clock: Clock) -> None:
     """Slow: six timeouts have to pass."""
     workspace.use_fake("quiet")
-    workspace.config["timeout"] = 0.5  # in which the server has begun also on a busy machine
+    workspace.config["timeout"] = 0.2
 
     for number in range(7):
         workspace.edit("a.py", f"{GOOD}{number}")
+        workspace.wait_until(lambda: len(workspace.logged) > number)  # noqa: B023  (it has read this edit)
 
     assert workspace.starts == 1
     assert workspace.sent("$/hooklatch/probe")
@@ -191,7 +191,7 @@ def test_a_refused_question_is_no_diagnostics(workspace: Workspace) -> None:
     workspace.use_fake("pull_error")
 
     assert workspace.edit("a.py", BAD) is None
-    assert workspace.seconds < 1.0
+    assert workspace.seconds < workspace.config["timeout"]
     assert len(workspace.pids) == 1
 
 
@@ -241,10 +241,11 @@ def test_a_helper_that_left_the_servers_group_dies_with_it(workspace: Workspace)
 
 def test_a_server_dies_with_the_process_that_started_it(workspace: Workspace) -> None:
     workspace.use_fake("hang")
-    workspace.config["timeout"] = 2.0  # the server has begun by then, and hangs for ever
+    workspace.config["timeout"] = 0.2
     child = os.fork()
     if child == 0:
         workspace.edit("a.py", BAD)
+        workspace.wait_until(lambda: workspace.starts == 1)
         os._exit(0)
 
     os.waitpid(child, 0)

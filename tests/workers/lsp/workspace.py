@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from hooklatch_worker.author.call_context import CallContext
 from hooklatch_worker.author.events import PostToolUse
 from hooklatch_worker.lsp import diagnostics
 
+PATIENCE = 60.0  # seconds
 FAKE = str(Path(__file__).with_name("fake_server.py"))
 
 
@@ -21,7 +23,7 @@ class Workspace:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.log = folder.parent / "server.log"
-        self.config: dict[str, Any] = {}
+        self.config: dict[str, Any] = {"timeout": diagnostics.MAX_TIMEOUT}  # out of reach where none is meant to pass
         self.seconds = 0.0
         self.emitted: list[tuple[str, dict[str, object]]] = []
 
@@ -68,6 +70,13 @@ class Workspace:
     @property
     def starts(self) -> int:
         return sum("start" in record for record in self.logged)
+
+    def wait_until(self, is_so: Callable[[], bool]) -> None:
+        """Wait for what a server logs; only a failing test waits for long."""
+        deadline = time.monotonic() + PATIENCE
+        while not is_so():
+            assert time.monotonic() < deadline, self.logged
+            time.sleep(0.005)
 
     def sent(self, method: str) -> list[dict[str, Any]]:
         """Return the parameters of each message of this method that the server got."""

@@ -8,8 +8,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,7 +21,6 @@ from hooklatch_worker.sandbox.isolation import held_by, kernel_here
 from hooklatch_worker.wire import Isolation
 from support.daemons import Client, Daemon, running_daemon
 from support.pools import running_pool, until
-from support.repository import ROOT
 
 pytestmark = [
     pytest.mark.slow,
@@ -32,7 +29,7 @@ pytestmark = [
     ),
 ]
 GUARDS = """
-import os, sys, tempfile
+import json, os, sys, tempfile
 from hooklatch import deny, hook
 
 @hook("pre_tool_use", match="Write")
@@ -50,7 +47,7 @@ def fill(event):
     open(os.path.join(folder, "below", "file"), "w").close()
     os.symlink("/", os.path.join(folder, "link"))
     os.chmod(os.path.join(folder, "below"), 0)
-    return deny(os.environ["TMPDIR"])
+    return deny(json.dumps([os.getpid(), os.environ["TMPDIR"]]))
 
 @hook("pre_tool_use", match="Who")
 def who(event):
@@ -197,9 +194,10 @@ async def test_a_new_zygote_and_a_replaced_worker_are_held_to_the_same(tmp_path:
 async def test_a_temporary_folder_goes_with_its_worker(tmp_path: Path) -> None:
     files = {"hooks.toml": table("restricted") + SOURCE, "guards.py": GUARDS}
     async with running_daemon(tmp_path, files) as daemon, daemon.session() as client:
-        folder = Path(await said(client, "Fill"))
+        pid, place = json.loads(await said(client, "Fill"))  # one answer: another call may reach another worker
+        folder = Path(place)
         mode = folder.stat().st_mode & 0o777  # noqa: ASYNC240  (a test's own folder)
-        os.kill(int(await said(client, "Who")), signal.SIGKILL)
+        os.kill(pid, signal.SIGKILL)
 
         await until(lambda: not folder.exists())
 
@@ -278,13 +276,3 @@ def test_a_mistake_in_the_table_is_named_at_its_line(text: str, said: str) -> No
         read_config("/etc/hooks.toml", text.encode())
 
     assert str(raised.value).removeprefix("/etc/hooks.toml").startswith(said)
-
-
-def test_the_benchmark_of_levels_runs() -> None:
-    bench = ROOT / "bench"
-    command = [sys.executable, str(bench / "isolation.py"), "--rounds", "1"]
-
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-
-    assert "p50 ms" in done.stdout, done.stderr
-    assert set(json.loads((bench / "results/isolation.json").read_bytes())["levels"]) == set(wire.ISOLATION_LEVELS)
