@@ -6,6 +6,7 @@ A fake worker runs a function in the daemon's task.  `tests/contract` holds it t
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
@@ -106,6 +107,9 @@ class FakeUnit(Unit):
     def is_untouched(self) -> bool:
         return self.version == self.now()
 
+    def is_like(self, other: Unit) -> bool:
+        return isinstance(other, FakeUnit) and self.version == other.version
+
     def newer(self) -> Version | None:
         return None if self.is_untouched else read(self.source)
 
@@ -131,7 +135,6 @@ class FakeSources(Sources):
         pool = FakePool({"act": run}, source, self._builds)
         unit = FakeUnit(version, pool, wire.Loaded(0, [], ["act"], {}))
         unit.version, unit.now = number, lambda: self.place.version
-        self.pools[source.location, unit.build] = pool
         return unit
 
 
@@ -192,6 +195,7 @@ class FakeConnection:
     def __init__(self, parts: Parts, *, is_admin: bool) -> None:
         self.number = next(self.numbers)
         self.is_admin = is_admin
+        self.peer = (os.getpid(), os.getuid())
         self.role = "admin" if is_admin else "agent"
         self.session: Any = None
         self.has_greeted = False
