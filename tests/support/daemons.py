@@ -15,6 +15,8 @@ from typing import Any
 
 import trio
 
+from hooklatch.client.protocol.decisions import TABLE
+from hooklatch.client.protocol.exchange import unclear
 from hooklatch.service.process.daemon import serve
 from hooklatch.service.process.folders import Options
 from hooklatch.service.process.parts import Parts
@@ -30,6 +32,14 @@ class RpcFailure(Exception):
         super().__init__(f"{error['data']['name']}: {error['message']}")
         self.name = error["data"]["name"]
         self.message = error["message"]
+
+
+def check_as_clients_do(line: bytes, message: dict[str, Any]) -> None:
+    """Hold each line that a real daemon writes to what clients take: a strict reader must not refuse a true answer."""
+    assert unclear(line) is None, line[:1000]
+    for said in (message.get("result"), (message.get("params") or {}).get("decision")):
+        if isinstance(said, dict) and {"decision_id", "verdict"} <= said.keys():
+            assert TABLE.fault(said) == "", said
 
 
 class Client:
@@ -62,7 +72,9 @@ class Client:
             self._buffer += data
         line, _, rest = bytes(self._buffer).partition(b"\n")
         self._buffer = bytearray(rest)
-        return json.loads(line)
+        message = json.loads(line)
+        check_as_clients_do(line, message)
+        return message
 
     async def answer_to(self, number: int) -> dict[str, Any]:
         """Return the result of a request, keeping announcements that come before it."""

@@ -49,7 +49,7 @@ from hooklatch.errors import (
 )
 from hooklatch_worker.author.ambiguity import ambiguity
 
-__all__ = ["Action", "CallRequested", "Exchange", "Waiter", "reply"]
+__all__ = ["Action", "CallRequested", "Exchange", "Waiter", "reply", "unclear"]
 
 
 class CallRequested(msgspec.Struct, frozen=True):
