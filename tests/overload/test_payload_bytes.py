@@ -126,6 +126,9 @@ async def test_a_line_that_waits_is_judged_when_there_is_room(daemon: Daemon) ->
         empty(budget, taken)
 
     assert [decision["reason"] for decision in decisions] == ["no"]
+    (pool,) = daemon.parts.sources.pools.values()
+    await until(lambda: not pool.is_busy)
+    assert [worker.hook for worker in pool.live_workers() if worker.hook] == []  # an idle one keeps no call
 
 
 async def test_a_stranger_without_room_hears_overload_too(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
