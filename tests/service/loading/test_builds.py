@@ -267,7 +267,7 @@ NAMING = 'from hooklatch import hook\n{before}\n@hook("stop", files={files})\nde
 @pytest.mark.slow  # a daemon
 async def test_a_file_that_cannot_be_held_is_a_fault_that_says_why(tmp_path: Path) -> None:
     cases = {  # what the source says before its hook, what that names, and which file the fault is of
-        "absent.py": ("", '["absent.json"]', "absent.json", "names it: [Errno 2] No such file"),
+        "absent.py": ("", '["absent.json"]', "absent.json", "absent.json cannot be read: No such file"),
         "computed.py": ('NAMES = ["rules.json"]', "NAMES", "computed.py", "write the names there as literals"),
         "above.py": ("", '["../rules.json"]', "above.py", "in the folder of the hooks' file or below it"),
         "secret.py": ("", '["hooks.d/own.toml"]', "own.toml", "declares hooks"),

@@ -24,7 +24,7 @@ from hooklatch_worker.author.marker import fault_of_name
 from hooklatch_worker.runtime import syntax
 from hooklatch_worker.sandbox.safety import UnsafeFileError, read_safely
 
-__all__ = ["SUFFIXES", "Build", "RefusedError"]
+__all__ = ["SUFFIXES", "Build", "RefusedError", "why_unread"]
 
 Loader = type[machinery.SourceFileLoader] | type[machinery.SourcelessFileLoader] | type[machinery.ExtensionFileLoader]
 KINDS: list[tuple[Loader, list[str]]] = [
@@ -76,7 +76,7 @@ class Build:
                 self._take(path)
                 self.names.add(path)
             except (RefusedError, UnsafeFileError, OSError) as error:
-                self.unread[path] = str(error)
+                self.unread[path] = why_unread(error)
 
     def settle_environment(self) -> None:
         """Take what is on the import path now for the environment, before the source's own folder comes first there."""
@@ -122,7 +122,7 @@ class Build:
         """
         from hashlib import sha256  # the zygote has imported it
 
-        found = {path: sha256(self.files[path]).hexdigest() for path in self._ran}
+        found = {path: sha256(self.files[path]).hexdigest() for path in list(self._ran)}
         for name in sys.modules.keys() - before:
             file = getattr(sys.modules.get(name), "__file__", None)
             if isinstance(file, str) and (self.is_spelled_below(file) or "/.." in file):
@@ -265,6 +265,12 @@ class Build:
             if spec.origin is not None:
                 yield spec.origin
             folders = list(spec.submodule_search_locations or ())
+
+
+def why_unread(error: Exception) -> str:
+    """Return in words why a file of a build could not be read."""
+    reason: str | None = getattr(error, "strerror", None)
+    return str(error) if reason is None else f"{getattr(error, 'filename', None)} cannot be read: {reason}"
 
 
 def declares_hooks(path: str) -> bool:

@@ -24,7 +24,7 @@ import msgspec
 
 from hooklatch_worker import wire
 from hooklatch_worker.author.failures import MAX_MESSAGE, printable
-from hooklatch_worker.runtime.build import Build
+from hooklatch_worker.runtime.build import Build, why_unread
 from hooklatch_worker.runtime.calls import Caller, Capture, identity, open_stream
 from hooklatch_worker.runtime.loader import SourceError, Unit, check_refusals, load
 from hooklatch_worker.runtime.state_client import Line
@@ -233,7 +233,7 @@ def settle(build: Build, before: frozenset[str], source: wire.Source) -> dict[st
     try:
         build.complete()
     except (UnsafeFileError, OSError) as error:
-        raise SourceError(str(error), source.location, 0) from None
+        raise SourceError(why_unread(error), source.location, 0) from None
     except ImportError:
         pass  # it is among the refusals
     check_refusals(build.refusals, source)
