@@ -75,7 +75,7 @@ def latency(rounds: int, calls: int) -> Rows:
         return {name: msgspec.to_builtins(summary(took)) for name, took in interleave(blocks, rounds).items()}
 
 
-def throughput(rounds: int, seconds: float) -> dict[str, Rows]:
+def throughput(rounds: int, seconds: float, workers: int) -> dict[str, Rows]:
     """Return each contender's calls per second, with many connections and with one: medians of the rounds."""
     many, one = f"{CONNECTIONS} connections or callers", f"pipelined on one connection, {PIPELINED} in flight"
     called_back = f"pools without callers, {CONNECTIONS} in flight by callbacks"
@@ -87,10 +87,10 @@ def throughput(rounds: int, seconds: float) -> dict[str, Rows]:
         rates[one][name] = partial(calls_a_second, [single], seconds, in_flight=PIPELINED)
 
     with ExitStack() as stack:
-        add(DAEMON, stack.enter_context(contenders.run_daemon(workers=WORKERS)).connect)
+        add(DAEMON, stack.enter_context(contenders.run_daemon(workers=workers)).connect)
         for name, run in YARDSTICKS.items():
-            add(name, stack.enter_context(run(workers=WORKERS)))
-        for name, pool in stack.enter_context(pools(WORKERS)).items():
+            add(name, stack.enter_context(run(workers=workers)))
+        for name, pool in stack.enter_context(pools(workers)).items():
             rates[many][name] = partial(pool.rate, CONNECTIONS, seconds)
             if pool.rate_by_callbacks:
                 rates[called_back][name] = partial(pool.rate_by_callbacks, CONNECTIONS, seconds)
@@ -186,7 +186,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--quick", action="store_true", help="a few seconds: shows that it runs, not how fast")
     options = parser.parse_args()
-    rounds, calls, seconds = (1, 5, 0.02) if options.quick else (options.rounds, 200, 0.5)
+    rounds, calls, seconds, workers = (1, 5, 0.02, 2) if options.quick else (options.rounds, 200, 0.5, WORKERS)
     few = max(1, rounds // 3)
     machine = print_machine()
     for name in missing():
@@ -195,7 +195,7 @@ def main() -> int:
     on_all = latency(rounds, calls)
     with on_one_core():
         on_one = latency(rounds, calls)
-    rates, slow = throughput(few, seconds), slow_hooks(few, seconds)
+    rates, slow = throughput(few, seconds, workers), slow_hooks(few, seconds)
 
     show_latency("latency", on_all)
     show_latency("latency on one core", on_one)

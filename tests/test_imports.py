@@ -245,12 +245,18 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
         hooklatch.denny  # noqa: B018 - the access is the act
 
 
-@pytest.mark.parametrize("name", [name for name, _ in ALL if name.startswith("hooklatch.core.")])
-def test_the_core_knows_no_shell(name: str) -> None:
-    path = dict(ALL)[name]
+CORE = [(name, path) for name, path in ALL if name.startswith("hooklatch.core.")]
 
+
+@table(("name", "path"), CORE)
+def test_the_core_knows_no_shell(name: str, path: Path) -> None:
     assert not {imported.partition(".")[0] for imported in imports_of(path)} & SHELLS
-    assert not loaded_by(f"import {name}") & {"trio", "asyncio", "socket", "multiprocessing", "psutil"}
+
+
+def test_the_core_loads_no_shell() -> None:
+    all_of_it = ", ".join(name for name, _ in CORE)
+
+    assert not loaded_by(f"import {all_of_it}") & {"trio", "asyncio", "socket", "multiprocessing", "psutil"}
 
 
 @table("name", SANS_IO)

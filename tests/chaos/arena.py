@@ -295,11 +295,11 @@ def is_guardian(pid: int) -> bool:
         return False
 
 
-def wait_until(is_so: Callable[[], object], line_timeouts: float = PATIENCE) -> bool:
+def wait_until(is_so: Callable[[], object], line_timeouts: float = PATIENCE, *, pause: float = 0.01) -> bool:
     """Wait until something is so that tells nobody when it changes; say whether it came to be."""
     deadline = time.monotonic() + line_timeouts
     while not is_so():
         if time.monotonic() > deadline:
             return False
-        select.select([], [], [], 0.01)
+        select.select([], [], [], pause)
     return True

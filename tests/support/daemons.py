@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import resource
@@ -17,12 +18,16 @@ import trio
 
 from hooklatch.client.protocol.decisions import TABLE
 from hooklatch.client.protocol.exchange import unclear
+from hooklatch.dialects import find
 from hooklatch.service.process.daemon import serve
 from hooklatch.service.process.folders import Options
 from hooklatch.service.process.parts import Parts
 from hooklatch_worker.sandbox import linux
 from support.repository import CALLBACKS
 from support.warm_guardians import of_the_interpreter, warm_guardians
+
+# Which packages are installed is read once in a process, not with each of hundreds of daemons.
+setattr(find, "entry_points", functools.cache(find.entry_points))  # noqa: B010  (its type is another function's)
 
 
 class RpcFailure(Exception):

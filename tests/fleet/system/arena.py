@@ -43,6 +43,7 @@ __all__ = ["FLEET", "Arena"]
 FLEET = "acme"
 NAMES = ("anna", "bert", "cleo")
 PATIENCE = 20.0  # seconds until every host has what it should have
+PAUSE = 0.1  # seconds between two looks: each is work for a daemon, which has it to do beside what is waited for
 DISK = "64m"  # of the engine's own disk
 ALWAYS = "[record]\nsegment_mib = 0.25\nlow_mib = 0.003\ncritical_mib = 0.002\nfull_mib = 0.001\n"
 TABLE = """{always}
@@ -114,7 +115,7 @@ class Arena:
         for watcher in self._watchers:
             watcher.close()
         self._watchers = []
-        wait_until(lambda: all(self._is_shipped(host) for host in self.hosts), PATIENCE)
+        wait_until(lambda: all(self._is_shipped(host) for host in self.hosts), PATIENCE, pause=PAUSE)
         for host in self.hosts:
             for line in records(host):
                 self.write(line)
@@ -238,7 +239,7 @@ class Arena:
                     states[host.name] = state
             return True
 
-        wait_until(are_equal, PATIENCE)
+        wait_until(are_equal, PATIENCE, pause=PAUSE)
         at = now()
         digests = {host.name: states[host.name].bundle if host.name in states else "" for host in self.hosts}
         self.write(Healed(since, at, digests, wanted.bundle))
