@@ -58,9 +58,16 @@ class HungDisk:
         finally:
             self.process.send_signal(signal.SIGCONT)
 
+    def take_without_answer(self) -> None:
+        """Take each request from now on and answer none: who waits for that cannot be killed before the server is."""
+        self.shown.with_suffix(".deaf").touch()
+
     def end(self) -> None:
-        self.process.kill()  # the kernel then answers whoever waits
-        self.process.communicate()
+        """End the disk, as often as anybody likes: the kernel then answers whoever waits for it."""
+        self.process.kill()
+        self.process.wait()
+        assert self.process.stdout is not None
+        self.process.stdout.close()
 
 
 class PlaceWithDisk(Place):
@@ -112,7 +119,7 @@ def serve(fd: int, shown: str) -> None:
     while True:
         request = os.read(fd, 2**20)
         _, code, unique, node, *_ = IN.unpack_from(request)
-        if code in NO_ANSWER:
+        if code in NO_ANSWER or os.path.exists(f"{shown}.deaf"):
             continue
         try:
             error, data = 0, answer(code, paths, node, request[IN.size :])

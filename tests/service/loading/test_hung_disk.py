@@ -36,7 +36,7 @@ def note(event):
 CONFIG = '[[source]]\npath = "here.py"\n[[source]]\npath = "../disk/note.py"\n'
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def place() -> Iterator[PlaceWithDisk]:
     with tempfile.TemporaryDirectory(prefix="hl-") as folder:
         place = PlaceWithDisk(Path(folder))
@@ -87,6 +87,19 @@ def test_a_daemon_starts_and_ends_while_a_disk_hangs(place: PlaceWithDisk) -> No
 
     assert judged == ("deny", "here")
     assert "disk/note.py" in json.dumps(wrong)
+
+
+def test_a_thread_that_cannot_be_ended_holds_up_no_stop_and_no_next_daemon(place: PlaceWithDisk) -> None:
+    with serving(place) as daemon:
+        place.disk.take_without_answer()
+        until(place, lambda status: status["health"] == "red")
+        stopped = place.run("stop")
+        with serving(place):
+            judged = decision(place)
+            place.disk.end()  # or this one could not be waited for either
+        daemon.process.wait()
+
+    assert (stopped.returncode, judged) == (0, ("deny", "here")), stopped.stderr
 
 
 def decision(place: PlaceWithDisk, *cwd: str) -> tuple[str, str]:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CommandLink", "administrator", "as_sent", "directories", "one_shot"]
 
+LOOK = 0.5  # seconds between two looks at a process that does not end
 ABSENT = (errno.ENOENT, errno.ECONNREFUSED)  # connect(2): no socket, or one that nobody listens on
 
 
@@ -159,7 +160,21 @@ class End:
         # A manager's sockets were made by the manager, and one in a container counts its processes otherwise.
         if self._process is None or self._process[0] != pid:
             return True
-        return bool(select.select([self._process[1]], [], [], max(0.0, deadline - time.monotonic()))[0])
+        while not select.select([self._process[1]], [], [], max(0.0, min(LOOK, deadline - time.monotonic())))[0]:
+            if is_dead(pid):
+                return True
+            if time.monotonic() >= deadline:
+                return False
+        return True
+
+
+def is_dead(pid: int) -> bool:
+    """Return whether a process has ended but for a thread that waits for a disk: that one cannot be ended (proc(5))."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read().rpartition(b") ")[2][:1] == b"Z"
+    except OSError:
+        return False  # it has ended, and its descriptor says so
 
 
 def process_behind(stream: sockets.socket) -> tuple[int, int] | None:

@@ -217,12 +217,7 @@ class Unit:
         """
         if self.is_untouched:
             return None
-        now = {path: stamp(path) for path in self.stamps}
-        for late in (path for path in now if now[path] == LATE):
-            try:
-                status_at(late)
-            except OSError as error:  # to build it would take a worker as long as importing may
-                raise UnitError(Diagnostic(late, 0, trouble(error)), is_passing=True) from None
+        now = self.answering()
         version = read(self.source)
         if self.pool.fault is not None or version.source != self.source or not self._has_environment():
             return version
@@ -231,6 +226,20 @@ class Unit:
             return version  # unreadable then or now: not known to be the same
         self.stamps, self.is_behind = now, False
         return None
+
+    def answering(self) -> dict[str, Stamp]:
+        """Return the present stamps of its files: to build it while one is late would take as long as importing may.
+
+        Raises:
+            UnitError: a disk of one of them does not answer.
+        """
+        now = {path: stamp(path) for path in self.stamps}
+        for late in (path for path in now if now[path] == LATE):
+            try:
+                status_at(late)
+            except OSError as error:
+                raise UnitError(Diagnostic(late, 0, trouble(error)), is_passing=True) from None
+        return now
 
     def _has_environment(self) -> bool:
         """Return whether its environment is as it was.

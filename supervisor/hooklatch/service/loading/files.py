@@ -345,7 +345,8 @@ class Files:
 
     async def see(self, *, mends: bool = False) -> Seen:
         """Read what is there, in a thread: the disk may be slow, and files long."""
-        return await trio.to_thread.run_sync(self.look(mends=mends))  # not left alone: it may write what it mends
+        # One that writes what it mends is not left alone.
+        return await trio.to_thread.run_sync(self.look(mends=mends), abandon_on_cancel=not mends)
 
     def look(self, find_packages: Callable[[], Discovery] = discover, *, mends: bool = False) -> Callable[[], Seen]:
         """Return how to read every file once; it uses nothing that may change meanwhile.
