@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 from hooklatch.core.decisions.call import Call
@@ -10,6 +11,7 @@ from hooklatch.core.hooks.matchers import compile_matcher
 from hooklatch.core.hooks.registry import Hook, Layer, PythonTarget
 from hooklatch.core.payload import Payload
 from hooklatch.service.dispatch.fires import Fire, FireParams, Services
+from hooklatch.service.registry.budget import Budget
 from hooklatch_worker import wire
 from hooklatch_worker.author.call_context import Emitted
 from hooklatch_worker.author.state import Asked
@@ -22,7 +24,9 @@ SPEC = Catalogue.standard()["pre_tool_use"]
 
 def fire_of(answer: Answer | None = None) -> Fire:
     """Make a fire for calls; the state of their hooks is what `answer` says, if anything."""
-    return Fire(SPEC, FireParams(SPEC.name), None, "bench", Services(ignore, answer or refuse, ignore))
+    return Fire(
+        SPEC, FireParams(SPEC.name), None, "bench", Services(ignore, answer or refuse, ignore, Budget(Counter()))
+    )
 
 
 def ignore(fire: Fire, emitted: Sequence[Emitted] = ()) -> None:

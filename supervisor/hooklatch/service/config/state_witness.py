@@ -13,6 +13,7 @@ import os
 import re
 from contextlib import closing
 
+from hooklatch.errors import where_and_why
 from hooklatch.record.files.mark import path_of_mark
 from hooklatch.record.files.slots import Slot, SlotError, read_form
 from hooklatch.service.config.path_lookup import Absent, Names, look, names_in
@@ -44,7 +45,7 @@ class Witness:
                 self.settle(digest)
                 return None
         except (SlotError, OSError) as error:
-            return f"{error}: nobody knows whether {path} is as it was written last; {GO_ON}"
+            return f"{where_and_why(error)}: nobody knows whether {path} is as it was written last; {GO_ON}"
         if match is None:
             return f"{self.path} is gone: nobody knows whether {path} is as it was written last; {GO_ON}"
         if digest in (match[1].decode(), match[2].decode()):
