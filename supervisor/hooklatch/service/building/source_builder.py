@@ -125,10 +125,12 @@ class SourceBuilder:
         Raises:
             UnitError: it cannot be read, or what it requires is unclear.
         """
+        unit, limits = self._sources.units.get(source.location), self._taken.limits_of(source)
         if self._afresh is None or source.location in self._afresh:
             async with room:  # whatever stamps and digests say
+                if unit is not None:
+                    await self._sources.look(unit.answering)
                 return await self._sources.look(lambda: prepared(read(source), self._taken))
-        unit, limits = self._sources.units.get(source.location), self._taken.limits_of(source)
         async with room:
             version = await self._sources.look(unit.newer) if unit is not None else None
         if (
