@@ -136,4 +136,7 @@ def test_a_name_that_no_test_has_fails_each_time(tmp_path: Path) -> None:
     code, lines = judged(tmp_path, "", "test_it.py::test_absent", "--times=1", script="flaky.py")
 
     assert code == 1
-    assert lines[-1] == "1 failed, 0 passed"
+    assert lines == [
+        "FAILED pytest ended with 4: `python -m pytest test_it.py::test_absent` shows why",
+        "1 failed, 0 passed",
+    ]

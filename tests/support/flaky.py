@@ -56,7 +56,8 @@ def main() -> int:
         for future in as_completed(runs):
             found = future.result()
             passed += not found.failures and not found.errors and bool(found.passed)
-            text = "\n".join([*found.errors, *(f"{failure.test}\n{failure.text}" for failure in found.failures)])
+            errors = [f"{error}: `python -m pytest {options.test}` shows why" for error in found.errors]
+            text = "\n".join([*errors, *(f"{failure.test}\n{failure.text}" for failure in found.failures)])
             if text:
                 print(f"FAILED {text}" if text not in texts else "FAILED again", flush=True)
                 texts[text] += 1
