@@ -23,7 +23,7 @@ from fleet.system.bundles import FORBIDDEN, number_of
 from fleet.system.history import Answered, Pen, Sent, now
 from hooklatch import Decision
 
-PACE = (0.05, 0.25)  # seconds between two gates; with less, the machine is busy with gates and each fault lasts longer
+PACE = (0.02, 0.12)  # seconds between two gates
 LONELY_PACE = 0.1  # after one that no daemon saw
 PATIENCE = 30.0  # seconds; the budget of each gate is less
 
