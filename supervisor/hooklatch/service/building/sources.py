@@ -204,7 +204,7 @@ class Unit:
         if None in self._digests.values() or self._digests != other._digests:
             return False
         own, others = ((one.source, one.python, one.environment, one.pool.limits.worker.isolation,
-                        msgspec.structs.replace(one.loaded, generation=0)) for one in (self, other))  # fmt: skip
+                        msgspec.structs.replace(one.loaded, generation=0, build=None)) for one in (self, other))  # fmt: skip
         return own == others
 
     def newer(self) -> Version | None:
