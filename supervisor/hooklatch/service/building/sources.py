@@ -203,8 +203,13 @@ class Unit:
         """Return whether both were loaded from the same files, each of them known, in the same way."""
         if None in self._digests.values() or self._digests != other._digests:
             return False
-        own, others = ((one.source, one.python, one.environment, one.pool.limits.worker.isolation,
-                        msgspec.structs.replace(one.loaded, generation=0, build=None)) for one in (self, other))  # fmt: skip
+        own, others = (
+            (
+                unit.source, unit.python, unit.environment, unit.pool.limits.worker.isolation,
+                msgspec.structs.replace(unit.loaded, generation=0, build=None),  # their bytes are compared by digest
+            )
+            for unit in (self, other)
+        )  # fmt: skip
         return own == others
 
     def newer(self) -> Version | None:
