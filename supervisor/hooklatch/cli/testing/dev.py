@@ -150,44 +150,23 @@ async def changed(before: Mapping[str, Stamp]) -> None:
     """Wait until one of these files has changed, and then until they are quiet."""
     import trio
 
-    from hooklatch.service.loading.hints import listening
+    from hooklatch.service.loading.hints import hinting
 
-    hint = Hint()
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(listening, before, hint.set)
+    with hinting(before) as hint:
         while (now := stamps_of(before)) == before:
-            await hint.wait()
+            with trio.move_on_after(LOOK):
+                await hint()
         while True:
             await trio.sleep(QUIET)
             if (latest := stamps_of(before)) == now:
                 break
             now = latest
-        nursery.cancel_scope.cancel()
 
 
 def stamps_of(paths: Iterable[str]) -> dict[str, Stamp]:
     from hooklatch.service.config.path_lookup import stamp
 
     return {path: stamp(path) for path in paths}
-
-
-class Hint:
-    """Something may have changed."""
-
-    def __init__(self) -> None:
-        import trio
-
-        self._event = trio.Event()
-
-    def set(self) -> None:
-        self._event.set()
-
-    async def wait(self) -> None:
-        import trio
-
-        with trio.move_on_after(LOOK):
-            await self._event.wait()
-        self._event = trio.Event()
 
 
 def dev(arguments: argparse.Namespace) -> int:

@@ -13,8 +13,8 @@ import os
 import select
 import struct
 import threading
-from collections.abc import Callable, Iterable
-from contextlib import closing, suppress
+from collections.abc import Awaitable, Callable, Generator, Iterable
+from contextlib import closing, contextmanager, suppress
 
 import trio
 
@@ -22,7 +22,7 @@ from hooklatch.disks import away_now, way_of
 from hooklatch.service.loading.watch import STAT_INTERVAL, FileWatch
 from hooklatch_worker.sandbox.linux import LIBC, checked
 
-__all__ = ["Hints", "give_hints", "listening"]
+__all__ = ["Hints", "give_hints", "hinting"]
 
 logger = logging.getLogger("hooklatch.hints")
 PAUSE = 0.02  # seconds between two reads of what is reported: a save is several changes
@@ -54,7 +54,7 @@ class Hints:
         self._epoll.register(self._fd, select.EPOLLIN)
         self._epoll.register(
             self._mounts, select.EPOLLPRI
-        )  # proc(5): something was mounted, over what is watched maybe
+        )  # proc(5): a mount may hide what is watched
 
     def close(self) -> None:
         """Give the descriptors back."""
@@ -98,9 +98,16 @@ class Hints:
     async def listen(self, tell: Callable[[], object]) -> None:
         """Tell whenever something that matters is reported."""
         while True:
+            await self.hint()
+            tell()
+            await trio.sleep(PAUSE)
+
+    async def hint(self) -> None:
+        """Wait until something that matters is reported."""
+        while True:
             await trio.lowlevel.wait_readable(self._epoll.fileno())
             if self._is_hint():
-                tell()
+                return
             await trio.sleep(PAUSE)
 
     def _is_hint(self) -> bool:
@@ -119,12 +126,20 @@ class Hints:
         return found
 
 
-async def listening(paths: Iterable[str], tell: Callable[[], object]) -> None:
-    """Tell of changes of these paths, as far as the kernel reports any."""
-    with suppress(OSError), closing(Hints()) as hints:
+@contextmanager
+def hinting(paths: Iterable[str]) -> Generator[Callable[[], Awaitable[None]]]:
+    """Give what waits until one of these paths may have changed: for ever, where the kernel reports nothing.
+
+    No task of its own does that: Ctrl-C would come between its making and its start.
+    """
+    try:
+        hints = Hints()
+    except OSError:
+        yield trio.sleep_forever
+        return
+    with closing(hints):
         hints.cover(paths)
-        tell()  # one may have changed before it was watched
-        await hints.listen(tell)
+        yield hints.hint
 
 
 async def give_hints(file_watch: FileWatch) -> None:
