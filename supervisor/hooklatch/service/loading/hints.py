@@ -52,9 +52,7 @@ class Hints:
         self._mounts = os.open("/proc/self/mountinfo", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         self._epoll = select.epoll()
         self._epoll.register(self._fd, select.EPOLLIN)
-        self._epoll.register(
-            self._mounts, select.EPOLLPRI
-        )  # proc(5): a mount may hide what is watched
+        self._epoll.register(self._mounts, select.EPOLLPRI)  # proc(5): a mount may hide what is watched
 
     def close(self) -> None:
         """Give the descriptors back."""
