@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -155,6 +156,19 @@ def test_doctor_names_an_entry_that_asks_the_agents_environment(place: Place) ->
     assert ended.returncode == 0
     assert f"{path} starts a daemon with the hooks and the state that the agent's environment names" in said
     assert "write it anew: hooklatch install claude-code --start" in said
+
+
+def test_a_daemon_whose_backlog_is_full_is_one_and_is_not_waited_for(place: Place) -> None:
+    place.runtime.mkdir(mode=0o700)
+    path = str(place.runtime / "agent.sock")
+    with socket.socket(socket.AF_UNIX) as stopped, socket.socket(socket.AF_UNIX) as squatter:
+        stopped.bind(path)
+        stopped.listen(0)
+        squatter.connect(path)
+
+        assert starting.is_listened_to(path)
+
+    assert not starting.is_listened_to(path)
 
 
 def test_uninstalling_the_last_takes_the_variables_along(place: Place) -> None:

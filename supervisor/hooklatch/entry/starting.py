@@ -40,7 +40,7 @@ def main(words: list[str]) -> int:
     given = dict(zip(words[::2], words[1::2], strict=True))
     limit = float(given.pop("--wait"))
     pinned, named = given.get("--state-dir"), given.get("--runtime-dir")
-    environ = remembered(pinned) if pinned is not None else children.OWN.of(os.environ)
+    environ = children.OWN.of(remembered(pinned) if pinned is not None else os.environ)
     if named is not None:
         environ["HOOKLATCH_RUNTIME_DIR"] = named
     folder = pinned or state_dir(environ)
@@ -69,8 +69,11 @@ def is_listened_to(path: str) -> bool:
     from hooklatch.credentials import connect
 
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.setblocking(False)  # whoever waits here holds the lock
         try:
             connect(probe, path, None)
+        except BlockingIOError:
+            return True  # its backlog is full
         except OSError:
             return False
     return True
