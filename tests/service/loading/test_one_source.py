@@ -13,6 +13,7 @@ from hooklatch.environments.requirements import Requirements
 from hooklatch.service.building.source_builder import SourceBuilder
 from hooklatch.service.building.sources import Sources
 from hooklatch.service.config.configuration import FileConfig
+from hooklatch.service.reading.acceptance import NOTHING
 from hooklatch.service.reading.plan import Plan
 from hooklatch_worker.wire import Source
 
@@ -50,7 +51,7 @@ async def test_what_keeps_one_source_from_being_built_is_its_own_fault(
     wanted = {str(path): Source("file", str(path)) for path in (own, other)}
     plan = Plan(main=FileConfig(str(tmp_path / "hooks.toml")), wanted=wanted)
 
-    built = await SourceBuilder(sources, plan, [], {}, accepts_less=False).build()
+    built = await SourceBuilder(sources, plan, [], {}, {}, accepts=NOTHING).build()
 
     assert text in built.faults[str(own)].message
     assert "is not TOML" in built.faults[str(other)].message

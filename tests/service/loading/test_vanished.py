@@ -48,6 +48,29 @@ async def reload(daemon: Daemon, admin: Client) -> None:
     assert answer["diagnostics"]
 
 
+# What it does without its module, nobody has written to be done now.
+AT_THE_TOP = """
+from hooklatch import deny, hook
+try:
+    import lib
+except ImportError:
+    lib = None
+
+@hook("pre_tool_use", match="Bash")
+def no(event):
+    return deny("no") if lib is not None else None
+"""
+IN_A_FUNCTION = """
+from hooklatch import deny, hook
+
+@hook("pre_tool_use", match="Bash")
+def no(event):
+    try:
+        import lib
+    except ImportError:
+        return None
+    return deny("no")
+"""
 OWN = {"hooks.toml": KEPT, ".hooklatch/hooks.d/own.py": GUARDS}
 # The files, what takes one of them, and the names that accepting the removal gives; none where it takes another way.
 ROWS: dict[str, tuple[dict[str, str], Callable[[Path], None], list[str]]] = {
@@ -60,6 +83,12 @@ ROWS: dict[str, tuple[dict[str, str], Callable[[Path], None], list[str]]] = {
     "hooks.d itself": (HOOKS_D, gone("hooks.d"), ["hooks.d", "hooks.d/more.py"]),
     "a plugin's package": ({"hooks.toml": KEPT}, uninstalled, ["plugin:acme"]),
     "a source's file": ({"hooks.toml": CONFIG, "guards.py": GUARDS}, gone("guards.py"), []),
+    "a module at the top": (
+        {"hooks.toml": CONFIG, "guards.py": AT_THE_TOP, "lib.py": ""}, gone("lib.py"), ["lib.py"],
+    ),
+    "a module in a function": (
+        {"hooks.toml": CONFIG, "guards.py": IN_A_FUNCTION, "lib.py": ""}, gone("lib.py"), ["lib.py"],
+    ),
     "a project's file": (OWN, gone(".hooklatch/hooks.d/own.py"), []),
     "a project's folder": (OWN, gone(".hooklatch"), []),
 }  # fmt: skip
@@ -109,6 +138,22 @@ async def test_nothing_but_an_acceptance_takes_away_what_vanished(
     places = [name if name.startswith("plugin:") else str(tmp_path / name) for name in accepted]
     assert answer["accepted"] == last["accepted"] == places
     assert last["process"]
+
+
+async def test_a_module_goes_with_an_edit_of_what_imports_it_and_comes_back_as_it_was(tmp_path: Path) -> None:
+    files = {"hooks.toml": CONFIG, "guards.py": AT_THE_TOP, "lib.py": ""}
+    async with running_daemon(tmp_path, files) as daemon, daemon.administrator() as admin, daemon.session() as client:
+        (tmp_path / "lib.py").rename(tmp_path / "away")
+        await daemon.parts.files.reload()
+        (tmp_path / "away").rename(tmp_path / "lib.py")
+        await daemon.parts.files.reload()
+        assert ((await bash(client))[0], (await admin.call("status"))["health"]) == ("deny", "green")
+
+        (tmp_path / "lib.py").unlink()
+        (tmp_path / "guards.py").write_text(AT_THE_TOP.replace("import lib", "lib = True"))
+        await daemon.parts.files.reload()
+
+        assert ((await bash(client))[0], (await admin.call("status"))["health"]) == ("deny", "green")
 
 
 async def test_a_hook_whose_file_vanished_is_removed_by_its_name_and_nothing_else_is(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Collection, Mapping
+from functools import partial
 
 import msgspec
 import trio
@@ -20,6 +21,8 @@ from hooklatch.service.building.binding import with_way_out
 from hooklatch.service.building.pinning import prepared
 from hooklatch.service.building.sources import Sources, Unit, UnitError, Version, read
 from hooklatch.service.config.configuration import Diagnostic, place_of
+from hooklatch.service.config.path_lookup import Found, look
+from hooklatch.service.reading.acceptance import REMOVAL, Acceptance
 from hooklatch.service.reading.plan import Manifests, Plan, too_weak
 from hooklatch_worker.wire import Elsewhere, Source
 
@@ -37,12 +40,14 @@ class Built(msgspec.Struct, frozen=True):
     too_weak: set[str] = set()  # their active build must go, though there is no other
     diagnostics: list[Diagnostic] = []
     is_to_retry: bool = False  # a fault may go away by itself, without a change of any file
+    removed: list[str] = []  # the files of builds that had vanished, and that somebody accepts as removed
 
 
 class SourceBuilder:
     """Builds the sources of one plan that have changed, and those that are to be made `afresh` (None: all of them).
 
-    `targets` are those of hooks that clients registered.
+    `targets` are those of hooks that clients registered.  `remembered` and `builds` are what the state file keeps of
+    the hooks and the files of each source, for one that has no build.
     """
 
     def __init__(
@@ -51,14 +56,16 @@ class SourceBuilder:
         taken: Plan,
         targets: Collection[PythonTarget],
         remembered: Manifests,
+        builds: Mapping[str, Mapping[str, str]],
         *,
-        accepts_less: bool,
+        accepts: Acceptance,
         afresh: Collection[str] | None = (),
     ) -> None:
         self._sources = sources
         self._taken = taken
         self._manifests = remembered
-        self._accepts_less = accepts_less
+        self._builds = builds
+        self._accepts = accepts
         self._afresh = afresh
         self._wanted = dict(taken.wanted)
         for target in targets:
@@ -73,6 +80,7 @@ class SourceBuilder:
                 self._declared.add((source.location, function))
         self._named = self._declared | {(target.source.location, target.function) for target in targets}
         self._results: dict[str, Unit | UnitError] = {}
+        self._removed: list[str] = []
 
     async def build(self) -> Built:
         """Build every source whose files changed, several at once; if that fails, the last good unit stays active."""
@@ -102,7 +110,8 @@ class SourceBuilder:
             else:
                 unit = self._sources.units[location]
                 diagnostics += [*await self._strays(unit), *self._unused(unit)]
-        return Built(fresh, faults, weak, diagnostics, any(error.is_passing for error in errors.values()))
+        is_to_retry = any(error.is_passing for error in errors.values())
+        return Built(fresh, faults, weak, diagnostics, is_to_retry, self._removed)
 
     async def _settle(self, source: Source, room: trio.CapacityLimiter) -> None:
         """Build a source if it is to be; whatever keeps it from that is the fault of this one, and all others load."""
@@ -170,8 +179,13 @@ class SourceBuilder:
         if lacks and old is not None:
             return Diagnostic(location, 0, f"the new version lacks {', '.join(sorted(lacks))}, which hooks name")
         held_hooks = bool(old.loaded.hooks if old is not None else self._manifests.get(location))
-        if held_hooks and not unit.loaded.hooks and not self._accepts_less:
+        if held_hooks and not unit.loaded.hooks and not self._accepts.less:
             return Diagnostic(location, 0, "it held hooks and has none now; to accept that: hooklatch reload")
+        before = old.digests if old is not None else self._builds.get(location, {})
+        for path in await self._sources.look(partial(vanished, before, unit.digests)):
+            if not self._accepts.takes(path):
+                return Diagnostic(path, 0, f"it was a part of {location} and is gone; to accept that: {REMOVAL}")
+            self._removed.append(path)
         for declared in unit.loaded.hooks:
             event = declared.marker.event
             if event not in self._taken.catalogue:
@@ -224,6 +238,17 @@ class SourceBuilder:
             for declared in unit.loaded.hooks
             if (location, declared.function) not in self._declared
         ]  # fmt: skip
+
+
+def vanished(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """Return the files of a build that the next one lacks since they are gone, where nothing else of it was edited.
+
+    Without one an `except ImportError` may take another way, which nobody has written.
+    """
+    is_edited = any(now.get(path, digest) != digest for path, digest in before.items())
+    if is_edited or not now.keys() <= before.keys():
+        return []
+    return [path for path in before if path not in now and not isinstance(look(path), Found)]
 
 
 def real_path(path: str) -> str:

@@ -59,7 +59,8 @@ class State(msgspec.Struct):
 
     `trusted` maps a project's directory to the sha256 of each file below its .hooklatch directory.
     `settings` and `overrides` are those of the last good main file.  A manifest without hooks records that its file, or
-    the directory hooks.d, was active.  `fleet` is the fleet whose policy was in force: that is kept elsewhere, and must
+    the directory hooks.d, was active.  `builds` maps each source's location to the sha256 of each file that it was last
+    loaded from.  `fleet` is the fleet whose policy was in force: that is kept elsewhere, and must
     not be taken for none if it is gone.  `contact` is a contact with it, not necessarily the last one.
     """
 
@@ -67,6 +68,7 @@ class State(msgspec.Struct):
     hooks: list[dict[str, Any]] = []
     switches: dict[str, bool] = {}
     manifests: dict[str, list[ManifestHook]] = {}
+    builds: dict[str, dict[str, str]] = {}
     trusted: dict[str, dict[str, str]] = {}
     settings: Settings = Settings()
     overrides: list[Override] = []
@@ -146,6 +148,7 @@ class StateFile:
             own.hooks = [*{table.get("id"): table for table in (*known.hooks, *own.hooks)}.values()]
             own.switches = known.switches | own.switches
             own.manifests = known.manifests | own.manifests
+            own.builds = known.builds | own.builds
             own.trusted.update({folder: pins for folder, pins in known.trusted.items() if folder not in own.trusted})
             own.fleet, own.contact = own.fleet or known.fleet, own.contact or known.contact
         self._aside = None if isinstance(look(self.path), Absent) else free_name(self.path)

@@ -277,9 +277,9 @@ class Files:
         first = taken.files[0]
         if self._state.fault is None or (first.config is not None and not first.is_absent):  # else nobody knows them
             self._on_settings(taken.main.settings)
-        remembered = self._state.state.manifests
+        known_state = self._state.state
         builder = SourceBuilder(
-            self._sources, taken, self._targets(), remembered, accepts_less=accepts.less,
+            self._sources, taken, self._targets(), known_state.manifests, known_state.builds, accepts=accepts,
             afresh=None if request.is_explicit else request.afresh,
         )  # fmt: skip
         built = await builder.build()
@@ -296,6 +296,7 @@ class Files:
         state = self._state.state
         taken = msgspec.structs.replace(
             taken,
+            removed=sorted({*taken.removed, *built.removed}),
             projects=[self._projects.verified(one, trees[one.folder]) for one in taken.projects],
             fleet=self._fleet.denied(verified(taken.fleet, self._units(built).values())),
         )
@@ -310,14 +311,19 @@ class Files:
             if override not in state.overrides:
                 self._fleet.attempted("override", override.id)
         self.diagnostics, self._names, self._by_file = diagnostics, layers.names, layers.by_file
-        before = (state.settings, state.overrides, state.manifests, state.fleet, state.switches)
+        before = (state.settings, state.overrides, state.manifests, state.builds, state.fleet, state.switches)
         state.switches = dict(self._registries.switches)
         self._fleet.took(taken.fleet)
         state.settings, state.overrides = taken.main.settings, taken.main.overrides
         # The manifests of now: a project may have been untrusted meanwhile.
         state.manifests = manifests(state.manifests, taken, layers, built.faults)
+        units, used = self._sources.units, self._used()
+        state.builds = {
+            location: units[location].digests if location in units else state.builds[location]
+            for location in sorted(used & (units.keys() | state.builds.keys()))
+        }
         await self._registries.announced()  # it is active already, and nobody has to wait for a disk to hear of it
-        if before != (state.settings, state.overrides, state.manifests, state.fleet, state.switches):
+        if before != (state.settings, state.overrides, state.manifests, state.builds, state.fleet, state.switches):
             await self._state.store()
         return change
 

@@ -150,6 +150,7 @@ class Projects:
         below = f"{trust.folder_of(folder)}/"
         state = self._state.state
         state.manifests = {path: kept for path, kept in state.manifests.items() if not path.startswith(below)}
+        state.builds = {path: kept for path, kept in state.builds.items() if not path.startswith(below)}
 
 
 def is_folder(found: object) -> bool:
