@@ -130,7 +130,7 @@ def never_welcome(peer: Peer) -> None:
 def answer_pings_first(peer: Peer) -> None:
     """Prove to be alive for longer than silence may last, then decide."""
     peer.welcome()
-    fire = peer.read()
+    fire = peer.read_until("fire")  # a ping may come before it
     for _ in range(PINGING.misses + 2):
         peer.answer(peer.read(), {})
     peer.answer(fire, decision(verdict="allow"))
