@@ -79,7 +79,7 @@ async def call(workers: Workers, first: str, *then: str, fire: LoneFire | None =
         ("nobody", "crash", False, "the source has no function 'nobody'"),
     ],
 )
-@pytest.mark.parametrize("place", [0, 1, 2])
+@pytest.mark.parametrize("place", [0, 1, 3])
 async def test_what_a_hook_says_or_does_is_its_own_and_ends_the_run(
     tmp_path: Path, place: int, last: str, cause: str, is_lost: bool, text: str
 ) -> None:

@@ -164,8 +164,11 @@ class Caller:
         self._refusals = refusals  # of modules that are not in the build, whatever was made of the ImportError
         self._pid = os.getpid()
 
-    def run_in_order(self, call: Call) -> Answered:
-        """Run a call and those after it, while none of them has anything to say; return the last one's result."""
+    def run_in_order(self, call: Call, check: Callable[[], None]) -> Answered:
+        """Run a call and those after it, while none of them has anything to say; return the last one's result.
+
+        Before the next one begins, `check` ends this process if the last one left it unable to answer.
+        """
         began = ended = monotonic()
         answered, before = self.run(call), list[float]()
         for number, following in enumerate(call.then):
@@ -173,6 +176,7 @@ class Caller:
             spent = ended - began
             if not is_silent(answered) or spent >= MAX_RUN_SECONDS or spent >= call.limit:
                 break
+            check()
             before.append(ended - last)
             PROGRESS.pack_into(self._progress, number * PROGRESS.size, ended, following.call_id)
             answered = self.run(

@@ -167,7 +167,8 @@ def serve(connection: socket.socket, progress: mmap) -> int:
     capture.take()  # what the import printed is not part of a call
     connection.sendall(loaded)
     refusals = build.refusals if build is not None else []
-    caller = Caller(unit.functions, unit.path, capture, Line(connection, reader, generation), progress, refusals)
+    line = Line(connection, reader, generation)
+    caller = Caller(unit.functions, unit.path, capture, line, progress, refusals)
     while True:
         body = next_body(connection, reader)
         if body is None:
@@ -175,8 +176,9 @@ def serve(connection: socket.socket, progress: mmap) -> int:
         call = CALLS.decode(body)
         if call.generation != generation:
             return 1
-        connection.sendall(wire.frame(caller.run_in_order(call) if call.then else caller.run(call)))
-        del body, call  # an idle worker holds no payload
+        answered = caller.run_in_order(call, line.check_socket) if call.then else caller.run(call)
+        connection.sendall(wire.frame(answered))
+        del body, call, answered  # an idle worker holds no payload
 
 
 def rehearse(capture: Capture, line: Line, progress: mmap) -> None:

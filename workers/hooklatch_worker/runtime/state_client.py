@@ -48,7 +48,6 @@ class Line:
         """Refuse further questions: what is sent next is the call's answer.  Not for a child that a callback forked."""
         with self._lock:  # a thread of the callback may be asking a question
             self._check_in_step()
-            self._check_socket()
             self._call_id = None
 
     def ask(self, asked: Asked) -> bytes:
@@ -80,8 +79,12 @@ class Line:
         if self._is_torn:
             os._exit(1)
 
-    def _check_socket(self) -> None:
-        """End this process if the callback has closed or replaced its socket: a later callback would be blamed."""
+    def check_socket(self) -> None:
+        """End this process if a callback has closed or replaced its socket.
+
+        An answer would show that as well.  This is for a callback after which another one runs before any answer is
+        sent, and would be blamed.
+        """
         try:
             is_ours = identity(os.fstat(self._connection.fileno())) == self._socket
         except OSError:
