@@ -18,15 +18,15 @@ from conformance.table import Row  # noqa: E402
 
 HEAD = """# Conformance
 
-Five hook systems came before this one, and each has test cases of its own. Every case is a row here, with an id. A row
-that is the *same* holds here as it does there. One that *differs* does so on purpose, nearly always because a guard that
-fails refuses here; its tests are of our answer. A row is *not applicable* where the case is about the other system's own
-surroundings.
+Five hook systems came before this one, and each has test cases of its own. Every case is a row here, with an id. A
+row that is the *same* holds here as it does there. One that *differs* does so on purpose, nearly always because a guard
+that fails refuses here; its tests are of our answer. A row is *not applicable* where the case is about the other
+system's own surroundings.
 
 There is one column for each way in. *Wire* is a real daemon with real workers, asked in that system's words by lines of
 JSON. The others are that system's own functions in its own language, by the client's package and a real daemon: each
-driver calls them, and reports what the caller was given. *No* means that a driver reports something else than it should.
-A row that only the wire proves says why.
+driver calls them, and reports what the caller was given. *No* means that a driver reports something else than it
+should. A row that only the wire proves says why.
 
 This page is written by `python tests/conformance/page.py` from what the drivers report. All rows are run by
 `python -m pytest tests/conformance`, which also holds the page to them.
