@@ -196,6 +196,11 @@ class Machine:
             skipped = f"{hook.name} is optional and was skipped: {failure_text(cause, message)}"
             self.notes.setdefault(call.index, []).append(skipped)
         else:
+            if not self.spec.fails_closed:  # nobody else tells of a hook that cannot be called, or reports an error
+                if hook.problem is not None:
+                    self.notes[call.index] = [f"{hook.name} was skipped: {hook.problem}"]
+                elif cause == "protocol" and hook.target.native:
+                    self.notes[call.index] = [message]
             self.fail(call, cause, message)
 
     def accept(self, call: Call, answer: Answer) -> None:

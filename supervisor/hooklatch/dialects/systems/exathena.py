@@ -37,7 +37,8 @@ EVENTS: Final[dict[str, Any]] = {
     "SessionStart": listening("session_start", {**SESSION, "source": "source"}, **INJECT),
     "SessionEnd": listening("session_end", {**SESSION, "finish_reason": "finish_reason", "result": "result"}),
     "UserPromptSubmit": gate(
-        feed("user_prompt_submit", {**SESSION, "prompt": "prompt"}),
+        # Each hook is given the prompt as it came, and the last one's transform counts.
+        feed("user_prompt_submit", {**SESSION, "prompt": "prompt"}, view="original", combine="last_wins"),
         words=HALT,
         patch={"prompt": "transform"},
     ),
@@ -66,7 +67,7 @@ EVENTS: Final[dict[str, Any]] = {
         ),
         words=HALT,
     ),
-    "PreToolUse": gate(feed("pre_tool_use", CALL, gathers="tool_input"), words=REFUSE),
+    "PreToolUse": gate(feed("pre_tool_use", CALL, gathers="tool_input", nested="arguments"), words=REFUSE),
     "PostToolUse": listening(
         "post_tool_use", {**ARGUMENTS, "result": "tool_response", "cwd": "cwd"}, append="augment", **INJECT
     ),
