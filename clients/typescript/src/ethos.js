@@ -232,9 +232,26 @@ class HookRegistry {
     const canRefuse = POINTS[name] === undefined || (POINTS[name][0] === MODIFYING && !OPEN_POINTS.includes(name));
     const fire = /** @type {any} */ (this.session)[FIRE];
     const fired = await fire.call(this.session, name, payload, { plugins }, { canRefuse, keepsTerms: true });
-    if (!canRefuse) for (const text of fired.decision.warnings) warn(`${name}: ${text}`);
-    else if (POINTS[name]?.[0] !== MODIFYING) warn(`${name}: ${fired.decision.explanation}`);
+    this.#tell(name, canRefuse, fired.decision);
     return fired;
+  }
+
+  /**
+   * Say what the caller of a point without a refusal is not told.
+   *
+   * @param {string} name
+   * @param {boolean} canRefuse
+   * @param {any} decision
+   */
+  #tell(name, canRefuse, { warnings, outcomes, explanation, allowed }) {
+    if (canRefuse) {
+      if (POINTS[name] === undefined && !allowed) warn(`${name}: ${explanation}`);
+      return;
+    }
+    for (const text of warnings) warn(`${name}: ${text}`);
+    for (const { hook, outcome, message } of outcomes) {
+      if (this.#handlers.has(hook) && outcome !== "answered") warn(`${name}: a handler failed: ${message}`);
+    }
   }
 
   /**

@@ -22,6 +22,7 @@ const { InvalidCallError } = require("./wire.js");
 const DISPOSE = Symbol.asyncDispose ?? Symbol.for("Symbol.asyncDispose"); // Node 18 had none at first
 const FIRE = Symbol("fire"); // for the adapters of this package, which know of their events what a session cannot
 const FAREWELL = 1000; // milliseconds that the end of a session waits for the daemon to confirm it
+const MOST_LEFT = 1000; // hooks that were taken off, and are still known
 const RESERVED = 4; // of the requests that may be in flight: a ping must never wait behind fires
 const MAX_IN_FLIGHT = { requests: 64, bytes: 24 * 2 ** 20 }; // of a daemon that does not say
 
@@ -45,6 +46,8 @@ class Session {
   #isClosed = false;
   /** @type {Map<string, { wire: Record<string, any>, serve: Function | undefined }>} */
   #hooks = new Map();
+  /** @type {Map<string, Function>} */
+  #left = new Map(); // those that were taken off: fires that began with them may still call them
   /** @type {Set<string>} */
   #topics = new Set();
   #emitter = new EventEmitter();
@@ -193,7 +196,10 @@ class Session {
   /** @param {string} id */
   async unregister(id) {
     await this.request("unregister", { id });
+    const serve = this.#hooks.get(id)?.serve;
     this.#hooks.delete(id);
+    if (serve) this.#left.set(id, serve);
+    if (this.#left.size > MOST_LEFT) this.#left.delete(this.#left.keys().next().value ?? "");
   }
 
   /**
@@ -347,7 +353,7 @@ class Session {
     if (!isCall || !isObject(params.payload)) {
       throw new InvalidCallError(-32602, "invalid_params", "a call names a hook and an event, and has a payload");
     }
-    const hook = this.#hooks.get(params.hook)?.serve;
+    const hook = this.#hooks.get(params.hook)?.serve ?? this.#left.get(params.hook);
     if (!hook) throw new HooklatchError(`this client serves no hook ${params.hook}`);
     return this.#fires.call(hook, params);
   }
