@@ -74,20 +74,22 @@ function copied(value, where, above, instead, longest = Infinity) {
     return instead(value, where, "is nested too deep, or holds itself");
   }
   const within = [...above, value];
+  const isList = Array.isArray(value);
   const inner = (/** @type {string | number} */ key, /** @type {string} */ path) => {
     try {
-      return copied(value[key], path, within, instead, longest);
+      const one = value[key];
+      return one === undefined && !isList ? undefined : copied(one, path, within, instead, longest);
     } catch (error) {
       if (error instanceof InvalidPayloadError) throw error;
       return instead(error, path, `cannot be read: ${error}`); // a getter that throws
     }
   };
-  if (Array.isArray(value)) return Array.from({ length: value.length }, (_, at) => inner(at, `${where}[${at}]`));
+  if (isList) return Array.from({ length: value.length }, (_, at) => inner(at, `${where}[${at}]`));
   if (!isPlain(value) || "toJSON" in value) return unsayable();
   const members = {};
   for (const key of Object.keys(value)) {
     if (LONE_SURROGATE.test(key)) instead(key, where, "has a key with a lone surrogate");
-    const copy = value[key] === undefined ? undefined : inner(key, `${where}.${key}`);
+    const copy = inner(key, `${where}.${key}`);
     if (copy !== undefined) put(members, clean(key), copy);
   }
   return members;
