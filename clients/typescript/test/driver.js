@@ -19,6 +19,8 @@ const PATIENCE = 15000;
 let session = null;
 /** @type {any} */
 let adapter = null;
+/** @type {any} */
+let opened = {};
 /** @type {any[]} */
 let calls = [];
 /** @type {any[]} */
@@ -42,7 +44,8 @@ async function fire({ event, payload, call_id: callId, timeout, context, envelop
 
 /** @type {Record<string, (command: any) => any>} */
 const COMMANDS = {
-  async open({ path, liveness, dialect, require, daemon_uid: daemonUid, cwd, ...others }) {
+  async open(command) {
+    const { path, liveness, dialect, require, daemon_uid: daemonUid, cwd, ...others } = (opened = command);
     await session?.close();
     [calls, news, session] = [[], [], null];
     const own = { sessionId: others.session_id, host: others.host ?? "conformance", plugins: others.plugins };
@@ -53,6 +56,7 @@ const COMMANDS = {
     session.onAnnouncement((/** @type {any} */ one) => news.push(one));
     return { connected: session.isConnected, session_id: session.sessionId, child_token: session.childToken };
   },
+  reopen: (command) => COMMANDS.open({ ...opened, ...command }),
   fire,
   begin(command) {
     pending.set(command.as, fire(command));
@@ -113,6 +117,7 @@ async function main() {
   await once(lines, "close");
   await turn;
   await session?.close();
+  native.end();
 }
 
 void main();

@@ -19,12 +19,21 @@
  *      a clean-up function that is given is kept under "as"
  *   "cleanup" "as"        call that clean-up function
  *   "called" "as"         every payload with which that function was called so far; the list begins anew
+ *   "sorted" "as" "by"    the same without an end, in the order of one of their keys
  *   "together" "runs": [{"call", "arguments"}]   several at once, and what each is given
  *   "load" "places"       load hooks and keep them: "hooks": {"$loaded": true} in later arguments are these very objects
  *   "same_hooks"          of each outcome of the last run which of the hooks passed it names: its number, or null
  *   "warnings"            what was said by process.emitWarning; the list begins anew
+ *   "begin" "of" "as"     the call `of`, which is not waited for; "end" "as" waits, and gives what the caller is given
+ *   "until" "waits"       once a function waits for this
  *   "release" "named"     let the functions go on that wait for this
+ *   "files" "write" {PATH: TEXT or {"$buffer"} or {"$link": TARGET} or {"$mode": [TEXT, MODE]}}   in a folder of the driver's own,
+ *      which is {"$place": PATH} in later arguments and "PLACE" in what is reported; "HERE" is the folder that the driver runs in
  */
+
+const { chmodSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } = require("node:fs");
+const { tmpdir } = require("node:os");
+const { dirname, join } = require("node:path");
 
 /** @type {any} */
 let adapter = null;
@@ -42,12 +51,22 @@ let loaded = [];
 let last = null;
 /** @type {string[]} */
 let warnings = [];
+/** @type {Map<string, Promise<any>>} */
+let begun = new Map();
+let place = "";
 
 /** @param {any} adapterOfSession */
 function begin(adapterOfSession) {
   adapter = adapterOfSession;
   [named, called, cleanups, waiting, loaded, last] = [new Map(), new Map(), new Map(), new Map(), [], null];
-  warnings = [];
+  [warnings, begun] = [[], new Map()];
+  end();
+}
+
+/** Remove the driver's folder. */
+function end() {
+  if (place) rmSync(place, { recursive: true });
+  place = "";
 }
 
 /** @param {Error} warning */
@@ -92,6 +111,8 @@ function valueOf(form, holder = undefined) {
       return holder;
     case "$loaded":
       return loaded;
+    case "$place":
+      return join(place, form.$place);
     case "$named":
       if ("is" in form) named.set(form.$named, valueOf(form.is));
       return named.get(form.$named);
@@ -126,6 +147,10 @@ function formOf(value, above = []) {
       return { $function: value.name };
     case "number":
       return Number.isFinite(value) ? value : { $number: String(value) };
+  }
+  if (typeof value === "string") {
+    const text = place ? value.replaceAll(place, "PLACE") : value;
+    return process.cwd() === "/" ? text : text.replaceAll(process.cwd(), "HERE");
   }
   if (typeof value !== "object" || value === null) return value;
   if (above.includes(value)) return { $self: true };
@@ -176,6 +201,10 @@ async function call({ call: method, arguments: given = [], handler }, as) {
 const OWN = {
   cleanup: ({ as }) => void cleanups.get(as)?.(),
   called: ({ as }) => called.get(as)?.splice(0) ?? [],
+  sorted: ({ as, by }) => called.get(as)?.sort((one, other) => (one[by] < other[by] ? -1 : 1)),
+  async until({ waits }) {
+    while (!waiting.has(waits)) await new Promise((resolve) => setImmediate(resolve));
+  },
   together: ({ runs }) => Promise.all(runs.map((/** @type {any} */ one) => call(one, one.as ?? one.call))),
   async load({ places }) {
     loaded = await adapter.loadHooks(places);
@@ -190,7 +219,21 @@ const OWN = {
     await new Promise((resolve) => setImmediate(resolve)); // emitted on the next tick
     return warnings.splice(0);
   },
+  begin({ of, as, ...others }) {
+    begun.set(as, call({ ...others, call: of }, as));
+  },
+  end: ({ as }) => begun.get(as),
   release: ({ named: name }) => void waiting.get(name)?.(),
+  files({ write }) {
+    place ||= mkdtempSync(join(tmpdir(), "hl-"));
+    for (const [name, content] of Object.entries(write)) {
+      const path = join(place, name);
+      mkdirSync(dirname(path), { recursive: true });
+      if (content.$link) symlinkSync(content.$link, path);
+      else writeFileSync(path, content.$mode ? content.$mode[0] : valueOf(content));
+      if (content.$mode) chmodSync(path, content.$mode[1]);
+    }
+  },
 };
 
 /** @param {any} command */
@@ -200,4 +243,4 @@ async function run(command) {
   return { result: result === undefined ? null : result };
 }
 
-module.exports = { begin, run, warned };
+module.exports = { begin, end, run, warned };
