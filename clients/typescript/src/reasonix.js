@@ -74,7 +74,7 @@ function formatHookOutcomeMessage({ hook, decision, stderr, stdout, truncated })
   const command = line.length <= MAX_COMMAND ? line : `${line.slice(0, MAX_COMMAND)}…`;
   const detail = (stderr || stdout).trim();
   const cut = truncated ? " (output truncated at 256KB)" : "";
-  return `hook [${hook.scope}/${hook.event}] ${command} — ${decision}${cut}${detail ? `: ${detail}` : ""}`;
+  return `hook [${hook.scope}/${hook.event}] ${command && `${command} `}— ${decision}${cut}${detail ? `: ${detail}` : ""}`;
 }
 
 class Hooks {

@@ -14,7 +14,7 @@ const { dirname } = require("node:path");
 const { isObject } = require("./table.js");
 const { warn } = require("./warnings.js");
 
-const LARGEST = 6 * 2 ** 20; // bytes, which are a third more as the daemon is sent them
+const LARGEST = 2 ** 20; // bytes; the daemon takes fewer
 
 /**
  * @typedef {{ scope: string, source: string }} Place
@@ -36,8 +36,9 @@ async function read(session, { scope, source }) {
     if (!isObject(answer) || !Array.isArray(answer.hooks) || !answer.hooks.every(isObject)) {
       throw new Error("the daemon's answer is no list of hooks");
     }
-    for (const { place, text, red } of answer.notes ?? [])
-      if (red) warn(`${source}: ${[place, text].filter(Boolean).join(": ")}`);
+    for (const { place, line, text, red } of answer.notes ?? []) {
+      if (red) warn(place ? `${source}: ${place} (line ${line}): ${text}` : text);
+    }
     return answer.hooks.map((/** @type {any} */ hook) => ({ ...hook, command: lineOf(hook), scope, source }));
   } catch (error) {
     const problem = `${source} could not be read: ${error instanceof Error ? error.message : error}`;

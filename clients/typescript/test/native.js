@@ -207,7 +207,7 @@ const OWN = {
   },
   together: ({ runs }) => Promise.all(runs.map((/** @type {any} */ one) => call(one, one.as ?? one.call))),
   async load({ places }) {
-    loaded = await adapter.loadHooks(places);
+    loaded = await adapter.loadHooks(valueOf(places));
     return formOf(loaded);
   },
   same_hooks: () =>
