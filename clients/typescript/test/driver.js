@@ -52,7 +52,7 @@ const COMMANDS = {
     const more = { personality: others.personality, requireHandlers: others.require_handlers };
     session = await connect({ path, liveness, dialect, require, daemonUid, cwd, ...own, ...more });
     adapter = dialect === "ethos" ? new HookRegistry(session) : dialect === "reasonix" ? new Hooks(session) : null;
-    native.begin(adapter);
+    native.begin(session, adapter);
     session.onAnnouncement((/** @type {any} */ one) => news.push(one));
     return { connected: session.isConnected, session_id: session.sessionId, child_token: session.childToken };
   },

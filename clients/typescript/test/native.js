@@ -7,16 +7,19 @@
  *
  *   {"$undefined": true}  {"$bigint": "12"}  {"$number": "NaN"}  {"$date": "2026-01-01T00:00:00.000Z"}
  *   {"$buffer": BASE64}   {"$map": [[KEY, VALUE], ...]}          {"$symbol": NAME}  {"$function": NAME}
+ *   {"$long": N}, a text of so many characters
  *   {"$instance": CLASS, "with": {...}}   {"$self": true} (the object that holds it)
  *   {"$named": NAME, "is": VALUE}         a value that has this name: wherever the very same object is met again, it is
- *                                         reported as {"$named": NAME}
+ *                                         reported as {"$named": NAME}; made once
  *
- * A function is what it does: {"answer": VALUE}, {"raise": TEXT}, {"keep": NAME}: answers what the named value is;
- * {"set": KEY, "to": VALUE}: sets a key of its payload in place; {"wait": NAME}: answers once `release` has named it.
+ * A function is what it does: {"answer": VALUE}; {"raise": TEXT}; {"pick": KEY}: answers with that key of its payload, and
+ * {"claim_with": KEY} claims with it; {"set": KEY, "to": VALUE} sets a key of its payload in place, and {"set_within", "key",
+ * "to"} one of a value there; {"wait": NAME}: answers once `release` has named it; {"count": KEY}: only the length of a text is kept.
  * "as" is its name in `called`. What it was called with is kept there.
  *
  *   {"do": "native", "call": METHOD, "arguments": [...], "handler": FUNCTION, "as": NAME}   what the caller is given;
  *      a clean-up function that is given is kept under "as"
+ *   "serve" "event" "handler" "as", "fire" "event" "payload"   the same of a session without a dialect
  *   "cleanup" "as"        call that clean-up function
  *   "called" "as"         every payload with which that function was called so far; the list begins anew
  *   "sorted" "as" "by"    the same without an end, in the order of one of their keys
@@ -37,6 +40,8 @@ const { dirname, join } = require("node:path");
 
 /** @type {any} */
 let adapter = null;
+/** @type {any} */
+let session = null;
 /** @type {Map<string, any>} */
 let named = new Map();
 /** @type {Map<string, any[]>} */
@@ -55,9 +60,12 @@ let warnings = [];
 let begun = new Map();
 let place = "";
 
-/** @param {any} adapterOfSession */
-function begin(adapterOfSession) {
-  adapter = adapterOfSession;
+/**
+ * @param {any} opened
+ * @param {any} adapterOfSession
+ */
+function begin(opened, adapterOfSession) {
+  [session, adapter] = [opened, adapterOfSession];
   [named, called, cleanups, waiting, loaded, last] = [new Map(), new Map(), new Map(), new Map(), [], null];
   [warnings, begun] = [[], new Map()];
   end();
@@ -109,12 +117,14 @@ function valueOf(form, holder = undefined) {
       return Object.assign(new { [form.$instance]: class {} }[form.$instance](), valueOf(form.with ?? {}));
     case "$self":
       return holder;
+    case "$long":
+      return "x".repeat(form.$long);
     case "$loaded":
       return loaded;
     case "$place":
       return join(place, form.$place);
     case "$named":
-      if ("is" in form) named.set(form.$named, valueOf(form.is));
+      if ("is" in form && !named.has(form.$named)) named.set(form.$named, valueOf(form.is));
       return named.get(form.$named);
   }
   /** @type {any} */
@@ -172,13 +182,14 @@ function functionOf(does, as) {
   if (does === null || does.not_a_function) return does?.not_a_function ?? null;
   called.set(as, []);
   return async (/** @type {any} */ payload) => {
-    called.get(as)?.push(formOf(payload));
+    called.get(as)?.push("count" in does ? payload[does.count].length : formOf(payload));
     if (does.wait) await new Promise((resolve) => waiting.set(does.wait, resolve));
     if ("set" in does) payload[does.set] = valueOf(does.to);
     if ("set_within" in does) payload[does.set_within][does.key] = valueOf(does.to);
     if ("raise" in does) throw new Error(does.raise);
+    if ("claim_with" in does) return { handled: true, [does.claim_with]: payload[does.claim_with] };
     if ("pick" in does) return { [does.pick]: payload[does.pick] };
-    return "keep" in does ? named.get(does.keep) : valueOf(does.answer);
+    return valueOf(does.answer);
   };
 }
 
@@ -199,6 +210,10 @@ async function call({ call: method, arguments: given = [], handler }, as) {
 
 /** @type {Record<string, (command: any) => any>} */
 const OWN = {
+  serve: ({ event, handler, as }) => session.serve(event, functionOf(handler, as)),
+  async fire({ event, payload }) {
+    return { ...(await session.fire(event, valueOf(payload))) };
+  },
   cleanup: ({ as }) => void cleanups.get(as)?.(),
   called: ({ as }) => called.get(as)?.splice(0) ?? [],
   sorted: ({ as, by }) => called.get(as)?.sort((one, other) => (one[by] < other[by] ? -1 : 1)),
