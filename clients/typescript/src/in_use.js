@@ -163,16 +163,31 @@ function wiresOf(hooks) {
  * @returns {Wire}
  */
 function wireOf(hook) {
-  if (!isObject(hook)) return { event: "*", problem: `a hook is an object, not ${hook}` };
+  if (!isObject(hook)) return unusable({}, `it is no object, but ${hook}`);
   const { scope, source, id, ...own } = hook;
   // The line of a hook that has words of a command, or nothing to run, is for people.
   if (own.problem !== undefined || own.argv !== undefined) delete own.command;
   try {
+    // Without a target the daemon would take it for a hook that this process serves.
+    if ([own.command, own.argv, own.run, own.problem].every((one) => one === undefined))
+      throw new Error("nothing to run");
     return JSON.parse(encodePlain(own, "the hook"));
   } catch (error) {
-    const problem = `it cannot be sent: ${error instanceof Error ? error.message : error}`;
-    return { event: typeof own.event === "string" ? own.event : "*", problem };
+    return unusable(own, error instanceof Error ? error.message : String(error));
   }
+}
+
+/**
+ * Return the definition of a hook that could not be made, for the tools that it is about.
+ *
+ * @param {Wire} hook
+ * @param {string} why
+ */
+function unusable({ event, match }, why) {
+  const known = typeof event === "string" ? event : "*";
+  const problem = `a hook on ${known} cannot be used: ${why}`;
+  warn(problem);
+  return { event: known, ...(typeof match === "string" && known !== "*" && { match }), problem };
 }
 
 /**

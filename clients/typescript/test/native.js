@@ -199,11 +199,12 @@ function functionOf(does, as) {
  */
 async function call({ call: method, arguments: given = [], handler }, as) {
   const [first, ...rest] = given.map((/** @type {any} */ one) => valueOf(one));
-  const result = await adapter[method](first, ...(handler === undefined ? [] : [functionOf(handler, as)]), ...rest);
-  if (typeof result === "function") {
-    cleanups.set(as, result);
+  const answer = adapter[method](first, ...(handler === undefined ? [] : [functionOf(handler, as)]), ...rest);
+  if (typeof answer === "function") {
+    cleanups.set(as, answer); // at once: a clean-up may come before anything was answered
     return "a function";
   }
+  const result = await answer;
   last = { passed: first?.hooks ?? [], report: result };
   return result === undefined ? null : formOf(result);
 }
@@ -220,7 +221,7 @@ const OWN = {
   async until({ waits }) {
     while (!waiting.has(waits)) await new Promise((resolve) => setImmediate(resolve));
   },
-  together: ({ runs }) => Promise.all(runs.map((/** @type {any} */ one) => call(one, one.as ?? one.call))),
+  together: ({ runs }) => Promise.all(runs.map((/** @type {any} */ one) => answerTo(one))),
   async load({ places }) {
     loaded = await adapter.loadHooks(valueOf(places));
     return formOf(loaded);
@@ -252,10 +253,13 @@ const OWN = {
 };
 
 /** @param {any} command */
-async function run(command) {
+async function answerTo(command) {
   const own = OWN[command.call];
   const result = own ? await own(command) : await call(command, command.as ?? command.call);
-  return { result: result === undefined ? null : result };
+  return result === undefined ? null : result;
 }
+
+/** @param {any} command */
+const run = async (command) => ({ result: await answerTo(command) });
 
 module.exports = { begin, end, run, warned };
