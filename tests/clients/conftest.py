@@ -64,6 +64,10 @@ class RealDaemon:
         assert self._process.stdout is not None
         assert json.loads(self._process.stdout.readline())["ready"]
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def kill(self) -> None:
         self.end(signal.SIGKILL)
 
