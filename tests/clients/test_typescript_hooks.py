@@ -1,4 +1,4 @@
-"""Reasonix' and Ethos' hooks in TypeScript: settings that guard, hooks that are refused alone, lists that are exchanged.
+"""Reasonix' and Ethos' hooks in TypeScript: settings that guard, hooks that are refused alone, lists in use at once.
 
 Both sides of each: what a gate must not let pass, and the ordinary use that must go on.
 """

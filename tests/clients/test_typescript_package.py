@@ -1,4 +1,4 @@
-"""The TypeScript client as a package: what is in it, that it can be added to a project, and what its types let compile."""
+"""The TypeScript client as a package: what is in it, how it is added to a project, what its types let compile."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ OLDEST = 18
 RUN = """
 const registry = await ethos.openHookRegistry({ path: process.argv[2] });
 registry.registerVoid("agent_done", (payload) => console.log(payload.at instanceof Date));
-registry.registerModifying("before_tool_call", async ({ toolName }) => (toolName === "terminal" ? { error: "no shell" } : null));
+const guard = async ({ toolName }) => (toolName === "terminal" ? { error: "no shell" } : null);
+registry.registerModifying("before_tool_call", guard);
 await registry.fireVoid("agent_done", { sessionId: "s", text: "done", turnCount: 1, at: new Date() });
 console.log((await registry.fireModifying("before_tool_call", { toolName: "terminal", args: {} })).error);
 await registry.close();
@@ -50,7 +51,9 @@ import * as reasonix from "hooklatch/reasonix";
 """
     + RUN,
     "require.cjs": """
-const [hooklatch, ethos, reasonix] = ["hooklatch", "hooklatch/ethos", "hooklatch/reasonix"].map((name) => require(name));
+const hooklatch = require("hooklatch");
+const ethos = require("hooklatch/ethos");
+const reasonix = require("hooklatch/reasonix");
 (async () => {"""
     + RUN
     + "})();\n",
@@ -189,9 +192,10 @@ export async function agent(): Promise<string[]> {
 }
 
 export async function ported(hooks: HookRegistry, isStrict: boolean): Promise<string | undefined> {
-  hooks.registerVoid("agent_done", async (payload) => console.log(payload.sessionId.length, payload.turnCount.toFixed()));
+  hooks.registerVoid("agent_done", async (payload) => console.log(payload.sessionId.length, payload.turnCount + 1));
   hooks.registerVoid("after_tool_call", (payload) => console.log(payload.toolName));
-  const off: () => void = hooks.registerModifying("before_prompt_build", async () => ({ prependSystem: "hi" }), { pluginId: "p" });
+  const build = async () => ({ prependSystem: "hi" });
+  const off: () => void = hooks.registerModifying("before_prompt_build", build, { pluginId: "p" });
   hooks.registerModifying("before_tool_call", async (payload) => {
     if (payload.toolName !== "terminal") return null;
     const args = payload.args as { command: string };

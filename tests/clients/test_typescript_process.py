@@ -103,7 +103,8 @@ def test_an_idle_session_that_waits_for_a_daemon_does_not_hold_the_process(run: 
 def test_fifty_fires_of_a_megabyte_at_once_are_all_decided(run: Script) -> None:
     said = run("""
   const session = await connect({ path });
-  await session.serve("pre_tool_use", (payload) => (payload.tool_input.n % 2 ? { verdict: "deny", reason: "odd" } : null));
+  const odd = { verdict: "deny", reason: "odd" };
+  await session.serve("pre_tool_use", ({ tool_input: { n } }) => (n % 2 ? odd : null));
   const fires = Array.from({ length: 50 }, (_, n) =>
     session.fire("pre_tool_use", { tool_name: "t", tool_input: { n, text: "x".repeat(2 ** 20) } }));
   say((await Promise.all(fires)).map(({ verdict, cause, reason }) => [verdict, cause, reason]));
@@ -148,7 +149,7 @@ def test_a_fire_that_is_given_up_is_a_deny_and_the_session_goes_on(run: Script) 
 def test_a_session_tells_of_its_states(run: Script) -> None:
     said = run("""
   const session = new Session({ path });
-  for (const event of ["connected", "lost", "closed"]) session.on(event, (error) => say([event, error instanceof Error]));
+  for (const event of ["connected", "lost", "closed"]) session.on(event, (why) => say([event, why instanceof Error]));
   const unheard = () => say("never");
   session.on("lost", unheard).off("lost", unheard);
   await session.open();

@@ -21,8 +21,13 @@ DONE = {"sessionId": "s-9", "text": "done", "turnCount": 3}
 CALL = {"sessionId": "s-9", "toolCallId": "t-1", "toolName": "terminal", "args": {"command": "ls"}}
 INBOUND = {"platform": "telegram", "chatId": "c-1", "text": "hello"}
 MESSAGE = {
-    "platform": "telegram", "chatId": "c-1", "botKey": "b-1", "userId": "u-1", "text": "hello", "isDm": True,
-}  # fmt: skip
+    "platform": "telegram",
+    "chatId": "c-1",
+    "botKey": "b-1",
+    "userId": "u-1",
+    "text": "hello",
+    "isDm": True,
+}
 REQUEST = "3f6c1b2e-8d0a-4a53-9a67-1f0d5b0a9c11"
 FULL = {"system": "be brief", "tools": [{"name": "terminal"}], "messages": [{"role": "user", "content": "hi"}]}
 
@@ -171,7 +176,9 @@ CASES: Final[dict[str, Case]] = {
         on("Modifying", "before_tool_call", answer={"error": "no writing"}),
         fired("Modifying", "before_tool_call", {**CALL, "toolName": "write_file"}, gives={"error": "no writing"}),
         fired(
-            "Modifying", "before_tool_call", {"toolName": "write_file", "args": {}, "by": "script"},
+            "Modifying",
+            "before_tool_call",
+            {"toolName": "write_file", "args": {}, "by": "script"},
             gives={"error": "no writing"},
         ),
     ),
@@ -226,8 +233,13 @@ CASES: Final[dict[str, Case]] = {
     "ET-47": shown(
         "after_llm_call",
         {
-            "sessionId": "s-9", "text": "hi", "requestId": REQUEST, **FULL, "usage": {"inputTokens": 1},
-            "finishReason": "end_turn", "durationMs": 0.5,
+            "sessionId": "s-9",
+            "text": "hi",
+            "requestId": REQUEST,
+            **FULL,
+            "usage": {"inputTokens": 1},
+            "finishReason": "end_turn",
+            "durationMs": 0.5,
         },
     ),
     "ET-48": case(
@@ -262,14 +274,12 @@ CASES: Final[dict[str, Case]] = {
         fired("Modifying", "before_tool_call", CALL, gives={}),
     ),
     "ET-52": approval(None, gives={}),
-    "ET-53": approval(
-        {"error": "not today: it deletes files"}, gives={"error": "not today: it deletes files"}
-    ),
+    "ET-53": approval({"error": "not today: it deletes files"}, gives={"error": "not today: it deletes files"}),
     "ET-55": case(
         on("Modifying", "before_tool_call", answer=None, named="the list"),
         fired("Modifying", "before_tool_call", {**CALL, "args": {"command": "rm a"}}, gives={}),
     ),
-}  # fmt: skip
+}
 
 LOOP = "it is about the loop that runs tools: `run_tool`, which only the Python client has"
 CUSTOM = "Ethos' registry here has 17 points; a custom event is fired by a session without a dialect"
