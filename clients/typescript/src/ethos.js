@@ -48,7 +48,7 @@ const REJECTS_BY_CLAIM = ["before_ticket_complete", "before_goal_complete"];
  * @property {string | undefined} plugin
  * @property {() => Promise<void>} register
  * @property {Promise<void>} registered
- * @property {unknown} [failure] why it is not registered
+ * @property {Error | undefined} [failure] why it is not registered
  */
 
 /**
@@ -109,7 +109,7 @@ class HookRegistry {
     const rendered = isObject(decision.rendered) ? decision.rendered : null;
     if (OPEN_POINTS.includes(name)) return rendered && decision.allowed ? this.#merged(decision, terms) : {};
     const failed = this.#at(name).find(({ failure }) => failure !== undefined);
-    if (failed) return { error: `a handler of ${name} could not be registered: ${failed.failure}` };
+    if (failed?.failure) return { error: `a handler of ${name} could not be registered: ${failed.failure.message}` };
     if (!decision.allowed || !rendered) return this.#refusal(decision, terms);
     const result = this.#merged(decision, terms);
     const changed = ["args", "prompt", "personalityId"].find((key) => {

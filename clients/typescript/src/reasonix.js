@@ -84,6 +84,9 @@ class Hooks {
   constructor(session) {
     this.session = session;
     this.#inUse = new InUse(session, Object.keys(EVENTS));
+    // Reasonix' are functions: code that takes them by name moves unchanged.
+    this.loadHooks = this.loadHooks.bind(this);
+    this.runHooks = this.runHooks.bind(this);
   }
 
   /**
