@@ -48,7 +48,10 @@ def native(call: str, **others: Any) -> Command:
 
 def files(**texts: Any) -> Step:
     return step(
-        native("files", write={"app/file": "", **{name.replace("__", "/"): text for name, text in texts.items()}})
+        native(
+            "files",
+            write={"app/file": "", "home/file": "", **{name.replace("__", "/"): text for name, text in texts.items()}},
+        )
     )
 
 
