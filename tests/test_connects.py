@@ -18,7 +18,7 @@ NO_CLIENTS = {
 }
 # Where each client connects, and the words that do it in its language.
 OTHERS = {
-    "clients/typescript": ("src/peer.js", r"createConnection|net\.connect|new Socket\b", "*.js"),
+    "clients/typescript": ("src/peer.js", r"createConnection\(|net\.connect|new Socket\b", "*.*js"),
     "clients/elixir": ("lib/hooklatch/peer.ex", r":gen_tcp\.connect|:socket\.connect|:gen_local", "*.ex"),
     "clients/rust": ("src/peer.rs", r"UnixStream::connect|fn connect\(fd|UnixDatagram", "*.rs"),
     "supervisor/hooklatch/entry": ("entry.c", r"\bconnect\(", "*.c"),

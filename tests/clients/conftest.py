@@ -40,11 +40,11 @@ def guard(event):
 class RealDaemon:
     """A daemon in a process of its own, with real guards."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, guards: str = GUARDS) -> None:
         self.folder = folder
         self.path = str(folder / "run" / "agent.sock")
         (folder / "hooks.toml").write_text('[[source]]\npath = "guards.py"\n')
-        (folder / "guards.py").write_text(GUARDS)
+        (folder / "guards.py").write_text(guards)
         self._environ = {
             **os.environ,
             "HOOKLATCH_CONFIG": str(folder / "hooks.toml"),
@@ -63,6 +63,10 @@ class RealDaemon:
         )
         assert self._process.stdout is not None
         assert json.loads(self._process.stdout.readline())["ready"]
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
     def kill(self) -> None:
         self.end(signal.SIGKILL)

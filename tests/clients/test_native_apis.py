@@ -155,11 +155,13 @@ def test_reasonix_settings_are_read_project_first_and_block_where_they_cannot_be
 
     assert [(one["scope"], one["event"], one["command"]) for one in whole] == [
         ("project", "Stop", "true"),
+        ("project", "Stop", ""),
         ("project", "PostToolUse", "exit 1"),
         ("global", "Stop", "false"),
     ]
     assert report["blocked"] is True
-    assert "cannot be read" in report["stderr"]
+    assert "settings.json:1: not JSON" in report["stderr"]
+    assert "cannot be run" in whole[1]["problem"]
     assert "block" in line
 
 

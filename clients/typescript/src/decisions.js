@@ -1,13 +1,21 @@
+"use strict";
+
 /**
  * What a host does with the answer to a fire, and the decision when there is no answer.
  *
  * Knows a decision's shape and which events cannot refuse; does not know connections or clocks.
  */
 
-import { randomUUID } from "node:crypto";
+const { randomUUID } = require("node:crypto");
 
-import { DaemonUnreachableError, InvalidPayloadError, RequestFailedError, UnreadableAnswerError } from "./errors.js";
-import { faultOf, refusesWhenUnknown } from "./table.js";
+const {
+  AbandonedError,
+  DaemonUnreachableError,
+  InvalidPayloadError,
+  RequestFailedError,
+  UnreadableAnswerError,
+} = require("./errors.js");
+const { faultOf } = require("./table.js");
 
 const GOES_ON = ["pass", "allow", "claim"];
 
@@ -35,7 +43,7 @@ const EMPTY = {
 };
 
 /** The one answer to a fire, under the keys of the wire. */
-export class Decision {
+class Decision {
   #isLocal;
 
   /**
@@ -58,6 +66,15 @@ export class Decision {
     Object.freeze(this);
   }
 
+  /**
+   * Return this decision with other values in some of its fields.
+   *
+   * @param {Record<string, any>} fields
+   */
+  with(fields) {
+    return new Decision({ ...this, ...fields }, { isLocal: this.#isLocal });
+  }
+
   /** Whether the action may go on: not for deny and halt, and not for ask, which needs approval first. */
   get allowed() {
     return GOES_ON.includes(this.verdict);
@@ -76,6 +93,7 @@ export class Decision {
   /** Who decided and why, in one line. */
   get explanation() {
     const who = this.hook ? ` by ${this.hook}` : "";
+    if (this.allowed) return `${this.event} allowed${who}: ${this.verdict}`;
     return `${this.event} refused${who}: ${this.reason || this.cause || this.verdict}`;
   }
 
@@ -97,7 +115,7 @@ export class Decision {
  * @param {string} event
  * @param {boolean} isNative
  */
-export function readDecision(result, event, isNative) {
+function readDecision(result, event, isNative) {
   const problem = faultOf(result);
   if (problem) throw new UnreadableAnswerError(`the answer is not a valid decision: ${problem}`);
   if (!isNative && result.event !== event) {
@@ -108,17 +126,18 @@ export function readDecision(result, event, isNative) {
 }
 
 /**
- * Decide in place of the daemon: deny what could refuse, pass with a warning what could not.
+ * Decide in place of the daemon: deny what can refuse, pass with a warning what cannot.
  *
  * @param {string} event
  * @param {unknown} error
+ * @param {boolean} canRefuse
  */
-export function decideLocally(event, error) {
+function decideLocally(event, error, canRefuse) {
   const cause = causeOf(error);
   const message = error instanceof Error ? error.message : String(error);
   const fields = { decision_id: `local-${randomUUID()}`, event };
-  if (!refusesWhenUnknown(event)) return local({ ...fields, verdict: "pass", warnings: [`${cause}: ${message}`] });
-  const retryable = cause === "no_daemon" || cause === "overload";
+  if (!canRefuse) return local({ ...fields, verdict: "pass", warnings: [`${cause}: ${message}`] });
+  const retryable = ["no_daemon", "overload", "abandoned"].includes(cause);
   const reason = `the hook daemon did not decide (fail-safe deny): ${message}`;
   return local({ ...fields, verdict: "deny", cause, reason, retryable });
 }
@@ -130,5 +149,8 @@ const local = (fields) => new Decision(fields, { isLocal: true });
 function causeOf(error) {
   if (error instanceof DaemonUnreachableError) return "no_daemon";
   if (error instanceof InvalidPayloadError) return "payload";
+  if (error instanceof AbandonedError) return "abandoned";
   return error instanceof RequestFailedError && error.label === "overload" ? "overload" : "protocol";
 }
+
+module.exports = { Decision, readDecision, decideLocally };

@@ -1,6 +1,8 @@
+"use strict";
+
 /** What can go wrong, by name. */
 
-export class HooklatchError extends Error {
+class HooklatchError extends Error {
   constructor(/** @type {string} */ message) {
     super(message);
     this.name = new.target.name;
@@ -8,16 +10,19 @@ export class HooklatchError extends Error {
 }
 
 /** There is no daemon, or it went, or it is silent. */
-export class DaemonUnreachableError extends HooklatchError {}
+class DaemonUnreachableError extends HooklatchError {}
+
+/** The caller did not wait for the answer. */
+class AbandonedError extends HooklatchError {}
 
 /** The daemon said what cannot be understood. */
-export class UnreadableAnswerError extends HooklatchError {}
+class UnreadableAnswerError extends HooklatchError {}
 
 /** A value that cannot be sent as plain JSON without becoming another one. */
-export class InvalidPayloadError extends HooklatchError {}
+class InvalidPayloadError extends HooklatchError {}
 
 /** The daemon refused a request: `code` and `label` are the protocol's number and name of the error. */
-export class RequestFailedError extends HooklatchError {
+class RequestFailedError extends HooklatchError {
   /**
    * @param {number} code
    * @param {string} label
@@ -29,3 +34,12 @@ export class RequestFailedError extends HooklatchError {
     this.label = label;
   }
 }
+
+module.exports = {
+  AbandonedError,
+  DaemonUnreachableError,
+  HooklatchError,
+  InvalidPayloadError,
+  RequestFailedError,
+  UnreadableAnswerError,
+};

@@ -1,11 +1,18 @@
+"use strict";
+
 /**
  * Ethos' hook registry over a hooklatch session: the same methods, so that code written for it moves unchanged.
  *
- * A handler is served by this process and called by the daemon, beside the guards that the operator put there. A handler
- * that could not be registered on a gate refuses: nobody may believe in a guard that is not there.
+ * A handler is served by this process and called by the daemon, beside the guards that the operator put there. It gets
+ * the values that were fired, and gives back its own. A handler that could not be registered on a gate refuses: nobody
+ * may believe in a guard that is not there. Whatever else is lost is said by `process.emitWarning`.
  */
 
-import { connect } from "./session.js";
+const { DaemonUnreachableError } = require("./errors.js");
+const { connect, FIRE } = require("./session.js");
+const { isObject } = require("./table.js");
+const { isStill } = require("./terms.js");
+const { warn } = require("./warnings.js");
 
 const VOID = "void";
 const MODIFYING = "modifying";
@@ -35,21 +42,31 @@ const OPEN_POINTS = ["before_prompt_build", "message_sending", "personality_swit
 const REJECTS_BY_CLAIM = ["before_ticket_complete", "before_goal_complete"];
 
 /**
+ * @typedef {import("./terms.js").Terms} Terms
+ * @typedef {object} Handler
+ * @property {string} point
+ * @property {string | undefined} plugin
+ * @property {() => Promise<void>} register
+ * @property {Promise<void>} registered
+ * @property {Error | undefined} [failure] why it is not registered
+ */
+
+/**
  * Open a session in Ethos' words, and its registry.
  *
  * @param {import("../types/index.js").Options} options
  */
-export async function openHookRegistry(options = {}) {
+async function openHookRegistry(options = {}) {
   const registry = new HookRegistry(await connect({ ...options, dialect: "ethos" }));
   await registry.refresh();
   return registry;
 }
 
-export class HookRegistry {
-  /** @type {Map<string, { point: string, plugin: string | undefined, registered: Promise<unknown> }>} */
+class HookRegistry {
+  /** @type {Map<string, Handler>} */
   #handlers = new Map();
-  /** @type {Map<string, unknown>} */
-  #failed = new Map();
+  /** @type {WeakMap<object, object>} */
+  #results = new WeakMap(); // of each result as it is sent, the one that the handler gave
   /** @type {Set<string>} */
   #listened = new Set();
   #lastNumber = 0;
@@ -88,14 +105,21 @@ export class HookRegistry {
     /** @type {any} */ payload,
     /** @type {any} */ allowedPlugins = undefined,
   ) {
-    const decision = await this.#fire(name, payload, allowedPlugins);
-    const { rendered } = decision;
-    const isWhole = typeof rendered === "object" && rendered !== null && !Array.isArray(rendered);
-    if (OPEN_POINTS.includes(name)) return isWhole && decision.allowed ? rendered : {};
-    const failed = [...this.#failed].find(([id]) => id.startsWith(`${name}#`));
-    if (failed) return { error: `a handler of ${name} could not be registered: ${failed[1]}` };
-    if (!decision.allowed || !isWhole) return { error: decision.reason || decision.explanation };
-    return rendered;
+    const { decision, terms } = await this.#fire(name, payload, allowedPlugins);
+    const rendered = isObject(decision.rendered) ? decision.rendered : null;
+    if (OPEN_POINTS.includes(name)) return rendered && decision.allowed ? this.#merged(decision, terms) : {};
+    const failed = this.#at(name).find(({ failure }) => failure !== undefined);
+    if (failed?.failure) return { error: `a handler of ${name} could not be registered: ${failed.failure.message}` };
+    if (!decision.allowed || !rendered) return this.#refusal(decision, terms);
+    const result = this.#merged(decision, terms);
+    const changed = ["args", "prompt", "personalityId"].find((key) => {
+      const judged = rendered[key] ?? terms?.plain(key);
+      return terms?.wereShown && judged !== undefined && !isStill(result[key] ?? payload[key], judged);
+    });
+    // The guards have judged a copy: what a handler has changed in place since then, nobody has.
+    if (changed)
+      return { error: `${changed} was changed in place by a handler of ${name}; have it return { ${changed} }` };
+    return result;
   }
 
   /** The claim, or `handled: false`; where a claim means no, it is also the answer without a daemon. */
@@ -104,9 +128,11 @@ export class HookRegistry {
     /** @type {any} */ payload,
     /** @type {any} */ allowedPlugins = undefined,
   ) {
-    const decision = await this.#fire(name, payload, allowedPlugins);
+    const { decision, terms } = await this.#fire(name, payload, allowedPlugins);
     if (REJECTS_BY_CLAIM.includes(name)) return { handled: true, reason: decision.reason || decision.explanation };
-    return decision.allowed && decision.rendered?.handled === true ? decision.rendered : { handled: false };
+    if (!decision.allowed || decision.rendered?.handled !== true) return { handled: false };
+    const claim = decision.layer === "session" ? terms?.answerOf(decision.hook) : undefined;
+    return claim?.handled === true ? this.#results.get(claim) : decision.rendered;
   }
 
   unregisterPlugin(/** @type {string} */ pluginId) {
@@ -117,7 +143,7 @@ export class HookRegistry {
   hasHandlers(/** @type {string} */ model, /** @type {string} */ name) {
     const [own, event] = POINTS[name] ?? [];
     if (own !== model || event === undefined) return false;
-    return this.#listened.has(event) || [...this.#handlers.values()].some(({ point }) => point === name);
+    return this.#listened.has(event) || this.#at(name).length > 0;
   }
 
   /** Ask the daemon which events have hooks, now and at each announcement. */
@@ -136,6 +162,11 @@ export class HookRegistry {
     await this.session.close();
   }
 
+  /** @param {string} point */
+  #at(point) {
+    return [...this.#handlers.values()].filter((handler) => handler.point === point);
+  }
+
   /**
    * @param {string} model
    * @param {string} point
@@ -145,21 +176,48 @@ export class HookRegistry {
   #register(model, point, handler, { pluginId }) {
     if (POINTS[point]?.[0] !== model)
       throw new TypeError(`${point} is no ${model} point of hooklatch; it would be ignored`);
+    if (typeof handler !== "function") throw new TypeError(`a handler of ${point} is a function, not ${handler}`);
     const id = `${point}#${++this.#lastNumber}`;
     const wire = { id, name: point, model, served: true, ...(pluginId && { pluginId }) };
-    const serve = async (/** @type {any} */ payload) => (await handler(payload)) ?? null;
-    const registered = this.session.register([wire], [serve]).catch((error) => {
-      if (this.#handlers.has(id)) this.#failed.set(id, error instanceof Error ? error.message : error);
-    });
-    this.#handlers.set(id, { point, plugin: pluginId, registered });
+    const serve = async (/** @type {any} */ payload) => {
+      // What was taken off has no opinion from then on, whatever the daemon still believes.
+      return this.#handlers.has(id) ? this.#sent(model, await handler(payload)) : null;
+    };
+    const register = async () => {
+      own.failure = undefined;
+      try {
+        const { refused } = await this.session.registerEach([wire], [serve]);
+        if (refused.length) warn(`a handler of ${point} was refused: ${refused[0].reason}`);
+      } catch (error) {
+        own.failure = error instanceof Error ? error : new Error(String(error));
+        if (this.#handlers.has(id)) warn(`a handler of ${point} is not registered: ${error}`);
+      }
+    };
+    /** @type {Handler} */
+    const own = { point, plugin: pluginId, register, registered: Promise.resolve() };
+    this.#handlers.set(id, own);
+    own.registered = register();
     return () => this.#remove(id);
+  }
+
+  /**
+   * Return a handler's result as it is sent: of an instance of a class the own keys, as Ethos reads it.
+   *
+   * @param {string} model
+   * @param {any} result
+   */
+  #sent(model, result) {
+    if (model === VOID || result === undefined) return null;
+    if (typeof result !== "object" || result === null || Array.isArray(result)) return result;
+    const sent = model === CLAIMING ? { ...result, handled: result.handled } : { ...result };
+    this.#results.set(sent, result);
+    return sent;
   }
 
   /** @param {string} id */
   #remove(id) {
     const handler = this.#handlers.get(id);
     this.#handlers.delete(id);
-    this.#failed.delete(id);
     void handler?.registered.then(() => this.session.unregister(id)).catch(() => undefined);
   }
 
@@ -167,9 +225,78 @@ export class HookRegistry {
    * @param {string} name
    * @param {any} payload
    * @param {string[] | undefined} plugins
+   * @returns {Promise<{ decision: any, terms: Terms | null }>}
    */
   async #fire(name, payload, plugins) {
-    await Promise.all([...this.#handlers.values()].map(({ registered }) => registered));
-    return this.session.fire(name, payload, { plugins });
+    await Promise.all([...this.#handlers.values()].map((handler) => this.#registered(handler)));
+    const canRefuse = POINTS[name] === undefined || (POINTS[name][0] === MODIFYING && !OPEN_POINTS.includes(name));
+    const fire = /** @type {any} */ (this.session)[FIRE];
+    const fired = await fire.call(this.session, name, payload, { plugins }, { canRefuse, keepsTerms: true });
+    this.#tell(name, canRefuse, fired.decision);
+    return fired;
+  }
+
+  /**
+   * Say what the caller of a point without a refusal is not told.
+   *
+   * @param {string} name
+   * @param {boolean} canRefuse
+   * @param {any} decision
+   */
+  #tell(name, canRefuse, { warnings, outcomes, explanation, allowed }) {
+    if (canRefuse) {
+      if (POINTS[name] === undefined && !allowed) warn(`${name}: ${explanation}`);
+      return;
+    }
+    for (const text of warnings) warn(`${name}: ${text}`);
+    for (const { hook, outcome, message } of outcomes) {
+      if (this.#handlers.has(hook) && outcome !== "answered") warn(`${name}: a handler failed: ${message}`);
+    }
+  }
+
+  /**
+   * Wait until a handler is registered; one that met no daemon is tried again.
+   *
+   * @param {Handler} handler
+   */
+  async #registered(handler) {
+    await handler.registered;
+    if (handler.failure instanceof DaemonUnreachableError && this.session.isConnected) {
+      handler.registered = handler.register();
+      await handler.registered;
+    }
+  }
+
+  /**
+   * Return the merged result of a fire, with the values that its handlers gave.
+   *
+   * @param {any} decision
+   * @param {Terms | null} terms
+   */
+  #merged({ rendered, outcomes, name }, terms) {
+    /** @type {Record<string, any>} */
+    const merged = {};
+    for (const [key, value] of Object.entries(rendered)) merged[key] = terms ? terms.native(key, value) : value;
+    // Ethos merges any key; what hooklatch has no name for, it neither judges nor passes on.
+    for (const { layer, hook, outcome } of outcomes) {
+      const result = layer === "session" && outcome === "answered" ? terms?.answerOf(hook) : undefined;
+      for (const [key, value] of Object.entries(result ?? {})) {
+        if (key in merged || value === null || value === undefined) continue;
+        merged[key] = value;
+      }
+    }
+    return merged;
+  }
+
+  /**
+   * @param {any} decision
+   * @param {Terms | null} terms
+   */
+  #refusal(decision, terms) {
+    const given = decision.layer === "session" ? terms?.answerOf(decision.hook)?.error : undefined;
+    const error = decision.rendered?.error || decision.reason || decision.explanation;
+    return { ...(decision.rendered ?? {}), error: isObject(given) ? given : error };
   }
 }
+
+module.exports = { HookRegistry, openHookRegistry };

@@ -1,3 +1,5 @@
+"use strict";
+
 /**
  * JSON, strictly: what JSON.parse takes and other parsers read otherwise, or not at all, is an error here.
  *
@@ -18,7 +20,7 @@ const fractions = new WeakMap(); // of each object the keys whose number was wri
  * @param {string} text
  * @returns {any}
  */
-export function parse(text) {
+function parse(text) {
   const reader = new Reader(text);
   const value = reader.value(0);
   if (reader.next() !== "") throw new SyntaxError(`something follows its end, at character ${reader.at}`);
@@ -31,7 +33,7 @@ export function parse(text) {
  * @param {any} object
  * @param {string} key
  */
-export const isInteger = (object, key) => Number.isSafeInteger(object[key]) && !fractions.get(object)?.has(key);
+const isInteger = (object, key) => Number.isSafeInteger(object[key]) && !fractions.get(object)?.has(key);
 
 class Reader {
   at = 0;
@@ -172,3 +174,5 @@ function isEscaped(text, at) {
   while (text[from - 1] === "\\") from--;
   return (at - from) % 2 === 1;
 }
+
+module.exports = { parse, isInteger };

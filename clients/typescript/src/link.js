@@ -1,3 +1,5 @@
+"use strict";
+
 /**
  * One connection: its unanswered requests, and whether the daemon at its other end is alive.
  *
@@ -5,25 +7,31 @@
  * nobody knows which request that would have answered.
  */
 
-import { DaemonUnreachableError, UnreadableAnswerError } from "./errors.js";
-import { connected } from "./peer.js";
-import { encodePlain, InvalidCallError, Lines, MAX_FRAME, readMessage } from "./wire.js";
+const { DaemonUnreachableError, UnreadableAnswerError } = require("./errors.js");
+const { connected } = require("./peer.js");
+const { InvalidCallError, Lines, MAX_FRAME, readMessage } = require("./wire.js");
+
+const SMALL = 2 ** 16; // bytes of a line that the daemon holds beside its budget for large ones
 
 /**
  * @typedef {{ interval: number, misses: number }} Liveness
- * @typedef {{ call: (params: any) => Promise<unknown>, announce: (params: any) => void, ended: () => void }} Owner
- * @typedef {{ resolve: (result: any) => void, reject: (error: unknown) => void }} Waiter
+ * @typedef {{ call: (params: any) => Promise<string>, announce: (params: any) => void, ended: () => void }} Owner
+ * @typedef {{ resolve: (result: any) => void, reject: (error: unknown) => void, size: number }} Waiter
+ * @typedef {{ number: number, line: string, size: number }} Queued
  */
 
-export class Link {
+class Link {
   /** @type {Map<number, Waiter | null>} */
   #unanswered = new Map(); // null where nobody waits for the answer
-  /** @type {string[]} */
+  /** @type {Queued[]} */
   #queue = [];
+  /** @type {Queued[]} */
+  #small = []; // fires that need not wait behind large requests: a hook that is called for one of those may fire them
   #lastNumber = 0;
   #waiting = 0;
   #inFlight = 0;
-  #most = 1;
+  #bytesInFlight = 0;
+  #most = { requests: 1, bytes: SMALL };
   #missed = 0;
   /** @type {NodeJS.Timeout | undefined} */
   #pulse;
@@ -71,9 +79,13 @@ export class Link {
     throw new DaemonUnreachableError(`no daemon is reachable at ${failures.join(", ")}`);
   }
 
-  /** Allow this many unanswered requests at a time; others wait for their turn. */
-  allow(/** @type {number} */ count) {
-    this.#most = count;
+  /**
+   * Allow so many unanswered requests at a time, and so many bytes of large ones; others wait for their turn.
+   *
+   * @param {{ requests: number, bytes: number }} most
+   */
+  allow(most) {
+    this.#most = most;
     this.#sendQueued();
   }
 
@@ -87,13 +99,16 @@ export class Link {
   request(method, params) {
     if (this.failure) return Promise.reject(this.failure);
     const line = this.#line(method, params);
-    if (Buffer.byteLength(line) > MAX_FRAME) {
+    const bytes = Buffer.byteLength(line);
+    if (bytes > MAX_FRAME) {
       return Promise.reject(new UnreadableAnswerError(`${method} would be a message over ${MAX_FRAME} bytes`));
     }
+    const number = this.#lastNumber;
+    const size = bytes > SMALL ? bytes : 0;
     return new Promise((resolve, reject) => {
-      this.#unanswered.set(this.#lastNumber, { resolve, reject });
+      this.#unanswered.set(number, { resolve, reject, size });
       if (this.#waiting++ === 0) this.#watch();
-      this.#queue.push(line);
+      (method === "fire" && !size ? this.#small : this.#queue).push({ number, line, size });
       this.#sendQueued();
     });
   }
@@ -120,9 +135,21 @@ export class Link {
   }
 
   #sendQueued() {
-    for (; this.#queue.length && this.#inFlight < this.#most; this.#inFlight++) {
-      this.#socket.write(/** @type {string} */ (this.#queue.shift()));
+    while (this.#inFlight < this.#most.requests) {
+      const next = this.#next();
+      if (next === undefined) return;
+      this.#inFlight++;
+      this.#bytesInFlight += next.size;
+      this.#socket.write(next.line);
     }
+  }
+
+  /** Take the request that may be sent now: the earlier one, unless it is a large one for which there is no room. */
+  #next() {
+    const [first] = this.#queue;
+    const hasRoom = first && (!this.#bytesInFlight || this.#bytesInFlight + first.size <= this.#most.bytes);
+    if (hasRoom && !(this.#small[0]?.number < first.number)) return this.#queue.shift();
+    return this.#small.shift();
   }
 
   #watch() {
@@ -173,6 +200,7 @@ export class Link {
     this.#unanswered.delete(number);
     if (waiter === null) return;
     this.#inFlight--;
+    this.#bytesInFlight -= waiter.size;
     if (--this.#waiting === 0) clearInterval(this.#pulse);
     if (error) waiter.reject(error);
     else waiter.resolve(result);
@@ -188,7 +216,7 @@ export class Link {
     let body;
     try {
       if (method !== "call") throw new InvalidCallError(-32601, "method_not_found", `no client serves ${method}`);
-      body = `"result":${encodePlain((await this.#owner.call(params)) ?? null, "the answer")}`;
+      body = `"result":${await this.#owner.call(params)}`;
     } catch (error) {
       const [code, name] = error instanceof InvalidCallError ? [error.code, error.label] : [-32603, "internal_error"];
       const message = String(error).replace(/\p{Surrogate}/gu, "\ufffd");
@@ -197,3 +225,5 @@ export class Link {
     if (!this.failure) this.#socket.write(`{"jsonrpc":"2.0","id":${JSON.stringify(id)},${body}}\n`);
   }
 }
+
+module.exports = { Link };

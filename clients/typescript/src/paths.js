@@ -1,8 +1,10 @@
+"use strict";
+
 /** The daemon's sockets to try, in turn, as the daemon and every other client choose them. */
 
-import { statSync } from "node:fs";
-import { homedir } from "node:os";
-import { resolve } from "node:path";
+const { statSync } = require("node:fs");
+const { homedir } = require("node:os");
+const { resolve } = require("node:path");
 
 const NAME = "agent.sock";
 
@@ -14,7 +16,7 @@ const NAME = "agent.sock";
  * @param {NodeJS.ProcessEnv} environ
  * @returns {string[]}
  */
-export function candidates(path, runtimeDir, environ = process.env) {
+function candidates(path, runtimeDir, environ = process.env) {
   if (path) return [resolve(path)];
   const named = runtimeDir || environ.HOOKLATCH_RUNTIME_DIR;
   if (named) return [resolve(named, NAME)];
@@ -30,3 +32,5 @@ function isPrivate(folder) {
   const status = statSync(folder, { throwIfNoEntry: false });
   return !!status?.isDirectory() && status.uid === process.getuid?.() && (status.mode & 0o777) === 0o700;
 }
+
+module.exports = { candidates };

@@ -1,3 +1,5 @@
+"use strict";
+
 /**
  * Connects to a daemon of this user, of root, or of the user that was named: the only place here that connects.
  *
@@ -6,9 +8,9 @@
  * that others cannot write to: nobody replaces in it what is not theirs.
  */
 
-import { lstatSync, realpathSync } from "node:fs";
-import { createConnection } from "node:net";
-import { dirname } from "node:path";
+const { lstatSync, realpathSync } = require("node:fs");
+const { createConnection } = require("node:net");
+const { dirname } = require("node:path");
 
 const MAX_PATH = 107; // bytes (unix(7)); older versions of Node cut a longer one off without a word
 const WRITABLE_BY_OTHERS = 0o022;
@@ -20,7 +22,7 @@ const ROOT = 0;
  * @param {number | undefined} daemonUid
  * @returns {Promise<import("node:net").Socket>}
  */
-export function connected(path, daemonUid) {
+function connected(path, daemonUid) {
   return new Promise((resolve, reject) => {
     const socket = createConnection(checked(path, daemonUid), () => {
       socket.off("error", reject);
@@ -48,3 +50,5 @@ function checked(path, daemonUid) {
     if (at === dirname(at)) return place;
   }
 }
+
+module.exports = { connected };

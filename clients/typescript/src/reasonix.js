@@ -1,161 +1,150 @@
+"use strict";
+
 /**
  * Reasonix' hooks over a hooklatch session: `loadHooks` and `runHooks` as its code calls them.
  *
- * The hooks that are passed are registered with the daemon, which runs them beside the guards of the operator. A list
- * that could not be registered blocks where a hook could have: nobody may believe in a guard that is not there.
+ * The hooks that are passed are registered with the daemon, which runs them beside the guards of the operator. One that
+ * is refused stands in where it would have decided, and blocks there; a list that could not be registered blocks where
+ * a hook could have: nobody may believe in a guard that is not there.
  */
 
-import { readFileSync } from "node:fs";
-import { homedir } from "node:os";
-import { join } from "node:path";
+const { homedir } = require("node:os");
+const { join, resolve } = require("node:path");
 
-import { connect } from "./session.js";
+const { InUse } = require("./in_use.js");
+const { connect, FIRE } = require("./session.js");
+const { read } = require("./settings.js");
+const { warn } = require("./warnings.js");
 
-// Whatever is not here can be blocked, also a name that nobody knows.
-const OBSERVING = [
-  "PostToolUse",
-  "PostToolUseFailure",
-  "Stop",
-  "StopFailure",
-  "PostLLMCall",
-  "SessionStart",
-  "SessionEnd",
-  "SubagentStop",
-  "Notification",
-];
+/** @type {Record<string, boolean>} each event, and whether it can be blocked here; a name that nobody knows can */
+const EVENTS = {
+  PreToolUse: true,
+  PostToolUse: false,
+  PostToolUseFailure: false,
+  PermissionRequest: true,
+  UserPromptSubmit: true,
+  Stop: false,
+  StopFailure: false,
+  PostLLMCall: false,
+  SessionStart: false,
+  SessionEnd: false,
+  PreSubagent: true,
+  SubagentStop: false,
+  Notification: false,
+  PreCompact: true,
+};
 const MAX_COMMAND = 60;
+
+/**
+ * @typedef {import("../types/reasonix.js").ResolvedHook} ResolvedHook
+ * @typedef {import("../types/reasonix.js").HookOutcome} HookOutcome
+ */
 
 /**
  * Open a session in Reasonix' words.
  *
  * @param {import("../types/index.js").Options} options
  */
-export async function openHooks(options = {}) {
+async function openHooks(options = {}) {
   return new Hooks(await connect({ ...options, dialect: "reasonix" }));
 }
 
 /**
- * Read `.reasonix/settings.json` of the project, then of the person. A file that cannot be read blocks the gates.
+ * Read `.reasonix/settings.json` of the project, then of the person, by a session of its own.
  *
- * @param {{ projectRoot?: string, homeDir?: string }} places
- * @returns {any[]}
+ * @param {import("../types/reasonix.js").Places & import("../types/index.js").Options} places
  */
-export function loadHooks({ projectRoot, homeDir = homedir() } = {}) {
-  const project = projectRoot === undefined ? [] : read("project", join(projectRoot, ".reasonix/settings.json"));
-  return [...project, ...read("global", join(homeDir, ".reasonix/settings.json"))];
-}
-
-/**
- * @param {string} scope
- * @param {string} source
- */
-function read(scope, source) {
-  let text;
+async function loadHooks({ projectRoot, homeDir, ...options } = {}) {
+  const hooks = await openHooks(options);
   try {
-    text = readFileSync(source, "utf8");
-  } catch (error) {
-    if (/** @type {any} */ (error).code === "ENOENT") return [];
-    return unreadable(scope, source, error);
+    return await hooks.loadHooks({ projectRoot, homeDir });
+  } finally {
+    await hooks.close();
   }
-  try {
-    const { hooks = {} } = JSON.parse(text.replace(/^\ufeff/, ""));
-    return Object.entries(hooks).flatMap(([event, entries]) =>
-      /** @type {any[]} */ (entries).filter(isEntry).map((entry) => ({ ...entry, event, scope, source })),
-    );
-  } catch (error) {
-    return unreadable(scope, source, error);
-  }
-}
-
-/** @param {any} entry */
-const isEntry = (entry) => typeof entry?.command === "string" && entry.command.trim() !== "";
-
-/**
- * @param {string} scope
- * @param {string} source
- * @param {unknown} error
- */
-function unreadable(scope, source, error) {
-  const text = `${source} cannot be read: ${error instanceof Error ? error.message : error}`;
-  const command = `echo '${text.replaceAll("'", "'\\''").replaceAll("\n", " ")}' >&2; exit 2`;
-  return ["PreToolUse", "UserPromptSubmit"].map((event) => ({ event, command, scope, source }));
 }
 
 /**
  * The line about one outcome for people; empty if it passed.
  *
- * @param {any} outcome
+ * @param {HookOutcome} outcome
  */
-export function formatHookOutcomeMessage({ hook, decision, stderr, stdout, truncated }) {
+function formatHookOutcomeMessage({ hook, decision, stderr, stdout, truncated }) {
   if (decision === "pass") return "";
-  const command = hook.command.length <= MAX_COMMAND ? hook.command : `${hook.command.slice(0, MAX_COMMAND)}…`;
+  const line = hook.command ?? "";
+  const command = line.length <= MAX_COMMAND ? line : `${line.slice(0, MAX_COMMAND)}…`;
   const detail = (stderr || stdout).trim();
   const cut = truncated ? " (output truncated at 256KB)" : "";
-  return `hook [${hook.scope}/${hook.event}] ${command} — ${decision}${cut}${detail ? `: ${detail}` : ""}`;
+  return `hook [${hook.scope}/${hook.event}] ${command && `${command} `}— ${decision}${cut}${detail ? `: ${detail}` : ""}`;
 }
 
-export class Hooks {
-  /** @type {string[]} */
-  #ids = [];
-  #registered = "[]";
-  #turn = Promise.resolve();
+class Hooks {
+  #inUse;
 
   /** @param {import("../types/index.js").Session} session one with the dialect "reasonix" */
   constructor(session) {
     this.session = session;
+    this.#inUse = new InUse(session, Object.keys(EVENTS));
+    // Reasonix' are functions: code that takes them by name moves unchanged.
+    this.loadHooks = this.loadHooks.bind(this);
+    this.runHooks = this.runHooks.bind(this);
+  }
+
+  /**
+   * Read `.reasonix/settings.json` of the project, then of the person. A file that cannot be read blocks the gates.
+   *
+   * @param {import("../types/reasonix.js").Places} places
+   * @returns {Promise<ResolvedHook[]>}
+   */
+  async loadHooks({ projectRoot, homeDir = homedir() } = {}) {
+    const settings = (/** @type {string} */ root) => join(resolve(root), ".reasonix/settings.json");
+    const project =
+      projectRoot === undefined ? [] : await read(this.session, { scope: "project", source: settings(projectRoot) });
+    return [...project, ...(await read(this.session, { scope: "global", source: settings(homeDir) }))];
   }
 
   /**
    * Run the hooks of `payload.event`: those of `hooks`, and those that the daemon has.
    *
-   * @param {{ hooks?: any[], payload: Record<string, any> }} options
+   * @param {{ hooks?: any[] | undefined, payload: Record<string, any> }} options
    */
   async runHooks({ hooks = [], payload }) {
     const { event, ...fields } = payload;
+    const canRefuse = EVENTS[event] ?? true;
+    const kind = { canRefuse, keepsTerms: false };
     try {
-      // One after another: two lists in use at once must not take each other's hooks away.
-      await (this.#turn = this.#turn.catch(() => undefined).then(() => this.#use(hooks)));
+      return await this.#inUse.while(hooks, event, async (hookOf) => {
+        const { decision } = await /** @type {any} */ (this.session)[FIRE](event, fields, {}, kind);
+        return reportOf(decision, event, canRefuse, hookOf);
+      });
     } catch (error) {
       const why = `its hooks could not be registered: ${error instanceof Error ? error.message : error}`;
-      return report(event, !OBSERVING.includes(event), why);
+      return withoutDaemon(event, canRefuse, why);
     }
-    const decision = await this.session.fire(event, fields);
-    const { rendered } = decision;
-    const isWhole = typeof rendered?.blocked === "boolean" && Array.isArray(rendered.outcomes);
-    if (decision.isLocal || !isWhole) {
-      return report(event, !OBSERVING.includes(event), decision.reason ?? decision.warnings.join());
-    }
-    // The decision and its rendering are one answer; if they differ, the stricter one counts.
-    return { ...rendered, blocked: rendered.blocked || (!OBSERVING.includes(event) && !decision.allowed) };
   }
 
   async close() {
     await this.session.close();
   }
-
-  /** @param {any[]} hooks */
-  async #use(hooks) {
-    const wires = hooks.map((hook, at) => wireOf(hook, at));
-    const wanted = JSON.stringify(wires);
-    if (wanted === this.#registered) return;
-    const old = this.#ids;
-    this.#registered = "";
-    const ids = wires.length ? await this.session.register(wires) : [];
-    for (const id of old) if (!ids.includes(id)) await this.session.unregister(id);
-    this.#ids = ids;
-    this.#registered = wanted;
-  }
 }
 
 /**
- * A key that the daemon does not know is refused there: what it says may be what makes the hook a guard.
+ * Return what Reasonix is told of a decision; `hookOf` gives the hook that was passed, by its id.
  *
- * @param {any} hook
- * @param {number} at
+ * @param {any} decision
+ * @param {string} event
+ * @param {boolean} canRefuse
+ * @param {(id: string) => any} hookOf
  */
-function wireOf({ scope, source, ...own }, at) {
-  const given = Object.entries(own).filter(([, value]) => value !== undefined);
-  return { id: `${scope ?? "own"}-${at + 1}-${own.event}`, ...Object.fromEntries(given) };
+function reportOf(decision, event, canRefuse, hookOf) {
+  const { rendered } = decision;
+  const isWhole = typeof rendered?.blocked === "boolean" && Array.isArray(rendered.outcomes);
+  if (decision.isLocal || !isWhole) return withoutDaemon(event, canRefuse, decision.reason ?? decision.warnings.join());
+  const outcomes = rendered.outcomes.map((/** @type {any} */ outcome) => {
+    const own = outcome.hook.scope === "session" ? hookOf(outcome.hook.id) : undefined;
+    return own ? { ...outcome, hook: own } : outcome;
+  });
+  // The decision and its rendering are one answer; if they differ, the stricter one counts.
+  return { ...rendered, outcomes, blocked: rendered.blocked || (canRefuse && !decision.allowed) };
 }
 
 /**
@@ -163,9 +152,12 @@ function wireOf({ scope, source, ...own }, at) {
  * @param {boolean} blocked
  * @param {string} why
  */
-function report(event, blocked, why) {
+function withoutDaemon(event, blocked, why) {
+  if (!blocked) warn(`${event}: ${why}`);
   const hook = { scope: "hooklatch", event, command: "hooklatch" };
   const decision = blocked ? "block" : "warn";
   const outcome = { hook, decision, exitCode: blocked ? 2 : null, stdout: "", stderr: why, durationMs: 0 };
   return { event, outcomes: [outcome], blocked };
 }
+
+module.exports = { formatHookOutcomeMessage, Hooks, loadHooks, openHooks };

@@ -1,60 +1,57 @@
+"use strict";
+
 /**
  * A session: one live agent run, across the connections that it takes.
  *
- * no link ──connect, hello──▶ link ──lost, silent, faulty──▶ no link, and again after a back-off
- *
- * A request that finds the link just lost waits for the first attempt to get another; after that attempt, and until a
- * later one succeeds, every request fails at once.
+ * Knows hooks, fires and announcements; that there is a link, and when, is the reconnector's.
  */
 
-import { EventEmitter, on } from "node:events";
+const { EventEmitter, on } = require("node:events");
 
-import { decideLocally, readDecision } from "./decisions.js";
-import { DaemonUnreachableError, HooklatchError, RequestFailedError, UnreadableAnswerError } from "./errors.js";
-import { Link } from "./link.js";
-import { candidates } from "./paths.js";
-import { faultOf, isObject } from "./table.js";
-import { encodePlain, InvalidCallError } from "./wire.js";
+const { HooklatchError, RequestFailedError, UnreadableAnswerError } = require("./errors.js");
+const { Fires } = require("./fires.js");
+const { helloOf, PROTOCOL } = require("./hello.js");
+const { candidates } = require("./paths.js");
+const { encodePlain } = require("./plain.js");
+const { Reconnector } = require("./reconnector.js");
+const { faultOf, isObject, refusesWhenUnknown } = require("./table.js");
+const { warn } = require("./warnings.js");
+const { InvalidCallError } = require("./wire.js");
 
-const PROTOCOL = 1;
-const VERSION = "0.1.0";
+/** @type {typeof Symbol.asyncDispose} */
+const DISPOSE = Symbol.asyncDispose ?? Symbol.for("Symbol.asyncDispose"); // Node 18 had none at first
+const FIRE = Symbol("fire"); // for the adapters of this package, which know of their events what a session cannot
 const FAREWELL = 1000; // milliseconds that the end of a session waits for the daemon to confirm it
-const FIRST_RETRY = 50;
-const LAST_RETRY = 5000;
+const MOST_LEFT = 1000; // hooks that were taken off, and are still known
 const RESERVED = 4; // of the requests that may be in flight: a ping must never wait behind fires
-const MAX_PAYLOAD = 8 * 2 ** 20;
+const MAX_IN_FLIGHT = { requests: 64, bytes: 24 * 2 ** 20 }; // of a daemon that does not say
 
 /**
  * Open a session. Without a daemon it opens too: its gates deny, and it connects when there is one.
  *
  * @param {import("../types/index.js").Options} options
  */
-export async function connect(options = {}) {
+async function connect(options = {}) {
   const session = new Session(options);
   await session.open();
   return session;
 }
 
-export class Session {
+class Session {
   #options;
-  #paths;
-  /** @type {Link | null} */
-  #link = null;
-  /** @type {Link | null} */
-  #newest = null;
-  #settled = Promise.resolve();
-  #problem = "no attempt to connect was made yet";
+  /** @type {Reconnector} */
+  #line;
+  /** @type {Fires} */
+  #fires;
   #isClosed = false;
-  /** @type {Map<string, { wire: Record<string, any>, serve?: Function }>} */
+  /** @type {Map<string, { wire: Record<string, any>, serve: Function | undefined }>} */
   #hooks = new Map();
+  /** @type {Map<string, Function>} */
+  #left = new Map(); // those that were taken off: fires that began with them may still call them
   /** @type {Set<string>} */
   #topics = new Set();
   #emitter = new EventEmitter();
-  #attempts = 0;
-  /** @type {NodeJS.Timeout | undefined} */
-  #retry;
   #lastServed = 0;
-  #payloadLimit = MAX_PAYLOAD;
   /** @type {string | null} */
   #resumeToken = null;
 
@@ -68,13 +65,24 @@ export class Session {
   /** @param {import("../types/index.js").Options} options */
   constructor(options = {}) {
     this.#options = options;
-    this.#paths = candidates(options.path, options.runtimeDir);
+    this.#line = new Reconnector(
+      candidates(options.path, options.runtimeDir),
+      options.daemonUid,
+      { interval: options.liveness?.interval ?? 1, misses: options.liveness?.misses ?? 5 },
+      {
+        introduce: (link) => this.#introduce(link),
+        call: (params) => this.#call(params),
+        announce: (params) => this.#announce(params),
+        lost: (failure) => void this.#emitter.emit("lost", failure),
+      },
+    );
+    this.#fires = new Fires((params) => this.#line.request("fire", params), options.dialect !== undefined);
     this.#resumeToken = options.resumeToken ?? null;
     this.sessionId = options.sessionId ?? null;
   }
 
   get isConnected() {
-    return this.#link !== null;
+    return this.#line.link !== null;
   }
 
   get isClosed() {
@@ -84,14 +92,14 @@ export class Session {
   /** Make the first attempt; `connect` does it. Throws if the daemon refuses the session, or is required and missing. */
   async open() {
     try {
-      await this.#attempt();
+      await this.#line.attempt();
     } catch (error) {
       const refused = error instanceof RequestFailedError && !["draining", "overload"].includes(error.label);
       if (refused || this.#options.require) {
         await this.close();
         throw error;
       }
-      this.#tryLater();
+      this.#line.tryLater();
     }
   }
 
@@ -104,14 +112,22 @@ export class Session {
    * @returns {Promise<import("../types/index.js").Decision>}
    */
   async fire(event, payload = {}, options = {}) {
-    let decision;
-    try {
-      const params = this.#fireParams(event, payload, options);
-      decision = readDecision(await this.#send("fire", params), event, this.#options.dialect !== undefined);
-    } catch (error) {
-      decision = decideLocally(event, error);
-    }
-    return /** @type {any} */ (decision);
+    const canRefuse = refusesWhenUnknown(event);
+    const kind = { canRefuse, keepsTerms: !canRefuse && this.#hooks.size > 0 };
+    const { decision, terms } = await this[FIRE](event, payload, options, kind);
+    return terms?.wereShown && !canRefuse ? inTerms(decision, terms) : decision;
+  }
+
+  /**
+   * Fire an event of a kind that the caller knows.
+   *
+   * @param {string} event
+   * @param {Record<string, any>} payload
+   * @param {import("../types/index.js").FireOptions} options
+   * @param {import("./fires.js").Kind} kind
+   */
+  [FIRE](event, payload, options, kind) {
+    return this.#fires.fire(event, payload, options, kind);
   }
 
   /**
@@ -135,15 +151,38 @@ export class Session {
    * @returns {Promise<string[]>} their ids
    */
   async register(definitions, functions = []) {
+    const { ids } = await this.#register({ hooks: definitions }, functions);
+    return ids.map(String);
+  }
+
+  /**
+   * Register hooks one by one: a definition that is refused stands in where its hook would have decided, and refuses there.
+   *
+   * @param {Record<string, any>[]} definitions
+   * @param {(import("../types/index.js").ServedHook | undefined)[]} functions
+   * @returns {Promise<import("../types/index.js").Registered>}
+   */
+  async registerEach(definitions, functions = []) {
+    return this.#register({ hooks: definitions, each: true }, functions);
+  }
+
+  /**
+   * @param {{ hooks: Record<string, any>[], each?: boolean }} params
+   * @param {(import("../types/index.js").ServedHook | undefined)[]} functions
+   */
+  async #register(params, functions) {
+    const definitions = params.hooks;
     const replaced = new Map(this.#hooks);
     // First: the daemon may call a hook before we read that it is active.
     definitions.forEach((wire, at) => this.#keep(wire.id ?? wire.name, wire, functions[at]));
     try {
-      const answer = await this.request("register", { hooks: definitions });
-      const ids = isObject(answer) && Array.isArray(answer.ids) ? answer.ids.map(String) : [];
+      const { ids, refused = [] } = isRegistered(await this.request("register", params));
       if (ids.length < definitions.length) throw new UnreadableAnswerError("the answer is not a list of hook ids");
-      definitions.forEach((wire, at) => this.#keep(ids[at], wire, functions[at]));
-      return ids;
+      definitions.forEach((wire, at) => {
+        if (ids[at] === null) this.#hooks.delete(wire.id ?? wire.name);
+        else this.#keep(ids[at], wire, functions[at]);
+      });
+      return { ids, refused };
     } catch (error) {
       for (const { id, name } of definitions) {
         const before = replaced.get(id ?? name);
@@ -157,7 +196,10 @@ export class Session {
   /** @param {string} id */
   async unregister(id) {
     await this.request("unregister", { id });
+    const serve = this.#hooks.get(id)?.serve;
     this.#hooks.delete(id);
+    if (serve) this.#left.set(id, serve);
+    if (this.#left.size > MOST_LEFT) this.#left.delete(this.#left.keys().next().value ?? "");
   }
 
   /**
@@ -169,7 +211,7 @@ export class Session {
    */
   async request(method, params = {}) {
     const given = Object.entries(params).filter(([, value]) => value !== undefined);
-    return this.#send(method, Object.fromEntries(given.map(([key, value]) => [key, encodePlain(value, key)])));
+    return this.#line.request(method, Object.fromEntries(given.map(([key, value]) => [key, encodePlain(value, key)])));
   }
 
   /**
@@ -194,6 +236,35 @@ export class Session {
     return () => void this.#emitter.off("announcement", callback);
   }
 
+  /**
+   * Call `listener` on each of these: "connected"; "lost", with the error; "closed"; "announcement", with what it says.
+   *
+   * @param {string} event
+   * @param {(...args: any[]) => void} listener
+   */
+  on(event, listener) {
+    this.#emitter.on(event, listener);
+    return this;
+  }
+
+  /**
+   * @param {string} event
+   * @param {(...args: any[]) => void} listener
+   */
+  once(event, listener) {
+    this.#emitter.once(event, listener);
+    return this;
+  }
+
+  /**
+   * @param {string} event
+   * @param {(...args: any[]) => void} listener
+   */
+  off(event, listener) {
+    this.#emitter.off(event, listener);
+    return this;
+  }
+
   /** The announcements from now on: `for await (const announcement of session.announcements())`. */
   async *announcements() {
     const ending = new AbortController();
@@ -211,117 +282,48 @@ export class Session {
   async close() {
     if (this.#isClosed) return;
     this.#isClosed = true;
-    clearTimeout(this.#retry);
-    if (this.#link) {
-      const said = this.#link.request("session.close", {}).catch(() => undefined);
+    this.#line.stop();
+    if (this.#line.link) {
+      const said = this.#line.link.request("session.close", {}).catch(() => undefined);
       /** @type {NodeJS.Timeout | undefined} */
       let patience;
       const late = new Promise((resolve) => (patience = setTimeout(resolve, FAREWELL)));
       await Promise.race([said, late]);
       clearTimeout(patience);
     }
-    this.#newest?.end(new DaemonUnreachableError("the session was closed"));
+    this.#line.end();
     this.#emitter.emit("closed");
   }
 
-  async [Symbol.for("Symbol.asyncDispose")]() {
+  async [DISPOSE]() {
     await this.close();
   }
 
-  /**
-   * @param {string} event
-   * @param {Record<string, unknown>} payload
-   * @param {import("../types/index.js").FireOptions} options
-   */
-  #fireParams(event, payload, { callId, timeout, context, envelope, plugins }) {
-    const params = { event: encodePlain(event, "event"), payload: encodePlain(payload, "payload") };
-    const isCut = Buffer.byteLength(params.payload) > this.#payloadLimit;
-    if (isCut) params.payload = "{}"; // the daemon is told that it was too long, and refuses
-    const others = { call_id: callId, timeout, context, envelope, plugins, truncated: isCut || undefined };
-    for (const [key, value] of Object.entries(others)) {
-      if (value !== undefined) Object.assign(params, { [key]: encodePlain(value, key) });
-    }
-    return params;
-  }
-
-  /**
-   * @param {string} method
-   * @param {Record<string, string>} params
-   */
-  async #send(method, params) {
-    if (!this.#link) await this.#settled;
-    if (this.#isClosed) throw new DaemonUnreachableError("the session is closed; open another one");
-    if (!this.#link) throw new DaemonUnreachableError(this.#problem);
-    return this.#link.request(method, params);
-  }
-
-  async #attempt() {
-    try {
-      const owner = {
-        call: (/** @type {any} */ params) => this.#call(params),
-        announce: (/** @type {any} */ params) => this.#announce(params),
-        ended: () => this.#lost(link),
-      };
-      /** @type {Link | null} */
-      let link = null;
-      const liveness = { interval: 1, misses: 5, ...this.#options.liveness };
-      link = await Link.open(this.#paths, this.#options.daemonUid, liveness, owner);
-      this.#newest = link;
-      if (this.#isClosed) link.end(new DaemonUnreachableError("the session was closed"));
-      try {
-        await this.#introduce(link);
-      } catch (error) {
-        link.end(new DaemonUnreachableError(String(error)));
-        throw error;
-      }
-    } catch (error) {
-      this.#problem = error instanceof Error ? error.message : String(error);
-      throw error;
-    }
-  }
-
-  /** @param {Link} link */
+  /** @param {import("./link.js").Link} link */
   async #introduce(link) {
-    const welcome = await link.request("hello", this.#hello());
+    const hooks = [...this.#hooks.values()].map(({ wire }) => wire);
+    const known = { sessionId: this.sessionId, resumeToken: this.#resumeToken, hooks };
+    const welcome = await link.request("hello", helloOf(this.#options, known));
     if (!isObject(welcome) || welcome.protocol !== PROTOCOL) {
       throw new UnreadableAnswerError(`the daemon speaks protocol ${welcome?.protocol}, this client ${PROTOCOL}`);
     }
     this.sessionId = welcome.session_id ?? this.sessionId;
     this.#resumeToken = welcome.resume_token ?? this.#resumeToken;
     this.childToken = welcome.child_token ?? null;
-    this.#payloadLimit = welcome.limits?.payload_bytes ?? MAX_PAYLOAD;
-    link.allow(Math.max(1, (welcome.limits?.in_flight ?? 64) - RESERVED));
+    this.#fires.limit = welcome.limits?.payload_bytes ?? this.#fires.limit;
+    const { in_flight: requests = MAX_IN_FLIGHT.requests, in_flight_bytes: bytes = MAX_IN_FLIGHT.bytes } =
+      welcome.limits ?? {};
+    link.allow({ requests: Math.max(1, requests - RESERVED), bytes });
+    for (const { reason } of welcome.refused ?? []) warn(`a hook was refused when the session was resumed: ${reason}`);
     let revision = welcome.revision ?? null;
     if (this.#topics.size) {
       const topics = encodePlain([...this.#topics].sort(), "topics");
       revision = (await link.request("subscribe", { topics })).revision;
     }
-    if (link.failure) throw link.failure;
-    this.#link = link;
-    this.#attempts = 0;
-    this.#heardOf(revision);
-  }
-
-  #hello() {
-    const { dialect, emits, host, personality, plugins, requireHandlers, parent, cwd, name } = this.#options;
-    const [token, parentId] = process.env.HOOKLATCH_PARENT?.split(/ (.*)/s) ?? [];
-    const above = parent === undefined && parentId ? { sessionId: parentId, childToken: token } : parent;
-    const session = {
-      id: this.sessionId ?? undefined,
-      resume_token: this.#resumeToken ?? undefined,
-      parent_session_id: above?.sessionId ?? undefined,
-      parent_token: above?.childToken ?? undefined,
-      cwd: cwd ?? process.cwd(),
-      host,
-      personality,
-      plugins,
-      require_handlers: requireHandlers,
-      hooks: this.#hooks.size ? [...this.#hooks.values()].map(({ wire }) => wire) : undefined,
+    return () => {
+      this.#heardOf(revision);
+      this.#emitter.emit("connected");
     };
-    const client = { name: name ?? "hooklatch-node", version: VERSION };
-    const params = { protocol: PROTOCOL, client, session, dialect, emits };
-    const given = Object.entries(params).filter(([, value]) => value !== undefined);
-    return Object.fromEntries(given.map(([key, value]) => [key, encodePlain(value, key)]));
   }
 
   /** @param {number | null} revision */
@@ -331,22 +333,6 @@ export class Session {
     if (before === null || before === revision) return;
     this.revision = Math.max(before, revision ?? before); // an announcement may have overtaken the answer
     this.#emitter.emit("announcement", { topic: "registry", resync: this.revision });
-  }
-
-  /** @param {Link | null} link */
-  #lost(link) {
-    if (link === null || this.#link !== link) return;
-    this.#link = null;
-    this.#problem = link.failure?.message ?? "the daemon hung up";
-    this.#settled = new Promise((resolve) => this.#tryLater(resolve));
-  }
-
-  #tryLater(resolve = () => {}) {
-    if (this.#isClosed) return resolve();
-    const longest = Math.min(LAST_RETRY, FIRST_RETRY * 2 ** Math.min(this.#attempts++, 16));
-    const again = () => this.#attempt().then(resolve, () => (resolve(), this.#tryLater()));
-    this.#retry = setTimeout(again, longest * (1 - Math.random() / 2));
-    this.#retry.unref();
   }
 
   /** @param {any} params */
@@ -367,9 +353,9 @@ export class Session {
     if (!isCall || !isObject(params.payload)) {
       throw new InvalidCallError(-32602, "invalid_params", "a call names a hook and an event, and has a payload");
     }
-    const hook = this.#hooks.get(params.hook)?.serve;
+    const hook = this.#hooks.get(params.hook)?.serve ?? this.#left.get(params.hook);
     if (!hook) throw new HooklatchError(`this client serves no hook ${params.hook}`);
-    return hook(params.payload, params);
+    return this.#fires.call(hook, params);
   }
 
   /**
@@ -381,3 +367,22 @@ export class Session {
     if (id !== undefined) this.#hooks.set(id, { wire: "name" in wire ? wire : { ...wire, id }, serve });
   }
 }
+
+/**
+ * Return a decision with the very values that hooks of this process gave.
+ *
+ * @param {any} decision
+ * @param {import("./terms.js").Terms} terms
+ */
+function inTerms(decision, terms) {
+  const { patch, value } = decision;
+  return decision.with({ patch: patch && terms.native("patch", patch), value: terms.native("value", value) });
+}
+
+/** @param {any} answer */
+function isRegistered(answer) {
+  if (isObject(answer) && Array.isArray(answer.ids)) return answer;
+  throw new UnreadableAnswerError("the answer is not a list of hook ids");
+}
+
+module.exports = { connect, FIRE, Session };

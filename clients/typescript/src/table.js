@@ -1,22 +1,25 @@
+"use strict";
+
 /**
  * Which decisions the daemon writes: decisions.json, which is made from the daemon's own code (clients/README.md).
  */
 
-import { readFileSync } from "node:fs";
+const { readFileSync } = require("node:fs");
+const { join } = require("node:path");
 
-import { isInteger, parse } from "./json.js";
+const { isInteger, parse } = require("./json.js");
 
-const TABLE = parse(readFileSync(new URL("decisions.json", import.meta.url), "utf8"));
+const TABLE = parse(readFileSync(join(__dirname, "decisions.json"), "utf8"));
 
 /** @param {unknown} value */
-export const isObject = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
+const isObject = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
 
 /**
  * Return whether an event can refuse; so can one that nobody here knows.
  *
  * @param {string} event
  */
-export const refusesWhenUnknown = (event) => !Object.hasOwn(TABLE.events, event) || TABLE.events[event] === "gate";
+const refusesWhenUnknown = (event) => !Object.hasOwn(TABLE.events, event) || TABLE.events[event] === "gate";
 
 /**
  * Return why a parsed answer is no decision of the daemon, "" if it is one.
@@ -24,7 +27,7 @@ export const refusesWhenUnknown = (event) => !Object.hasOwn(TABLE.events, event)
  * @param {any} answer
  * @returns {string}
  */
-export const faultOf = (answer) => unshaped(answer, "decision") || misfit(answer);
+const faultOf = (answer) => unshaped(answer, "decision") || misfit(answer);
 
 /** @param {Record<string, any>} answer */
 function misfit(answer) {
@@ -94,3 +97,5 @@ function fits(object, key, word) {
       return value === null || fits(object, key, word.slice(0, -1));
   }
 }
+
+module.exports = { faultOf, isObject, refusesWhenUnknown };

@@ -1,17 +1,26 @@
-/** Drives the client for the tests of all clients: commands as lines of JSON in, one answer for each out. */
+"use strict";
 
-import { once } from "node:events";
-import { createInterface } from "node:readline";
+/**
+ * Drives the client for the tests of all clients: commands as lines of JSON in, one answer for each out.
+ *
+ * The values of `native` commands, and what they report, have tags for what JSON cannot say (terms.js).
+ */
 
-import { connect } from "../src/index.js";
-import { HookRegistry } from "../src/ethos.js";
-import { formatHookOutcomeMessage, Hooks, loadHooks } from "../src/reasonix.js";
+const { once } = require("node:events");
+const { createInterface } = require("node:readline");
+
+const { connect } = require("../src/index.js");
+const { HookRegistry } = require("../src/ethos.js");
+const { formatHookOutcomeMessage, Hooks } = require("../src/reasonix.js");
+const native = require("./native.js");
 
 const PATIENCE = 15000;
 /** @type {any} */
 let session = null;
 /** @type {any} */
 let adapter = null;
+/** @type {any} */
+let opened = {};
 /** @type {any[]} */
 let calls = [];
 /** @type {any[]} */
@@ -35,14 +44,19 @@ async function fire({ event, payload, call_id: callId, timeout, context, envelop
 
 /** @type {Record<string, (command: any) => any>} */
 const COMMANDS = {
-  async open({ path, liveness, dialect, require, daemon_uid: daemonUid }) {
+  async open(command) {
+    const { path, liveness, dialect, require, daemon_uid: daemonUid, cwd, ...others } = (opened = command);
     await session?.close();
     [calls, news, session] = [[], [], null];
-    session = await connect({ path, liveness, dialect, require, daemonUid, host: "conformance" });
+    const own = { sessionId: others.session_id, host: others.host ?? "conformance", plugins: others.plugins };
+    const more = { personality: others.personality, requireHandlers: others.require_handlers };
+    session = await connect({ path, liveness, dialect, require, daemonUid, cwd, ...own, ...more });
     adapter = dialect === "ethos" ? new HookRegistry(session) : dialect === "reasonix" ? new Hooks(session) : null;
+    native.begin(session, adapter);
     session.onAnnouncement((/** @type {any} */ one) => news.push(one));
     return { connected: session.isConnected, session_id: session.sessionId, child_token: session.childToken };
   },
+  reopen: (command) => COMMANDS.open({ ...opened, ...command }),
   fire,
   begin(command) {
     pending.set(command.as, fire(command));
@@ -79,36 +93,31 @@ const COMMANDS = {
     await session?.close();
     return {};
   },
-  load: ({ places }) => loadHooks(places),
+  load: ({ places }) => adapter.loadHooks(places),
   format: ({ outcome }) => ({ result: formatHookOutcomeMessage(outcome) }),
-  // Functions arrive as what they answer: the adapters' own calls, one for one.
-  async native({ call, arguments: given, handler }) {
-    const own = handler === undefined ? [] : [async () => (handler.raise ? fail(handler.raise) : handler.answer)];
-    const [first, ...rest] = given;
-    const result = await adapter[call](first, ...own, ...rest);
-    return { result: typeof result === "function" ? "a function" : (result ?? null) };
-  },
+  native: (command) => native.run(command),
 };
 
-/** @param {string} text */
-function fail(text) {
-  throw new Error(text);
+async function main() {
+  process.on("warning", (warning) => native.warned(warning));
+  const lines = createInterface({ input: process.stdin });
+  let turn = Promise.resolve();
+  lines.on("line", (line) => {
+    turn = turn.then(async () => {
+      const command = JSON.parse(line);
+      let answer;
+      try {
+        answer = await COMMANDS[command.do](command);
+      } catch (error) {
+        answer = { error: String(error), name: /** @type {any} */ (error).label ?? "", allowed: false };
+      }
+      process.stdout.write(`${JSON.stringify(answer)}\n`);
+    });
+  });
+  await once(lines, "close");
+  await turn;
+  await session?.close();
+  native.end();
 }
 
-const lines = createInterface({ input: process.stdin });
-let turn = Promise.resolve();
-lines.on("line", (line) => {
-  turn = turn.then(async () => {
-    const command = JSON.parse(line);
-    let answer;
-    try {
-      answer = await COMMANDS[command.do](command);
-    } catch (error) {
-      answer = { error: String(error), name: /** @type {any} */ (error).label ?? "", allowed: false };
-    }
-    process.stdout.write(`${JSON.stringify(answer)}\n`);
-  });
-});
-await once(lines, "close");
-await turn;
-await session?.close();
+void main();

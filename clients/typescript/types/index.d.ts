@@ -1,3 +1,5 @@
+/// <reference lib="esnext.disposable" />
+
 /** What `hooklatch` exports. No answer is a deny: `fire` never throws, and never allows a gate by itself. */
 
 export type Verdict = "pass" | "allow" | "deny" | "ask" | "halt" | "claim";
@@ -62,40 +64,64 @@ export interface Announcement {
 
 export interface Options {
   /** The daemon's socket; no other is tried. */
-  path?: string;
+  path?: string | undefined;
   /** The daemon's folder; by default HOOKLATCH_RUNTIME_DIR, or the known places in turn. */
-  runtimeDir?: string;
+  runtimeDir?: string | undefined;
   /** The number of the user whose daemon is taken beside one's own and root's, who would be refused else. */
-  daemonUid?: number;
-  sessionId?: string;
-  resumeToken?: string;
-  name?: string;
-  host?: string;
-  cwd?: string;
-  dialect?: string;
-  personality?: string;
-  plugins?: string[];
-  requireHandlers?: string[];
-  emits?: string[];
+  daemonUid?: number | undefined;
+  sessionId?: string | undefined;
+  resumeToken?: string | undefined;
+  name?: string | undefined;
+  host?: string | undefined;
+  cwd?: string | undefined;
+  dialect?: string | undefined;
+  personality?: string | undefined;
+  plugins?: string[] | undefined;
+  requireHandlers?: string[] | undefined;
+  emits?: string[] | undefined;
   /** The session that started this one, whose gates apply here too; by default HOOKLATCH_PARENT names it. */
-  parent?: { sessionId: string | null; childToken: string | null } | null;
+  parent?: { sessionId: string | null; childToken: string | null } | null | undefined;
   /** Throw if no daemon is reachable, instead of opening a session whose gates deny. */
-  require?: boolean;
+  require?: boolean | undefined;
   /** How patient the client is with a silent daemon: seconds between pings, and how many may stay unanswered. */
-  liveness?: { interval?: number; misses?: number };
+  liveness?: { interval?: number | undefined; misses?: number | undefined } | undefined;
 }
 
 export interface FireOptions {
-  callId?: string;
+  callId?: string | undefined;
   /** In seconds, and enforced by the daemon; the default is the event's budget. */
-  timeout?: number;
-  context?: Record<string, unknown>;
-  envelope?: Record<string, unknown>;
-  plugins?: string[];
+  timeout?: number | undefined;
+  context?: Record<string, unknown> | undefined;
+  envelope?: Record<string, unknown> | undefined;
+  plugins?: string[] | undefined;
+  /** Give the fire up: the decision is then the client's own, a deny with cause "abandoned" where it can refuse. */
+  signal?: AbortSignal | undefined;
+}
+
+/** What the daemon tells of a call to a served hook. */
+export interface Call {
+  hook: string;
+  call_id: string;
+  event: string;
+  payload: Record<string, any>;
+  envelope: Record<string, any>;
+  /** What the hooks before it have changed so far. */
+  merged?: Record<string, any>;
+  /** It is called again, with what another hook has changed. */
+  reinvoked?: boolean;
+  config?: unknown;
 }
 
 /** A verdict, or nothing for no opinion. In a session with a dialect, an answer in its words. */
-export type ServedHook = (payload: any, call: any) => unknown;
+export type ServedHook = (payload: any, call: Call) => unknown;
+
+/** What came of hooks that were registered one by one. */
+export interface Registered {
+  /** In the order of the definitions; null where nobody knows the event. */
+  ids: (string | null)[];
+  /** Those that stand in where they would have decided, and refuse there. */
+  refused: { at: number; id: string | null; event: string; reason: string }[];
+}
 
 export declare function connect(options?: Options): Promise<Session>;
 
@@ -113,12 +139,28 @@ export declare class Session {
   fire(event: string, payload?: Record<string, unknown>, options?: FireOptions): Promise<Decision>;
   serve(event: string, hook: ServedHook, options?: Record<string, unknown>): Promise<string>;
   register(definitions: Record<string, any>[], functions?: (ServedHook | undefined)[]): Promise<string[]>;
+  /** Register hooks one by one: one that is refused stands in for itself, and keeps none of the others away. */
+  registerEach(definitions: Record<string, any>[], functions?: (ServedHook | undefined)[]): Promise<Registered>;
   unregister(id: string): Promise<void>;
   request(method: string, params?: Record<string, unknown>): Promise<any>;
   subscribe(...topics: string[]): Promise<number>;
   onAnnouncement(callback: (announcement: Announcement) => void): () => void;
   announcements(): AsyncGenerator<Announcement>;
+  on<E extends keyof SessionEvents>(event: E, listener: (...args: SessionEvents[E]) => void): this;
+  once<E extends keyof SessionEvents>(event: E, listener: (...args: SessionEvents[E]) => void): this;
+  off<E extends keyof SessionEvents>(event: E, listener: (...args: SessionEvents[E]) => void): this;
   close(): Promise<void>;
+  [Symbol.asyncDispose](): Promise<void>;
+}
+
+/** What a session tells of itself, and with which arguments. */
+export interface SessionEvents {
+  /** There is a link to a daemon, the first one or another one. */
+  connected: [];
+  /** The link is gone; attempts to get another one follow. */
+  lost: [error: Error];
+  closed: [];
+  announcement: [announcement: Announcement];
 }
 
 export declare class HooklatchError extends Error {}

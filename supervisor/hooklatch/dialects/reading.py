@@ -139,7 +139,11 @@ def read_merged(asked: AnswerContext, answer: object) -> dict[str, Any]:
             return refusing(asked, verdict, said[word])
     outputs = {output: said[key] for output, key in answers.outputs.items() if said.get(key) is not None}
     taken = {*answers.outputs.values(), *answers.words.values()}
-    return {**outputs, **patch_of(asked, {key: value for key, value in said.items() if key not in taken})}
+    changes = {key: value for key, value in said.items() if key not in taken}
+    strange = [] if asked.feed.fails_closed else sorted(changes.keys() - set(answers.patch.values()))
+    patch = patch_of(asked, {key: value for key, value in changes.items() if key not in strange})
+    warnings = [f"a hook on {asked.name} cannot say {key!r}; that key was ignored" for key in strange]
+    return {**outputs, **patch, **({"warnings": warnings} if warnings else {})}
 
 
 def read_claim(asked: AnswerContext, said: dict[str, Any], flag: str) -> dict[str, Any]:

@@ -1,0 +1,13 @@
+/** The same client for `import`. */
+
+import hooklatch from "./index.js";
+
+export const {
+  connect,
+  DaemonUnreachableError,
+  Decision,
+  HooklatchError,
+  refusesWhenUnknown,
+  RequestFailedError,
+  Session,
+} = hooklatch;
