@@ -33,15 +33,15 @@ defmodule Hooklatch.JSON do
   @doc "Return a path as people write it, given its parts, the last one first; those in brackets are places in lists."
   @spec place([String.t()]) :: String.t()
   def place(path) do
-    path
-    |> Enum.reverse()
-    |> Enum.map_join(fn
-      "[" <> _ = index -> index
-      key -> "." <> if(key =~ ~r/\A[\w-]+\z/u, do: key, else: inspect(key))
-    end)
-    |> String.replace_prefix(".", "")
+    [root | keys] = Enum.reverse(path)
+
+    [root | Enum.map(keys, &member/1)]
+    |> Enum.join()
     |> String.slice(0, @longest_place)
   end
+
+  defp member("[" <> _ = index), do: index
+  defp member(key), do: "." <> if(key =~ ~r/\A[\w-]+\z/u, do: key, else: inspect(key))
 
   defp value(_, depth) when depth > @deepest, do: wrong("it is nested too deep")
   defp value(<<"null", rest::binary>>, _), do: {nil, rest}

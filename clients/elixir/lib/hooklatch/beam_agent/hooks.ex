@@ -106,7 +106,7 @@ defmodule Hooklatch.BeamAgent.Hooks do
       {wanted(:own, own(registry), 100),
        fn -> wanted(:global, Enum.map(Globals.joined(), &{&1.event, &1}), 200) end}
 
-    Native.fire("beam", event, {context, plain}, nil, hooks, fn decision, ledger ->
+    Native.fire("beam", event, plain, {context, plain}, nil, hooks, fn decision, ledger ->
       answer(event, context, {decision, ledger}, decision.rendered)
     end)
   rescue
@@ -204,16 +204,15 @@ defmodule Hooklatch.BeamAgent.Hooks do
     case hook[:matcher] do
       %{tool_name: pattern} when pattern != nil -> Map.put(wire, "matcher", Native.pattern(pattern))
       matcher when is_map(matcher) or matcher == nil -> wire
-      other -> raise ArgumentError, "its matcher is #{brief(other)}, and no map"
+      other -> raise ArgumentError, "its matcher is #{Native.brief(other)}, and no map"
     end
   end
 
-  defp definition(_, hook, _), do: raise(ArgumentError, "#{brief(hook)} has no callback of one argument")
+  defp definition(_, hook, _),
+    do: raise(ArgumentError, "#{Native.brief(hook)} has no callback of one argument")
 
   defp name(event) when is_atom(event) or is_binary(event), do: to_string(event)
   defp name(event), do: inspect(event)
-
-  defp brief(term), do: term |> inspect(limit: 5, printable_limit: 60) |> String.slice(0, 100)
 
   # Calls
 
