@@ -6,6 +6,7 @@ defmodule Hooklatch.JSON do
   """
 
   defmodule Error do
+    @moduledoc "What is no JSON, or what JSON cannot say; the message says where."
     defexception [:message]
   end
 
@@ -197,6 +198,7 @@ defmodule Hooklatch.JSON do
   defp key_of(key, _) when is_atom(key), do: Atom.to_string(key)
   defp key_of(key, path), do: unsaid("a map with the key #{inspect(key, limit: 5)}", path)
 
+  @spec unsaid(String.t(), [String.t()]) :: no_return
   defp unsaid(what, path), do: wrong("#{place(path)} is #{what}, which JSON cannot say")
 
   defp escaped(text) do
@@ -211,5 +213,6 @@ defmodule Hooklatch.JSON do
 
   defp escaped_byte(byte), do: byte
 
+  @spec wrong(String.t()) :: no_return
   defp wrong(what), do: raise(Error, message: what)
 end

@@ -50,7 +50,7 @@ defmodule Hooklatch.BeamAgent.Hooks do
   @doc "Return a hook on the tools that the pattern `matcher.tool_name` finds; one that is no pattern raises."
   @spec hook(atom, callback, map) :: hook
   def hook(event, callback, matcher) when is_map(matcher) do
-    if is_binary(matcher[:tool_name]), do: Regex.compile!(matcher.tool_name)
+    _ = if is_binary(matcher[:tool_name]), do: Regex.compile!(matcher.tool_name)
     Map.put(hook(event, callback), :matcher, matcher)
   end
 
@@ -91,9 +91,15 @@ defmodule Hooklatch.BeamAgent.Hooks do
   @spec fire(atom, context, registry | nil | :undefined) :: {:ok, context} | {:deny, term} | {:ask, term}
   def fire(event, context, registry) do
     case decide(event, context, registry) do
-      {:error, why} when event in @notifying -> Native.warn("#{event}: #{why}") && {:ok, context}
-      {:error, why} -> {:deny, why}
-      answer -> answer
+      {:error, why} when event in @notifying ->
+        Native.warn("#{event}: #{why}")
+        {:ok, context}
+
+      {:error, why} ->
+        {:deny, why}
+
+      answer ->
+        answer
     end
   end
 

@@ -124,9 +124,15 @@ defmodule Hooklatch.ExAthena.Hooks do
       )
     end)
     |> case do
-      {:error, why} when gate? -> %{none() | halt: why}
-      {:error, why} -> Native.warn("#{event}: #{why}") && none()
-      outputs -> outputs
+      {:error, why} when gate? ->
+        %{none() | halt: why}
+
+      {:error, why} ->
+        Native.warn("#{event}: #{why}")
+        none()
+
+      outputs ->
+        outputs
     end
   end
 
