@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from clients.programs import CLIENTS, needed
-from hooklatch.version import __version__
+from hooklatch.version import VERSION
 from support.survivors import nobody_survives
 
 FOLDER = CLIENTS / "elixir"
@@ -36,7 +36,7 @@ def test_its_version_is_the_daemons() -> None:
     said = re.search(r'version: "(.+)"', (FOLDER / "mix.exs").read_text())
 
     assert said is not None
-    assert said[1] == __version__
+    assert said[1] == VERSION
 
 
 def test_no_dependency_is_named() -> None:
