@@ -1,19 +1,447 @@
-"""The rows of beam that its own language's functions show.  Plain data."""
+"""The rows of BeamAgent that its own functions in Elixir show.  Plain data.
+
+No context says the session's own folder or id; each has terms that JSON has not.
+"""
 
 from __future__ import annotations
 
-from typing import Final
+import random
+from typing import Any, Final
 
-from conformance.driving import Case, Command
+from clients.elixir_form import (
+    CONTEXT,
+    answers,
+    append,
+    at,
+    call,
+    calls,
+    fun,
+    gave,
+    join,
+    keys,
+    merge,
+    names,
+    raises,
+    throws,
+    tuple_,
+    when,
+    without,
+)
+from conformance.driving import ABSENT, ANY, Case, Command, Step, has, part, step
 
 __all__ = ["CASES", "FILES", "LANGUAGE", "WIRE", "opening"]
 
 LANGUAGE: Final = "elixir"
-FILES: Final[dict[str, str]] = {}  # what the daemon has: an operator's hooks, where a row is about those
-CASES: Final[dict[str, Case]] = {}
-WIRE: Final[dict[str, str]] = {}  # rows that only the wire proves, and why
+FILES: Final[dict[str, str]] = {}
+
+BLOCKING = {
+    "pre_tool_use": keys(tool_name="Bash", tool_input={"command": "ls"}, category=":shell"),
+    "user_prompt_submit": keys(prompt="hello", params=keys(model=":fast")),
+    "permission_request": keys(tool_name="Bash", tool_input={"command": "ls"}, permission_suggestions=[":once"]),
+    "subagent_start": keys(agent_id="a-1", agent_type="explore"),
+    "pre_compact": keys(trigger=":auto"),
+    "config_change": keys(reload_type=":settings"),
+}
+NOTIFYING = {
+    "post_tool_use": keys(tool_name="Bash", content="done", duration_ms=3),
+    "post_tool_use_failure": keys(tool_name="Bash", error=tuple_(":exit", 1)),
+    "stop": keys(stop_reason=":end_turn", stop_hook_active=False),
+    "session_start": keys(source=":startup", system_info=keys(cwd="/srv/other")),
+    "session_end": keys(reason=tuple_(":shutdown", ":normal")),
+    "subagent_stop": keys(agent_id="a-1", agent_type="explore"),
+    "notification": keys(message="hello", notification_type=":info"),
+    "task_completed": keys(task_id="t-1", status=":done"),
+    "teammate_idle": keys(teammate="b"),
+}
+EVENTS = {**BLOCKING, **NOTIFYING}
+GATE = "pre_tool_use"
+CRASHED = has("hook crashed (fail-safe deny)")
+dice = random.Random(91)
 
 
 def opening(path: str, folder: str) -> list[Command]:
-    """Return the commands that open a session at a socket, in a folder unlike those that the rows name."""
-    return [{"do": "open", "path": path, "dialect": "beam", "cwd": folder}]
+    """Return the command that says how each process of a row opens its session."""
+    return [{"do": "native", "call": "configure", "path": path, "cwd": folder, "host": "rows"}]
+
+
+def hook(does: Any, event: str = GATE, name: str = "hook", matcher: str | None = None) -> Any:
+    """Return what `hook/2` or `hook/3` makes."""
+    matchers = [] if matcher is None else [keys(tool_name=matcher)]
+    return {"$call": "BeamAgent.hook", "with": [f":{event}", fun(does, name, 1), *matchers]}
+
+
+def registry(*hooks: Any) -> Any:
+    return {"$call": "BeamAgent.build_registry", "with": [[*hooks]]}
+
+
+def context(event: str = GATE, **more: Any) -> Any:
+    return {":event": f":{event}", **EVENTS[event], **keys(**more)}
+
+
+def fired(event: str, hooks: Any, answer: Any, *called: Any, **more: Any) -> Step:
+    """Fire an event for these hooks (or for what stands for a registry); what comes of it is exactly this."""
+    given = registry(*hooks) if isinstance(hooks, list) else hooks
+    return step(call("BeamAgent.fire", f":{event}", context(event, **more), given), gives=gave(answer, *called))
+
+
+def ok(event: str = GATE, **more: Any) -> Any:
+    return tuple_(":ok", context(event, **more))
+
+
+def deny(reason: Any = "no") -> Any:
+    return tuple_(":deny", reason)
+
+
+def ask(reason: Any = "really?") -> Any:
+    return tuple_(":ask", reason)
+
+
+def case(*steps: Step, **options: Any) -> Case:
+    return Case(steps, options)
+
+
+FINE = answers(tuple_(":ok", CONTEXT))
+NO = answers(deny())
+PERHAPS = answers(ask())
+CRASH = raises("broken")
+
+
+def adds(**more: Any) -> Any:
+    return answers(tuple_(":ok", merge(keys(**more))))
+
+
+def trail(name: str) -> Any:
+    return answers(tuple_(":ok", merge({":trail": append(":trail", name)})))
+
+
+def done(function: str, *arguments: Any, **more: Any) -> Step:
+    return step(call(f"BeamAgent.{function}", *arguments, **more), gives=gave(":ok"))
+
+
+def listed(**hooks: int) -> Step:
+    """Look at the global registry: so many hooks are under each event, and nothing else is there."""
+    found = {f":{event}": [ANY] * count for event, count in hooks.items()}
+    return step(call("BeamAgent.global_registry"), gives=gave(found))
+
+
+def ignored(event: str, answer: Any) -> Case:
+    return case(fired(event, [hook(answers(answer), event)], ok(event), calls("hook", context(event))))
+
+
+def refused(event: str) -> Case:
+    return case(fired(event, [hook(answers(deny("not here")), event)], deny("not here"), calls("hook", context(event))))
+
+
+def matched(pattern: str | None, tool: str, *, fires: bool) -> Case:
+    answer = deny() if fires else ok(tool_name=tool)
+    called = gave(answer) | {"called": names("hook") if fires else []}
+    given = registry(hook(NO, matcher=pattern))
+    return case(step(call("BeamAgent.fire", f":{GATE}", context(tool_name=tool), given), gives=called))
+
+
+def crashed(does: Any, text: str) -> Case:
+    hooks = [hook(does, name="first"), hook(FINE, name="second")]
+    return case(fired(GATE, hooks, deny(CRASHED), *names("first")), fired(GATE, hooks, deny(has(text)), *names("first")))
+
+
+def stopped(does: Any, answer: Any) -> Case:
+    """What stops a blocking chain in the middle keeps the third hook from running."""
+    hooks = [hook(adds(a=":first"), name="a"), hook(does, name="b"), hook(FINE, name="c")]
+    return case(
+        fired(GATE, hooks, answer, calls("a", context()), calls("b", context(a=":first"))),
+    )
+
+
+def threaded(*middle: Any) -> Case:
+    """On a notification whatever stands in the middle stops nobody, and changes nothing."""
+    hooks = [
+        hook(adds(a=":first"), "stop", "a"),
+        *(hook(does, "stop", "b") for does in middle),
+        hook(adds(c=tuple_(":third", 3)), "stop", "c"),
+    ]
+    seen = context("stop", a=":first")
+    return case(
+        fired(
+            "stop", hooks, ok("stop", a=":first", c=tuple_(":third", 3)),
+            calls("a", context("stop")), *(calls("b", seen) for _ in middle), calls("c", seen),
+        )
+    )  # fmt: skip
+
+
+def unchanged(given: Any) -> Case:
+    return case(*(fired(event, given, ok(event)) for event in EVENTS))
+
+
+def globally(*steps: Step) -> Case:
+    return case(listed(), *steps)
+
+
+ONE = hook(answers(deny("everywhere")), name="one")
+OTHER = hook(adds(other=":seen"), name="other")
+ON_STOP = hook(adds(stopped=":seen"), "stop", "on stop")
+AUDITED = ok(tool_input={"command": "ls"})
+REWRITTEN = merge({":prompt": join("[checked] ", at(":prompt"))})
+
+
+def listening(*steps: Step) -> Case:
+    """Open a session beside those of the hooks, in a process that subscribes as live sessions do."""
+    opened = step(call("Driver.Actors.open", process="listener", keep="listener"))
+    return globally(opened, subscribed(), *steps)
+
+
+def subscribed() -> Step:
+    given = gave(tuple_(":ok", ANY))
+    return step(call("Hooklatch.subscribe", {"$kept": "listener"}, process="listener"), gives=given)
+
+
+def heard(times: int) -> list[Step]:
+    """The subscriber hears of so many changes, and of no further one by the time that the daemon answers it."""
+    command = {"do": "native", "call": "messages", "in": "listener"}
+    told = tuple_(":hooklatch", ANY, part(topic="registry", revision=ANY))
+    return [
+        step({**command, "count": times}, gives=gave([told] * times)),
+        step(call("Hooklatch.request", {"$kept": "listener"}, "ping", process="listener"), gives=gave(tuple_(":ok", ANY))),
+        step({**command, "count": 0}, gives=gave([])),
+    ]
+
+
+def random_text() -> str:
+    text = "".join(chr(dice.choice((dice.randrange(1, 0xD800), 10, 34))) for _ in range(dice.randint(1, 40)))
+    return text.lstrip(":") or "x"
+
+
+REASON_OF_INPUT = answers(deny(at(":tool_input", "reason")))
+REASONS = [random_text() for _ in range(60)]
+TOOLS = [dice.choice(("Bash", "bash", "Bash\n", "BashOutput", "".join(dice.choices("Bash$^.", k=4)))) for _ in range(60)]
+
+CASES: Final[dict[str, Case]] = {
+    "BA-01": case(
+        step(
+            call("BeamAgent.hook", ":session_start", fun(FINE, "f", 1)),
+            gives=gave(keys(event=":session_start", callback=ANY)),
+        )
+    ),
+    "BA-02": case(
+        step(
+            call("BeamAgent.hook", f":{GATE}", fun(FINE, "f", 1), keys(tool_name="^(Write|Edit)$")),
+            gives=gave(part(**keys(matcher=keys(tool_name="^(Write|Edit)$"), event=f":{GATE}"))),
+        )
+    ),
+    "BA-03": case(
+        *(
+            step(call("BeamAgent.hook", f":{event}", fun(FINE, "f", 1)), gives=gave(keys(event=f":{event}", callback=ANY)))
+            for event in EVENTS
+        )
+    ),
+    "BA-04": case(step(call("BeamAgent.new_registry"), gives=gave({}))),
+    "BA-05": case(
+        step(
+            call("BeamAgent.register_hook", ON_STOP, {"$call": "BeamAgent.new_registry", "with": []}),
+            gives=gave({":stop": [part(**keys(event=":stop", callback=ANY, matcher=ABSENT))]}),
+        )
+    ),
+    "BA-06": case(
+        step(
+            call("BeamAgent.register_hooks", [ONE, ON_STOP, OTHER], {"$call": "BeamAgent.new_registry", "with": []}),
+            gives=gave({f":{GATE}": [ANY, ANY], ":stop": [ANY]}),
+        )
+    ),
+    "BA-07": case(
+        fired(
+            GATE, [hook(trail("first"), name="a"), hook(trail("second"), name="b")], ok(trail=["first", "second"]),
+            calls("a", context()), calls("b", context(trail=["first"])),
+        )
+    ),
+    "BA-08": unchanged({}),
+    "BA-09": case(*(fired(GATE, nothing, ok()) for nothing in (None, ":undefined"))),
+    "BA-10": case(
+        *(
+            fired(
+                event, [hook(FINE, event)], ok(event, session_id="s-beam"), calls("hook", context(event, session_id="s-beam")),
+                session_id="s-beam",
+            )
+            for event in EVENTS
+        )
+    ),
+    "BA-11": ignored("post_tool_use", deny()),
+    "BA-12": ignored("post_tool_use", ask()),
+    "BA-13": ignored("stop", deny()),
+    "BA-14": ignored("session_start", deny()),
+    "BA-15": ignored("session_end", deny()),
+    "BA-16": refused("pre_tool_use"),
+    "BA-17": refused("user_prompt_submit"),
+    "BA-18": case(
+        fired(GATE, [hook(answers(deny(text)), name=text) for text in ("first", "second")], deny("first"), *names("first"))
+    ),
+    "BA-19": case(fired(GATE, [hook(FINE, name="a"), hook(FINE, name="b")], ok(), *names("a", "b"))),
+    "BA-20": case(fired(GATE, [hook(FINE, name="a"), hook(NO, name="b")], deny(), *names("a", "b"))),
+    "BA-21": case(fired(GATE, [hook(PERHAPS)], ask(), *names("hook"))),
+    "BA-22": case(fired(GATE, [hook(PERHAPS, name="a"), hook(NO, name="b")], ask(), *names("a"))),
+    "BA-23": case(fired(GATE, [hook(FINE, name="a"), hook(PERHAPS, name="b")], ask(), *names("a", "b"))),
+    "BA-24": refused("subagent_start"),
+    "BA-25": refused("pre_compact"),
+    "BA-26": refused("config_change"),
+    "BA-27": case(
+        fired("subagent_start", [hook(FINE, "subagent_start")], ok("subagent_start"), calls("hook", context("subagent_start")))
+    ),
+    "BA-28": ignored("subagent_stop", deny()),
+    "BA-29": matched("Bash", "Bash", fires=True),
+    "BA-30": matched("Bash", "Read", fires=False),
+    "BA-31": matched("^Read.*", "ReadFile", fires=True),
+    "BA-32": matched("^Read.*", "Write", fires=False),
+    "BA-33": matched(None, "any tool", fires=True),
+    "BA-34": case(
+        fired(
+            "stop", [hook(CRASH, "stop", "a"), hook(adds(survivor=True), "stop", "b")], ok("stop", survivor=True),
+            *names("a", "b"),
+        )
+    ),
+    "BA-35": case(fired("stop", [hook(throws(":thrown"), "stop")], ok("stop"), *names("hook"))),
+    "BA-36": crashed(CRASH, "broken"),
+    "BA-37": crashed(throws("thrown"), "thrown"),
+    "BA-38": case(*(fired(event, [hook(CRASH, event)], deny(CRASHED), *names("hook")) for event in BLOCKING)),
+    "BA-39": case(*(fired(event, [hook(CRASH, event)], ok(event), *names("hook")) for event in NOTIFYING)),
+    "BA-40": case(
+        fired(GATE, [hook(answers(":whatever"), name="a"), hook(FINE, name="b")], deny(ANY), *names("a")),
+        fired(GATE, [hook(answers(tuple_(":allow", "why")), name="a")], deny(ANY), *names("a")),
+        fired(GATE, [hook(answers(deny(42)), name="a")], deny(ANY), *names("a")),
+        # What BeamAgent's own examples answer is no opinion here too.
+        fired(GATE, [hook(answers(":ok"), name="a")], ok(), *names("a")),
+    ),
+    "BA-41": case(
+        fired(
+            GATE, [hook(adds(sanitized=True), name="a"), hook(FINE, name="b")], ok(old="kept", sanitized=True),
+            calls("a", context(old="kept")), calls("b", context(old="kept", sanitized=True)), old="kept",
+        )
+    ),
+    "BA-42": stopped(NO, deny()),
+    "BA-43": stopped(PERHAPS, ask()),
+    "BA-44": stopped(CRASH, deny(CRASHED)),
+    "BA-45": case(
+        fired(
+            GATE, [hook(adds(a=1), name="a"), hook(adds(b=":two"), name="b"), hook(adds(c=[tuple_(3)]), name="c")],
+            ok(a=1, b=":two", c=[tuple_(3)]), *names("a", "b", "c"),
+        )
+    ),
+    "BA-46": case(
+        fired(
+            "user_prompt_submit",
+            [hook(answers(tuple_(":ok", REWRITTEN)), "user_prompt_submit", "a"), hook(FINE, "user_prompt_submit", "b")],
+            ok("user_prompt_submit", prompt="[checked] hello"),
+            calls("a", context("user_prompt_submit")), calls("b", context("user_prompt_submit", prompt="[checked] hello")),
+        )
+    ),
+    "BA-47": threaded(),
+    "BA-48": threaded(NO),
+    "BA-49": threaded(PERHAPS),
+    "BA-50": threaded(CRASH),
+    "BA-51": unchanged(None),
+    "BA-52": unchanged({}),
+    "BA-53": case(fired(GATE, [ON_STOP], ok()), fired("stop", [ON_STOP], ok("stop", stopped=":seen"))),
+    "BA-54": case(
+        fired(
+            GATE, [hook(adds(a=1), name="a"), hook(adds(b=2), name="b", matcher="Write"), hook(adds(c=3), name="c")],
+            ok(a=1, c=3), *names("a", "c"),
+        )
+    ),
+    "BA-55": case(
+        fired(
+            GATE, [hook(answers(tuple_(":ok", without(":dangerous"))), name="a"), hook(FINE, name="b")], AUDITED,
+            calls("a", context(dangerous=":rm")), calls("b", context()), dangerous=":rm",
+        )
+    ),
+    "BA-56": globally(done("ensure_global_table"), listed()),
+    "BA-57": globally(
+        done("ensure_global_table"), done("register_global", ONE), done("ensure_global_table"), listed(pre_tool_use=1)
+    ),
+    "BA-58": globally(
+        done("register_global", ON_STOP),
+        step(call("BeamAgent.global_registry"), gives=gave({":stop": [part(**keys(event=":stop", callback=ANY))]})),
+    ),
+    "BA-59": globally(done("register_global", ONE), listed(pre_tool_use=1)),
+    "BA-60": globally(done("register_global", ONE), done("register_global", OTHER), listed(pre_tool_use=2)),
+    "BA-61": globally(done("register_global", ONE), done("register_global", ON_STOP), listed(pre_tool_use=1, stop=1)),
+    "BA-62": globally(
+        done("register_global", ONE), fired(GATE, None, deny("everywhere")), done("unregister_global", ONE), listed(),
+        fired(GATE, None, ok()),
+    ),
+    "BA-63": globally(
+        done("register_global", ONE), done("register_global", OTHER), done("unregister_global", ONE),
+        listed(pre_tool_use=1), fired(GATE, None, ok(other=":seen"), *names("other")),
+    ),
+    "BA-64": globally(
+        done("register_global", OTHER), done("unregister_global", ONE), done("unregister_global", ONE),
+        listed(pre_tool_use=1),
+    ),
+    "BA-65": globally(done("unregister_global", ONE), listed()),
+    "BA-66": globally(done("register_global", ONE), done("unregister_global", ONE), listed()),
+    "BA-67": globally(listed()),
+    "BA-68": globally(
+        done("register_global", hook(trail("global"), "stop", "global")),
+        fired(
+            "stop", [hook(trail("session"), "stop", "session")], ok("stop", trail=["global", "session"]),
+            *names("global", "session"),
+        ),
+    ),
+    "BA-69": globally(
+        done("register_global", OTHER), fired(GATE, None, ok(other=":seen")), fired(GATE, ":undefined", ok(other=":seen"))
+    ),
+    "BA-70": globally(done("register_global", OTHER), fired(GATE, {}, ok(other=":seen"), *names("other"))),
+    "BA-71": unchanged([]),
+    "BA-72": globally(
+        done("register_global", ONE), fired(GATE, [hook(FINE, name="session")], deny("everywhere"), *names("one"))
+    ),
+    "BA-73": globally(
+        done("register_global", hook(PERHAPS, name="one")), fired(GATE, [hook(NO, name="session")], ask(), *names("one"))
+    ),
+    "BA-74": listening(done("register_global", ONE), *heard(1)),
+    "BA-75": listening(done("register_global", ONE), *heard(1), done("unregister_global", ONE), *heard(1)),
+    "BA-79": listening(done("register_global", ONE), *heard(1)),
+    "BA-81": listening(subscribed(), done("register_global", ONE), *heard(1)),
+    "BA-84": listening(done("register_global", ONE), *heard(1)),
+    "BA-85": listening(
+        done("register_global", ONE), done("register_global", OTHER), done("unregister_global", ONE), *heard(3)
+    ),
+    "BA-91": case(
+        *(
+            step(call("BeamAgent.hook", f":{event}", fun(FINE, "f", 1)), gives=gave(keys(event=f":{event}", callback=ANY)))
+            for event in dice.choices(list(EVENTS), k=60)
+        )
+    ),
+    "BA-92": case(
+        *(
+            step(
+                call("BeamAgent.register_hook", hook(FINE, event), {"$call": "BeamAgent.new_registry", "with": []}),
+                gives=gave({f":{event}": [part(**keys(event=f":{event}"))]}),
+            )
+            for event in dice.choices(list(EVENTS), k=60)
+        )
+    ),
+    "BA-93": case(*(step(call("BeamAgent.build_registry", given), gives=gave(None)) for given in ([], None, ":undefined"))),
+    "BA-94": case(*(fired(event, ":undefined", ok(event)) for event in dice.choices(list(EVENTS), k=60))),
+    "BA-95": case(
+        *(
+            fired(event, [hook(FINE, event)], ok(event), calls("hook", context(event)))
+            for event in dice.choices(list(NOTIFYING), k=60)
+        )
+    ),
+    "BA-96": case(
+        *(fired(GATE, [hook(REASON_OF_INPUT)], deny(text), tool_input={"reason": text}) for text in REASONS)
+    ),
+    "BA-97": case(
+        *(
+            fired(GATE, [hook(NO, matcher="^Bash$")], deny() if tool == "Bash" else ok(tool_name=tool), tool_name=tool)
+            for tool in TOOLS
+        )
+    ),
+    "BA-G1": case(fired(GATE, [hook(CRASH, name="a"), hook(FINE, name="b")], deny(CRASHED), *names("a"))),
+}  # fmt: skip
+
+BUS = "the bus is the daemon's, which is there when it answers"
+ALONE = "a process subscribes by Hooklatch.subscribe, for itself, until its session ends"
+NUMBER = "the revision is the daemon's number, which an announcement carries as it is"
+WIRE: Final[dict[str, str]] = {
+    **dict.fromkeys(("BA-76", "BA-77", "BA-87"), BUS),
+    **dict.fromkeys(("BA-80", "BA-82", "BA-83", "BA-86"), ALONE),
+    **dict.fromkeys(("BA-78", "BA-88", "BA-89", "BA-90"), NUMBER),
+}
