@@ -1,4 +1,4 @@
-"""Elixir's terms, functions and calls in the form that clients/elixir/test/driver.exs reads.  Plain data; runs nothing."""
+"""Elixir's terms, functions and calls in the form that clients/elixir/test/driver.exs reads.  Runs nothing."""
 
 from __future__ import annotations
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 import random
 from typing import Any, Final
 
+from clients import beam_calls
+from clients.beam_calls import BLOCKING, EVENTS, FINE, NOTIFYING, adds, ask, deny, done, made, registry
 from clients.elixir_form import (
-    CONTEXT,
     answers,
     append,
     at,
@@ -24,7 +25,6 @@ from clients.elixir_form import (
     raises,
     throws,
     tuple_,
-    when,
     without,
 )
 from conformance.driving import ABSENT, ANY, Case, Command, Step, has, part, step
@@ -34,28 +34,9 @@ __all__ = ["CASES", "FILES", "LANGUAGE", "WIRE", "opening"]
 LANGUAGE: Final = "elixir"
 FILES: Final[dict[str, str]] = {}
 
-BLOCKING = {
-    "pre_tool_use": keys(tool_name="Bash", tool_input={"command": "ls"}, category=":shell"),
-    "user_prompt_submit": keys(prompt="hello", params=keys(model=":fast")),
-    "permission_request": keys(tool_name="Bash", tool_input={"command": "ls"}, permission_suggestions=[":once"]),
-    "subagent_start": keys(agent_id="a-1", agent_type="explore"),
-    "pre_compact": keys(trigger=":auto"),
-    "config_change": keys(reload_type=":settings"),
-}
-NOTIFYING = {
-    "post_tool_use": keys(tool_name="Bash", content="done", duration_ms=3),
-    "post_tool_use_failure": keys(tool_name="Bash", error=tuple_(":exit", 1)),
-    "stop": keys(stop_reason=":end_turn", stop_hook_active=False),
-    "session_start": keys(source=":startup", system_info=keys(cwd="/srv/other")),
-    "session_end": keys(reason=tuple_(":shutdown", ":normal")),
-    "subagent_stop": keys(agent_id="a-1", agent_type="explore"),
-    "notification": keys(message="hello", notification_type=":info"),
-    "task_completed": keys(task_id="t-1", status=":done"),
-    "teammate_idle": keys(teammate="b"),
-}
-EVENTS = {**BLOCKING, **NOTIFYING}
 GATE = "pre_tool_use"
 CRASHED = has("hook crashed (fail-safe deny)")
+RUNS = 60  # of each property; BeamAgent has 200
 dice = random.Random(91)
 
 
@@ -64,64 +45,43 @@ def opening(path: str, folder: str) -> list[Command]:
     return [{"do": "native", "call": "configure", "path": path, "cwd": folder, "host": "rows"}]
 
 
-def hook(does: Any, event: str = GATE, name: str = "hook", matcher: str | None = None) -> Any:
-    """Return what `hook/2` or `hook/3` makes."""
-    matchers = [] if matcher is None else [keys(tool_name=matcher)]
-    return {"$call": "BeamAgent.hook", "with": [f":{event}", fun(does, name, 1), *matchers]}
-
-
-def registry(*hooks: Any) -> Any:
-    return {"$call": "BeamAgent.build_registry", "with": [[*hooks]]}
-
-
 def context(event: str = GATE, **more: Any) -> Any:
     return {":event": f":{event}", **EVENTS[event], **keys(**more)}
 
 
+def hook(does: Any, event: str = GATE, name: str = "hook", matcher: str | None = None) -> Any:
+    return beam_calls.hook(event, does, name, matcher)
+
+
 def fired(event: str, hooks: Any, answer: Any, *called: Any, **more: Any) -> Step:
-    """Fire an event for these hooks (or for what stands for a registry); what comes of it is exactly this."""
-    given = registry(*hooks) if isinstance(hooks, list) else hooks
-    return step(call("BeamAgent.fire", f":{event}", context(event, **more), given), gives=gave(answer, *called))
+    return beam_calls.fire(event, hooks, context(event, **more), answer, *called)
 
 
 def ok(event: str = GATE, **more: Any) -> Any:
     return tuple_(":ok", context(event, **more))
 
 
-def deny(reason: Any = "no") -> Any:
-    return tuple_(":deny", reason)
+def case(*steps: Step) -> Case:
+    return Case(steps)
 
 
-def ask(reason: Any = "really?") -> Any:
-    return tuple_(":ask", reason)
-
-
-def case(*steps: Step, **options: Any) -> Case:
-    return Case(steps, options)
-
-
-FINE = answers(tuple_(":ok", CONTEXT))
 NO = answers(deny())
 PERHAPS = answers(ask())
 CRASH = raises("broken")
-
-
-def adds(**more: Any) -> Any:
-    return answers(tuple_(":ok", merge(keys(**more))))
 
 
 def trail(name: str) -> Any:
     return answers(tuple_(":ok", merge({":trail": append(":trail", name)})))
 
 
-def done(function: str, *arguments: Any, **more: Any) -> Step:
-    return step(call(f"BeamAgent.{function}", *arguments, **more), gives=gave(":ok"))
-
-
 def listed(**hooks: int) -> Step:
     """Look at the global registry: so many hooks are under each event, and nothing else is there."""
     found = {f":{event}": [ANY] * count for event, count in hooks.items()}
     return step(call("BeamAgent.global_registry"), gives=gave(found))
+
+
+def heard_of(*events: str) -> Case:
+    return case(*(fired(event, [hook(FINE, event)], ok(event), calls("hook", context(event))) for event in events))
 
 
 def ignored(event: str, answer: Any) -> Case:
@@ -141,15 +101,13 @@ def matched(pattern: str | None, tool: str, *, fires: bool) -> Case:
 
 def crashed(does: Any, text: str) -> Case:
     hooks = [hook(does, name="first"), hook(FINE, name="second")]
-    return case(fired(GATE, hooks, deny(CRASHED), *names("first")), fired(GATE, hooks, deny(has(text)), *names("first")))
+    return case(*(fired(GATE, hooks, deny(wanted), *names("first")) for wanted in (CRASHED, has(text))))
 
 
 def stopped(does: Any, answer: Any) -> Case:
     """What stops a blocking chain in the middle keeps the third hook from running."""
     hooks = [hook(adds(a=":first"), name="a"), hook(does, name="b"), hook(FINE, name="c")]
-    return case(
-        fired(GATE, hooks, answer, calls("a", context()), calls("b", context(a=":first"))),
-    )
+    return case(fired(GATE, hooks, answer, calls("a", context()), calls("b", context(a=":first"))))
 
 
 def threaded(*middle: Any) -> Case:
@@ -176,6 +134,14 @@ def globally(*steps: Step) -> Case:
     return case(listed(), *steps)
 
 
+def everywhere(*hooks: Any) -> list[Step]:
+    return [done("register_global", one) for one in hooks]
+
+
+def nowhere(*hooks: Any) -> list[Step]:
+    return [done("unregister_global", one) for one in hooks]
+
+
 ONE = hook(answers(deny("everywhere")), name="one")
 OTHER = hook(adds(other=":seen"), name="other")
 ON_STOP = hook(adds(stopped=":seen"), "stop", "on stop")
@@ -200,7 +166,9 @@ def heard(times: int) -> list[Step]:
     told = tuple_(":hooklatch", ANY, part(topic="registry", revision=ANY))
     return [
         step({**command, "count": times}, gives=gave([told] * times)),
-        step(call("Hooklatch.request", {"$kept": "listener"}, "ping", process="listener"), gives=gave(tuple_(":ok", ANY))),
+        step(
+            call("Hooklatch.request", {"$kept": "listener"}, "ping", process="listener"), gives=gave(tuple_(":ok", ANY))
+        ),
         step({**command, "count": 0}, gives=gave([])),
     ]
 
@@ -210,29 +178,25 @@ def random_text() -> str:
     return text.lstrip(":") or "x"
 
 
+def some(events: dict[str, Any]) -> list[str]:
+    return dice.choices(list(events), k=RUNS)
+
+
 REASON_OF_INPUT = answers(deny(at(":tool_input", "reason")))
-REASONS = [random_text() for _ in range(60)]
-TOOLS = [dice.choice(("Bash", "bash", "Bash\n", "BashOutput", "".join(dice.choices("Bash$^.", k=4)))) for _ in range(60)]
+REASONS = [random_text() for _ in range(RUNS)]
+TOOLS = [
+    dice.choice(("Bash", "bash", "Bash\n", "BashOutput", "".join(dice.choices("Bash$^.", k=4)))) for _ in range(RUNS)
+]
 
 CASES: Final[dict[str, Case]] = {
-    "BA-01": case(
-        step(
-            call("BeamAgent.hook", ":session_start", fun(FINE, "f", 1)),
-            gives=gave(keys(event=":session_start", callback=ANY)),
-        )
-    ),
+    "BA-01": case(made("session_start", keys(event=":session_start", callback=ANY))),
     "BA-02": case(
         step(
             call("BeamAgent.hook", f":{GATE}", fun(FINE, "f", 1), keys(tool_name="^(Write|Edit)$")),
             gives=gave(part(**keys(matcher=keys(tool_name="^(Write|Edit)$"), event=f":{GATE}"))),
         )
     ),
-    "BA-03": case(
-        *(
-            step(call("BeamAgent.hook", f":{event}", fun(FINE, "f", 1)), gives=gave(keys(event=f":{event}", callback=ANY)))
-            for event in EVENTS
-        )
-    ),
+    "BA-03": case(*(made(event, keys(event=f":{event}", callback=ANY)) for event in EVENTS)),
     "BA-04": case(step(call("BeamAgent.new_registry"), gives=gave({}))),
     "BA-05": case(
         step(
@@ -257,8 +221,8 @@ CASES: Final[dict[str, Case]] = {
     "BA-10": case(
         *(
             fired(
-                event, [hook(FINE, event)], ok(event, session_id="s-beam"), calls("hook", context(event, session_id="s-beam")),
-                session_id="s-beam",
+                event, [hook(FINE, event)], ok(event, session_id="s-beam"),
+                calls("hook", context(event, session_id="s-beam")), session_id="s-beam",
             )
             for event in EVENTS
         )
@@ -270,9 +234,7 @@ CASES: Final[dict[str, Case]] = {
     "BA-15": ignored("session_end", deny()),
     "BA-16": refused("pre_tool_use"),
     "BA-17": refused("user_prompt_submit"),
-    "BA-18": case(
-        fired(GATE, [hook(answers(deny(text)), name=text) for text in ("first", "second")], deny("first"), *names("first"))
-    ),
+    "BA-18": case(fired(GATE, [hook(answers(deny(name)), name=name) for name in "ab"], deny("a"), *names("a"))),
     "BA-19": case(fired(GATE, [hook(FINE, name="a"), hook(FINE, name="b")], ok(), *names("a", "b"))),
     "BA-20": case(fired(GATE, [hook(FINE, name="a"), hook(NO, name="b")], deny(), *names("a", "b"))),
     "BA-21": case(fired(GATE, [hook(PERHAPS)], ask(), *names("hook"))),
@@ -281,9 +243,7 @@ CASES: Final[dict[str, Case]] = {
     "BA-24": refused("subagent_start"),
     "BA-25": refused("pre_compact"),
     "BA-26": refused("config_change"),
-    "BA-27": case(
-        fired("subagent_start", [hook(FINE, "subagent_start")], ok("subagent_start"), calls("hook", context("subagent_start")))
-    ),
+    "BA-27": heard_of("subagent_start"),
     "BA-28": ignored("subagent_stop", deny()),
     "BA-29": matched("Bash", "Bash", fires=True),
     "BA-30": matched("Bash", "Read", fires=False),
@@ -328,7 +288,8 @@ CASES: Final[dict[str, Case]] = {
             "user_prompt_submit",
             [hook(answers(tuple_(":ok", REWRITTEN)), "user_prompt_submit", "a"), hook(FINE, "user_prompt_submit", "b")],
             ok("user_prompt_submit", prompt="[checked] hello"),
-            calls("a", context("user_prompt_submit")), calls("b", context("user_prompt_submit", prompt="[checked] hello")),
+            calls("a", context("user_prompt_submit")),
+            calls("b", context("user_prompt_submit", prompt="[checked] hello")),
         )
     ),
     "BA-47": threaded(),
@@ -352,79 +313,69 @@ CASES: Final[dict[str, Case]] = {
     ),
     "BA-56": globally(done("ensure_global_table"), listed()),
     "BA-57": globally(
-        done("ensure_global_table"), done("register_global", ONE), done("ensure_global_table"), listed(pre_tool_use=1)
+        done("ensure_global_table"), *everywhere(ONE), done("ensure_global_table"), listed(pre_tool_use=1)
     ),
     "BA-58": globally(
-        done("register_global", ON_STOP),
+        *everywhere(ON_STOP),
         step(call("BeamAgent.global_registry"), gives=gave({":stop": [part(**keys(event=":stop", callback=ANY))]})),
     ),
-    "BA-59": globally(done("register_global", ONE), listed(pre_tool_use=1)),
-    "BA-60": globally(done("register_global", ONE), done("register_global", OTHER), listed(pre_tool_use=2)),
-    "BA-61": globally(done("register_global", ONE), done("register_global", ON_STOP), listed(pre_tool_use=1, stop=1)),
+    "BA-59": globally(*everywhere(ONE), listed(pre_tool_use=1)),
+    "BA-60": globally(*everywhere(ONE, OTHER), listed(pre_tool_use=2)),
+    "BA-61": globally(*everywhere(ONE, ON_STOP), listed(pre_tool_use=1, stop=1)),
     "BA-62": globally(
-        done("register_global", ONE), fired(GATE, None, deny("everywhere")), done("unregister_global", ONE), listed(),
+        *everywhere(ONE), fired(GATE, None, deny("everywhere")), *nowhere(ONE), listed(),
         fired(GATE, None, ok()),
     ),
     "BA-63": globally(
-        done("register_global", ONE), done("register_global", OTHER), done("unregister_global", ONE),
+        *everywhere(ONE, OTHER), *nowhere(ONE),
         listed(pre_tool_use=1), fired(GATE, None, ok(other=":seen"), *names("other")),
     ),
     "BA-64": globally(
-        done("register_global", OTHER), done("unregister_global", ONE), done("unregister_global", ONE),
+        *everywhere(OTHER), *nowhere(ONE, ONE),
         listed(pre_tool_use=1),
     ),
-    "BA-65": globally(done("unregister_global", ONE), listed()),
-    "BA-66": globally(done("register_global", ONE), done("unregister_global", ONE), listed()),
+    "BA-65": globally(*nowhere(ONE), listed()),
+    "BA-66": globally(*everywhere(ONE), *nowhere(ONE), listed()),
     "BA-67": globally(listed()),
     "BA-68": globally(
-        done("register_global", hook(trail("global"), "stop", "global")),
+        *everywhere(hook(trail("global"), "stop", "global")),
         fired(
             "stop", [hook(trail("session"), "stop", "session")], ok("stop", trail=["global", "session"]),
             *names("global", "session"),
         ),
     ),
     "BA-69": globally(
-        done("register_global", OTHER), fired(GATE, None, ok(other=":seen")), fired(GATE, ":undefined", ok(other=":seen"))
+        *everywhere(OTHER), *(fired(GATE, nothing, ok(other=":seen")) for nothing in (None, ":undefined"))
     ),
-    "BA-70": globally(done("register_global", OTHER), fired(GATE, {}, ok(other=":seen"), *names("other"))),
+    "BA-70": globally(*everywhere(OTHER), fired(GATE, {}, ok(other=":seen"), *names("other"))),
     "BA-71": unchanged([]),
     "BA-72": globally(
-        done("register_global", ONE), fired(GATE, [hook(FINE, name="session")], deny("everywhere"), *names("one"))
+        *everywhere(ONE), fired(GATE, [hook(FINE, name="session")], deny("everywhere"), *names("one"))
     ),
     "BA-73": globally(
-        done("register_global", hook(PERHAPS, name="one")), fired(GATE, [hook(NO, name="session")], ask(), *names("one"))
+        *everywhere(hook(PERHAPS, name="one")), fired(GATE, [hook(NO, name="session")], ask(), *names("one"))
     ),
-    "BA-74": listening(done("register_global", ONE), *heard(1)),
-    "BA-75": listening(done("register_global", ONE), *heard(1), done("unregister_global", ONE), *heard(1)),
-    "BA-79": listening(done("register_global", ONE), *heard(1)),
-    "BA-81": listening(subscribed(), done("register_global", ONE), *heard(1)),
-    "BA-84": listening(done("register_global", ONE), *heard(1)),
-    "BA-85": listening(
-        done("register_global", ONE), done("register_global", OTHER), done("unregister_global", ONE), *heard(3)
-    ),
-    "BA-91": case(
-        *(
-            step(call("BeamAgent.hook", f":{event}", fun(FINE, "f", 1)), gives=gave(keys(event=f":{event}", callback=ANY)))
-            for event in dice.choices(list(EVENTS), k=60)
-        )
-    ),
+    "BA-74": listening(*everywhere(ONE), *heard(1)),
+    "BA-75": listening(*everywhere(ONE), *heard(1), *nowhere(ONE), *heard(1)),
+    "BA-79": listening(*everywhere(ONE), *heard(1)),
+    "BA-81": listening(subscribed(), *everywhere(ONE), *heard(1)),
+    "BA-84": listening(*everywhere(ONE), *heard(1)),
+    "BA-85": listening(*everywhere(ONE, OTHER), *nowhere(ONE), *heard(3)),
+    "BA-91": case(*(made(event, keys(event=f":{event}", callback=ANY)) for event in some(EVENTS))),
     "BA-92": case(
         *(
             step(
                 call("BeamAgent.register_hook", hook(FINE, event), {"$call": "BeamAgent.new_registry", "with": []}),
                 gives=gave({f":{event}": [part(**keys(event=f":{event}"))]}),
             )
-            for event in dice.choices(list(EVENTS), k=60)
+            for event in some(EVENTS)
         )
     ),
-    "BA-93": case(*(step(call("BeamAgent.build_registry", given), gives=gave(None)) for given in ([], None, ":undefined"))),
-    "BA-94": case(*(fired(event, ":undefined", ok(event)) for event in dice.choices(list(EVENTS), k=60))),
-    "BA-95": case(
-        *(
-            fired(event, [hook(FINE, event)], ok(event), calls("hook", context(event)))
-            for event in dice.choices(list(NOTIFYING), k=60)
-        )
+    "BA-93": case(
+        *(step(call("BeamAgent.build_registry", nothing), gives=gave(None)) for nothing in ([], None, ":undefined"))
     ),
+    "BA-94": case(*(fired(event, ":undefined", ok(event)) for event in some(EVENTS))),
+    "BA-95": heard_of(*some(NOTIFYING)),
     "BA-96": case(
         *(fired(GATE, [hook(REASON_OF_INPUT)], deny(text), tool_input={"reason": text}) for text in REASONS)
     ),

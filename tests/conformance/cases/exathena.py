@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from clients import exathena_calls
 from clients.elixir_form import (
     OK,
     answers,
     at,
     call,
     calls,
-    fun,
     gave,
     join,
     keys,
@@ -24,6 +24,7 @@ from clients.elixir_form import (
     tuple_,
     when,
 )
+from clients.exathena_calls import augment, before, deny, group, halt, hook, outputs, run
 from conformance.driving import ANY, Case, Command, Step, has, part, step
 from conformance.runs.exathena import config
 
@@ -56,53 +57,13 @@ def case(*steps: Step) -> Case:
     return Case(steps)
 
 
-def group(*functions: Any, matcher: str | None = None) -> Any:
-    """Return a matcher group as per-tool events have them."""
-    return keys(hooks=[*functions], **({} if matcher is None else {"matcher": matcher}))
-
-
-def hook(does: Any, name: str = "hook") -> Any:
-    return fun(does, name, 2)
-
-
-def hooks(**events: list[Any]) -> Any:
-    return keys(**events)
-
-
-def before(given: Any, tool: str, arguments: Any, answer: Any, *called: Any) -> Step:
-    return step(call("ExAthena.run_pre_tool_use", given, tool, arguments, "t-1"), gives=gave(answer, *called))
-
-
-def after(given: Any, tool: str, answer: Any, *called: Any, **result: Any) -> Step:
-    told = keys(**{"result": OUTPUT, **result})
-    return step(call("ExAthena.run_post_tool_use", given, tool, told, "t-1"), gives=gave(answer, *called))
-
-
-def run(given: Any, event: str, payload: Any, answer: Any, *called: Any) -> Step:
-    return step(call("ExAthena.run_lifecycle", given, f":{event}", payload), gives=gave(answer, *called))
-
-
-def outputs(given: Any, event: str, payload: Any, *called: Any, **found: Any) -> Step:
-    all_of_them = {"halt": None, "injects": [], "transform": None, "augments": [], **found}
-    command = call("ExAthena.run_lifecycle_with_outputs", given, f":{event}", payload)
-    return step(command, gives=gave(part(**keys(**all_of_them)), *called))
+def after(hooks: Any, tool: str, answer: Any, *called: Any, **result: Any) -> Step:
+    return exathena_calls.after(hooks, tool, keys(**{"result": OUTPUT, **result}), answer, *called)
 
 
 def uncalled(given: Step) -> Step:
     """The same step, and no function is called."""
     return Step(given.command, {**dict(given.gives), "called": []}, True)  # type: ignore[call-overload]
-
-
-def deny(reason: Any = "not this") -> Any:
-    return tuple_(":deny", reason)
-
-
-def halt(reason: Any = "stop here") -> Any:
-    return tuple_(":halt", reason)
-
-
-def augment(text: str) -> Any:
-    return tuple_(":augment", text)
 
 
 OUTPUT = struct("Message", role=":tool", content="output", name=None)
@@ -151,7 +112,7 @@ def told(event: str, function: str = "hook") -> Any:
 
 def every_event() -> Case:
     events = [*PAYLOADS, "PreToolUse", "PostToolUse"]
-    given = hooks(**{event: [hook(OK, event)] for event in events})
+    given = keys(**{event: [hook(OK, event)] for event in events})
     called = {**TOOL, **ARGUMENTS}
     return case(
         step(call("ExAthena.events"), gives=gave([ANY] * len(events))),
@@ -165,7 +126,7 @@ def every_event() -> Case:
 
 def augmented(answer: Any, *texts: str) -> Case:
     functions = [hook(answers(augment(text))) for text in texts]
-    return case(after(hooks(PostToolUse=[group(*functions)]), "bash", answer, *names(*["hook"] * len(texts))))
+    return case(after(keys(PostToolUse=[group(*functions)]), "bash", answer, *names(*["hook"] * len(texts))))
 
 
 def injected(event: str) -> Case:
@@ -174,20 +135,23 @@ def injected(event: str) -> Case:
     plain = {"role": "system", "content": "plain"}
     one, several = (hook(answers(tuple_(":inject", what))) for what in (TICKET, [TICKET, plain]))
     return case(
-        outputs(hooks(**{event: [one]}), event, payload, told(event), injects=[TICKET]),
-        outputs(hooks(**{event: [several]}), event, payload, told(event), injects=[TICKET, plain]),
-        run(hooks(**{event: [one]}), event, payload, ":ok", told(event)),
+        outputs(keys(**{event: [one]}), event, payload, told(event), injects=[TICKET]),
+        outputs(keys(**{event: [several]}), event, payload, told(event), injects=[TICKET, plain]),
+        run(keys(**{event: [one]}), event, payload, ":ok", told(event)),
     )
 
 
 def refused_by_the_system(tool: str) -> Case:
     """After a refusal the daemon tells the functions on PermissionDenied, which nobody waits for."""
-    given = hooks(PreToolUse=[hook(answers(deny()), "no")], PermissionDenied=[hook(OK, "denied")])
+    given = keys(PreToolUse=[hook(answers(deny()), "no")], PermissionDenied=[hook(OK, "denied")])
     payload = part(**keys(tool_name=tool, tool_use_id="t-1", arguments=ARGUMENTS, reason="not this"))
     refused = call("ExAthena.run_pre_tool_use", given, tool, ARGUMENTS, "t-1", begin=True)
     return case(
         step(refused),
-        step({"do": "native", "call": "called", "count": 2}, gives=gave(":ok", *names("no"), calls("denied", payload, "t-1"))),
+        step(
+            {"do": "native", "call": "called", "count": 2},
+            gives=gave(":ok", *names("no"), calls("denied", payload, "t-1")),
+        ),
         step({"do": "native", "call": "end"}, gives=gave(deny())),
     )
 
@@ -199,7 +163,7 @@ def iterated(given: Any, *steps: tuple[int, int, Any]) -> Case:
     return case(
         *(
             run(
-                hooks(PreIteration=[given]), "PreIteration", payload(number, unproductive), answer,
+                keys(PreIteration=[given]), "PreIteration", payload(number, unproductive), answer,
                 calls("hook", payload(number, unproductive), "my-run"),
             )
             for number, unproductive, answer in steps
@@ -208,7 +172,7 @@ def iterated(given: Any, *steps: tuple[int, int, Any]) -> Case:
 
 
 def ended(event: str, finish_reason: str) -> Case:
-    given = hooks(**{name: [hook(OK, name)] for name in ("Stop", "StopFailure", "SessionEnd")})
+    given = keys(**{name: [hook(OK, name)] for name in ("Stop", "StopFailure", "SessionEnd")})
     payload = {**ENDED, ":finish_reason": finish_reason}
     return case(*(run(given, name, payload, ":ok", calls(name, payload, "my-run")) for name in (event, "SessionEnd")))
 
@@ -230,66 +194,69 @@ CASES: Final[dict[str, Case]] = {
     "XA-01": case(
         *(
             before(
-                hooks(PreToolUse=[group(NO, matcher="write|edit")]), tool, ARGUMENTS, deny(),
+                keys(PreToolUse=[group(NO, matcher="write|edit")]), tool, ARGUMENTS, deny(),
                 calls("no", {**ARGUMENTS, **keys(tool_name=tool, tool_use_id="t-1")}, "t-1"),
             )
             for tool in ("write", "edit", "multi_edit")  # it searches
         ),
-        uncalled(before(hooks(PreToolUse=[group(NO, matcher="write|edit")]), "read", ARGUMENTS, ":ok")),
+        uncalled(before(keys(PreToolUse=[group(NO, matcher="write|edit")]), "read", ARGUMENTS, ":ok")),
     ),
-    "XA-02": case(before(hooks(PreToolUse=[group(NO, RAN), RAN]), "write", ARGUMENTS, deny(), *names("no"))),
+    "XA-02": case(before(keys(PreToolUse=[group(NO, RAN), RAN]), "write", ARGUMENTS, deny(), *names("no"))),
     "XA-03": case(
-        after(hooks(PostToolUse=[NO]), "write", ":ok", *names("no")),
-        after(hooks(PostToolUse=[hook(answers(halt(":enough")))]), "write", halt(":enough"), *names("hook")),
+        after(keys(PostToolUse=[NO]), "write", ":ok", *names("no")),
+        after(keys(PostToolUse=[hook(answers(halt(":enough")))]), "write", halt(":enough"), *names("hook")),
     ),
-    "XA-04": case(run(hooks(Stop=[RAN, RAN]), "Stop", ENDED, ":ok", told("Stop"), told("Stop"))),
+    "XA-04": case(run(keys(Stop=[RAN, RAN]), "Stop", ENDED, ":ok", told("Stop"), told("Stop"))),
     "XA-05": case(
         before(
-            hooks(PreToolUse=[keys(hooks=[hook(raises("broken"))])]), "write", ARGUMENTS,
+            keys(PreToolUse=[keys(hooks=[hook(raises("broken"))])]), "write", ARGUMENTS,
             deny(has("hook crashed (fail-safe deny)")), *names("hook"),
         ),
-        before(hooks(PreToolUse=[keys(hooks=[RAN])]), "write", ARGUMENTS, ":ok", *names("hook")),
+        before(keys(PreToolUse=[keys(hooks=[RAN])]), "write", ARGUMENTS, ":ok", *names("hook")),
     ),
     "XA-06": augmented(augment("text"), "text"),
     "XA-07": augmented(augment("first\nsecond"), "first", "second"),
     "XA-08": augmented(":ok", ""),
     "XA-09": case(
         after(
-            hooks(PostToolUse=[hook(answers(augment("text")), "a"), hook(answers(halt()), "b")]), "write", halt(),
+            keys(PostToolUse=[hook(answers(augment("text")), "a"), hook(answers(halt()), "b")]), "write", halt(),
             *names("a", "b"),
         )
     ),
     "XA-10": case(
-        uncalled(after(hooks(PostToolUse=[group(OWN, matcher="^(Edit|Write)$")]), "Read", ":ok")),
-        after(hooks(PostToolUse=[group(OWN, matcher="^(Edit|Write)$")]), "Edit", augment("mine"), *names("own")),
+        uncalled(after(keys(PostToolUse=[group(OWN, matcher="^(Edit|Write)$")]), "Read", ":ok")),
+        after(keys(PostToolUse=[group(OWN, matcher="^(Edit|Write)$")]), "Edit", augment("mine"), *names("own")),
     ),
     "XA-11": every_event(),
     "XA-12": ended("Stop", ":stop"),
     "XA-13": ended("StopFailure", ":error_max_turns"),
     "XA-14": case(
         outputs(
-            hooks(UserPromptSubmit=[hook(EXPANDED)]), "UserPromptSubmit", {**SESSION, ":prompt": "/deploy"},
+            keys(UserPromptSubmit=[hook(EXPANDED)]), "UserPromptSubmit", {**SESSION, ":prompt": "/deploy"},
             transform="Deploy the staging branch.",
         ),
-        outputs(hooks(UserPromptSubmit=[hook(EXPANDED)]), "UserPromptSubmit", {**SESSION, ":prompt": "hello"}),
+        outputs(keys(UserPromptSubmit=[hook(EXPANDED)]), "UserPromptSubmit", {**SESSION, ":prompt": "hello"}),
         outputs(
-            hooks(UserPromptSubmit=[hook(ADDED)]), "UserPromptSubmit", {**SESSION, ":prompt": "go on"},
+            keys(UserPromptSubmit=[hook(ADDED)]), "UserPromptSubmit", {**SESSION, ":prompt": "go on"},
             transform="For ENG-1234: go on",
         ),
     ),
     "XA-15": injected("UserPromptSubmit"),
     "XA-16": injected("ChatParams"),
     "XA-17": refused_by_the_system("bash"),
-    "XA-18": case(run(hooks(PostToolUseFailure=[RAN]), "PostToolUseFailure", PAYLOADS["PostToolUseFailure"][0], ":ok",
+    "XA-18": case(run(keys(PostToolUseFailure=[RAN]), "PostToolUseFailure", PAYLOADS["PostToolUseFailure"][0], ":ok",
                       told("PostToolUseFailure"))),
     "XA-19": iterated(hook(OK), (0, 0, ":ok"), (1, 0, ":ok"), (2, 0, ":ok")),
     "XA-20": injected("PreIteration"),
     "XA-21": iterated(
-        hook(when(":iteration", is_=1, then=answers(halt("enough")), otherwise=OK)), (0, 0, ":ok"), (1, 0, halt("enough"))
+        hook(when(":iteration", is_=1, then=answers(halt("enough")), otherwise=OK)),
+        (0, 0, ":ok"), (1, 0, halt("enough")),
     ),
     "XA-22": case(
-        run(hooks(PreIteration=[RAN], Stop=[RAN]), "PreIteration", PAYLOADS["PreIteration"][0], ":ok", told("PreIteration")),
-        run(hooks(PreIteration=[RAN], Stop=[RAN]), "Stop", ENDED, ":ok", told("Stop")),
+        *(
+            run(keys(PreIteration=[RAN], Stop=[RAN]), event, PAYLOADS[event][0], ":ok", told(event))
+            for event in ("PreIteration", "Stop")
+        )
     ),
     "XA-23": iterated(
         hook(when(":unproductive_iterations", is_=2, then=answers(halt(":stalled")), otherwise=OK)),
@@ -297,14 +264,14 @@ CASES: Final[dict[str, Case]] = {
     ),
     "XA-24": case(
         after(
-            hooks(PostToolUse=[OWN]), "edit", augment("mine"),
+            keys(PostToolUse=[OWN]), "edit", augment("mine"),
             calls("own", part(**keys(result=OUTPUT, tool_name="edit")), "t-1"),
         )
     ),
-    "XA-25": case(after(hooks(PostToolUse=[RAN]), "edit", ":ok", *names("hook"))),
+    "XA-25": case(after(keys(PostToolUse=[RAN]), "edit", ":ok", *names("hook"))),
     "XA-26": case(
         after(
-            hooks(PostToolUse=[RAN]), "edit", ":ok",
+            keys(PostToolUse=[RAN]), "edit", ":ok",
             calls(
                 "hook",
                 part(**keys(result=OUTPUT, arguments=ARGUMENTS, cwd="/srv/other", tool_name="edit")), "t-1",
@@ -312,12 +279,12 @@ CASES: Final[dict[str, Case]] = {
             arguments=ARGUMENTS, cwd="/srv/other",
         )
     ),
-    "XA-27": case(run(hooks(ToolDenied=[RAN]), "ToolDenied", PAYLOADS["ToolDenied"][0], ":ok", told("ToolDenied"))),
+    "XA-27": case(run(keys(ToolDenied=[RAN]), "ToolDenied", PAYLOADS["ToolDenied"][0], ":ok", told("ToolDenied"))),
     "XA-28": case(before({}, "forbidden", ARGUMENTS, deny("forbidden is not allowed here"))),
     "XA-29": case(
         *(
             run(
-                hooks(PermissionDenied=[hook(OK, "denied")], ToolDenied=[hook(OK, "typed")]), event, PAYLOADS[event][0],
+                keys(PermissionDenied=[hook(OK, "denied")], ToolDenied=[hook(OK, "typed")]), event, PAYLOADS[event][0],
                 ":ok", told(event, "denied"), told(event, "typed"),
             )
             for event in ("PermissionDenied", "ToolDenied")
@@ -327,7 +294,7 @@ CASES: Final[dict[str, Case]] = {
         *(
             step(
                 call(
-                    "ExAthena.run_pre_tool_use", hooks(PreToolUse=[group(RAN), group(NO, matcher="write")]), tool,
+                    "ExAthena.run_pre_tool_use", keys(PreToolUse=[group(RAN), group(NO, matcher="write")]), tool,
                     ARGUMENTS, "t-1", process="subagent",
                 ),
                 gives=gave(answer),
@@ -335,27 +302,27 @@ CASES: Final[dict[str, Case]] = {
             for tool, answer in (("write", deny()), ("read", ":ok"))
         )
     ),
-    "XA-31": case(before(hooks(PreToolUse=[group(NO, matcher="spawn_agent")]), "spawn_agent", {"agent": "explore"}, deny())),
-    "XA-33": case(run(hooks(SessionStart=[RAN]), "SessionStart", SESSION, ":ok", told("SessionStart"))),
+    "XA-31": case(before(keys(PreToolUse=[group(NO, matcher="spawn_agent")]), "spawn_agent", {"agent": "a"}, deny())),
+    "XA-33": case(run(keys(SessionStart=[RAN]), "SessionStart", SESSION, ":ok", told("SessionStart"))),
     "XA-34": case(
-        *(run(hooks(SessionStart=[RAN]), "SessionStart", SESSION, ":ok", told("SessionStart")) for _ in range(2))
+        *(run(keys(SessionStart=[RAN]), "SessionStart", SESSION, ":ok", told("SessionStart")) for _ in range(2))
     ),
     "XA-35": case(
         run(
-            hooks(SessionStart=[RAN]), "SessionStart", {**SESSION, ":session_id": "explicit"}, ":ok",
+            keys(SessionStart=[RAN]), "SessionStart", {**SESSION, ":session_id": "explicit"}, ":ok",
             calls("hook", {**SESSION, ":session_id": "explicit"}, "explicit"),
         )
     ),
-    "XA-37": case(run(hooks(SubagentStart=[RAN]), "SubagentStart", PAYLOADS["SubagentStart"][0], ":ok",
+    "XA-37": case(run(keys(SubagentStart=[RAN]), "SubagentStart", PAYLOADS["SubagentStart"][0], ":ok",
                       told("SubagentStart"))),
     "XA-38": refused_by_the_system("mcp__files__write"),
     "XA-39": case(
         before(
-            hooks(PreToolUse=[RAN]), "mcp__files__read", ARGUMENTS, ":ok",
+            keys(PreToolUse=[RAN]), "mcp__files__read", ARGUMENTS, ":ok",
             calls("hook", part(**keys(tool_name="mcp__files__read")), "t-1"),
         ),
         after(
-            hooks(PostToolUse=[RAN]), "mcp__files__read", ":ok",
+            keys(PostToolUse=[RAN]), "mcp__files__read", ":ok",
             calls("hook", part(**keys(tool_name="mcp__files__read")), "t-1"),
         ),
     ),
@@ -368,7 +335,7 @@ CASES: Final[dict[str, Case]] = {
         diagnosed("a.bad", ":ok", cwd="."),
     ),
     "XA-50": case(diagnosed("sub/a.bad", augment("[lsp diagnostics]\nerror: this is BAD at sub/a.bad:2:3"))),
-    "XA-52": case(diagnosed("a.bad", augment(f"{FOUND}\nmine"), hooks(PostToolUse=[OWN]))),
+    "XA-52": case(diagnosed("a.bad", augment(f"{FOUND}\nmine"), keys(PostToolUse=[OWN]))),
     "XA-53": case(diagnosed("a.bad", augment(FOUND), {})),
 }  # fmt: skip
 
