@@ -180,29 +180,34 @@ def test_ordinary_patterns_and_lists_hold(adapters: Adapters) -> None:
 # H: what the systems mean.
 
 REASONS = [
-    ":protected_path", tuple_(":protected", "priv"), [tuple_(":a", 1)], MESSAGE, 42, None, "text", "",
-    {"$reference": "r"}, binary("/w=="),
+    ":protected_path", tuple_(":protected", "priv"), [tuple_(":a", 1)], MESSAGE, 42, "text", {"$reference": "r"},
+    binary("/w=="),
 ]  # fmt: skip
+HALTING = ("PreToolUse", "PostToolUse", "PreIteration", "ChatParams")
+
+
+def reasoned(given: Any, wanted: Any) -> list[Step]:
+    """Refuse and halt for a reason wherever ExAthena can."""
+    refused = keys(PreToolUse=[hook(answers(deny(given)))])
+    stopped = keys(**{event: [hook(answers(halt(given)))] for event in HALTING})
+    chat = keys(request=keys(model="m"), messages=[])
+    return [
+        before(refused, "bash", {}, deny(wanted)),
+        before(stopped, "bash", {}, halt(wanted)),
+        after(stopped, "bash", keys(result="r"), halt(wanted)),
+        run(stopped, "PreIteration", keys(iteration=0), halt(wanted)),
+        run(stopped, "ChatParams", chat, halt(wanted)),
+    ]
 
 
 @pytest.mark.parametrize("reason", REASONS, ids=str)
 def test_a_reason_comes_back_as_the_term_that_it_was(adapters: Adapters, reason: Any) -> None:
-    refused = keys(PreToolUse=[hook(answers(deny(reason)))], PermissionRequest=[hook(answers(deny(reason)))])
-    stopped = keys(
-        **{
-            event: [hook(answers(halt(reason)))]
-            for event in ("PreToolUse", "PostToolUse", "PreIteration", "ChatParams")
-        }
-    )
-    found = halt(reason) if reason is not None else ANY
+    adapters.holds(*reasoned(reason, reason))
 
-    adapters.holds(
-        before(refused, "bash", {}, deny(reason)),
-        before(stopped, "bash", {}, found),
-        after(stopped, "bash", keys(result="r"), found),
-        run(stopped, "PreIteration", keys(iteration=0), found),
-        run(stopped, "ChatParams", keys(request=keys(model="m"), messages=[]), found),
-    )
+
+@pytest.mark.parametrize("reason", [None, ""])
+def test_a_refusal_without_a_reason_is_one(adapters: Adapters, reason: Any) -> None:
+    adapters.holds(*reasoned(reason, ANY))
 
 
 def test_the_second_argument_is_the_tools_id_or_the_sessions(adapters: Adapters) -> None:
