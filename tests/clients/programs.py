@@ -44,7 +44,16 @@ def elixir() -> list[str]:
     needed("elixir", "apt-get install elixir")
     folder = CLIENTS / "elixir"
     built(["mix", "compile", "--no-deps-check"], folder, {"MIX_ENV": "prod", "MIX_QUIET": "1", "HEX_OFFLINE": "1"})
-    return ["elixir", "-pa", str(folder / "_build/prod/lib/hooklatch/ebin"), str(folder / "test/driver.exs")]
+    # Standard output is for answers; what the client logs goes to the other one.
+    ebin = str(folder / "_build/prod/lib/hooklatch/ebin")
+    return [
+        "elixir",
+        "--erl",
+        "-logger console [{device,standard_error}]",
+        "-pa",
+        ebin,
+        str(folder / "test/driver.exs"),
+    ]
 
 
 def rust() -> list[str]:

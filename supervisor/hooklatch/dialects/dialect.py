@@ -16,6 +16,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from hooklatch.core.hooks.catalogue import Catalogue, Combine, EventSpec, Flow, View
+from hooklatch.core.hooks.definitions import InvalidHookError, read_definition
 from hooklatch.core.text import did_you_mean
 from hooklatch_worker.author.failures import clipped
 
@@ -114,7 +115,7 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     event_key: str | None = None  # the payload key that repeats the event's name
     registration: dict[str, str] = {}  # key of a native hook definition -> canonical key
     unkept: dict[str, str] = {}  # keys of a native hook definition that are rejected, with the reason
-    shell_payload: str | None = None  # the payload form that its commands expect on standard input
+    shell: dict[str, str] = {}  # keys that a definition of a command has here if it does not say other
     timeout_unit: Literal["s", "ms"] = "s"
     structured: dict[str, str] = {}  # halt, inject, patch, append -> key in a second form of the answer
     on_halt: dict[str, Any] = {}  # additional keys of an answer that halts the run
@@ -161,6 +162,10 @@ def checked(dialect: Dialect, catalogue: Catalogue | None = None) -> Dialect:
         raise InvalidDialectError("", 'it has no name; write name = "mine"')
     if not dialect.events:
         raise InvalidDialectError(dialect.name, "it has no events")
+    try:
+        read_definition({**dialect.shell, "id": "any", "event": "any", "command": "true"})
+    except InvalidHookError as error:
+        raise InvalidDialectError(dialect.name, f"shell: {error.reason}") from None
     seen: set[str] = set()
     for name, event in dialect.events.items():
         for spelling in (name, *event.aliases):

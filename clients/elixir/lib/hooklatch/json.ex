@@ -11,8 +11,10 @@ defmodule Hooklatch.JSON do
 
   # as in decisions.json
   @deepest 1000
+  @longest_place 200
 
   @doc "Return what a text says."
+  @spec decode!(String.t()) :: term
   def decode!(text) do
     unless String.valid?(text), do: wrong("it is no UTF-8")
 
@@ -21,8 +23,25 @@ defmodule Hooklatch.JSON do
     end
   end
 
-  @doc "Return a value as JSON. Atoms are texts; a tuple, a struct, a function and bytes that are no text raise."
-  def encode!(value), do: IO.iodata_to_binary(encoded(value))
+  @doc """
+  Return a value as JSON. Atoms are texts; a tuple, a struct, a function and bytes that are no text raise, with their
+  path below `place`.
+  """
+  @spec encode!(term, String.t()) :: String.t()
+  def encode!(value, place \\ "it"), do: IO.iodata_to_binary(encoded(value, [place]))
+
+  @doc "Return a path as people write it, given its parts, the last one first; those in brackets are places in lists."
+  @spec place([String.t()]) :: String.t()
+  def place(path) do
+    path
+    |> Enum.reverse()
+    |> Enum.map_join(fn
+      "[" <> _ = index -> index
+      key -> "." <> if(key =~ ~r/\A[\w-]+\z/u, do: key, else: inspect(key))
+    end)
+    |> String.replace_prefix(".", "")
+    |> String.slice(0, @longest_place)
+  end
 
   defp value(_, depth) when depth > @deepest, do: wrong("it is nested too deep")
   defp value(<<"null", rest::binary>>, _), do: {nil, rest}
@@ -141,36 +160,44 @@ defmodule Hooklatch.JSON do
   defp blank(<<byte, rest::binary>>) when byte in ' \t\r\n', do: blank(rest)
   defp blank(text), do: text
 
-  defp encoded(nil), do: "null"
-  defp encoded(value) when is_boolean(value), do: Atom.to_string(value)
-  defp encoded(value) when is_atom(value), do: encoded(Atom.to_string(value))
-  defp encoded(value) when is_integer(value), do: Integer.to_string(value)
-  defp encoded(value) when is_float(value), do: :erlang.float_to_binary(value, [:short])
+  defp encoded(nil, _), do: "null"
+  defp encoded(value, _) when is_boolean(value), do: Atom.to_string(value)
+  defp encoded(value, path) when is_atom(value), do: encoded(Atom.to_string(value), path)
+  defp encoded(value, _) when is_integer(value), do: Integer.to_string(value)
+  defp encoded(value, _) when is_float(value), do: :erlang.float_to_binary(value, [:short])
 
-  defp encoded(value) when is_binary(value) do
-    unless String.valid?(value), do: wrong("#{inspect(value)} is no text")
+  defp encoded(value, path) when is_binary(value) do
+    unless String.valid?(value), do: unsaid("a binary that is no UTF-8", path)
     [?", escaped(value), ?"]
   end
 
-  defp encoded(value) when is_list(value) do
-    [?[, Enum.intersperse(Enum.map(value, &encoded/1), ?,), ?]]
-  rescue
-    FunctionClauseError -> wrong("#{inspect(value)} is no proper list")
+  defp encoded(value, path) when is_list(value) do
+    if List.improper?(value), do: unsaid("an improper list", path)
+    elements = Enum.with_index(value, fn one, at -> encoded(one, ["[#{at}]" | path]) end)
+    [?[, Enum.intersperse(elements, ?,), ?]]
   end
 
-  defp encoded(%{__struct__: kind}), do: wrong("a #{inspect(kind)} is no plain value")
+  defp encoded(%{__struct__: kind}, path), do: unsaid("a #{inspect(kind)}", path)
 
-  defp encoded(value) when is_map(value) do
-    members = Enum.map(value, fn {key, one} -> {key_of(key), one} end)
-    unless length(Enum.uniq_by(members, &elem(&1, 0))) == map_size(value), do: wrong("a map says a key twice")
-    [?{, Enum.intersperse(Enum.map(members, fn {key, one} -> [encoded(key), ?:, encoded(one)] end), ?,), ?}]
+  defp encoded(value, path) when is_map(value) do
+    members = Enum.map(value, fn {key, one} -> {key_of(key, path), one} end)
+
+    with [twice | _] <- keys(members) -- Enum.uniq(keys(members)),
+         do: wrong("#{place([twice | path])} is there twice")
+
+    texts = for {key, one} <- members, do: [encoded(key, path), ?:, encoded(one, [key | path])]
+    [?{, Enum.intersperse(texts, ?,), ?}]
   end
 
-  defp encoded(value), do: wrong("#{inspect(value)} is no plain value")
+  defp encoded(value, path), do: unsaid(inspect(value, limit: 5), path)
 
-  defp key_of(key) when is_binary(key), do: key
-  defp key_of(key) when is_atom(key), do: Atom.to_string(key)
-  defp key_of(key), do: wrong("#{inspect(key)} is no key")
+  defp keys(members), do: Enum.map(members, &elem(&1, 0))
+
+  defp key_of(key, _) when is_binary(key), do: key
+  defp key_of(key, _) when is_atom(key), do: Atom.to_string(key)
+  defp key_of(key, path), do: unsaid("a map with the key #{inspect(key, limit: 5)}", path)
+
+  defp unsaid(what, path), do: wrong("#{place(path)} is #{what}, which JSON cannot say")
 
   defp escaped(text) do
     if text =~ ~r/["\\\x00-\x1f]/, do: for(<<byte <- text>>, do: escaped_byte(byte)), else: text

@@ -1,105 +1,164 @@
 defmodule Hooklatch.Native do
   @moduledoc """
-  What the adapters share: a session for each process that fires, with that process's hooks, and terms over the wire.
+  What the adapters share: a session for each process that fires, with that process's hooks, and its terms on the wire.
 
-  A hook that could not be registered is an error of the fire: nobody may believe in a guard that is not there.
+  A session that cannot have its hooks is an error of the fire: nobody may believe in a guard that is not there.
   """
 
-  alias Hooklatch.JSON
+  require Logger
+
+  alias Hooklatch.Decision
+  alias Hooklatch.Native.{Ledger, Registrar, Terms}
+
+  @typedoc """
+  A hook that is wanted: its key (a tuple whose first element is its kind; hooks of one kind keep their order), its
+  definition, and the function that is called with the payload and the call, if there is one.
+  """
+  @type wanted :: {tuple, map, (map, map -> term) | nil}
 
   @doc "Set how sessions of this node are opened; see `Hooklatch.open/1`."
+  @spec configure(keyword) :: :ok
   def configure(options), do: :persistent_term.put({__MODULE__, :options}, options)
 
-  @doc """
-  Return the calling process's session in a dialect, with exactly the hooks that are wanted: `{key, definition,
-  function}`. It ends with that process.
-  """
+  @doc "Return how sessions of this node are opened."
+  @spec options() :: keyword
+  def options, do: :persistent_term.get({__MODULE__, :options}, [])
+
+  @doc "Return the calling process's session in a dialect, with exactly the hooks that are wanted. It ends with that process."
+  @spec session(String.t(), [wanted]) :: {:ok, pid} | {:error, Hooklatch.problem()}
   def session(dialect, wanted) do
-    with {:ok, session, registered} <- opened(dialect) do
-      fresh =
-        for {key, wire, function} <- wanted, not is_map_key(registered, key), do: {key, {wire, function}}
+    with {:ok, session, _} <- synced(dialect, wanted, fn -> [] end), do: {:ok, session}
+  end
 
-      gone = Map.drop(registered, Enum.map(wanted, &elem(&1, 0)))
+  defp synced(dialect, own, shared) do
+    registrar = Process.get({__MODULE__, dialect}) || begun(dialect)
 
-      with {:ok, ids} <- register(session, Enum.map(fresh, &elem(&1, 1))),
-           :ok <- unregister(session, Map.values(gone)) do
-        added = Map.new(Enum.zip(Enum.map(fresh, &elem(&1, 0)), ids))
-        Process.put({__MODULE__, dialect}, {session, Map.merge(Map.drop(registered, Map.keys(gone)), added)})
-        {:ok, session}
-      end
+    try do
+      Registrar.sync(registrar, own, shared)
+    catch
+      :exit, _ -> Registrar.sync(begun(dialect), own, shared)
     end
   end
 
-  defp opened(dialect) do
-    case Process.get({__MODULE__, dialect}) do
-      {session, registered} ->
-        if Process.alive?(session), do: {:ok, session, registered}, else: open(dialect)
+  defp begun(dialect) do
+    {:ok, registrar} = Registrar.start(dialect)
+    Process.put({__MODULE__, dialect}, registrar)
+    registrar
+  end
 
-      nil ->
-        open(dialect)
+  @doc """
+  Fire an event in a dialect with the hooks that are wanted, `own` and those that `shared` returns, and return what
+  `read` makes of the decision. What it warns of is logged. An error if nobody could be asked.
+
+  `payload` is a pair: the term, and what of it goes over the wire. `about` is for the functions of the hooks, which find
+  the ledger of the fire in `call.native`.
+  """
+  @spec fire(
+          String.t(),
+          atom,
+          {term, map},
+          term,
+          {[wanted], (() -> [wanted])},
+          (Decision.t(), Ledger.t() -> answer)
+        ) ::
+          answer | {:error, String.t()}
+        when answer: term
+  def fire(dialect, event, {payload, plain}, about, {own, shared}, read) do
+    with {:ok, session, problems} <- synced(dialect, own, shared) do
+      ledger = Ledger.open(payload, plain, about)
+
+      try do
+        decision = Hooklatch.fire(session, event, plain, call_id: ledger.call_id, native: ledger)
+        warn(event, decision, problems)
+        read.(decision, ledger)
+      after
+        Ledger.close(ledger)
+      end
+    else
+      {:error, {_, text}} -> {:error, "the hooks could not be registered (fail-safe deny): #{text}"}
     end
   end
 
-  defp open(dialect) do
-    options = :persistent_term.get({__MODULE__, :options}, [])
-    with {:ok, session} <- Hooklatch.open([dialect: dialect] ++ options), do: {:ok, session, %{}}
+  # These systems' functions have no place for a warning. What a refusal says is in its reason.
+  defp warn(event, decision, problems) do
+    for one <- [decision | decision.followed_by],
+        text <- warnings(one, problems),
+        do: warn("#{event}: #{text}")
   end
 
-  defp register(_, []), do: {:ok, []}
-  defp register(session, hooks), do: Hooklatch.register(session, hooks)
+  defp warnings(decision, problems) do
+    failed =
+      for %{"outcome" => outcome, "hook" => hook} = one <- decision.outcomes,
+          outcome != "answered" and Decision.allowed?(decision) and not MapSet.member?(problems, hook),
+          do: "hook #{one["layer"]}/#{hook} gave no answer that counts: #{one["cause"]}: #{one["message"]}"
 
-  defp unregister(session, ids) do
-    Enum.reduce_while(ids, :ok, fn id, :ok ->
-      case Hooklatch.unregister(session, id) do
-        :ok -> {:cont, :ok}
-        error -> {:halt, error}
-      end
-    end)
+    failed ++ Enum.reject(decision.warnings, fn text -> Enum.any?(problems, &String.contains?(text, &1)) end)
   end
 
-  @doc "Write a term as the wire can say it: atoms are texts, tuples lists, structs maps without their name."
-  def to_wire(%Regex{} = regex), do: Regex.source(regex)
-  def to_wire(%_{} = struct), do: to_wire(Map.from_struct(struct))
-  def to_wire(map) when is_map(map), do: Map.new(map, fn {key, one} -> {to_key(key), to_wire(one)} end)
-  def to_wire(list) when is_list(list), do: Enum.map(list, &to_wire/1)
-  def to_wire(tuple) when is_tuple(tuple), do: to_wire(Tuple.to_list(tuple))
-  def to_wire(value) when value in [nil, true, false], do: value
-  def to_wire(atom) when is_atom(atom), do: Atom.to_string(atom)
-  def to_wire(value), do: value
+  @doc "Log what the caller of an adapter's function cannot be told."
+  @spec warn(String.t()) :: :ok
+  def warn(text), do: Logger.warning("hooklatch: #{text}")
 
-  defp to_key(key) when is_binary(key), do: key
-  defp to_key(key) when is_atom(key), do: Atom.to_string(key)
-  defp to_key(key), do: raise(JSON.Error, message: "#{inspect(key)} is no key")
+  @doc """
+  Write a term as the wire can say it: atoms are texts, tuples lists, structs maps without their name. A map in which two
+  keys would become one, and what JSON cannot say, raises `Hooklatch.JSON.Error` with its path.
+  """
+  @spec to_wire(term) :: term
+  def to_wire(term), do: Terms.plain(term, "payload")
+
+  @doc """
+  Write a term as the wire can say it, for an event that can refuse or not (`gate?`): where nothing can be refused, what
+  JSON cannot say is replaced by a marked form, and the log says so.
+  """
+  @spec to_wire(term, boolean, String.t()) :: term
+  def to_wire(term, true, place), do: Terms.plain(term, place)
+
+  def to_wire(term, false, place),
+    do: Terms.marked(term, place, &warn("#{&1}; others are shown a marked form of it"))
 
   @doc """
   Return what came back in the terms that were sent: an unchanged part is the very term, a changed one plain data.
   Keys that the sender did not have are atoms if `atoms` names them.
   """
-  def from_wire(wire, term, atoms \\ []) do
-    cond do
-      to_wire(term) == wire ->
-        term
+  @spec from_wire(term, term, [atom]) :: term
+  def from_wire(wire, term, atoms \\ []),
+    do: Terms.native(wire, [{term, Terms.marked(term, "payload", fn _ -> :ok end)}], atoms)
 
-      is_map(wire) ->
-        own =
-          if is_map(term),
-            do: Map.new(Map.delete(term, :__struct__), fn {key, _} -> {to_string(key), key} end),
-            else: %{}
+  @doc "Write a pattern of a matcher as the dialects read it. Options that RE2 has under another name, or not, raise."
+  @spec pattern(term) :: String.t() | map
+  def pattern(text) when is_binary(text) do
+    unless String.valid?(text), do: raise(ArgumentError, "its matcher is no text")
+    text
+  end
 
-        known = Map.merge(Map.new(atoms, &{Atom.to_string(&1), &1}), own)
-        Map.new(wire, fn {key, one} -> part(known[key] || key, one, term) end)
+  def pattern(%Regex{} = regex) do
+    case Regex.opts(regex) do
+      none when none in ["", []] ->
+        %{"regex" => Regex.source(regex), "search" => true}
 
-      true ->
-        wire
+      folded when folded in ["i", [:caseless]] ->
+        %{"regex" => "(?i)" <> Regex.source(regex), "search" => true}
+
+      other ->
+        raise ArgumentError, "its matcher cannot have the options #{inspect(other)}"
     end
   end
 
-  defp part(key, wire, term) when is_map(term), do: {key, from_wire(wire, Map.get(term, key))}
-  defp part(key, wire, _), do: {key, wire}
+  def pattern(other), do: raise(ArgumentError, "its matcher is #{inspect(other, limit: 5)}, and no pattern")
 
   @doc "Write a reason, which may be any term, as a text."
+  @spec text(term) :: String.t()
   def text(reason) when is_binary(reason), do: if(String.valid?(reason), do: reason, else: inspect(reason))
   def text(reason) when is_atom(reason), do: Atom.to_string(reason)
-  def text([{_, reason} | _]) when is_binary(reason), do: reason
+  def text([{_, reason} | _]) when is_binary(reason), do: text(reason)
   def text(reason), do: inspect(reason)
+
+  @doc "Write why something that was raised keeps an event from being judged."
+  @spec unjudged(Exception.t()) :: String.t()
+  def unjudged(error), do: "it cannot be judged (fail-safe deny): #{Exception.message(error)}"
+
+  @doc "Write why something that was thrown, or an exit, keeps an event from being judged."
+  @spec unjudged(:throw | :exit, term) :: String.t()
+  def unjudged(kind, reason),
+    do: "it cannot be judged (fail-safe deny): #{Exception.format_banner(kind, reason)}"
 end

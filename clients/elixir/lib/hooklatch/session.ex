@@ -13,6 +13,7 @@ defmodule Hooklatch.Session do
   require Logger
 
   alias Hooklatch.{JSON, Paths, Peer, Table}
+  alias Hooklatch.Session.{Calls, Hello}
 
   @protocol 1
   @max_frame 9 * 1024 * 1024
@@ -44,6 +45,8 @@ defmodule Hooklatch.Session do
             attempts: 0,
             hooks: %{},
             order: [],
+            # whether a hook that the daemon refuses is refused alone, also when the session is resumed
+            each: false,
             calls: %{},
             topics: MapSet.new(),
             listeners: MapSet.new(),
@@ -52,14 +55,77 @@ defmodule Hooklatch.Session do
             child_token: nil,
             revision: nil,
             limit: @max_payload,
-            native: nil
+            # what served hooks need to know of the fires of this session, by their call_id
+            natives: %{}
+
+  @type option :: {atom, term}
+
+  @doc "Describe a session for a supervisor: `{Hooklatch.Session, host: \"my-agent\", name: MyApp.Hooks}`."
+  @spec child_spec([option]) :: Supervisor.child_spec()
+  def child_spec(options) do
+    # Kept by the supervisor, so that a session that is started again is the one that it was.
+    options = Keyword.put_new_lazy(options, :resume_token, &token/0)
+    options = Keyword.put_new_lazy(options, :session_id, fn -> "ex-" <> binary_part(token(), 0, 16) end)
+    %{id: options[:name] || __MODULE__, start: {__MODULE__, :start_link, [options]}}
+  end
+
+  defp token, do: Base.url_encode64(:crypto.strong_rand_bytes(32), padding: false)
+
+  @doc """
+  Open a session that is linked to the calling process, as supervisors do. Every function of `Hooklatch` takes its pid,
+  or its name.
+
+  It takes the options of `Hooklatch.open/1`; a `name` that is an atom, `{:global, term}` or `{:via, module, term}`
+  registers the process. One that was killed and is started again by its supervisor is the same session: with its id,
+  its hooks and those that they are served by, and its subscribers, who are told to look for what they missed.
+  """
+  @spec start_link([option]) :: GenServer.on_start()
+  def start_link(options) do
+    {registered, options} = registered(Map.new(options))
+
+    with {:ok, session} <- GenServer.start_link(__MODULE__, {nil, options}, registered) do
+      case GenServer.call(session, :opened, :infinity) do
+        :ok -> {:ok, session}
+        {:error, problem} -> {:error, problem}
+      end
+    end
+  end
+
+  defp registered(%{name: name} = options) when name != nil and not is_binary(name),
+    do: {[name: name], Map.delete(options, :name)}
+
+  defp registered(options), do: {[], options}
 
   @impl true
   def init({owner, options}) do
-    Process.monitor(owner)
+    # A supervised session has no owner; it ends with an order of its supervisor, which `terminate` hears of.
+    if owner, do: Process.monitor(owner), else: Process.flag(:trap_exit, true)
     given = Map.take(options, [:session_id, :resume_token])
     state = struct!(%__MODULE__{owner: owner, options: options, paths: Paths.candidates(options)}, given)
-    {:ok, state}
+    {:ok, recalled(state)}
+  end
+
+  # What a supervised session has to know when it is started again, after it was killed.
+
+  defp remembered(%{owner: nil, session_id: id} = state) when id != nil do
+    :persistent_term.put({__MODULE__, id}, Map.take(state, [:hooks, :order, :each, :topics, :listeners]))
+    state
+  end
+
+  defp remembered(state), do: state
+
+  defp recalled(%{owner: nil, session_id: id} = state) when id != nil do
+    known = :persistent_term.get({__MODULE__, id}, %{})
+    for listener <- known[:listeners] || [], do: Process.monitor(listener)
+    # Any revision of the daemon is later, so that listeners are told that they missed something.
+    struct!(%{state | revision: if(known[:listeners], do: 0)}, known)
+  end
+
+  defp recalled(state), do: state
+
+  defp forgotten(state) do
+    if state.owner == nil, do: :persistent_term.erase({__MODULE__, state.session_id})
+    state
   end
 
   # The first attempt begins with this, so that whoever opens the session is there to be told of its end.
@@ -99,21 +165,17 @@ defmodule Hooklatch.Session do
 
   def handle_info({:answered, pid, socket, id, body}, state) do
     {_, calls} = Map.pop(state.calls, pid)
-    if socket == state.socket, do: write(state, ~s({"jsonrpc":"2.0","id":#{id},#{body}}\n))
+    if socket == state.socket, do: write(state, Calls.answer(id, body))
     {:noreply, %{state | calls: calls}}
   end
 
-  def handle_info({:DOWN, _, :process, owner, _}, %{owner: owner} = state) do
-    if state.state == :connected,
-      do: write(state, ~s({"jsonrpc":"2.0","id":0,"method":"session.close","params":{}}\n))
-
-    {:stop, :normal, end_all(state, "its owner has ended")}
-  end
+  def handle_info({:DOWN, _, :process, owner, _}, %{owner: owner} = state),
+    do: {:stop, :normal, end_all(say_goodbye(state), "its owner has ended")}
 
   def handle_info({:DOWN, _, :process, pid, why}, state) do
     case Map.pop(state.calls, pid) do
       {{socket, id}, calls} when socket == state.socket ->
-        write(state, ~s({"jsonrpc":"2.0","id":#{id},#{failed(-32_603, "internal_error", inspect(why))}}\n))
+        write(state, Calls.answer(id, Calls.failed(-32_603, "internal_error", inspect(why))))
         {:noreply, %{state | calls: calls}}
 
       {_, calls} ->
@@ -123,6 +185,16 @@ defmodule Hooklatch.Session do
 
   # Of a connection that is over.
   def handle_info(_, state), do: {:noreply, state}
+
+  @impl true
+  def terminate(_, state), do: end_all(forgotten(say_goodbye(state)), "the session was closed")
+
+  defp say_goodbye(state) do
+    if state.state == :connected,
+      do: write(state, ~s({"jsonrpc":"2.0","id":0,"method":"session.close","params":{}}\n))
+
+    state
+  end
 
   # Connecting
 
@@ -140,52 +212,10 @@ defmodule Hooklatch.Session do
             missed: 0
         }
 
-        {:noreply, send_now(state, "hello", hello(state), :hello)}
+        {:noreply, send_now(state, "hello", Hello.params(state), :hello)}
 
       {:error, problem} ->
         {:noreply, not_connected(state, {:no_daemon, problem})}
-    end
-  end
-
-  defp hello(state) do
-    options = state.options
-    {parent, token} = parent(options)
-
-    session = %{
-      id: state.session_id,
-      resume_token: state.resume_token,
-      parent_session_id: parent,
-      parent_token: token,
-      cwd: options[:cwd] || File.cwd!(),
-      host: options[:host],
-      personality: options[:personality],
-      plugins: options[:plugins],
-      require_handlers: options[:require_handlers],
-      hooks: if(state.order != [], do: for(id <- Enum.reverse(state.order), do: elem(state.hooks[id], 0)))
-    }
-
-    client = %{name: options[:name] || "hooklatch-elixir", version: "0.1.0"}
-
-    params = [
-      protocol: @protocol,
-      client: client,
-      session: given(session),
-      dialect: options[:dialect],
-      emits: options[:emits]
-    ]
-
-    for {key, value} <- params, value != nil, do: {to_string(key), JSON.encode!(value)}
-  end
-
-  defp given(map), do: Map.reject(map, fn {_, value} -> value == nil end)
-
-  defp parent(%{parent: nil}), do: {nil, nil}
-  defp parent(%{parent: {id, token}}), do: {id, token}
-
-  defp parent(_) do
-    case String.split(System.get_env("HOOKLATCH_PARENT", ""), " ", parts: 2) do
-      [token, id] -> {id, token}
-      _ -> {nil, nil}
     end
   end
 
@@ -212,6 +242,7 @@ defmodule Hooklatch.Session do
     do: not_connected(hang_up(state), {:protocol, "the daemon speaks another protocol"})
 
   defp connected(state, revision) do
+    if state.state != :new, do: Logger.info("hooklatch: #{named(state)} has a daemon again")
     state = heard_of(%{state | state: :connected, attempts: 0}, revision)
     if state.opening, do: GenServer.reply(state.opening, :ok)
     release(%{state | opening: nil})
@@ -233,10 +264,17 @@ defmodule Hooklatch.Session do
       send(self(), {:refused, {:error, problem}})
       state
     else
+      if state.state == :new, do: tell_of_loss(state, text)
       if state.opening, do: GenServer.reply(state.opening, :ok)
       retry(release(%{state | state: :away, opening: nil, problem: text}))
     end
   end
+
+  defp tell_of_loss(state, text),
+    do:
+      Logger.warning("hooklatch: #{named(state)} has no daemon, its gates refuse until there is one: #{text}")
+
+  defp named(state), do: "session #{state.session_id || "of #{inspect(state.owner)}"}"
 
   defp refuse_opening(state, answer) do
     GenServer.reply(state.opening, answer)
@@ -256,13 +294,16 @@ defmodule Hooklatch.Session do
     end)
   end
 
-  defp lost(%{state: :connected} = state, problem),
-    do: retry(fail_waiting(hang_up(%{state | state: :lost, problem: problem}), problem))
+  defp lost(%{state: :connected} = state, problem) do
+    tell_of_loss(state, problem)
+    retry(fail_waiting(hang_up(%{state | state: :lost, problem: problem}), problem))
+  end
 
   defp lost(state, problem), do: not_connected(hang_up(state), {:no_daemon, problem})
 
   defp faulty(%{state: :connected} = state, problem) do
     text = "the daemon sent what cannot be understood: #{problem}"
+    tell_of_loss(state, text)
     retry(fail_waiting(hang_up(%{state | state: :lost, problem: text}), {:protocol, text}))
   end
 
@@ -277,7 +318,7 @@ defmodule Hooklatch.Session do
   defp fail_waiting(state, {_, _} = problem) do
     for {_, {:reply, from, _}} <- state.unanswered, do: GenServer.reply(from, {:error, problem})
     for {_, {:close, from}} <- state.unanswered, do: send(self(), {:closed, from})
-    %{state | unanswered: %{}, in_flight: 0}
+    %{state | unanswered: %{}, in_flight: 0, natives: %{}}
   end
 
   defp fail_waiting(state, text), do: fail_waiting(state, {:no_daemon, text})
@@ -285,7 +326,7 @@ defmodule Hooklatch.Session do
   defp end_all(state, text) do
     for {_, from} <- state.held, do: GenServer.reply(from, {:error, {:no_daemon, text}})
     for {pid, _} <- state.calls, do: Process.exit(pid, :kill)
-    fail_waiting(hang_up(%{state | held: []}), text)
+    fail_waiting(hang_up(%{state | held: [], calls: %{}, state: :closed}), text)
   end
 
   # Requests
@@ -297,7 +338,7 @@ defmodule Hooklatch.Session do
   defp ask({:subscribe, topics, listener}, from, state) do
     Process.monitor(listener)
     topics = Enum.into(topics, state.topics)
-    state = %{state | topics: topics, listeners: MapSet.put(state.listeners, listener)}
+    state = remembered(%{state | topics: topics, listeners: MapSet.put(state.listeners, listener)})
     submit(state, "subscribe", [{"topics", JSON.encode!(Enum.sort(topics))}], {:reply, from, nil})
   end
 
@@ -310,13 +351,17 @@ defmodule Hooklatch.Session do
         do: List.keyreplace(params, "payload", 0, {"payload", "{}"}) ++ [{"truncated", "true"}],
         else: params
 
-    submit(%{state | native: native}, "fire", params, {:reply, from, :fire})
+    case native do
+      {id, known} -> submit(put_in(state.natives[id], known), "fire", params, {:reply, from, {:fire, id}})
+      nil -> submit(state, "fire", params, {:reply, from, {:fire, nil}})
+    end
   end
 
-  defp ask({:register, params, hooks}, from, state) do
+  defp ask({:register, params, hooks, each?}, from, state) do
     before = {state.hooks, state.order}
+    state = %{state | each: state.each or each?}
     # First: the daemon may call a hook before we read that it is active.
-    submit(keep(state, hooks), "register", params, {:reply, from, {:registered, before}})
+    submit(remembered(keep(state, hooks)), "register", params, {:reply, from, {:registered, hooks, before}})
   end
 
   defp ask({:unregister, params, id}, from, state),
@@ -496,19 +541,28 @@ defmodule Hooklatch.Session do
     state
   end
 
-  defp settle(state, {:reply, from, :fire}, {:ok, result}) do
-    GenServer.reply(from, {:ok, {result, state.options[:dialect] != nil}})
-    state
+  defp settle(state, {:reply, from, {:fire, id}}, answer) do
+    answer = with {:ok, result} <- answer, do: {:ok, {result, state.options[:dialect] != nil}}
+    GenServer.reply(from, answer)
+    %{state | natives: Map.delete(state.natives, id)}
   end
 
-  defp settle(state, {:reply, from, {:registered, {hooks, order}}}, {:error, _} = answer) do
+  defp settle(state, {:reply, from, {:registered, _, {hooks, order}}}, {:error, _} = answer) do
     GenServer.reply(from, answer)
-    %{state | hooks: hooks, order: order}
+    remembered(%{state | hooks: hooks, order: order})
+  end
+
+  # What has no id in the answer was refused, and nothing stands in for it.
+  defp settle(state, {:reply, from, {:registered, hooks, _}}, {:ok, %{"ids" => ids}} = answer)
+       when is_list(ids) do
+    GenServer.reply(from, answer)
+    gone = for {{wire, _}, nil} <- Enum.zip(hooks, ids), do: wire["id"]
+    remembered(%{state | hooks: Map.drop(state.hooks, gone), order: state.order -- gone})
   end
 
   defp settle(state, {:reply, from, {:unregistered, id}}, {:ok, _} = answer) do
     GenServer.reply(from, answer)
-    %{state | hooks: Map.delete(state.hooks, id), order: List.delete(state.order, id)}
+    remembered(%{state | hooks: Map.delete(state.hooks, id), order: List.delete(state.order, id)})
   end
 
   defp settle(state, {:reply, from, _}, answer) do
@@ -534,20 +588,14 @@ defmodule Hooklatch.Session do
     state
   end
 
-  # Served hooks: each call in a process of its own, which may crash.
+  # Served hooks
 
-  defp serve(state, id, "call", %{"hook" => hook, "event" => event, "payload" => %{} = payload} = call)
+  defp serve(state, id, "call", %{"hook" => hook, "event" => event, "payload" => %{}} = call)
        when is_binary(hook) and is_binary(event) do
     case state.hooks[hook] do
       {_, function} when is_function(function, 2) ->
-        {session, socket, call} = {self(), state.socket, Map.put(call, :native, state.native)}
-
-        {pid, _} =
-          spawn_monitor(fn ->
-            send(session, {:answered, self(), socket, id, answer(function, payload, call)})
-          end)
-
-        %{state | calls: Map.put(state.calls, pid, {socket, id})}
+        pid = Calls.begin(id, state.socket, function, Map.put(call, :native, state.natives[call["call_id"]]))
+        %{state | calls: Map.put(state.calls, pid, {state.socket, id})}
 
       _ ->
         refuse(state, id, -32_603, "internal_error", "this client serves no hook #{hook}")
@@ -561,18 +609,7 @@ defmodule Hooklatch.Session do
     do: refuse(state, id, -32_601, "method_not_found", "no client serves #{method}")
 
   defp refuse(state, id, code, name, text) do
-    write(state, ~s({"jsonrpc":"2.0","id":#{id},#{failed(code, name, text)}}\n))
+    write(state, Calls.answer(id, Calls.failed(code, name, text)))
     state
-  end
-
-  defp answer(function, payload, call) do
-    ~s("result":#{JSON.encode!(function.(payload, call))})
-  catch
-    kind, reason -> failed(-32_603, "internal_error", Exception.format_banner(kind, reason, __STACKTRACE__))
-  end
-
-  defp failed(code, name, text) do
-    text = if String.valid?(text), do: text, else: inspect(text)
-    ~s("error":#{JSON.encode!(%{code: code, message: text, data: %{name: name}})})
   end
 end

@@ -5,9 +5,14 @@ defmodule Hooklatch.ExAthena.Hooks do
 
   A callback is served by this node and called by the daemon, in a process of its own, beside the guards that the
   operator put there. On a gate whatever is not a whole answer refuses.
+
+  Callbacks are given the caller's own terms, and the caller those of the callbacks. A hook that cannot be called, as its
+  function has another arity or its matcher is no pattern of RE2, refuses on its gate; the log says so. What a decision
+  warns of is logged too.
   """
 
-  alias Hooklatch.{Decision, JSON, Native}
+  alias Hooklatch.{Decision, Native}
+  alias Hooklatch.Native.{Ledger, Terms}
 
   @events ~w(
     SessionStart SessionEnd UserPromptSubmit PreIteration ChatParams PreToolUse PostToolUse PostToolUseFailure
@@ -19,38 +24,82 @@ defmodule Hooklatch.ExAthena.Hooks do
     SessionStart SessionEnd PreIteration PostToolUse PostToolUseFailure PermissionDenied ToolDenied Stop StopFailure
     SubagentStop PreCompactStage PostCompact Notification
   )a
-  @denying ~w(PreToolUse PermissionRequest)a
+  @of_tools ~w(PreToolUse PostToolUse PostToolUseFailure PermissionRequest PermissionDenied ToolDenied)a
   @keys ~w(
     tool_name tool_use_id session_id parent_session_id prompt request messages result arguments cwd reason denial
     finish_reason subagent_id agent isolation outcome stage estimate metadata iteration unproductive_iterations
     fingerprint message notification_type
   )a
+  # In what served hooks are sent, an argument with the name of one of these is in quotation marks.
+  @names ~w(tool_name tool_use_id)
 
+  @typedoc "`fun.(input, tool_use_id_or_session_id)`"
+  @type callback :: (map, String.t() | nil -> term)
+
+  @typedoc "Hooks by event: functions, and for events of tools also groups of them with a matcher."
+  @type hooks ::
+          %{optional(atom) => [callback | %{required(:hooks) => [callback], optional(:matcher) => term}]}
+          | nil
+
+  @typedoc "What the hooks on an event said together."
+  @type outputs :: %{halt: term, injects: [term], transform: term, augments: [term]}
+
+  @doc "Return the names of all events."
+  @spec events() :: [atom]
   def events, do: @events
 
-  @doc "`:ok`, `{:deny, reason}` or `{:halt, reason}`."
-  def run_pre_tool_use(hooks, tool_name, input, tool_use_id) do
-    payload = Map.merge(input, %{tool_name: tool_name, tool_use_id: tool_use_id})
+  @doc """
+  Ask the hooks on PreToolUse: `:ok`, `{:deny, reason}` or `{:halt, reason}`.
 
-    case fire(hooks, :PreToolUse, given(payload), tool_use_id) do
-      {:ok, %{"result" => %{"deny" => reason}}, _} -> {:deny, reason}
-      {:ok, %{"outputs" => %{"halt" => reason}}, _} when reason != nil -> {:halt, reason}
-      {:ok, _, true} -> :ok
-      {:ok, _, false} -> {:deny, "the call was refused"}
+  The tool's name and its input do not share a map: an argument that is called `tool_name` is an argument.
+  """
+  @spec run_pre_tool_use(hooks, String.t() | atom, map, String.t() | nil) ::
+          :ok | {:deny, term} | {:halt, term}
+  def run_pre_tool_use(hooks, tool_name, input, tool_use_id) do
+    host = given(%{tool_name: tool_name, tool_use_id: tool_use_id})
+
+    judged(fn ->
+      unless is_map(input), do: raise(ArgumentError, "the input of #{inspect(tool_name)} is no map")
+      names = Native.to_wire(host, true, "payload")
+      arguments = Native.to_wire(input, true, "arguments")
+      plain = Map.merge(Map.new(arguments, fn {key, value} -> {quoted_key(key), value} end), names)
+      # Callbacks are sent the arguments beside the names; the ledger knows each by itself.
+      fire(hooks, :PreToolUse, {{input, arguments}, plain}, %{id: tool_use_id, host: host}, &before_tool/2)
+    end)
+    |> case do
       {:error, why} -> {:deny, why}
+      answer -> answer
     end
   end
 
-  @doc "`:ok` or `{:halt, reason}`; what hooks append is in `run_lifecycle_with_outputs(hooks, :PostToolUse, ...)`."
-  def run_post_tool_use(hooks, tool_name, result, tool_use_id) do
-    run_lifecycle(
-      hooks,
-      :PostToolUse,
-      Map.merge(result, given(%{tool_name: tool_name, tool_use_id: tool_use_id}))
-    )
+  defp before_tool(decision, ledger) do
+    case decision.rendered do
+      %{"result" => %{"deny" => reason}} ->
+        {:deny, Ledger.reason(ledger, decision, reason)}
+
+      %{"outputs" => %{"halt" => reason}} when reason != nil ->
+        {:halt, Ledger.reason(ledger, decision, reason)}
+
+      %{} ->
+        if Decision.allowed?(decision), do: :ok, else: {:deny, "the call was refused"}
+    end
   end
 
-  @doc "`:ok` or `{:halt, reason}`."
+  @doc "Run the hooks on PostToolUse: `:ok`, `{:halt, reason}`, or `{:augment, text}`, several joined by newlines."
+  @spec run_post_tool_use(hooks, String.t() | atom, map, String.t() | nil) ::
+          :ok | {:halt, term} | {:augment, term}
+  def run_post_tool_use(hooks, tool_name, result, tool_use_id) do
+    names = given(%{tool_name: tool_name, tool_use_id: tool_use_id})
+
+    case run_lifecycle_with_outputs(hooks, :PostToolUse, Map.merge(result, names)) do
+      %{halt: nil, augments: []} -> :ok
+      %{halt: nil, augments: [text]} -> {:augment, text}
+      %{halt: reason} -> {:halt, reason}
+    end
+  end
+
+  @doc "Run the hooks on an event: `:ok` or `{:halt, reason}`."
+  @spec run_lifecycle(hooks, atom, map) :: :ok | {:halt, term}
   def run_lifecycle(hooks, event, payload) do
     case run_lifecycle_with_outputs(hooks, event, payload) do
       %{halt: nil} -> :ok
@@ -58,88 +107,194 @@ defmodule Hooklatch.ExAthena.Hooks do
     end
   end
 
-  @doc "`%{halt: reason or nil, injects: messages, transform: prompt or nil, augments: texts}`."
+  @doc "Run the hooks on an event: `%{halt: reason or nil, injects: messages, transform: prompt or nil, augments: texts}`."
+  @spec run_lifecycle_with_outputs(hooks, atom, map) :: outputs
   def run_lifecycle_with_outputs(hooks, event, payload) do
-    none = %{halt: nil, injects: [], transform: nil, augments: []}
+    gate? = event not in @observing
 
-    case fire(hooks, event, payload, payload[:session_id]) do
-      {:ok, %{"outputs" => %{"halt" => halt} = outputs}, allowed?} when halt == nil or is_binary(halt) ->
-        refused = if event not in @observing and not allowed?, do: "#{event} was refused"
-
-        parts =
-          for {key, name} <- [injects: "injects", augments: "augments"],
-              is_list(outputs[name]),
-              do: {key, outputs[name]}
-
-        Map.merge(none, Map.new([halt: halt || refused, transform: outputs["transform"]] ++ parts))
-
-      {:ok, _, _} ->
-        if event not in @observing, do: %{none | halt: "#{event} was refused"}, else: none
-
-      {:error, why} ->
-        if event not in @observing, do: %{none | halt: why}, else: none
+    judged(fn ->
+      plain = Native.to_wire(payload, gate?, "payload")
+      fire(hooks, event, {payload, plain}, %{id: id(event, payload), host: nil}, &outputs(event, &1, &2))
+    end)
+    |> case do
+      {:error, why} when gate? -> %{none() | halt: why}
+      {:error, why} -> Native.warn("#{event}: #{why}") && none()
+      outputs -> outputs
     end
   end
 
-  defp fire(hooks, event, payload, id) do
-    case Native.session("exathena", wanted(hooks)) do
-      {:ok, session} ->
-        decision = Hooklatch.fire(session, event, Native.to_wire(payload), native: {payload, id})
+  defp none, do: %{halt: nil, injects: [], transform: nil, augments: []}
 
-        if Decision.local?(decision) or not is_map(decision.rendered),
-          do: {:error, decision.reason || Enum.join(decision.warnings, ", ")},
-          else: {:ok, decision.rendered, Decision.allowed?(decision)}
+  defp outputs(event, decision, ledger) do
+    outputs = if is_map(decision.rendered["outputs"]), do: decision.rendered["outputs"], else: %{}
+    refused? = event not in @observing and not Decision.allowed?(decision)
+    halt = outputs["halt"] || if(refused?, do: "#{event} was refused")
 
-      {:error, {_, text}} ->
-        {:error, "the hooks could not be registered (fail-safe deny): #{text}"}
-    end
+    %{
+      halt: halt && Ledger.reason(ledger, decision, halt),
+      injects: Ledger.answers(ledger, :inject, listed(outputs["injects"])),
+      transform: hd(Ledger.answers(ledger, :transform, [outputs["transform"]])),
+      augments: Ledger.answers(ledger, :augment, listed(outputs["augments"]))
+    }
+  end
+
+  defp listed(value), do: if(is_list(value), do: value, else: [])
+
+  # Nothing that goes wrong here lets a gate pass.
+  defp judged(fun) do
+    fun.()
   rescue
-    error in [JSON.Error, ArgumentError] -> {:error, "it cannot be judged (fail-safe deny): #{error.message}"}
+    error -> {:error, Native.unjudged(error)}
+  catch
+    kind, reason -> {:error, Native.unjudged(kind, reason)}
+  end
+
+  defp fire(hooks, event, payload, about, read) do
+    Native.fire("exathena", event, payload, about, {wanted(hooks), fn -> [] end}, fn decision, ledger ->
+      cond do
+        not Decision.local?(decision) and is_map(decision.rendered) -> read.(decision, ledger)
+        event in @observing -> none()
+        true -> {:error, decision.reason || "nobody was asked"}
+      end
+    end)
   end
 
   defp given(map), do: Map.reject(map, fn {_, value} -> value == nil end)
 
-  # The same function may be there twice, so its place is a part of its name.
-  defp wanted(hooks) do
-    for {event, entries} <- hooks || %{}, {matcher, function, at} <- flat(entries) do
-      wire = %{"event" => Atom.to_string(event), "served" => true}
-      wire = if matcher == nil, do: wire, else: Map.put(wire, "matcher", pattern(matcher))
-      {{event, matcher, function, at}, wire, &call(event, function, &1, &2)}
-    end
+  defp id(event, payload) when event in @of_tools, do: any(payload, [:tool_use_id, :session_id])
+  defp id(_, payload), do: any(payload, [:session_id])
+
+  defp any(payload, keys),
+    do: Enum.find_value(keys, &(Map.get(payload, &1) || Map.get(payload, Atom.to_string(&1))))
+
+  # Definitions
+
+  # The same function may be there twice, so its place is a part of its key.
+  defp wanted(nil), do: []
+
+  defp wanted(hooks) when is_map(hooks) or is_list(hooks) do
+    for entry <- listed_of(hooks), one <- of_event(entry), do: one
   end
 
-  defp flat(entries) do
+  defp wanted(other), do: [problem("*", nil, "the hooks are #{brief(other)}, and no map of events", 0)]
+
+  defp listed_of(%_{} = struct), do: [{:*, struct}]
+
+  defp listed_of(hooks),
+    do: if(is_list(hooks) and List.improper?(hooks), do: [{:*, hooks}], else: Enum.to_list(hooks))
+
+  defp of_event({event, entries}) when is_atom(event) or is_binary(event) do
     entries
-    |> Enum.flat_map(fn
-      %{hooks: functions} = group -> Enum.map(functions, &{group[:matcher], &1})
-      function when is_function(function, 2) -> [{nil, function}]
-      other -> raise ArgumentError, "#{inspect(other)} is no hook"
-    end)
-    |> Enum.with_index(fn {matcher, function}, at -> {matcher, function, at} end)
+    |> flat()
+    |> Enum.with_index(fn {matcher, hook}, at -> definition(to_string(event), matcher, hook, at) end)
   end
 
-  defp pattern(text) when is_binary(text), do: text
+  defp of_event(other), do: [problem("*", nil, "#{brief(other)} is no event with its hooks", 0)]
 
-  defp pattern(%Regex{} = regex) do
-    case Regex.opts(regex) do
-      none when none in ["", []] -> Regex.source(regex)
-      folded when folded in ["i", [:caseless]] -> "(?i)" <> Regex.source(regex)
-      other -> raise ArgumentError, "a matcher cannot have the options #{inspect(other)}"
-    end
+  defp flat(nil), do: []
+
+  defp flat(entries) when is_list(entries),
+    do: if(List.improper?(entries), do: [{nil, entries}], else: Enum.flat_map(entries, &group/1))
+
+  defp flat(entry), do: group(entry)
+
+  defp group(%{hooks: hooks} = group) when is_list(hooks) do
+    if List.improper?(hooks), do: [{group[:matcher], hooks}], else: Enum.map(hooks, &{group[:matcher], &1})
   end
+
+  defp group(%{hooks: hook} = group), do: [{group[:matcher], hook}]
+  defp group(hook), do: [{nil, hook}]
+
+  defp definition(event, matcher, function, at) when is_function(function, 2) do
+    wire = %{"event" => event, "served" => true}
+    wire = if matcher == nil, do: wire, else: Map.put(wire, "matcher", Native.pattern(matcher))
+    {{event, matcher, function, at}, wire, &call(event, function, &1, &2)}
+  rescue
+    error in ArgumentError -> problem(event, nil, error.message, {at, matcher, function})
+  end
+
+  defp definition(event, matcher, other, at),
+    do: problem(event, matcher, "#{brief(other)} is no function of two arguments", {at, matcher, other})
+
+  # It stands in for what cannot be called: at its gate it refuses.
+  defp problem(event, matcher, text, key) do
+    wire = %{"event" => event, "problem" => text}
+    wire = if matcher == nil, do: wire, else: Map.put(wire, "matcher", Native.pattern(matcher))
+    {{event, key}, wire, nil}
+  rescue
+    ArgumentError -> problem(event, nil, text, key)
+  end
+
+  defp brief(term), do: term |> inspect(limit: 5, printable_limit: 60) |> String.slice(0, 100)
+
+  # Calls
 
   defp call(event, function, payload, call) do
-    {native, id} = if is_tuple(call[:native]), do: call.native, else: {%{}, nil}
-    atoms = if event == :PreToolUse, do: [:tool_name, :tool_use_id], else: @keys
-    answer(event, function.(Native.from_wire(payload, native, atoms), id))
+    {shown, id} = shown(event, payload, call[:native])
+    event |> answer(function.(shown, id)) |> kept(call)
   end
 
-  defp answer(_, :ok), do: "ok"
-  defp answer(_, {:allow, []}), do: "ok"
-  defp answer(event, {:deny, reason}) when event in @denying, do: %{"deny" => Native.text(reason)}
-  defp answer(_, {:halt, reason}), do: %{"halt" => Native.text(reason)}
-  defp answer(_, {:inject, messages}), do: %{"inject" => Native.to_wire(List.wrap(messages))}
-  defp answer(_, {:transform, prompt}), do: %{"transform" => Native.to_wire(prompt)}
-  defp answer(_, {:augment, text}), do: %{"augment" => Native.to_wire(text)}
-  defp answer(_, other), do: %{"garbage" => inspect(other)}
+  # Of another session, whose gates are this one's: what it fires is plain data.
+  defp shown("PreToolUse", payload, nil) do
+    {names, arguments} = Map.split(payload, @names)
+    host = Terms.native(names, [], [:tool_name, :tool_use_id])
+    {Map.merge(unquoted(arguments), host), host[:tool_use_id]}
+  end
+
+  defp shown(event, payload, nil) do
+    shown = Terms.native(payload, [], @keys)
+    {shown, Enum.find_value(@events, &if(Atom.to_string(&1) == event, do: id(&1, shown)))}
+  end
+
+  defp shown("PreToolUse", payload, ledger) do
+    arguments = Ledger.native(ledger, unquoted(Map.drop(payload, @names)), [])
+    {Map.merge(arguments, ledger.about.host), ledger.about.id}
+  end
+
+  defp shown(_, payload, ledger), do: {Ledger.native(ledger, payload, @keys), ledger.about.id}
+
+  defp unquoted(arguments), do: Map.new(arguments, fn {key, value} -> {unquoted_key(key), value} end)
+
+  defp quoted_key(key), do: if(String.trim(key, "\"") in @names, do: "\"#{key}\"", else: key)
+
+  defp unquoted_key(key) do
+    if String.trim(key, "\"") in @names and key =~ ~r/\A".*"\z/, do: String.slice(key, 1..-2), else: key
+  end
+
+  # An answer is a word, the term that was said, and what the wire has of it.
+  defp answer(_, :ok), do: {:ok, nil, "ok"}
+  defp answer(_, {:allow, []}), do: {:ok, nil, "ok"}
+
+  defp answer(event, {:deny, reason}) when event in ~w(PreToolUse PermissionRequest),
+    do: {:deny, reason, Native.text(reason)}
+
+  defp answer(_, {:halt, reason}), do: {:halt, reason, Native.text(reason)}
+
+  defp answer(event, {:inject, messages}) do
+    messages = if is_list(messages), do: messages, else: [messages]
+    {:inject, messages, Native.to_wire(messages, gate?(event), "inject")}
+  end
+
+  defp answer(event, {:transform, prompt}),
+    do: {:transform, prompt, Native.to_wire(prompt, gate?(event), "transform")}
+
+  defp answer(_, {:augment, text}), do: {:augment, text, if(text == nil, do: nil, else: Native.text(text))}
+  defp answer(_, other), do: {:garbage, other, inspect(other)}
+
+  defp gate?(event), do: not Enum.any?(@observing, &(Atom.to_string(&1) == event))
+
+  defp kept({word, term, wire}, %{:native => %Ledger{} = ledger, "hook" => hook} = call) do
+    # A prompt that another hook has transformed since is not transformed again: the last one counts, as in ExAthena.
+    if word == :transform and call["reinvoked"] == true and Ledger.said?(ledger, hook, :transform) do
+      "ok"
+    else
+      Ledger.said(ledger, hook, word, term, wire)
+      written(word, wire)
+    end
+  end
+
+  defp kept({word, _, wire}, _), do: written(word, wire)
+
+  defp written(:ok, _), do: "ok"
+  defp written(word, wire), do: %{Atom.to_string(word) => wire}
 end
