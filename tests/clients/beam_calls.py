@@ -8,24 +8,11 @@ from clients.elixir_form import CONTEXT, answers, call, fun, gave, keys, merge, 
 from conformance.driving import Step, step
 
 __all__ = [
-    "BLOCKING",
-    "EVENTS",
-    "FINE",
-    "NOTIFYING",
-    "adds",
-    "ask",
-    "by_hand",
-    "context",
-    "deny",
-    "done",
-    "fire",
-    "hook",
-    "made",
-    "ok",
-    "registry",
-]
+    "BLOCKING", "BUS", "EVENTS", "FINE", "LISTENER", "NOTIFYING", "adds", "ask", "bus", "by_hand", "context", "deny",
+    "done", "fire", "hook", "made", "ok", "registry", "told",
+]  # fmt: skip
 
-# Each event with a context of its own, in terms that JSON has not.
+# What each event's context has, in terms that JSON has not.
 BLOCKING = {
     "pre_tool_use": keys(tool_name="Bash", tool_input={"command": "ls"}, category=":shell"),
     "user_prompt_submit": keys(prompt="hello", params=keys(model=":fast")),
@@ -88,7 +75,8 @@ def registry(*hooks: Any) -> Any:
 
 
 def context(event: str = "pre_tool_use", **more: Any) -> Any:
-    return keys(event=f":{event}", **more)
+    """Return an event's own context, with other members or more of them."""
+    return {":event": f":{event}", **EVENTS[event], **keys(**more)}
 
 
 def fire(event: str, hooks: Any, given: Any, answer: Any, *called: Any) -> Step:
@@ -99,3 +87,22 @@ def fire(event: str, hooks: Any, given: Any, answer: Any, *called: Any) -> Step:
 
 def done(function: str, *arguments: Any) -> Step:
     return step(call(f"BeamAgent.{function}", *arguments), gives=gave(":ok"))
+
+
+BUS = "Hooklatch.BeamAgent.ReloadBus"
+LISTENER = {"$process": "listener"}
+
+
+def bus(function: str, *arguments: Any, gives: Any = ":ok", process: str = "listener") -> Step:
+    return step(call(f"{BUS}.{function}", *arguments, process=process), gives=gave(gives))
+
+
+def told(*changes: str) -> list[Step]:
+    """What its subscriber has been told since `listening` is this, in order, each with the next version."""
+    kept = [{"$kept": "told"}, {"$kept": "version"}]
+    wanted = [tuple_(f":{change}", number) for number, change in enumerate(changes, 1)]
+    return [
+        step({"do": "native", "call": "messages", "in": "listener", "count": len(changes), "keep": "told"}),
+        step(call("Driver.Actors.since", *kept), gives=gave(wanted)),
+        step({"do": "native", "call": "messages", "in": "listener", "count": 0}, gives=gave([])),
+    ]

@@ -29,8 +29,8 @@ from clients.elixir_form import (
     throws,
     tuple_,
 )  # fmt: skip
-from clients.exathena_calls import after, before, deny, group, halt, hook, outputs, run
-from conformance.driving import ANY, Step
+from clients.exathena_calls import after, augment, before, deny, group, halt, hook, outputs, run
+from conformance.driving import ANY, Step, part, step
 from support.survivors import nobody_survives
 
 pytestmark = pytest.mark.slow  # a process of Elixir, and a daemon
@@ -49,10 +49,6 @@ def adapters(running: Adapters, tmp_path: Path) -> Adapters:
 
 
 MESSAGE = struct("Message", role=":system", content="be brief", name=None)
-
-
-def shell(command: Any = "ls", **more: Any) -> Any:
-    return context(tool_name="Bash", tool_input={"command": command}, **more)
 
 
 # F: what is refused is refused alone, and somebody is told.
@@ -78,7 +74,7 @@ BROKEN: dict[str, Any] = {
 def test_one_hook_that_cannot_be_used_takes_no_other_with_it(adapters: Adapters, broken: Any) -> None:
     hooks = keys(
         PreToolUse=[broken, group(hook(answers(deny())), matcher="write")], Stop=[RAN], UserPromptSubmit=[RAN],
-        PostToolUse=[hook(answers(tuple_(":augment", "seen")))],
+        PostToolUse=[hook(answers(augment("seen")))],
     )  # fmt: skip
 
     adapters.holds(
@@ -86,16 +82,16 @@ def test_one_hook_that_cannot_be_used_takes_no_other_with_it(adapters: Adapters,
         before(hooks, "write", {}, deny(ANY)),
         run(hooks, "Stop", keys(session_id="s"), ":ok", *names("ran")),
         run(hooks, "UserPromptSubmit", keys(prompt="p", session_id="s"), ":ok", *names("ran")),
-        after(hooks, "bash", keys(result="r"), tuple_(":augment", "seen")),
+        after(hooks, "bash", keys(result="r"), augment("seen")),
     )
 
 
 @pytest.mark.parametrize("broken", BROKEN.values(), ids=BROKEN)
 def test_one_that_cannot_be_used_where_nothing_is_refused_is_told_of(adapters: Adapters, broken: Any) -> None:
-    hooks = keys(PostToolUse=[broken, hook(answers(tuple_(":augment", "seen")), "seen")])
+    hooks = keys(PostToolUse=[broken, hook(answers(augment("seen")), "seen")])
     found = adapters.do(call("ExAthena.run_post_tool_use", hooks, "bash", keys(result="r"), "t-1"))
 
-    assert found["gave"] == tuple_(":augment", "seen")
+    assert found["gave"] == augment("seen")
     assert "PostToolUse" in adapters.logged(found)
 
 
@@ -140,7 +136,7 @@ def test_one_hook_of_beam_agent_that_cannot_be_used_takes_no_other_with_it(adapt
     hooks = [broken, beam("stop", adds(ran=True)), beam("user_prompt_submit", adds(ran=True))]
 
     adapters.holds(
-        fire("pre_tool_use", hooks, shell(), deny(ANY)),
+        fire("pre_tool_use", hooks, context(), deny(ANY)),
         fire("stop", hooks, context("stop"), ok(context("stop", ran=True))),
         fire("user_prompt_submit", hooks, context("user_prompt_submit"), ok(context("user_prompt_submit", ran=True))),
     )
@@ -148,11 +144,26 @@ def test_one_hook_of_beam_agent_that_cannot_be_used_takes_no_other_with_it(adapt
 
 def test_a_global_hook_that_cannot_be_used_takes_no_other_with_it(adapters: Adapters) -> None:
     for one in (beam("pre_tool_use", FINE, "bad", LOOKS_AHEAD), beam("stop", adds(everywhere=True))):
-        adapters.holds(Step(call("BeamAgent.register_global", one), gave(":ok"), True))
+        adapters.holds(step(call("BeamAgent.register_global", one), gives=gave(":ok")))
 
     adapters.holds(
         fire("stop", [beam("stop", adds(ran=True))], context("stop"), ok(context("stop", ran=True, everywhere=True))),
-        fire("pre_tool_use", [], shell(), deny(ANY)),
+        fire("pre_tool_use", [], context(), deny(ANY)),
+    )
+
+
+def test_a_live_session_hears_of_a_global_hook_before_anybody_fires(adapters: Adapters) -> None:
+    none = {"$call": "Hooklatch.Native.session", "with": ["beam", []]}
+    one = beam("stop", adds(everywhere=True))
+    announced = tuple_(":hooklatch", ANY, part(topic="registry", revision=ANY))
+    adapters.do(call("Kernel.elem", none, 1, keep="session"))
+
+    adapters.holds(
+        step(call("Hooklatch.subscribe", {"$kept": "session"}), gives=gave(tuple_(":ok", ANY))),
+        step(call("BeamAgent.register_global", one, process="other"), gives=gave(":ok")),
+        step({"do": "native", "call": "messages", "count": 1}, gives=gave([announced])),
+        step(call("BeamAgent.unregister_global", one, process="other"), gives=gave(":ok")),
+        step({"do": "native", "call": "messages", "count": 1}, gives=gave([announced])),
     )
 
 
@@ -225,11 +236,11 @@ def test_the_second_argument_is_the_tools_id_or_the_sessions(adapters: Adapters)
 
 
 def test_augments_of_both_are_joined(adapters: Adapters) -> None:
-    hooks = keys(PostToolUse=[hook(answers(tuple_(":augment", "mine")))])
+    hooks = keys(PostToolUse=[hook(answers(augment("mine")))])
 
     adapters.holds(
-        after(hooks, "noted", keys(result="r"), tuple_(":augment", "the operator's remark\nmine")),
-        after({}, "noted", keys(result="r"), tuple_(":augment", "the operator's remark")),
+        after(hooks, "noted", keys(result="r"), augment("the operator's remark\nmine")),
+        after({}, "noted", keys(result="r"), augment("the operator's remark")),
         outputs(hooks, "PostToolUse", keys(tool_name="bash", result="r"), augments=["mine"]),
     )
 
@@ -273,7 +284,7 @@ def test_a_callback_of_beam_agent_may_answer_ok_alone(adapters: Adapters, event:
 ], ids=str)  # fmt: skip
 def test_whatever_else_a_callback_does_denies_and_holds_up_no_notification(adapters: Adapters, does: Any) -> None:
     adapters.holds(
-        fire("pre_tool_use", [beam("pre_tool_use", does)], shell(), deny(ANY), *names("hook")),
+        fire("pre_tool_use", [beam("pre_tool_use", does)], context(), deny(ANY), *names("hook")),
         fire(
             "stop", [beam("stop", does, "a"), beam("stop", adds(ran=True), "b")], context("stop"),
             ok(context("stop", ran=True)), *names("a", "b"),

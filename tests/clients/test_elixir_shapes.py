@@ -29,7 +29,7 @@ from clients.elixir_form import (
     tuple_,
     when,
 )  # fmt: skip
-from clients.exathena_calls import after, before, deny, group, halt, hook, run
+from clients.exathena_calls import after, augment, before, deny, group, halt, hook, run
 from conformance.driving import ANY, has, mismatch, part
 from support.survivors import nobody_survives
 
@@ -49,10 +49,6 @@ def adapters(running: Adapters, tmp_path: Path) -> Adapters:
 
 
 MESSAGE = struct("Message", role=":system", content="be brief", name=None)
-
-
-def shell(command: Any = "ls", **more: Any) -> Any:
-    return context(tool_name="Bash", tool_input={"command": command}, **more)
 
 
 NO_SHELL = keys(PreToolUse=[group(hook(answers(deny("no shell")), "no shell"), matcher="bash")])
@@ -108,13 +104,13 @@ def test_two_spellings_of_one_key_are_refused_at_any_depth(adapters: Adapters, a
 
 
 def test_a_context_that_names_two_tools_is_refused_and_holds_up_no_notification(adapters: Adapters) -> None:
-    two = {**shell(), "tool_name": "Read"}
+    two = {**context(), "tool_name": "Read"}
     no = beam("pre_tool_use", answers(deny("no shell")), matcher="^Bash$")
     after_two = {**two, ":event": ":post_tool_use"}
 
     adapters.holds(
         fire("pre_tool_use", [no], two, deny(ANY)),
-        fire("pre_tool_use", [no], shell(), deny("no shell")),
+        fire("pre_tool_use", [no], context(), deny("no shell")),
         fire("pre_tool_use", [], two, deny(ANY)),
         fire("post_tool_use", [beam("post_tool_use", FINE)], after_two, ok(after_two), calls("hook", after_two)),
     )
@@ -150,6 +146,7 @@ def test_operators_hooks_are_told_what_the_payload_says(adapters: Adapters, tmp_
 # D: what a hook leaves for the next is there as it was left.
 
 SCORE = adds(risk=":high")
+TEXT = beam("pre_tool_use", adds(risk="high"))
 GUARD = when(":risk", is_=":high", then=answers(deny("too risky")), otherwise=FINE)
 TERMS: dict[str, Any] = {
     "an atom": ":high",
@@ -186,15 +183,17 @@ def test_a_mark_that_one_hook_leaves_is_seen_by_the_next(adapters: Adapters) -> 
         fire(
             "pre_tool_use",
             hooks,
-            shell(),
+            context(),
             deny("too risky"),
-            calls("score", shell()),
-            calls("guard", shell(risk=":high")),
+            calls("score", context()),
+            calls("guard", context(risk=":high")),
         ),
-        fire("pre_tool_use", low, shell(), ok(shell(risk=":low")), *names("score", "guard")),
-        fire("pre_tool_use", hooks[1:], shell(), ok(shell()), *names("guard")),
+        fire("pre_tool_use", low, context(), ok(context(risk=":low")), *names("score", "guard")),
+        fire("pre_tool_use", hooks[1:], context(), ok(context()), *names("guard")),
         # One that is no atom is no mark.
-        fire("pre_tool_use", [beam("pre_tool_use", adds(risk="high")), *hooks[1:]], shell(), ok(shell(risk="high"))),
+        fire(
+            "pre_tool_use", [beam("pre_tool_use", adds(risk="high")), *hooks[1:]], context(), ok(context(risk="high"))
+        ),
     )
 
 
@@ -232,11 +231,11 @@ def test_a_gate_thins_nothing_out(adapters: Adapters, term: Any) -> None:
     def given(command: Any) -> Any:
         return adapters.do(command)["gave"]["$tuple"]
 
-    found = given(call("BeamAgent.fire", ":pre_tool_use", shell(), registry(*hooks)))
-    refused = given(call("BeamAgent.fire", ":pre_tool_use", shell(sent=keys(deep=term)), None))
+    found = given(call("BeamAgent.fire", ":pre_tool_use", context(), registry(*hooks)))
+    refused = given(call("BeamAgent.fire", ":pre_tool_use", context(sent=keys(deep=term)), None))
     argument = given(call("ExAthena.run_pre_tool_use", {}, "bash", {"data": {"deep": term}}, "t-1"))
 
-    assert found[0] == ":deny" or not mismatch(found, [":ok", shell(added=term)], "")
+    assert found[0] == ":deny" or not mismatch(found, [":ok", context(added=term)], "")
     assert refused[0] == argument[0] == ":deny"
     assert "sent.deep" in refused[1]
     assert "data.deep" in argument[1]
@@ -255,8 +254,8 @@ def test_a_mark_inside_a_field_is_seen_by_the_next(adapters: Adapters) -> None:
     after_it = [hooks[0], beam("pre_tool_use", FINE, "last")]
 
     adapters.holds(
-        fire("pre_tool_use", hooks, shell(), deny()),
-        fire("pre_tool_use", after_it, shell(), ok(context(tool_name="Bash", tool_input=marked))),
+        fire("pre_tool_use", hooks, context(), deny("no shell")),
+        fire("pre_tool_use", after_it, context(), ok(context(tool_input=marked))),
     )
 
 
@@ -321,16 +320,21 @@ def test_fires_at_the_same_time_keep_their_own_terms(adapters: Adapters) -> None
 # E: what JSON cannot say reaches the process's own functions, and the operator's in a plain form.
 
 
-@pytest.mark.parametrize("term", UNSAYABLE.values(), ids=UNSAYABLE)
-def test_after_a_tool_its_functions_are_called_whatever_it_gave(adapters: Adapters, term: Any) -> None:
+# Where only keys cannot be said the rest is there; all else is marked.
+PLAIN = {"a map of numbers": "'1': 'one'", "two spellings": "'\"x\"': 2"}
+
+
+@pytest.mark.parametrize("kind", UNSAYABLE)
+def test_after_a_tool_its_functions_are_called_whatever_it_gave(adapters: Adapters, kind: str) -> None:
+    term = UNSAYABLE[kind]
     payload = keys(result=term, arguments={"path": "a"})
-    stops, remarks = (hook(answers(answer)) for answer in (halt(), tuple_(":augment", "odd output")))
+    stops, remarks = (hook(answers(answer)) for answer in (halt(), augment("odd output")))
     called = calls("hook", part(**keys(result=term, arguments={"path": "a"}, tool_name="bash")), "t-1")
     message, content = keys(message=term), context("post_tool_use", tool_name="Bash", content=term)
 
     adapters.holds(
         after(keys(PostToolUse=[stops]), "bash", payload, halt(), called),
-        after(keys(PostToolUse=[remarks]), "bash", payload, tuple_(":augment", "odd output"), called),
+        after(keys(PostToolUse=[remarks]), "bash", payload, augment("odd output"), called),
         run(keys(Notification=[stops]), "Notification", message, halt(), calls("hook", message, None)),
         fire(
             "post_tool_use", [beam("post_tool_use", adds(ran=True))], content, ok({**content, ":ran": True}),
@@ -340,16 +344,15 @@ def test_after_a_tool_its_functions_are_called_whatever_it_gave(adapters: Adapte
     shown = adapters.seen()
 
     assert [line["event"] for line in shown] == ["post_tool_use"] * 2 + ["notification", "post_tool_use"]
-    assert all("$native" in str(line["payload"]) for line in shown)
+    assert all(PLAIN.get(kind, "$native") in str(line["payload"]) for line in shown)
 
 
 def test_what_is_too_large_for_the_daemon_is_not_lost_in_silence(adapters: Adapters) -> None:
     large = {"$join": ["x" * 1_000_000] * 9}
-    found = adapters.do(
-        call("ExAthena.run_post_tool_use", keys(PostToolUse=[hook(answers(halt()))]), "bash", keys(result=large), "t-1")
-    )
+    hooks = keys(PostToolUse=[hook(answers(halt()))])
+    found = adapters.do(call("ExAthena.run_post_tool_use", hooks, "bash", keys(result=large), "t-1"))
 
-    assert found["gave"] == halt() or "large" in " ".join(found["logged"])
+    assert found["gave"] == halt() or "PostToolUse" in adapters.logged(found)
 
 
 def test_gates_refuse_what_cannot_be_judged_and_pass_what_can(adapters: Adapters) -> None:

@@ -176,8 +176,11 @@ defmodule Driver do
   defp command("native", %{"call" => "logged"} = command, state),
     do: {%{result: Driver.Terms.write(Driver.Keeper.take(:logged, command["count"]))}, state}
 
-  defp command("native", %{"call" => "messages"} = command, state),
-    do: {Driver.Actors.report(Driver.Actors.messages(actor(command), command["count"])), state}
+  defp command("native", %{"call" => "messages"} = command, state) do
+    answer = Driver.Actors.messages(actor(command), command["count"])
+    if command["keep"], do: Driver.Keeper.keep(command["keep"], answer.gave)
+    {Driver.Actors.report(answer), state}
+  end
 
   defp command("native", %{"call" => call, "with" => arguments} = command, state) do
     task =

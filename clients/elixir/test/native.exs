@@ -205,6 +205,10 @@ defmodule Driver.Actors do
     end
   end
 
+  @doc "Return the changes that a reload bus told of, counted from a version of it."
+  def since(messages, version),
+    do: for({:beam_agent_reload, type, number} <- messages, do: {type, number - version})
+
   @doc "Return the report of a call: what the caller was given, and what each function was called with."
   def report(answer, count \\ 0) do
     called =

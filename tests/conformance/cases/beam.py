@@ -9,7 +9,23 @@ import random
 from typing import Any, Final
 
 from clients import beam_calls
-from clients.beam_calls import BLOCKING, EVENTS, FINE, NOTIFYING, adds, ask, deny, done, made, registry
+from clients.beam_calls import (
+    BLOCKING,
+    BUS,
+    EVENTS,
+    FINE,
+    LISTENER,
+    NOTIFYING,
+    adds,
+    ask,
+    bus,
+    context,
+    deny,
+    done,
+    made,
+    registry,
+    told,
+)  # fmt: skip
 from clients.elixir_form import (
     answers,
     append,
@@ -26,7 +42,7 @@ from clients.elixir_form import (
     throws,
     tuple_,
     without,
-)
+)  # fmt: skip
 from conformance.driving import ABSENT, ANY, Case, Command, Step, has, part, step
 
 __all__ = ["CASES", "FILES", "LANGUAGE", "WIRE", "opening"]
@@ -45,10 +61,6 @@ def opening(path: str, folder: str) -> list[Command]:
     return [{"do": "native", "call": "configure", "path": path, "cwd": folder, "host": "rows"}]
 
 
-def context(event: str = GATE, **more: Any) -> Any:
-    return {":event": f":{event}", **EVENTS[event], **keys(**more)}
-
-
 def hook(does: Any, event: str = GATE, name: str = "hook", matcher: str | None = None) -> Any:
     return beam_calls.hook(event, does, name, matcher)
 
@@ -65,6 +77,13 @@ def case(*steps: Step) -> Case:
     return Case(steps)
 
 
+def given(answer: Any, function: str, *arguments: Any) -> Step:
+    return step(call(f"BeamAgent.{function}", *arguments), gives=gave(answer))
+
+
+F = fun(FINE, "f", 1)
+MATCHER = keys(tool_name="^(Write|Edit)$")
+NEW = {"$call": "BeamAgent.new_registry", "with": []}
 NO = answers(deny())
 PERHAPS = answers(ask())
 CRASH = raises("broken")
@@ -76,8 +95,7 @@ def trail(name: str) -> Any:
 
 def listed(**hooks: int) -> Step:
     """Look at the global registry: so many hooks are under each event, and nothing else is there."""
-    found = {f":{event}": [ANY] * count for event, count in hooks.items()}
-    return step(call("BeamAgent.global_registry"), gives=gave(found))
+    return given({f":{event}": [ANY] * count for event, count in hooks.items()}, "global_registry")
 
 
 def heard_of(*events: str) -> Case:
@@ -134,6 +152,9 @@ def globally(*steps: Step) -> Case:
     return case(listed(), *steps)
 
 
+MIXED = ("hooks", "skills", "tools")
+
+
 def everywhere(*hooks: Any) -> list[Step]:
     return [done("register_global", one) for one in hooks]
 
@@ -150,27 +171,8 @@ REWRITTEN = merge({":prompt": join("[checked] ", at(":prompt"))})
 
 
 def listening(*steps: Step) -> Case:
-    """Open a session beside those of the hooks, in a process that subscribes as live sessions do."""
-    opened = step(call("Driver.Actors.open", process="listener", keep="listener"))
-    return globally(opened, subscribed(), *steps)
-
-
-def subscribed() -> Step:
-    given = gave(tuple_(":ok", ANY))
-    return step(call("Hooklatch.subscribe", {"$kept": "listener"}, process="listener"), gives=given)
-
-
-def heard(times: int) -> list[Step]:
-    """The subscriber hears of so many changes, and of no further one by the time that the daemon answers it."""
-    command = {"do": "native", "call": "messages", "in": "listener"}
-    told = tuple_(":hooklatch", ANY, part(topic="registry", revision=ANY))
-    return [
-        step({**command, "count": times}, gives=gave([told] * times)),
-        step(
-            call("Hooklatch.request", {"$kept": "listener"}, "ping", process="listener"), gives=gave(tuple_(":ok", ANY))
-        ),
-        step({**command, "count": 0}, gives=gave([])),
-    ]
+    """Subscribe a process to the bus of the node."""
+    return globally(step(call(f"{BUS}.version", keep="version")), bus("subscribe"), *steps, bus("unsubscribe"))
 
 
 def random_text() -> str:
@@ -191,25 +193,14 @@ TOOLS = [
 CASES: Final[dict[str, Case]] = {
     "BA-01": case(made("session_start", keys(event=":session_start", callback=ANY))),
     "BA-02": case(
-        step(
-            call("BeamAgent.hook", f":{GATE}", fun(FINE, "f", 1), keys(tool_name="^(Write|Edit)$")),
-            gives=gave(part(**keys(matcher=keys(tool_name="^(Write|Edit)$"), event=f":{GATE}"))),
-        )
+        given(part(**keys(matcher=MATCHER, event=f":{GATE}")), "hook", f":{GATE}", F, MATCHER)
     ),
     "BA-03": case(*(made(event, keys(event=f":{event}", callback=ANY)) for event in EVENTS)),
-    "BA-04": case(step(call("BeamAgent.new_registry"), gives=gave({}))),
+    "BA-04": case(given({}, "new_registry")),
     "BA-05": case(
-        step(
-            call("BeamAgent.register_hook", ON_STOP, {"$call": "BeamAgent.new_registry", "with": []}),
-            gives=gave({":stop": [part(**keys(event=":stop", callback=ANY, matcher=ABSENT))]}),
-        )
+        given({":stop": [part(**keys(event=":stop", callback=ANY, matcher=ABSENT))]}, "register_hook", ON_STOP, NEW)
     ),
-    "BA-06": case(
-        step(
-            call("BeamAgent.register_hooks", [ONE, ON_STOP, OTHER], {"$call": "BeamAgent.new_registry", "with": []}),
-            gives=gave({f":{GATE}": [ANY, ANY], ":stop": [ANY]}),
-        )
-    ),
+    "BA-06": case(given({f":{GATE}": [ANY, ANY], ":stop": [ANY]}, "register_hooks", [ONE, ON_STOP, OTHER], NEW)),
     "BA-07": case(
         fired(
             GATE, [hook(trail("first"), name="a"), hook(trail("second"), name="b")], ok(trail=["first", "second"]),
@@ -315,10 +306,7 @@ CASES: Final[dict[str, Case]] = {
     "BA-57": globally(
         done("ensure_global_table"), *everywhere(ONE), done("ensure_global_table"), listed(pre_tool_use=1)
     ),
-    "BA-58": globally(
-        *everywhere(ON_STOP),
-        step(call("BeamAgent.global_registry"), gives=gave({":stop": [part(**keys(event=":stop", callback=ANY))]})),
-    ),
+    "BA-58": globally(*everywhere(ON_STOP), given({":stop": [part(**keys(event=":stop"))]}, "global_registry")),
     "BA-59": globally(*everywhere(ONE), listed(pre_tool_use=1)),
     "BA-60": globally(*everywhere(ONE, OTHER), listed(pre_tool_use=2)),
     "BA-61": globally(*everywhere(ONE, ON_STOP), listed(pre_tool_use=1, stop=1)),
@@ -355,25 +343,38 @@ CASES: Final[dict[str, Case]] = {
     "BA-73": globally(
         *everywhere(hook(PERHAPS, name="one")), fired(GATE, [hook(NO, name="session")], ask(), *names("one"))
     ),
-    "BA-74": listening(*everywhere(ONE), *heard(1)),
-    "BA-75": listening(*everywhere(ONE), *heard(1), *nowhere(ONE), *heard(1)),
-    "BA-79": listening(*everywhere(ONE), *heard(1)),
-    "BA-81": listening(subscribed(), *everywhere(ONE), *heard(1)),
-    "BA-84": listening(*everywhere(ONE), *heard(1)),
-    "BA-85": listening(*everywhere(ONE, OTHER), *nowhere(ONE), *heard(3)),
+    "BA-74": listening(*everywhere(ONE), *told("hooks")),
+    "BA-75": listening(*everywhere(ONE), *nowhere(ONE), *told("hooks", "hooks")),
+    "BA-76": case(bus("ensure_table"), bus("subscribers", gives=[])),
+    "BA-77": listening(bus("notify", ":hooks"), bus("ensure_table"), bus("notify", ":hooks"), *told("hooks", "hooks")),
+    "BA-79": listening(bus("subscribers", gives=[LISTENER])),
+    "BA-80": case(
+        bus("subscribe", LISTENER, process="main"), bus("subscribers", gives=[LISTENER]),
+        bus("unsubscribe", LISTENER, process="main"), bus("subscribers", gives=[]),
+    ),
+    "BA-81": listening(bus("subscribe"), bus("subscribers", gives=[LISTENER]), bus("notify", ":hooks"), *told("hooks")),
+    "BA-82": listening(bus("unsubscribe"), bus("subscribers", gives=[]), bus("notify", ":hooks"), *told()),
+    "BA-83": case(bus("unsubscribe"), bus("unsubscribe", process="main")),
+    "BA-84": listening(bus("notify", ":hooks"), *told("hooks")),
+    "BA-85": listening(*(bus("notify", f":{type_}") for type_ in MIXED), *told(*MIXED)),
+    "BA-86": listening(
+        bus("subscribe", process="other"),
+        step(call("Process.exit", {"$process": "other"}, ":kill", process="other"), gives=part(raised=ANY)),
+        bus("notify", ":hooks"), bus("subscribers", gives=[LISTENER]), *told("hooks"),
+    ),
+    "BA-87": listening(bus("notify", ":skills"), *told("skills")),
+    "BA-89": listening(
+        bus("notify", ":hooks"), bus("notify", ":tools"),
+        step(call("Kernel.-", {"$call": f"{BUS}.version", "with": []}, {"$kept": "version"}), gives=gave(2)),
+    ),
     "BA-91": case(*(made(event, keys(event=f":{event}", callback=ANY)) for event in some(EVENTS))),
     "BA-92": case(
         *(
-            step(
-                call("BeamAgent.register_hook", hook(FINE, event), {"$call": "BeamAgent.new_registry", "with": []}),
-                gives=gave({f":{event}": [part(**keys(event=f":{event}"))]}),
-            )
+            given({f":{event}": [part(**keys(event=f":{event}"))]}, "register_hook", hook(FINE, event), NEW)
             for event in some(EVENTS)
         )
     ),
-    "BA-93": case(
-        *(step(call("BeamAgent.build_registry", nothing), gives=gave(None)) for nothing in ([], None, ":undefined"))
-    ),
+    "BA-93": case(*(given(None, "build_registry", nothing) for nothing in ([], None, ":undefined"))),
     "BA-94": case(*(fired(event, ":undefined", ok(event)) for event in some(EVENTS))),
     "BA-95": heard_of(*some(NOTIFYING)),
     "BA-96": case(
@@ -388,11 +389,5 @@ CASES: Final[dict[str, Case]] = {
     "BA-G1": case(fired(GATE, [hook(CRASH, name="a"), hook(FINE, name="b")], deny(CRASHED), *names("a"))),
 }  # fmt: skip
 
-BUS = "the bus is the daemon's, which is there when it answers"
-ALONE = "a process subscribes by Hooklatch.subscribe, for itself, until its session ends"
-NUMBER = "the revision is the daemon's number, which an announcement carries as it is"
-WIRE: Final[dict[str, str]] = {
-    **dict.fromkeys(("BA-76", "BA-77", "BA-87"), BUS),
-    **dict.fromkeys(("BA-80", "BA-82", "BA-83", "BA-86"), ALONE),
-    **dict.fromkeys(("BA-78", "BA-88", "BA-89", "BA-90"), NUMBER),
-}
+BEGUN = "a node begins once, and the driver's has played other rows before; its bus counts from 0"
+WIRE: Final[dict[str, str]] = dict.fromkeys(("BA-78", "BA-88", "BA-90"), BEGUN)
