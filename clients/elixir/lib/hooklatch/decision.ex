@@ -33,15 +33,44 @@ defmodule Hooklatch.Decision do
             record: nil,
             local: false
 
-  @type t :: %__MODULE__{}
+  @typedoc "What the daemon answers a fire with; maps inside have texts as keys."
+  @type t :: %__MODULE__{
+          decision_id: String.t() | nil,
+          event: String.t() | nil,
+          verdict: String.t(),
+          cause: String.t() | nil,
+          reason: String.t() | nil,
+          layer: String.t() | nil,
+          hook: String.t() | nil,
+          retryable: boolean,
+          patch: map | nil,
+          payload_digest: String.t() | nil,
+          inject: [map],
+          append: String.t() | nil,
+          resume: String.t() | nil,
+          value: term,
+          context: map | nil,
+          revision: integer | nil,
+          duration_ms: number,
+          outcomes: [map],
+          warnings: [String.t()],
+          name: String.t(),
+          rendered: term,
+          followed_by: [t],
+          record: map | nil,
+          local: boolean
+        }
 
   @doc "Whether the action may go on: not for deny and halt, and not for ask, which needs approval first."
+  @spec allowed?(t) :: boolean
   def allowed?(%__MODULE__{verdict: verdict}), do: verdict in ~w(pass allow claim)
 
   @doc "Whether the client decided by itself, without an answer of the daemon."
+  @spec local?(t) :: boolean
   def local?(%__MODULE__{local: local}), do: local
 
   @doc "Read the answer to a fire; on a native event the decision has that event's name in the catalogue."
+  @spec read(term, String.t(), boolean) :: {:ok, t} | {:error, {:protocol, String.t()}}
   def read(result, event, native?) do
     cond do
       problem = Table.fault(result) -> {:error, {:protocol, "the answer is not a valid decision: #{problem}"}}
@@ -51,6 +80,7 @@ defmodule Hooklatch.Decision do
   end
 
   @doc "Decide in place of the daemon; `problem` is `{cause, text}`."
+  @spec local(String.t(), {atom, String.t()}) :: t
   def local(event, {cause, text}) do
     if Table.gate?(event) do
       reason = "the hook daemon did not decide (fail-safe deny): #{text}"

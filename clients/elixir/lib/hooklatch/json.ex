@@ -6,6 +6,7 @@ defmodule Hooklatch.JSON do
   """
 
   defmodule Error do
+    @moduledoc "What is no JSON, or what JSON cannot say; the message says where."
     defexception [:message]
   end
 
@@ -33,15 +34,15 @@ defmodule Hooklatch.JSON do
   @doc "Return a path as people write it, given its parts, the last one first; those in brackets are places in lists."
   @spec place([String.t()]) :: String.t()
   def place(path) do
-    path
-    |> Enum.reverse()
-    |> Enum.map_join(fn
-      "[" <> _ = index -> index
-      key -> "." <> if(key =~ ~r/\A[\w-]+\z/u, do: key, else: inspect(key))
-    end)
-    |> String.replace_prefix(".", "")
+    [root | keys] = Enum.reverse(path)
+
+    [root | Enum.map(keys, &member/1)]
+    |> Enum.join()
     |> String.slice(0, @longest_place)
   end
+
+  defp member("[" <> _ = index), do: index
+  defp member(key), do: "." <> if(key =~ ~r/\A[\w-]+\z/u, do: key, else: inspect(key))
 
   defp value(_, depth) when depth > @deepest, do: wrong("it is nested too deep")
   defp value(<<"null", rest::binary>>, _), do: {nil, rest}
@@ -197,6 +198,7 @@ defmodule Hooklatch.JSON do
   defp key_of(key, _) when is_atom(key), do: Atom.to_string(key)
   defp key_of(key, path), do: unsaid("a map with the key #{inspect(key, limit: 5)}", path)
 
+  @spec unsaid(String.t(), [String.t()]) :: no_return
   defp unsaid(what, path), do: wrong("#{place(path)} is #{what}, which JSON cannot say")
 
   defp escaped(text) do
@@ -211,5 +213,6 @@ defmodule Hooklatch.JSON do
 
   defp escaped_byte(byte), do: byte
 
+  @spec wrong(String.t()) :: no_return
   defp wrong(what), do: raise(Error, message: what)
 end

@@ -50,25 +50,26 @@ defmodule Hooklatch.Native do
   Fire an event in a dialect with the hooks that are wanted, `own` and those that `shared` returns, and return what
   `read` makes of the decision. What it warns of is logged. An error if nobody could be asked.
 
-  `payload` is a pair: the term, and what of it goes over the wire. `about` is for the functions of the hooks, which find
-  the ledger of the fire in `call.native`.
+  `payload` is what goes over the wire; `known` is what callbacks of this node are given the terms of: a term and its plain
+  copy. `about` is for the functions of the hooks, which find the ledger of the fire in `call.native`.
   """
   @spec fire(
           String.t(),
           atom,
-          {term, map},
+          map,
+          {term, term},
           term,
           {[wanted], (() -> [wanted])},
           (Decision.t(), Ledger.t() -> answer)
         ) ::
           answer | {:error, String.t()}
         when answer: term
-  def fire(dialect, event, {payload, plain}, about, {own, shared}, read) do
+  def fire(dialect, event, payload, {term, plain}, about, {own, shared}, read) do
     with {:ok, session, problems} <- synced(dialect, own, shared) do
-      ledger = Ledger.open(payload, plain, about)
+      ledger = Ledger.open(term, plain, about)
 
       try do
-        decision = Hooklatch.fire(session, event, plain, call_id: ledger.call_id, native: ledger)
+        decision = Hooklatch.fire(session, event, payload, call_id: ledger.call_id, native: ledger)
         warn(event, decision, problems)
         read.(decision, ledger)
       after
@@ -144,7 +145,16 @@ defmodule Hooklatch.Native do
     end
   end
 
-  def pattern(other), do: raise(ArgumentError, "its matcher is #{inspect(other, limit: 5)}, and no pattern")
+  def pattern(other), do: raise(ArgumentError, "its matcher is #{brief(other)}, and no pattern")
+
+  @doc "Write what was found where something else belongs, shortly."
+  @spec brief(term) :: String.t()
+  def brief(function) when is_function(function) do
+    {:arity, arity} = Function.info(function, :arity)
+    "a function of #{arity} arguments"
+  end
+
+  def brief(term), do: term |> inspect(limit: 5, printable_limit: 60) |> String.slice(0, 100)
 
   @doc "Write a reason, which may be any term, as a text."
   @spec text(term) :: String.t()

@@ -4,6 +4,7 @@ defmodule Hooklatch.Paths do
   import Bitwise
 
   @doc "A path or a folder that was named is the only one: another one could be another daemon's, with other hooks."
+  @spec candidates(map) :: [Path.t()]
   def candidates(options) do
     named = options[:runtime_dir] || present(System.get_env("HOOKLATCH_RUNTIME_DIR"))
 

@@ -24,9 +24,11 @@ defmodule Hooklatch.Peer do
   ]
 
   @doc "Return `{:ok, socket}` of the first path where a daemon listens that may be believed, or `{:error, text}`."
+  @spec connect([Path.t()], non_neg_integer | nil) :: {:ok, :gen_tcp.socket()} | {:error, String.t()}
   def connect(paths, daemon_uid), do: connect(paths, daemon_uid, [])
 
   @doc "Hang up, and drop what the daemon did not read: to wait until it does could take minutes."
+  @spec close(:gen_tcp.socket()) :: :ok
   def close(socket) do
     :inet.setopts(socket, linger: {true, 0})
     :gen_tcp.close(socket)

@@ -63,10 +63,21 @@ defmodule Hooklatch.Session do
   @doc "Describe a session for a supervisor: `{Hooklatch.Session, host: \"my-agent\", name: MyApp.Hooks}`."
   @spec child_spec([option]) :: Supervisor.child_spec()
   def child_spec(options) do
-    # Kept by the supervisor, so that a session that is started again is the one that it was.
-    options = Keyword.put_new_lazy(options, :resume_token, &token/0)
-    options = Keyword.put_new_lazy(options, :session_id, fn -> "ex-" <> binary_part(token(), 0, 16) end)
+    # The supervisor keeps both, so that a session that is started again is the one that it was.
+    options =
+      if options[:session_id],
+        do: Keyword.put_new_lazy(options, :resume_token, fn -> token_of(options[:session_id]) end),
+        else: [session_id: "ex-" <> binary_part(token(), 0, 16), resume_token: token()] ++ options
+
     %{id: options[:name] || __MODULE__, start: {__MODULE__, :start_link, [options]}}
+  end
+
+  # A supervisor may be started again itself, and asks for the description again.
+  defp token_of(id) do
+    key = {__MODULE__, :token, id}
+    token = :persistent_term.get(key, nil) || token()
+    :persistent_term.put(key, token)
+    token
   end
 
   defp token, do: Base.url_encode64(:crypto.strong_rand_bytes(32), padding: false)
@@ -456,7 +467,7 @@ defmodule Hooklatch.Session do
   end
 
   defp begin_line(state, part) do
-    state = %{state | begun: [state.begun | part], size: state.size + byte_size(part)}
+    state = %{state | begun: [state.begun, part], size: state.size + byte_size(part)}
 
     if state.size > @max_frame,
       do: faulty(state, "a line is over the limit of #{@max_frame} bytes"),

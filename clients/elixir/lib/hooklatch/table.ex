@@ -11,9 +11,11 @@ defmodule Hooklatch.Table do
   @max_integer 9_007_199_254_740_991
 
   @doc "Whether an event can refuse; so can one that nobody here knows."
+  @spec gate?(String.t()) :: boolean
   def gate?(event), do: Map.get(@events, event, "gate") == "gate"
 
   @doc "Return why an answer is no decision of the daemon, or nil."
+  @spec fault(term) :: String.t() | nil
   def fault(answer), do: unshaped(answer, "decision") || misfit(answer)
 
   defp misfit(%{"event" => event, "verdict" => verdict, "cause" => cause} = answer) do

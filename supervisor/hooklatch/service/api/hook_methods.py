@@ -9,7 +9,7 @@ import hashlib
 import os
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 import trio
@@ -18,7 +18,9 @@ from hooklatch.core.health import Faults
 from hooklatch.core.hooks.definitions import HookDefinition, InvalidHookError, read_definition
 from hooklatch.core.hooks.names import is_name
 from hooklatch.core.hooks.registry import EVERY_GATE, Hook, Layer
+from hooklatch.core.limits import Path
 from hooklatch.core.protocol import ErrorCode, RpcError
+from hooklatch.importing.registering import definitions_in
 from hooklatch.service.api.methods import AccountParams, Method, MethodTable, Operations, own_session
 from hooklatch.service.api.registration import HookTables, Registered, Registrant, Registrar
 from hooklatch.service.api.session_methods import check_live
@@ -51,6 +53,12 @@ class IdParams(AccountParams, frozen=True):
     scope: str | None = None
 
 
+class SettingsParams(msgspec.Struct, frozen=True):
+    source: Path
+    data: bytes
+    scope: Literal["project", "global", "plugin"] | None = None
+
+
 class HookMethods(msgspec.Struct, frozen=True, kw_only=True):
     """Answers requests that change hooks."""
 
@@ -72,6 +80,7 @@ class HookMethods(msgspec.Struct, frozen=True, kw_only=True):
     def methods(self) -> MethodTable:
         return {
             "register": Method(RegisterParams, self._register),
+            "settings": Method(SettingsParams, self._settings),
             "unregister": Method(IdParams, partial(self._changed, "unregister", self._unregister)),
             "enable": Method(IdParams, partial(self._switch, enabled=True)),
             "disable": Method(IdParams, partial(self._changed, "disable", partial(self._switch, enabled=False))),
@@ -106,6 +115,11 @@ class HookMethods(msgspec.Struct, frozen=True, kw_only=True):
 
     async def _make(self, params: RegisterParams, connection: Connection, registrant: Registrant) -> Registered:
         return await self.registrar.hooks_of(self.registrar.read(params.hooks, registrant), connection, registrant)
+
+    async def _settings(self, connection: Connection, params: SettingsParams) -> object:
+        """Read a settings file as one of hooks.d is read, for a client that registers what is in it."""
+        read = partial(definitions_in, params.source, params.data, params.scope)
+        return await trio.to_thread.run_sync(read, abandon_on_cancel=True)
 
     async def _unregister(self, connection: Connection, params: IdParams) -> object:
         """Remove a hook by its id, a global one also by its name; a missing one is not an error."""

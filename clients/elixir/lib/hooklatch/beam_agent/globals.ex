@@ -6,7 +6,7 @@ defmodule Hooklatch.BeamAgent.Globals do
   themselves outlive this process, which only knows whom to tell.
   """
 
-  use GenServer
+  @behaviour GenServer
 
   alias Hooklatch.{BeamAgent.ReloadBus, Native, Native.Registrar}
 

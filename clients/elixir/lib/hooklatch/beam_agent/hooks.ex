@@ -50,7 +50,7 @@ defmodule Hooklatch.BeamAgent.Hooks do
   @doc "Return a hook on the tools that the pattern `matcher.tool_name` finds; one that is no pattern raises."
   @spec hook(atom, callback, map) :: hook
   def hook(event, callback, matcher) when is_map(matcher) do
-    if is_binary(matcher[:tool_name]), do: Regex.compile!(matcher.tool_name)
+    _ = if is_binary(matcher[:tool_name]), do: Regex.compile!(matcher.tool_name)
     Map.put(hook(event, callback), :matcher, matcher)
   end
 
@@ -91,9 +91,15 @@ defmodule Hooklatch.BeamAgent.Hooks do
   @spec fire(atom, context, registry | nil | :undefined) :: {:ok, context} | {:deny, term} | {:ask, term}
   def fire(event, context, registry) do
     case decide(event, context, registry) do
-      {:error, why} when event in @notifying -> Native.warn("#{event}: #{why}") && {:ok, context}
-      {:error, why} -> {:deny, why}
-      answer -> answer
+      {:error, why} when event in @notifying ->
+        Native.warn("#{event}: #{why}")
+        {:ok, context}
+
+      {:error, why} ->
+        {:deny, why}
+
+      answer ->
+        answer
     end
   end
 
@@ -106,7 +112,7 @@ defmodule Hooklatch.BeamAgent.Hooks do
       {wanted(:own, own(registry), 100),
        fn -> wanted(:global, Enum.map(Globals.joined(), &{&1.event, &1}), 200) end}
 
-    Native.fire("beam", event, {context, plain}, nil, hooks, fn decision, ledger ->
+    Native.fire("beam", event, plain, {context, plain}, nil, hooks, fn decision, ledger ->
       answer(event, context, {decision, ledger}, decision.rendered)
     end)
   rescue
@@ -204,16 +210,15 @@ defmodule Hooklatch.BeamAgent.Hooks do
     case hook[:matcher] do
       %{tool_name: pattern} when pattern != nil -> Map.put(wire, "matcher", Native.pattern(pattern))
       matcher when is_map(matcher) or matcher == nil -> wire
-      other -> raise ArgumentError, "its matcher is #{brief(other)}, and no map"
+      other -> raise ArgumentError, "its matcher is #{Native.brief(other)}, and no map"
     end
   end
 
-  defp definition(_, hook, _), do: raise(ArgumentError, "#{brief(hook)} has no callback of one argument")
+  defp definition(_, hook, _),
+    do: raise(ArgumentError, "#{Native.brief(hook)} has no callback of one argument")
 
   defp name(event) when is_atom(event) or is_binary(event), do: to_string(event)
   defp name(event), do: inspect(event)
-
-  defp brief(term), do: term |> inspect(limit: 5, printable_limit: 60) |> String.slice(0, 100)
 
   # Calls
 

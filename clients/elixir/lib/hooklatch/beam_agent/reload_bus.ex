@@ -7,7 +7,7 @@ defmodule Hooklatch.BeamAgent.ReloadBus do
   bus.
   """
 
-  use GenServer
+  @behaviour GenServer
 
   @version {__MODULE__, :version}
 

@@ -63,8 +63,7 @@ defmodule Hooklatch.ExAthena.Hooks do
       names = Native.to_wire(host, true, "payload")
       arguments = Native.to_wire(input, true, "arguments")
       plain = Map.merge(Map.new(arguments, fn {key, value} -> {quoted_key(key), value} end), names)
-      # Callbacks are sent the arguments beside the names; the ledger knows each by itself.
-      fire(hooks, :PreToolUse, {{input, arguments}, plain}, %{id: tool_use_id, host: host}, &before_tool/2)
+      fire(hooks, :PreToolUse, plain, {input, arguments}, %{id: tool_use_id, host: host}, &before_tool/2)
     end)
     |> case do
       {:error, why} -> {:deny, why}
@@ -114,12 +113,26 @@ defmodule Hooklatch.ExAthena.Hooks do
 
     judged(fn ->
       plain = Native.to_wire(payload, gate?, "payload")
-      fire(hooks, event, {payload, plain}, %{id: id(event, payload), host: nil}, &outputs(event, &1, &2))
+
+      fire(
+        hooks,
+        event,
+        plain,
+        {payload, plain},
+        %{id: id(event, payload), host: nil},
+        &outputs(event, &1, &2)
+      )
     end)
     |> case do
-      {:error, why} when gate? -> %{none() | halt: why}
-      {:error, why} -> Native.warn("#{event}: #{why}") && none()
-      outputs -> outputs
+      {:error, why} when gate? ->
+        %{none() | halt: why}
+
+      {:error, why} ->
+        Native.warn("#{event}: #{why}")
+        none()
+
+      outputs ->
+        outputs
     end
   end
 
@@ -149,8 +162,9 @@ defmodule Hooklatch.ExAthena.Hooks do
     kind, reason -> {:error, Native.unjudged(kind, reason)}
   end
 
-  defp fire(hooks, event, payload, about, read) do
-    Native.fire("exathena", event, payload, about, {wanted(hooks), fn -> [] end}, fn decision, ledger ->
+  defp fire(hooks, event, payload, known, about, read) do
+    Native.fire("exathena", event, payload, known, about, {wanted(hooks), fn -> [] end}, fn decision,
+                                                                                            ledger ->
       cond do
         not Decision.local?(decision) and is_map(decision.rendered) -> read.(decision, ledger)
         event in @observing -> none()
@@ -176,7 +190,7 @@ defmodule Hooklatch.ExAthena.Hooks do
     for entry <- listed_of(hooks), one <- of_event(entry), do: one
   end
 
-  defp wanted(other), do: [problem("*", nil, "the hooks are #{brief(other)}, and no map of events", 0)]
+  defp wanted(other), do: [problem("*", nil, "the hooks are #{Native.brief(other)}, and no map of events", 0)]
 
   defp listed_of(%_{} = struct), do: [{:*, struct}]
 
@@ -189,7 +203,7 @@ defmodule Hooklatch.ExAthena.Hooks do
     |> Enum.with_index(fn {matcher, hook}, at -> definition(to_string(event), matcher, hook, at) end)
   end
 
-  defp of_event(other), do: [problem("*", nil, "#{brief(other)} is no event with its hooks", 0)]
+  defp of_event(other), do: [problem("*", nil, "#{Native.brief(other)} is no event with its hooks", 0)]
 
   defp flat(nil), do: []
 
@@ -214,7 +228,8 @@ defmodule Hooklatch.ExAthena.Hooks do
   end
 
   defp definition(event, matcher, other, at),
-    do: problem(event, matcher, "#{brief(other)} is no function of two arguments", {at, matcher, other})
+    do:
+      problem(event, matcher, "#{Native.brief(other)} is no function of two arguments", {at, matcher, other})
 
   # It stands in for what cannot be called: at its gate it refuses.
   defp problem(event, matcher, text, key) do
@@ -224,8 +239,6 @@ defmodule Hooklatch.ExAthena.Hooks do
   rescue
     ArgumentError -> problem(event, nil, text, key)
   end
-
-  defp brief(term), do: term |> inspect(limit: 5, printable_limit: 60) |> String.slice(0, 100)
 
   # Calls
 

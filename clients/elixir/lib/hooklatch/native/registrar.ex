@@ -5,7 +5,7 @@ defmodule Hooklatch.Native.Registrar do
   Hooks are registered one by one: one that is refused stands in at its gate, and the log says so, once.
   """
 
-  use GenServer
+  @behaviour GenServer
   require Logger
 
   alias Hooklatch.Native
