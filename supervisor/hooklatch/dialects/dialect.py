@@ -68,6 +68,7 @@ class Feed(msgspec.Struct, frozen=True, kw_only=True):
     when: Literal["always", "passed"] = "always"  # "passed": only if no feed before it was refused
     keys: dict[str, str] = {}  # native path -> canonical path
     gathers: str | None = None  # the canonical field that takes every native key not named in `keys`
+    nested: str | None = None  # the native key that may hold all that `gathers` takes, in place of keys of its own
     fills: dict[str, str] = {}  # canonical field -> canonical path to copy it from if the host did not send it
     defaults: dict[str, Any] = {}  # canonical field -> its value if the host did not send it
     flow: Flow | None = None
@@ -222,6 +223,8 @@ def _problem_of_keys(fed: Feed) -> str | None:
             return f"the canonical path {path!r} occurs twice in its key map, or contains another path"
     if fed.gathers is not None and fed.gathers in fed.keys.values():
         return f"{fed.gathers!r} gathers the other keys, so no key can be mapped to it"
+    if fed.nested is not None and (fed.gathers is None or fed.nested in fed.keys):
+        return f"{fed.nested!r} is to hold what is gathered: write gathers too, and no other meaning of the key"
     return None
 
 
