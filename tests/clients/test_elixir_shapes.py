@@ -259,6 +259,35 @@ def test_a_mark_inside_a_field_is_seen_by_the_next(adapters: Adapters) -> None:
     )
 
 
+CHANGES: list[tuple[str, dict[str, Any]]] = [
+    ("pre_tool_use", {"tool_name": "Other"}), ("pre_tool_use", {"session_id": "s-2"}),
+    ("user_prompt_submit", {"metadata": keys(risk=":high")}), ("subagent_start", {"agent_type": "other"}),
+    ("pre_compact", {"trigger": ":manual"}), ("permission_request", {"permission_suggestions": [":always"]}),
+]  # fmt: skip
+AMENDS: list[tuple[str, dict[str, Any]]] = [
+    ("pre_tool_use", {"tool_input": keys(command=":ls")}), ("user_prompt_submit", {"params": keys(model=":slow")}),
+    ("subagent_start", {"prompt": "new"}), ("permission_request", {"updated_permissions": keys(mode=":once")}),
+    ("post_tool_use", {"content": ":scrubbed", "tool_name": "Other"}), ("stop", {"metadata": keys(by=tuple_(":a"))}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("event", "change"), CHANGES)
+def test_a_field_that_guards_have_judged_is_not_replaced_in_silence(
+    adapters: Adapters, event: str, change: dict[str, Any]
+) -> None:
+    adapters.holds(fire(event, [beam(event, adds(**change)), beam(event, FINE)], context(event), deny(ANY)))
+
+
+@pytest.mark.parametrize(("event", "change"), AMENDS)
+def test_a_field_that_may_be_changed_is_handed_on_as_it_was_changed(
+    adapters: Adapters, event: str, change: dict[str, Any]
+) -> None:
+    changed = context(event, **change)
+    hooks = [beam(event, adds(**change), "a"), beam(event, FINE, "b")]
+
+    adapters.holds(fire(event, hooks, context(event), ok(changed), *names("a"), calls("b", changed)))
+
+
 def test_marks_are_kept_where_the_operator_rewrites_the_input(adapters: Adapters) -> None:
     given = context(tool_name="rewritten", tool_input={"command": "mine", "flags": [tuple_(":a", 1)]}, who=":me")
     final = {**given, ":tool_input": {"command": "theirs", "flags": [tuple_(":a", 1)]}, ":risk": ":high"}
