@@ -49,6 +49,7 @@ defmodule Hooklatch.ExAthenaTest do
             {%{"tool_name" => "bash", "x" => {1, :a}}, %{"tool_name" => "bash", "x" => {1, :a}}},
             {%{"tool_use_id" => 7}, %{"tool_use_id" => 7}},
             {%{"arguments" => %{"tool_name" => :bash}}, %{"arguments" => %{"tool_name" => :bash}}},
+            {%{"arguments" => 1, "\"arguments\"" => 2}, %{"arguments" => 1, "\"arguments\"" => 2}},
             {%{"\"tool_name\"" => 1, "tool_name" => 2}, %{"\"tool_name\"" => 1, "tool_name" => 2}},
             {%{"\"tool_name" => 1, "\"" => 2, "tool_name\"" => 3},
              %{"\"tool_name" => 1, "\"" => 2, "tool_name\"" => 3}},

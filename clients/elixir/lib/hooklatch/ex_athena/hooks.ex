@@ -30,8 +30,9 @@ defmodule Hooklatch.ExAthena.Hooks do
     finish_reason subagent_id agent isolation outcome stage estimate metadata iteration unproductive_iterations
     fingerprint message notification_type
   )a
-  # In what served hooks are sent, an argument with the name of one of these is in quotation marks.
+  # What served hooks are sent has the arguments beside the names; those with one of these names in quotation marks.
   @names ~w(tool_name tool_use_id)
+  @quoted ["arguments" | @names]
 
   @typedoc "`fun.(input, tool_use_id_or_session_id)`"
   @type callback :: (map, String.t() | nil -> term)
@@ -62,7 +63,7 @@ defmodule Hooklatch.ExAthena.Hooks do
       unless is_map(input), do: raise(ArgumentError, "the input of #{inspect(tool_name)} is no map")
       names = Native.to_wire(host, true, "payload")
       arguments = Native.to_wire(input, true, "arguments")
-      plain = Map.merge(Map.new(arguments, fn {key, value} -> {quoted_key(key), value} end), names)
+      plain = Map.put(names, "arguments", arguments)
       fire(hooks, :PreToolUse, plain, {input, arguments}, %{id: tool_use_id, host: host}, &before_tool/2)
     end)
     |> case do
@@ -268,10 +269,8 @@ defmodule Hooklatch.ExAthena.Hooks do
 
   defp unquoted(arguments), do: Map.new(arguments, fn {key, value} -> {unquoted_key(key), value} end)
 
-  defp quoted_key(key), do: if(String.trim(key, "\"") in @names, do: "\"#{key}\"", else: key)
-
   defp unquoted_key(key) do
-    if String.trim(key, "\"") in @names and key =~ ~r/\A".*"\z/, do: String.slice(key, 1..-2), else: key
+    if String.trim(key, "\"") in @quoted and key =~ ~r/\A".*"\z/, do: String.slice(key, 1..-2), else: key
   end
 
   # An answer is a word, the term that was said, and what the wire has of it.
