@@ -311,6 +311,15 @@ CASES: Final[dict[str, Case]] = {
             calls("hook", {**SESSION, ":session_id": "explicit"}, "explicit"),
         )
     ),
+    "XA-36": Case(
+        (
+            run(
+                keys(SessionStart=[RAN]), "SessionStart", {**SESSION, ":session_id": "other"}, ":ok",
+                calls("hook", {**SESSION, ":session_id": "other"}, "other"),
+            ),
+        ),
+        {"session_id": "the-sessions"},
+    ),
     "XA-37": case(run(keys(SubagentStart=[RAN]), "SubagentStart", PAYLOADS["SubagentStart"][0], ":ok",
                       told("SubagentStart"))),
     "XA-38": refused_by_the_system("mcp__files__write"),
@@ -340,6 +349,5 @@ CASES: Final[dict[str, Case]] = {
 OWN_CONFIGURATION = "it needs a configuration of the language server of its own, which is the daemon's"
 WIRE: Final[dict[str, str]] = {
     "XA-32": "the id is one of a session that the daemon opens; a payload that states none is handed on without one",
-    "XA-36": "the functions are handed a payload whole: which id a call may state is the wire's to say",
     **dict.fromkeys(("XA-41", "XA-45", "XA-47", "XA-48", "XA-49", "XA-51"), OWN_CONFIGURATION),
 }
