@@ -1,11 +1,48 @@
 # Drives the client for the tests of all clients: commands as lines of JSON in, one answer for each out.
+#
+# A command `native` with a "with" calls a function of ExAthena's or BeamAgent's hooks, as code of those systems does:
+#
+#     {"do": "native", "call": "BeamAgent.fire", "with": [TERM, ...], "in": "main", "keep": "r"}
+#     {"result": {"gave": TERM, "called": [{"hook": NAME, "with": [TERM, ...]}], "logged": [TEXT, ...]}}
+#
+# "in" names the process that calls; each has its own session. "keep" names what it gave, for {"$kept": "r"} later. "begin":
+# true does not wait; `end` with "in" does. What was raised stands in the place of "gave": {"raised": {"kind", "text"}}.
+# "called" is what functions were called with since the last report, "logged" the warnings and errors of the log.
+#
+#     configure   path, cwd, session_id, ...: options of Hooklatch.Native.configure; forgets all of the case before
+#     called      "count": wait for so many calls; logged: for so many lines; messages: for so many of the process "in"
+#
+# Terms: JSON is what it says, a text as a key too, but
+#
+#     ":high", {":key": TERM}             an atom, also as a key; nil, true and false are as in JSON
+#     {"$text": ":x"}, {"$binary": ...}   a text that begins with a colon; bytes in base64 that are no UTF-8
+#     {"$tuple": [...]}, {"$improper": [..., TAIL]}
+#     {"$map": [[KEY, TERM], ...]}        a map with keys that are neither
+#     {"$struct": "Message", ":role": TERM}   a struct of terms.exs, or of that module
+#     {"$regex": [SOURCE, OPTIONS]}, {"$reference": NAME}, {"$process": NAME}
+#     {"$path": "../x"}                   a path from the session's own folder
+#     {"$call": "BeamAgent.hook", "with": [...]}, {"$kept": NAME}     what a function gives, what was kept
+#     {"$function": DOES, "as": NAME, "arity": N}
+#
+# A function answers with {"answer": TERM}, in which {"$argument": 0} is what it was called with, {"$at": [KEY, ...]} what is
+# there in its first argument, and $merge, $drop, $append and $join make others of it; or it does {"raise": TEXT},
+# {"throw": TERM}, {"exit": TERM}, {"kill": true}; {"when": {"at": [KEY, ...], "is": TERM or "has": TEXT}, "then", "else"}
+# looks at its first argument. What comes back is written in the same form; a function as what it was made of.
+{:ok, _, _} =
+  Kernel.ParallelCompiler.require(for file <- ~w(native.exs terms.exs), do: Path.join(__DIR__, file))
+
 defmodule Driver do
-  alias Hooklatch.{Decision, JSON}
+  alias Hooklatch.{BeamAgent, Decision, JSON}
 
   @patience 15_000
 
   def run do
     :io.setopts(:standard_io, encoding: :latin1)
+    {:ok, _} = Application.ensure_all_started(:hooklatch)
+    Driver.Keeper.start()
+    # Standard output is for answers alone.
+    for handler <- :logger.get_handler_ids(), do: :ok = :logger.remove_handler(handler)
+    :ok = :logger.add_handler(:driver, Driver.Keeper, %{})
     {:ok, calls} = Agent.start(fn -> [] end)
     loop(%{session: nil, pending: %{}, calls: calls})
   end
@@ -110,14 +147,57 @@ defmodule Driver do
     {%{}, state}
   end
 
-  defp command("native", %{"call" => "configure", "path" => path}, state) do
-    Hooklatch.Native.configure(path: path)
+  defp command("native", %{"call" => "configure"} = command, state) do
+    Driver.Actors.clear()
+
+    for {_, hooks} <- BeamAgent.Hooks.global_registry(),
+        hook <- hooks,
+        do: BeamAgent.Hooks.unregister_global(hook)
+
+    Driver.Keeper.clear()
+    Driver.Keeper.keep(:folder, command["cwd"])
+
+    options =
+      for {key, value} <- Map.drop(command, ~w(do call)), value != nil, do: {String.to_atom(key), value}
+
+    Driver.Keeper.keep(:options, options)
+    Hooklatch.Native.configure(options)
     {%{}, state}
+  end
+
+  defp command("native", %{"call" => "end"} = command, state) do
+    {task, state} = pop_in(state.pending[{:native, actor(command)}])
+    {Driver.Actors.report(Driver.Actors.finish(task)), state}
+  end
+
+  defp command("native", %{"call" => "called"} = command, state),
+    do: {Driver.Actors.report(%{gave: :ok}, command["count"]), state}
+
+  defp command("native", %{"call" => "logged"} = command, state),
+    do: {%{result: Driver.Terms.write(Driver.Keeper.take(:logged, command["count"]))}, state}
+
+  defp command("native", %{"call" => "messages"} = command, state) do
+    answer = Driver.Actors.messages(actor(command), command["count"])
+    if command["keep"], do: Driver.Keeper.keep(command["keep"], answer.gave)
+    {Driver.Actors.report(answer), state}
+  end
+
+  defp command("native", %{"call" => call, "with" => arguments} = command, state) do
+    task =
+      Driver.Actors.begin(actor(command), fn ->
+        term = Driver.Terms.call(call, Driver.Terms.read(arguments))
+        if command["keep"], do: Driver.Keeper.keep(command["keep"], term)
+        term
+      end)
+
+    if command["begin"],
+      do: {%{}, put_in(state.pending[{:native, actor(command)}], task)},
+      else: {Driver.Actors.report(Driver.Actors.finish(task)), state}
   end
 
   # Callbacks arrive as what they answer; the answer shows which terms came back.
   defp command("native", %{"call" => "fire"} = command, state) do
-    alias Hooklatch.BeamAgent.Hooks
+    alias BeamAgent.Hooks
 
     hooks =
       for hook <- command["hooks"] do
@@ -163,6 +243,8 @@ defmodule Driver do
 
     {%{result: if(is_tuple(result), do: Tuple.to_list(result), else: result)}, state}
   end
+
+  defp actor(command), do: command["in"] || "main"
 
   defp payload(command), do: Map.new(command["payload"], fn {key, one} -> {String.to_atom(key), one} end)
 

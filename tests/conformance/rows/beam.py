@@ -8,8 +8,14 @@ IDS = [*span("BA", 1, 97), "BA-G1"]
 
 ONE_LAYER = "nothing has to be created: the global layer and its revision are there when the daemon answers"
 NAMED = "the text goes on with the hook and with what it raised"
-COUNTER = "the revision starts at the milliseconds since 1970, so that it also grows over restarts of the daemon"
-TOPICS = "the bus has its own topics: registry, decisions, telemetry, idle; skills and the like are not hooklatch's"
+COUNTER = (
+    "the daemon's revision starts at the milliseconds since 1970, so that it also grows over its restarts; the bus of "
+    "an Elixir node counts from 0, as there"
+)
+TOPICS = (
+    "the daemon's bus has its own topics: registry, decisions, telemetry, idle; that of an Elixir node passes any type "
+    "through, as there"
+)
 
 ROWS = (
     Row("BA-01", "a hook without a matcher stands on its event"),
@@ -100,7 +106,8 @@ ROWS = (
         "BA-80",
         "another process can be subscribed by its pid",
         "differs",
-        "a connection subscribes for itself alone: nobody makes another one read what it did not ask for",
+        "a connection subscribes for itself alone: nobody makes another one read what it did not ask for; the bus of "
+        "an Elixir node takes any process, as there",
     ),
     Row("BA-81", "subscribing twice is subscribing once"),
     Row("BA-82", "who has unsubscribed is no subscriber any more"),
