@@ -27,7 +27,7 @@ def keys(dialect: Dialect, feed: Feed) -> str:
         for native, path in feed.keys.items()
         if native != path and known.get(native) != path and path not in ("session_id", "session_key", "cwd")
     ]
-    renamed += [f"all others {feed.gathers}"] if feed.gathers else []
+    renamed += [f"`{feed.nested}`, or all others, {feed.gathers}"] if feed.gathers else []
     renamed += [f"(no {field}: {source})" for field, source in feed.fills.items()]
     renamed += [f"(no {field}: {value})" for field, value in feed.defaults.items()]
     return ", ".join(renamed)

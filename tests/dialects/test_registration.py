@@ -102,6 +102,7 @@ REGISTERED: list[tuple[Dialect, object, list[dict[str, Any]]]] = [
                 "match": {"regex": "shell"},
                 "command": "exit 2",
                 "payload": "reasonix",
+                "exit_codes": "advisory",
                 "timeout": 0.5,
                 "description": "no",
             }
@@ -154,13 +155,21 @@ REGISTERED: list[tuple[Dialect, object, list[dict[str, Any]]]] = [
 ]
 
 
+def tables(dialect: Dialect, native: object) -> list[dict[str, Any]]:
+    """Return the definitions of what is registered, if none of them has a fault."""
+    hooks = read_registration(dialect, native)
+    for fault in (hook.fault for hook in hooks if hook.fault is not None):
+        raise fault
+    return [hook.table for hook in hooks]
+
+
 @table(("dialect", "native", "expected"), REGISTERED, ids=label)
 def test_a_native_definition_becomes_ours(dialect: Dialect, native: object, expected: list[dict[str, Any]]) -> None:
-    assert read_registration(dialect, native) == expected
+    assert tables(dialect, native) == expected
 
 
 def test_what_is_read_is_a_definition() -> None:
-    definitions = read_registration(EXATHENA, {"PreToolUse": [{"matcher": "Write", "hooks": ["guard"]}]})
+    definitions = tables(EXATHENA, {"PreToolUse": [{"matcher": "Write", "hooks": ["guard"]}]})
 
     (hook,) = read_definition(definitions[0])
 
@@ -191,4 +200,44 @@ REFUSED: list[tuple[Dialect, object, str]] = [
 @table(("dialect", "native", "text"), REFUSED, ids=label)
 def test_a_definition_that_cannot_stand_is_refused(dialect: Dialect, native: object, text: str) -> None:
     with pytest.raises(InvalidHookError, match=text):
-        read_registration(dialect, native)
+        tables(dialect, native)
+
+
+def test_a_hook_that_is_refused_leaves_its_neighbours_and_what_is_usable_of_it() -> None:
+    native = {
+        "PreToolUse": [
+            {"matcher": "Write", "hooks": ["good", {"id": "bad", "timeout": "soon"}, 7]},
+            {"matcher": "[", "hooks": ["unmatched"]},
+        ],
+        "Stop": [{"matcher": "x", "hooks": ["log"]}],
+        "Nonesuch": ["nowhere"],
+    }
+
+    hooks = read_registration(EXATHENA, native)
+
+    kept = [(hook.table.get("id"), hook.table["event"], hook.table.get("match"), hook.written) for hook in hooks]
+    write = {"regex": "Write", "search": True}
+    assert kept == [
+        ("good", "pre_tool_use", write, "PreToolUse"),
+        ("bad", "pre_tool_use", write, "PreToolUse"),
+        (None, "pre_tool_use", write, "PreToolUse"),
+        ("unmatched", "pre_tool_use", None, "PreToolUse"),
+        ("log", "stop", None, "Stop"),
+        ("nowhere", "Nonesuch", None, "Nonesuch"),
+    ]
+    assert [hook.fault is None for hook in hooks] == [True, True, False, False, False, False]
+
+
+COMMANDS: list[tuple[dict[str, Any], dict[str, str]]] = [
+    ({"command": "exit 1"}, {"payload": "reasonix", "exit_codes": "advisory"}),
+    ({"argv": ["false"], "id": "a"}, {"payload": "reasonix", "exit_codes": "advisory"}),
+    ({"command": "exit 1", "exit_codes": "strict"}, {"payload": "reasonix", "exit_codes": "strict"}),
+    ({"command": "exit 1", "payload": "claude"}, {"payload": "claude", "exit_codes": "advisory"}),
+]
+
+
+@table(("table", "expected"), COMMANDS)
+def test_a_command_has_the_defaults_of_its_system(table: dict[str, Any], expected: dict[str, str]) -> None:
+    (definition,) = tables(REASONIX, {"event": "PreToolUse", **table})
+
+    assert {key: definition[key] for key in expected} == expected

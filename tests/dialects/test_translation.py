@@ -175,6 +175,33 @@ def test_no_argument_can_pass_for_the_name_of_the_tool() -> None:
     assert payload["tool_input"] == {":tool_name": "read", "tool_name": "read", "command": "rm -rf /"}
 
 
+NESTED: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({"arguments": {"path": "a"}}, {"path": "a"}),
+    ({"arguments": {}}, {}),
+    ({"arguments": {"tool_name": "other", "arguments": {"x": 1}}}, {"tool_name": "other", "arguments": {"x": 1}}),
+    ({"arguments": {'"tool_name"': 1}}, {'"tool_name"': 1}),  # what is nested is taken as it is
+    ({'"arguments"': {"x": 1}}, {"arguments": {"x": 1}}),
+    ({'"arguments"': {"x": 1}, "y": 2}, {"arguments": {"x": 1}, "y": 2}),
+    ({"arguments": "-la"}, {"arguments": "-la"}),
+]
+
+
+@table(("native", "tool_input"), NESTED)
+def test_arguments_stand_in_a_map_of_their_own_or_beside_the_names(
+    native: dict[str, Any], tool_input: dict[str, Any]
+) -> None:
+    (fed,) = to_canonical(EXATHENA, "PreToolUse", {"tool_name": "edit", "tool_use_id": "t", **native})
+    (again,) = to_canonical(EXATHENA, "PreToolUse", to_native(EXATHENA, "PreToolUse", fed.payload))
+
+    assert fed.payload == again.payload == {"tool_name": "edit", "tool_use_id": "t", "tool_input": tool_input}
+
+
+@pytest.mark.parametrize("beside", [{"path": "a"}, {"cwd": "/w"}, {'"tool_name"': "x"}, {"arguments ": 1}])
+def test_arguments_in_both_places_are_refused(beside: dict[str, Any]) -> None:
+    with pytest.raises(PayloadError, match="keep one form"):
+        to_canonical(EXATHENA, "PreToolUse", {"tool_name": "edit", "arguments": {}, **beside})
+
+
 def test_a_later_feed_sees_what_an_earlier_one_changed() -> None:
     first, second = to_canonical(RADIUM, "AfterTool", {"tool_name": "t", "arguments": {}, "result": "raw"})
 

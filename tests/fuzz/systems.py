@@ -114,11 +114,12 @@ def read_registrations(data: bytes) -> None:
     table = document(data)
     for dialect in DIALECTS:
         if isinstance(table, dict):
-            try:
-                for native in read_native_hooks(dialect, table, CATALOGUE):
-                    read_definition(native.table)
-            except InvalidHookError as error:
-                said(error)
+            for native in read_native_hooks(dialect, table, CATALOGUE):
+                for written in (native.table, {**native.table, "problem": str(native.fault)}):
+                    try:
+                        read_definition(written)
+                    except InvalidHookError as error:
+                        said(error)
         try:
             read_matcher(dialect, table)
         except MatcherError as error:

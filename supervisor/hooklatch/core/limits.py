@@ -37,7 +37,7 @@ Path: TypeAlias = Annotated[str, msgspec.Meta(max_length=4096)]  # PATH_MAX of l
 Names: TypeAlias = Annotated[list[Name], msgspec.Meta(max_length=256)]
 CallId: TypeAlias = Name | int
 MAX_HOOKS = 1000  # per session
-Tables: TypeAlias = Annotated[list[dict[str, Any]], msgspec.Meta(max_length=MAX_HOOKS)]
+Tables: TypeAlias = Annotated[list[Any], msgspec.Meta(max_length=MAX_HOOKS)]
 MAX_HOOK_BYTES = 2**16  # per definition, as JSON
 MAX_SESSION_HOOK_BYTES = 2**22  # for all definitions of one session
 MAX_BYTES_IN_FLIGHT = 32 * 2**20  # of one connection's unanswered requests: three payloads of the largest size

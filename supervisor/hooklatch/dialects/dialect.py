@@ -16,6 +16,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from hooklatch.core.hooks.catalogue import Catalogue, Combine, EventSpec, Flow, View
+from hooklatch.core.hooks.definitions import InvalidHookError, read_definition
 from hooklatch.core.text import did_you_mean
 from hooklatch_worker.author.failures import clipped
 
@@ -67,6 +68,7 @@ class Feed(msgspec.Struct, frozen=True, kw_only=True):
     when: Literal["always", "passed"] = "always"  # "passed": only if no feed before it was refused
     keys: dict[str, str] = {}  # native path -> canonical path
     gathers: str | None = None  # the canonical field that takes every native key not named in `keys`
+    nested: str | None = None  # the native key that may hold all that `gathers` takes, in place of keys of its own
     fills: dict[str, str] = {}  # canonical field -> canonical path to copy it from if the host did not send it
     defaults: dict[str, Any] = {}  # canonical field -> its value if the host did not send it
     flow: Flow | None = None
@@ -114,7 +116,7 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     event_key: str | None = None  # the payload key that repeats the event's name
     registration: dict[str, str] = {}  # key of a native hook definition -> canonical key
     unkept: dict[str, str] = {}  # keys of a native hook definition that are rejected, with the reason
-    shell_payload: str | None = None  # the payload form that its commands expect on standard input
+    shell: dict[str, str] = {}  # keys that a definition of a command has here if it does not say other
     timeout_unit: Literal["s", "ms"] = "s"
     structured: dict[str, str] = {}  # halt, inject, patch, append -> key in a second form of the answer
     on_halt: dict[str, Any] = {}  # additional keys of an answer that halts the run
@@ -161,6 +163,10 @@ def checked(dialect: Dialect, catalogue: Catalogue | None = None) -> Dialect:
         raise InvalidDialectError("", 'it has no name; write name = "mine"')
     if not dialect.events:
         raise InvalidDialectError(dialect.name, "it has no events")
+    try:
+        read_definition({**dialect.shell, "id": "any", "event": "any", "command": "true"})
+    except InvalidHookError as error:
+        raise InvalidDialectError(dialect.name, f"shell: {error.reason}") from None
     seen: set[str] = set()
     for name, event in dialect.events.items():
         for spelling in (name, *event.aliases):
@@ -217,6 +223,8 @@ def _problem_of_keys(fed: Feed) -> str | None:
             return f"the canonical path {path!r} occurs twice in its key map, or contains another path"
     if fed.gathers is not None and fed.gathers in fed.keys.values():
         return f"{fed.gathers!r} gathers the other keys, so no key can be mapped to it"
+    if fed.nested is not None and (fed.gathers is None or fed.nested in fed.keys):
+        return f"{fed.nested!r} is to hold what is gathered: write gathers too, and no other meaning of the key"
     return None
 
 

@@ -1,31 +1,47 @@
 """Converts hook definitions written in a dialect: its event names, matchers, groups and models.
 
-Returns canonical definitions, which are then checked like any other.  Knows shapes; does not know the registry.
+Returns canonical definitions, which are then checked like any other.  What cannot be read is returned with its fault,
+since it may be one of many: who asked refuses them all, or has a hook that fails stand in.  Does not know the registry.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any, Final, cast
 
 import msgspec
 
 from hooklatch.core.hooks.definitions import InvalidHookError, default_id
 from hooklatch.core.hooks.matchers import MatcherError, compile_matcher
+from hooklatch.core.hooks.registry import EVERY_GATE
 from hooklatch.dialects.dialect import Dialect, UnknownNativeEventError
 
-__all__ = ["read_matcher", "read_registration"]
+__all__ = ["NativeHook", "read_matcher", "read_registration"]
 
 METACHARACTERS: Final = frozenset("\\^$.|?*+()[]{}")
-TARGETS = ("run", "served", "command", "argv")
+TARGETS = ("run", "served", "command", "argv", "problem")
+
+
+class NativeHook(msgspec.Struct, frozen=True):
+    """One of our definitions, and the native event that it was written for ("": it is ours).
+
+    With a `fault` it is refused: its table is then what is known of it, and `written` the event as it was named.
+    """
+
+    table: dict[str, Any]
+    event: str
+    fault: InvalidHookError | None = None
+    written: object = None
 
 
 class NativeDefinition(msgspec.Struct, frozen=True):
-    """One hook on one native event, with the matcher of its group."""
+    """One hook on one native event, with the matcher of its group; or a fault of what should be one."""
 
-    event: str
+    event: object
     table: dict[str, Any]
-    matcher: object
+    matcher: object = None
+    fault: str | None = None
 
 
 def read_matcher(dialect: Dialect, source: object) -> object:
@@ -51,22 +67,21 @@ def read_pattern(dialect: Dialect, pattern: str) -> object:
     return {"regex": pattern, "search": True}
 
 
-def read_registration(dialect: Dialect, native: object) -> list[dict[str, Any]]:
+def read_registration(dialect: Dialect, native: object) -> list[NativeHook]:
     """Return canonical definitions for one native definition, or for a map of native events to lists of them.
 
-    A hook is registered for the first event that its native event feeds, whose decision is the answer.
-
-    Raises:
-        InvalidHookError: it is not a definition in that dialect, names an unknown event, or claims another model.
+    A hook is registered for the first event that its native event feeds, whose decision is the answer.  One that is no
+    definition in that dialect, names an unknown event, or claims another model has a fault.
     """
-    definitions = [definition_of(dialect, entry) for entry in entries_of(dialect, native)]
+    hooks = [hook_of(dialect, entry) for entry in entries_of(dialect, native)]
+    definitions = [hook.table for hook in hooks]
     ids = [definition.get("id") or id_of(definition.get("run")) for definition in definitions]
     for index, (definition, hook_id) in enumerate(zip(definitions, ids, strict=True)):
         if hook_id is not None and ids.count(hook_id) > 1:
             definition["id"] = f"{hook_id}@{definition['event']}"
             if any(other["id"] == definition["id"] for other in definitions[:index] if "id" in other):
                 definition["id"] = f"{definition['id']}#{index}"
-    return definitions
+    return hooks
 
 
 def id_of(run: object) -> str | None:
@@ -76,19 +91,22 @@ def id_of(run: object) -> str | None:
 
 def entries_of(dialect: Dialect, native: object) -> Iterator[NativeDefinition]:
     if not isinstance(native, Mapping):
-        raise InvalidHookError("", f"a hook of {dialect.name} is a table, not {native!r}")
+        yield NativeDefinition(None, {}, fault=f"a hook of {dialect.name} is a table, not {native!r}")
+        return
     table = dict(cast("Mapping[str, Any]", native))
     if is_single(dialect, table):
         events = table.get(renamed_key(dialect, "event", table))
         for event in cast("list[object]", events) if isinstance(events, list) else [events]:
-            yield NativeDefinition(text_of(event, "event"), table, None)
+            yield NativeDefinition(event, table)
         return
     inner = table["hooks"] if table.keys() == {"hooks"} else table
     if not isinstance(inner, Mapping):
-        raise InvalidHookError("", f"hooks is a table of events, not {inner!r}")
+        yield NativeDefinition(None, {}, fault=f"hooks is a table of events, not {inner!r}")
+        return
     for event, groups in cast("Mapping[str, Any]", inner).items():
         if not isinstance(groups, list):
-            raise InvalidHookError("", f"{event} holds a list of hooks, not {groups!r}")
+            yield NativeDefinition(event, {}, fault=f"{event} holds a list of hooks, not {groups!r}")
+            continue
         for group in cast("list[object]", groups):
             yield from entries_of_group(dialect, event, group)
 
@@ -104,36 +122,78 @@ def renamed_key(dialect: Dialect, ours: str, table: Mapping[str, Any]) -> str:
 
 
 def entries_of_group(dialect: Dialect, event: str, group: object) -> Iterator[NativeDefinition]:
-    table = table_of(event, group)
+    table = dict(cast("Mapping[str, Any]", group)) if isinstance(group, Mapping) else {}
     if "hooks" in table:
         hooks, key = table.pop("hooks"), renamed_key(dialect, "match", table)
         matcher = table.pop(key, None)
         if table or not isinstance(hooks, list):
-            raise InvalidHookError("", f"a group of {event} has a matcher and a list of hooks, and nothing else")
+            fault = f"a group of {event} has a matcher and a list of hooks, and nothing else"
+            yield NativeDefinition(event, {}, matcher, fault)
+            return
         for hook in cast("list[object]", hooks):
-            yield NativeDefinition(event, table_of(event, hook), matcher)
+            yield entry_of(event, hook, matcher)
     else:
-        yield NativeDefinition(event, table, None)
+        yield entry_of(event, cast("Any", group))
 
 
-def table_of(event: str, hook: object) -> dict[str, Any]:
+def entry_of(event: str, hook: object, matcher: object = None) -> NativeDefinition:
     """Expand a hook given by name only: "file.py:function" is run by a worker, any other name is served."""
     if isinstance(hook, str) and hook:
-        return {"run": hook} if ":" in hook.strip(":") else {"id": hook, "served": True}
+        table = {"run": hook} if ":" in hook.strip(":") else {"id": hook, "served": True}
+        return NativeDefinition(event, table, matcher)
     if isinstance(hook, Mapping):
-        return dict(cast("Mapping[str, Any]", hook))
-    raise InvalidHookError("", f"a hook of {event} is a name or a table, not {hook!r}")
+        return NativeDefinition(event, dict(cast("Mapping[str, Any]", hook)), matcher)
+    return NativeDefinition(event, {}, matcher, f"a hook of {event} is a name or a table, not {hook!r}")
+
+
+def hook_of(dialect: Dialect, native: NativeDefinition) -> NativeHook:
+    has_problem = isinstance(native.table.get("problem"), str)
+    if has_problem and native.event == EVERY_GATE:
+        return NativeHook(remainder_of(dialect, native), "")
+    try:
+        event = resolved(dialect, native)
+        table = (remainder_of if has_problem else definition_of)(dialect, native)
+        return NativeHook(table, event, written=native.event)
+    except InvalidHookError as error:
+        return NativeHook(remainder_of(dialect, native), "", error, native.event)
+
+
+def remainder_of(dialect: Dialect, native: NativeDefinition) -> dict[str, Any]:
+    """Return what a refused hook leaves: its keys under our names, on our event, for the tools that it is for."""
+    rest: dict[str, Any] = {dialect.registration.get(key, key): value for key, value in native.table.items()}
+    own, rest["event"] = rest.pop("match", None), native.event
+    with suppress(InvalidHookError):
+        event = resolved(dialect, native)
+        rest["event"] = dialect.events[event].feeds[0].event
+        rest["match"] = matcher_of(dialect, event, own, native.matcher, "")
+    return rest
+
+
+def resolved(dialect: Dialect, native: NativeDefinition) -> str:
+    """Return the native event that a definition is for.
+
+    Raises:
+        InvalidHookError: there is none of that name.
+    """
+    if not isinstance(native.event, str):
+        raise InvalidHookError("", native.fault or f"event is a string, not {native.event!r}")
+    try:
+        return dialect.resolve(native.event)
+    except UnknownNativeEventError as error:
+        raise InvalidHookError(name_of(dialect, native), str(error)) from None
+
+
+def name_of(dialect: Dialect, native: NativeDefinition) -> str:
+    return str(native.table.get(renamed_key(dialect, "id", native.table)) or "")
 
 
 def definition_of(dialect: Dialect, native: NativeDefinition) -> dict[str, Any]:
-    table, name = dict(native.table), str(native.table.get(renamed_key(dialect, "id", native.table)) or "")
+    table, name, event = dict(native.table), name_of(dialect, native), resolved(dialect, native)
+    if native.fault is not None:
+        raise InvalidHookError(name, native.fault)
     for key, reason in dialect.unkept.items():
         if key in table:
             raise InvalidHookError(name, f"{dialect.name}'s {key}: {reason}")
-    try:
-        event = dialect.resolve(native.event)
-    except UnknownNativeEventError as error:
-        raise InvalidHookError(name, str(error)) from None
     check_model(dialect, event, table, name)
     definition = {dialect.registration.get(key, key): value for key, value in table.items()}
     definition["event"] = dialect.events[event].feeds[0].event
@@ -146,8 +206,8 @@ def definition_of(dialect: Dialect, native: NativeDefinition) -> dict[str, Any]:
         definition["timeout"] = seconds(dialect, definition["timeout"])
     if "command" in definition:
         definition.setdefault("id", f"{event}: {definition['command']}"[:200].replace("\n", " "))
-        if dialect.shell_payload is not None:
-            definition.setdefault("payload", dialect.shell_payload)
+    if definition.keys() & {"command", "argv"}:
+        definition = {**dialect.shell, **definition}
     return definition
 
 
@@ -197,9 +257,3 @@ def seconds(dialect: Dialect, timeout: object) -> object:
         return timeout / 1000
     except OverflowError:
         return timeout  # an integer beyond the range of floats is rejected too
-
-
-def text_of(value: object, what: str) -> str:
-    if isinstance(value, str):
-        return value
-    raise InvalidHookError("", f"{what} is a string, not {value!r}")

@@ -111,7 +111,7 @@ def _inward(feed: Feed, payload: dict[str, Any]) -> dict[str, Any]:
             if "." not in native:
                 rest.pop(native)
     if feed.gathers is not None:
-        found[feed.gathers] = {_unquoted(key, feed): value for key, value in rest.items()}
+        found[feed.gathers] = _gathered(feed, rest)
         rest = {}
     for key, value in rest.items():
         found[key] = _merged(found[key], value, key) if key in found else value
@@ -122,6 +122,18 @@ def _inward(feed: Feed, payload: dict[str, Any]) -> dict[str, Any]:
     for field, value in feed.defaults.items():
         found.setdefault(field, value)
     return found
+
+
+def _gathered(feed: Feed, rest: dict[str, Any]) -> dict[str, Any]:
+    whole = rest.get(feed.nested) if feed.nested is not None else None
+    if not isinstance(whole, dict):
+        return {_unquoted(key, feed): value for key, value in rest.items()}
+    if len(rest) > 1:
+        beside = next(key for key in rest if key != feed.nested)
+        raise PayloadError(
+            f"the payload has arguments in {feed.nested!r} and beside it ({beside!r:.80}); keep one form"
+        )
+    return cast("dict[str, Any]", whole)
 
 
 def _outward(feed: Feed, payload: dict[str, Any]) -> dict[str, Any]:
@@ -213,9 +225,9 @@ def _are_objects(*values: object) -> bool:
 # An argument with the name of one of the event's own keys is put in quotation marks, just as Elixir has a string key
 # besides an atom.  A plain mapped name is never an argument, so no argument can be mistaken for a field.
 def _quoted(key: str, feed: Feed) -> str:
-    return f'"{key}"' if key.strip('"') in feed.keys else key
+    return f'"{key}"' if key.strip('"') in (*feed.keys, feed.nested) else key
 
 
 def _unquoted(key: str, feed: Feed) -> str:
-    is_quoted = len(key) > 1 and key[0] == key[-1] == '"' and key.strip('"') in feed.keys
+    is_quoted = len(key) > 1 and key[0] == key[-1] == '"' and key.strip('"') in (*feed.keys, feed.nested)
     return key[1:-1] if is_quoted else key

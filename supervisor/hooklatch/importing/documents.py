@@ -6,9 +6,11 @@ import codecs
 import json
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any, cast
 
+from hooklatch.core.hooks.registry import EVERY_GATE
 from hooklatch.hosts.own_entries import is_entry_alone
 from hooklatch.importing import claude, radium, reasonix
 from hooklatch.importing.collecting import Collector, Imported
@@ -21,6 +23,7 @@ __all__ = ["UnreadableFileError", "read_hooks"]
 EVENTS = {**claude.EVENTS, **reasonix.EVENTS}
 SHAPES = 'expected {"hooks": {...}} of Claude Code or Reasonix, or [[hooks]] of Radium'
 SYSTEMS = (claude, reasonix, radium)
+OF_ENTRIES = frozenset({"command", "hooks", "match", "matcher"})  # keys by which an entry is recognised
 
 
 class UnreadableFileError(ValueError):
@@ -30,8 +33,10 @@ class UnreadableFileError(ValueError):
         super().__init__(clipped(message))
 
 
-def read_hooks(name: str, data: bytes) -> Imported:
+def read_hooks(name: str, data: bytes, *, may_lack_hooks: bool = False) -> Imported:
     """Read a file of another system; `name` appears in messages, and its suffix tells JSON from TOML.
+
+    With `may_lack_hooks` it may be one of settings alone, if nothing in it looks like hooks at a wrong place.
 
     Raises:
         UnreadableFileError: it cannot be parsed, or holds no hooks.
@@ -42,7 +47,9 @@ def read_hooks(name: str, data: bytes) -> Imported:
     if isinstance(document, list):
         read_list(name, cast("list[object]", document), collector)
     elif isinstance(document, Mapping):
-        read_table(name, cast("Mapping[str, Any]", document), collector, is_toml=is_toml)
+        table = cast("Mapping[str, Any]", document)
+        if not may_lack_hooks or "hooks" in table or any(misplaced(table)):
+            read_table(name, table, collector, is_toml=is_toml)
     else:
         raise UnreadableFileError(f"{name} holds no table of hooks; {SHAPES}")
     if collector.own:
@@ -135,15 +142,16 @@ def read_table(name: str, document: Mapping[str, Any], collector: Collector, *, 
         read_list(name, cast("list[object]", hooks), collector)
     elif isinstance(hooks, Mapping):
         read_events(cast("Mapping[str, object]", hooks), collector)
-        for event in document.keys() & EVENTS.keys():
+        for key in misplaced(document):
             problem = "it is beside 'hooks' and not in it, so it never runs; move it into that object"
-            keep_unreadable(event, event, problem, document[event], collector)
+            keep_unreadable(key, key, problem, document[key], collector)
     elif hooks is None and any(isinstance(document[key], list) for key in document.keys() & EVENTS.keys()):
         read_events(document, collector, is_whole_file=True)
     elif is_toml and isinstance(document.get("hook"), list):
         raise UnreadableFileError(f"{name} has [[hook]]: it is in hooklatch's own format already; copy it into hooks.d")
     else:
-        raise UnreadableFileError(f"{name} has no hooks; {SHAPES}")
+        instead = "".join(f", but {key!r:.80}" for key in islice(misplaced(document), 1))
+        raise UnreadableFileError(f"{name} has no hooks{instead}; {SHAPES}")
 
 
 def read_list(name: str, entries: list[object], collector: Collector) -> None:
@@ -166,9 +174,12 @@ def read_list(name: str, entries: list[object], collector: Collector) -> None:
 def read_events(events: Mapping[str, object], collector: Collector, *, is_whole_file: bool = False) -> None:
     """Read entries listed under the name of their event; at the top level of a file other keys are allowed."""
     for event, entries in events.items():
+        if is_whole_file and not (
+            is_of_entries(entries) or recognise(event, EVENTS)[0] or any(misplaced({event: entries}))
+        ):
+            continue
         if not isinstance(entries, list):
-            if not is_whole_file or recognise(event, EVENTS)[0] is not None:
-                keep_unreadable(event, event, f"its entries are a list, not {entries!r:.80}", entries, collector)
+            keep_unreadable(event, event, f"its entries are a list, not {entries!r:.80}", entries, collector)
             continue
         for number, entry in enumerate(cast("list[object]", entries), 1):
             place = f"{event}[{number}]"
@@ -178,13 +189,49 @@ def read_events(events: Mapping[str, object], collector: Collector, *, is_whole_
                 keep_unreadable(place, event, f"it is {entry!r:.80}, not an object", entry, collector)
 
 
+def misplaced(document: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the keys beside `hooks` that look like it, or like something that belongs into it."""
+    for key, value in document.items():
+        if key != "hooks" and (
+            key in EVENTS
+            or is_like_hooks(key)
+            or holds_hooks(value)
+            or (is_of_entries(value) and recognise(key, EVENTS)[0] is not None)
+        ):
+            yield key
+
+
+def is_like_hooks(key: str) -> bool:
+    return recognise(key, ("hooks",))[0] is not None
+
+
+def is_of_entries(value: object) -> bool:
+    entries = cast("list[object]", value) if isinstance(value, list) else [value]
+    return any(isinstance(entry, Mapping) and OF_ENTRIES & cast("Mapping[str, Any]", entry).keys() for entry in entries)
+
+
+def holds_hooks(value: object) -> bool:
+    """Return whether entries are listed under the name of an event somewhere in a value."""
+    left = [value]
+    while left:
+        value = left.pop()
+        if isinstance(value, Mapping):
+            inside = cast("Mapping[str, object]", value)
+            if any(is_of_entries(inside[event]) for event in inside.keys() & EVENTS.keys()):
+                return True
+            left += inside.values()
+        elif isinstance(value, list):
+            left += cast("list[object]", value)
+    return False
+
+
 def keep_unreadable(place: str, event: str, problem: str, entry: object, collector: Collector) -> None:
-    """Keep an entry that cannot be read as a hook with a problem, if the event that it guards is known."""
+    """Keep an entry that cannot be read as a hook with a problem, if it is known what it guards, or that it may."""
     name, _ = recognise(event, EVENTS)
-    if name is None:
+    if name is None and not (is_like_hooks(event) or holds_hooks(entry)):
         collector.lose(place, problem)
     else:
-        collector.keep(place, event, {"event": EVENTS[name]}, problem, entry=entry)
+        collector.keep(place, event, {"event": EVENTS[name] if name else EVERY_GATE}, problem, entry=entry)
 
 
 def read_entry(event: str, table: Mapping[str, Any], place: str, collector: Collector) -> None:

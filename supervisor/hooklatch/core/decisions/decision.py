@@ -196,6 +196,8 @@ class Machine:
             skipped = f"{hook.name} is optional and was skipped: {failure_text(cause, message)}"
             self.notes.setdefault(call.index, []).append(skipped)
         else:
+            if hook.problem is not None and not self.spec.fails_closed:  # whoever declared it is not asked, so is told
+                self.notes[call.index] = [f"{hook.name} was skipped: {hook.problem}"]
             self.fail(call, cause, message)
 
     def accept(self, call: Call, answer: Answer) -> None:

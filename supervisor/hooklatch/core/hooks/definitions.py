@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from math import isfinite
 from typing import Annotated, Any, TypeAlias, cast
 
@@ -38,6 +39,7 @@ MAX_ID = 200  # characters
 ONE_LINE = r"^[^\n\r\x00]+$(?!\n)"  # other characters would break a line of the log or of a table
 LINE = re.compile(ONE_LINE)
 TARGETS = 'run = "file.py:function", a command or argv, or served = true over the API'
+KEPT = ("priority", "description", "enabled", "observe", "optional", "plugin")  # of a hook that only stands in
 
 Name: TypeAlias = Annotated[str, Meta(min_length=1)]
 Id: TypeAlias = Annotated[
@@ -151,7 +153,7 @@ class HookTable(ShellCommand, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class HookDefinition(msgspec.Struct, frozen=True, kw_only=True):
-    """One hook as declared; `problem` says why its matcher or `where` is of no use, if it was kept all the same."""
+    """One hook as declared; `problem` says why it fails, if it was kept all the same."""
 
     id: str
     event: str
@@ -179,17 +181,20 @@ def read_definition(table: object, *, is_lenient: bool = False) -> list[HookDefi
     """Read one definition; return a hook for each of its events.
 
     `is_lenient` keeps a hook whose matcher or `where` is bad and marks it with the `problem`, as for a file's hooks: a
-    gate that cannot be matched must deny and be visible, not vanish.
+    gate that cannot be matched must deny and be visible, not vanish.  So is one that states its `problem` itself.
 
     Raises:
         InvalidHookError: it is not a definition; the message says what to write instead.
     """
+    written: Mapping[str, object] = cast("Any", table) if isinstance(table, Mapping) else {}
+    if isinstance(problem := written.get("problem"), str):
+        return standing_in(written, problem)
     try:
-        read = read_table(table, HookTable, "hook")
+        read = read_table(cast("Any", table), HookTable, "hook")
     except InvalidTableError as error:
-        hook_id = cast("Mapping[str, object]", table).get("id") if isinstance(table, Mapping) else None
+        hook_id = written.get("id")
         raise InvalidHookError(hook_id if isinstance(hook_id, str) else "", error.reason, error.path) from None
-    return define(read, cast("Mapping[str, object]", table), is_lenient=is_lenient)
+    return define(read, written, is_lenient=is_lenient)
 
 
 def define(table: HookTable, written: Collection[str], *, is_lenient: bool, line: int = 0) -> list[HookDefinition]:
@@ -222,6 +227,20 @@ def define(table: HookTable, written: Collection[str], *, is_lenient: bool, line
             **settings_of(table),
         )
         for event in events
+    ]
+
+
+def standing_in(table: Mapping[str, object], problem: str) -> list[HookDefinition]:
+    """Return hooks that fail in place of a table's, with whatever of it can be used."""
+    kept = {key: table.get(key) for key in ("id", "event", "match", "where")} | {"served": True}
+    for key in KEPT:
+        if key in table:
+            with suppress(InvalidTableError):
+                read_table({**kept, key: table[key]}, HookTable, "hook")
+                kept[key] = table[key]
+    return [
+        msgspec.structs.replace(definition, served=False, problem=problem or "nobody said what is wrong with it")
+        for definition in read_definition(kept, is_lenient=True)
     ]
 
 

@@ -72,7 +72,7 @@ class PythonTarget(msgspec.Struct, frozen=True):
     native: str = ""
 
     def describe(self) -> str:
-        return self.command or f"{self.source.location}:{self.function}"
+        return self.command or f"{self.source.location}:{self.function}".strip(":") or "nothing"
 
 
 class ServedTarget(msgspec.Struct, frozen=True):

@@ -66,7 +66,7 @@ EVENTS: Final[dict[str, Any]] = {
         ),
         words=HALT,
     ),
-    "PreToolUse": gate(feed("pre_tool_use", CALL, gathers="tool_input"), words=REFUSE),
+    "PreToolUse": gate(feed("pre_tool_use", CALL, gathers="tool_input", nested="arguments"), words=REFUSE),
     "PostToolUse": listening(
         "post_tool_use", {**ARGUMENTS, "result": "tool_response", "cwd": "cwd"}, append="augment", **INJECT
     ),

@@ -9,7 +9,7 @@ import hashlib
 import os
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, TypeAlias, cast
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 import trio
@@ -18,9 +18,11 @@ from hooklatch.core.health import Faults
 from hooklatch.core.hooks.definitions import HookDefinition, InvalidHookError, read_definition
 from hooklatch.core.hooks.names import is_name
 from hooklatch.core.hooks.registry import EVERY_GATE, Hook, Layer
+from hooklatch.core.limits import Path
 from hooklatch.core.protocol import ErrorCode, RpcError
+from hooklatch.importing.registering import definitions_in
 from hooklatch.service.api.methods import AccountParams, Method, MethodTable, Operations, own_session
-from hooklatch.service.api.registration import HookTables, Registrant, Registrar
+from hooklatch.service.api.registration import HookTables, Registered, Registrant, Registrar
 from hooklatch.service.api.session_methods import check_live
 from hooklatch.service.building.binding import Binder, stand_in, with_way_out
 from hooklatch.service.building.sources import Sources, UnitError
@@ -43,11 +45,18 @@ Change: TypeAlias = "Callable[[Connection, IdParams], Awaitable[object]]"
 class RegisterParams(AccountParams, frozen=True):
     hooks: HookTables
     scope: str = "session"
+    each: bool = False
 
 
 class IdParams(AccountParams, frozen=True):
     id: str
     scope: str | None = None
+
+
+class SettingsParams(msgspec.Struct, frozen=True):
+    source: Path
+    data: bytes
+    scope: Literal["project", "global", "plugin"] | None = None
 
 
 class HookMethods(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,6 +80,7 @@ class HookMethods(msgspec.Struct, frozen=True, kw_only=True):
     def methods(self) -> MethodTable:
         return {
             "register": Method(RegisterParams, self._register),
+            "settings": Method(SettingsParams, self._settings),
             "unregister": Method(IdParams, partial(self._changed, "unregister", self._unregister)),
             "enable": Method(IdParams, partial(self._switch, enabled=True)),
             "disable": Method(IdParams, partial(self._changed, "disable", partial(self._switch, enabled=False))),
@@ -86,25 +96,30 @@ class HookMethods(msgspec.Struct, frozen=True, kw_only=True):
 
     async def _register(self, connection: Connection, params: RegisterParams) -> object:
         if is_global(connection, params.scope):
-            hooks = await self._make(params, connection, Registrant())
+            made = await self._make(params, connection, Registrant(is_each=params.each))
+            hooks = [actionable(hook) for hook in made.hooks]
             self.registries.register_global(hooks)
-            kept = {table.get("id"): table for table in self.state.state.hooks}
-            kept.update({table["id"]: table for table in single_tables(cast("list[dict[str, Any]]", params.hooks))})
-            self.state.state.hooks = list(kept.values())
+            kept: dict[Any, Any] = {table.get("id"): table for table in self.state.state.hooks}
+            self.state.state.hooks = list({**kept, **made.stored}.values())
             self.operations.noted(
-                connection, "register", params, ids=[hook.id for hook in hooks],
+                connection, "register", params, ids=made.ids,
                 sha256=hashlib.sha256(msgspec.json.encode(params.hooks)).hexdigest(),
                 files={path: digest for hook in hooks for path, digest in self.files.digests_of(hook).items()},
             )  # fmt: skip
-            return {"ids": [hook.id for hook in hooks], **await self._stored()}
+            return {"ids": made.ids, **made.refused, **await self._stored()}
         session = own_session(connection)
-        hooks = await self._make(params, connection, Registrant.of(session))
+        made = await self._make(params, connection, Registrant.of(session, is_each=params.each))
         check_live(session)
-        self.registries.register_own(session, hooks)
-        return {"ids": [hook.id for hook in hooks], **await self._announced(session)}
+        self.registries.register_own(session, made.hooks)
+        return {"ids": made.ids, **made.refused, **await self._announced(session)}
 
-    async def _make(self, params: RegisterParams, connection: Connection, registrant: Registrant) -> list[Hook]:
+    async def _make(self, params: RegisterParams, connection: Connection, registrant: Registrant) -> Registered:
         return await self.registrar.hooks_of(self.registrar.read(params.hooks, registrant), connection, registrant)
+
+    async def _settings(self, connection: Connection, params: SettingsParams) -> object:
+        """Read a settings file as one of hooks.d is read, for a client that registers what is in it."""
+        read = partial(definitions_in, params.source, params.data, params.scope)
+        return await trio.to_thread.run_sync(read, abandon_on_cancel=True)
 
     async def _unregister(self, connection: Connection, params: IdParams) -> object:
         """Remove a hook by its id, a global one also by its name; a missing one is not an error."""
@@ -223,16 +238,21 @@ class HookMethods(msgspec.Struct, frozen=True, kw_only=True):
             faults[source.location] = error.diagnostic
         catalogue = self.registries.catalogue
         hook = Binder(catalogue, self.sources.units, faults).bind(definition, Layer.GLOBAL)
-        if hook.problem is None:
-            return hook
-        if hook.event not in catalogue:
+        if hook.problem is not None and hook.event not in (*catalogue, EVERY_GATE):
             hook = msgspec.structs.replace(hook, problem=f"{hook.problem}; define it, then restart the daemon")
-        return msgspec.structs.replace(hook, problem=with_way_out(str(hook.problem), hook.name))
+        return actionable(hook)
 
 
 def stored(state: StateFile, result: dict[str, Any]) -> dict[str, Any]:
     """Return the answer of a global change, with a warning if the change is active but could not be stored."""
     return {**result, "warnings": [state.unwritten]} if state.unwritten is not None else result
+
+
+def actionable(hook: Hook) -> Hook:
+    """Return a hook whose problem, if it has one, says what can be done about it."""
+    if hook.problem is None:
+        return hook
+    return msgspec.structs.replace(hook, problem=with_way_out(hook.problem, hook.name))
 
 
 def is_global(connection: Connection, scope: str | None) -> bool:
@@ -243,12 +263,3 @@ def is_global(connection: Connection, scope: str | None) -> bool:
     if scope == "global" and not connection.is_admin:
         raise RpcError(ErrorCode.NOT_ADMIN, "a global change needs the admin socket")
     return scope == "global"
-
-
-def single_tables(tables: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return one definition per hook, with its id written out: a stored definition is found again by that id."""
-    return [
-        {**table, "id": definition.id, "event": definition.event}
-        for table in tables
-        for definition in read_definition(table)
-    ]

@@ -1,24 +1,30 @@
-"""Turns the definitions that a client sends into hooks: checked, their sources loaded, all of them or none.
+"""Turns the definitions that a client sends into hooks: checked, their sources loaded.
+
+All of them or none; or each by itself, and then a hook that fails stands in for each one that is refused.
+
+    read ─▶ what a table says, or what is left of one that is refused ─▶ load its source ─▶ bind ─▶ hooks, refusals
 
 Knows definitions and units; does not know what layers contain, and knows connections only by number.
 """
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
+from itertools import chain, count, islice
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import msgspec
 
-from hooklatch.core.hooks.definitions import HookDefinition, InvalidHookError, read_definition
-from hooklatch.core.hooks.registry import Hook, Layer, ServedTarget, misfit
+from hooklatch.core.hooks.definitions import HookDefinition, InvalidHookError, default_id, read_definition
+from hooklatch.core.hooks.registry import EVERY_GATE, Hook, Layer, ServedTarget, misfit
 from hooklatch.core.limits import MAX_HOOK_BYTES, MAX_HOOKS, MAX_SESSION_HOOK_BYTES, Tables
 from hooklatch.core.protocol import ErrorCode, RpcError
+from hooklatch.dialects.registration import NativeHook
 from hooklatch.service.building.binding import Binder
 from hooklatch.service.building.sources import Sources, UnitError
 from hooklatch.service.config.configuration import place_of
-from hooklatch.service.dispatch.dialect_fires import Dialects, NativeHook, read_native_hooks
+from hooklatch.service.dispatch.dialect_fires import Dialects, read_native_hooks
 from hooklatch.service.dispatch.dispatcher import Dispatcher
 from hooklatch.service.loading.files import Files
 from hooklatch.service.registry.registries import Registries
@@ -36,14 +42,16 @@ class Registrant(msgspec.Struct, frozen=True):
     id: str = ""
     dialect: str | None = None
     cwd: str | None = None
+    is_each: bool = False  # each definition is taken by itself
     own: Mapping[str, int] = {}  # the hooks that it has already, and how many bytes the definition of each takes
 
     @classmethod
-    def of(cls, session: Session) -> Registrant:
+    def of(cls, session: Session, *, is_each: bool) -> Registrant:
         return cls(
             session.id,
             session.terms.dialect,
             session.cwd,
+            is_each,
             {hook_id: hook.size for hook_id, hook in session.own.items()},
         )
 
@@ -51,13 +59,55 @@ class Registrant(msgspec.Struct, frozen=True):
 HookTables: TypeAlias = Tables | dict[str, Any]  # a map of events, in dialects whose system writes one
 
 
-class Wanted(NamedTuple):
-    """A definition, its source if it is not served, the native event that it is for (or ""), its size as JSON."""
+class Refused(NamedTuple):
+    """A definition that was refused: its place in the call, the id of what stands in for it, its event, and why."""
 
-    definition: HookDefinition
-    source: Source | None
-    native: str
-    size: int
+    at: int
+    id: str | None
+    event: object
+    reason: str
+
+
+class Wanted(NamedTuple):
+    """What becomes of a definition; of one that was `refused` on an event that nobody knows, nothing.
+
+    `source` is None where there is nothing to load; `native` is the native event that it is for, or "".
+    """
+
+    at: int
+    native: NativeHook
+    definition: HookDefinition | None = None
+    source: Source | None = None
+    size: int = 0  # as JSON
+    refused: Refused | None = None
+
+
+class Registered(NamedTuple):
+    """The hooks of a call, and what it is answered."""
+
+    hooks: list[Hook]
+    wanted: list[Wanted]
+    is_each: bool
+
+    @property
+    def ids(self) -> list[str | None]:
+        return [one.definition.id if one.definition is not None else None for one in self.wanted]
+
+    @property
+    def refused(self) -> dict[str, Any]:
+        """The part of an answer that is there if each definition was taken by itself."""
+        refused = [one.refused._asdict() for one in self.wanted if one.refused is not None]
+        return {"refused": refused} if self.is_each else {}
+
+    @property
+    def stored(self) -> dict[str, dict[str, Any]]:
+        """What is kept of each hook, by its id: a definition for it alone, which is found again by that id."""
+        made = ((one.native.table, definition) for one in self.wanted if (definition := one.definition) is not None)
+        return {
+            definition.id: {**table, "id": definition.id, "event": definition.event}
+            | ({} if definition.problem is None else {"problem": definition.problem})
+            for table, definition in made
+        }
 
 
 class Registrar(msgspec.Struct, frozen=True):
@@ -73,102 +123,186 @@ class Registrar(msgspec.Struct, frozen=True):
         """Check definitions, without side effects.
 
         Raises:
-            RpcError: one of them is refused, and so all are.
+            RpcError: one of them is refused, and so all are, unless each is taken by itself; or they are too many.
         """
-        try:
-            natives = self._natives(tables, registrant)
-            named(natives, registrant)
-            wanted = [one for native in natives for one in wanted_of(native, registrant)]
-        except InvalidHookError as error:
-            raise RpcError(ErrorCode.INVALID_PARAMS, str(error)) from None
-        ids = [one.definition.id for one in wanted]
-        for hook_id in ids:
-            if ids.count(hook_id) > 1:
-                raise RpcError(ErrorCode.INVALID_PARAMS, f"the id {hook_id!r} occurs twice in one call")
+        natives = self._natives(tables, registrant)
+        taken = {native.table.get("id") for _, native in natives if isinstance(native.table.get("id"), str)}
+        taken |= registrant.own.keys()
+        named(natives, free_names("served", taken))
+        names, wanted, ids = free_names("refused", taken), list[Wanted](), set[str]()
+        for at, native in natives:
+            for one in self._read(at, native, registrant, names):
+                if one.definition is not None and one.definition.id in ids:
+                    error = RpcError(ErrorCode.INVALID_PARAMS, f"the id {one.definition.id!r} occurs twice in one call")
+                    one = self._stand_in(one, error, registrant, next(names))
+                ids |= {one.definition.id} if one.definition is not None else set()
+                wanted.append(one)
         if registrant.id:
             check_limits(wanted, registrant.own)
-        for one in wanted:
-            self._check(one, registrant)
         return wanted
 
-    async def hooks_of(self, wanted: list[Wanted], connection: Connection, registrant: Registrant) -> list[Hook]:
+    async def hooks_of(self, wanted: list[Wanted], connection: Connection, registrant: Registrant) -> Registered:
         """Load the sources of these definitions, and make the hooks; there is no checkpoint after the last load.
 
         Raises:
-            RpcError: one of them cannot be loaded, and so none is registered.
+            RpcError: one of them cannot be loaded, and so none is registered, unless each is taken by itself.
         """
-        for one in wanted:
-            if one.source is not None:
+        settled = list(wanted)
+        for index, one in enumerate(wanted):
+            if one.source is not None and one.definition is not None:
                 try:
                     await self.files.ensure(one.source)
-                except UnitError as error:
-                    raise RpcError(ErrorCode.LOAD_FAILED, f"hook {one.definition.id!r}: {error}") from None
+                except UnitError as failure:
+                    error = RpcError(ErrorCode.LOAD_FAILED, f"hook {one.definition.id!r}: {failure}")
+                    settled[index] = self._stand_in(one, error, registrant)
         # No checkpoint from here on: a reload could activate other builds than those that were just loaded.
-        return [self._hook_of(one, connection, registrant) for one in wanted]
+        hooks: list[Hook] = []
+        for index, one in enumerate(settled):
+            if (definition := one.definition) is None:
+                continue
+            hook = self._hook_of(one, definition, connection, registrant)
+            if hook.problem is not None and definition.problem is None:
+                error = RpcError(ErrorCode.LOAD_FAILED, f"hook {hook.id!r}: {hook.problem}")
+                one = settled[index] = self._stand_in(one, error, registrant)
+                hook = self._hook_of(one, one.definition or definition, connection, registrant)
+            hooks.append(hook)
+        return Registered(hooks, settled, registrant.is_each)
 
-    def _natives(self, tables: HookTables, registrant: Registrant) -> list[NativeHook]:
+    def _natives(self, tables: HookTables, registrant: Registrant) -> list[tuple[int, NativeHook]]:
         """Read what was sent; a dialect's session may send one map of events, in that system's format."""
-        if registrant.dialect is not None:
-            dialect = self.dialects.find(registrant.dialect)
-            listed = tables if isinstance(tables, list) else [tables]
-            return [
-                native for table in listed for native in read_native_hooks(dialect, table, self.registries.catalogue)
-            ]
-        if not isinstance(tables, list):
+        dialect = self.dialects.find(registrant.dialect) if registrant.dialect is not None else None
+        if dialect is None and not isinstance(tables, list):
             text = "hooks must be a list of definitions; a map of events needs a dialect"
             raise RpcError(ErrorCode.INVALID_PARAMS, text)
-        return [NativeHook(table, "") for table in tables]
+        found: list[tuple[int, NativeHook]] = []
+        listed: list[object] = list(tables) if isinstance(tables, list) else [tables]
+        for at, table in enumerate(listed):
+            if not isinstance(table, dict):
+                natives = [NativeHook({}, "", InvalidHookError("", f"a hook is a table, not {table!r:.80}"))]
+            elif dialect is None:
+                natives = [NativeHook(cast("dict[str, Any]", table), "")]
+            else:
+                natives = read_native_hooks(dialect, cast("dict[str, Any]", table), self.registries.catalogue)
+            found += [(at, native) for native in natives]
+        return found
 
-    def _check(self, one: Wanted, registrant: Registrant) -> None:
+    def _read(self, at: int, native: NativeHook, registrant: Registrant, names: Iterator[str]) -> Iterator[Wanted]:
+        """Read the definitions of one table, or what stands in for it."""
+        try:
+            found = wanted_of(at, native, registrant)
+        except (InvalidHookError, RpcError) as error:
+            refusal = error if isinstance(error, RpcError) else RpcError(ErrorCode.INVALID_PARAMS, str(error))
+            if not registrant.is_each:
+                raise refusal from None
+            reason = error.reason if isinstance(error, InvalidHookError) else str(error)
+            definitions = remains_of(native, reason, names)
+            if not definitions:
+                yield Wanted(at, native, refused=Refused(at, None, event_of(native), reason))
+            for definition in definitions:
+                yield self._stand_in(Wanted(at, native, definition), refusal, registrant)
+            return
+        for one in found:
+            fault = self._fault_of(one, registrant)
+            yield one if fault is None else self._stand_in(one, fault, registrant)
+
+    def _fault_of(self, one: Wanted, registrant: Registrant) -> RpcError | None:
         definition, source = one.definition, one.source
-        spec = self.dispatcher.spec(definition.event)
+        if definition is None or (definition.problem is not None and definition.event == EVERY_GATE):
+            return None
+        try:
+            spec = self.dispatcher.spec(definition.event)
+        except RpcError as error:
+            return error
         marks = {"amends": definition.amends, "only_judges": definition.only_judges}
-        fault = misfit(spec, definition.matcher, definition.where, **marks)
-        if fault is None and source is None and not registrant.id:
+        fault = misfit(spec, definition.matcher, definition.where, **marks) if definition.problem is None else None
+        if fault is None and definition.served and not registrant.id:
             fault = "a global hook cannot be served"
         if fault is None and source is not None and source.kind == "file" and not source.location.startswith("/"):
             fault = f"{definition.run!r} is relative and there is no absolute cwd; give an absolute path"
-        if fault is not None:
-            raise RpcError(ErrorCode.INVALID_PARAMS, f"hook {definition.id!r}: {fault}")
+        return RpcError(ErrorCode.INVALID_PARAMS, f"hook {definition.id!r}: {fault}") if fault is not None else None
 
-    def _hook_of(self, one: Wanted, connection: Connection, registrant: Registrant) -> Hook:
+    def _stand_in(self, one: Wanted, error: RpcError, registrant: Registrant, hook_id: str | None = None) -> Wanted:
+        """Return the definition of a hook that fails in place of one that is refused.
+
+        Raises:
+            RpcError: the error, where one refusal is that of all.
+        """
+        if not registrant.is_each or one.definition is None:
+            raise error
+        definition = one.definition
+        hook_id = hook_id or definition.id
+        reason = definition.problem or str(error).removeprefix(f"hook {definition.id!r}: ")
+        event = definition.event if isinstance(one.native.table.get("event"), list) else event_of(one.native)
+        if definition.event not in (*self.registries.catalogue, EVERY_GATE):
+            return Wanted(one.at, one.native, refused=Refused(one.at, None, event, reason))
+        stood_in = msgspec.structs.replace(
+            definition, id=hook_id, problem=reason, run=None, shell=None, served=False, amends=False, only_judges=False
+        )
+        refused = Refused(one.at, hook_id, event, reason)
+        return one._replace(definition=stood_in, source=None, refused=refused)
+
+    def _hook_of(self, one: Wanted, definition: HookDefinition, connection: Connection, registrant: Registrant) -> Hook:
         layer = Layer.SESSION if registrant.id else Layer.GLOBAL
-        served = ServedTarget(connection.number) if one.source is None else None
+        served = ServedTarget(connection.number) if definition.served else None
         binder = Binder(self.registries.catalogue, self.sources.units)
-        hook = binder.bind(one.definition, layer, folder=registrant.cwd or "", target=served)
-        if hook.problem is not None:
-            raise RpcError(ErrorCode.LOAD_FAILED, f"hook {hook.id!r}: {hook.problem}")
+        hook = binder.bind(definition, layer, folder=registrant.cwd or "", target=served)
         target = hook.target
-        if one.native and one.definition.shell is None:  # a command says in its `payload` which format it takes
-            target = msgspec.structs.replace(target, dialect=registrant.dialect or "", native=one.native)
+        if one.native.event and definition.shell is None:  # a command says in its `payload` which format it takes
+            target = msgspec.structs.replace(target, dialect=registrant.dialect or "", native=one.native.event)
         return msgspec.structs.replace(hook, target=target, owner=registrant.id, size=one.size)
 
 
-def named(natives: list[NativeHook], registrant: Registrant) -> None:
-    """Name each served hook without an id: the first of `served-1`, `served-2`, … that is free."""
-    taken: set[object] = {native.table.get("id") for native in natives}
-    taken |= registrant.own.keys()
-    free = (name for number in itertools.count(1) if (name := f"served-{number}") not in taken)
-    for native in natives:
-        if native.table.get("served") is True and native.table.get("id") is None:
-            native.table["id"] = next(free)
+def free_names(stem: str, taken: Collection[object]) -> Iterator[str]:
+    """Yield `stem-1`, `stem-2`, … without those that are taken."""
+    return (name for number in count(1) if (name := f"{stem}-{number}") not in taken)
 
 
-def wanted_of(native: NativeHook, registrant: Registrant) -> Iterator[Wanted]:
+def named(natives: list[tuple[int, NativeHook]], names: Iterator[str]) -> None:
+    """Name each served hook that has no id."""
+    for _, native in natives:
+        is_unnamed = native.table.get("id") is None and native.fault is None
+        if is_unnamed and (native.table.get("served") is True or "problem" in native.table):
+            native.table["id"] = next(names)
+
+
+def event_of(native: NativeHook) -> object:
+    """Return a definition's event as it was written."""
+    return native.table.get("event") if native.written is None else native.written
+
+
+def remains_of(native: NativeHook, reason: str, names: Iterator[str]) -> list[HookDefinition]:
+    """Read what is usable of a table that is refused; nothing if it names no event."""
+    table = native.table
+    run = table.get("run")
+    if len(msgspec.json.encode(table)) > MAX_HOOK_BYTES:
+        table = {key: table.get(key) for key in ("id", "event")}
+    candidates = (table.get("id"), default_id(run) if isinstance(run, str) else None)
+    for hook_id in chain(candidates, islice(names, 1)):
+        with suppress(InvalidHookError):
+            return read_definition({**table, "id": hook_id, "problem": reason})
+    return []
+
+
+def wanted_of(at: int, native: NativeHook, registrant: Registrant) -> list[Wanted]:
     """Read the definitions of one table.
 
     Raises:
         InvalidHookError: it is not one.
         RpcError: it takes too many bytes.
     """
+    if native.fault is not None:
+        raise native.fault
     size = len(msgspec.json.encode(native.table))
     if size > MAX_HOOK_BYTES:
         name = clipped(str(native.table.get("id")))
         text = f"the definition of hook {name!r} takes {size} bytes; {MAX_HOOK_BYTES} are allowed"
         raise RpcError(ErrorCode.INVALID_PARAMS, text)
+    wanted: list[Wanted] = []
     for definition in read_definition(native.table):
-        source = None if definition.served else place_of(definition, registrant.cwd or "")[0]
-        yield Wanted(definition, source, native.event, size)
+        has_source = not definition.served and definition.problem is None
+        source = place_of(definition, registrant.cwd or "")[0] if has_source else None
+        wanted.append(Wanted(at, native, definition, source, size))
+    return wanted
 
 
 def check_limits(wanted: list[Wanted], own: Mapping[str, int]) -> None:
@@ -177,7 +311,7 @@ def check_limits(wanted: list[Wanted], own: Mapping[str, int]) -> None:
     Raises:
         RpcError: it would have too many hooks, or too large ones.
     """
-    kept = {**own, **{one.definition.id: one.size for one in wanted}}
+    kept = {**own, **{one.definition.id: one.size for one in wanted if one.definition is not None}}
     if len(kept) > MAX_HOOKS:
         raise RpcError(ErrorCode.OVERLOAD, f"a session may register {MAX_HOOKS} hooks")
     if (total := sum(kept.values())) > MAX_SESSION_HOOK_BYTES:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import msgspec
 
@@ -60,6 +61,7 @@ class SessionParams(UpdateParams, frozen=True):
     host: Name | None = None
     require_handlers: Names = []
     hooks: HookTables = []
+    each: bool = False
 
 
 class ClientParams(msgspec.Struct, frozen=True):
@@ -121,9 +123,9 @@ class SessionMethods(msgspec.Struct, frozen=True, kw_only=True):
             raise RpcError(ErrorCode.INVALID_REQUEST, "this connection has sent a hello already")
         if params.role is not None:
             self.links.admit(connection, params.role, params.token, has_session=params.session is not None)
-        session, warnings = None, list[str]()
+        session, warnings, refused = None, list[str](), dict[str, Any]()
         if params.session is not None or connection.role == "agent":
-            session = await self._open(connection, params, dialect)
+            session, refused = await self._open(connection, params, dialect)
             warnings = await self.projects.warnings(session.places)
             # Others that share it may have been told of a shorter wait, and count on that.
             told = session.ask_wait if len(session.connections) > 1 else self.asks.wait
@@ -138,6 +140,7 @@ class SessionMethods(msgspec.Struct, frozen=True, kw_only=True):
             "session_id": session.id if session else None,
             "resume_token": session.resume_token if session else None,
             "hooks": list(session.own) if session else [],
+            **refused,
             "child_token": session.child_token if session else None,
             "revision": view.revision,
             "digest": view.digest,
@@ -200,8 +203,10 @@ class SessionMethods(msgspec.Struct, frozen=True, kw_only=True):
         self.registries.permit_anew(None if connection.is_admin else connection.session)
         await self.registries.announced()
 
-    async def _open(self, connection: Connection, hello: HelloParams, dialect: Dialect | None) -> Session:
-        """Open the session that a client asks for, or join it.
+    async def _open(
+        self, connection: Connection, hello: HelloParams, dialect: Dialect | None
+    ) -> tuple[Session, dict[str, Any]]:
+        """Open the session that a client asks for, or join it; return also which hooks were refused.
 
         Raises:
             RpcError: a part of the request was refused, and nothing has happened.
@@ -214,13 +219,14 @@ class SessionMethods(msgspec.Struct, frozen=True, kw_only=True):
         here, began = await place_named(params.cwd), await place_named(params.began_in)
         self._check_personality(params)
         if known is not None:
-            registrant = Registrant.of(known)
+            registrant = Registrant.of(known, is_each=params.each)
         else:
-            registrant = Registrant(params.id or new_id(), dialect.name if dialect is not None else None)
+            name = dialect.name if dialect is not None else None
+            registrant = Registrant(params.id or new_id(), name, is_each=params.each)
         registrant = msgspec.structs.replace(registrant, cwd=params.cwd or registrant.cwd)
         wanted = self.registrar.read(params.hooks, registrant)
         async with self._loaded(here, began):
-            hooks = await self.registrar.hooks_of(wanted, connection, registrant)
+            made = await self.registrar.hooks_of(wanted, connection, registrant)
             if self.sessions.check(params.id, params.resume_token) is not known:
                 what = "opened" if known is None else "ended"
                 raise RpcError(
@@ -238,11 +244,11 @@ class SessionMethods(msgspec.Struct, frozen=True, kw_only=True):
             session.client = hello.client.text
             self._change(session, params, here, began)
             if parent is not None:
-                self.registries.adopt(session, parent, hooks)
+                self.registries.adopt(session, parent, made.hooks)
             else:
-                self.registries.register_own(session, hooks)
+                self.registries.register_own(session, made.hooks)
             self.bus.join(connection, session)
-        return session
+        return session, made.refused
 
     def _parent_of(self, params: SessionParams, known: Session | None) -> Session | None:
         """Return the parent of a new session; a live session has its parent, or none, already."""

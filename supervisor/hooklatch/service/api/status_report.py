@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -114,7 +114,7 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
             is_record_sound=self.record.is_sound,
             isolation=self.sources.shortfalls(),
             files=[*self.files.diagnostics, *self.sources.faults()],
-            hooks=inactive(self.registries.api_hooks),
+            hooks=inactive(self.registries.api_and_own_hooks()),
             faults=[*self.faults, *([self.state.unwritten] if self.state.unwritten else [])],
             quarantined=self._quarantined(),
             state=self.shared_state.faults,
@@ -323,6 +323,9 @@ def described(session: Session, view: Snapshot) -> dict[str, Any]:
     }
 
 
-def inactive(hooks: Sequence[Hook]) -> list[Diagnostic]:
+def inactive(hooks: Iterable[Hook]) -> list[Diagnostic]:
     """Return clients' hooks that cannot be called: those of files have diagnostics, these only show here."""
-    return [Diagnostic(f"hook {hook.id!r}", 0, hook.problem) for hook in hooks if hook.problem is not None]
+    found = {hook.name: hook for hook in hooks if hook.problem is not None}  # children have their parents' gates too
+    return [
+        Diagnostic(f"hook {name if hook.owner else hook.id!r}", 0, str(hook.problem)) for name, hook in found.items()
+    ]

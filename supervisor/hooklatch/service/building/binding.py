@@ -24,6 +24,8 @@ from hooklatch_worker.wire import Source
 
 __all__ = ["Binder", "stand_in", "with_way_out"]
 
+NOTHING = PythonTarget(Source("file", ""), 0, "")  # of a hook that could not be made
+
 
 class Binder:
     """Makes hooks from the current builds; `faults` say why a source has none."""
@@ -51,11 +53,12 @@ class Binder:
         config, matcher, where, amends = definition.config, definition.matcher, definition.where, definition.amends
         problem = definition.problem or problem
         if spec is None:
+            matcher, where = compile_matcher(None), None
             problem = problem or unknown_event(self.catalogue, definition.event)
         elif (fault := misfit(spec, matcher, None, amends=amends, only_judges=definition.only_judges)) is not None:
-            matcher, where, amends, problem = compile_matcher(None), None, False, fault
+            matcher, where, amends, problem = compile_matcher(None), None, False, definition.problem or fault
         elif where is not None and (fault := where.unknown_field(spec)) is not None:
-            where, problem = None, f"where: {fault}"  # it denies wherever it matches
+            where, problem = None, definition.problem or f"where: {fault}"  # it denies wherever it matches
         found = () if (shell := definition.shell) is None else dangers(shell, is_of_project=layer is Layer.PROJECT)
         if definition.shell is not None and spec is not None and isinstance(target, PythonTarget):
             config = shell_config(
@@ -73,6 +76,8 @@ class Binder:
         )  # fmt: skip
 
     def _target(self, definition: HookDefinition, folder: str) -> tuple[PythonTarget, str | None]:
+        if definition.run is None and definition.shell is None:
+            return NOTHING, definition.problem
         source, function = place_of(definition, folder)
         unit = self.units.get(source.location)
         if unit is None:
@@ -97,6 +102,6 @@ def stand_in(hook_id: str, event: str, problem: str) -> Hook:
     """Return a hook that fails, in place of one that could not be made."""
     hook = Hook(
         id=hook_id, event=event, layer=Layer.GLOBAL, matcher=compile_matcher(None),
-        target=PythonTarget(Source("file", ""), 0, ""),
+        target=NOTHING,
     )  # fmt: skip
     return msgspec.structs.replace(hook, problem=with_way_out(problem, hook.name))

@@ -176,8 +176,9 @@ class LayerBuilder:
 
     def _append(self, hook: Hook) -> None:
         origin = hook.origin or Origin("?")
-        if hook.event not in self._binder.catalogue:
-            self._complain(hook, origin, unknown_event(self._binder.catalogue, hook.event))
+        unknown = unknown_event(self._binder.catalogue, hook.event)
+        if hook.event not in self._binder.catalogue and (hook.event != EVERY_GATE or hook.problem == unknown):
+            self._complain(hook, origin, unknown)
             return
         location = hook.target.source.location if isinstance(hook.target, PythonTarget) else ""
         is_sources = hook.problem == self._binder.why_unloaded(location)  # which is a diagnostic already

@@ -167,10 +167,10 @@ def source_of(run: str, folder: str) -> tuple[Source, str]:
 
 
 def place_of(definition: HookDefinition, folder: str) -> tuple[Source, str]:
-    """Return the source and the function of a definition's target; a served hook has neither."""
-    if definition.shell is not None:
+    """Return the source and the function of a definition's target; what only stands in has those of a command."""
+    if definition.run is None:
         return SHELL.source, SHELL.function
-    return source_of(definition.run or "", folder)
+    return source_of(definition.run, folder)
 
 
 def read_config(path: str, data: bytes, tables: tuple[str, ...] = ConfigFile.__struct_fields__) -> FileConfig:

@@ -15,7 +15,6 @@ from typing import Any
 import msgspec
 
 from hooklatch.core.hooks.definitions import HookDefinition, InvalidHookError, read_definition
-from hooklatch.core.hooks.matchers import MatcherError, compile_matcher
 from hooklatch.importing.collecting import ImportedHook
 from hooklatch.importing.documents import UnreadableFileError, read_hooks
 from hooklatch.service.config.configuration import ConfigError, Diagnostic, FileConfig
@@ -24,8 +23,6 @@ __all__ = ["ENDING", "read_settings"]
 
 logger = logging.getLogger("hooklatch.settings")
 ENDING = ".json"
-KEPT = ("id", "event", "match", "enabled", "observe", "description")  # of a hook that cannot run
-NOTHING = "exit 1"  # a placeholder for what such a hook runs; a hook with a problem is never called
 
 
 def read_settings(path: str, data: bytes) -> FileConfig:
@@ -57,22 +54,10 @@ def read_settings(path: str, data: bytes) -> FileConfig:
 def definitions(path: str, stem: str, hook: ImportedHook, line: int) -> Iterator[HookDefinition]:
     settings: dict[str, Any] = {**hook.settings, "id": f"{stem}:{hook.settings['id']}"}
     if hook.problem is not None:
-        settings = {key: value for key, value in settings.items() if key in KEPT and is_usable(key, value)}
-        settings["command"] = NOTHING
+        settings["problem"] = f"{hook.place}: {hook.problem}"
     try:
         found = read_definition(settings, is_lenient=True)
     except InvalidHookError as error:
         raise ConfigError(Diagnostic(path, line, f"{hook.place}: {error}")) from None
     for definition in found:
-        problem = f"{hook.place}: {hook.problem}" if hook.problem is not None else definition.problem
-        yield msgspec.structs.replace(definition, problem=problem, line=line)
-
-
-def is_usable(key: str, value: object) -> bool:
-    """Return whether a matcher can be used; any other key can."""
-    if key == "match":
-        try:
-            compile_matcher(value)
-        except MatcherError:
-            return False
-    return True
+        yield msgspec.structs.replace(definition, line=line)

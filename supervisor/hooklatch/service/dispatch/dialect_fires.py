@@ -22,7 +22,7 @@ from hooklatch.dialects.axes import in_order, is_due, spec_for
 from hooklatch.dialects.dialect import Dialect, UnknownNativeEventError
 from hooklatch.dialects.find import find, names
 from hooklatch.dialects.reading import read_answer
-from hooklatch.dialects.registration import entries_of, read_registration
+from hooklatch.dialects.registration import NativeHook, read_registration
 from hooklatch.dialects.rendering import render
 from hooklatch.dialects.translation import Fed, carry, to_canonical, to_native
 from hooklatch.processes.fire_context import FireContext
@@ -33,14 +33,7 @@ from hooklatch.service.registry.sessions import Session
 from hooklatch_worker.author.ambiguity import ambiguity
 from hooklatch_worker.author.verdicts import GarbageError
 
-__all__ = ["Dialects", "Native", "NativeHook", "read_native_hooks"]
-
-
-class NativeHook(msgspec.Struct, frozen=True):
-    """One of our definitions, and the native event that it was written for."""
-
-    table: dict[str, Any]
-    event: str
+__all__ = ["Dialects", "Native", "read_native_hooks"]
 
 
 class Configured(Protocol):
@@ -203,17 +196,11 @@ def canonical(params: FireParams, fed: Fed) -> FireParams:
 
 
 def read_native_hooks(dialect: Dialect, table: Mapping[str, Any], events: Mapping[str, object]) -> list[NativeHook]:
-    """Read what a client of a dialect registers; a definition with a canonical `events` name stays as it is.
-
-    Raises:
-        InvalidHookError: it is neither.
-    """
+    """Read what a client of a dialect registers; a definition with a canonical `events` name stays as it is."""
     event = table.get("event")
     if isinstance(event, str) and event in events and not is_native(dialect, event):
         return [NativeHook(dict(table), "")]
-    definitions = read_registration(dialect, table)
-    entries = [dialect.resolve(entry.event) for entry in entries_of(dialect, table)]
-    return [NativeHook(definition, native) for definition, native in zip(definitions, entries, strict=True)]
+    return read_registration(dialect, table)
 
 
 def is_native(dialect: Dialect, event: str) -> bool:
