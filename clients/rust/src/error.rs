@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+/// Why a request has no answer.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Error {
     /// There is no daemon, or it went, or it is silent.
@@ -11,7 +12,12 @@ pub enum Error {
     /// A value that cannot be sent as JSON.
     InvalidPayload(String),
     /// The daemon refused a request, by the protocol's name of the error.
-    Refused { name: String, message: String },
+    Refused {
+        /// The name, such as `invalid_params` or `not_found`.
+        name: String,
+        /// What is wrong, for a person.
+        message: String,
+    },
 }
 
 impl Error {
@@ -30,6 +36,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::Unreachable(text) | Error::Unreadable(text) | Error::InvalidPayload(text) => f.write_str(text),
+            Error::Refused { name, message } if name.is_empty() => write!(f, "the daemon refused: {message}"),
             Error::Refused { name, message } => write!(f, "the daemon answered {name}: {message}"),
         }
     }

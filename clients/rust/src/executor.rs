@@ -16,34 +16,35 @@ impl Wake for Unpark {
 }
 
 /// Return what the future gives; the calling thread waits.
+///
+/// It drives any future that needs no runtime of its own. In a task of a runtime, await the future instead.
 pub fn block_on<F: Future>(future: F) -> F::Output {
-    match wait(future, None) {
-        Some(output) => output,
-        None => unreachable!("there is no deadline"),
+    let mut future: Pin<Box<F>> = Box::pin(future);
+    let waker = waker();
+    loop {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            return output;
+        }
+        thread::park();
     }
 }
 
 pub(crate) fn block_on_for<F: Future>(future: F, patience: Duration) -> Option<F::Output> {
-    wait(future, Some(Instant::now() + patience))
-}
-
-fn wait<F: Future>(future: F, deadline: Option<Instant>) -> Option<F::Output> {
     let mut future: Pin<Box<F>> = Box::pin(future);
-    let waker = Waker::from(Arc::new(Unpark(thread::current())));
-    let mut context = Context::from_waker(&waker);
+    let waker = waker();
+    let end = Instant::now() + patience;
     loop {
-        if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
             return Some(output);
         }
-        match deadline {
-            None => thread::park(),
-            Some(end) => {
-                let left = end.saturating_duration_since(Instant::now());
-                if left.is_zero() {
-                    return None;
-                }
-                thread::park_timeout(left);
-            }
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return None;
         }
+        thread::park_timeout(left);
     }
+}
+
+fn waker() -> Waker {
+    Waker::from(Arc::new(Unpark(thread::current())))
 }

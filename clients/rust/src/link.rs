@@ -19,6 +19,8 @@ use std::thread;
 use std::time::Duration;
 
 pub const MAX_FRAME: usize = 9 * 1024 * 1024;
+pub const MAX_BYTES: usize = 24 * 1024 * 1024; // of long lines in flight, where the daemon names no other limit
+const SHORT: usize = 64 * 1024; // bytes of a line up to which the daemon has room for it at any time
 
 /// What a session does with what the daemon asks and says.
 pub trait Owner: Send + Sync {
@@ -50,16 +52,64 @@ impl Future for Answer {
     }
 }
 
-#[derive(Default)]
+/// A request that was sent and not answered; no slot where nobody waits for the answer.
+struct Sent {
+    slot: Option<Arc<Mutex<Slot>>>,
+    bytes: usize, // that count
+}
+
+/// A request that waits for its turn.
+struct Queued {
+    number: i64,
+    line: String,
+    slot: Arc<Mutex<Slot>>,
+}
+
+impl Queued {
+    fn bytes(&self) -> usize {
+        if self.line.len() > SHORT {
+            self.line.len()
+        } else {
+            0
+        }
+    }
+}
+
 struct Requests {
-    unanswered: HashMap<i64, Option<Arc<Mutex<Slot>>>>, // None where nobody waits for the answer
-    queue: VecDeque<String>,
+    unanswered: HashMap<i64, Sent>,
+    queue: VecDeque<Queued>,
     last_number: i64,
-    waiting: usize,
-    in_flight: usize,
+    in_flight: usize, // with pings left out
+    bytes: usize,     // of those in flight
     most: usize,
+    most_bytes: usize,
     missed: u32,
     failure: Option<Error>,
+}
+
+impl Requests {
+    fn is_waited_for(&self) -> bool {
+        self.in_flight > 0 || !self.queue.is_empty()
+    }
+
+    /// Take the first request that may be sent now. A short one overtakes a long one that has no room yet: it may be
+    /// what the answer to another waits for.
+    fn next(&mut self) -> Option<String> {
+        if self.in_flight >= self.most {
+            return None;
+        }
+        let has_room = |queued: &Queued| {
+            let bytes = queued.bytes();
+            bytes == 0 || self.bytes == 0 || self.bytes + bytes <= self.most_bytes
+        };
+        let place = self.queue.iter().position(has_room)?;
+        let queued = self.queue.remove(place)?;
+        let bytes = queued.bytes();
+        self.in_flight += 1;
+        self.bytes += bytes;
+        self.unanswered.insert(queued.number, Sent { slot: Some(queued.slot), bytes });
+        Some(queued.line)
+    }
 }
 
 /// What the daemon has not taken yet, and whether a thread is sending it.
@@ -86,7 +136,17 @@ impl Link {
     pub fn new(stream: UnixStream, interval: Duration, misses: u32) -> Result<Arc<Link>, Error> {
         let unusable = |error: std::io::Error| Error::Unreachable(error.to_string());
         stream.set_read_timeout(Some(interval)).map_err(unusable)?;
-        let requests = Mutex::new(Requests { most: 1, ..Requests::default() });
+        let requests = Mutex::new(Requests {
+            unanswered: HashMap::new(),
+            queue: VecDeque::new(),
+            last_number: 0,
+            in_flight: 0,
+            bytes: 0,
+            most: 1,
+            most_bytes: MAX_BYTES,
+            missed: 0,
+            failure: None,
+        });
         let unsent = Mutex::default();
         Ok(Arc::new_cyclic(|me| Link { me: me.clone(), stream, unsent, requests, misses }))
     }
@@ -95,9 +155,13 @@ impl Link {
         lock(&self.requests).failure.clone()
     }
 
-    /// Allow this many unanswered requests at a time; others wait for their turn.
-    pub fn allow(&self, count: usize) {
-        lock(&self.requests).most = count;
+    /// Allow this many unanswered requests at a time, and this many bytes of long ones; others wait for their turn.
+    pub fn allow(&self, count: usize, bytes: usize) {
+        {
+            let mut requests = lock(&self.requests);
+            requests.most = count;
+            requests.most_bytes = bytes;
+        }
         self.send_queued();
     }
 
@@ -117,12 +181,10 @@ impl Link {
             return answer;
         }
         let number = requests.last_number;
-        requests.unanswered.insert(number, Some(slot));
-        if requests.waiting == 0 {
+        if !requests.is_waited_for() {
             requests.missed = 0;
         }
-        requests.waiting += 1;
-        requests.queue.push_back(line);
+        requests.queue.push_back(Queued { number, line, slot });
         drop(requests);
         self.send_queued();
         answer
@@ -135,7 +197,8 @@ impl Link {
             return;
         }
         requests.failure = Some(failure.clone());
-        let waiters: Vec<_> = requests.unanswered.drain().filter_map(|(_, slot)| slot).collect();
+        let mut waiters: Vec<_> = requests.unanswered.drain().filter_map(|(_, sent)| sent.slot).collect();
+        waiters.extend(requests.queue.drain(..).map(|queued| queued.slot));
         drop(requests);
         let _ = self.stream.shutdown(Shutdown::Both); // the reader finds its end, and so does who sends
         for slot in waiters {
@@ -165,7 +228,7 @@ impl Link {
                 Ok(0) => self.end(Error::Unreachable("the daemon hung up".to_string())),
                 Ok(count) => {
                     lock(&self.requests).missed = 0;
-                    if let Err(text) = self.feed(&chunk[..count], &mut begun, owner) {
+                    if let Err(text) = self.feed(chunk.get(..count).unwrap_or_default(), &mut begun, owner) {
                         self.end(Error::Unreadable(format!("the daemon sent what cannot be understood: {text}")));
                     }
                 }
@@ -178,14 +241,15 @@ impl Link {
 
     fn feed(self: &Arc<Self>, mut data: &[u8], begun: &mut Vec<u8>, owner: &dyn Owner) -> Result<(), String> {
         while let Some(end) = data.iter().position(|byte| *byte == b'\n') {
-            begun.extend_from_slice(&data[..end]);
+            let (ending, rest) = data.split_at(end);
+            begun.extend_from_slice(ending);
             check_size(begun)?;
             let line = std::mem::take(begun);
             self.take(std::str::from_utf8(&line).map_err(|error| error.to_string())?, owner)?;
             if self.failure().is_some() {
                 return Ok(());
             }
-            data = &data[end + 1..];
+            data = rest.get(1..).unwrap_or_default();
         }
         begun.extend_from_slice(data);
         check_size(begun)
@@ -193,7 +257,7 @@ impl Link {
 
     fn take(self: &Arc<Self>, line: &str, owner: &dyn Owner) -> Result<(), String> {
         let mut message = Value::parse(line)?;
-        if message["jsonrpc"] != "2.0" {
+        if message.at("jsonrpc") != "2.0" {
             return Err("it is no JSON-RPC 2.0 object".to_string());
         }
         let parts = ["method", "result", "error"]
@@ -202,7 +266,7 @@ impl Link {
             return Err("a message is a request, a result or an error".to_string());
         }
         let id = message.get("id").cloned();
-        if let Some(method) = message["method"].as_str().map(str::to_string) {
+        if let Some(method) = message.at("method").as_str().map(str::to_string) {
             let params = message.as_object_mut().and_then(|members| members.remove("params")).unwrap_or_default();
             return match id {
                 Some(Value::Null) => Err("a request whose id is null can have no answer".to_string()),
@@ -229,10 +293,10 @@ impl Link {
     fn answered(&self, id: Option<i64>, answer: Result<Value, Error>) -> Result<(), String> {
         let mut requests = lock(&self.requests);
         let known = id.and_then(|number| requests.unanswered.remove(&number));
-        let slot = known.ok_or_else(|| format!("it answers request {id:?}, which was never sent"))?;
-        if let Some(slot) = slot {
-            requests.in_flight -= 1;
-            requests.waiting -= 1;
+        let sent = known.ok_or_else(|| format!("it answers request {id:?}, which was never sent"))?;
+        if let Some(slot) = sent.slot {
+            requests.in_flight = requests.in_flight.saturating_sub(1);
+            requests.bytes = requests.bytes.saturating_sub(sent.bytes);
             drop(requests);
             settle(&slot, answer);
             self.send_queued();
@@ -243,7 +307,7 @@ impl Link {
     /// Called after each interval without a byte. Intervals are counted, not measured: a suspended process missed one.
     fn check(&self) {
         let mut requests = lock(&self.requests);
-        if requests.waiting == 0 {
+        if !requests.is_waited_for() {
             requests.missed = 0;
         } else if requests.missed >= self.misses {
             drop(requests);
@@ -253,7 +317,7 @@ impl Link {
             if requests.missed > 1 {
                 let line = next_line(&mut requests, "ping", &[]);
                 let number = requests.last_number;
-                requests.unanswered.insert(number, None);
+                requests.unanswered.insert(number, Sent { slot: None, bytes: 0 });
                 drop(requests);
                 self.write(&line);
             }
@@ -262,17 +326,11 @@ impl Link {
 
     fn send_queued(&self) {
         loop {
-            let mut requests = lock(&self.requests);
-            if requests.in_flight >= requests.most {
-                return;
-            }
-            let line = match requests.queue.pop_front() {
-                Some(line) => line,
+            let next = lock(&self.requests).next();
+            match next {
+                Some(line) => self.write(&line),
                 None => return,
-            };
-            requests.in_flight += 1;
-            drop(requests);
-            self.write(&line);
+            }
         }
     }
 
@@ -282,7 +340,7 @@ impl Link {
         let mut unsent = lock(&self.unsent);
         let taken = if unsent.is_sending { Ok(0) } else { send_now(&self.stream, line.as_bytes()) };
         let written = taken.and_then(|count| {
-            unsent.data.extend_from_slice(&line.as_bytes()[count..]);
+            unsent.data.extend_from_slice(line.as_bytes().get(count..).unwrap_or_default());
             if unsent.is_sending || unsent.data.is_empty() {
                 return Ok(());
             }
@@ -342,5 +400,8 @@ fn settle(slot: &Mutex<Slot>, answer: Result<Value, Error>) {
 
 fn read_error(error: &Value) -> Error {
     let text = |value: &Value, other: &str| value.as_str().unwrap_or(other).to_string();
-    Error::Refused { name: text(&error["data"]["name"], ""), message: text(&error["message"], "it gave no reason") }
+    Error::Refused {
+        name: text(error.at("data").at("name"), ""),
+        message: text(error.at("message"), "it gave no reason"),
+    }
 }

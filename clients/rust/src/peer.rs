@@ -57,7 +57,9 @@ pub fn connected(path: &Path, daemon_uid: Option<u32>) -> Result<UnixStream> {
     if bytes.is_empty() || bytes.len() >= address.path.len() || bytes.contains(&0) {
         return Err(Error::new(ErrorKind::InvalidInput, "no socket can have this path"));
     }
-    address.path[..bytes.len()].copy_from_slice(bytes);
+    for (place, byte) in address.path.iter_mut().zip(bytes) {
+        *place = *byte;
+    }
     // SAFETY: the descriptor is new, and nobody else's.
     let stream = unsafe {
         match socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0) {

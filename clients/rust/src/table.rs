@@ -8,14 +8,15 @@ const MAX_INTEGER: u64 = (1 << 53) - 1; // a larger one is another number in Jav
 
 static TABLE: Mutex<Option<Arc<Value>>> = Mutex::new(None);
 
+/// Return the table; one that could not be read would have no rows, by which every answer is at fault.
 fn table() -> Arc<Value> {
-    let read = || Arc::new(Value::parse(include_str!("decisions.json")).expect("decisions.json is JSON"));
+    let read = || Arc::new(Value::parse(include_str!("decisions.json")).unwrap_or_default());
     lock(&TABLE).get_or_insert_with(read).clone()
 }
 
 /// Whether an event can refuse; so can one that nobody here knows.
 pub fn is_gate(event: &str) -> bool {
-    matches!(table()["events"][event].as_str(), None | Some("gate"))
+    matches!(table().at("events").at(event).as_str(), None | Some("gate"))
 }
 
 /// Return why an answer is no decision of the daemon.
@@ -28,19 +29,23 @@ fn decision_fault(table: &Value, answer: &Value) -> Option<String> {
 }
 
 fn misfit(table: &Value, answer: &Value) -> Option<String> {
-    let model = &table["events"][answer["event"].as_str()?];
-    let rows = table["combinations"].as_array()?.iter();
-    let said = format!("{} with cause {}", answer["verdict"], answer["cause"]);
+    let (event, rows) = match (answer.at("event").as_str(), table.at("combinations").as_array()) {
+        (Some(event), Some(rows)) => (event, rows.iter()),
+        _ => return Some("it names no event, or there is no table to hold it to".to_string()),
+    };
+    let model = table.at("events").at(event);
+    let said = format!("{} with cause {}", answer.at("verdict"), answer.at("cause"));
     // Of an event that this client does not know, any model's combination may be right.
-    let of_model = rows.filter(|row| model.is_null() || row["model"] == *model);
-    let mut problem = format!("{said} is no decision on {}", answer["event"]);
-    for row in of_model.filter(|row| row["verdict"] == answer["verdict"] && row["cause"] == answer["cause"]) {
-        let named = |key: &str| row[key].as_array().into_iter().flatten().filter_map(Value::as_str);
-        if answer["retryable"] != row["retryable"] {
-            problem = format!("{said} is retryable: {}", row["retryable"]);
-        } else if let Some(key) = named("set").find(|key| answer[*key].is_null()) {
+    let of_model = rows.filter(|row| model.is_null() || row.at("model") == model);
+    let mut problem = format!("{said} is no decision on {}", answer.at("event"));
+    for row in of_model.filter(|row| row.at("verdict") == answer.at("verdict") && row.at("cause") == answer.at("cause"))
+    {
+        let named = |key: &str| row.at(key).as_array().into_iter().flatten().filter_map(Value::as_str);
+        if answer.at("retryable") != row.at("retryable") {
+            problem = format!("{said} is retryable: {}", row.at("retryable"));
+        } else if let Some(key) = named("set").find(|key| answer.at(key).is_null()) {
             problem = format!("its {key} is null");
-        } else if let Some(key) = named("null").find(|key| !answer[*key].is_null()) {
+        } else if let Some(key) = named("null").find(|key| !answer.at(key).is_null()) {
             problem = format!("{said} has no {key}");
         } else {
             return None;
@@ -54,7 +59,7 @@ fn unshaped(table: &Value, value: &Value, kind: &str) -> Option<String> {
         return Some(format!("the {kind} is no object"));
     }
     for when in ["always", "sometimes"] {
-        for (key, word) in table[kind][when].as_object().into_iter().flatten() {
+        for (key, word) in table.at(kind).at(when).as_object().into_iter().flatten() {
             match value.get(key) {
                 None if when == "always" => return Some(format!("its {key} is missing")),
                 Some(one) if !fits(table, one, word.as_str().unwrap_or_default()) => {

@@ -1,0 +1,93 @@
+//! Joins the daemon's list of results with what the hooks of this process answered themselves.
+//!
+//! The decision counts: no result is looser than the daemon's, and what the daemon did not take over of the changes that
+//! it knows is not there. All else of a hook's result is what the hook gave.
+
+use super::types::{HookContext, HookResult, HookType};
+use crate::decision::Decision;
+use crate::json::{is_same, Value};
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+const OWN_LAYER: &str = "session";
+
+/// Return the results of a decision, or nothing if it has no whole list of them.
+pub(super) fn joined(
+    hook_type: HookType,
+    context: &HookContext,
+    decision: &Decision,
+    mut answers: HashMap<String, HookResult>,
+) -> Option<Vec<HookResult>> {
+    let rendered = decision.rendered().as_array()?;
+    let mut results = rendered.iter().map(HookResult::read).collect::<Option<Vec<HookResult>>>()?;
+    let hooks = hooks_of(&decision.wire);
+    // One more result than hooks carries what theirs do not add up to; with fewer, nobody knows whose is whose.
+    if results.len() >= hooks.len() && results.len() <= hooks.len() + 1 {
+        for (result, hook) in results.iter_mut().zip(hooks) {
+            if let Some(own) = hook.and_then(|id| answers.remove(&id)) {
+                *result = native(hook_type, context, result, own);
+            }
+        }
+    }
+    Some(results)
+}
+
+/// Return the hooks whose results are listed, in that order: the id of one of this process, else nothing.
+fn hooks_of(wire: &Value) -> Vec<Option<String>> {
+    let followed = wire.at("followed_by").as_array().into_iter().flatten();
+    let mut hooks = Vec::new();
+    for decision in std::iter::once(wire).chain(followed) {
+        let mut seen = HashSet::new();
+        for outcome in decision.at("outcomes").as_array().into_iter().flatten() {
+            let is_unneeded = outcome.at("unneeded").as_bool() == Some(true);
+            if !is_unneeded && seen.insert((outcome.at("layer").to_string(), outcome.at("hook").to_string())) {
+                let is_own = outcome.at("layer").as_str() == Some(OWN_LAYER)
+                    && outcome.at("outcome").as_str() == Some("answered");
+                hooks.push(outcome.at("hook").as_str().filter(|_| is_own).map(str::to_string));
+            }
+        }
+    }
+    hooks
+}
+
+fn native(hook_type: HookType, context: &HookContext, decided: &HookResult, own: HookResult) -> HookResult {
+    if hook_type.is_gate() && !decided.should_continue {
+        let is_its_own = !own.success || !own.should_continue;
+        return HookResult {
+            success: false,
+            message: own.message.filter(|_| is_its_own).or_else(|| decided.message.clone()),
+            modified_data: own.modified_data.filter(|_| !own.should_continue),
+            should_continue: false,
+        };
+    }
+    let should_continue = own.should_continue && decided.should_continue;
+    let modified_data = own.modified_data.and_then(|data| changes(hook_type, context, decided, data));
+    HookResult { success: own.success, message: own.message, modified_data, should_continue }
+}
+
+/// Return a hook's changes without those that the daemon did not take over.
+fn changes(hook_type: HookType, context: &HookContext, decided: &HookResult, data: Value) -> Option<Value> {
+    let members = match data {
+        Value::Object(members) => members,
+        other => return Some(other), // no type has such a change; on a gate it has stopped
+    };
+    let was_empty = members.is_empty();
+    let known = hook_type.changes();
+    let mut kept = BTreeMap::new();
+    for (key, value) in members {
+        let place = known.iter().find(|(changed, _)| *changed == key);
+        let taken = decided.modified_data.as_ref().and_then(|decided| decided.get(&key));
+        match (place, taken) {
+            (None, _) => kept.insert(key, value),
+            (Some(_), Some(taken)) if !is_same(taken, &value) => kept.insert(key, taken.clone()),
+            (Some(_), Some(_)) => kept.insert(key, value),
+            // The daemon takes null for no change. Where nothing was before, or nothing is guarded, it is none.
+            (Some((_, before)), None)
+                if value.is_null() && (!hook_type.is_gate() || context.data.at(before).is_null()) =>
+            {
+                kept.insert(key, value)
+            }
+            (Some(_), None) => None,
+        };
+    }
+    Some(Value::Object(kept)).filter(|data| was_empty || data.as_object().map_or(false, |kept| !kept.is_empty()))
+}
