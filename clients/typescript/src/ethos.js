@@ -230,10 +230,15 @@ class HookRegistry {
   async #fire(name, payload, plugins) {
     await Promise.all([...this.#handlers.values()].map((handler) => this.#registered(handler)));
     const canRefuse = POINTS[name] === undefined || (POINTS[name][0] === MODIFYING && !OPEN_POINTS.includes(name));
-    const fire = /** @type {any} */ (this.session)[FIRE];
-    const fired = await fire.call(this.session, name, payload, { plugins }, { canRefuse, keepsTerms: true });
+    const session = /** @type {any} */ (this.session);
+    const kind = { canRefuse, keepsTerms: true };
+    const fired = await session[FIRE](name, payload, { plugins }, kind);
     this.#tell(name, canRefuse, fired.decision);
-    return fired;
+    const { isLocal, outcomes, warnings } = fired.decision;
+    const isUnread =
+      !canRefuse && !isLocal && outcomes.length === 0 && warnings.length > 0 && this.#at(name).length > 0;
+    // The daemon could not use it, a session's id that is a number say. The handlers of this process can.
+    return isUnread ? session[FIRE](name, payload, { plugins }, { ...kind, hidden: warnings[0] }) : fired;
   }
 
   /**
