@@ -256,3 +256,20 @@ def test_a_session_of_no_dialect_keeps_terms_where_nothing_is_refused(daemon: Re
     assert called[0]["tool_response"] == {"$named": "date"}
     assert (refused["verdict"], refused["cause"]) == ("deny", "payload")
     assert "payload.tool_response is a Date" in refused["reason"]
+
+
+@table("unusable", [5, True, [], {}, "x" * 500, {"$bigint": "5"}, DATE])
+def test_a_payload_that_the_daemon_cannot_use_calls_the_handlers_where_nothing_is_refused(
+    ethos: Registry, unusable: Any
+) -> None:
+    ethos.reopen()
+    ethos("registerVoid", "after_tool_call", handler={"count": "toolName"}, **{"as": "void"})
+    ethos("registerModifying", "before_prompt_build", handler={"answer": {"prependSystem": "hi"}})
+
+    ethos("fireVoid", "after_tool_call", {"toolName": "Read", "sessionId": unusable})
+    given = ethos("fireModifying", "before_prompt_build", {"history": [], "sessionId": unusable})
+    refused = ethos("fireModifying", "before_tool_call", {**CALL, "sessionId": unusable})
+
+    assert (ethos.called("void"), given) == ([4], {"prependSystem": "hi"})
+    assert ethos.seen()[-1]["$native"] == "payload"
+    assert "session" in refused["error"]

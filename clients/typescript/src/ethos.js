@@ -12,7 +12,7 @@ const { DaemonUnreachableError } = require("./errors.js");
 const { connect, FIRE } = require("./session.js");
 const { isObject } = require("./table.js");
 const { isStill } = require("./terms.js");
-const { warn } = require("./warnings.js");
+const { Warnings } = require("./warnings.js");
 
 const VOID = "void";
 const MODIFYING = "modifying";
@@ -62,6 +62,8 @@ async function openHookRegistry(options = {}) {
   return registry;
 }
 
+let lastNumber = 0; // of a handler in this process: a session may have two registries
+
 class HookRegistry {
   /** @type {Map<string, Handler>} */
   #handlers = new Map();
@@ -69,7 +71,7 @@ class HookRegistry {
   #results = new WeakMap(); // of each result as it is sent, the one that the handler gave
   /** @type {Set<string>} */
   #listened = new Set();
-  #lastNumber = 0;
+  #warnings = new Warnings();
 
   /** @param {import("../types/index.js").Session} session one with the dialect "ethos" */
   constructor(session) {
@@ -150,7 +152,9 @@ class HookRegistry {
   async refresh() {
     const look = async () => {
       const { hooks } = await this.session.request("hooks");
-      const active = hooks.filter((/** @type {any} */ one) => one.state !== "disabled");
+      // Those of a registry are its own to count: one that was taken off is gone at once.
+      const isOwn = (/** @type {any} */ one) => one.layer === "session" && one.id.split("#")[0] in POINTS;
+      const active = hooks.filter((/** @type {any} */ one) => one.state !== "disabled" && !isOwn(one));
       this.#listened = new Set(active.map((/** @type {any} */ one) => one.event));
     };
     this.session.onAnnouncement(() => void look().catch(() => this.#listened.clear()));
@@ -177,7 +181,7 @@ class HookRegistry {
     if (POINTS[point]?.[0] !== model)
       throw new TypeError(`${point} is no ${model} point of hooklatch; it would be ignored`);
     if (typeof handler !== "function") throw new TypeError(`a handler of ${point} is a function, not ${handler}`);
-    const id = `${point}#${++this.#lastNumber}`;
+    const id = `${point}#${++lastNumber}`;
     const wire = { id, name: point, model, served: true, ...(pluginId && { pluginId }) };
     const serve = async (/** @type {any} */ payload) => {
       // What was taken off has no opinion from then on, whatever the daemon still believes.
@@ -187,10 +191,10 @@ class HookRegistry {
       own.failure = undefined;
       try {
         const { refused } = await this.session.registerEach([wire], [serve]);
-        if (refused.length) warn(`a handler of ${point} was refused: ${refused[0].reason}`);
+        if (refused.length) this.#warnings.warn(`a handler of ${point} was refused: ${refused[0].reason}`);
       } catch (error) {
         own.failure = error instanceof Error ? error : new Error(String(error));
-        if (this.#handlers.has(id)) warn(`a handler of ${point} is not registered: ${error}`);
+        if (this.#handlers.has(id)) this.#warnings.warn(`a handler of ${point} is not registered: ${error}`);
       }
     };
     /** @type {Handler} */
@@ -230,10 +234,15 @@ class HookRegistry {
   async #fire(name, payload, plugins) {
     await Promise.all([...this.#handlers.values()].map((handler) => this.#registered(handler)));
     const canRefuse = POINTS[name] === undefined || (POINTS[name][0] === MODIFYING && !OPEN_POINTS.includes(name));
-    const fire = /** @type {any} */ (this.session)[FIRE];
-    const fired = await fire.call(this.session, name, payload, { plugins }, { canRefuse, keepsTerms: true });
+    const session = /** @type {any} */ (this.session);
+    const kind = { canRefuse, keepsTerms: true };
+    const fired = await session[FIRE](name, payload, { plugins }, kind);
     this.#tell(name, canRefuse, fired.decision);
-    return fired;
+    const { isLocal, outcomes, warnings } = fired.decision;
+    const isUnread =
+      !canRefuse && !isLocal && outcomes.length === 0 && warnings.length > 0 && this.#at(name).length > 0;
+    // The daemon could not use it, a session's id that is a number say. The handlers of this process can.
+    return isUnread ? session[FIRE](name, payload, { plugins }, { ...kind, hidden: warnings[0] }) : fired;
   }
 
   /**
@@ -245,12 +254,13 @@ class HookRegistry {
    */
   #tell(name, canRefuse, { warnings, outcomes, explanation, allowed }) {
     if (canRefuse) {
-      if (POINTS[name] === undefined && !allowed) warn(`${name}: ${explanation}`);
+      if (POINTS[name] === undefined && !allowed) this.#warnings.warn(`${name}: ${explanation}`);
       return;
     }
-    for (const text of warnings) warn(`${name}: ${text}`);
+    for (const text of warnings) this.#warnings.warn(`${name}: ${text}`);
     for (const { hook, outcome, message } of outcomes) {
-      if (this.#handlers.has(hook) && outcome !== "answered") warn(`${name}: a handler failed: ${message}`);
+      if (this.#handlers.has(hook) && outcome !== "answered")
+        this.#warnings.warn(`${name}: a handler failed: ${message}`);
     }
   }
 

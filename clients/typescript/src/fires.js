@@ -19,6 +19,7 @@ const MAX_PAYLOAD = 8 * 2 ** 20;
  * @typedef {object} Kind what a fire is, which an adapter knows of its events better than a session
  * @property {boolean} canRefuse whether what JSON cannot say, or nobody answers, is refused
  * @property {boolean} keepsTerms whether hooks of this process get the very values of the payload
+ * @property {string} [hidden] why nobody else is to see the payload
  */
 
 class Fires {
@@ -48,12 +49,12 @@ class Fires {
    * @param {Kind} kind
    * @returns {Promise<{ decision: any, terms: Terms | null }>}
    */
-  async fire(event, payload, options, { canRefuse, keepsTerms }) {
+  async fire(event, payload, options, { canRefuse, keepsTerms, hidden }) {
     /** @type {Terms | null} */
     let terms = null;
     let { callId } = options;
     try {
-      terms = new Terms(payload, canRefuse, this.limit);
+      terms = new Terms(payload, canRefuse, this.limit, hidden);
       if (keepsTerms) callId = this.#keep(terms, callId);
       const params = paramsOf(event, terms, { ...options, callId });
       const answer = await unlessAborted(() => this.#request(params), options.signal);

@@ -13,25 +13,28 @@ const { createHash } = require("node:crypto");
 const { RequestFailedError } = require("./errors.js");
 const { encodePlain } = require("./plain.js");
 const { isObject } = require("./table.js");
-const { warn } = require("./warnings.js");
 
 /**
  * @typedef {import("../types/index.js").Session} Session
+ * @typedef {import("./warnings.js").Warnings} Warnings
  * @typedef {Record<string, any>} Wire
  */
 
 class InUse {
   #session;
   #events;
+  #warnings;
   /** @type {Map<string, Group>} */
   #groups = new Map();
 
   /**
    * @param {Session} session
    * @param {string[]} events those that are known; a hook on any other is for all of them
+   * @param {Warnings} warnings
    */
-  constructor(session, events) {
+  constructor(session, events, warnings) {
     this.#session = session;
+    this.#warnings = warnings;
     this.#events = new Set(events);
   }
 
@@ -56,7 +59,7 @@ class InUse {
 
   /** @param {string} name */
   #group(name) {
-    const group = this.#groups.get(name) ?? new Group(this.#session);
+    const group = this.#groups.get(name) ?? new Group(this.#session, this.#warnings);
     this.#groups.set(name, group);
     return group;
   }
@@ -65,6 +68,7 @@ class InUse {
 /** The hooks of one event. */
 class Group {
   #session;
+  #warnings;
   #registered = ""; // what was registered last, as JSON; "?" where that failed
   /** @type {(string | null)[]} */
   #ids = [];
@@ -75,9 +79,13 @@ class Group {
   #isFree = Promise.resolve();
   #free = () => {};
 
-  /** @param {Session} session */
-  constructor(session) {
+  /**
+   * @param {Session} session
+   * @param {Warnings} warnings
+   */
+  constructor(session, warnings) {
     this.#session = session;
+    this.#warnings = warnings;
   }
 
   /**
@@ -88,6 +96,7 @@ class Group {
    */
   async while(hooks, action) {
     const wires = wiresOf(hooks);
+    for (const { problem } of wires.filter((_, at) => !hooks[at]?.problem)) if (problem) this.#warnings.warn(problem);
     const wanted = wires.length ? JSON.stringify(wires) : "";
     const turn = this.#turn.catch(() => undefined).then(() => this.#use(wires, wanted));
     this.#turn = turn;
@@ -119,7 +128,7 @@ class Group {
   async #exchange(wires) {
     this.#registered = "?";
     const { ids, refused } = wires.length ? await this.#session.registerEach(wires) : { ids: [], refused: [] };
-    for (const { reason } of refused) warn(`a hook was refused: ${reason}`);
+    for (const { reason } of refused) this.#warnings.warn(`a hook was refused: ${reason}`);
     // Nobody knows the event of these, so they stand in at every gate.
     const strange = refused.filter(({ id }) => id === null);
     const standIns = strange.map(({ at, reason }) => ({ id: wires[at].id, event: "*", problem: reason }));
@@ -186,7 +195,6 @@ function wireOf(hook) {
 function unusable({ event, match }, why) {
   const known = typeof event === "string" ? event : "*";
   const problem = `a hook on ${known} cannot be used: ${why}`;
-  warn(problem);
   return { event: known, ...(typeof match === "string" && known !== "*" && { match }), problem };
 }
 

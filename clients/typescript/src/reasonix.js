@@ -14,7 +14,7 @@ const { join, resolve } = require("node:path");
 const { InUse } = require("./in_use.js");
 const { connect, FIRE } = require("./session.js");
 const { read } = require("./settings.js");
-const { warn } = require("./warnings.js");
+const { Warnings } = require("./warnings.js");
 
 /** @type {Record<string, boolean>} each event, and whether it can be blocked here; a name that nobody knows can */
 const EVENTS = {
@@ -34,6 +34,9 @@ const EVENTS = {
   PreCompact: true,
 };
 const MAX_COMMAND = 60;
+
+/** @param {string} event */
+const canRefuse = (event) => EVENTS[event] ?? true;
 
 /**
  * @typedef {import("../types/reasonix.js").ResolvedHook} ResolvedHook
@@ -79,11 +82,12 @@ function formatHookOutcomeMessage({ hook, decision, stderr, stdout, truncated })
 
 class Hooks {
   #inUse;
+  #warnings = new Warnings();
 
   /** @param {import("../types/index.js").Session} session one with the dialect "reasonix" */
   constructor(session) {
     this.session = session;
-    this.#inUse = new InUse(session, Object.keys(EVENTS));
+    this.#inUse = new InUse(session, Object.keys(EVENTS), this.#warnings);
     // Reasonix' are functions: code that takes them by name moves unchanged.
     this.loadHooks = this.loadHooks.bind(this);
     this.runHooks = this.runHooks.bind(this);
@@ -109,55 +113,53 @@ class Hooks {
    */
   async runHooks({ hooks = [], payload }) {
     const { event, ...fields } = payload;
-    const canRefuse = EVENTS[event] ?? true;
-    const kind = { canRefuse, keepsTerms: false };
+    const kind = { canRefuse: canRefuse(event), keepsTerms: false };
     try {
       return await this.#inUse.while(hooks, event, async (hookOf) => {
         const { decision } = await /** @type {any} */ (this.session)[FIRE](event, fields, {}, kind);
-        return reportOf(decision, event, canRefuse, hookOf);
+        return this.#reportOf(decision, event, hookOf);
       });
     } catch (error) {
       const why = `its hooks could not be registered: ${error instanceof Error ? error.message : error}`;
-      return withoutDaemon(event, canRefuse, why);
+      return this.#withoutDaemon(event, why);
     }
+  }
+
+  /**
+   * Return what Reasonix is told of a decision; `hookOf` gives the hook that was passed, by its id.
+   *
+   * @param {any} decision
+   * @param {string} event
+   * @param {(id: string) => any} hookOf
+   */
+  #reportOf(decision, event, hookOf) {
+    const { rendered } = decision;
+    const isWhole = typeof rendered?.blocked === "boolean" && Array.isArray(rendered.outcomes);
+    if (decision.isLocal || !isWhole) return this.#withoutDaemon(event, decision.reason ?? decision.warnings.join());
+    const outcomes = rendered.outcomes.map((/** @type {any} */ outcome) => {
+      const own = outcome.hook.scope === "session" ? hookOf(outcome.hook.id) : undefined;
+      return own ? { ...outcome, hook: own } : outcome;
+    });
+    // The decision and its rendering are one answer; if they differ, the stricter one counts.
+    return { ...rendered, outcomes, blocked: rendered.blocked || (canRefuse(event) && !decision.allowed) };
+  }
+
+  /**
+   * @param {string} event
+   * @param {string} why
+   */
+  #withoutDaemon(event, why) {
+    const blocked = canRefuse(event);
+    if (!blocked) this.#warnings.warn(`${event}: ${why}`);
+    const hook = { scope: "hooklatch", event, command: "hooklatch" };
+    const decision = blocked ? "block" : "warn";
+    const outcome = { hook, decision, exitCode: blocked ? 2 : null, stdout: "", stderr: why, durationMs: 0 };
+    return { event, outcomes: [outcome], blocked };
   }
 
   async close() {
     await this.session.close();
   }
-}
-
-/**
- * Return what Reasonix is told of a decision; `hookOf` gives the hook that was passed, by its id.
- *
- * @param {any} decision
- * @param {string} event
- * @param {boolean} canRefuse
- * @param {(id: string) => any} hookOf
- */
-function reportOf(decision, event, canRefuse, hookOf) {
-  const { rendered } = decision;
-  const isWhole = typeof rendered?.blocked === "boolean" && Array.isArray(rendered.outcomes);
-  if (decision.isLocal || !isWhole) return withoutDaemon(event, canRefuse, decision.reason ?? decision.warnings.join());
-  const outcomes = rendered.outcomes.map((/** @type {any} */ outcome) => {
-    const own = outcome.hook.scope === "session" ? hookOf(outcome.hook.id) : undefined;
-    return own ? { ...outcome, hook: own } : outcome;
-  });
-  // The decision and its rendering are one answer; if they differ, the stricter one counts.
-  return { ...rendered, outcomes, blocked: rendered.blocked || (canRefuse && !decision.allowed) };
-}
-
-/**
- * @param {string} event
- * @param {boolean} blocked
- * @param {string} why
- */
-function withoutDaemon(event, blocked, why) {
-  if (!blocked) warn(`${event}: ${why}`);
-  const hook = { scope: "hooklatch", event, command: "hooklatch" };
-  const decision = blocked ? "block" : "warn";
-  const outcome = { hook, decision, exitCode: blocked ? 2 : null, stdout: "", stderr: why, durationMs: 0 };
-  return { event, outcomes: [outcome], blocked };
 }
 
 module.exports = { formatHookOutcomeMessage, Hooks, loadHooks, openHooks };

@@ -8,7 +8,7 @@
  */
 
 const { InvalidPayloadError } = require("./errors.js");
-const { encodeMarked, encodePlain, isSame, put } = require("./plain.js");
+const { encodeMarked, encodePlain, isSame, LONGEST, put } = require("./plain.js");
 const { isObject } = require("./table.js");
 
 /** @typedef {[plain: any, native: any]} Known a plain copy, and the value that it is of */
@@ -28,16 +28,18 @@ class Terms {
    * @param {Record<string, any>} payload
    * @param {boolean} canRefuse whether what JSON cannot say is refused, and not marked
    * @param {number} limit bytes that a payload may have
+   * @param {string} hidden why nobody else is to see it; "" where it is sent
    */
-  constructor(payload, canRefuse, limit) {
+  constructor(payload, canRefuse, limit, hidden = "") {
     this.#payload = payload;
     this.#canRefuse = canRefuse;
-    this.json = canRefuse ? encodePlain(payload, "payload") : asObject(encodeMarked(payload));
+    if (hidden) this.json = marked(hidden);
+    else this.json = canRefuse ? encodePlain(payload, "payload") : asObject(encodeMarked(payload));
     this.isTooLong = Buffer.byteLength(this.json) > limit;
     if (this.isTooLong && !canRefuse) {
       // Nothing is refused there, so the hooks of this process are called; all others see that there was a long text.
       const short = asObject(encodeMarked(payload, { isShort: true }));
-      this.json = Buffer.byteLength(short) > limit ? JSON.stringify({ $native: "Object", text: "too long" }) : short;
+      this.json = Buffer.byteLength(short) > limit ? marked("it is too long") : short;
       this.isTooLong = false;
     }
   }
@@ -108,7 +110,10 @@ class Terms {
 }
 
 /** @param {string} json */
-const asObject = (json) => (json.startsWith("{") ? json : JSON.stringify({ $native: "payload", text: json }));
+const asObject = (json) => (json.startsWith("{") ? json : marked(json));
+
+/** @param {string} text */
+const marked = (text) => JSON.stringify({ $native: "payload", text: text.slice(0, LONGEST) });
 
 /**
  * Return a value whose plain copy is this one, as far as there is one.
