@@ -205,6 +205,34 @@ defmodule Hooklatch.BeamAgentTest do
     end
   end
 
+  describe "two hooks that change one field" do
+    test "both count, in their order, and each judges the result" do
+      adds = fn text ->
+        on(:user_prompt_submit, &{:ok, Map.update!(&1, :prompt, fn prompt -> text <> prompt end)})
+      end
+
+      assert {:ok, %{prompt: "[b] [a] hi"}} =
+               fire(context_of(:user_prompt_submit), [adds.("[a] "), adds.("[b] ")])
+
+      strict =
+        on(:user_prompt_submit, fn context ->
+          if context.prompt =~ "[b]",
+            do: {:deny, :seen},
+            else: {:ok, %{context | prompt: "[a] " <> context.prompt}}
+        end)
+
+      assert fire(context_of(:user_prompt_submit), [strict, adds.("[b] ")]) == {:deny, :seen}
+    end
+
+    test "a first change that comes after the guards have judged is still refused" do
+      late = on(:user_prompt_submit, &if(&1.prompt == "b", do: {:ok, %{&1 | prompt: "c"}}, else: {:ok, &1}))
+      change = on(:user_prompt_submit, &{:ok, %{&1 | prompt: "b"}})
+
+      assert {:deny, why} = fire(context_of(:user_prompt_submit), [late, change])
+      assert why =~ "unsettled" or why =~ "settle"
+    end
+  end
+
   describe "answers" do
     test "a bare :ok changes nothing, and anything else that is unknown refuses" do
       assert fire(context(), [on(:pre_tool_use, fn _ -> :ok end)]) === {:ok, context()}

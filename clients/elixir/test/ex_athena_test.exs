@@ -124,6 +124,18 @@ defmodule Hooklatch.ExAthenaTest do
       end
     end
 
+    test "a refusal without a reason is one" do
+      for reason <- [nil, false, ""] do
+        assert {:deny, _} = pre([group(nil, {:deny, reason})], "read", %{})
+        assert {:halt, why} = pre([group(nil, {:halt, reason})], "read", %{})
+        assert why != nil
+        assert {:halt, _} = Hooks.run_lifecycle(%{Stop: [fn _, _ -> {:halt, reason} end]}, :Stop, %{})
+        hooks = %{UserPromptSubmit: [fn _, _ -> {:halt, reason} end]}
+        assert {:halt, why} = Hooks.run_lifecycle(hooks, :UserPromptSubmit, %{prompt: "x"})
+        assert why != nil
+      end
+    end
+
     test "messages of several hooks, and of the operator's, come in their order and as they are" do
       [a, b] = for name <- [:a, nil], do: %Message{role: :system, content: "same", name: name}
       plain = %{role: "system", content: "plain"}

@@ -7,7 +7,7 @@ defmodule Hooklatch.Native do
 
   require Logger
 
-  alias Hooklatch.Decision
+  alias Hooklatch.{BeamAgent, Decision}
   alias Hooklatch.Native.{Ledger, Registrar, Terms}
 
   @typedoc """
@@ -27,10 +27,11 @@ defmodule Hooklatch.Native do
   @doc "Return the calling process's session in a dialect, with exactly the hooks that are wanted. It ends with that process."
   @spec session(String.t(), [wanted]) :: {:ok, pid} | {:error, Hooklatch.problem()}
   def session(dialect, wanted) do
-    with {:ok, session, _} <- synced(dialect, wanted, fn -> [] end), do: {:ok, session}
+    with {:ok, session, _} <- synced(dialect, wanted), do: {:ok, session}
   end
 
-  defp synced(dialect, own, shared) do
+  defp synced(dialect, own) do
+    shared = shared(dialect)
     registrar = Process.get({__MODULE__, dialect}) || begun(dialect)
 
     try do
@@ -46,8 +47,12 @@ defmodule Hooklatch.Native do
     registrar
   end
 
+  # BeamAgent has hooks of a whole node.
+  defp shared("beam"), do: &BeamAgent.Hooks.wanted_globals/0
+  defp shared(_), do: fn -> [] end
+
   @doc """
-  Fire an event in a dialect with the hooks that are wanted, `own` and those that `shared` returns, and return what
+  Fire an event in a dialect with the hooks that are `wanted`, and return what
   `read` makes of the decision. What it warns of is logged. An error if nobody could be asked.
 
   `payload` is what goes over the wire; `known` is what callbacks of this node are given the terms of: a term and its plain
@@ -59,13 +64,13 @@ defmodule Hooklatch.Native do
           map,
           {term, term},
           term,
-          {[wanted], (() -> [wanted])},
+          [wanted],
           (Decision.t(), Ledger.t() -> answer)
         ) ::
           answer | {:error, String.t()}
         when answer: term
-  def fire(dialect, event, payload, {term, plain}, about, {own, shared}, read) do
-    with {:ok, session, problems} <- synced(dialect, own, shared) do
+  def fire(dialect, event, payload, {term, plain}, about, wanted, read) do
+    with {:ok, session, problems} <- synced(dialect, wanted) do
       ledger = Ledger.open(term, plain, about)
 
       try do

@@ -107,10 +107,7 @@ defmodule Hooklatch.BeamAgent.Hooks do
   defp decide(event, context, registry) do
     unless is_map(context), do: raise(ArgumentError, "the context is no map")
     plain = Native.to_wire(context, event not in @notifying, "context")
-
-    hooks =
-      {wanted(:own, own(registry), 100),
-       fn -> wanted(:global, Enum.map(Globals.joined(), &{&1.event, &1}), 200) end}
+    hooks = wanted(:own, own(registry), 100)
 
     Native.fire("beam", event, plain, {context, plain}, nil, hooks, fn decision, ledger ->
       answer(event, context, {decision, ledger}, decision.rendered)
@@ -178,6 +175,10 @@ defmodule Hooklatch.BeamAgent.Hooks do
 
   # Definitions
 
+  @doc "Return the global hooks as a session of this node wants them; its registrar, who calls this, hears of changes."
+  @spec wanted_globals() :: [Native.wanted()]
+  def wanted_globals, do: wanted(:global, Enum.map(Globals.joined(), &{&1.event, &1}), 200)
+
   defp own(none) when none in [nil, :undefined], do: []
   defp own(%{} = registry), do: for({event, hooks} <- registry, hook <- hooks_of(hooks), do: {event, hook})
   defp own(other), do: [{:*, other}]
@@ -228,7 +229,7 @@ defmodule Hooklatch.BeamAgent.Hooks do
     case hook.callback.(shown) do
       :ok -> said(call, :ok, nil, "ok")
       {:ok, ^shown} -> said(call, :ok, nil, "ok")
-      {:ok, context} when is_map(context) -> returned(context, payload, event, call)
+      {:ok, context} when is_map(context) -> returned(context, shown, payload, event, call)
       {:deny, reason} -> said(call, :deny, reason, %{"deny" => Native.text(reason)})
       {:ask, reason} -> said(call, :ask, reason, %{"ask" => Native.text(reason)})
       other -> said(call, :garbage, nil, %{"garbage" => inspect(other)})
@@ -239,11 +240,20 @@ defmodule Hooklatch.BeamAgent.Hooks do
   defp shown(_, payload, nil), do: Terms.native(payload, [], @keys)
   defp shown(event, payload, ledger), do: in_terms(ledger, payload, event)
 
-  defp returned(context, payload, event, call) do
+  defp returned(context, shown, payload, event, call) do
+    context = if again?(call), do: Map.merge(Map.drop(context, @keys), Map.take(shown, @keys)), else: context
     plain = Native.to_wire(context, event not in @notifying, "the context that a callback returned")
     if call[:native], do: Ledger.given(call.native, context, plain, payload)
-    said(call, :ok, nil, %{"ok" => plain})
+    changed? = Map.take(context, @keys) !== Map.take(shown, @keys)
+    said(call, if(changed?, do: :changed, else: :ok), nil, %{"ok" => plain})
   end
+
+  # A hook is called once more where another one has changed a field since, to judge the result. What it made of the
+  # fields it has made already: both changes count, in the order of the hooks, as in BeamAgent.
+  defp again?(%{:native => %Ledger{} = ledger, "reinvoked" => true, "hook" => hook}),
+    do: Ledger.said?(ledger, hook, :changed)
+
+  defp again?(_), do: false
 
   defp said(call, word, term, wire) do
     if call[:native], do: Ledger.said(call.native, call["hook"], word, term, wire)

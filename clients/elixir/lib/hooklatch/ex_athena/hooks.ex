@@ -164,8 +164,7 @@ defmodule Hooklatch.ExAthena.Hooks do
   end
 
   defp fire(hooks, event, payload, known, about, read) do
-    Native.fire("exathena", event, payload, known, about, {wanted(hooks), fn -> [] end}, fn decision,
-                                                                                            ledger ->
+    Native.fire("exathena", event, payload, known, about, wanted(hooks), fn decision, ledger ->
       cond do
         not Decision.local?(decision) and is_map(decision.rendered) -> read.(decision, ledger)
         event in @observing -> none()

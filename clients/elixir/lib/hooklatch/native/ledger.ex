@@ -54,7 +54,8 @@ defmodule Hooklatch.Native.Ledger do
   @spec reason(t, Decision.t(), term) :: term
   def reason(ledger, %Decision{cause: "policy", hook: hook, layer: "session"}, text) do
     case :ets.lookup(ledger.table, {:said, hook}) do
-      [{_, word, term, _}] when word in [:deny, :ask, :halt] -> term
+      # Nil would say that nothing was refused.
+      [{_, word, term, _}] when word in [:deny, :ask, :halt] and term not in [nil, false] -> term
       _ -> text
     end
   end
