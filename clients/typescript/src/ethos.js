@@ -19,25 +19,28 @@ const MODIFYING = "modifying";
 const CLAIMING = "claiming";
 
 /** @type {Record<string, [string, string]>} each point's model, and the catalogue's event that it feeds */
-const POINTS = {
-  session_start: [VOID, "session_start"],
-  before_llm_call: [VOID, "model_request"],
-  after_llm_call: [VOID, "model_response"],
-  after_tool_call: [VOID, "post_tool_use"],
-  tool_end_with_path: [VOID, "tool_path"],
-  agent_done: [VOID, "stop"],
-  message_received: [VOID, "message_received"],
-  message_sent: [VOID, "message_sent"],
-  subagent_spawned: [VOID, "subagent_started"],
-  subagent_ended: [VOID, "subagent_stop"],
-  before_prompt_build: [MODIFYING, "prompt_build"],
-  before_tool_call: [MODIFYING, "pre_tool_use"],
-  message_sending: [MODIFYING, "message_send"],
-  personality_switched: [MODIFYING, "personality_switch"],
-  subagent_spawning: [MODIFYING, "subagent_start"],
-  inbound_claim: [CLAIMING, "message_claim"],
-  before_dispatch: [CLAIMING, "message_dispatch"],
-};
+const POINTS = Object.setPrototypeOf(
+  {
+    session_start: [VOID, "session_start"],
+    before_llm_call: [VOID, "model_request"],
+    after_llm_call: [VOID, "model_response"],
+    after_tool_call: [VOID, "post_tool_use"],
+    tool_end_with_path: [VOID, "tool_path"],
+    agent_done: [VOID, "stop"],
+    message_received: [VOID, "message_received"],
+    message_sent: [VOID, "message_sent"],
+    subagent_spawned: [VOID, "subagent_started"],
+    subagent_ended: [VOID, "subagent_stop"],
+    before_prompt_build: [MODIFYING, "prompt_build"],
+    before_tool_call: [MODIFYING, "pre_tool_use"],
+    message_sending: [MODIFYING, "message_send"],
+    personality_switched: [MODIFYING, "personality_switch"],
+    subagent_spawning: [MODIFYING, "subagent_start"],
+    inbound_claim: [CLAIMING, "message_claim"],
+    before_dispatch: [CLAIMING, "message_dispatch"],
+  },
+  null, // "constructor" is no point
+);
 const OPEN_POINTS = ["before_prompt_build", "message_sending", "personality_switched"];
 const REJECTS_BY_CLAIM = ["before_ticket_complete", "before_goal_complete"];
 
