@@ -100,8 +100,9 @@ class HookRegistry {
     /** @type {string} */ name,
     /** @type {any} */ payload,
     /** @type {any} */ allowedPlugins = undefined,
+    /** @type {any} */ options = {},
   ) {
-    await this.#fire(name, payload, allowedPlugins);
+    await this.#fire(name, payload, allowedPlugins, options);
   }
 
   /** The merged result; a refusal, whoever made it and why, is its `error`. */
@@ -109,8 +110,9 @@ class HookRegistry {
     /** @type {string} */ name,
     /** @type {any} */ payload,
     /** @type {any} */ allowedPlugins = undefined,
+    /** @type {any} */ options = {},
   ) {
-    const { decision, terms } = await this.#fire(name, payload, allowedPlugins);
+    const { decision, terms } = await this.#fire(name, payload, allowedPlugins, options);
     const rendered = isObject(decision.rendered) ? decision.rendered : null;
     if (OPEN_POINTS.includes(name)) return rendered && decision.allowed ? this.#merged(decision, terms) : {};
     const failed = this.#at(name).find(({ failure }) => failure !== undefined);
@@ -132,8 +134,9 @@ class HookRegistry {
     /** @type {string} */ name,
     /** @type {any} */ payload,
     /** @type {any} */ allowedPlugins = undefined,
+    /** @type {any} */ options = {},
   ) {
-    const { decision, terms } = await this.#fire(name, payload, allowedPlugins);
+    const { decision, terms } = await this.#fire(name, payload, allowedPlugins, options);
     if (REJECTS_BY_CLAIM.includes(name)) return { handled: true, reason: decision.reason || decision.explanation };
     if (!decision.allowed || decision.rendered?.handled !== true) return { handled: false };
     const claim = decision.layer === "session" ? terms?.answerOf(decision.hook) : undefined;
@@ -232,20 +235,21 @@ class HookRegistry {
    * @param {string} name
    * @param {any} payload
    * @param {string[] | undefined} plugins
+   * @param {{ signal?: AbortSignal }} options
    * @returns {Promise<{ decision: any, terms: Terms | null }>}
    */
-  async #fire(name, payload, plugins) {
+  async #fire(name, payload, plugins, { signal }) {
     await Promise.all([...this.#handlers.values()].map((handler) => this.#registered(handler)));
     const canRefuse = POINTS[name] === undefined || (POINTS[name][0] === MODIFYING && !OPEN_POINTS.includes(name));
     const session = /** @type {any} */ (this.session);
     const kind = { canRefuse, keepsTerms: true };
-    const fired = await session[FIRE](name, payload, { plugins }, kind);
+    const fired = await session[FIRE](name, payload, { plugins, signal }, kind);
     this.#tell(name, canRefuse, fired.decision);
     const { isLocal, outcomes, warnings } = fired.decision;
     const isUnread =
       !canRefuse && !isLocal && outcomes.length === 0 && warnings.length > 0 && this.#at(name).length > 0;
     // The daemon could not use it, a session's id that is a number say. The handlers of this process can.
-    return isUnread ? session[FIRE](name, payload, { plugins }, { ...kind, hidden: warnings[0] }) : fired;
+    return isUnread ? session[FIRE](name, payload, { plugins, signal }, { ...kind, hidden: warnings[0] }) : fired;
   }
 
   /**

@@ -114,14 +114,14 @@ class Hooks {
   /**
    * Run the hooks of `payload.event`: those of `hooks`, and those that the daemon has.
    *
-   * @param {{ hooks?: any[] | undefined, payload: Record<string, any> }} options
+   * @param {{ hooks?: any[] | undefined, payload: Record<string, any>, signal?: AbortSignal | undefined }} options
    */
-  async runHooks({ hooks = [], payload }) {
+  async runHooks({ hooks = [], payload, signal }) {
     const { event, ...fields } = payload;
     const kind = { canRefuse: canRefuse(event), keepsTerms: false };
     try {
       return await this.#inUse.while(await hooks, event, async (hookOf) => {
-        const { decision } = await /** @type {any} */ (this.session)[FIRE](event, fields, {}, kind);
+        const { decision } = await /** @type {any} */ (this.session)[FIRE](event, fields, { signal }, kind);
         return this.#reportOf(decision, event, hookOf);
       });
     } catch (error) {
