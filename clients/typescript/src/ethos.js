@@ -9,6 +9,7 @@
  */
 
 const { DaemonUnreachableError } = require("./errors.js");
+const { put } = require("./plain.js");
 const { connect, FIRE } = require("./session.js");
 const { isObject } = require("./table.js");
 const { isStill } = require("./terms.js");
@@ -290,16 +291,15 @@ class HookRegistry {
    * @param {any} decision
    * @param {Terms | null} terms
    */
-  #merged({ rendered, outcomes, name }, terms) {
+  #merged({ rendered, outcomes }, terms) {
     /** @type {Record<string, any>} */
     const merged = {};
-    for (const [key, value] of Object.entries(rendered)) merged[key] = terms ? terms.native(key, value) : value;
+    for (const [key, value] of Object.entries(rendered)) put(merged, key, terms ? terms.native(key, value) : value);
     // Ethos merges any key; what hooklatch has no name for, it neither judges nor passes on.
     for (const { layer, hook, outcome } of outcomes) {
       const result = layer === "session" && outcome === "answered" ? terms?.answerOf(hook) : undefined;
       for (const [key, value] of Object.entries(result ?? {})) {
-        if (key in merged || value === null || value === undefined) continue;
-        merged[key] = value;
+        if (!Object.hasOwn(merged, key) && value !== null && value !== undefined) put(merged, key, value);
       }
     }
     return merged;
