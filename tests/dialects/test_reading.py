@@ -37,15 +37,6 @@ READ: list[tuple[Dialect, str, object, dict[str, Any]]] = [
     (ETHOS, "before_tool_call", {"error": None, "args": {"n": 1}}, {"patch": {"tool_input": {"n": 1}}}),
     (ETHOS, "before_tool_call", {"args": None}, {}),
     (ETHOS, "subagent_spawning", {"personalityId": "calm"}, {"patch": {"personality_id": "calm"}}),
-    (
-        ETHOS,
-        "before_prompt_build",
-        {"prependSystem": "hi", "prepend": "typo"},
-        {
-            "patch": {"prepend_system": "hi"},
-            "warnings": ["a hook on before_prompt_build cannot say 'prepend'; that key was ignored"],
-        },
-    ),
     (ETHOS, "inbound_claim", {"handled": False}, {}),
     (ETHOS, "inbound_claim", {"handled": True}, {"verdict": "claim", "value": None}),
     (ETHOS, "inbound_claim", {"handled": True, "reply": "hi"}, {"verdict": "claim", "value": {"reply": "hi"}}),
@@ -89,6 +80,27 @@ READ: list[tuple[Dialect, str, object, dict[str, Any]]] = [
         "SessionStart",
         {"exitCode": 0, "stdout": "ticket 7"},
         {"inject": [{"role": "system", "content": "ticket 7"}]},
+    ),
+    (
+        ETHOS,
+        "before_prompt_build",
+        {"prependSystem": "x", "later": 1, "also": None},
+        {
+            "patch": {"prepend_system": "x"},
+            "warnings": ["a hook on before_prompt_build cannot say 'also', 'later', which was ignored"],
+        },
+    ),
+    (
+        ETHOS,
+        "message_sending",
+        {"reason": "x"},
+        {"warnings": ["a hook on message_sending cannot say 'reason', which was ignored"]},
+    ),
+    (
+        RADIUM,
+        "AfterTool",
+        {**GO, "modified_data": {"modified_result": "r", "cost": 1}},
+        {"patch": {"tool_response": "r"}, "warnings": ["a hook on AfterTool cannot say 'cost', which was ignored"]},
     ),
     (RADIUM, "BeforeTool", GO, {}),
     (RADIUM, "BeforeTool", STOP, DENY),
@@ -134,6 +146,7 @@ def test_answers_are_understood(dialect: Dialect, event: str, answer: object, ex
 GARBAGE: list[tuple[Dialect, str, object]] = [
     (ETHOS, "before_tool_call", False),
     (ETHOS, "before_tool_call", {"eror": "no"}),
+    (ETHOS, "before_tool_call", {"args": {}, "eror": "no"}),
     (ETHOS, "before_tool_call", ["error", "no"]),
     (ETHOS, "before_tool_call", {"reason": "no"}),
     (ETHOS, "inbound_claim", {"handled": "yes"}),
