@@ -255,12 +255,18 @@ def test_an_exit_code_of_one_is_a_warning_and_two_blocks(reasonix: Native) -> No
 
 
 def test_an_outcome_names_the_hook_that_was_passed_and_the_daemons_by_their_own_names(reasonix: Native) -> None:
-    hooks = [on("PreToolUse", match="Shell"), on("PreToolUse", scope="global", source="/home/me/settings.json")]
+    hooks = [
+        on("PreToolUse", "exit 1", match="Shell"),
+        on("PreToolUse", "exit 1", scope="global", source="/home/me/settings.json"),
+    ]
 
     report = run(reasonix, hooks, tool="Shell", toolArgs={"command": "ls"})
 
     assert reasonix("same_hooks") == [None, 0, 1]
     assert [outcome["hook"]["scope"] for outcome in report["outcomes"]] == ["global", "project", "global"]
+    assert report["message"].splitlines()[:2] == [
+        f"hook [{scope}/PreToolUse] exit 1: warn" for scope in ("project", "global")
+    ]
 
 
 def test_two_lists_in_use_at_once_do_not_run_each_others_hooks(reasonix: Native) -> None:
@@ -385,3 +391,17 @@ def test_handlers_of_a_registry_that_met_no_daemon_are_there_with_one(program: P
     daemon.end()
 
     assert given == {"error": "mine"}
+
+
+def test_a_registry_counts_its_handlers_and_the_operators(ethos: Native) -> None:
+    def has(model: str, point: str) -> Any:
+        return ethos("hasHandlers", model, point)
+
+    ethos("refresh")
+    ethos("registerVoid", "agent_done", handler={"answer": None}, **{"as": "done"})
+    before = [has("void", "agent_done"), has("modifying", "before_tool_call"), has("void", "session_start")]
+    ethos("together", runs=[{"call": "cleanup", "as": "done"}])
+
+    assert before == [True, True, False]
+    assert [has("void", "agent_done"), has("claiming", "agent_done"), has("void", "constructor")] == [False] * 3
+    assert has("modifying", "before_tool_call") is True

@@ -20,6 +20,7 @@ PATIENCE = 60  # seconds for a script
 BEGIN = """
 const { connect, Session } = require(process.env.CLIENT);
 const { HookRegistry } = require(process.env.CLIENT + "/src/ethos.js");
+const { Hooks } = require(process.env.CLIENT + "/src/reasonix.js");
 const { execFileSync } = require("node:child_process");
 const { existsSync } = require("node:fs");
 const [path, pid, file] = process.argv.slice(2);
@@ -144,6 +145,22 @@ def test_a_fire_that_is_given_up_is_a_deny_and_the_session_goes_on(run: Script) 
 """)
 
     assert said == [["deny", "abandoned", True, True], "pass"]
+
+
+def test_the_adapters_calls_that_are_given_up_refuse_too(run: Script) -> None:
+    said = run("""
+  const signal = AbortSignal.abort("enough");
+  const registry = new HookRegistry(await connect({ path, dialect: "ethos" }));
+  const hooks = new Hooks(await connect({ path, dialect: "reasonix" }));
+  say((await registry.fireModifying("before_tool_call", { toolName: "t", args: {} }, undefined, { signal })).error);
+  say((await hooks.runHooks({ payload: { event: "PreToolUse", toolName: "t" }, signal })).blocked);
+  say(await registry.fireModifying("before_tool_call", { toolName: "t", args: {} }));
+  await registry.close();
+  await hooks.close();
+""")
+
+    assert "enough" in said[0]
+    assert said[1:] == [True, {}]
 
 
 def test_a_session_tells_of_its_states(run: Script) -> None:

@@ -37,15 +37,6 @@ READ: list[tuple[Dialect, str, object, dict[str, Any]]] = [
     (ETHOS, "before_tool_call", {"error": None, "args": {"n": 1}}, {"patch": {"tool_input": {"n": 1}}}),
     (ETHOS, "before_tool_call", {"args": None}, {}),
     (ETHOS, "subagent_spawning", {"personalityId": "calm"}, {"patch": {"personality_id": "calm"}}),
-    (
-        ETHOS,
-        "before_prompt_build",
-        {"prependSystem": "hi", "prepend": "typo"},
-        {
-            "patch": {"prepend_system": "hi"},
-            "warnings": ["a hook on before_prompt_build cannot say 'prepend'; that key was ignored"],
-        },
-    ),
     (ETHOS, "inbound_claim", {"handled": False}, {}),
     (ETHOS, "inbound_claim", {"handled": True}, {"verdict": "claim", "value": None}),
     (ETHOS, "inbound_claim", {"handled": True, "reply": "hi"}, {"verdict": "claim", "value": {"reply": "hi"}}),

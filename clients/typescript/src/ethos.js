@@ -9,6 +9,7 @@
  */
 
 const { DaemonUnreachableError } = require("./errors.js");
+const { put } = require("./plain.js");
 const { connect, FIRE } = require("./session.js");
 const { isObject } = require("./table.js");
 const { isStill } = require("./terms.js");
@@ -19,25 +20,28 @@ const MODIFYING = "modifying";
 const CLAIMING = "claiming";
 
 /** @type {Record<string, [string, string]>} each point's model, and the catalogue's event that it feeds */
-const POINTS = {
-  session_start: [VOID, "session_start"],
-  before_llm_call: [VOID, "model_request"],
-  after_llm_call: [VOID, "model_response"],
-  after_tool_call: [VOID, "post_tool_use"],
-  tool_end_with_path: [VOID, "tool_path"],
-  agent_done: [VOID, "stop"],
-  message_received: [VOID, "message_received"],
-  message_sent: [VOID, "message_sent"],
-  subagent_spawned: [VOID, "subagent_started"],
-  subagent_ended: [VOID, "subagent_stop"],
-  before_prompt_build: [MODIFYING, "prompt_build"],
-  before_tool_call: [MODIFYING, "pre_tool_use"],
-  message_sending: [MODIFYING, "message_send"],
-  personality_switched: [MODIFYING, "personality_switch"],
-  subagent_spawning: [MODIFYING, "subagent_start"],
-  inbound_claim: [CLAIMING, "message_claim"],
-  before_dispatch: [CLAIMING, "message_dispatch"],
-};
+const POINTS = Object.setPrototypeOf(
+  {
+    session_start: [VOID, "session_start"],
+    before_llm_call: [VOID, "model_request"],
+    after_llm_call: [VOID, "model_response"],
+    after_tool_call: [VOID, "post_tool_use"],
+    tool_end_with_path: [VOID, "tool_path"],
+    agent_done: [VOID, "stop"],
+    message_received: [VOID, "message_received"],
+    message_sent: [VOID, "message_sent"],
+    subagent_spawned: [VOID, "subagent_started"],
+    subagent_ended: [VOID, "subagent_stop"],
+    before_prompt_build: [MODIFYING, "prompt_build"],
+    before_tool_call: [MODIFYING, "pre_tool_use"],
+    message_sending: [MODIFYING, "message_send"],
+    personality_switched: [MODIFYING, "personality_switch"],
+    subagent_spawning: [MODIFYING, "subagent_start"],
+    inbound_claim: [CLAIMING, "message_claim"],
+    before_dispatch: [CLAIMING, "message_dispatch"],
+  },
+  null, // "constructor" is no point
+);
 const OPEN_POINTS = ["before_prompt_build", "message_sending", "personality_switched"];
 const REJECTS_BY_CLAIM = ["before_ticket_complete", "before_goal_complete"];
 
@@ -97,8 +101,9 @@ class HookRegistry {
     /** @type {string} */ name,
     /** @type {any} */ payload,
     /** @type {any} */ allowedPlugins = undefined,
+    /** @type {any} */ options = {},
   ) {
-    await this.#fire(name, payload, allowedPlugins);
+    await this.#fire(name, payload, allowedPlugins, options);
   }
 
   /** The merged result; a refusal, whoever made it and why, is its `error`. */
@@ -106,8 +111,9 @@ class HookRegistry {
     /** @type {string} */ name,
     /** @type {any} */ payload,
     /** @type {any} */ allowedPlugins = undefined,
+    /** @type {any} */ options = {},
   ) {
-    const { decision, terms } = await this.#fire(name, payload, allowedPlugins);
+    const { decision, terms } = await this.#fire(name, payload, allowedPlugins, options);
     const rendered = isObject(decision.rendered) ? decision.rendered : null;
     if (OPEN_POINTS.includes(name)) return rendered && decision.allowed ? this.#merged(decision, terms) : {};
     const failed = this.#at(name).find(({ failure }) => failure !== undefined);
@@ -129,8 +135,9 @@ class HookRegistry {
     /** @type {string} */ name,
     /** @type {any} */ payload,
     /** @type {any} */ allowedPlugins = undefined,
+    /** @type {any} */ options = {},
   ) {
-    const { decision, terms } = await this.#fire(name, payload, allowedPlugins);
+    const { decision, terms } = await this.#fire(name, payload, allowedPlugins, options);
     if (REJECTS_BY_CLAIM.includes(name)) return { handled: true, reason: decision.reason || decision.explanation };
     if (!decision.allowed || decision.rendered?.handled !== true) return { handled: false };
     const claim = decision.layer === "session" ? terms?.answerOf(decision.hook) : undefined;
@@ -229,20 +236,21 @@ class HookRegistry {
    * @param {string} name
    * @param {any} payload
    * @param {string[] | undefined} plugins
+   * @param {{ signal?: AbortSignal }} options
    * @returns {Promise<{ decision: any, terms: Terms | null }>}
    */
-  async #fire(name, payload, plugins) {
+  async #fire(name, payload, plugins, { signal }) {
     await Promise.all([...this.#handlers.values()].map((handler) => this.#registered(handler)));
     const canRefuse = POINTS[name] === undefined || (POINTS[name][0] === MODIFYING && !OPEN_POINTS.includes(name));
     const session = /** @type {any} */ (this.session);
     const kind = { canRefuse, keepsTerms: true };
-    const fired = await session[FIRE](name, payload, { plugins }, kind);
+    const fired = await session[FIRE](name, payload, { plugins, signal }, kind);
     this.#tell(name, canRefuse, fired.decision);
     const { isLocal, outcomes, warnings } = fired.decision;
     const isUnread =
       !canRefuse && !isLocal && outcomes.length === 0 && warnings.length > 0 && this.#at(name).length > 0;
     // The daemon could not use it, a session's id that is a number say. The handlers of this process can.
-    return isUnread ? session[FIRE](name, payload, { plugins }, { ...kind, hidden: warnings[0] }) : fired;
+    return isUnread ? session[FIRE](name, payload, { plugins, signal }, { ...kind, hidden: warnings[0] }) : fired;
   }
 
   /**
@@ -283,16 +291,15 @@ class HookRegistry {
    * @param {any} decision
    * @param {Terms | null} terms
    */
-  #merged({ rendered, outcomes, name }, terms) {
+  #merged({ rendered, outcomes }, terms) {
     /** @type {Record<string, any>} */
     const merged = {};
-    for (const [key, value] of Object.entries(rendered)) merged[key] = terms ? terms.native(key, value) : value;
+    for (const [key, value] of Object.entries(rendered)) put(merged, key, terms ? terms.native(key, value) : value);
     // Ethos merges any key; what hooklatch has no name for, it neither judges nor passes on.
     for (const { layer, hook, outcome } of outcomes) {
       const result = layer === "session" && outcome === "answered" ? terms?.answerOf(hook) : undefined;
       for (const [key, value] of Object.entries(result ?? {})) {
-        if (key in merged || value === null || value === undefined) continue;
-        merged[key] = value;
+        if (!Object.hasOwn(merged, key) && value !== null && value !== undefined) put(merged, key, value);
       }
     }
     return merged;

@@ -17,23 +17,29 @@ const { read } = require("./settings.js");
 const { Warnings } = require("./warnings.js");
 
 /** @type {Record<string, boolean>} each event, and whether it can be blocked here; a name that nobody knows can */
-const EVENTS = {
-  PreToolUse: true,
-  PostToolUse: false,
-  PostToolUseFailure: false,
-  PermissionRequest: true,
-  UserPromptSubmit: true,
-  Stop: false,
-  StopFailure: false,
-  PostLLMCall: false,
-  SessionStart: false,
-  SessionEnd: false,
-  PreSubagent: true,
-  SubagentStop: false,
-  Notification: false,
-  PreCompact: true,
-};
+const EVENTS = Object.setPrototypeOf(
+  {
+    PreToolUse: true,
+    PostToolUse: false,
+    PostToolUseFailure: false,
+    PermissionRequest: true,
+    UserPromptSubmit: true,
+    Stop: false,
+    StopFailure: false,
+    PostLLMCall: false,
+    SessionStart: false,
+    SessionEnd: false,
+    PreSubagent: true,
+    SubagentStop: false,
+    Notification: false,
+    PreCompact: true,
+  },
+  null, // "constructor" is no event
+);
 const MAX_COMMAND = 60;
+
+/** @param {string} line */
+const shortened = (line) => (line.length <= MAX_COMMAND ? line : `${line.slice(0, MAX_COMMAND)}…`);
 
 /** @param {string} event */
 const canRefuse = (event) => EVENTS[event] ?? true;
@@ -73,8 +79,7 @@ async function loadHooks({ projectRoot, homeDir, ...options } = {}) {
  */
 function formatHookOutcomeMessage({ hook, decision, stderr, stdout, truncated }) {
   if (decision === "pass") return "";
-  const line = hook.command ?? "";
-  const command = line.length <= MAX_COMMAND ? line : `${line.slice(0, MAX_COMMAND)}…`;
+  const command = shortened(hook.command ?? "");
   const detail = (stderr || stdout).trim();
   const cut = truncated ? " (output truncated at 256KB)" : "";
   return `hook [${hook.scope}/${hook.event}] ${command && `${command} `}— ${decision}${cut}${detail ? `: ${detail}` : ""}`;
@@ -109,14 +114,14 @@ class Hooks {
   /**
    * Run the hooks of `payload.event`: those of `hooks`, and those that the daemon has.
    *
-   * @param {{ hooks?: any[] | undefined, payload: Record<string, any> }} options
+   * @param {{ hooks?: any[] | undefined, payload: Record<string, any>, signal?: AbortSignal | undefined }} options
    */
-  async runHooks({ hooks = [], payload }) {
+  async runHooks({ hooks = [], payload, signal }) {
     const { event, ...fields } = payload;
     const kind = { canRefuse: canRefuse(event), keepsTerms: false };
     try {
-      return await this.#inUse.while(hooks, event, async (hookOf) => {
-        const { decision } = await /** @type {any} */ (this.session)[FIRE](event, fields, {}, kind);
+      return await this.#inUse.while(await hooks, event, async (hookOf) => {
+        const { decision } = await /** @type {any} */ (this.session)[FIRE](event, fields, { signal }, kind);
         return this.#reportOf(decision, event, hookOf);
       });
     } catch (error) {
@@ -136,12 +141,18 @@ class Hooks {
     const { rendered } = decision;
     const isWhole = typeof rendered?.blocked === "boolean" && Array.isArray(rendered.outcomes);
     if (decision.isLocal || !isWhole) return this.#withoutDaemon(event, decision.reason ?? decision.warnings.join());
+    let { message } = rendered;
     const outcomes = rendered.outcomes.map((/** @type {any} */ outcome) => {
       const own = outcome.hook.scope === "session" ? hookOf(outcome.hook.id) : undefined;
-      return own ? { ...outcome, hook: own } : outcome;
+      if (!own) return outcome;
+      const line = ` ${shortened(outcome.hook.command)}`;
+      if (outcome.decision !== "pass") {
+        message = message.replace(`hook [session/${event}]${line}`, () => `hook [${own.scope}/${event}]${line}`);
+      }
+      return { ...outcome, hook: own };
     });
     // The decision and its rendering are one answer; if they differ, the stricter one counts.
-    return { ...rendered, outcomes, blocked: rendered.blocked || (canRefuse(event) && !decision.allowed) };
+    return { ...rendered, message, outcomes, blocked: rendered.blocked || (canRefuse(event) && !decision.allowed) };
   }
 
   /**

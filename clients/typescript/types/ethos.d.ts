@@ -253,16 +253,19 @@ export declare class HookRegistry {
     name: K,
     payload: Fired<VoidHooks[K]>,
     allowedPlugins?: string[] | undefined,
+    options?: { signal?: AbortSignal | undefined },
   ): Promise<void>;
   fireModifying<K extends keyof ModifyingHooks>(
     name: K,
     payload: Fired<ModifyingHooks[K][0]>,
     allowedPlugins?: string[] | undefined,
+    options?: { signal?: AbortSignal | undefined },
   ): Promise<ModifyingHooks[K][1]>;
   fireClaiming<K extends keyof ClaimingHooks>(
     name: K,
     payload: Fired<ClaimingHooks[K][0]>,
     allowedPlugins?: string[] | undefined,
+    options?: { signal?: AbortSignal | undefined },
   ): Promise<ClaimingHooks[K][1]>;
   unregisterPlugin(pluginId: string): void;
   hasHandlers(model: "void" | "modifying" | "claiming", name: string): boolean;

@@ -104,6 +104,8 @@ export declare class Hooks {
   runHooks<E extends string>(options: {
     hooks?: ResolvedHook[] | undefined;
     payload: HookPayload<E>;
+    /** Give it up: what could be blocked is blocked then. */
+    signal?: AbortSignal | undefined;
   }): Promise<HookReport>;
   close(): Promise<void>;
 }
