@@ -123,10 +123,11 @@ fn known_changes(hook_type: HookType, data: &Value) -> Value {
     }
 }
 
-/// Return why a context cannot be sent as it is, and where.
-pub(super) fn fault_of(context: &HookContext) -> Option<(Fault, &'static str)> {
-    let of_data = write(&context.data).err().map(|fault| (fault, "context.data"));
-    of_data.or_else(|| write(&context.metadata).err().map(|fault| (fault, "context.metadata")))
+/// Return how many bytes a context's data has, or why it cannot be sent as it is, and where.
+pub(super) fn measured(context: &HookContext) -> Result<usize, (Fault, &'static str)> {
+    let data = write(&context.data).map_err(|fault| (fault, "context.data"))?;
+    write(&context.metadata).map_err(|fault| (fault, "context.metadata"))?;
+    Ok(data.len())
 }
 
 /// Return the envelope with the host's metadata, which is an object there: anything else stands below `value`.

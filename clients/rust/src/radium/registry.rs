@@ -1,6 +1,6 @@
 //! The registry: which hooks this process has, and how a type is fired.
 
-use super::fires::{envelope_of, fault_of, metadata_of, wire_result, Begun, Fires};
+use super::fires::{envelope_of, measured, metadata_of, wire_result, Begun, Fires};
 use super::results::joined;
 use super::types::{Hook, HookContext, HookError, HookFuture, HookResult, HookType, Result, Runner};
 use crate::decision::Decision;
@@ -184,15 +184,19 @@ impl HookRegistry {
     /// None; Radium's signature has one.
     pub async fn execute_hooks(&self, hook_type: HookType, context: &HookContext) -> Result<Vec<HookResult>> {
         let mut notes = self.refusals(hook_type);
-        if let Some((fault, name)) = fault_of(context) {
-            let problem = fault.below(name);
-            if hook_type.is_gate() {
-                return Ok(vec![HookResult::stop(problem)]);
+        let mut excess = None;
+        match measured(context) {
+            Ok(bytes) => excess = self.session.excess(bytes),
+            Err((fault, name)) => {
+                let problem = fault.below(name);
+                if hook_type.is_gate() {
+                    return Ok(vec![HookResult::stop(problem)]);
+                }
+                if !fault.is_replaceable {
+                    return Ok(self.run_here(hook_type, context, &HashSet::new(), problem).await);
+                }
+                notes.push(HookResult::error(format!("{problem}; hooks of other processes see a mark in its place")));
             }
-            if !fault.is_replaceable {
-                return Ok(self.run_here(hook_type, context, &HashSet::new(), problem).await);
-            }
-            notes.push(HookResult::error(format!("{problem}; hooks of other processes see a mark in its place")));
         }
         if hook_type.is_gate() && !context.data.is_object() {
             return Ok(vec![HookResult::stop("context.data is no object, so that no guard can judge it")]);
@@ -208,9 +212,10 @@ impl HookRegistry {
         if hook_type.is_gate() {
             return Ok(stopped_unless_allowed(joined(hook_type, context, &decision, answers), &decision));
         }
-        if was_not_taken(&decision) {
+        let problem = excess.or_else(|| was_not_taken(&decision).then(|| decision.explanation()));
+        if let Some(problem) = problem {
             let called = answers.keys().cloned().collect();
-            return Ok(self.run_here(hook_type, context, &called, decision.explanation()).await);
+            return Ok(self.run_here(hook_type, context, &called, problem).await);
         }
         let mut results = match joined(hook_type, context, &decision, answers) {
             Some(results) => results,

@@ -115,7 +115,8 @@ impl Inner {
     }
 
     fn introduce(&self, link: &Arc<Link>) -> Result<(), Error> {
-        let welcome = block_on(link.request("hello", &self.hello()?))?;
+        let (hello, ids) = self.hello()?;
+        let welcome = block_on(link.request("hello", &hello))?;
         if welcome.at("protocol").as_i64() != Some(PROTOCOL) {
             let text = format!("the daemon speaks protocol {}, this client {PROTOCOL}", welcome.at("protocol"));
             return Err(Error::Unreadable(text));
@@ -130,7 +131,7 @@ impl Inner {
             state.resume_token = text("resume_token").or_else(|| state.resume_token.take());
             state.child_token = text("child_token");
             state.limit = limit("payload_bytes", MAX_PAYLOAD);
-            state.refused = refused(welcome.at("refused"));
+            state.refused = refused(welcome.at("refused"), &ids);
             state.topics.iter().cloned().collect()
         };
         link.allow(limit("in_flight", 64).saturating_sub(RESERVED).max(1), limit("in_flight_bytes", MAX_BYTES));
@@ -169,7 +170,8 @@ impl Inner {
         }
     }
 
-    fn hello(&self) -> Result<Vec<(String, String)>, Error> {
+    /// Return the params of a hello, and the ids of the hooks in it, in their order.
+    fn hello(&self) -> Result<(Vec<(String, String)>, Vec<String>), Error> {
         let options = &self.options;
         let inherited = std::env::var("HOOKLATCH_PARENT").ok();
         let inherited = inherited.as_deref().and_then(|text| text.split_once(' '));
@@ -181,6 +183,7 @@ impl Inner {
         let cwd = options.cwd.clone().or_else(|| std::env::current_dir().ok());
         let list = |values: &Vec<String>| if values.is_empty() { Value::Null } else { Value::from(values.clone()) };
         let state = lock(&self.state);
+        let ids = state.hooks.iter().map(|kept| kept.id.clone()).collect();
         let hooks: Vec<Value> = state.hooks.iter().map(|kept| kept.wire.clone()).collect();
         let mut session = json!({
             "id": state.session_id.clone(),
@@ -209,7 +212,7 @@ impl Inner {
             ("emits", list(&options.emits)),
         ];
         let given: Vec<_> = params.into_iter().filter(|(_, value)| !value.is_null()).collect();
-        encoded(&given)
+        Ok((encoded(&given)?, ids))
     }
 
     pub(super) fn tell(&self, announcement: &Value) {
@@ -217,9 +220,12 @@ impl Inner {
     }
 }
 
-/// Return why hooks were refused, by their ids.
-fn refused(list: &Value) -> BTreeMap<String, String> {
-    let reason = |refusal: &Value| refusal.at("reason").as_str().unwrap_or("the daemon gave no reason").to_string();
-    let list = list.as_array().into_iter().flatten();
-    list.filter_map(|refusal| Some((refusal.at("id").as_str()?.to_string(), reason(refusal)))).collect()
+/// Return why hooks were refused, by their ids: of one that is not there at all, the place in the list tells it.
+fn refused(list: &Value, ids: &[String]) -> BTreeMap<String, String> {
+    let refusal = |refusal: &Value| {
+        let place = refusal.at("at").as_u64().and_then(|at| ids.get(usize::try_from(at).ok()?));
+        let reason = refusal.at("reason").as_str().unwrap_or("the daemon gave no reason");
+        Some((place.cloned().or_else(|| refusal.at("id").as_str().map(str::to_string))?, reason.to_string()))
+    };
+    list.as_array().into_iter().flatten().filter_map(refusal).collect()
 }

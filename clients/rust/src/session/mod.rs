@@ -367,6 +367,12 @@ impl Session {
         Ok(params)
     }
 
+    /// Return that a payload of so many bytes is over the daemon's limit, if it is.
+    pub(crate) fn excess(&self, bytes: usize) -> Option<String> {
+        let limit = lock(&self.inner.state).limit;
+        (bytes > limit).then(|| format!("the payload has {bytes} bytes, and the daemon takes {limit}"))
+    }
+
     /// Return an id for a call that no other one of this process has.
     pub(crate) fn next_call(&self) -> String {
         let mut state = lock(&self.inner.state);
