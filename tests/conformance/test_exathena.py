@@ -89,7 +89,10 @@ async def an_explicit_id(daemon: Daemon) -> None:
 
 @check("XA-36")
 async def an_id_that_a_call_states(daemon: Daemon) -> None:
-    assert await ids_told(daemon, {"session_id": "other"}, session_id="the-sessions") == [("the-sessions", None)]
+    assert await ids_told(daemon, {"session_id": "other"}, session_id="the-sessions") == [("other", None)]
+    async with daemon.administrator() as admin:
+        (record,) = (await admin.call("log", session="the-sessions", event="session_start"))["records"]
+    assert (record["session"], record["told_session"]) == ("the-sessions", "other")
 
 
 @check("XA-37")

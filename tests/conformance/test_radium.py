@@ -166,7 +166,7 @@ async def reported_error(place: Place) -> None:
     assert [(result["success"], result["should_continue"]) for result in gate] == [(False, False)]
     assert "disk full" in gate[0]["message"]
     assert after["warnings"] == ["disk full"]
-    assert [result["should_continue"] for result in after["rendered"]] == [True]
+    assert after["rendered"] == [wrong("disk full")]
 
 
 @check("RD-20", "RD-21")
@@ -254,8 +254,8 @@ async def before_model(place: Place) -> None:
 
     prefixed = await results(place, "before_model", hook(place, "prefix", "before_model"), **MODEL)
 
-    assert prefixed == [good(modified_input=f"[checked] {MODEL['input']}", request_modifications=None)]
-    assert decision["rendered"] == [good(modified_input="hello", request_modifications=None)]
+    assert prefixed == [good(modified_input=f"[checked] {MODEL['input']}")]
+    assert decision["rendered"] == [good(modified_input="hello")]
     assert [followed["event"] for followed in decision["followed_by"]] == ["model_request"]
 
 

@@ -231,10 +231,17 @@ async def standard_input(place: Place) -> None:
 
 @check("RX-21", "RX-34")
 async def folders(place: Place) -> None:
-    other = place.write("other/file", "").parent
-    answer = await run(place, "PostToolUse", {"command": "pwd"}, {"command": "pwd", "cwd": str(other)})
+    payloads, other = str(place.write("payloads/file", "").parent), str(place.write("other/file", "").parent)
+    hooks = [{"command": "pwd"}, {"command": "pwd", "cwd": other}]
+    sessions = await run(place, "PostToolUse", *hooks)
+    stated = await run(place, "PostToolUse", *hooks, cwd=payloads)
+    merging = place.write("payloads/.git/MERGE_HEAD", "").parents[1]
+    guard = {"command": "test -f .git/MERGE_HEAD && exit 2"}
+    blocked = await run(place, "PreToolUse", guard, cwd=str(merging), toolName="shell", toolArgs={})
 
-    assert [outcome["stdout"].strip() for outcome in answer["outcomes"]] == [str(place.folder), str(other)]
+    assert [outcome["stdout"].strip() for outcome in sessions["outcomes"]] == [str(place.folder), other]
+    assert [outcome["stdout"].strip() for outcome in stated["outcomes"]] == [payloads, other]
+    assert blocked["blocked"]
 
 
 @check("RX-22")

@@ -77,7 +77,13 @@ async def inputs_are_the_hosts(place: Place) -> None:
 @check("RG-22")
 async def claude_keys(place: Place) -> None:
     document = await seen(
-        place, "PostToolUseFailure", **EDIT, error="exit status 1", isInterrupt=False, sessionId="s-9", cwd="/w"
+        place,
+        "PostToolUseFailure",
+        **EDIT,
+        error="exit status 1",
+        isInterrupt=False,
+        sessionId="s-9",
+        cwd=str(place.folder),
     )
 
     assert {"session_id", "cwd", "hook_event_name", "tool_name", "tool_input", "error", "is_interrupt"} <= set(document)

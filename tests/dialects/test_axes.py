@@ -11,6 +11,7 @@ from hooklatch.dialects.axes import in_order, is_due, spec_for
 from hooklatch.dialects.dialect import Dialect, Feed, feed
 from hooklatch.dialects.systems.beam import BEAM
 from hooklatch.dialects.systems.ethos import ETHOS
+from hooklatch.dialects.systems.exathena import EXATHENA
 from hooklatch.dialects.systems.radium import RADIUM
 from hooklatch.dialects.systems.reasonix import REASONIX
 from hooklatch_worker.author.verdicts import amend, ask, context, deny
@@ -127,3 +128,19 @@ ORDERS = [
 @pytest.mark.parametrize(("dialect", "expected"), ORDERS, ids=label)
 def test_hooks_stand_in_the_order_of_their_system(dialect: Dialect, expected: list[str]) -> None:
     assert [one.id for one in in_order(dialect, HOOKS)] == expected
+
+
+def test_exathenas_transforms_are_each_of_the_prompt_as_it_came_and_the_last_one_counts() -> None:
+    fed = EXATHENA.events["UserPromptSubmit"].feeds[0]
+    spec = spec_for(fed, CATALOGUE[fed.event])
+    first, last = amend(prompt="first"), amend(prompt="last")
+
+    settled = play(spec, payload={"prompt": "p"}, a=[first, None], b=last, guard=None)
+    again = play(spec, payload={"prompt": "p"}, a=first, b=last, guard=None)
+    refused = play(spec, payload={"prompt": "p"}, a=[first, None], b=last, guard=[None, deny("not that")])
+
+    assert settled.asked == ["a", "b", "guard", "a again", "guard again"]
+    assert [payload["prompt"] for payload in settled.shown] == ["p", "p", "p", "last", "last"]
+    assert (settled.decision.verdict, settled.patch) == ("pass", {"prompt": "last"})
+    assert (again.asked, again.shown, again.patch) == (settled.asked, settled.shown, settled.patch)
+    assert (refused.decision.verdict, refused.decision.patch) == ("deny", None)

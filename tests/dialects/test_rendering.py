@@ -104,10 +104,18 @@ VALUES: list[Case] = [
         "BeforeModel",
         {"a": amend(request={"input": "less"})},
         [
+            # The sample has modifications, which this request has not any more.
             {**WENT_ON, "modified_data": {"modified_input": "less", "request_modifications": None}},
             WENT_ON,  # of the hook on the event that follows
         ],
     ),
+    (
+        RADIUM,
+        "BeforeModel",
+        {"a": amend(request={"input": "less", "request_modifications": {"top_p": 1}})},
+        [{**WENT_ON, "modified_data": {"modified_input": "less"}}, WENT_ON],
+    ),
+    (RADIUM, "ErrorInterception", {"a": claim(None)}, [{**STOPPED, "message": None}]),
     (
         RADIUM,
         "AfterTool",

@@ -8,7 +8,7 @@ import msgspec
 
 from hooklatch.core.limits import CallId, Name, Names, Path
 
-__all__ = ["EnvelopeParams", "FireParams"]
+__all__ = ["EnvelopeParams", "FireParams", "StatedEnvelope"]
 
 
 class EnvelopeParams(msgspec.Struct, frozen=True):
@@ -28,6 +28,13 @@ class EnvelopeParams(msgspec.Struct, frozen=True):
     host: Name | None = None
     turn: CallId | None = None
     metadata: dict[str, Any] | None = None
+
+
+class StatedEnvelope(EnvelopeParams, frozen=True):
+    """An envelope with what a native payload says of its session.
+
+    Its `session_id` is what hooks are told in a live session too, and no more than that.
+    """
 
 
 class FireParams(msgspec.Struct, frozen=True):

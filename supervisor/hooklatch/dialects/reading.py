@@ -203,35 +203,42 @@ def read_results(asked: AnswerContext, answer: object) -> dict[str, Any]:
     if unknown or not isinstance(is_well, bool) or not isinstance(goes_on, bool):
         raise GarbageError(f"a result has success, message, modified_data and should_continue, not {answer!r}")
     message, data = said.get("message"), said.get("modified_data")
+    if not is_well and goes_on:
+        # It failed and does not refuse: on a gate it may be a guard that could not decide, elsewhere it is skipped.
+        begins = f"the hook on {asked.name} reports an error"
+        raise GarbageError(
+            text_of(message) or begins if not asked.feed.fails_closed else f"{begins}: {text_of(message)}"
+        )
     if "claim" in asked.event.answers.words:
         return read_claiming_result(asked, message, data, goes_on=goes_on)
     if asked.feed.fails_closed:
         if not goes_on:
             return refusing(asked, "deny", message)
-        if not is_well:
-            # Success is false, but the result does not refuse; perhaps a guard could not decide.
-            raise GarbageError(f"the hook on {asked.name} reports an error: {text_of(message)}")
     elif not asked.event.answers.patch and data is not None:
         warning = f"modified data on {asked.name} has no effect; it was ignored"
-        return {"warnings": [warning], **ending(goes_on, message)}
+        return {"warnings": [warning], **ending(goes_on=goes_on, message=message)}
     patch = patch_of(asked, object_of(asked, data)) if data is not None else {}
     warnings = {"warnings": [text_of(message)]} if not is_well and message else {}
-    return {**patch, **warnings, **ending(goes_on, message)}
+    return {**patch, **warnings, **ending(goes_on=goes_on, message=message)}
 
 
-def ending(goes_on: bool, message: object) -> dict[str, Any]:
-    return {} if goes_on else {"last": True, "reason": text_of(message)}
+def ending(*, goes_on: bool, message: object) -> dict[str, Any]:
+    """Return whether the chain ends, and what a hook says of its result: it is shown, whatever is decided."""
+    said = {"reason": text_of(message)} if message or not goes_on else {}
+    return said if goes_on else {"last": True, **said}
 
 
 def read_claiming_result(asked: AnswerContext, message: object, data: object, *, goes_on: bool) -> dict[str, Any]:
     word = asked.event.answers.words["claim"]
     if word == "stop":
-        return {} if goes_on else {"verdict": "claim", "value": message if data is None else data}
+        if goes_on:
+            return ending(goes_on=True, message=message)
+        return {"verdict": "claim", "value": message if data is None else data}
     if isinstance(data, dict) and word in data:
         return {"verdict": "claim", "value": cast("dict[str, Any]", data)[word]}
     if data is not None:
         raise GarbageError(f"the data of {asked.name} has no {word!r}")
-    return ending(goes_on, message)
+    return ending(goes_on=goes_on, message=message)
 
 
 def read_threaded(asked: AnswerContext, answer: object) -> dict[str, Any]:

@@ -153,7 +153,7 @@ def last_words(decision: WireDecision) -> list[dict[str, Any]]:
 def claimed(mapped: MappedDecision, results: list[dict[str, Any]], place: int | None) -> list[dict[str, Any]]:
     word = mapped.event.answers.words["claim"]
     value = mapped.value
-    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    text = value if value is None or isinstance(value, str) else msgspec.json.encode(value).decode()
     if word == "stop":
         data = cast("dict[str, Any]", value) if isinstance(value, dict) else None
         claim = {"success": False, "message": text, "modified_data": data, "should_continue": False}
@@ -171,7 +171,7 @@ def result_of(mapped: MappedDecision, outcome: Mapping[str, Any]) -> dict[str, A
     is_last, message = bool(outcome.get("last")), outcome.get("message") or None
     is_well = outcome.get("outcome") == "answered" and outcome.get("verdict") not in ("deny", "ask", "halt")
     counts = mapped.word == "pass" and is_well and not outcome.get("observed")
-    written, _ = express(mapped.event, outcome.get("patch") or {}) if counts else ({}, [])
+    written, _ = express(mapped.event, outcome.get("patch") or {}, mapped.payload) if counts else ({}, [])
     return {
         "success": is_well and not (is_last and message),  # stopping for a reason is not reported as success there
         "message": message,

@@ -1,7 +1,8 @@
 """Maps payloads between a dialect's keys and the canonical ones.  Knows paths and maps; does not know verdicts.
 
 Mapped keys move, unknown keys stay as they are.  If two spellings of one field disagree, the payload is refused, since
-there is no telling which of the two will run.
+there is no telling which of the two will run.  What names something of the session (its folder, its id) is the fire's
+too, unless the event has a field of that name.
 """
 
 from __future__ import annotations
@@ -11,20 +12,24 @@ from typing import Any, Final, cast
 
 import msgspec
 
+from hooklatch.core.fire_params import EnvelopeParams
+from hooklatch.core.hooks.catalogue import Catalogue
 from hooklatch.core.payload import PayloadError, canonical
 from hooklatch.dialects.dialect import Dialect, Feed
 
 __all__ = ["MISSING", "Fed", "carry", "dig", "is_same", "known_keys", "to_canonical", "to_native"]
 
 MISSING: Final = object()
+OF_SESSIONS: Final = frozenset({*EnvelopeParams.__struct_fields__, "call_id"})
 
 
 class Fed(msgspec.Struct, frozen=True):
-    """One canonical event to fire, with its payload."""
+    """One canonical event to fire, with its payload; `stated` is what that says of the fire's session, by its name."""
 
     event: str
     payload: dict[str, Any]
     feed: Feed
+    stated: dict[str, Any] = {}
 
 
 def to_canonical(dialect: Dialect, native_event: str, payload: dict[str, Any]) -> list[Fed]:
@@ -40,7 +45,7 @@ def to_canonical(dialect: Dialect, native_event: str, payload: dict[str, Any]) -
         stated = own.pop(dialect.event_key)
         if stated not in (name, native_event):
             raise PayloadError(f"the payload says {dialect.event_key} = {stated!r}, but {name!r} was fired")
-    return [Fed(feed.event, _inward(feed, own), feed) for feed in dialect.events[name].feeds]
+    return [_fed(feed, _inward(feed, own)) for feed in dialect.events[name].feeds]
 
 
 def to_native(
@@ -100,6 +105,18 @@ def dig(value: object, path: str) -> object:
 def is_same(one: object, other: object) -> bool:
     """Compare as JSON: 1, 1.0 and true are three different values."""
     return canonical(msgspec.json.encode(one)) == canonical(msgspec.json.encode(other))
+
+
+def _fed(feed: Feed, payload: dict[str, Any]) -> Fed:
+    names = OF_SESSIONS.intersection(feed.keys.values()) - _own_fields(feed.event)
+    stated = {name: payload[name] for name in names if payload.get(name) is not None}
+    return Fed(feed.event, payload, feed, stated)
+
+
+def _own_fields(event: str) -> set[str]:
+    """Return the fields of an event, which name something of it and not of its session: a compaction's metadata."""
+    spec = Catalogue.standard().get(event)
+    return {field.name for field in spec.fields} if spec is not None else set()
 
 
 def _inward(feed: Feed, payload: dict[str, Any]) -> dict[str, Any]:

@@ -22,6 +22,7 @@ import msgspec
 from hooklatch.core.decisions.decision import failure_text
 from hooklatch.core.messages import Cause
 from hooklatch.dialects.dialect import OUTPUT_WORDS, REFUSALS, Dialect, NativeEvent
+from hooklatch.dialects.translation import MISSING, dig, is_same
 
 __all__ = ["STRICTER", "MappedDecision", "express", "reason_of", "settle"]
 
@@ -100,7 +101,7 @@ def patch(mapped: MappedDecision) -> None:
     dialect, name, event = mapped.dialect, mapped.name, mapped.event
     for index, decision in enumerate(mapped.decisions):
         changes = cast("dict[str, Any]", decision.get("patch") or {})
-        written, unsaid = express(event, changes)
+        written, unsaid = express(event, changes, mapped.payload)
         is_crowded_out = bool(changes) and mapped.word == "ask" and dialect.style not in CARRIES_PATCH_WITH_ASK
         if is_gate(event, decision, index) and (unsaid or is_crowded_out):
             keys = ", ".join(unsaid or changes)
@@ -124,8 +125,13 @@ def is_gate(event: NativeEvent, decision: Mapping[str, Any], index: int) -> bool
     return (named or event.feeds[min(index, len(event.feeds) - 1)]).fails_closed
 
 
-def express(event: NativeEvent, changes: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Return a patch by native key, and the canonical keys that have none."""
+def express(
+    event: NativeEvent, changes: Mapping[str, Any], payload: Mapping[str, Any]
+) -> tuple[dict[str, Any], list[str]]:
+    """Return a patch by native key, and the canonical keys that have none.
+
+    Of a value that has several native keys only the parts that differ from the native `payload` are changes.
+    """
     table, written, unsaid = event.answers.patch, dict[str, Any](), list[str]()
     for key, value in changes.items():
         inner = {path.partition(".")[2]: native for path, native in table.items() if path.startswith(f"{key}.")}
@@ -133,10 +139,18 @@ def express(event: NativeEvent, changes: Mapping[str, Any]) -> tuple[dict[str, A
             written[table[key]] = value
         elif inner and isinstance(value, dict) and cast("dict[str, Any]", value).keys() <= inner.keys():
             # The whole value is replaced, so parts that it no longer contains are unset.
-            written.update({native: cast("dict[str, Any]", value).get(part) for part, native in inner.items()})
+            before = {part: given_in(event, payload, f"{key}.{part}") for part in inner}
+            after = {part: cast("dict[str, Any]", value).get(part) for part in inner}
+            written.update({inner[part]: after[part] for part in inner if not is_same(after[part], before[part])})
         else:
             unsaid.append(key)
     return written, unsaid
+
+
+def given_in(event: NativeEvent, payload: Mapping[str, Any], path: str) -> object:
+    """Return what a native payload has at a canonical path; None if it has nothing there."""
+    value = next((dig(payload, key) for key, own in event.feeds[0].keys.items() if own == path), None)
+    return None if value is MISSING else value
 
 
 def patcher(decision: Mapping[str, Any], key: str) -> str:

@@ -60,7 +60,12 @@ ROWS = (
     Row("XA-33", "a run with a session id keeps it"),
     Row("XA-34", "two messages of a session are told one id at SessionStart"),
     Row("XA-35", "an explicit id of a session is kept"),
-    Row("XA-36", "an id that one call states in place of the session's is ignored"),
+    Row(
+        "XA-36",
+        "an id that one call states in place of the session's is ignored",
+        "differs",
+        "hooks are told what the host states; state, turns and the record stay the session's, and the record has both",
+    ),
     Row("XA-37", "SubagentStart is told the agent's name and its isolation"),
     Row("XA-38", "a refused MCP tool is an error for the model, and PermissionDenied is fired"),
     Row("XA-39", "bare functions on PreToolUse and PostToolUse are told an MCP tool's whole name"),

@@ -67,10 +67,10 @@ error_intercept | claim | C v | | error_type | 30 | error_type message source da
 error_recover | claim | C v | | error_type | 30 | error_type message source data
 error_transform | amend first_wins original | | message | error_type | 30 | error_type message source
 error_log | notify | | | error_type | 30 | error_type message source
-telemetry | notify | | | event_type | 30 | event_type data
-custom_log | notify | | | event_type | 30 | event_type data
-metrics | notify | | | event_type | 30 | event_type data
-performance | notify | | | event_type | 30 | event_type data
+telemetry | notify | | | event_type | 30 | event_type data metadata
+custom_log | notify | | | event_type | 30 | event_type data metadata
+metrics | notify | | | event_type | 30 | event_type data metadata
+performance | notify | | | event_type | 30 | event_type data metadata
 """.replace("\\\n", "")
 ROWS = [[cell.strip() for cell in line.split("|")] for line in TABLE.strip().splitlines()]
 STANDARD = Catalogue.standard()

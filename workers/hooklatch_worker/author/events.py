@@ -430,6 +430,7 @@ class DataEvent(Event):
 
     event_type: str
     data: Any
+    metadata: dict[str, Any] | None
 
 
 class Telemetry(DataEvent, event="telemetry"):

@@ -196,8 +196,11 @@ class Machine:
             skipped = f"{hook.name} is optional and was skipped: {failure_text(cause, message)}"
             self.notes.setdefault(call.index, []).append(skipped)
         else:
-            if hook.problem is not None and not self.spec.fails_closed:  # whoever declared it is not asked, so is told
-                self.notes[call.index] = [f"{hook.name} was skipped: {hook.problem}"]
+            if not self.spec.fails_closed:  # nobody else tells of a hook that cannot be called, or reports an error
+                if hook.problem is not None:
+                    self.notes[call.index] = [f"{hook.name} was skipped: {hook.problem}"]
+                elif cause == "protocol" and hook.target.native:
+                    self.notes[call.index] = [message]
             self.fail(call, cause, message)
 
     def accept(self, call: Call, answer: Answer) -> None:

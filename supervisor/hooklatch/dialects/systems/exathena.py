@@ -37,7 +37,8 @@ EVENTS: Final[dict[str, Any]] = {
     "SessionStart": listening("session_start", {**SESSION, "source": "source"}, **INJECT),
     "SessionEnd": listening("session_end", {**SESSION, "finish_reason": "finish_reason", "result": "result"}),
     "UserPromptSubmit": gate(
-        feed("user_prompt_submit", {**SESSION, "prompt": "prompt"}),
+        # Each hook is given the prompt as it came, and the last one's transform counts.
+        feed("user_prompt_submit", {**SESSION, "prompt": "prompt"}, view="original", combine="last_wins"),
         words=HALT,
         patch={"prompt": "transform"},
     ),

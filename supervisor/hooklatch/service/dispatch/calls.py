@@ -146,13 +146,13 @@ class Targets:
 
     def _failed(self, hook: Hook, outcome: Outcome, fire: Fire) -> None:
         self._statistics.failures.failed(
-            hook, outcome, decision_id=fire.decision_id, event=fire.spec.name, session=fire.envelope.session_id
+            hook, outcome, decision_id=fire.decision_id, event=fire.spec.name, session=fire.session_id
         )
         if outcome.cause in ("overload", "quarantined"):
             self._statistics.dropped[outcome.cause] += 1
         if outcome.cause != "overload":  # a flood is counted, not logged call by call
             what = {
-                "hook": hook.name, "event": fire.spec.name, "cause": outcome.cause, "session": fire.envelope.session_id,
+                "hook": hook.name, "event": fire.spec.name, "cause": outcome.cause, "session": fire.session_id,
                 "call": fire.envelope.call_id, "decision": fire.decision_id,
             }  # fmt: skip
             logger.warning("hook failed", extra=what)  # no message: it may quote the payload

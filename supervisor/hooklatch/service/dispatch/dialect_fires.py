@@ -13,8 +13,9 @@ from typing import Any, Protocol, cast
 import msgspec
 
 from hooklatch.core.decisions.call import Call
-from hooklatch.core.fire_params import FireParams
+from hooklatch.core.fire_params import FireParams, StatedEnvelope
 from hooklatch.core.hooks.registry import ServedTarget
+from hooklatch.core.limits import CallId
 from hooklatch.core.messages import Decision, Outcome
 from hooklatch.core.payload import Payload, PayloadError
 from hooklatch.core.protocol import ErrorCode, RpcError
@@ -24,7 +25,7 @@ from hooklatch.dialects.find import find, names
 from hooklatch.dialects.reading import read_answer
 from hooklatch.dialects.registration import NativeHook, read_registration
 from hooklatch.dialects.rendering import render
-from hooklatch.dialects.translation import Fed, carry, to_canonical, to_native
+from hooklatch.dialects.translation import Fed, carry, is_same, to_canonical, to_native
 from hooklatch.processes.fire_context import FireContext
 from hooklatch.service.dispatch.calls import Target
 from hooklatch.service.dispatch.dispatcher import Dispatcher
@@ -112,7 +113,7 @@ class Native:
             RpcError: the dialect has no such event, or the payload is not an object.
         """
         payload = payload_of(params)
-        feeds = self._feeds(dialect, params.event, payload, fault)
+        feeds = self._feeds(dialect, params, payload, fault)
         if not isinstance(feeds, PayloadError) and not params.wait:
             return self._fire_later(feeds, params, session)
         made = [plain(decision) for decision in await self._decide(dialect, feeds, params, session)]
@@ -135,7 +136,7 @@ class Native:
         Raises:
             RpcError: the dialect has no such event, or the payload is not an object.
         """
-        feeds = self._feeds(dialect, params.event, payload_of(params), fault)
+        feeds = self._feeds(dialect, params, payload_of(params), fault)
         return await self._decide(dialect, feeds, params, session)
 
     async def _decide(
@@ -146,10 +147,12 @@ class Native:
         return await self._fire_feeds(dialect, feeds, params, session)
 
     def _feeds(
-        self, dialect: Dialect, event: str, payload: dict[str, Any], fault: str | None
+        self, dialect: Dialect, params: FireParams, payload: dict[str, Any], fault: str | None
     ) -> list[Fed] | PayloadError:
         try:
-            feeds = to_canonical(dialect, event, payload)
+            feeds = to_canonical(dialect, params.event, payload)
+            for fed in feeds:
+                enveloped(params, fed)
             return feeds if fault is None else PayloadError(fault)
         except UnknownNativeEventError as error:
             raise RpcError(ErrorCode.UNKNOWN_EVENT, str(error)) from None
@@ -192,7 +195,34 @@ def payload_of(params: FireParams) -> dict[str, Any]:
 
 
 def canonical(params: FireParams, fed: Fed) -> FireParams:
-    return msgspec.structs.replace(params, event=fed.event, payload=msgspec.Raw(msgspec.json.encode(fed.payload)))
+    payload = msgspec.Raw(msgspec.json.encode(fed.payload))
+    return msgspec.structs.replace(enveloped(params, fed), event=fed.event, payload=payload)
+
+
+def enveloped(params: FireParams, fed: Fed) -> FireParams:
+    """Return the params with what the payload says of the session in their envelope.
+
+    Raises:
+        PayloadError: that cannot be used, or the envelope says otherwise.
+    """
+    stated = fed.stated
+    if not stated:
+        return params
+    given = {name: value for name, value in msgspec.structs.asdict(params.envelope).items() if value is not None}
+    given |= {"call_id": params.call_id} if params.call_id is not None else {}
+    for name in stated.keys() & given.keys():
+        if not is_same(given[name], stated[name]):
+            both = f"{given[name]!r:.80} with the fire, {stated[name]!r:.80} in its payload"
+            raise PayloadError(f"two values are given for {name}: {both}")
+    try:
+        envelope = msgspec.convert({**stated, **given}, StatedEnvelope)
+        call_id = msgspec.convert(stated.get("call_id", params.call_id), CallId | None)
+    except msgspec.ValidationError as error:
+        raise PayloadError(f"what the payload says of its session cannot be used: {error}") from None
+    for name in {"cwd", "began_in"} & stated.keys():
+        if not stated[name].startswith("/") or "\0" in stated[name]:
+            raise PayloadError(f"{name} is an absolute path, not {stated[name]!r:.80}")
+    return msgspec.structs.replace(params, envelope=envelope, call_id=call_id)
 
 
 def read_native_hooks(dialect: Dialect, table: Mapping[str, Any], events: Mapping[str, object]) -> list[NativeHook]:

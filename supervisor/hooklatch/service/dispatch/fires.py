@@ -12,7 +12,7 @@ from typing import TypeAlias
 import msgspec
 
 from hooklatch.core.decisions.call import Call, Envelope
-from hooklatch.core.fire_params import FireParams
+from hooklatch.core.fire_params import FireParams, StatedEnvelope
 from hooklatch.core.hooks.catalogue import EventSpec
 from hooklatch.core.hooks.registry import Hook, has
 from hooklatch.core.hooks.snapshots import Chain
@@ -70,14 +70,15 @@ class Services(msgspec.Struct, frozen=True):
 class Fire:
     """One fire, from its params to its record; to a pool and a worker, the context of its calls.
 
-    `session` is the live one of its connection; the envelope may name another one, which is only the host's claim.
+    `session` is the live one of its connection, and `session_id` its id, or what a host without one claims.  The
+    envelope may name another one, which hooks are told and which is only the host's claim.
     `share` tells whose turn its calls take: its session's, or else that of the session that its host names, or its own.
     A host's claim cannot take a live session's turns: claimed names are kept apart.
     """
 
     __slots__ = (
         "_room", "_services", "counted", "deadline", "decision_id", "envelope", "fact", "fit", "params", "payload",
-        "session", "share", "spec", "wait",
+        "session", "session_id", "share", "spec", "wait",
     )  # fmt: skip
 
     def __init__(
@@ -110,15 +111,18 @@ class Fire:
         self.wait = 0.0  # seconds for which an ask of its hooks may wait for a person; 0: it goes to the host
         self._services = services
         given = params.envelope
-        session_id, cwd, host, parent = given.session_id, given.cwd, given.host, given.parent_session_id
+        told, cwd, host, parent = given.session_id, given.cwd, given.host, given.parent_session_id
+        self.session_id = told if session is None else session.id
         if session is None:
-            self.share = f"?{session_id or decision_id}"
+            self.share = f"?{told or decision_id}"
         else:
-            self.share = session_id = session.id
+            self.share = session.id
+            if told is None or not isinstance(given, StatedEnvelope):
+                told = session.id
             cwd, host = cwd or session.cwd, host or session.terms.host
             parent = parent or (session.parent.id if session.parent is not None else None)
         self.envelope = Envelope(
-            spec.name, session_id, params.call_id or decision_id, cwd, given.agent_id, given.agent_type, parent, host,
+            spec.name, told, params.call_id or decision_id, cwd, given.agent_id, given.agent_type, parent, host,
             given.turn, given.metadata, params.context or {},
         )  # fmt: skip
 
@@ -126,7 +130,7 @@ class Fire:
     def ids(self) -> dict[str, object]:
         """Return the ids for a log line about it."""
         return {
-            "event": self.params.event, "decision": self.decision_id, "session": self.envelope.session_id,
+            "event": self.params.event, "decision": self.decision_id, "session": self.session_id,
             "call": self.params.call_id,
         }  # fmt: skip
 

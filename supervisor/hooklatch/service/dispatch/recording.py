@@ -43,7 +43,7 @@ class Recording:
         if fact is None:
             envelope, session = fire.envelope, fire.session
             fact = fire.fact = Fact(
-                fire.payload, fire.spec.fails_closed, envelope.session_id, session.run if session is not None else None,
+                fire.payload, fire.spec.fails_closed, fire.session_id, session.run if session is not None else None,
                 fire.params.call_id, envelope.host, envelope.cwd, decision_id=fire.decision_id, envelope=envelope,
             )  # fmt: skip
             fire.payload.digest()
@@ -94,7 +94,7 @@ class Recording:
         changes, changes_cut = excerpt_for_person(patch, SHOWN, redactor) if patch else (None, None)
         return Ask(
             id=decision.decision_id, at=timestamp(now), expires_at=timestamp(now + seconds),
-            session_id=fire.envelope.session_id, host=fire.envelope.host, cwd=cut(fire.envelope.cwd or "") or None,
+            session_id=fire.session_id, host=fire.envelope.host, cwd=cut(fire.envelope.cwd or "") or None,
             event=decision.event, tool=tool_in(payload),
             hook=questions[0].hook, reason=questions[0].reason, questions=questions,
             questions_omitted=len(asking) - len(questions), payload_digest=payload.digest(),

@@ -29,6 +29,9 @@ class Fired(Protocol):
     def session(self) -> Session | None: ...
 
     @property
+    def session_id(self) -> str | None: ...
+
+    @property
     def envelope(self) -> Envelope: ...
 
     @property
@@ -96,7 +99,7 @@ class Bus:
         if shown:
             envelope = fire.envelope
             self._tell("decisions", shown, {
-                "at": timestamp(time.time()), "session_id": envelope.session_id, "host": envelope.host,
+                "at": timestamp(time.time()), "session_id": fire.session_id, "host": envelope.host,
                 "tool": fire.tool, "decision": decision,
             })  # fmt: skip
 
