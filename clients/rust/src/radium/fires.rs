@@ -31,7 +31,13 @@ pub(super) struct Begun<'a> {
 impl<'a> Begun<'a> {
     /// The context must be no deeper than what can be sent: it is cloned.
     pub(super) fn new(fires: &'a Fires, call_id: String, hook_type: HookType, context: &HookContext) -> Begun<'a> {
-        let wrapped = if context.data.is_object() { None } else { Some(json!({"data": context.data.clone()})) };
+        let wrapped = if context.data.is_object() {
+            None
+        } else if hook_type.is_of_telemetry() {
+            Some(json!({"data": context.data.clone()})) // where the operator's hooks look for it
+        } else {
+            Some(json!({"value": context.data.clone()}))
+        };
         let fire = Arc::new(Fire { hook_type, context: context.clone(), wrapped, answers: Mutex::default() });
         lock(fires).insert(call_id.clone(), fire.clone());
         Begun { fires, call_id, fire }

@@ -25,7 +25,9 @@ pub(super) fn joined(
     // One more result than hooks carries what theirs do not add up to; with fewer, nobody knows whose is whose.
     if results.len() >= hooks.len() && results.len() <= hooks.len() + 1 {
         for (result, hook) in results.iter_mut().zip(hooks) {
-            if let Some(own) = hook.and_then(|id| answers.remove(&id)) {
+            let answer = hook.and_then(|hook| Some((answers.remove(&hook.id)?, hook.is_usable)));
+            // An answer that the daemon could not use counts as what the daemon says; a failed one is no more than that.
+            if let Some((own, _)) = answer.filter(|(own, is_usable)| *is_usable || !own.success) {
                 *result = native(&Judged { hook_type, context, is_taken: &is_taken }, result, own);
             }
         }
@@ -33,8 +35,13 @@ pub(super) fn joined(
     Some(results)
 }
 
-/// Return the hooks whose results are listed, in that order: the id of one of this process, else nothing.
-fn hooks_of(wire: &Value) -> Vec<Option<String>> {
+struct OwnHook {
+    id: String,
+    is_usable: bool, // what it answered
+}
+
+/// Return the hooks whose results are listed, in that order; nothing where it is none of this process.
+fn hooks_of(wire: &Value) -> Vec<Option<OwnHook>> {
     let followed = wire.at("followed_by").as_array().into_iter().flatten();
     let mut hooks = Vec::new();
     for decision in std::iter::once(wire).chain(followed) {
@@ -42,9 +49,10 @@ fn hooks_of(wire: &Value) -> Vec<Option<String>> {
         for outcome in decision.at("outcomes").as_array().into_iter().flatten() {
             let is_unneeded = outcome.at("unneeded").as_bool() == Some(true);
             if !is_unneeded && seen.insert((outcome.at("layer").to_string(), outcome.at("hook").to_string())) {
-                let is_own = outcome.at("layer").as_str() == Some(OWN_LAYER)
-                    && outcome.at("outcome").as_str() == Some("answered");
-                hooks.push(outcome.at("hook").as_str().filter(|_| is_own).map(str::to_string));
+                let is_own = outcome.at("layer").as_str() == Some(OWN_LAYER);
+                let is_usable = outcome.at("outcome").as_str() == Some("answered");
+                let id = outcome.at("hook").as_str().filter(|_| is_own);
+                hooks.push(id.map(|id| OwnHook { id: id.to_string(), is_usable }));
             }
         }
     }
