@@ -205,7 +205,10 @@ impl Driver {
             }
             "wait" => {
                 let wanted = command["for"] == "connected";
-                until(|| self.session().is_connected() == wanted);
+                until(|| match &self.rows {
+                    Some(rows) => rows.registry.session().is_connected() == wanted,
+                    None => self.session().is_connected() == wanted,
+                });
                 Ok(json!({}))
             }
             "close" => {

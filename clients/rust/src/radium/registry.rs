@@ -183,7 +183,7 @@ impl HookRegistry {
     ///
     /// None; Radium's signature has one.
     pub async fn execute_hooks(&self, hook_type: HookType, context: &HookContext) -> Result<Vec<HookResult>> {
-        let mut notes = self.refusals(hook_type);
+        let mut notes = Vec::new();
         let mut excess = None;
         match measured(context) {
             Ok(bytes) => excess = self.session.excess(bytes),
@@ -222,6 +222,7 @@ impl HookRegistry {
             None => vec![HookResult::error(decision.explanation())],
         };
         results.append(&mut notes);
+        results.append(&mut self.refusals(hook_type)); // now: a daemon may have been found only by this fire
         Ok(results)
     }
 
