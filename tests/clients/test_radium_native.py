@@ -93,7 +93,9 @@ def test_a_registration_that_gives_an_error_registers_nothing(radium: Radium) ->
     assert radium("count") == 2
 
 
-@pytest.mark.parametrize("priorities", [(5000, 7000, 6000), (1000, 1001), (1, 4294967295, 2), (3, 2, 1), (999, 2000, 3000)])
+@pytest.mark.parametrize(
+    "priorities", [(5000, 7000, 6000), (1000, 1001), (1, 4294967295, 2), (3, 2, 1), (999, 2000, 3000)]
+)
 def test_hooks_are_called_in_the_order_of_priorities_of_any_size(radium: Radium, priorities: tuple[int, ...]) -> None:
     for priority in priorities:
         assert add(radium, f"p{priority}", "after_tool", priority=priority) == {}
@@ -103,13 +105,20 @@ def test_hooks_are_called_in_the_order_of_priorities_of_any_size(radium: Radium,
     assert [call["hook"] for call in radium("calls")] == in_order == radium("names", type="after_tool")
 
 
-@pytest.mark.parametrize("metadata", [{"trace": 1.0, "n": 1, "u": 2**64 - 1, "z": None}, "text", [1.0], None, {}, {"value": 1}, 0])
+@pytest.mark.parametrize(
+    "metadata", [{"trace": 1.0, "n": 1, "u": 2**64 - 1, "z": None}, "text", [1.0], None, {}, {"value": 1}, 0]
+)
 def test_metadata_is_what_the_host_gave(radium: Radium, metadata: object) -> None:
     add(radium, "one", "before_tool")
     add(radium, "two", "telemetry_collection")
 
     radium("execute", type="before_tool", data=TOOL, metadata=metadata)
-    radium("execute", type="telemetry_collection", data={"event_type": "t", "data": 1, "metadata": {"own": 1.0}}, metadata=metadata)
+    radium(
+        "execute",
+        type="telemetry_collection",
+        data={"event_type": "t", "data": 1, "metadata": {"own": 1.0}},
+        metadata=metadata,
+    )
 
     assert [text_of(call["metadata"]) for call in radium("calls")] == [text_of(metadata)] * 2
 
@@ -151,7 +160,10 @@ def test_a_hook_that_leaves_the_arguments_as_they_are_takes_back_no_operators_ch
 def test_before_model_has_exactly_what_the_hook_gave(radium: Radium) -> None:
     add(radium, "shorter", "before_model", {"data": {"modified_input": "short"}})
 
-    for data in ({"input": "long", "model_id": "m"}, {"input": "long", "model_id": "m", "request_modifications": {"t": 1}}):
+    for data in (
+        {"input": "long", "model_id": "m"},
+        {"input": "long", "model_id": "m", "request_modifications": {"t": 1}},
+    ):
         assert data_of(radium("execute", type="before_model", data=data)) == [{"modified_input": "short"}]
     assert radium("orchestrate", method="before_model_call", arguments=["long", "m"]) == ["short", None]
 
@@ -170,7 +182,9 @@ def test_what_cannot_be_sent_stops_a_gate_with_its_path(radium: Radium) -> None:
         assert not result["should_continue"]
         return str(result["message"])
 
-    assert stop({"tool_name": "t", "arguments": {"a": [1, {"b c": NAN}]}}).startswith('context.data.arguments.a[1]["b c"] is NaN')
+    assert stop({"tool_name": "t", "arguments": {"a": [1, {"b c": NAN}]}}).startswith(
+        'context.data.arguments.a[1]["b c"] is NaN'
+    )
     assert "context.metadata.rate is inf" in stop(TOOL, {"rate": {"$f64": "inf"}})
     assert "nested more than 1000 deep" in stop({"tool_name": "t", "arguments": {"$deep": 3000}})
     assert "no object" in stop([1])
@@ -179,7 +193,9 @@ def test_what_cannot_be_sent_stops_a_gate_with_its_path(radium: Radium) -> None:
     assert "modified_data.x is NaN" in radium("execute", type="tool_selection", data=TOOL)[0]["message"]
 
 
-def test_elsewhere_own_hooks_get_what_cannot_be_sent_and_the_operators_a_mark(radium: Radium, daemon: RealDaemon) -> None:
+def test_elsewhere_own_hooks_get_what_cannot_be_sent_and_the_operators_a_mark(
+    radium: Radium, daemon: RealDaemon
+) -> None:
     add(radium, "look", "telemetry_collection", {"data": {"estimated_cost": NAN}})
 
     results = radium("execute", type="telemetry_collection", data={"event_type": "t", "data": {"rate": NAN}})
@@ -208,7 +224,12 @@ def test_what_no_mark_can_stand_for_reaches_own_hooks_and_a_failed_result_says_s
 
 
 def test_fifty_large_fires_at_once_are_all_decided(radium: Radium) -> None:
-    fire = {"do": "native", "call": "execute", "type": "before_tool", "data": {"tool_name": "t", "arguments": {"text": "x" * 1_000_000}}}
+    fire = {
+        "do": "native",
+        "call": "execute",
+        "type": "before_tool",
+        "data": {"tool_name": "t", "arguments": {"text": "x" * 1_000_000}},
+    }
 
     assert radium("at_once", commands=[fire] * 50) == [{"result": []}] * 50
 
@@ -240,7 +261,7 @@ def test_the_executors_adapter_and_the_orchestrator_ask_the_registrys_hooks(radi
 
 def test_a_hook_that_the_daemon_refuses_later_answers_for_itself(program: Program, tmp_path: Path) -> None:
     refused = [{"at": 0, "id": "log", "event": "after_tool", "reason": "it is not allowed any more"}]
-    script = [
+    script: list[list[dict[str, Any]]] = [
         [{"welcome": {}}, {"hear": "register"}, {"answer": {"ids": ["log"], "refused": [], "revision": 2}},
          {"hear": "fire"}, {"hang_up": True}],
         [
@@ -267,8 +288,12 @@ def test_a_hook_that_the_daemon_refuses_later_answers_for_itself(program: Progra
     assert "the hook log is refused: it is not allowed any more" in results[-1]["message"]
 
 
-def test_a_registry_whose_session_is_refused_stops_and_says_why(program: Program, tmp_path: Path, monkeypatch: Any) -> None:
-    server = ScriptedServer(tmp_path / "agent.sock", [[{"hear": "hello"}, {"refuse": {"name": "invalid_params", "message": "too new"}}]])
+def test_a_registry_whose_session_is_refused_stops_and_says_why(
+    program: Program, tmp_path: Path, monkeypatch: Any
+) -> None:
+    server = ScriptedServer(
+        tmp_path / "agent.sock", [[{"hear": "hello"}, {"refuse": {"name": "invalid_params", "message": "too new"}}]]
+    )
     server.listen()
     monkeypatch.setenv("HOOKLATCH_RUNTIME_DIR", str(tmp_path))
     with Program(command_of("rust")) as other:

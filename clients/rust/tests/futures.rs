@@ -9,23 +9,23 @@ use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{channel, Receiver, Sender};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 
 /// Counts how often it is woken, and tells of it.
-struct Counting(AtomicUsize, Sender<()>);
+struct Counting(AtomicUsize, Mutex<Sender<()>>);
 
 impl Wake for Counting {
     fn wake(self: Arc<Self>) {
         self.0.fetch_add(1, Ordering::SeqCst);
-        let _ = self.1.send(());
+        let _ = self.1.lock().unwrap().send(());
     }
 }
 
 fn waker() -> (Waker, Receiver<()>) {
     let (sender, receiver) = channel();
-    (Waker::from(Arc::new(Counting(AtomicUsize::new(0), sender))), receiver)
+    (Waker::from(Arc::new(Counting(AtomicUsize::new(0), Mutex::new(sender)))), receiver)
 }
 
 fn answer(stream: &mut UnixStream, request: &Value, result: Value) {

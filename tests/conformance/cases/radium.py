@@ -131,6 +131,7 @@ def unchanged(kind: str, methods: tuple[str, str], moments: tuple[str, str] = ("
     return case(*steps)
 
 
+DONE: Final[dict[str, dict[str, object]]] = {"result": {}}
 ENABLED = ({"enabled": True}, {"enabled": False})
 
 CASES: Final[dict[str, Case]] = {
@@ -189,7 +190,8 @@ CASES: Final[dict[str, Case]] = {
     },
     "RD-22": case(
         add("one", does={"stop": "no"}), step(call("switch", name="one", enabled=False), gives={}),
-        fires("before_tool"), step(call("switch", name="one", enabled=True), gives={}), fires("before_tool", stopped("no")),
+        fires("before_tool"), step(call("switch", name="one", enabled=True), gives={}),
+        fires("before_tool", stopped("no")),
     ),
     "RD-24": case(
         add("first", "after_tool", does={"raise": "one"}, priority=300),
@@ -200,7 +202,8 @@ CASES: Final[dict[str, Case]] = {
     "RD-25": case(
         add("panics", "after_tool", does={"panic": "kaputt"}, priority=200), add("goes_on", "after_tool"),
         fires("after_tool", wrong(has("kaputt")), good()),
-        add("guard", does={"panic": "kaputt"}), fires("before_tool", stopped(has("kaputt"))), fires("after_tool", ANY, ANY),
+        add("guard", does={"panic": "kaputt"}), fires("before_tool", stopped(has("kaputt"))),
+        fires("after_tool", ANY, ANY),
     ),
     "RD-32": case(
         add("one"), step(call("switch", name="one", enabled=False), gives={}),
@@ -224,7 +227,8 @@ CASES: Final[dict[str, Case]] = {
         add("one"), step(call("is_enabled", name="one"), gives=True),
     ),
     "RD-49": case(
-        add("off", does={"stop": "no"}), step(call("switch", name="off", enabled=False), gives={}), fires("before_tool"),
+        add("off", does={"stop": "no"}), step(call("switch", name="off", enabled=False), gives={}),
+        fires("before_tool"),
         step(call("calls"), gives=[]),
     ),
     "RD-53": case(
@@ -294,7 +298,7 @@ CASES: Final[dict[str, Case]] = {
     "RD-84": case(
         step(
             call("at_once", commands=[call("add", name=f"hook-{number}") for number in range(10)]),
-            gives=[{"result": {}}] * 10,
+            gives=[DONE] * 10,
         ),
         count(10), fires("before_tool", *[good()] * 10),
     ),
@@ -313,11 +317,12 @@ CASES: Final[dict[str, Case]] = {
         add("one"),
         step(
             call("at_once", commands=[call("switch", name="one", enabled=number % 2 == 0) for number in range(50)]),
-            gives=[{"result": {}}] * 50,
+            gives=[DONE] * 50,
         ),
         step(call("switch", name="one", enabled=True), gives={}), fires("before_tool", good()),
     ),
-    "RD-87": case(add("one"), step(call("clone"), gives={}), count(1), add("two"), fires("before_tool", good(), good())),
+    "RD-87": case(add("one"), step(call("clone"), gives={}), count(1), add("two"),
+    fires("before_tool", good(), good())),
     "RD-88": case(
         add("one", does={"stop": "no"}), step(call("switch", name="one", enabled=False), gives={}),
         step(call("clone"), gives={}), step(call("is_enabled", name="one"), gives=False), fires("before_tool"),

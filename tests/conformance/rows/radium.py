@@ -17,8 +17,8 @@ ROWS = (
     Row("RD-06", "no hooks, no results"),
     Row(
         "RD-07", "a priority may be 4294967295", "differs",
-        "on the wire it is 0 to 1000, so that a typo is seen; import cuts it with a note, and the Rust client so that its"
-        " hooks keep their order",
+        "on the wire it is 0 to 1000, so that a typo is seen; import cuts it with a note, and the Rust client so that"
+        " its hooks keep their order",
     ),
     Row("RD-08", "a priority may be 0"),
     Row("RD-09", "hooks of one priority all run, in the order of their registration"),

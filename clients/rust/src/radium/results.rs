@@ -115,3 +115,23 @@ impl Judged<'_> {
         is_same(value, before) && !(self.is_taken)(key)
     }
 }
+
+/// Return a gate's results, whose last one is a stop wherever the decision does not allow.
+pub(super) fn stopped_unless_allowed(results: Option<Vec<HookResult>>, decision: &Decision) -> Vec<HookResult> {
+    let mut results = match results {
+        Some(results) => results,
+        None => return vec![HookResult::stop(decision.explanation())],
+    };
+    // The decision and its rendering are one answer; if they differ, the stricter one counts.
+    if !decision.is_allowed() && results.iter().all(|result| result.should_continue) {
+        results.push(HookResult::stop(decision.explanation()));
+    }
+    results
+}
+
+/// Whether the daemon could not be given a fire, or gave no answer that can be read: with a daemon that is away, or has
+/// too much to do, that is said of the fire as a whole.
+pub(super) fn was_not_taken(decision: &Decision) -> bool {
+    let is_of_payload = decision.cause.as_deref() == Some("payload");
+    is_of_payload || (decision.is_local() && decision.cause.as_deref() == Some("protocol"))
+}

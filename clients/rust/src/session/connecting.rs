@@ -4,17 +4,21 @@ use super::{Inner, MAX_PAYLOAD};
 use crate::error::Error;
 use crate::executor::block_on;
 use crate::json;
-use crate::json::Value;
+use crate::json::{write, Value};
 use crate::link::{lock, Link, MAX_BYTES};
 use crate::paths::candidates;
 use crate::peer::connected;
-use crate::session::encoded;
 use std::collections::BTreeMap;
+use std::future::Future;
 use std::os::unix::net::UnixStream;
+use std::pin::Pin;
 use std::sync::Arc;
-use std::task::Waker;
+use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::{Duration, SystemTime};
+
+/// The params of a request, as JSON texts by key.
+type Params = Vec<(String, String)>;
 
 const PROTOCOL: i64 = 1;
 const FIRST_RETRY: f64 = 0.05;
@@ -171,7 +175,7 @@ impl Inner {
     }
 
     /// Return the params of a hello, and the ids of the hooks in it, in their order.
-    fn hello(&self) -> Result<(Vec<(String, String)>, Vec<String>), Error> {
+    fn hello(&self) -> Result<(Params, Vec<String>), Error> {
         let options = &self.options;
         let inherited = std::env::var("HOOKLATCH_PARENT").ok();
         let inherited = inherited.as_deref().and_then(|text| text.split_once(' '));
@@ -228,4 +232,31 @@ fn refused(list: &Value, ids: &[String]) -> BTreeMap<String, String> {
         Some((place.cloned().or_else(|| refusal.at("id").as_str().map(str::to_string))?, reason.to_string()))
     };
     list.as_array().into_iter().flatten().filter_map(refusal).collect()
+}
+
+/// Return params as JSON texts.
+pub(super) fn encoded(params: &[(&str, Value)]) -> Result<Vec<(String, String)>, Error> {
+    let write = |(key, value): &(&str, Value)| {
+        let text = write(value).map_err(|fault| Error::InvalidPayload(fault.below(key)))?;
+        Ok(((*key).to_string(), text))
+    };
+    params.iter().map(write).collect()
+}
+
+/// Ready when it is known whether there is a daemon: from a loss on, that is after the next attempt.
+pub(super) struct Settled(pub(super) Arc<Inner>);
+
+impl Future for Settled {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let mut state = lock(&self.0.state);
+        if state.is_settled || state.is_closed {
+            return Poll::Ready(());
+        }
+        if !state.waiting.iter().any(|waker| waker.will_wake(context.waker())) {
+            state.waiting.push(context.waker().clone());
+        }
+        Poll::Pending
+    }
 }
