@@ -81,6 +81,27 @@ READ: list[tuple[Dialect, str, object, dict[str, Any]]] = [
         {"exitCode": 0, "stdout": "ticket 7"},
         {"inject": [{"role": "system", "content": "ticket 7"}]},
     ),
+    (
+        ETHOS,
+        "before_prompt_build",
+        {"prependSystem": "x", "later": 1, "also": None},
+        {
+            "patch": {"prepend_system": "x"},
+            "warnings": ["a hook on before_prompt_build cannot say 'also', 'later', which was ignored"],
+        },
+    ),
+    (
+        ETHOS,
+        "message_sending",
+        {"reason": "x"},
+        {"warnings": ["a hook on message_sending cannot say 'reason', which was ignored"]},
+    ),
+    (
+        RADIUM,
+        "AfterTool",
+        {**GO, "modified_data": {"modified_result": "r", "cost": 1}},
+        {"patch": {"tool_response": "r"}, "warnings": ["a hook on AfterTool cannot say 'cost', which was ignored"]},
+    ),
     (RADIUM, "BeforeTool", GO, {}),
     (RADIUM, "BeforeTool", STOP, DENY),
     (
@@ -125,6 +146,7 @@ def test_answers_are_understood(dialect: Dialect, event: str, answer: object, ex
 GARBAGE: list[tuple[Dialect, str, object]] = [
     (ETHOS, "before_tool_call", False),
     (ETHOS, "before_tool_call", {"eror": "no"}),
+    (ETHOS, "before_tool_call", {"args": {}, "eror": "no"}),
     (ETHOS, "before_tool_call", ["error", "no"]),
     (ETHOS, "before_tool_call", {"reason": "no"}),
     (ETHOS, "inbound_claim", {"handled": "yes"}),

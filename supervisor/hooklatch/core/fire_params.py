@@ -38,7 +38,10 @@ class StatedEnvelope(EnvelopeParams, frozen=True):
 
 
 class FireParams(msgspec.Struct, frozen=True):
-    """The params of `fire`; `dialect` is the format of the event and its payload, if it is not the session's."""
+    """The params of `fire`; `dialect` is the format of the event and its payload, if it is not the session's.
+
+    `default_cwd` is where the agent is if neither the envelope nor a native payload says it.
+    """
 
     event: Name
     payload: msgspec.Raw = msgspec.Raw(b"{}")
@@ -49,4 +52,5 @@ class FireParams(msgspec.Struct, frozen=True):
     truncated: bool = False
     plugins: Names | None = None
     dialect: Name | None = None
+    default_cwd: Path | None = None
     envelope: EnvelopeParams = EnvelopeParams()

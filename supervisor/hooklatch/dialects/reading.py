@@ -139,7 +139,21 @@ def read_merged(asked: AnswerContext, answer: object) -> dict[str, Any]:
             return refusing(asked, verdict, said[word])
     outputs = {output: said[key] for output, key in answers.outputs.items() if said.get(key) is not None}
     taken = {*answers.outputs.values(), *answers.words.values()}
-    return {**outputs, **patch_of(asked, {key: value for key, value in said.items() if key not in taken})}
+    changes, unknown = known_in(asked, {key: value for key, value in said.items() if key not in taken})
+    return {**outputs, **unknown, **patch_of(asked, changes)}
+
+
+def known_in(asked: AnswerContext, changes: Mapping[str, Any]) -> tuple[Mapping[str, Any], dict[str, Any]]:
+    """Return the changes that the event has keys for, and a warning that names the others.
+
+    On a gate the others are left: what an answer there says of them could be a refusal.
+    """
+    others = changes.keys() - set(asked.event.answers.patch.values())
+    if not others or asked.feed.fails_closed:
+        return changes, {}
+    names = ", ".join(sorted(map(repr, others)))
+    known = {key: value for key, value in changes.items() if key not in others}
+    return known, {"warnings": [f"a hook on {asked.name} cannot say {names:.200}, which was ignored"]}
 
 
 def read_claim(asked: AnswerContext, said: dict[str, Any], flag: str) -> dict[str, Any]:
@@ -217,9 +231,9 @@ def read_results(asked: AnswerContext, answer: object) -> dict[str, Any]:
     elif not asked.event.answers.patch and data is not None:
         warning = f"modified data on {asked.name} has no effect; it was ignored"
         return {"warnings": [warning], **ending(goes_on=goes_on, message=message)}
-    patch = patch_of(asked, object_of(asked, data)) if data is not None else {}
+    changes, ignored = known_in(asked, object_of(asked, data) if data is not None else {})
     warnings = {"warnings": [text_of(message)]} if not is_well and message else {}
-    return {**patch, **warnings, **ending(goes_on=goes_on, message=message)}
+    return {**patch_of(asked, changes), **ignored, **warnings, **ending(goes_on=goes_on, message=message)}
 
 
 def ending(*, goes_on: bool, message: object) -> dict[str, Any]:

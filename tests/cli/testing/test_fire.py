@@ -97,6 +97,33 @@ def test_a_payload_that_is_no_object_is_bad_data(place: Place, text: str) -> Non
     assert done.stderr.startswith("hooklatch: standard input: ")
 
 
+def test_what_is_piped_in_is_read_without_being_asked_for(shared: Daemon) -> None:
+    done = shared.place.run("fire", "pre_tool_use", stdin=payload("Bash", command="rm x"))
+    bad = shared.place.run("fire", "pre_tool_use", stdin="rm x")
+
+    assert (done.returncode, "no rm here" in done.stdout) == (2, True)
+    assert (bad.returncode, "standard input: not JSON" in bad.stderr) == (65, True)
+
+
+def test_a_pipe_that_nobody_writes_to_is_not_waited_for_and_a_gate_denies(shared: Daemon) -> None:
+    reader, writer = os.pipe()
+    try:
+        gate, other = (
+            subprocess.run(
+                [*PROGRAM, "fire", event], stdin=reader, capture_output=True, text=True, timeout=60, check=False,
+                env=shared.place.environment,
+            )
+            for event in ("pre_tool_use", "stop")
+        )  # fmt: skip
+    finally:
+        os.close(reader)
+        os.close(writer)
+
+    assert (gate.returncode, "cause    payload" in gate.stdout) == (4, True)
+    assert other.returncode == 0
+    assert all("it was not read" in done.stderr for done in (gate, other))
+
+
 def test_a_missing_payload_file_is_named(place: Place) -> None:
     done = place.run("fire", "stop", "--payload", "nowhere.json")
 
@@ -130,9 +157,14 @@ def test_session_and_folder_are_told_to_hooks_and_no_session_is_opened(shared: D
 
     decision = shared.place.json("fire", "pre_compact", "--session", "s-1", "--cwd", "/srv", "--timeout", "9", code=2)
     here = shared.place.json("fire", "pre_compact", code=2)
+    native = ("fire", "PreCompact", "--dialect", "reasonix")
+    stated = shared.place.json(*native, stdin='{"cwd": "/srv", "sessionId": "s-2"}', code=2)
+    silent = shared.place.json(*native, stdin="{}", code=2)
+    both = shared.place.json(*native, "--cwd", "/", stdin='{"cwd": "/srv"}', code=4)
 
-    assert decision["reason"] == "s-1 in /srv"
-    assert here["reason"] == f"None in {os.path.realpath(shared.place.folder)}"
+    assert [one["reason"] for one in (decision, stated)] == ["s-1 in /srv", "s-2 in /srv"]
+    assert [one["reason"] for one in (here, silent)] == [f"None in {os.path.realpath(shared.place.folder)}"] * 2
+    assert both["cause"] == "payload"
     assert shared.place.json("sessions")["sessions"] == []
 
 

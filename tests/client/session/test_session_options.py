@@ -125,7 +125,18 @@ def test_a_session_says_whether_anybody_listens(
         assert s.has_handlers("stop") is expected
 
 
-def test_an_update_names_only_what_changes(daemon: ScriptedDaemon, path: Path) -> None:
+UPDATES: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({"plugins": ["a"]}, {"plugins": ["a"]}),
+    ({"personality": None}, {"personality": None}),
+    ({"personality": "careful", "plugins": None}, {"personality": "careful", "plugins": None}),
+    ({"cwd": None}, {}),
+]
+
+
+@pytest.mark.parametrize(("changes", "sent"), UPDATES)
+def test_an_update_names_only_what_changes_and_none_takes_back(
+    daemon: ScriptedDaemon, path: Path, changes: dict[str, Any], sent: dict[str, Any]
+) -> None:
     recorder = Recorder()
 
     def script(peer: Peer) -> None:
@@ -138,9 +149,9 @@ def test_an_update_names_only_what_changes(daemon: ScriptedDaemon, path: Path) -
     daemon.play(script)
 
     with connect_sync(path) as s:
-        assert s.update(plugins=["a"]) == 9
+        assert s.update(**changes) == 9
 
-    assert recorder.seen == [{"plugins": ["a"]}]
+    assert recorder.seen == [sent]
 
 
 def test_a_native_fire_is_decided_under_another_name(daemon: ScriptedDaemon, path: Path) -> None:
@@ -209,3 +220,11 @@ def test_a_served_hook_of_a_dialect_is_answered_over_the_socket(daemon: Scripted
         recorder.done.wait()
 
     assert recorder.seen == [{"error": "no"}]
+
+
+def test_what_an_update_took_back_is_not_said_again_after_a_lost_daemon() -> None:
+    state = SessionState(None, {"cwd": "/w", "personality": "careful", "plugins": ["a"]})
+
+    state.changed(personality=None, plugins=None)
+
+    assert state.hello("1")["session"] == {"cwd": "/w"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from contextlib import suppress
 from pathlib import Path
@@ -109,3 +110,21 @@ async def test_a_client_that_sends_as_much_as_it_may_costs_what_is_stated(tmp_pa
     assert {answer["error"]["data"]["name"] for answer in refused if answer is not None} == {"overload"}
     assert decision["reason"] == "no"
     assert grown < 3 * MAX_HELD  # a payload is held a few times on its way
+
+
+async def test_a_client_that_counts_the_bytes_that_it_was_told_of_is_never_refused(tmp_path: Path) -> None:
+    line = {"event": "pre_tool_use", "payload": {"tool_name": "t", "tool_input": {"text": "x" * 2**20}}}
+    size = len(json.dumps({"jsonrpc": "2.0", "id": 999, "method": "fire", "params": line})) + 1
+    answers: list[Any] = []
+    async with running_daemon(tmp_path) as daemon, daemon.session() as client:
+        room = client.hello["limits"]["in_flight_bytes"]  # type: ignore[attr-defined]
+        for _ in range(50):
+            while room < size:
+                answers.append(await client.read())
+                room += size
+            await client.send("fire", **line)
+            room -= size
+        while len(answers) < 50:
+            answers.append(await client.read())
+
+    assert [answer["result"]["verdict"] for answer in answers] == ["pass"] * 50

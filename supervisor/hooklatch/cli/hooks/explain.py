@@ -28,7 +28,7 @@ def add_explain(parser: Parser) -> None:
 
 def explain(arguments: argparse.Namespace) -> int:
     """Print which hooks would fire, and why the others would not."""
-    payload = piped_payload() if arguments.payload is None else read_payload(arguments.payload)
+    payload = piped_payload() or b"{}" if arguments.payload is None else read_payload(arguments.payload)
     params = with_payload({"event": arguments.event, "session": arguments.session, "cwd": os.getcwd()}, payload)
     with administrator(arguments) as link:
         result = link.request("explain", params)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import select
 import stat
 import sys
 
@@ -17,6 +18,7 @@ from hooklatch.client.protocol.decision_table import DecisionTable, table_text
 from hooklatch.errors import HooklatchError, RequestFailedError, UnreadableAnswerError
 
 MAX_PAYLOAD = 8 * 2**20  # bytes; that of `core/payload.py`, which loads more than one fire needs
+PATIENCE = 1.0  # seconds for the first byte of a pipe: who starts this may leave one open that nobody writes to
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,13 +31,11 @@ MISUSES = ("unknown_event", "invalid_params")
 
 
 def add_fire(parser: Parser) -> None:
-    example = (
-        """echo '{"tool_name": "Bash", "tool_input": {"command": "ls"}}' | hooklatch fire pre_tool_use --payload -"""
-    )
+    example = """echo '{"tool_name": "Bash", "tool_input": {"command": "ls"}}' | hooklatch fire pre_tool_use"""
     exits = (Exit.REFUSED, Exit.ASKS, Exit.FAILED, Exit.BAD_DATA, Exit.NO_INPUT)
     parser.runs(fire, example=example, exits=exits)
     parser.add_argument("event", metavar="EVENT", help="its name (see: hooklatch events)")
-    parser.add_argument("--payload", metavar="FILE", help="a file with a JSON object, or - (default: {})")
+    parser.add_argument("--payload", metavar="FILE", help="a file with a JSON object, or - (default: what is piped in)")
     parser.add_argument("--session", metavar="ID", help="the host's session id, visible to hooks; opens no session")
     parser.add_argument("--cwd", metavar="DIR", help="the agent's working directory (default: this one)")
     parser.add_argument(
@@ -47,7 +47,7 @@ def add_fire(parser: Parser) -> None:
 def fire(arguments: argparse.Namespace) -> int:
     """Fire an event once; the exit code is the verdict."""
     event: str = arguments.event
-    payload = read_payload(arguments.payload)
+    payload = read_payload(arguments.payload) if arguments.payload is not None else piped_payload(PATIENCE)
     try:
         params = params_of(arguments, payload)
         with one_shot(arguments) as link:
@@ -66,18 +66,17 @@ def fire(arguments: argparse.Namespace) -> int:
     return code_of(decision)
 
 
-def params_of(arguments: argparse.Namespace, payload: bytes) -> bytes:
+def params_of(arguments: argparse.Namespace, payload: bytes | None) -> bytes:
     envelope = {"session_id": arguments.session, "cwd": arguments.cwd and os.path.abspath(arguments.cwd)}
-    if arguments.cwd is None:
-        try:
-            envelope["cwd"] = os.getcwd()
-        except OSError:  # removed; the daemon may still know its project, and must not treat it as no directory
-            envelope["cwd"] = removed_folder()
     params: dict[str, object] = {"event": arguments.event, "envelope": envelope}
+    if arguments.cwd is None:
+        # In a dialect the payload may say where the agent is.
+        place = envelope if arguments.dialect is None else params
+        place["cwd" if arguments.dialect is None else "default_cwd"] = here()
     for key in ("timeout", "dialect"):
         if (value := getattr(arguments, key)) is not None:
             params[key] = value
-    if len(payload) > MAX_PAYLOAD:  # a frame of that size would be rejected; the daemon decides
+    if payload is None or len(payload) > MAX_PAYLOAD:  # a frame of that size would be rejected; the daemon decides
         params["truncated"], payload = True, b"{}"
     return with_payload(as_sent(params), payload)
 
@@ -111,22 +110,27 @@ def decide_without(event: str, error: HooklatchError) -> dict[str, Any]:
     return decision
 
 
-def removed_folder() -> str:
-    """Return the former path of the working directory; "", which matches no directory, if unknown."""
+def here() -> str:
+    """Return the working directory; its former path if it was removed, or "", which matches no directory, if unknown.
+
+    The daemon may still know the project of a removed one, and must not treat it as no directory.
+    """
+    try:
+        return os.getcwd()
+    except OSError:
+        pass
     try:
         return os.readlink("/proc/self/cwd").removesuffix(" (deleted)")
     except OSError:
         return ""
 
 
-def read_payload(name: str | None) -> bytes:
-    """Return the JSON object in a file, or in standard input for "-", or an empty one, on one line.
+def read_payload(name: str) -> bytes:
+    """Return the JSON object in a file, or in standard input for "-", on one line.
 
     Raises:
         CommandError: it cannot be read, or is not a JSON object.
     """
-    if name is None:
-        return b"{}"
     where = "standard input" if name == "-" else name
     try:
         if name == "-":
@@ -140,8 +144,10 @@ def read_payload(name: str | None) -> bytes:
     return one_line(data, where)
 
 
-def piped_payload() -> bytes:
+def piped_payload(patience: float | None = None) -> bytes | None:
     """Return the JSON object on standard input if that is a pipe or a file; an empty one otherwise, or if it is empty.
+
+    None: it is a pipe on which nothing has come, nor its end, within some seconds; it was not read.
 
     Raises:
         CommandError: it is not a JSON object.
@@ -150,6 +156,12 @@ def piped_payload() -> bytes:
     # Shells only create these for "<" and "|"; agents leave sockets open there, which never reach EOF.
     if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode)):
         return b"{}"
+    if stat.S_ISFIFO(mode) and patience is not None and not select.select([0], [], [], patience)[0]:
+        output.complain(
+            f"nothing came on standard input within {patience:g} s, so it was not read, and the payload is not known;"
+            " to wait for it: --payload -; without one: </dev/null"
+        )
+        return None
     data = sys.stdin.buffer.read() if sys.stdin else b""
     return one_line(data, "standard input") if data.strip() else b"{}"
 

@@ -239,12 +239,12 @@ class SessionOperations:
         self,
         *,
         cwd: str | os.PathLike[str] | None = None,
-        personality: str | None = None,
-        plugins: Sequence[str] | None = None,
+        personality: str | msgspec.UnsetType | None = msgspec.UNSET,
+        plugins: Sequence[str] | msgspec.UnsetType | None = msgspec.UNSET,
     ) -> Steps[int]:
         """Change the working directory, the personality or the plugins; return the revision of what the session sees.
 
-        What is left out stays unchanged.
+        What is left out stays unchanged.  None as a personality or as plugins is as if none had ever been given.
         """
         params = self._state.changed(cwd, personality, plugins)
         return (yield from revision_after("session.update", params))

@@ -184,17 +184,17 @@ class SessionState:
     def changed(
         self,
         cwd: str | os.PathLike[str] | None = None,
-        personality: str | None = None,
-        plugins: Sequence[str] | None = None,
+        personality: str | msgspec.UnsetType | None = msgspec.UNSET,
+        plugins: Sequence[str] | msgspec.UnsetType | None = msgspec.UNSET,
     ) -> dict[str, object]:
         """Take what a session may change while it lives; return the params of `session.update`."""
         params: dict[str, object] = {}
         if cwd is not None:
             params["cwd"] = self._cwd = os.path.abspath(cwd)
-        if personality is not None:
+        if personality is not msgspec.UNSET:
             params["personality"] = self._options["personality"] = personality
-        if plugins is not None:
-            params["plugins"] = self._options["plugins"] = list(plugins)
+        if plugins is not msgspec.UNSET:
+            params["plugins"] = self._options["plugins"] = list(plugins) if plugins is not None else None
         return params
 
     def without_hooks(self) -> SessionState:

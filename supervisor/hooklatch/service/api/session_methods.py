@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from hooklatch.core.hooks.snapshots import budget
-from hooklatch.core.limits import Name, Names, Path
+from hooklatch.core.limits import MAX_BYTES_IN_FLIGHT, Name, Names, Path
 from hooklatch.core.payload import MAX_PAYLOAD
 from hooklatch.core.protocol import MAX_FRAME, MAX_IN_FLIGHT, ErrorCode, RpcError
 from hooklatch.dialects.dialect import Dialect
@@ -145,7 +145,12 @@ class SessionMethods(msgspec.Struct, frozen=True, kw_only=True):
             "revision": view.revision,
             "digest": view.digest,
             "record": self.record.head,
-            "limits": {"payload_bytes": MAX_PAYLOAD, "frame_bytes": MAX_FRAME, "in_flight": MAX_IN_FLIGHT},
+            "limits": {
+                "payload_bytes": MAX_PAYLOAD,
+                "frame_bytes": MAX_FRAME,
+                "in_flight": MAX_IN_FLIGHT,
+                "in_flight_bytes": MAX_BYTES_IN_FLIGHT,
+            },
             "budgets": {
                 name: budget(spec, view.for_event(spec), wait=self.asks.wait) for name, spec in catalogue.items()
             },

@@ -206,6 +206,10 @@ def enveloped(params: FireParams, fed: Fed) -> FireParams:
         PayloadError: that cannot be used, or the envelope says otherwise.
     """
     stated = fed.stated
+    if params.default_cwd is not None and params.envelope.cwd is None and "cwd" not in stated:
+        params = msgspec.structs.replace(
+            params, envelope=msgspec.structs.replace(params.envelope, cwd=params.default_cwd)
+        )
     if not stated:
         return params
     given = {name: value for name, value in msgspec.structs.asdict(params.envelope).items() if value is not None}

@@ -414,7 +414,7 @@ class Connection:
             return RpcError(ErrorCode.INVALID_REQUEST, "this connection has closed its session; open another one")
         if self._in_flight >= MAX_IN_FLIGHT and request.method != "ping":
             text = f"{MAX_IN_FLIGHT} requests of this connection are unanswered"
-        elif self._bytes_in_flight + size > MAX_BYTES_IN_FLIGHT and self._in_flight:
+        elif self._bytes_in_flight + size > MAX_BYTES_IN_FLIGHT and self._in_flight and request.method != "ping":
             text = f"unanswered requests of this connection may take {MAX_BYTES_IN_FLIGHT} bytes, and these take more"
         elif flow.in_flight >= MAX_OF_SESSION and self.session is not None and request.method != "ping":
             text = f"{MAX_OF_SESSION} requests of this session are unanswered, on all its connections"
