@@ -1,5 +1,7 @@
 //! Drives the client for the tests of all clients: commands as lines of JSON in, one answer for each out.
 
+mod rows;
+
 use hooklatch::radium::{
     Hook, HookContext, HookError, HookFuture, HookPriority, HookRegistry, HookResult, HookType, OrchestratorHooks,
     ToolHook, ToolHookAdapter, ToolHookContext,
@@ -18,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(15);
 #[derive(Default)]
 struct Driver {
     session: Option<Arc<Session>>,
-    registry: Option<HookRegistry>,
+    rows: Option<rows::Rows>,
     news: Option<Receiver<Value>>,
     calls: Arc<Mutex<Vec<Value>>>,
     pending: HashMap<String, JoinHandle<Value>>,
@@ -203,14 +205,17 @@ impl Driver {
             }
             "wait" => {
                 let wanted = command["for"] == "connected";
-                until(|| self.session().is_connected() == wanted);
+                until(|| match &self.rows {
+                    Some(rows) => rows.registry.session().is_connected() == wanted,
+                    None => self.session().is_connected() == wanted,
+                });
                 Ok(json!({}))
             }
             "close" => {
                 if let Some(session) = &self.session {
                     session.close();
                 }
-                self.registry = None;
+                self.rows = None;
                 Ok(json!({}))
             }
             "native" => self.native(command),
@@ -220,12 +225,14 @@ impl Driver {
 
     fn open(&mut self, command: &Value) -> Result<Value, Error> {
         self.session = None;
-        self.registry = None;
+        self.rows = None;
         self.calls.lock().expect("no panic").clear();
         let liveness = &command["liveness"];
         let options = Options {
             path: text(command, "path").map(PathBuf::from),
             host: Some("conformance".to_string()),
+            cwd: text(command, "cwd").map(PathBuf::from),
+            session_id: text(command, "session_id"),
             daemon_uid: command["daemon_uid"].as_u64().map(|uid| uid as u32),
             dialect: text(command, "dialect"),
             require: command["require"].as_bool().unwrap_or(false),
@@ -235,9 +242,9 @@ impl Driver {
         };
         if options.dialect.as_deref() == Some("radium") {
             let registry = HookRegistry::open(options)?;
-            let connected = registry.session().is_connected();
-            self.registry = Some(registry);
-            return Ok(json!({ "connected": connected }));
+            let (connected, id) = (registry.session().is_connected(), registry.session().session_id());
+            self.rows = Some(rows::Rows::new(registry));
+            return Ok(json!({"connected": connected, "session_id": id}));
         }
         let session = Session::open(options)?;
         self.news = Some(session.announcements());
@@ -247,7 +254,11 @@ impl Driver {
     }
 
     fn native(&mut self, command: &Value) -> Result<Value, Error> {
-        let registry = self.registry.as_ref().expect("a registry");
+        let rows = self.rows.as_mut().expect("a registry");
+        if let Some(answer) = rows.answer(command) {
+            return Ok(answer);
+        }
+        let registry = &rows.registry;
         let result = match command["call"].as_str().expect("a call") {
             "register" => block_on(registry.register(Arc::new(Scripted { answer: command["handler"].clone() })))
                 .map_or_else(|error| json!({"error": error.to_string()}), |()| json!({})),

@@ -43,6 +43,7 @@ mod peer;
 pub mod radium;
 mod session;
 mod table;
+mod turns;
 
 pub use decision::Decision;
 pub use error::Error;

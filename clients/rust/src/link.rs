@@ -7,6 +7,7 @@ use crate::error::Error;
 use crate::json;
 use crate::json::Value;
 use crate::peer::send_now;
+use crate::turns::{Queued, Requests, Sent, Slot};
 use std::collections::{HashMap, VecDeque};
 use std::future::Future;
 use std::io::{ErrorKind, Read, Write};
@@ -14,24 +15,17 @@ use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 use std::thread;
 use std::time::Duration;
 
 pub const MAX_FRAME: usize = 9 * 1024 * 1024;
 pub const MAX_BYTES: usize = 24 * 1024 * 1024; // of long lines in flight, where the daemon names no other limit
-const SHORT: usize = 64 * 1024; // bytes of a line up to which the daemon has room for it at any time
 
 /// What a session does with what the daemon asks and says.
 pub trait Owner: Send + Sync {
     fn call(&self, link: &Arc<Link>, id: Value, params: Value);
     fn announce(&self, params: Value) -> Result<(), String>;
-}
-
-#[derive(Default)]
-struct Slot {
-    answer: Option<Result<Value, Error>>,
-    waker: Option<Waker>,
 }
 
 /// The answer to a request, to wait for.
@@ -49,66 +43,6 @@ impl Future for Answer {
                 Poll::Pending
             }
         }
-    }
-}
-
-/// A request that was sent and not answered; no slot where nobody waits for the answer.
-struct Sent {
-    slot: Option<Arc<Mutex<Slot>>>,
-    bytes: usize, // that count
-}
-
-/// A request that waits for its turn.
-struct Queued {
-    number: i64,
-    line: String,
-    slot: Arc<Mutex<Slot>>,
-}
-
-impl Queued {
-    fn bytes(&self) -> usize {
-        if self.line.len() > SHORT {
-            self.line.len()
-        } else {
-            0
-        }
-    }
-}
-
-struct Requests {
-    unanswered: HashMap<i64, Sent>,
-    queue: VecDeque<Queued>,
-    last_number: i64,
-    in_flight: usize, // with pings left out
-    bytes: usize,     // of those in flight
-    most: usize,
-    most_bytes: usize,
-    missed: u32,
-    failure: Option<Error>,
-}
-
-impl Requests {
-    fn is_waited_for(&self) -> bool {
-        self.in_flight > 0 || !self.queue.is_empty()
-    }
-
-    /// Take the first request that may be sent now. A short one overtakes a long one that has no room yet: it may be
-    /// what the answer to another waits for.
-    fn next(&mut self) -> Option<String> {
-        if self.in_flight >= self.most {
-            return None;
-        }
-        let has_room = |queued: &Queued| {
-            let bytes = queued.bytes();
-            bytes == 0 || self.bytes == 0 || self.bytes + bytes <= self.most_bytes
-        };
-        let place = self.queue.iter().position(has_room)?;
-        let queued = self.queue.remove(place)?;
-        let bytes = queued.bytes();
-        self.in_flight += 1;
-        self.bytes += bytes;
-        self.unanswered.insert(queued.number, Sent { slot: Some(queued.slot), bytes });
-        Some(queued.line)
     }
 }
 

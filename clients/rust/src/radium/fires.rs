@@ -31,7 +31,13 @@ pub(super) struct Begun<'a> {
 impl<'a> Begun<'a> {
     /// The context must be no deeper than what can be sent: it is cloned.
     pub(super) fn new(fires: &'a Fires, call_id: String, hook_type: HookType, context: &HookContext) -> Begun<'a> {
-        let wrapped = if context.data.is_object() { None } else { Some(json!({"data": context.data.clone()})) };
+        let wrapped = if context.data.is_object() {
+            None
+        } else if hook_type.is_of_telemetry() {
+            Some(json!({"data": context.data.clone()})) // where the operator's hooks look for it
+        } else {
+            Some(json!({"value": context.data.clone()}))
+        };
         let fire = Arc::new(Fire { hook_type, context: context.clone(), wrapped, answers: Mutex::default() });
         lock(fires).insert(call_id.clone(), fire.clone());
         Begun { fires, call_id, fire }
@@ -123,10 +129,11 @@ fn known_changes(hook_type: HookType, data: &Value) -> Value {
     }
 }
 
-/// Return why a context cannot be sent as it is, and where.
-pub(super) fn fault_of(context: &HookContext) -> Option<(Fault, &'static str)> {
-    let of_data = write(&context.data).err().map(|fault| (fault, "context.data"));
-    of_data.or_else(|| write(&context.metadata).err().map(|fault| (fault, "context.metadata")))
+/// Return how many bytes a context's data has, or why it cannot be sent as it is, and where.
+pub(super) fn measured(context: &HookContext) -> Result<usize, (Fault, &'static str)> {
+    let data = write(&context.data).map_err(|fault| (fault, "context.data"))?;
+    write(&context.metadata).map_err(|fault| (fault, "context.metadata"))?;
+    Ok(data.len())
 }
 
 /// Return the envelope with the host's metadata, which is an object there: anything else stands below `value`.

@@ -31,6 +31,7 @@ mod fires;
 mod orchestrator;
 mod registry;
 mod results;
+mod running;
 mod types;
 
 pub use adapters::{ErrorHook, ErrorHookAdapter, ModelHook, ModelHookAdapter, ToolHook, ToolHookAdapter};

@@ -1,11 +1,10 @@
 //! The registry: which hooks this process has, and how a type is fired.
 
-use super::fires::{envelope_of, fault_of, metadata_of, wire_result, Begun, Fires};
-use super::results::joined;
-use super::types::{Hook, HookContext, HookError, HookFuture, HookResult, HookType, Result, Runner};
-use crate::decision::Decision;
+use super::fires::{envelope_of, measured, metadata_of, wire_result, Begun, Fires};
+use super::results::{joined, stopped_unless_allowed, was_not_taken};
+use super::running::{run, Caught};
+use super::types::{Hook, HookContext, HookError, HookResult, HookType, Result, Runner};
 use crate::error::Error;
-use crate::executor::block_on;
 use crate::json;
 use crate::json::Value;
 use crate::link::lock;
@@ -14,11 +13,8 @@ use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::HashSet;
 use std::fmt;
-use std::future::Future;
 use std::panic::{catch_unwind, AssertUnwindSafe};
-use std::pin::Pin;
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll};
 
 const HIGHEST: u32 = 1000; // of the daemon's priorities
 
@@ -183,16 +179,20 @@ impl HookRegistry {
     ///
     /// None; Radium's signature has one.
     pub async fn execute_hooks(&self, hook_type: HookType, context: &HookContext) -> Result<Vec<HookResult>> {
-        let mut notes = self.refusals(hook_type);
-        if let Some((fault, name)) = fault_of(context) {
-            let problem = fault.below(name);
-            if hook_type.is_gate() {
-                return Ok(vec![HookResult::stop(problem)]);
+        let mut notes = Vec::new();
+        let mut excess = None;
+        match measured(context) {
+            Ok(bytes) => excess = self.session.excess(bytes),
+            Err((fault, name)) => {
+                let problem = fault.below(name);
+                if hook_type.is_gate() {
+                    return Ok(vec![HookResult::stop(problem)]);
+                }
+                if !fault.is_replaceable {
+                    return Ok(self.run_here(hook_type, context, &HashSet::new(), problem).await);
+                }
+                notes.push(HookResult::error(format!("{problem}; hooks of other processes see a mark in its place")));
             }
-            if !fault.is_replaceable {
-                return Ok(self.run_here(hook_type, context, &HashSet::new(), problem).await);
-            }
-            notes.push(HookResult::error(format!("{problem}; hooks of other processes see a mark in its place")));
         }
         if hook_type.is_gate() && !context.data.is_object() {
             return Ok(vec![HookResult::stop("context.data is no object, so that no guard can judge it")]);
@@ -208,15 +208,17 @@ impl HookRegistry {
         if hook_type.is_gate() {
             return Ok(stopped_unless_allowed(joined(hook_type, context, &decision, answers), &decision));
         }
-        if was_not_taken(&decision) {
+        let problem = excess.or_else(|| was_not_taken(&decision).then(|| decision.explanation()));
+        if let Some(problem) = problem {
             let called = answers.keys().cloned().collect();
-            return Ok(self.run_here(hook_type, context, &called, decision.explanation()).await);
+            return Ok(self.run_here(hook_type, context, &called, problem).await);
         }
         let mut results = match joined(hook_type, context, &decision, answers) {
             Some(results) => results,
             None => vec![HookResult::error(decision.explanation())],
         };
         results.append(&mut notes);
+        results.append(&mut self.refusals(hook_type)); // now: a daemon may have been found only by this fire
         Ok(results)
     }
 
@@ -355,50 +357,6 @@ impl Drop for Registering<'_> {
             hooks.list.iter_mut().filter(is_changed).for_each(|own| own.sent_priority = None);
         }
     }
-}
-
-/// A future of a hook, whose panic is an error.
-struct Caught<'a>(HookFuture<'a>);
-
-impl Future for Caught<'_> {
-    type Output = Result<HookResult>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let polled = catch_unwind(AssertUnwindSafe(|| self.0.as_mut().poll(context)));
-        polled.unwrap_or_else(|panic| Poll::Ready(Err(HookError::ExecutionFailed(text_of(&*panic)))))
-    }
-}
-
-fn run(runner: Option<&Runner>, hook: &dyn Hook, context: &HookContext) -> Result<HookResult> {
-    let runner = match runner {
-        None => return block_on(hook.execute(context)),
-        Some(runner) => runner,
-    };
-    let found = Mutex::new(Err(HookError::ExecutionFailed("the runner did not run it".to_string())));
-    runner(Box::pin(async {
-        let result = hook.execute(context).await;
-        *lock(&found) = result;
-    }));
-    found.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner())
-}
-
-fn stopped_unless_allowed(results: Option<Vec<HookResult>>, decision: &Decision) -> Vec<HookResult> {
-    let mut results = match results {
-        Some(results) => results,
-        None => return vec![HookResult::stop(decision.explanation())],
-    };
-    // The decision and its rendering are one answer; if they differ, the stricter one counts.
-    if !decision.is_allowed() && results.iter().all(|result| result.should_continue) {
-        results.push(HookResult::stop(decision.explanation()));
-    }
-    results
-}
-
-/// Whether the daemon could not be given a fire, or gave no answer that can be read: with a daemon that is away, or has
-/// too much to do, that is said of the fire as a whole.
-fn was_not_taken(decision: &Decision) -> bool {
-    let is_of_payload = decision.cause.as_deref() == Some("payload");
-    is_of_payload || (decision.is_local() && decision.cause.as_deref() == Some("protocol"))
 }
 
 fn in_radium(options: Options) -> Options {

@@ -231,6 +231,11 @@ impl HookType {
         matches!(self, HookType::BeforeModel | HookType::BeforeTool | HookType::ToolSelection)
     }
 
+    pub(super) fn is_of_telemetry(self) -> bool {
+        use HookType::{CustomLogging, MetricsAggregation, PerformanceMonitoring, TelemetryCollection};
+        matches!(self, TelemetryCollection | CustomLogging | MetricsAggregation | PerformanceMonitoring)
+    }
+
     /// What a hook of this type can change, as the keys of its result, each with the key of the data that it changes.
     pub(super) fn changes(self) -> &'static [(&'static str, &'static str)] {
         match self {

@@ -4,17 +4,21 @@ use super::{Inner, MAX_PAYLOAD};
 use crate::error::Error;
 use crate::executor::block_on;
 use crate::json;
-use crate::json::Value;
+use crate::json::{write, Value};
 use crate::link::{lock, Link, MAX_BYTES};
 use crate::paths::candidates;
 use crate::peer::connected;
-use crate::session::encoded;
 use std::collections::BTreeMap;
+use std::future::Future;
 use std::os::unix::net::UnixStream;
+use std::pin::Pin;
 use std::sync::Arc;
-use std::task::Waker;
+use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::{Duration, SystemTime};
+
+/// The params of a request, as JSON texts by key.
+type Params = Vec<(String, String)>;
 
 const PROTOCOL: i64 = 1;
 const FIRST_RETRY: f64 = 0.05;
@@ -115,7 +119,8 @@ impl Inner {
     }
 
     fn introduce(&self, link: &Arc<Link>) -> Result<(), Error> {
-        let welcome = block_on(link.request("hello", &self.hello()?))?;
+        let (hello, ids) = self.hello()?;
+        let welcome = block_on(link.request("hello", &hello))?;
         if welcome.at("protocol").as_i64() != Some(PROTOCOL) {
             let text = format!("the daemon speaks protocol {}, this client {PROTOCOL}", welcome.at("protocol"));
             return Err(Error::Unreadable(text));
@@ -130,7 +135,7 @@ impl Inner {
             state.resume_token = text("resume_token").or_else(|| state.resume_token.take());
             state.child_token = text("child_token");
             state.limit = limit("payload_bytes", MAX_PAYLOAD);
-            state.refused = refused(welcome.at("refused"));
+            state.refused = refused(welcome.at("refused"), &ids);
             state.topics.iter().cloned().collect()
         };
         link.allow(limit("in_flight", 64).saturating_sub(RESERVED).max(1), limit("in_flight_bytes", MAX_BYTES));
@@ -169,7 +174,8 @@ impl Inner {
         }
     }
 
-    fn hello(&self) -> Result<Vec<(String, String)>, Error> {
+    /// Return the params of a hello, and the ids of the hooks in it, in their order.
+    fn hello(&self) -> Result<(Params, Vec<String>), Error> {
         let options = &self.options;
         let inherited = std::env::var("HOOKLATCH_PARENT").ok();
         let inherited = inherited.as_deref().and_then(|text| text.split_once(' '));
@@ -181,6 +187,7 @@ impl Inner {
         let cwd = options.cwd.clone().or_else(|| std::env::current_dir().ok());
         let list = |values: &Vec<String>| if values.is_empty() { Value::Null } else { Value::from(values.clone()) };
         let state = lock(&self.state);
+        let ids = state.hooks.iter().map(|kept| kept.id.clone()).collect();
         let hooks: Vec<Value> = state.hooks.iter().map(|kept| kept.wire.clone()).collect();
         let mut session = json!({
             "id": state.session_id.clone(),
@@ -209,7 +216,7 @@ impl Inner {
             ("emits", list(&options.emits)),
         ];
         let given: Vec<_> = params.into_iter().filter(|(_, value)| !value.is_null()).collect();
-        encoded(&given)
+        Ok((encoded(&given)?, ids))
     }
 
     pub(super) fn tell(&self, announcement: &Value) {
@@ -217,9 +224,39 @@ impl Inner {
     }
 }
 
-/// Return why hooks were refused, by their ids.
-fn refused(list: &Value) -> BTreeMap<String, String> {
-    let reason = |refusal: &Value| refusal.at("reason").as_str().unwrap_or("the daemon gave no reason").to_string();
-    let list = list.as_array().into_iter().flatten();
-    list.filter_map(|refusal| Some((refusal.at("id").as_str()?.to_string(), reason(refusal)))).collect()
+/// Return why hooks were refused, by their ids: of one that is not there at all, the place in the list tells it.
+fn refused(list: &Value, ids: &[String]) -> BTreeMap<String, String> {
+    let refusal = |refusal: &Value| {
+        let place = refusal.at("at").as_u64().and_then(|at| ids.get(usize::try_from(at).ok()?));
+        let reason = refusal.at("reason").as_str().unwrap_or("the daemon gave no reason");
+        Some((place.cloned().or_else(|| refusal.at("id").as_str().map(str::to_string))?, reason.to_string()))
+    };
+    list.as_array().into_iter().flatten().filter_map(refusal).collect()
+}
+
+/// Return params as JSON texts.
+pub(super) fn encoded(params: &[(&str, Value)]) -> Result<Vec<(String, String)>, Error> {
+    let write = |(key, value): &(&str, Value)| {
+        let text = write(value).map_err(|fault| Error::InvalidPayload(fault.below(key)))?;
+        Ok(((*key).to_string(), text))
+    };
+    params.iter().map(write).collect()
+}
+
+/// Ready when it is known whether there is a daemon: from a loss on, that is after the next attempt.
+pub(super) struct Settled(pub(super) Arc<Inner>);
+
+impl Future for Settled {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let mut state = lock(&self.0.state);
+        if state.is_settled || state.is_closed {
+            return Poll::Ready(());
+        }
+        if !state.waiting.iter().any(|waker| waker.will_wake(context.waker())) {
+            state.waiting.push(context.waker().clone());
+        }
+        Poll::Pending
+    }
 }

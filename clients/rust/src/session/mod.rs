@@ -6,6 +6,7 @@
 //! later one succeeds, every request fails at once.
 
 mod connecting;
+mod keeping;
 mod options;
 mod serving;
 
@@ -16,14 +17,13 @@ use crate::json;
 use crate::json::{plain, write, Value};
 use crate::link::{lock, Link};
 use crate::table;
-use connecting::stay_connected;
+use connecting::{encoded, stay_connected, Settled};
+use keeping::Registering;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::mpsc::{channel, Receiver, Sender};
 use std::sync::{Arc, Condvar, Mutex};
-use std::task::{Context, Poll, Waker};
+use std::task::Waker;
 use std::thread;
 use std::time::Duration;
 
@@ -367,6 +367,12 @@ impl Session {
         Ok(params)
     }
 
+    /// Return that a payload of so many bytes is over the daemon's limit, if it is.
+    pub(crate) fn excess(&self, bytes: usize) -> Option<String> {
+        let limit = lock(&self.inner.state).limit;
+        (bytes > limit).then(|| format!("the payload has {bytes} bytes, and the daemon takes {limit}"))
+    }
+
     /// Return an id for a call that no other one of this process has.
     pub(crate) fn next_call(&self) -> String {
         let mut state = lock(&self.inner.state);
@@ -384,99 +390,5 @@ impl Session {
 impl Drop for Session {
     fn drop(&mut self) {
         self.close();
-    }
-}
-
-fn encoded(params: &[(&str, Value)]) -> Result<Vec<(String, String)>, Error> {
-    let write = |(key, value): &(&str, Value)| {
-        let text = write(value).map_err(|fault| Error::InvalidPayload(fault.below(key)))?;
-        Ok(((*key).to_string(), text))
-    };
-    params.iter().map(write).collect()
-}
-
-/// Ready when it is known whether there is a daemon: from a loss on, that is after the next attempt.
-struct Settled(Arc<Inner>);
-
-impl Future for Settled {
-    type Output = ();
-
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        let mut state = lock(&self.0.state);
-        if state.is_settled || state.is_closed {
-            return Poll::Ready(());
-        }
-        if !state.waiting.iter().any(|waker| waker.will_wake(context.waker())) {
-            state.waiting.push(context.waker().clone());
-        }
-        Poll::Pending
-    }
-}
-
-/// A registration that is under way. If it comes to nothing, or its future is dropped, what was there before is back,
-/// and what the daemon may have got anyway has no opinion until it is taken off there.
-struct Registering<'a> {
-    inner: &'a Inner,
-    before: Vec<(String, Option<Kept>)>,
-    is_refused: bool,
-    is_over: bool,
-}
-
-impl Drop for Registering<'_> {
-    fn drop(&mut self) {
-        if self.is_over {
-            return;
-        }
-        let mut state = lock(&self.inner.state);
-        for (id, before) in self.before.drain(..) {
-            let place = state.hooks.iter().position(|kept| kept.id == id);
-            match (place.and_then(|at| state.hooks.get_mut(at)), before) {
-                (Some(kept), Some(before)) => *kept = before,
-                _ => {
-                    state.hooks.retain(|kept| kept.id != id);
-                    if !self.is_refused {
-                        state.retired.insert(id);
-                    }
-                }
-            }
-        }
-    }
-}
-
-/// A payload that is kept for the hooks of this process for as long as its fire takes.
-struct NativeKept<'a> {
-    inner: &'a Inner,
-    call_id: String,
-}
-
-impl Drop for NativeKept<'_> {
-    fn drop(&mut self) {
-        lock(&self.inner.state).natives.remove(&self.call_id);
-    }
-}
-
-impl Inner {
-    /// Keep a hook; return the one of that id that it replaces.
-    fn keep(&self, new: Kept) -> Option<Kept> {
-        let mut state = lock(&self.state);
-        state.retired.remove(&new.id);
-        state.refused.remove(&new.id);
-        match state.hooks.iter_mut().find(|kept| kept.id == new.id) {
-            Some(kept) => Some(std::mem::replace(kept, new)),
-            None => {
-                state.hooks.push(new);
-                None
-            }
-        }
-    }
-
-    /// Keep the payload of a call, unless another one has its id: then nobody could tell which of them it is.
-    fn keep_native(&self, call_id: &str, payload: Value) -> Option<NativeKept<'_>> {
-        let mut state = lock(&self.state);
-        if state.natives.contains_key(call_id) {
-            return None;
-        }
-        state.natives.insert(call_id.to_string(), Arc::new(payload));
-        Some(NativeKept { inner: self, call_id: call_id.to_string() })
     }
 }
