@@ -1,4 +1,4 @@
-"""The ports that the pages for people of other systems begin with, run as they stand, by somebody who has only the page.
+"""The ports that the pages for people of other systems begin with, run as they stand by somebody who has only the page.
 
 Slow: each builds a project with its language's own tools, and runs a daemon.
 """
