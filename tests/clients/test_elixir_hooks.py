@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from clients.adapters import Adapters, adapters_in
-from clients.beam_calls import EVENTS, FINE, adds, by_hand, context, fire, ok
+from clients.beam_calls import BLOCKING, EVENTS, FINE, NOTIFYING, adds, by_hand, context, fire, ok
 from clients.beam_calls import hook as beam
 from clients.elixir_form import (
     CONTEXT,
@@ -30,7 +30,8 @@ from clients.elixir_form import (
     tuple_,
 )  # fmt: skip
 from clients.exathena_calls import after, augment, before, deny, group, halt, hook, outputs, run
-from conformance.driving import ANY, Step, part, step
+from conformance.cases.exathena import PAYLOADS
+from conformance.driving import ANY, Step, has, part, step
 from support.survivors import nobody_survives
 
 pytestmark = pytest.mark.slow  # a process of Elixir, and a daemon
@@ -185,6 +186,43 @@ def test_ordinary_patterns_and_lists_hold(adapters: Adapters) -> None:
         before(without, "any tool", {}, ":ok", *names("ran")),
         before(None, "any tool", {}, ":ok"),
         before(keys(PreToolUse=[], Stop=[]), "any tool", {}, ":ok"),
+    )
+
+
+# Gates refuse what JSON cannot say; whatever else an event is, its functions are called.
+GATES = ("UserPromptSubmit", "ChatParams", "PermissionRequest", "SubagentStart", "PreCompact")
+
+
+@pytest.mark.parametrize("event", PAYLOADS)
+def test_a_term_that_json_cannot_say_refuses_a_gate_and_reaches_all_other_functions(
+    adapters: Adapters, event: str
+) -> None:
+    payload, id_ = PAYLOADS[event]
+    odd = {**payload, ":odd": {"$reference": "odd"}}
+    hooks = keys(**{event: [hook(OK)]})
+    refused = gave(halt(has("payload.odd"))) | {"called": []}
+    command = call("ExAthena.run_lifecycle", hooks, f":{event}", odd)
+
+    adapters.holds(
+        step(command, gives=refused) if event in GATES else run(hooks, event, odd, ":ok", calls("hook", odd, id_)),
+        run(hooks, event, payload, ":ok", calls("hook", payload, id_)),
+    )
+
+
+@pytest.mark.parametrize("event", NOTIFYING)
+def test_every_notification_of_beam_agent_is_called_with_what_json_cannot_say(adapters: Adapters, event: str) -> None:
+    odd = context(event, odd={"$reference": "odd"})
+
+    adapters.holds(fire(event, [beam(event, adds(ran=True))], odd, ok({**odd, ":ran": True}), calls("hook", odd)))
+
+
+@pytest.mark.parametrize("event", BLOCKING)
+def test_every_gate_of_beam_agent_refuses_what_json_cannot_say(adapters: Adapters, event: str) -> None:
+    odd = context(event, odd={"$reference": "odd"})
+
+    adapters.holds(
+        fire(event, [beam(event, FINE)], odd, deny(has("context.odd"))),
+        fire(event, [beam(event, FINE)], context(event), ok(context(event)), *names("hook")),
     )
 
 
