@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
-from itertools import chain, count, islice
+from hashlib import sha256
+from itertools import count
 from typing import Any, NamedTuple, TypeAlias, cast
 
 import msgspec
@@ -129,12 +130,12 @@ class Registrar(msgspec.Struct, frozen=True):
         taken = {native.table.get("id") for _, native in natives if isinstance(native.table.get("id"), str)}
         taken |= registrant.own.keys()
         named(natives, free_names("served", taken))
-        names, wanted, ids = free_names("refused", taken), list[Wanted](), set[str]()
+        wanted, ids = list[Wanted](), set[str]()
         for at, native in natives:
-            for one in self._read(at, native, registrant, names):
+            for one in self._read(at, native, registrant, ids):
                 if one.definition is not None and one.definition.id in ids:
                     error = RpcError(ErrorCode.INVALID_PARAMS, f"the id {one.definition.id!r} occurs twice in one call")
-                    one = self._stand_in(one, error, registrant, next(names))
+                    one = self._stand_in(one, error, registrant, made_name(native.table, ids))
                 ids |= {one.definition.id} if one.definition is not None else set()
                 wanted.append(one)
         if registrant.id:
@@ -186,7 +187,7 @@ class Registrar(msgspec.Struct, frozen=True):
             found += [(at, native) for native in natives]
         return found
 
-    def _read(self, at: int, native: NativeHook, registrant: Registrant, names: Iterator[str]) -> Iterator[Wanted]:
+    def _read(self, at: int, native: NativeHook, registrant: Registrant, ids: Collection[str]) -> Iterator[Wanted]:
         """Read the definitions of one table, or what stands in for it."""
         try:
             found = wanted_of(at, native, registrant)
@@ -195,7 +196,7 @@ class Registrar(msgspec.Struct, frozen=True):
             if not registrant.is_each:
                 raise refusal from None
             reason = error.reason if isinstance(error, InvalidHookError) else str(error)
-            definitions = remains_of(native, reason, names)
+            definitions = remains_of(native, reason, ids)
             if not definitions:
                 yield Wanted(at, native, refused=Refused(at, None, event_of(native), reason))
             for definition in definitions:
@@ -257,12 +258,22 @@ def free_names(stem: str, taken: Collection[object]) -> Iterator[str]:
     return (name for number in count(1) if (name := f"{stem}-{number}") not in taken)
 
 
+def made_name(table: Mapping[str, Any], ids: Collection[str]) -> str:
+    """Return an id for what stands in for a table: the same whenever it is sent again, as to a resumed session."""
+    stem = f"refused-{sha256(msgspec.json.encode(table)).hexdigest()[:8]}"
+    return stem if stem not in ids else next(free_names(stem, ids))
+
+
 def named(natives: list[tuple[int, NativeHook]], names: Iterator[str]) -> None:
-    """Name each served hook that has no id."""
+    """Name each hook that has no id and is served, or states why there is none."""
+    ids = set[str]()
     for _, native in natives:
-        is_unnamed = native.table.get("id") is None and native.fault is None
-        if is_unnamed and (native.table.get("served") is True or "problem" in native.table):
-            native.table["id"] = next(names)
+        if native.table.get("id") is None and native.fault is None:
+            if "problem" in native.table:
+                native.table["id"] = made_name(native.table, ids)
+                ids.add(native.table["id"])
+            elif native.table.get("served") is True:
+                native.table["id"] = next(names)
 
 
 def event_of(native: NativeHook) -> object:
@@ -270,14 +281,14 @@ def event_of(native: NativeHook) -> object:
     return native.table.get("event") if native.written is None else native.written
 
 
-def remains_of(native: NativeHook, reason: str, names: Iterator[str]) -> list[HookDefinition]:
+def remains_of(native: NativeHook, reason: str, ids: Collection[str]) -> list[HookDefinition]:
     """Read what is usable of a table that is refused; nothing if it names no event."""
     table = native.table
     run = table.get("run")
     if len(msgspec.json.encode(table)) > MAX_HOOK_BYTES:
         table = {key: table.get(key) for key in ("id", "event")}
     candidates = (table.get("id"), default_id(run) if isinstance(run, str) else None)
-    for hook_id in chain(candidates, islice(names, 1)):
+    for hook_id in (*candidates, made_name(native.table, ids)):
         with suppress(InvalidHookError):
             return read_definition({**table, "id": hook_id, "problem": reason})
     return []
