@@ -105,7 +105,7 @@ def test_fifty_fires_of_a_megabyte_at_once_are_all_decided(run: Script) -> None:
     said = run("""
   const session = await connect({ path });
   const odd = { verdict: "deny", reason: "odd" };
-  await session.serve("pre_tool_use", ({ tool_input: { n } }) => (n % 2 ? odd : null));
+  await session.serve("pre_tool_use", ({ tool_input: { n } }) => (n % 2 ? odd : null), { timeout: 60 });
   const fires = Array.from({ length: 50 }, (_, n) =>
     session.fire("pre_tool_use", { tool_name: "t", tool_input: { n, text: "x".repeat(2 ** 20) } }));
   say((await Promise.all(fires)).map(({ verdict, cause, reason }) => [verdict, cause, reason]));
@@ -121,7 +121,7 @@ def test_a_hook_that_fires_while_large_fires_wait_for_their_turn_is_answered(run
   await session.serve("pre_tool_use", async () => {
     const { allowed } = await session.fire("user_prompt_submit", { prompt: "may I?" });
     return allowed ? null : { verdict: "deny", reason: "it may not" };
-  });
+  }, { timeout: 60 });
   const fires = Array.from({ length: 40 }, () =>
     session.fire("pre_tool_use", { tool_name: "t", tool_input: { text: "x".repeat(2 ** 20) } }));
   say((await Promise.all(fires)).filter(({ allowed }) => !allowed).map(({ reason }) => reason));

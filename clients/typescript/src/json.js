@@ -9,6 +9,7 @@
 const DEEPEST = 1000; // as in decisions.json
 const NUMBER = /-?(?:0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?/y;
 const LONE_SURROGATE = /\p{Surrogate}/u;
+const isWellFormed = /** @type {any} */ (String.prototype).isWellFormed; // Node 20, and without a look at each letter
 const WORDS = new Map(Object.entries({ null: null, true: true, false: false }));
 
 /** @type {WeakMap<object, Set<string>>} */
@@ -34,6 +35,14 @@ function parse(text) {
  * @param {string} key
  */
 const isInteger = (object, key) => Number.isSafeInteger(object[key]) && !fractions.get(object)?.has(key);
+
+/**
+ * Return whether a text has half of a pair of surrogates, which UTF-8 cannot encode.
+ *
+ * @param {string} text
+ * @returns {boolean}
+ */
+const hasLoneSurrogate = (text) => (isWellFormed ? !isWellFormed.call(text) : LONE_SURROGATE.test(text));
 
 class Reader {
   at = 0;
@@ -131,7 +140,7 @@ class Reader {
     } while (isEscaped(this.text, end));
     this.at = end + 1;
     const string = JSON.parse(this.text.slice(from, this.at));
-    if (LONE_SURROGATE.test(string)) throw this.#wrong("a text holds a lone surrogate");
+    if (hasLoneSurrogate(string)) throw this.#wrong("a text holds a lone surrogate");
     return string;
   }
 
@@ -175,4 +184,4 @@ function isEscaped(text, at) {
   return (at - from) % 2 === 1;
 }
 
-module.exports = { parse, isInteger };
+module.exports = { hasLoneSurrogate, isInteger, parse };

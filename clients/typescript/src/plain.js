@@ -8,11 +8,11 @@
  */
 
 const { InvalidPayloadError } = require("./errors.js");
+const { hasLoneSurrogate } = require("./json.js");
 const { isObject } = require("./table.js");
 
 const DEEPEST = 500;
 const LONGEST = 200; // characters of a mark's text
-const LONE_SURROGATE = /\p{Surrogate}/u;
 const LONE_SURROGATES = /\p{Surrogate}/gu;
 
 /** @typedef {(value: unknown, where: string, what: string) => unknown} Instead what stands for a value, or throws */
@@ -63,7 +63,7 @@ function copied(value, where, above, instead, longest = Infinity) {
     return Number.isFinite(value) ? value : instead(value, where, `is ${value}, which JSON cannot say`);
   }
   if (typeof value === "string") {
-    if (LONE_SURROGATE.test(value)) {
+    if (hasLoneSurrogate(value)) {
       return instead(value, where, "contains a lone surrogate, which UTF-8 cannot encode");
     }
     return value.length <= longest ? value : instead(value, where, "is too long");
@@ -88,7 +88,7 @@ function copied(value, where, above, instead, longest = Infinity) {
   if (!isPlain(value) || "toJSON" in value) return unsayable();
   const members = {};
   for (const key of Object.keys(value)) {
-    if (LONE_SURROGATE.test(key)) instead(key, where, "has a key with a lone surrogate");
+    if (hasLoneSurrogate(key)) instead(key, where, "has a key with a lone surrogate");
     const copy = inner(key, `${where}.${key}`);
     if (copy !== undefined) put(members, clean(key), copy);
   }

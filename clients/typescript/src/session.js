@@ -24,6 +24,7 @@ const FIRE = Symbol("fire"); // for the adapters of this package, which know of 
 const FAREWELL = 1000; // milliseconds that the end of a session waits for the daemon to confirm it
 const MOST_LEFT = 1000; // hooks that were taken off, and are still known
 const RESERVED = 4; // of the requests that may be in flight: a ping must never wait behind fires
+const MOST_SERVED = 8 * 2 ** 20; // bytes in flight, each of which comes back once for each hook that is called with it
 const MAX_IN_FLIGHT = { requests: 64, bytes: 24 * 2 ** 20 }; // of a daemon that does not say
 
 /**
@@ -52,6 +53,7 @@ class Session {
   #topics = new Set();
   #emitter = new EventEmitter();
   #lastServed = 0;
+  #most = MAX_IN_FLIGHT;
   /** @type {string | null} */
   #resumeToken = null;
 
@@ -175,6 +177,7 @@ class Session {
     const replaced = new Map(this.#hooks);
     // First: the daemon may call a hook before we read that it is active.
     definitions.forEach((wire, at) => this.#keep(wire.id ?? wire.name, wire, functions[at]));
+    this.#allow(this.#line.link);
     try {
       const { ids, refused = [] } = isRegistered(await this.request("register", params));
       if (ids.length < definitions.length) throw new UnreadableAnswerError("the answer is not a list of hook ids");
@@ -313,7 +316,8 @@ class Session {
     this.#fires.limit = welcome.limits?.payload_bytes ?? this.#fires.limit;
     const { in_flight: requests = MAX_IN_FLIGHT.requests, in_flight_bytes: bytes = MAX_IN_FLIGHT.bytes } =
       welcome.limits ?? {};
-    link.allow({ requests: Math.max(1, requests - RESERVED), bytes });
+    this.#most = { requests: Math.max(1, requests - RESERVED), bytes };
+    this.#allow(link);
     for (const { reason } of welcome.refused ?? []) warn(`a hook was refused when the session was resumed: ${reason}`);
     let revision = welcome.revision ?? null;
     if (this.#topics.size) {
@@ -324,6 +328,12 @@ class Session {
       this.#heardOf(revision);
       this.#emitter.emit("connected");
     };
+  }
+
+  /** Allow a link as much as the daemon does; where hooks are served, no more than they can be called with in time. */
+  #allow(/** @type {import("./link.js").Link | null} */ link) {
+    const serves = [...this.#hooks.values()].some(({ serve }) => serve);
+    link?.allow({ ...this.#most, bytes: Math.min(this.#most.bytes, serves ? MOST_SERVED : Infinity) });
   }
 
   /** @param {number | null} revision */
