@@ -18,7 +18,7 @@ from hooklatch.cli.terminal.exits import CommandError, Exit
 from hooklatch.cli.terminal.look import paint, short_path
 from hooklatch.cli.terminal.parser import Parser
 from hooklatch.cli.testing.running import own_folder, report_waiting, run_async
-from hooklatch.core.hooks.registry import Hook, Origin, PythonTarget
+from hooklatch.core.hooks.registry import Hook, Origin
 from hooklatch.core.text import counted
 
 if TYPE_CHECKING:
@@ -40,7 +40,12 @@ class Checked(msgspec.Struct):
     sources: list[str] = []
     diagnostics: list[Diagnostic] = []
     dangers: list[Diagnostic] = []  # what commands run although an agent can write it
-    unused: list[str] = []  # sources that declare no hook
+    unread: list[Diagnostic] = []  # what nothing reads in a folder of hooks
+    notes: list[Diagnostic] = []  # what guards nothing, and may be meant so
+
+    @property
+    def is_good(self) -> bool:
+        return not (self.diagnostics or self.unread)
 
 
 class Target(msgspec.Struct, frozen=True):
@@ -72,11 +77,11 @@ def check(arguments: argparse.Namespace) -> int:
     targets = targets_of(arguments.paths or [default_config(arguments)])
     results = [checked(target) for target in targets]
     if arguments.json:
-        output.say_json({"ok": not any(one.diagnostics for one in results), "checked": results})
+        output.say_json({"ok": all(one.is_good for one in results), "checked": results})
     else:
         for one in results:
             show(one)
-    return Exit.FINDINGS if any(one.diagnostics for one in results) else Exit.OK
+    return Exit.OK if all(one.is_good for one in results) else Exit.FINDINGS
 
 
 def default_config(arguments: argparse.Namespace) -> str:
@@ -155,9 +160,8 @@ async def load(options: Options, found: Checked, failures: list[str]) -> None:
                 found.diagnostics = list(parts.files.diagnostics)
                 found.hooks = len(hooks)
                 found.sources = sorted(parts.sources.units)
-                used = {hook.target.source.location for hook in hooks if isinstance(hook.target, PythonTarget)}
                 found.dangers = [danger for hook in hooks for danger in dangers_of(hook)]
-                found.unused = [location for location in found.sources if location not in used]
+                found.unread, found.notes = parts.files.silent.warnings, parts.files.silent.notes
         except StartError as error:
             failures.append(str(error))
         nursery.cancel_scope.cancel()
@@ -179,12 +183,11 @@ def show_diagnostic(diagnostic: Diagnostic, meaning: Meaning) -> None:
 def show(one: Checked) -> None:
     for diagnostic in one.diagnostics:
         show_diagnostic(diagnostic, "bad")
-    for danger in one.dangers:
-        show_diagnostic(danger, "warning")
-    for source in one.unused:
-        output.say(paint(short_path(source), "warning"), ": it marks no function with @hook, so it guards nothing")
+    for diagnostic in (*one.unread, *one.dangers, *one.notes):
+        show_diagnostic(diagnostic, "warning")
     held = f"{counted(one.hooks, 'hook')}, {counted(len(one.sources), 'source')}"
-    if one.diagnostics:
-        output.say(f"{short_path(one.what)}: {held}, ", paint(counted(len(one.diagnostics), "problem"), "bad"))
+    if not one.is_good:
+        problems = counted(len(one.diagnostics) + len(one.unread), "problem")
+        output.say(f"{short_path(one.what)}: {held}, ", paint(problems, "bad" if one.diagnostics else "warning"))
     else:
         output.say(f"{short_path(one.what)}: {held}, ", paint("no problem", "good"))

@@ -79,6 +79,8 @@ def test(arguments: argparse.Namespace) -> int:
         run_async(run.fire_all, options_for(config, scratch))
     for diagnostic in run.diagnostics:
         output.complain(f"wrong with the hooks: {diagnostic}")
+    for warning in run.warnings:
+        output.complain(f"warning: {warning}")
     if arguments.junit is not None:
         write_junit(arguments.junit, run)
     if run.error is not None:

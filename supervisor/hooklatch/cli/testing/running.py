@@ -57,6 +57,7 @@ class Firing:
 
     def __init__(self, count: int, what: str) -> None:
         self.diagnostics: list[str] = []
+        self.warnings: list[str] = []
         self.error: CommandError | None = None
         self.done = 0
         self._total = counted(count, what)
@@ -88,6 +89,7 @@ class Firing:
             self._doing = "making environments"
             await settle(parts)
         self.diagnostics = [str(diagnostic) for diagnostic in parts.files.diagnostics]
+        self.warnings = [str(one) for one in (*parts.files.silent.warnings, *parts.files.silent.notes)]
 
     async def fire_each(self, parts: Parts) -> None:
         """Fire one after another."""

@@ -217,6 +217,8 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
             configuration=missing,
             hooks=self._unguarded() if is_admin and not missing else [],
             commands=self._dangers() if is_admin else [],
+            files=list(map(str, self.files.silent.warnings)) if is_admin else [],
+            notes=list(map(str, self.files.silent.notes)) if is_admin else [],
         )
         return yellow(seen)
 

@@ -166,6 +166,7 @@ class Unit:
         self.source = version.source
         self.python = version.python
         self.folder = version.folder
+        self.text = version.code
         self.named = set(version.named)
         self.environment = environment
         self.build = pool.build
