@@ -69,6 +69,23 @@ def test_the_metrics_of_the_daemon_in_charge_are_left_alone() -> None:
         assert published.read_text() == "the daemon's\n"
 
 
+def test_what_nothing_reads_is_a_finding_and_a_tool_that_nobody_has_a_note() -> None:
+    with new_place(FILES) as other:
+        other.write({"good.py": GOOD.replace('"stop"', '"pre_tool_use", match="shells"')})
+        noted = other.run("check")
+        report = json.loads(other.run("check", "--json").stdout)
+        other.write({"hooks.d/notes.txt": "x"})
+        unread = other.run("check")
+        (other.config.parent / "hooks.d" / "notes.txt").rename(other.config.parent / "hooks.d" / "guard.sh")
+        tried = other.run("test", "-", stdin='{"event": "stop", "expect": "pass"}')
+
+    assert noted.returncode == 0
+    assert "good.py:3: hook 'good:noted': no tool that is known is called 'shells'" in noted.stdout
+    assert (report["ok"], [one["line"] for one in report["checked"][0]["notes"]]) == (True, [3])
+    assert (unread.returncode, "hooks.d/notes.txt: nothing reads it" in unread.stdout) == (1, True)
+    assert (tried.returncode, "hooks.d/guard.sh: it is a program that nothing runs" in tried.stderr) == (1, True)
+
+
 def test_what_is_not_there_is_said(place: Place) -> None:
     with new_place({**FILES, "hooks.d/a.toml": ""}) as other:  # a misspelt name beside a folder that is there
         for name in ("gone.toml", "config/hook.toml"):

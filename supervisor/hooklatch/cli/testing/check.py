@@ -146,6 +146,7 @@ async def load(options: Options, found: Checked, failures: list[str]) -> None:
     """Start a daemon with these hooks, note what it finds, and end it."""
     import trio
 
+    from hooklatch.core.hooks.tool_names import unknown_tools
     from hooklatch.service.process.daemon import serve
     from hooklatch.service.process.folders import StartError
     from hooklatch.testing.daemon import settle
@@ -160,18 +161,23 @@ async def load(options: Options, found: Checked, failures: list[str]) -> None:
                 found.diagnostics = list(parts.files.diagnostics)
                 found.hooks = len(hooks)
                 found.sources = sorted(parts.sources.units)
-                found.dangers = [danger for hook in hooks for danger in dangers_of(hook)]
-                found.unread, found.notes = parts.files.silent.warnings, parts.files.silent.notes
+                found.dangers = [of_hook(hook, text) for hook in hooks for text in hook.dangers]
+                found.unread = parts.files.silent.warnings
+                catalogue = parts.registries.catalogue
+                told = [
+                    of_hook(hook, text) for hook in hooks for text in unknown_tools(hook, catalogue.get(hook.event))
+                ]
+                found.notes = [*parts.files.silent.notes, *told]
         except StartError as error:
             failures.append(str(error))
         nursery.cancel_scope.cancel()
 
 
-def dangers_of(hook: Hook) -> list[Diagnostic]:
+def of_hook(hook: Hook, text: str) -> Diagnostic:
     from hooklatch.service.config.configuration import Diagnostic
 
     origin = hook.origin or Origin("?")
-    return [Diagnostic(origin.file, origin.line, f"hook {hook.id!r}: {text}") for text in hook.dangers]
+    return Diagnostic(origin.file, origin.line, f"hook {hook.id!r}: {text}")
 
 
 def show_diagnostic(diagnostic: Diagnostic, meaning: Meaning) -> None:

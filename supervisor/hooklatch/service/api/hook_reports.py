@@ -12,6 +12,7 @@ from hooklatch.core.hooks.conditions import Facts, UnreadableFieldError
 from hooklatch.core.hooks.registry import Hook, PythonTarget
 from hooklatch.core.hooks.snapshots import Chain, Snapshot, budget, tool_kind
 from hooklatch.core.hooks.suspension import find, parted
+from hooklatch.core.hooks.tool_names import unknown_tools
 from hooklatch.core.payload import Payload, PayloadError
 from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.core.text import did_you_mean
@@ -191,7 +192,12 @@ class HookReports(msgspec.Struct, frozen=True):
             "others": [
                 {
                     **self._brief(hook),
-                    "why": self._why_not(spec, hook, view, kind) if hook.name not in matched else unmet(hook, facts),
+                    "why": "; ".join(
+                        (
+                            self._why_not(spec, hook, view, kind) if hook.name not in matched else unmet(hook, facts),
+                            *(unknown_tools(hook, spec) if hook.event == spec.name else ()),
+                        )
+                    ),
                 }
                 for hook in (*view.hooks, *self._hidden(view))
                 if hook.name not in chosen

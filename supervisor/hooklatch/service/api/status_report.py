@@ -17,6 +17,7 @@ from hooklatch.core.health import Condition, Faults, Finding, Warned, Yellow, is
 from hooklatch.core.hooks.registry import Hook, HookState
 from hooklatch.core.hooks.snapshots import Snapshot
 from hooklatch.core.hooks.suspension import find
+from hooklatch.core.hooks.tool_names import unknown_tools
 from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.processes.supervisor import Supervisor
 from hooklatch.record.files.reading import Filters, NoRecordError, query
@@ -218,7 +219,7 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
             hooks=self._unguarded() if is_admin and not missing else [],
             commands=self._dangers() if is_admin else [],
             files=list(map(str, self.files.silent.warnings)) if is_admin else [],
-            notes=list(map(str, self.files.silent.notes)) if is_admin else [],
+            notes=[*map(str, self.files.silent.notes), *self._unknown_tools()] if is_admin else [],
         )
         return yellow(seen)
 
@@ -239,6 +240,11 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
     def _dangers(self) -> list[str]:
         """Warn of each command that runs what an agent can write."""
         return [f"{hook.name}: {text}" for hook in self.registries.all_hooks() if hook.enabled for text in hook.dangers]
+
+    def _unknown_tools(self) -> list[str]:
+        """Note each tool that a hook is for and that nobody is known to have: most likely it is never called."""
+        hooks, catalogue = (hook for hook in self.registries.all_hooks() if hook.enabled), self.registries.catalogue
+        return [f"{one.name}: {text}" for one in hooks for text in unknown_tools(one, catalogue.get(one.event))]
 
     def _blamable(self, session: Session | None, *, is_admin: bool) -> list[Hook]:
         """Return the hooks whose failures a viewer may see: a session is not told of others' hooks."""
