@@ -86,6 +86,17 @@ def test_what_nothing_reads_is_a_finding_and_a_tool_that_nobody_has_a_note() -> 
     assert (tried.returncode, "hooks.d/guard.sh: it is a program that nothing runs" in tried.stderr) == (1, True)
 
 
+def test_modules_that_hang_are_named_and_the_check_ends() -> None:
+    hangs = "import threading\nthreading.Event().wait()\n"
+    with new_place(FILES) as other:
+        other.write({f"hooks.d/hangs_{number}.py": hangs for number in range(5)})
+        done = other.run("check")  # which is given up after a minute
+
+    assert done.returncode == 1
+    assert all(f"hooks.d/hangs_{number}.py: it did not finish importing within" in done.stdout for number in range(5))
+    assert "it did not finish importing within 20 s" in done.stdout
+
+
 def test_what_is_not_there_is_said(place: Place) -> None:
     with new_place({**FILES, "hooks.d/a.toml": ""}) as other:  # a misspelt name beside a folder that is there
         for name in ("gone.toml", "config/hook.toml"):

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["add_check"]
 
 
+LOAD_SECONDS = 20.0  # for all sources together: one that hangs is a finding, and not a command that hangs
 NOTHING = "there is no file of hooks; name a hooks.toml, its directory or .py files"
 
 
@@ -136,7 +137,8 @@ def checked(target: Target) -> Checked:
         from hooklatch.testing.daemon import options_for, source_config
 
         config = target.config or source_config(target.files, scratch)
-        run_async(load, options_for(config, scratch), found, failures)
+        options = msgspec.structs.replace(options_for(config, scratch), load_seconds=LOAD_SECONDS)
+        run_async(load, options, found, failures)
     for failure in failures:
         raise CommandError(Exit.UNAVAILABLE, f"hooks cannot be run here: {failure}")
     return found
