@@ -207,7 +207,8 @@ async def serve(options: Options, process: Process | None = None) -> AsyncGenera
             supervisors=(supervisor, *([process.supervisor] if process is not None else [])),
             end=process.end if process is not None else None,
             places={"agent": agent, "admin": admin},
-            is_trial=options.is_trial, load_seconds=options.load_seconds,
+            is_trial=options.is_trial,
+            load_seconds=options.load_seconds,
         )
         opened.callback(parts.shared_state.close)
         async with supervisor.open():
