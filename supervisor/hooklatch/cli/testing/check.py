@@ -148,7 +148,7 @@ async def load(options: Options, found: Checked, failures: list[str]) -> None:
     """Start a daemon with these hooks, note what it finds, and end it."""
     import trio
 
-    from hooklatch.core.hooks.tool_names import unknown_tools
+    from hooklatch.service.building.tool_names import unknown_tools
     from hooklatch.service.process.daemon import serve
     from hooklatch.service.process.folders import StartError
     from hooklatch.testing.daemon import settle

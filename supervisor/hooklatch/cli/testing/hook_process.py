@@ -57,7 +57,7 @@ def live(fd: int, parent: int, *, is_debugging: bool) -> None:
             pdb.post_mortem(raised.__traceback__)
             flush()
         connection.sendall(wire.frame(answered))
-    atexit._run_exitfuncs()
+    atexit._run_exitfuncs()  # pyright: ignore[reportPrivateUsage]
     flush()
     connection.sendall(ENDED)
     os._exit(0)

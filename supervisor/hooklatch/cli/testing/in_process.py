@@ -16,6 +16,7 @@ import subprocess
 import sys
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
+from typing import cast
 
 import msgspec
 import trio
@@ -118,7 +119,7 @@ class HookProcess(WorkerProcess):
         ours, theirs = socket.socketpair()
         with theirs:
             code = PROGRAM.format(theirs.fileno(), os.getpid(), is_debugging)
-            flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
+            flags = cast("list[str]", subprocess._args_from_interpreter_flags())  # type: ignore[attr-defined]
             self.started = children.start(
                 [sys.executable, *flags, "-P", "-c", code], children.as_the_person(os.environ), stdout=stdout,
                 pass_fds=[theirs.fileno()],

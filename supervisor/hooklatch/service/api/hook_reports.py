@@ -12,13 +12,13 @@ from hooklatch.core.hooks.conditions import Facts, UnreadableFieldError
 from hooklatch.core.hooks.registry import Hook, PythonTarget
 from hooklatch.core.hooks.snapshots import Chain, Snapshot, budget, tool_kind
 from hooklatch.core.hooks.suspension import find, parted
-from hooklatch.core.hooks.tool_names import unknown_tools
 from hooklatch.core.payload import Payload, PayloadError
 from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.core.text import did_you_mean
 from hooklatch.processes.pool_limits import HookLoad
 from hooklatch.service.api.methods import Method, MethodTable, viewed
 from hooklatch.service.api.status_report import StatusReport
+from hooklatch.service.building.tool_names import unknown_tools
 from hooklatch.service.dispatch.dialect_fires import Dialects, Native
 from hooklatch.service.registry.statistics import EventCount
 from hooklatch.service.transport.connection import Connection

@@ -17,7 +17,6 @@ from hooklatch.core.health import Condition, Faults, Finding, Warned, Yellow, is
 from hooklatch.core.hooks.registry import Hook, HookState
 from hooklatch.core.hooks.snapshots import Snapshot
 from hooklatch.core.hooks.suspension import find
-from hooklatch.core.hooks.tool_names import unknown_tools
 from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.processes.supervisor import Supervisor
 from hooklatch.record.files.reading import Filters, NoRecordError, query
@@ -25,6 +24,7 @@ from hooklatch.record.writer import Record
 from hooklatch.service.api.fleet_report import FleetReport
 from hooklatch.service.api.methods import Method, MethodTable, own_session, viewed
 from hooklatch.service.building.sources import Sources
+from hooklatch.service.building.tool_names import unknown_tools
 from hooklatch.service.config.configuration import Diagnostic
 from hooklatch.service.config.looks import in_thread
 from hooklatch.service.config.path_lookup import Absent, look

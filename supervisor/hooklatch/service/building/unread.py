@@ -205,7 +205,7 @@ def shadows_in(folder: str) -> list[Diagnostic]:
     """Name the modules beside a source that it imports in place of a package that marks its hooks."""
     try:
         found = shadowing(folder)
-    except OSError:
+    except (OSError, ValueError):
         return []  # it is a diagnostic of the source
     text = "is imported in place of the package {}, so no @hook beside it marks anything; rename it"
     return [Diagnostic(path, 0, f"it {text.format(name)}") for name, path in found]
@@ -282,7 +282,7 @@ def entries_below(path: str) -> Iterator[Entry]:
 def text_of(path: str) -> bytes:
     try:
         return file_at(path).text
-    except OSError:  # its disk is late
+    except (OSError, ValueError):  # its disk is late, or it has a null byte
         return b""
 
 
