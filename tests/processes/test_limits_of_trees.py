@@ -17,6 +17,7 @@ import pytest
 import trio
 
 from hooklatch.processes.resource_limits import watch_memory
+from hooklatch_worker import wire
 from hooklatch_worker.sandbox import linux
 from support.daemons import callbacks
 from support.pools import Workers, running_pool, until
@@ -103,6 +104,49 @@ def share(event):
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
     return tell(len(shared))
+
+import mmap, threading
+
+held, go_on = [], threading.Event()
+
+
+def hold(event):
+    """Write a file in memory, and keep it: open here, in a child alone, or mapped alone."""
+    mib, how = event.payload["mib"], event.payload.get("how", "open")
+    fd = os.memfd_create("held")
+    for _ in range(mib):
+        os.write(fd, bytes(2**20))
+    if how == "passed on" and os.fork() == 0:
+        time.sleep(60)
+    if how == "mapped":
+        held.append(mmap.mmap(fd, mib * 2**20))
+    if how != "open":
+        os.close(fd)
+    return tell(os.getpid())
+
+
+def use(event):
+    """Map and read a file in memory, share it with a child, and let go of it."""
+    fd = os.memfd_create("used")
+    for _ in range(event.payload["mib"]):
+        os.write(fd, bytes(2**20))
+    with mmap.mmap(fd, event.payload["mib"] * 2**20) as view:
+        sum(view[0::4096])
+        pid = os.fork()
+        if pid == 0:
+            time.sleep(0.5)
+            os._exit(0)
+        os.waitpid(pid, 0)
+    os.close(fd)
+    return tell(os.getpid())
+
+
+def many_threads(event):
+    for _ in range(event.payload["threads"]):
+        threading.Thread(target=go_on.wait, daemon=True).start()
+    time.sleep(event.payload["seconds"])
+    go_on.set()
+    return tell(os.getpid())
 '''
 )
 
@@ -177,6 +221,46 @@ async def test_pages_that_a_hook_shares_with_its_children_count_once(tmp_path: P
         size = await workers.said("share")
 
     assert size == 60 * 2**20
+
+
+STRICT = wire.WorkerLimits(file_bytes=2**30, isolation=wire.Isolation("strict", is_required=False))
+
+
+@pytest.mark.parametrize("how", ["open", "passed on", "mapped"])
+async def test_files_in_memory_count_at_strict_across_calls(
+    tmp_path: Path, how: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    limits = {"resident_bytes": 300 * 2**20, "total_bytes": 300 * 2**20}
+    async with watched_pool(tmp_path, worker=STRICT, workers=2, **limits) as workers:
+        said = ""
+        for _ in range(50):  # some call of these, or the time after it, is the last
+            said += (await workers.call("hold", mib=20, how=how)).message or ""
+            if workers.pool.status().lost or workers.pool.status().recycled:
+                break
+        await until(lambda: workers.pool.status().lost or workers.pool.status().recycled)
+
+    assert "files in memory are over the limit of 300 MiB" in said + caplog.text
+
+
+async def test_what_is_held_in_memory_for_a_while_ends_nobody(tmp_path: Path) -> None:
+    async with watched_pool(tmp_path, worker=STRICT, resident_bytes=200 * 2**20, total_bytes=300 * 2**20) as workers:
+        pids = {await workers.said("use", mib=120) for _ in range(3)}
+        pids |= {await workers.said("many_threads", threads=60, seconds=0.3)}
+        status = workers.pool.status()
+
+    assert (len(pids), status.lost, status.recycled) == (1, 0, 0)
+
+
+async def test_threads_without_end_are_a_crash_at_strict_and_some_hundred_are_not_limited_elsewhere(
+    tmp_path: Path,
+) -> None:
+    async with watched_pool(tmp_path, worker=STRICT, threads=100) as workers:
+        outcome = await workers.call("many_threads", threads=200, seconds=30)
+    (tmp_path / "standard").mkdir()
+    async with watched_pool(tmp_path / "standard", threads=100) as workers:
+        assert await workers.said("many_threads", threads=200, seconds=0.3)
+
+    assert (outcome.cause, "more than 100 in it and below it" in outcome.message) == ("crash", True)
 
 
 def test_what_is_frozen_starts_nothing_more(tmp_path: Path) -> None:

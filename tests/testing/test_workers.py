@@ -73,7 +73,7 @@ def test_what_is_tested_is_the_file_as_it_is(file: Path, worker: Worker) -> None
     try:
         file.write_text(code.replace("force pushes", "no pushes"))
         assert_denies(worker["no_force_push"], push, reason="no pushes")
-        file.write_text("import hooklatch\n")
+        file.write_text("import hooklatch  # no hooks\n# hooklatch: no hooks\n")
         with pytest.raises(NotAHookError, match="no_force_push is no hook"):
             worker["no_force_push"].run(push)
         file.write_text(f"{code}\n)")

@@ -81,6 +81,8 @@ class Yellow(msgspec.Struct, frozen=True, kw_only=True):
     configuration: Sequence[str]
     hooks: Sequence[str]  # that there is none
     commands: Sequence[str]  # of hooks, that run what an agent can write
+    files: Sequence[str]  # in a folder of hooks, that nothing reads
+    notes: Sequence[str]  # on what guards nothing and may be meant so
 
 
 # What to do about each field of `Yellow`; one without a line here cannot be told.
@@ -91,6 +93,8 @@ DO_ABOUT = {
     "projects": "look at its hooks, then trust them; what is trusted now: hooklatch trust --list",
     "configuration": "to write a first one: hooklatch init --config FILE; or start the daemon with another --config",
     "commands": "do as it says; what protects a command there, and what does not: docs/guides/hooks.md, Shell hooks",
+    "files": "do as it says; what is read in a folder of hooks, and what is known to be none: docs/guides/hooks.md",
+    "notes": "nothing, if it is meant so; whether a hook is called: hooklatch test --coverage",
     "hooks": "see what there is: hooklatch hooks, hooklatch check; guards to start from: hooklatch guards list",
 }
 

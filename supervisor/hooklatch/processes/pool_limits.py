@@ -15,7 +15,7 @@ class PoolLimits(msgspec.Struct, frozen=True):
     """How many workers, and when one is replaced.  The limits of memory and processes also apply during a call.
 
     `resident_bytes` limits the worker alone; `total_bytes`, if set, limits it and its descendants, whose number is
-    limited by `processes`.
+    limited by `processes`, and the threads of all by `threads` at the level `strict`.
 
     `queue` bounds the gates that wait for a worker, and separately the other calls: a flood of notifications leaves
     gates their places.  `load_timeout` is for importing, separate from any call's own limit (celery's 4 s is a
@@ -28,6 +28,7 @@ class PoolLimits(msgspec.Struct, frozen=True):
     resident_bytes: int = 512 * 2**20
     total_bytes: int | None = TOTAL_BYTES
     processes: int = 128
+    threads: int = 512
     worker: wire.WorkerLimits = wire.WorkerLimits()
     queue: int = 1024
     load_timeout: float = 30.0

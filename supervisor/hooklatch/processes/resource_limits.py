@@ -3,6 +3,9 @@
 RLIMIT_AS would break healthy programs that only reserve memory (node, java), so the limit is on resident memory.
 RLIMIT_NPROC does not bind root, and counts all processes of the user, so a hook's limit would be the user's: the limit
 is on the processes below a worker.  The zygote stops and kills those when the worker is dead.
+
+At `strict` a worker can keep memory nowhere but in its own pages and in files in memory (memfd_create(2)), whose pages
+count for nobody unless they are mapped.  So there those of all descriptors count too, shared ones once, and threads.
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ __all__ = ["watch_memory"]
 
 logger = logging.getLogger("hooklatch.memory")
 INTERVAL = 0.1  # seconds between two checks of a busy worker: Python fills about 1 GiB a second
+MEMFD = "/memfd:"  # how the names of files in memory begin
 IDLE_ROUNDS = 5  # such intervals between two checks of an idle one without children: only a thread can grow there
 
 
@@ -77,26 +81,56 @@ def check(pool: Pool, worker: Worker, nursery: trio.Nursery) -> None:
     if len(below) > limits.processes:
         stop(below)
         end(pool, worker, f"it started too many processes: more than {limits.processes} were below it")
-    elif limits.total_bytes is None or worker.is_being_measured:
         return
-    elif own + sum(map(resident, below)) > limits.total_bytes:
-        # The sum is too high, since forked children share most of their pages.  The exact value takes time, and the
-        # counting must go on meanwhile.
-        worker.is_being_measured = True
-        nursery.start_soon(check_total, pool, worker, below)
-
-
-async def check_total(pool: Pool, worker: Worker, below: list[int]) -> None:
+    is_strict = limits.worker.isolation.level == "strict"
+    if is_strict and sum(map(threads, [worker.pid, *below])) > limits.threads:
+        stop(below)
+        end(pool, worker, f"it started too many threads: more than {limits.threads} in it and below it")
+        return
+    if worker.is_being_measured:
+        return
     try:
-        total = await trio.to_thread.run_sync(lambda: sum(map(proportional, [worker.pid, *below])))
-    except UnmeasuredError as error:
+        held, all_held = (files_held([worker.pid]), files_held([worker.pid, *below])) if is_strict else (0, 0)
+    except PermissionError:
+        end(pool, worker, "it keeps what it has open from being read, which counts against its limits")
+        return
+    total = own + sum(map(resident, below)) + all_held
+    is_over_total = limits.total_bytes is not None and total > limits.total_bytes
+    if is_over_total or (held and own + held > limits.resident_bytes):
+        # The sums are too high, since forked children share most of their pages, and mapped files count twice.  The
+        # exact values take time, and the counting must go on meanwhile.
+        worker.is_being_measured = True
+        nursery.start_soon(check_exactly, pool, worker, below)
+
+
+async def check_exactly(pool: Pool, worker: Worker, below: list[int]) -> None:
+    limits, is_strict = pool.limits, pool.limits.worker.isolation.level == "strict"
+
+    def measure() -> tuple[int, int]:
+        pids = [worker.pid, *below]
+        if not is_strict:
+            return 0, sum(map(proportional, pids))
+        own = unshared(worker.pid, "Rss:") + files_held([worker.pid])
+        return own, sum(unshared(pid, "Pss:") for pid in pids) + files_held(pids)
+
+    try:
+        own, total = await trio.to_thread.run_sync(measure)
+    except (UnmeasuredError, PermissionError) as error:
         logger.error("a worker's limits are not enforced for the moment: %s", error, extra={"pid": worker.pid})
         return
     finally:
         worker.is_being_measured = False
-    limit = pool.limits.total_bytes
-    if limit is not None and total > limit and not worker.is_doomed:
-        end(pool, worker, over("resident with all below it", total, limit))
+    what = " with its files in memory" if is_strict else ""
+    if worker.is_doomed:
+        return
+    if is_strict and own > limits.resident_bytes:
+        end(pool, worker, over(f"resident{what}", own, limits.resident_bytes))
+    elif limits.total_bytes is not None and total > limits.total_bytes:
+        end(
+            pool,
+            worker,
+            over(f"resident with all below it{what and ' and their files in memory'}", total, limits.total_bytes),
+        )
 
 
 def stop(pids: Iterable[int]) -> None:
@@ -138,6 +172,71 @@ def proportional(pid: int) -> int:
         return 0
     except (psutil.Error, OSError) as error:
         raise UnmeasuredError(f"the memory of process {pid} cannot be read: {why(error)}") from None
+
+
+def threads(pid: int) -> int:
+    """Return how many threads a process has; 0 if it is gone."""
+    try:
+        return len(os.listdir(f"/proc/{pid}/task"))
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
+    except OSError as error:
+        raise UnmeasuredError(f"the threads of process {pid} cannot be counted: {why(error)}") from None
+
+
+def files_held(pids: Iterable[int]) -> int:
+    """Return the bytes of the files in memory that processes have open, each file once.
+
+    Of one that is mapped and not open any more, what is mapped counts: how much it holds is not told.
+
+    Raises:
+        UnmeasuredError: what one has open cannot be read.
+        PermissionError: one keeps that from being read.
+    """
+    found: dict[int, int] = {}
+    parts: dict[tuple[int, str], int] = {}  # of mapped files, by where they begin in it
+    for pid in pids:
+        folder = f"/proc/{pid}/fd"
+        try:
+            names = os.listdir(folder)
+            with open(f"/proc/{pid}/maps") as file:
+                lines = [line.split() for line in file if MEMFD in line]
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        except PermissionError:
+            raise
+        except OSError as error:
+            raise UnmeasuredError(f"what process {pid} has open cannot be read: {why(error)}") from None
+        for place, _, offset, _, inode, *_ in lines:
+            begin, end = (int(one, 16) for one in place.split("-"))
+            parts[int(inode), offset] = max(end - begin, parts.get((int(inode), offset), 0))
+        for name in names:
+            with suppress(FileNotFoundError, ProcessLookupError):  # it was closed just now
+                if os.readlink(f"{folder}/{name}").startswith(MEMFD):
+                    status = os.stat(f"{folder}/{name}")
+                    found[status.st_ino] = status.st_blocks * 512
+    return sum(found.values()) + sum(size for (inode, _), size in parts.items() if inode not in found)
+
+
+def unshared(pid: int, which: str) -> int:
+    """Return a process's resident memory ("Rss:"), or its share of that ("Pss:"), without files in memory.
+
+    Raises:
+        UnmeasuredError: it cannot be read.
+    """
+    total, is_file = 0, False
+    try:
+        with open(f"/proc/{pid}/smaps") as file:
+            for line in file:
+                if line[:1] in "0123456789abcdef":  # a mapping begins; keys begin with a capital
+                    is_file = f" {MEMFD}" in line
+                elif not is_file and line.startswith(which):
+                    total += int(line.split()[1]) * 1024
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
+    except OSError as error:
+        raise UnmeasuredError(f"the memory of process {pid} cannot be read: {why(error)}") from None
+    return total
 
 
 def over(what: str, size: int, limit: int) -> str:

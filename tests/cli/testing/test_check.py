@@ -69,6 +69,34 @@ def test_the_metrics_of_the_daemon_in_charge_are_left_alone() -> None:
         assert published.read_text() == "the daemon's\n"
 
 
+def test_what_nothing_reads_is_a_finding_and_a_tool_that_nobody_has_a_note() -> None:
+    with new_place(FILES) as other:
+        other.write({"good.py": GOOD.replace('"stop"', '"pre_tool_use", match="shells"')})
+        noted = other.run("check")
+        report = json.loads(other.run("check", "--json").stdout)
+        other.write({"hooks.d/notes.txt": "x"})
+        unread = other.run("check")
+        (other.config.parent / "hooks.d" / "notes.txt").rename(other.config.parent / "hooks.d" / "guard.sh")
+        tried = other.run("test", "-", stdin='{"event": "stop", "expect": "pass"}')
+
+    assert noted.returncode == 0
+    assert "good.py:3: hook 'good:noted': no tool that is known is called 'shells'" in noted.stdout
+    assert (report["ok"], [one["line"] for one in report["checked"][0]["notes"]]) == (True, [3])
+    assert (unread.returncode, "hooks.d/notes.txt: nothing reads it" in unread.stdout) == (1, True)
+    assert (tried.returncode, "hooks.d/guard.sh: it is a program that nothing runs" in tried.stderr) == (1, True)
+
+
+def test_modules_that_hang_are_named_and_the_check_ends() -> None:
+    hangs = "import threading\nthreading.Event().wait()\n"
+    with new_place(FILES) as other:
+        other.write({f"hooks.d/hangs_{number}.py": hangs for number in range(5)})
+        done = other.run("check")  # which is given up after a minute
+
+    assert done.returncode == 1
+    assert all(f"hooks.d/hangs_{number}.py: it did not finish importing within" in done.stdout for number in range(5))
+    assert "it did not finish importing within 20 s" in done.stdout
+
+
 def test_what_is_not_there_is_said(place: Place) -> None:
     with new_place({**FILES, "hooks.d/a.toml": ""}) as other:  # a misspelt name beside a folder that is there
         for name in ("gone.toml", "config/hook.toml"):

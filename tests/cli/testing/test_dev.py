@@ -116,7 +116,7 @@ def test_a_save_runs_it_again_and_ctrl_c_ends_it(place: Place) -> None:
         (["hooks.toml:guard", "--cases", "cases.jsonl"], "", 1, "FAIL     verdict is deny, not pass"),
         (["hooks.toml:gone"], "", 66, "there is no hook 'gone'; there are: guard:guard, guard:other"),
         (["gone.py"], "", 66, "gone.py is not there"),
-        (["none.py"], "", 66, "it has no hooks: mark a function with @hook"),
+        (["none.py"], "", 1, "it marks no function with @hook, so it guards nothing"),
         (["crash.py", "--payload", "-"], "[" * 100_000, 65, "neither JSON nor JSON lines: maximum recursion depth"),
         (["crash.py", "--payload", "-"], '{"tool_name": "a", "tool_name": "b"}', 65, "'tool_name' occurs twice"),
         (["hooks.toml", "--payload", "push.json"], "", 64, "say which one: --event"),

@@ -22,7 +22,7 @@ def parts_with(**environments: object) -> Any:
 
 def test_a_source_with_packages_of_its_own_stays_in_its_workers(capsys: pytest.CaptureFixture[str]) -> None:
     parts = parts_with(plain=None, own=object())
-    pools = Pools(parts, None)
+    pools = Pools(parts)
 
     assert pools["own", 1] == "pool of own"
     assert isinstance(pools["plain", 1], Here)

@@ -82,10 +82,42 @@ def test_hooks_run_in_this_process_for_a_debugger(loud: Place) -> None:
 
     assert done.returncode == 1
     assert "(Pdb) {'command': 'crash'}" in done.stdout
-    assert "global/guards:loud raised KeyError" in done.stderr
+    assert "loud raised KeyError" in done.stderr
     assert "2 passed, 1 failed" in done.stdout
     assert [case["passed"] for case in json.loads(as_json.stdout)["cases"]] == [True, False, True]
     assert "looking at ls" in as_json.stderr
+
+
+LEAVES = {
+    "at once": "os._exit(0)", "by a signal": "os.kill(os.getpid(), 9)", "with its pipe": "os.closerange(3, 1000)",
+    "by SystemExit in a thread's stead": "sys.exit(0)",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("how", LEAVES)
+def test_a_hook_that_leaves_the_process_is_named_and_the_report_is_whole(how: str) -> None:
+    code = LOUD.replace(
+        'print("looking', f'if event.tool_input["command"] == "leave": import os; {LEAVES[how]}\n    print("looking'
+    )
+    with new_place({"hooks.toml": '[[source]]\npath = "guards.py"\n', "guards.py": code}) as place:
+        cases = [bash("rm", "a"), bash("leave", "left"), bash("ls", "after", expect="pass")]
+        (place.folder / "cases.jsonl").write_text("\n".join(cases))
+        done = place.run("test", "cases.jsonl", "--in-process")
+
+    assert done.returncode == 1, done.stderr
+    assert "3 cases, 2 passed, 1 failed" in done.stdout
+    assert "global/guards:loud failed (crash)" in done.stdout
+
+
+@pytest.mark.parametrize(("expect", "code"), [("deny", 1), ("pass", 1)])
+def test_a_hook_that_leaves_at_the_end_changes_no_report_and_is_named(expect: str, code: int) -> None:
+    text = "import atexit, os\natexit.register(os._exit, 0)\n" + LOUD
+    with new_place({"hooks.toml": '[[source]]\npath = "guards.py"\n', "guards.py": text}) as place:
+        (place.folder / "cases.jsonl").write_text(bash("ls", "one", expect=expect))
+        done = place.run("test", "cases.jsonl", "--in-process")
+
+    assert (done.returncode, f"{int(expect == 'pass')} passed" in done.stdout) == (code, True), done.stderr
+    assert "guards.py: a hook left what runs at the end" in done.stderr
 
 
 @pytest.mark.parametrize(

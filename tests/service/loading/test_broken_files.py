@@ -142,7 +142,7 @@ async def test_a_defect_of_ours_that_one_file_shows_is_the_fault_of_that_file_al
         return prepared(version, taken)
 
     monkeypatch.setattr(source_builder, "prepared", prepare)
-    files = {"hooks.toml": CONFIG + CONFIG.replace("guards", "other"), "guards.py": GUARDS, "other.py": "x = 1\n"}
+    files = {"hooks.toml": CONFIG + CONFIG.replace("guards", "other"), "guards.py": GUARDS, "other.py": "# nothing\n"}
     async with running_daemon(tmp_path, files) as daemon, daemon.session() as client, daemon.administrator() as admin:
         daemon.write("other.py", "x = 'odd'\n")
         daemon.write("guards.py", GUARDS.replace("one", "two"))

@@ -362,6 +362,7 @@ async def test_a_fire_waits_for_the_hooks_that_an_earlier_one_is_having_loaded(
 
 
 WAITING = """
+# hooklatch: no hooks
 import os, time
 
 open({began!r}, "w").close()

@@ -49,6 +49,7 @@ KEYS: Final[dict[str, dict[str, str]]] = {
         "memory_mib": "Resident memory over which a worker is killed, also during a call.",
         "total_mib": "The same for a worker and everything that it started.",
         "processes": "Processes below one worker, over which all of them are killed.",
+        "threads": "Threads of a worker and all below it, over which they are killed; at the level strict.",
         "open_files": "Files that a worker may have open.",
         "file_mib": "Largest file that a worker may write.",
     },

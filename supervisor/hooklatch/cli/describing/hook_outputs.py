@@ -266,14 +266,16 @@ class TestReport(msgspec.Struct):
 class CheckedHooks(msgspec.Struct):
     """A configuration, or Python files: what it holds, and what is wrong with it.
 
-    `unused` mark no hook, `dangers` are what commands run although an agent can write it: neither is a problem.
+    `unread` is what nothing reads in a folder of hooks.  `dangers` are what commands run although an agent can write
+    it, and `notes` what guards nothing and may be meant so: neither is a problem.
     """
 
     what: str
     hooks: int
     sources: list[str]
     dangers: list[Diagnostic]
-    unused: list[str]
+    unread: list[Diagnostic]
+    notes: list[Diagnostic]
     diagnostics: list[Diagnostic]
 
 

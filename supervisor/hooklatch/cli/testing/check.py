@@ -18,7 +18,7 @@ from hooklatch.cli.terminal.exits import CommandError, Exit
 from hooklatch.cli.terminal.look import paint, short_path
 from hooklatch.cli.terminal.parser import Parser
 from hooklatch.cli.testing.running import own_folder, report_waiting, run_async
-from hooklatch.core.hooks.registry import Hook, Origin, PythonTarget
+from hooklatch.core.hooks.registry import Hook, Origin
 from hooklatch.core.text import counted
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["add_check"]
 
 
+LOAD_SECONDS = 20.0  # for all sources together: one that hangs is a finding, and not a command that hangs
 NOTHING = "there is no file of hooks; name a hooks.toml, its directory or .py files"
 
 
@@ -40,7 +41,12 @@ class Checked(msgspec.Struct):
     sources: list[str] = []
     diagnostics: list[Diagnostic] = []
     dangers: list[Diagnostic] = []  # what commands run although an agent can write it
-    unused: list[str] = []  # sources that declare no hook
+    unread: list[Diagnostic] = []  # what nothing reads in a folder of hooks
+    notes: list[Diagnostic] = []  # what guards nothing, and may be meant so
+
+    @property
+    def is_good(self) -> bool:
+        return not (self.diagnostics or self.unread)
 
 
 class Target(msgspec.Struct, frozen=True):
@@ -72,11 +78,11 @@ def check(arguments: argparse.Namespace) -> int:
     targets = targets_of(arguments.paths or [default_config(arguments)])
     results = [checked(target) for target in targets]
     if arguments.json:
-        output.say_json({"ok": not any(one.diagnostics for one in results), "checked": results})
+        output.say_json({"ok": all(one.is_good for one in results), "checked": results})
     else:
         for one in results:
             show(one)
-    return Exit.FINDINGS if any(one.diagnostics for one in results) else Exit.OK
+    return Exit.OK if all(one.is_good for one in results) else Exit.FINDINGS
 
 
 def default_config(arguments: argparse.Namespace) -> str:
@@ -131,7 +137,8 @@ def checked(target: Target) -> Checked:
         from hooklatch.testing.daemon import options_for, source_config
 
         config = target.config or source_config(target.files, scratch)
-        run_async(load, options_for(config, scratch), found, failures)
+        options = msgspec.structs.replace(options_for(config, scratch), load_seconds=LOAD_SECONDS)
+        run_async(load, options, found, failures)
     for failure in failures:
         raise CommandError(Exit.UNAVAILABLE, f"hooks cannot be run here: {failure}")
     return found
@@ -141,6 +148,7 @@ async def load(options: Options, found: Checked, failures: list[str]) -> None:
     """Start a daemon with these hooks, note what it finds, and end it."""
     import trio
 
+    from hooklatch.service.building.tool_names import unknown_tools
     from hooklatch.service.process.daemon import serve
     from hooklatch.service.process.folders import StartError
     from hooklatch.testing.daemon import settle
@@ -155,19 +163,23 @@ async def load(options: Options, found: Checked, failures: list[str]) -> None:
                 found.diagnostics = list(parts.files.diagnostics)
                 found.hooks = len(hooks)
                 found.sources = sorted(parts.sources.units)
-                used = {hook.target.source.location for hook in hooks if isinstance(hook.target, PythonTarget)}
-                found.dangers = [danger for hook in hooks for danger in dangers_of(hook)]
-                found.unused = [location for location in found.sources if location not in used]
+                found.dangers = [of_hook(hook, text) for hook in hooks for text in hook.dangers]
+                found.unread = parts.files.silent.warnings
+                catalogue = parts.registries.catalogue
+                told = [
+                    of_hook(hook, text) for hook in hooks for text in unknown_tools(hook, catalogue.get(hook.event))
+                ]
+                found.notes = [*parts.files.silent.notes, *told]
         except StartError as error:
             failures.append(str(error))
         nursery.cancel_scope.cancel()
 
 
-def dangers_of(hook: Hook) -> list[Diagnostic]:
+def of_hook(hook: Hook, text: str) -> Diagnostic:
     from hooklatch.service.config.configuration import Diagnostic
 
     origin = hook.origin or Origin("?")
-    return [Diagnostic(origin.file, origin.line, f"hook {hook.id!r}: {text}") for text in hook.dangers]
+    return Diagnostic(origin.file, origin.line, f"hook {hook.id!r}: {text}")
 
 
 def show_diagnostic(diagnostic: Diagnostic, meaning: Meaning) -> None:
@@ -179,12 +191,11 @@ def show_diagnostic(diagnostic: Diagnostic, meaning: Meaning) -> None:
 def show(one: Checked) -> None:
     for diagnostic in one.diagnostics:
         show_diagnostic(diagnostic, "bad")
-    for danger in one.dangers:
-        show_diagnostic(danger, "warning")
-    for source in one.unused:
-        output.say(paint(short_path(source), "warning"), ": it marks no function with @hook, so it guards nothing")
+    for diagnostic in (*one.unread, *one.dangers, *one.notes):
+        show_diagnostic(diagnostic, "warning")
     held = f"{counted(one.hooks, 'hook')}, {counted(len(one.sources), 'source')}"
-    if one.diagnostics:
-        output.say(f"{short_path(one.what)}: {held}, ", paint(counted(len(one.diagnostics), "problem"), "bad"))
+    if not one.is_good:
+        problems = counted(len(one.diagnostics) + len(one.unread), "problem")
+        output.say(f"{short_path(one.what)}: {held}, ", paint(problems, "bad" if one.diagnostics else "warning"))
     else:
         output.say(f"{short_path(one.what)}: {held}, ", paint("no problem", "good"))

@@ -1,49 +1,61 @@
-"""Runs Python hooks in this process instead of in workers, for a debugger.  Everything else is as in a daemon.
+"""Runs Python hooks beside this process instead of in workers, for a debugger.  Everything else is as in a daemon.
 
 Files are loaded as in a worker, hooks are matched and combined by the daemon's own dispatcher, and called by the code
-that calls them in a worker.  Shell hooks still run in workers, and so do sources with an environment of their own:
-its packages are not those of this process.  There is no deadline: a person may be thinking.
+that calls them in a worker, in a process of each source at the same terminal (`hook_process`).  So one that ends its
+process ends no report.  Shell hooks still run in workers, and so do sources with an environment of their own: its
+packages are not those of this process.  There is no deadline: a person may be thinking.
 """
 
 from __future__ import annotations
 
-import itertools
+import os
+import select
+import signal
+import socket
+import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from typing import cast
 
+import msgspec
 import trio
 
 from hooklatch.cli.terminal import output
 from hooklatch.core.decisions.call import Call
 from hooklatch.core.hooks.builtin_sources import BUILTIN_SOURCES
-from hooklatch.core.hooks.registry import PythonTarget
 from hooklatch.core.messages import Outcome
 from hooklatch.processes.fire_context import FireContext
+from hooklatch.processes.life import WorkerProcess
+from hooklatch.processes.worker import LoadError, Worker, outcome_of
 from hooklatch.service.building.sources import Unit as Proven
-from hooklatch.service.building.sources import read
+from hooklatch.service.building.sources import UnitError, read
 from hooklatch.service.dispatch.calls import Target, Targets
 from hooklatch.service.dispatch.dialect_fires import Native
 from hooklatch.service.dispatch.dispatcher import Dispatcher
 from hooklatch.service.dispatch.recording import Recording
 from hooklatch.service.loading.project_freshness import ProjectFreshness
 from hooklatch.service.process.parts import Parts
-from hooklatch.testing.in_process import call_here
 from hooklatch_worker import wire
-from hooklatch_worker.author.state import Asked, StateError
-from hooklatch_worker.runtime.build import Build
-from hooklatch_worker.runtime.loader import SourceError, Unit, load
+from hooklatch_worker.sandbox import children
 
-__all__ = ["dispatchers_of"]
+__all__ = ["deciding"]
 
 Key = tuple[str, int]
+PROGRAM = "import sys; from hooklatch.cli.testing.hook_process import live; live({}, {}, is_debugging={})"
+ENDED, INTERRUPTED = b"\0", 130  # as `hook_process` has them, which a command need not import
+PATIENCE = 5.0  # seconds for a process that is to end, and for what its hooks left to run then
 
 
-def dispatchers_of(parts: Parts, *, debug: Callable[[str, BaseException], None] | None) -> tuple[Dispatcher, Native]:
-    """Return what decides with hooks in this process; `debug` is called with a hook's name and what it raised."""
+@asynccontextmanager
+async def deciding(
+    parts: Parts, faults: list[str], *, is_debugging: bool, stdout: int | None
+) -> AsyncGenerator[tuple[Dispatcher, Native]]:
+    """Give what decides with hooks beside this process; note of whom its process was ended otherwise than by us."""
     say_what_stays(parts)
+    pools = Pools(parts, is_debugging=is_debugging, stdout=stdout)
     targets = Targets(
-        Pools(parts, debug), parts.bus.connections, parts.statistics, breakers=parts.breakers, native=parts.dialects,
+        pools, parts.bus.connections, parts.statistics, breakers=parts.breakers, native=parts.dialects,
         on_quarantine=parts.notes.quarantined,
     )  # fmt: skip
     dispatcher = Dispatcher(
@@ -52,7 +64,14 @@ def dispatchers_of(parts: Parts, *, debug: Callable[[str, BaseException], None] 
         suspensions=parts.suspensions, asks=parts.asks, recording=Recording(parts.record), state=parts.shared_state,
         audience=parts.bus, budget=parts.budget,
     )  # fmt: skip
-    return dispatcher, Native(dispatcher)
+    try:
+        yield dispatcher, Native(dispatcher)
+        for one in pools.started:
+            faults += await one.end()
+    finally:
+        with trio.CancelScope(shield=True):
+            for one in pools.started:
+                await one.kill()
 
 
 def say_what_stays(parts: Parts) -> None:
@@ -64,23 +83,27 @@ def say_what_stays(parts: Parts) -> None:
 
 
 class Pools(Mapping[Key, Target]):
-    """In place of the pools of workers: each source of the author's, loaded here when it is first called."""
+    """In place of the pools of workers: a process for each source of the author's, from its first call on."""
 
-    def __init__(self, parts: Parts, debug: Callable[[str, BaseException], None] | None) -> None:
+    def __init__(self, parts: Parts, *, is_debugging: bool = False, stdout: int | None = None) -> None:
         self._real = parts.sources.pools
-        self._debug = debug
-        self._loaded: dict[Key, Here] = {}
+        self._is_debugging, self._stdout = is_debugging, stdout
+        self._here: dict[Key, Here] = {}
         self._builtin = {source.location for source in BUILTIN_SOURCES}
         self._units = parts.sources.units
+
+    @property
+    def started(self) -> list[Here]:
+        return list(self._here.values())
 
     def __getitem__(self, key: Key) -> Target:
         location = key[0]
         if location in self._builtin or self._units[location].environment is not None:
             return self._real[key]
-        if key not in self._loaded:
+        if key not in self._here:
             self._real[key]  # there is one only if a worker has loaded it
-            self._loaded[key] = Here(self._units[location], self._debug)
-        return self._loaded[key]
+            self._here[key] = Here(self._units[location], is_debugging=self._is_debugging, stdout=self._stdout)
+        return self._here[key]
 
     def __iter__(self) -> Iterator[Key]:
         return iter(self._real)
@@ -89,82 +112,113 @@ class Pools(Mapping[Key, Target]):
         return len(self._real)
 
 
-class Here:
-    """One source, in this process."""
+class HookProcess(WorkerProcess):
+    """The handle on such a process, as on a worker: it shares this one's terminal, and no zygote has forked it."""
 
-    def __init__(self, proven: Proven, debug: Callable[[str, BaseException], None] | None) -> None:
-        self._proven = proven
-        self._source = proven.source
-        self._debug = debug
-        self._unit: Unit | None = None
-        self._numbers = itertools.count(1)
+    def __init__(self, *, is_debugging: bool, stdout: int | None) -> None:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            code = PROGRAM.format(theirs.fileno(), os.getpid(), is_debugging)
+            flags = cast("list[str]", subprocess._args_from_interpreter_flags())  # type: ignore[attr-defined]
+            self.started = children.start(
+                [sys.executable, *flags, "-P", "-c", code], children.as_the_person(os.environ), stdout=stdout,
+                pass_fds=[theirs.fileno()],
+            )  # fmt: skip
+        self.generation, self.pid, self.socket = 1, self.started.pid, ours
+        self.socket.setblocking(False)
+        self.pidfd = os.pidfd_open(self.pid)
+        self.stdout_fd, self.stderr_fd, self.progress_fd = (os.memfd_create("nothing") for _ in range(3))
+        os.ftruncate(self.progress_fd, wire.PROGRESS_BYTES)
+        self.exit_code, self.exit_known = None, trio.Event()
+        self.exit_known.set()  # whoever starts it says how it ended
+
+    @property
+    def fault(self) -> None:
+        """None: whatever it is, whoever calls it hears of it."""
+
+    @property
+    def is_orphaned(self) -> bool:
+        return False
+
+    async def ended(self) -> str:
+        """Wait for its end for a while, then kill it; say how it ended."""
+        with trio.move_on_after(PATIENCE):
+            await trio.lowlevel.wait_readable(self.pidfd)
+        if not select.select([self.pidfd], [], [], 0)[0]:
+            self.kill()
+            await trio.lowlevel.wait_readable(self.pidfd)
+            self.started.wait()
+            return "it closed the pipe of the process that runs it"
+        code = self.started.wait()
+        if code == INTERRUPTED:
+            raise KeyboardInterrupt
+        if code < 0:
+            return f"it ended the process that runs it, by {signal.Signals(-code).name}"
+        return f"it ended the process that runs it, by os._exit or the like: exit code {code}"
+
+
+class Here:
+    """One source, in a process beside this one; in a new one after its hooks have ended that."""
+
+    def __init__(self, proven: Proven, *, is_debugging: bool = False, stdout: int | None = None) -> None:
+        self._proven, self._source = proven, proven.source
+        self._is_debugging, self._stdout = is_debugging, stdout
+        self._turn = trio.Lock()
+        self._running: tuple[HookProcess, Worker] | None = None
 
     async def call(self, call: Call, fire: FireContext, deadline: float) -> Outcome:
-        """Run one callback in a thread of its own, and those after it later."""
-        return await trio.to_thread.run_sync(
-            self._call, call, fire, trio.lowlevel.current_trio_token(), abandon_on_cancel=True
-        )
-
-    def _call(self, call: Call, fire: FireContext, token: trio.lowlevel.TrioToken) -> Outcome:
-        hook, target = call.hook, call.hook.target
-        assert isinstance(target, PythonTarget)
-        if self._unit is None:
+        """Run one callback, and those after it later."""
+        async with self._turn:
+            began = trio.current_time()
             try:
-                self._unit = load(self._source, self._build(), frozenset(sys.modules))
-            except SourceError as error:
+                process, worker = self._running or await self._start()
+            except LoadError as error:
                 return Outcome(cause="load", message=str(error))
-        function = self._unit.functions.get(target.function)
-        if function is None:
-            return Outcome(cause="load", message=f"{self._source.location} has no function {target.function!r}")
-        outcome, raised = call_here(
-            function, call, FireLine(call, fire, token), path=self._unit.path, number=next(self._numbers),
-            spec=fire.spec, envelope=fire.envelope.with_context(call.context), config=hook.config,
-        )  # fmt: skip
-        if raised is not None and self._debug is not None:
-            self._debug(hook.name, raised)
-        return outcome
+            except UnitError as error:
+                return Outcome(cause="load", message=str(error.diagnostic))
+            for stream in (sys.stdout, sys.stderr):
+                stream.flush()  # what hooks print comes after it
+            call = msgspec.structs.replace(call, then=())
+            said = await worker.call(call, fire, call.hook.timeout or fire.spec.timeout)
+            seconds = trio.current_time() - began
+            if isinstance(said, wire.Answered):
+                worker.rest()
+                return outcome_of(said, seconds)
+            if said.cause == "crash":
+                said = msgspec.structs.replace(said, message=await process.ended())
+            await self.kill()
+            return said.lasting(seconds)
 
-    def _build(self) -> Build | None:
-        """Return what a worker proved, left open: a debugger may have changed the files."""
-        if self._source.kind != "file":
-            return None
-        code = wire.Code(
-            read(self._source).code, self._proven.folder, self._proven.loaded.build or wire.Build(), is_open=True
-        )
-        return Build(self._source.location, code)
+    async def _start(self) -> tuple[HookProcess, Worker]:
+        # As a worker proved it, and open: a debugger may have changed the files.
+        version = await trio.to_thread.run_sync(read, self._source)
+        build = self._proven.loaded.build or wire.Build()
+        process = HookProcess(is_debugging=self._is_debugging, stdout=self._stdout)
+        self._running = process, Worker(process)
+        process.socket.send(wire.frame(wire.Fork(process.generation, self._source, wire.WorkerLimits())))
+        await self._running[1].load(wire.Code(version.code, self._proven.folder, build, is_open=True))
+        return self._running
 
+    async def end(self) -> list[str]:
+        """Have it end, and return what is wrong with that."""
+        if self._running is None:
+            return []
+        process, said = self._running[0], b""
+        with suppress(OSError), trio.move_on_after(PATIENCE):
+            process.socket.shutdown(socket.SHUT_WR)
+            while True:
+                await trio.lowlevel.wait_readable(process.socket)
+                if not (data := process.socket.recv(4096)):
+                    break
+                said += data
+        how = await process.ended()
+        return [] if said == ENDED else [f"{self._source.location}: a hook left what runs at the end: {how}"]
 
-class FireLine:
-    """What a hook in a thread asks of the daemon's state."""
-
-    def __init__(self, call: Call, fire: FireContext, token: trio.lowlevel.TrioToken) -> None:
-        self._call, self._fire, self._token = call, fire, token
-        self._call_id: int | None = None
-
-    def begin(self, call_id: int) -> None:
-        """Record which call is under way from now on."""
-        self._call_id = call_id
-
-    def end(self) -> None:
-        """Refuse further questions."""
-        self._call_id = None
-
-    def ask(self, asked: Asked) -> bytes:
-        """Have the daemon perform one operation; return its value.
-
-        Raises:
-            StateError: it was not done.
-        """
-        # Not `trio.from_thread`, which refuses where the callback has an event loop of its own in this thread.
-        answered: Future[wire.Told] = Future()
-        self._token.run_sync_soon(self._answer, asked, answered)
-        told = answered.result()
-        if told.error:
-            raise StateError(told.error)
-        return told.value
-
-    def _answer(self, asked: Asked, answered: Future[wire.Told]) -> None:
-        try:
-            answered.set_result(self._fire.answer(self._call, asked))
-        except BaseException as error:  # the thread waits for it
-            answered.set_exception(error)
+    async def kill(self) -> None:
+        """Have it be gone."""
+        if self._running is not None:
+            process, worker = self._running
+            self._running = None
+            process.kill()
+            await trio.to_thread.run_sync(process.started.wait)
+            worker.close()

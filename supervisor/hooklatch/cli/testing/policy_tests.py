@@ -9,7 +9,6 @@ import argparse
 import os
 import sys
 from collections.abc import Callable
-from contextlib import nullcontext, redirect_stdout
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +33,7 @@ MAX_FILE = 64 * 2**20  # bytes; payloads may be large
 
 
 def add_test(parser: Parser) -> None:
-    exits = (Exit.FINDINGS, Exit.BAD_DATA, Exit.NO_INPUT, Exit.UNAVAILABLE, Exit.CANNOT_CREATE)
+    exits = (Exit.FINDINGS, Exit.BAD_DATA, Exit.NO_INPUT, Exit.UNAVAILABLE, Exit.SOFTWARE, Exit.CANNOT_CREATE)
     parser.runs(test, example="hooklatch test policy-tests.toml --config hooks.toml", exits=exits)
     parser.add_argument(
         "files",
@@ -56,7 +55,7 @@ def add_test(parser: Parser) -> None:
     parser.add_argument("--except", dest="excepted", metavar="ID", action="append", default=[],
                         help="a hook that may lack one; may be repeated")  # fmt: skip
     parser.add_argument(
-        "--in-process", action="store_true", help="run Python hooks in this process, without time limits"
+        "--in-process", action="store_true", help="run Python hooks at this terminal, without time limits"
     )
     parser.add_argument("--pdb", action="store_true", help="with --in-process: a debugger where a hook raises")
 
@@ -71,18 +70,21 @@ def test(arguments: argparse.Namespace) -> int:
     files = arguments.files or [os.path.join(folder, DEFAULT_FILE)]
     cases = chosen([case for name in files for case in cases_of(name)], arguments)
     tell: Callable[[Result], None] = (lambda _: None) if arguments.json else show
-    run = Run(cases, tell, dispatchers=in_this_process(arguments) if arguments.in_process else None)
-    aside = redirect_stdout(sys.stderr) if arguments.json and arguments.in_process else nullcontext()
-    with own_folder() as scratch, aside:
+    run = Run(cases, tell, deciding=in_this_process(arguments) if arguments.in_process else None)
+    with own_folder() as scratch:
         from hooklatch.testing.daemon import options_for
 
         run_async(run.fire_all, options_for(config, scratch))
     for diagnostic in run.diagnostics:
         output.complain(f"wrong with the hooks: {diagnostic}")
+    for warning in run.warnings:
+        output.complain(f"warning: {warning}")
     if arguments.junit is not None:
         write_junit(arguments.junit, run)
     if run.error is not None:
         raise run.error
+    if len(run.results) < len(cases):
+        raise CommandError(Exit.SOFTWARE, f"only {len(run.results)} of {counted(len(cases), 'case')} were run")
     covered = coverage_of(run) if arguments.coverage or arguments.fail_uncovered else None
     if arguments.json:
         output.say_json(described(run, covered))
@@ -126,17 +128,10 @@ def chosen(cases: list[Case], arguments: argparse.Namespace) -> list[Case]:
 
 
 def in_this_process(arguments: argparse.Namespace) -> Callable[..., Any]:
-    from hooklatch.cli.testing.in_process import dispatchers_of
+    from hooklatch.cli.testing.in_process import deciding
 
-    return partial(dispatchers_of, debug=debug if arguments.pdb else None)
-
-
-def debug(hook: str, error: BaseException) -> None:
-    """Show where a hook raised, and let the person at the terminal look around there."""
-    import pdb
-
-    output.complain(f"{hook} raised {type(error).__name__}; `q` goes on with the next case")
-    pdb.post_mortem(error.__traceback__)
+    stdout = sys.stderr.fileno() if arguments.json else None  # the report is alone on standard output
+    return partial(deciding, is_debugging=arguments.pdb, stdout=stdout)
 
 
 def write_junit(path: str, run: Run) -> None:

@@ -1,14 +1,14 @@
 """Fires cases one after another at a daemon of its own, as an agent would.  Knows cases and decisions; prints progress.
 
-The daemon is in this process, in temporary directories (`hooklatch.testing.daemon`).  Its hooks run in workers, or with
-`InProcess` in this process.
+The daemon is in this process, in temporary directories (`hooklatch.testing.daemon`).  Its hooks run in workers, or
+beside this process (`in_process`).
 """
 
 from __future__ import annotations
 
 from bdb import BdbQuit
 from collections.abc import Callable, Coroutine, Generator
-from contextlib import contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -57,6 +57,7 @@ class Firing:
 
     def __init__(self, count: int, what: str) -> None:
         self.diagnostics: list[str] = []
+        self.warnings: list[str] = []
         self.error: CommandError | None = None
         self.done = 0
         self._total = counted(count, what)
@@ -88,6 +89,7 @@ class Firing:
             self._doing = "making environments"
             await settle(parts)
         self.diagnostics = [str(diagnostic) for diagnostic in parts.files.diagnostics]
+        self.warnings = [str(one) for one in (*parts.files.silent.warnings, *parts.files.silent.notes)]
 
     async def fire_each(self, parts: Parts) -> None:
         """Fire one after another."""
@@ -97,8 +99,8 @@ class Firing:
 class Run(Firing):
     """Fires cases, as an agent would.
 
-    `dispatchers` says what decides, if it is not the daemon's own dispatcher; `active` are the hooks that it
-    has to decide with.
+    `deciding` gives what decides, if it is not the daemon's own dispatcher, and says what is wrong at its end; `active`
+    are the hooks that it has to decide with.
     """
 
     def __init__(
@@ -106,7 +108,7 @@ class Run(Firing):
         cases: list[Case],
         tell: Callable[[Result], None],
         *,
-        dispatchers: Callable[[Parts], tuple[Dispatcher, Native]] | None = None,
+        deciding: Callable[[Parts, list[str]], AbstractAsyncContextManager[tuple[Dispatcher, Native]]] | None = None,
     ) -> None:
         super().__init__(len(cases), "case")
         self.results: list[Result] = []
@@ -114,7 +116,7 @@ class Run(Firing):
         self.catalogue: Catalogue | None = None  # until the hooks are loaded
         self._cases = cases
         self._tell = tell
-        self._dispatchers = dispatchers
+        self._deciding = deciding
 
     @property
     def failed(self) -> int:
@@ -129,7 +131,11 @@ class Run(Firing):
         except CommandError as error:
             self.error = error
             return
-        decides = self._dispatchers(parts) if self._dispatchers is not None else (parts.dispatcher, parts.native)
+        own = nullcontext((parts.dispatcher, parts.native))
+        async with self._deciding(parts, self.diagnostics) if self._deciding is not None else own as decides:
+            await self._fire_cases(parts, decides)
+
+    async def _fire_cases(self, parts: Parts, decides: tuple[Dispatcher, Native]) -> None:
         file = None
         for case in self._cases:
             self._doing = f"running {case.name!r}"

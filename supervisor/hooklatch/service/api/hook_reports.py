@@ -18,6 +18,7 @@ from hooklatch.core.text import did_you_mean
 from hooklatch.processes.pool_limits import HookLoad
 from hooklatch.service.api.methods import Method, MethodTable, viewed
 from hooklatch.service.api.status_report import StatusReport
+from hooklatch.service.building.tool_names import unknown_tools
 from hooklatch.service.dispatch.dialect_fires import Dialects, Native
 from hooklatch.service.registry.statistics import EventCount
 from hooklatch.service.transport.connection import Connection
@@ -191,7 +192,12 @@ class HookReports(msgspec.Struct, frozen=True):
             "others": [
                 {
                     **self._brief(hook),
-                    "why": self._why_not(spec, hook, view, kind) if hook.name not in matched else unmet(hook, facts),
+                    "why": "; ".join(
+                        (
+                            self._why_not(spec, hook, view, kind) if hook.name not in matched else unmet(hook, facts),
+                            *(unknown_tools(hook, spec) if hook.event == spec.name else ()),
+                        )
+                    ),
                 }
                 for hook in (*view.hooks, *self._hidden(view))
                 if hook.name not in chosen

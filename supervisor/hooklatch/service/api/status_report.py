@@ -24,6 +24,7 @@ from hooklatch.record.writer import Record
 from hooklatch.service.api.fleet_report import FleetReport
 from hooklatch.service.api.methods import Method, MethodTable, own_session, viewed
 from hooklatch.service.building.sources import Sources
+from hooklatch.service.building.tool_names import unknown_tools
 from hooklatch.service.config.configuration import Diagnostic
 from hooklatch.service.config.looks import in_thread
 from hooklatch.service.config.path_lookup import Absent, look
@@ -217,6 +218,8 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
             configuration=missing,
             hooks=self._unguarded() if is_admin and not missing else [],
             commands=self._dangers() if is_admin else [],
+            files=list(map(str, self.files.silent.warnings)) if is_admin else [],
+            notes=[*map(str, self.files.silent.notes), *self._unknown_tools()] if is_admin else [],
         )
         return yellow(seen)
 
@@ -237,6 +240,11 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
     def _dangers(self) -> list[str]:
         """Warn of each command that runs what an agent can write."""
         return [f"{hook.name}: {text}" for hook in self.registries.all_hooks() if hook.enabled for text in hook.dangers]
+
+    def _unknown_tools(self) -> list[str]:
+        """Note each tool that a hook is for and that nobody is known to have: most likely it is never called."""
+        hooks, catalogue = (hook for hook in self.registries.all_hooks() if hook.enabled), self.registries.catalogue
+        return [f"{one.name}: {text}" for one in hooks for text in unknown_tools(one, catalogue.get(one.event))]
 
     def _blamable(self, session: Session | None, *, is_admin: bool) -> list[Hook]:
         """Return the hooks whose failures a viewer may see: a session is not told of others' hooks."""

@@ -166,6 +166,7 @@ class Unit:
         self.source = version.source
         self.python = version.python
         self.folder = version.folder
+        self.text = version.code
         self.named = set(version.named)
         self.environment = environment
         self.build = pool.build
@@ -286,8 +287,12 @@ class Sources:
         *,
         on_adopted: Callable[[Unit], None],
         environments: Environments,
+        load_seconds: float = math.inf,
     ) -> None:
         self.environments = environments
+        self._importing = 0
+        self._loaded_by = math.inf  # when all that is imported at the same time has to be
+        self._load_seconds = load_seconds
         self.units: dict[str, Unit] = {}
         self.pools = pools
         self.zygote = zygote
@@ -328,12 +333,14 @@ class Sources:
         source = version.source
         environment = await self._environment(version)
         self._builds += 1
+        limits = self._bounded(limits)
         zygote = environment.zygote if environment is not None else self.zygote
         code = wire.Code(
             version.code, version.folder, wire.Build(version.named, {}, list(version.named)), pins=version.pins
         )
         pool = Pool(source, self._builds, zygote, limits, code)
         spec = ChildSpec(name_of(source, pool.build), pool.run, reports_start=True, below=pool.workers)
+        self._importing += 1
         try:
             loaded = await self.supervisor.start(spec)
         except LoadError as error:
@@ -346,11 +353,20 @@ class Sources:
         except BaseException:
             self._give_up(environment)
             raise
+        finally:
+            self._importing -= 1
         try:
             return await self.look(partial(Unit, version, pool, loaded, environment))
         except BaseException:
             self._end(pool, environment)
             raise
+
+    def _bounded(self, limits: PoolLimits) -> PoolLimits:
+        """Return limits with no more time to import than is left for all, and never less than a moment."""
+        now = trio.current_time()
+        if not self._importing:
+            self._loaded_by = now + self._load_seconds
+        return msgspec.structs.replace(limits, load_timeout=min(limits.load_timeout, max(2.0, self._loaded_by - now)))
 
     async def _environment(self, version: Version) -> Environment | None:
         try:

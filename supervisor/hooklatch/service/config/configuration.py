@@ -87,6 +87,7 @@ class WorkersTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     memory_mib: Count = DEFAULT.resident_bytes // MIB
     total_mib: Count = TOTAL_BYTES // MIB
     processes: Count = DEFAULT.processes
+    threads: Count = DEFAULT.threads
     open_files: Count = DEFAULT.worker.open_files
     file_mib: Count = DEFAULT.worker.file_bytes // MIB
 
@@ -98,6 +99,7 @@ class WorkersTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             resident_bytes=self.memory_mib * MIB,
             total_bytes=self.total_mib * MIB,
             processes=self.processes,
+            threads=self.threads,
             worker=WorkerLimits(open_files=self.open_files, file_bytes=self.file_mib * MIB),
         )
 

@@ -29,6 +29,7 @@ from hooklatch.service.building.manifests import manifests
 from hooklatch.service.building.pinning import prepared, verified
 from hooklatch.service.building.source_builder import Built, SourceBuilder, aimed_at, aimed_at_nothing
 from hooklatch.service.building.sources import Sources, Unit, UnitError, read
+from hooklatch.service.building.unread import Silent, Used, silent
 from hooklatch.service.config.configuration import Diagnostic, FileConfig
 from hooklatch.service.config.path_lookup import Names, Stamp, names_in, stamp
 from hooklatch.service.config.settings import Settings
@@ -118,6 +119,7 @@ class Files:
     ) -> None:
         self.active = first
         self.diagnostics: list[Diagnostic] = []
+        self.silent = Silent()
         self.reloads: Counter[str] = Counter()  # by their result
         self._sources = sources
         self._registries = registries
@@ -158,6 +160,7 @@ class Files:
         """Return how to find every path whose change may matter; it uses nothing that may change meanwhile."""
         active, faulty = self.active, [fault.file for fault in self._built.faults.values()]
         files = {active.main.path, active.folder, *self._known_files(), *active.wanted, *faulty}
+        files.update(one.file for one in self.silent.red)
         for unit in self._sources.units.values():
             files.update(unit.stamps)
             files.update(unit.environment.marks if unit.environment is not None else ())
@@ -286,6 +289,8 @@ class Files:
         try:
             folders = [project.folder for project in taken.projects]
             trees = await self._sources.look(lambda: {folder: trust.stamps(folder) for folder in folders})
+            uses = Used.by(taken, self._units(built), built.faults, self._targets())
+            unguarding = await self._sources.look(partial(silent, uses))
             now = await self.stamps() if known is not None else None
         except BaseException:
             self._discard(built)
@@ -301,7 +306,7 @@ class Files:
             fleet=self._fleet.denied(verified(taken.fleet, self._units(built).values())),
         )
         layers = self._layers_of(taken, built)
-        diagnostics = [*taken.diagnostics, *built.diagnostics, *layers.diagnostics]
+        diagnostics = [*taken.diagnostics, *built.diagnostics, *layers.diagnostics, *unguarding.red]
         if now != known or (known is not None and self._is_unsettled(diagnostics, self._names - layers.names)):
             self._discard(built)
             raise UnsettledError
@@ -310,7 +315,8 @@ class Files:
         for override in layers.attempts:
             if override not in state.overrides:
                 self._fleet.attempted("override", override.id)
-        self.diagnostics, self._names, self._by_file = diagnostics, layers.names, layers.by_file
+        self.diagnostics, self.silent = diagnostics, unguarding
+        self._names, self._by_file = layers.names, layers.by_file
         before = (state.settings, state.overrides, state.manifests, state.builds, state.fleet, state.switches)
         state.switches = dict(self._registries.switches)
         self._fleet.took(taken.fleet)

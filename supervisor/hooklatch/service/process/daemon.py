@@ -208,6 +208,7 @@ async def serve(options: Options, process: Process | None = None) -> AsyncGenera
             end=process.end if process is not None else None,
             places={"agent": agent, "admin": admin},
             is_trial=options.is_trial,
+            load_seconds=options.load_seconds,
         )
         opened.callback(parts.shared_state.close)
         async with supervisor.open():

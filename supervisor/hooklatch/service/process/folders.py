@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import math
 import os
 import resource
 import shlex
@@ -53,6 +54,7 @@ class Options(msgspec.Struct, frozen=True):
     `owns_process` lets it adopt and kill every orphan: not inside a test.
     A daemon that only tries hooks out (`is_trial`) holds no asks, since nobody is there to answer, and publishes no
     metrics: where the file of hooks wants them, those of the daemon in charge are.
+    `load_seconds` are for all sources together to be imported: a person waits.
     """
 
     config: str
@@ -63,6 +65,7 @@ class Options(msgspec.Struct, frozen=True):
     is_config_named: bool = False
     is_trial: bool = False
     environments_dir: str | None = None
+    load_seconds: float = math.inf
 
     @property
     def environments(self) -> str:

@@ -5,6 +5,7 @@ Starts nothing: `daemon.py` says how each part is run.  Decides nothing about ho
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -84,6 +85,7 @@ class Parts:
         end: Callable[[], None] | None,
         places: Mapping[str, str],
         is_trial: bool = False,
+        load_seconds: float = math.inf,
         make_sources: Callable[..., Sources] = Sources,
         make_files: Callable[..., Files] = Files,
     ) -> None:
@@ -112,8 +114,9 @@ class Parts:
         )
         self.generations, metrics_places = Generations(), MetricsPlaces()
         self.sources = make_sources(
-            zygote, self.generations.quiesced, pools, on_adopted=self._adopted, environments=environments
-        )
+            zygote, self.generations.quiesced, pools, on_adopted=self._adopted, environments=environments,
+            load_seconds=load_seconds,
+        )  # fmt: skip
 
         # The fleet.
         fleet_faults = Faults()

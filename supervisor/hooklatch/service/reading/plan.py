@@ -26,11 +26,9 @@ from hooklatch.dialects.find import from_table, unknown_event
 from hooklatch.processes.pool_limits import PoolLimits
 from hooklatch.service.config.configuration import Diagnostic, FileConfig, place_of
 from hooklatch.service.config.path_lookup import Absent, Fault, Names
-from hooklatch.service.config.settings_files import ENDING
 from hooklatch.service.config.state_file import ManifestHook
 from hooklatch.service.reading.acceptance import REMOVAL, Acceptance
 from hooklatch.service.reading.declared_files import (
-    ENDINGS,
     DeclaredFile,
     FleetFiles,
     ProjectFiles,
@@ -107,6 +105,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """Return whether a file is the main one, or in hooks.d."""
         return path in (self.main.path, self.folder) or os.path.dirname(path) == self.folder
 
+    def is_of_fleet(self, path: str) -> bool:
+        """Return whether a file is of the fleet's bundle."""
+        return self.fleet is not None and path.startswith(f"{self.fleet.root}/")
+
     @property
     def absent(self) -> set[str]:
         return {file.path for file in self.files if file.is_accepted_absence}
@@ -171,7 +173,6 @@ def plan(active: Plan, seen: Seen, accepts: Acceptance) -> Plan:
         workers={one.source.location: one.workers for config in configs for one in config.sources if one.workers},
         wanted=wanted_sources(configs, [*extra, LSP.source] if main.lsp is not None else extra),
         diagnostics=[
-            *misnamed(active.folder, seen.listing),
             *(file.fault for file in files if file.fault is not None),
             *left,
             *clashes,
@@ -265,17 +266,6 @@ def missing(config: FileConfig) -> Diagnostic | None:
 def known_files(active: Plan, manifests: Manifests) -> set[str]:
     """Return the files of hooks.d that are active, or were before the last start."""
     return {path for path in (*active.good, *manifests) if os.path.dirname(path) == active.folder}
-
-
-def misnamed(folder: str, listing: Names | Absent | Fault) -> list[Diagnostic]:
-    """Name the files that were most likely meant to be read, and are not because of their ending."""
-    names = listing.names if isinstance(listing, Names) else []
-    text = f"it is not read, since its ending is not one of {', '.join(ENDINGS)}; rename it"
-    return [
-        Diagnostic(os.path.join(folder, name).encode("utf-8", "backslashreplace").decode(), 0, text)
-        for name in names
-        if name[0] != "." and name.lower().endswith((*ENDINGS, f"{ENDING}c")) and not name.endswith(ENDINGS)
-    ]
 
 
 def bundled(fleet: FleetFiles | None) -> list[DeclaredFile]:

@@ -1,0 +1,72 @@
+"""Which tools there are, as far as hosts' tables tell; and what a hook names that none of them is called.
+
+Tools of one's own exist, so this is a word for whoever wrote the hook, and refuses nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from typing import Final, cast
+
+from hooklatch.core.hooks.catalogue import Catalogue, EventSpec
+from hooklatch.core.hooks.conditions import Condition, Facts
+from hooklatch.core.hooks.matchers import Matcher
+from hooklatch.core.hooks.registry import Hook
+from hooklatch.core.payload import Payload
+from hooklatch.core.text import did_you_mean
+from hooklatch.core.tools import MATCHED_KINDS, TOOLS
+
+__all__ = ["unknown_tools"]
+
+# Tools of hosts that are of no kind.
+OTHERS: Final[list[str]] = re.findall(r"\w+", """
+AskUserQuestion BashOutput CronCreate CronDelete CronList EnterPlanMode EnterWorktree ExitPlanMode ExitWorktree KillBash
+KillShell LSP ListMcpResourcesTool PushNotification ReadLints ReadMcpResourceTool RemoteTrigger SendMessage Skill
+SlashCommand StructuredOutput TaskCreate TaskGet TaskList TaskOutput TaskStop TaskUpdate TeamCreate TeamDelete TodoRead
+TodoWrite ToolSearch activate_skill ask_user batch cli_help close_agent codebase_investigator complete_task
+enter_plan_mode exit_plan_mode fetch_copilot_cli_documentation get_internal_docs invalid js_repl list_agents list_bash
+list_mcp_resources list_powershell lsp plan_enter plan_exit question read_agent read_bash read_many_files
+read_mcp_resource read_powershell report_intent request_permissions request_user_input save_memory send_input skill sql
+stop_bash stop_powershell store_memory str_replace_editor todo_write todoread todowrite tool_search tool_suggest
+update_plan update_todo wait wait_agent write_agent write_todos
+""")  # fmt: skip
+NAMES: Final = frozenset(name for names in TOOLS.values() for name in names).union(OTHERS)
+
+
+def unknown_tools(hook: Hook, spec: EventSpec | None) -> tuple[str, ...]:
+    """Return what is said of each name or pattern of a hook that no tool has which is known."""
+    return said_of(hook) if spec is not None and spec.match == "tool_name" else ()
+
+
+@lru_cache(maxsize=4096)
+def said_of(hook: Hook) -> tuple[str, ...]:
+    of_where = [one for one in hook.where.conditions if one.names == ("tool_name",)] if hook.where is not None else []
+    source = hook.where.source["tool_name"] if hook.where is not None and of_where else None
+    return (*of_matcher(hook.matcher), *(text for one in of_where for text in of_condition(one, source)))
+
+
+def of_matcher(matcher: Matcher) -> Iterator[str]:
+    for name in sorted(matcher.names - NAMES - MATCHED_KINDS):
+        if not is_of_server(name):
+            yield f"no tool that is known is called {name!r}{did_you_mean(name, NAMES | MATCHED_KINDS)}"
+    is_pattern = not (matcher.matches_all or matcher.names)
+    if is_pattern and not is_of_server(matcher.text) and not any(map(matcher.matches, NAMES)):
+        yield f"no tool that is known matches {matcher.text}"
+
+
+def of_condition(condition: Condition, source: object) -> Iterator[str]:
+    """Return the same of a condition on the tool's name."""
+    facts = Facts(Catalogue.standard()["pre_tool_use"], Payload(b"{}"), None)
+    written = cast("list[object]", source) if isinstance(source, list) else [source]
+    for one, text in zip(condition.alternatives, written, strict=False):
+        pattern = next(iter(cast("Mapping[str, object]", text).values())) if isinstance(text, Mapping) else text
+        if not is_of_server(str(pattern)) and not any(one.may_hold(name, facts) for name in NAMES):
+            near = did_you_mean(text, NAMES) if isinstance(text, str) else ""
+            yield f"no tool that is known is called {pattern!r}, as where says{near}"
+
+
+def is_of_server(text: str) -> bool:
+    """Return whether a name or a pattern may be about tools of servers, of which nobody knows all."""
+    return "mcp" in text.lower()

@@ -1,0 +1,296 @@
+"""What looks like a guard and guards nothing: entries of hooks.d that nothing reads, and sources that mark no hook.
+
+Each entry is read, or known to be none, or named: red where it is a program or of a language, as a warning else.  Knows
+names, and what builds and commands use; it looks only at what is not read.
+
+    known to be none   policy-tests, README, hidden files, caches, what editors leave, environments
+    used               a part of a build, data that is named, an interpreter, or a name in the command of a hook
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from difflib import get_close_matches
+from itertools import islice
+
+import msgspec
+
+import hooklatch
+from hooklatch.core.hooks.registry import PythonTarget
+from hooklatch.disks import in_time, in_time_below
+from hooklatch.files import reading
+from hooklatch.service.building.sources import Unit
+from hooklatch.service.config.configuration import Diagnostic, place_of
+from hooklatch.service.config.path_lookup import Names, names_in
+from hooklatch.service.reading.declared_files import ENDINGS
+from hooklatch.service.reading.plan import Plan
+from hooklatch.service.reading.trust import folder_of
+from hooklatch_worker.author.failures import PACKAGES
+from hooklatch_worker.runtime.build import SUFFIXES
+
+__all__ = ["MARK", "Silent", "Used", "silent"]
+
+MARK = "# hooklatch: no hooks"
+SAYS_NONE = re.compile(rb"^[ \t]*#[ \t]*hooklatch:[ \t]*no hooks[ \t\r]*$", re.MULTILINE | re.IGNORECASE)
+EMPTY = re.compile(rb"(?:\s*#[^\n]*|\s+)*+")  # a file without code is not taken for a guard
+MARKS = re.compile(rb"^[ \t]*@(?:\w+\.)*hook\(", re.MULTILINE)
+NONE = re.compile(r"\..*|readme.*|policy-tests(\..*)?|__pycache__|.*(~|\.(bak|sw[op]|orig|rej))|#.*#", re.IGNORECASE)
+LANGUAGES = re.compile(
+    "awk|bash|bat|cc?|[cm]?[jt]sx?|clj|cmd|coffee|cpp|csh?|dash|exs?|exe|fish|go|groovy|hs|jar|java|jl|ksh|kt|lua|nu|php"
+    "|p[lm]|ps1|py[3cowx]?|rb?|rego|rs|scala|sh|so|swift|tcl|wasm|zsh"
+)
+TABLES = re.compile("cfg|conf|ini|json5|jsonc|toml|xml|ya?ml")  # other ways to write a file of hooks
+ABOUT_HOOKS = re.compile(rb"hook|pre_?tool_?use", re.IGNORECASE)
+NO_SLIP = frozenset(("jsonl", "pyi"))  # near another ending, and hardly meant as that
+HEAD = 2**16  # bytes of a file that are looked at
+MOST = 1000  # entries of a folder that are
+PACKAGES_OF_HOOKS = ("hooklatch", "hooklatch_worker", "msgspec")
+
+NOT_AN_ENDING = f"it is not read, since its ending is not one of {', '.join(ENDINGS)}; rename it"
+PROGRAM = (
+    "it is a program that nothing runs: name it in the command or argv of a [[hook]], or take it out of this folder"
+)
+FOLDER = (
+    "it is a folder that nothing reads: move its files up, name them in a [[source]], import them in a hook, or take it"
+    " out of this folder"
+)
+HIDDEN = f"it marks hooks and is no source, so nothing calls them; name it in a [[source]], or write into it: {MARK}"
+NOTHING = "nothing reads it: name it in files, or take it out of this folder"
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """What stands at a path that no build has; `text` is how a file begins, `below` are the files in a folder."""
+
+    path: str
+    is_folder: bool = False
+    is_link: bool = False
+    is_executable: bool = False
+    text: bytes = b""
+    below: list[Entry] = []
+
+    @property
+    def is_program(self) -> bool:
+        ending = self.path.lower().rpartition(".")[2]
+        return self.is_executable or self.text.startswith(b"#!") or LANGUAGES.fullmatch(ending) is not None
+
+
+class Used(msgspec.Struct, frozen=True):
+    """What hooks use: the paths of builds and of data, and the commands that they run.
+
+    `broken` are files that cannot be used, so that each word of theirs may name something.  `hookless` are sources that
+    mark no hook, by their text; `imported` is what hooks import.
+    """
+
+    paths: frozenset[str]
+    commands: str
+    broken: frozenset[str]
+    hookless: Mapping[str, bytes]
+    imported: frozenset[str]
+    folders: Collection[str]  # of hooks: hooks.d, and those of projects
+    beside: Collection[str]  # of sources
+    texts: str = ""  # of what is broken
+
+    @classmethod
+    def by(
+        cls, taken: Plan, units: Mapping[str, Unit], faults: Collection[str], targets: Iterable[PythonTarget]
+    ) -> Used:
+        """Return what is used by a plan's files and builds, and by the `targets` of hooks of clients."""
+        files = [config for config in taken.configs if not taken.is_of_fleet(config.path)]
+        targets = list(targets)
+        called = {target.source.location for target in targets}
+        commands = [target.command for target in targets]
+        for config in files:
+            for hook in config.hooks:
+                called.add(place_of(hook, os.path.dirname(config.path))[0].location)
+                commands.append(hook.shell.describe() if hook.shell is not None else "")
+        declared = {table.source.location for config in files for table in config.sources}
+        paths = {*called, *taken.wanted, *faults, *taken.pythons.values()}
+        paths.update(*taken.named.values())
+        for unit in units.values():
+            paths.update(unit.stamps, unit.environment.marks if unit.environment is not None else ())
+        hooked = {location for location, unit in units.items() if unit.loaded.hooks or location in called}
+        told = {location for location, unit in units.items() if unit.loaded.elsewhere}  # which are diagnostics
+        return cls(
+            frozenset(paths),
+            "\n".join(commands),
+            frozenset((*faults, *(file.path for file in taken.files if file.fault is not None))),
+            {location: units[location].text for location in (declared & units.keys()) - hooked - told},
+            frozenset(path for location in hooked for path in units[location].digests if path != location),
+            [taken.folder, *(os.path.join(folder_of(project.folder), "hooks.d") for project in taken.projects)],
+            {os.path.dirname(source.location) for source in taken.wanted.values() if source.kind == "file"},
+        )
+
+    def has(self, path: str) -> bool:
+        """Return whether a file, or something in a folder, is a part of a build, or named by a command."""
+        is_there = path in self.paths or any(one.startswith(f"{path}/") for one in self.paths)
+        return is_there or self.has_name_of(path)
+
+    def has_name_of(self, path: str) -> bool:
+        name = os.path.basename(path)
+        return has_word(self.commands, name) or has_word(self.texts, name.removesuffix(".py"))
+
+    def with_texts(self) -> Used:
+        """Return the same with the texts of what is broken, in a thread."""
+        texts = [text_of(path) for path in sorted(self.broken) if os.path.isabs(path)]
+        return msgspec.structs.replace(self, texts=b"\n".join(texts).decode(errors="replace"))
+
+
+def has_word(text: str, word: str) -> bool:
+    return re.search(rf"(?<![\w.-]){re.escape(word)}(?![\w-])", text) is not None
+
+
+class Silent(msgspec.Struct, frozen=True):
+    """What guards nothing: what is red, what is a warning, and what may well be meant so."""
+
+    red: list[Diagnostic] = []
+    warnings: list[Diagnostic] = []
+    notes: list[Diagnostic] = []
+
+
+def silent(used: Used) -> Silent:
+    """Look at what is not read, and name what guards nothing; in a thread."""
+    used = used.with_texts()
+    shadows = [found for folder in sorted(used.beside) for found in shadows_in(folder)]
+    named = {found.file for found in shadows}
+    found = [*unmarked(used), *(one for folder in used.folders for one in unread(folder, used))]
+    found = [one for one in found if one.file not in named]
+    beside = [folder for folder in sorted(used.beside) if folder not in used.folders]
+    return Silent(
+        [*shadows, *(one for one in found if one.is_red)],
+        [one for one in found if not one.is_red],
+        [one for folder in beside for one in strays_in(folder, used)],
+    )
+
+
+# -- sources -----------------------------------------------------------------------------------------------------
+
+
+def says_none(text: bytes) -> bool:
+    """Return whether a file says that it holds no hooks."""
+    return SAYS_NONE.search(text) is not None
+
+
+def marks_in(text: bytes) -> int:
+    """Return the line of the first function that a text marks with @hook; 0 if there is none."""
+    found = MARKS.search(text) if b"hooklatch" in text else None
+    return text.count(b"\n", 0, found.start()) + 1 if found is not None else 0
+
+
+def unmarked(used: Used) -> Iterator[Diagnostic]:
+    """Name the sources that mark no hook, and that nothing imports."""
+    for location, text in sorted(used.hookless.items()):
+        is_none = says_none(text) or (os.path.isabs(location) and EMPTY.fullmatch(text) is not None)
+        if is_none or location in used.imported or used.has_name_of(location):
+            continue
+        line = marks_in(text)
+        why = f"the @hook in line {line} did not run when it was loaded" if line else "it marks no function with @hook"
+        way = f"if that is meant, write into it: {MARK}" if os.path.isabs(location) else "remove its [[source]]"
+        yield Diagnostic(location, line, f"{why}, so it guards nothing; {way}")
+
+
+def strays_in(folder: str, used: Used) -> Iterator[Diagnostic]:
+    """Name the files beside a source that mark hooks and are no source; what else is there is not ours."""
+    listing = names_in(folder)
+    names = listing.names if isinstance(listing, Names) and os.path.basename(folder) not in PACKAGES else []
+    for name in [name for name in names if name.endswith(".py") and name[0] != "."][:MOST]:
+        path = os.path.join(folder, name)
+        if path not in used.paths and (line := marks_in(text := text_of(path))) and not says_none(text):
+            yield Diagnostic(path, line, HIDDEN, is_red=False)
+
+
+def shadows_in(folder: str) -> list[Diagnostic]:
+    """Name the modules beside a source that it imports in place of a package that marks its hooks."""
+    try:
+        found = shadowing(folder)
+    except (OSError, ValueError):
+        return []  # it is a diagnostic of the source
+    text = "is imported in place of the package {}, so no @hook beside it marks anything; rename it"
+    return [Diagnostic(path, 0, f"it {text.format(name)}") for name, path in found]
+
+
+@in_time
+def shadowing(folder: str) -> list[tuple[str, str]]:
+    ours = os.path.dirname(os.path.dirname(os.path.abspath(hooklatch.__file__)))
+    if os.path.basename(folder) in PACKAGES or os.path.realpath(folder) == os.path.realpath(ours):
+        return []
+    paths = [(name, f"{folder}/{name}{way}") for name in PACKAGES_OF_HOOKS for way in ("/__init__", "")]
+    return [(name, f"{path}{ending}") for name, path in paths for ending in SUFFIXES if os.path.isfile(path + ending)]
+
+
+# -- entries of hooks.d ------------------------------------------------------------------------------------------
+
+
+def unread(folder: str, used: Used) -> Iterator[Diagnostic]:
+    """Name each entry of a folder of hooks that is neither read nor known to be none."""
+    listing = names_in(folder)
+    for name in listing.names if isinstance(listing, Names) else ():  # one that cannot be listed is a diagnostic
+        path = os.path.join(folder, name)
+        if NONE.fullmatch(name) is not None or name.endswith(ENDINGS):
+            continue
+        try:
+            entry = entry_at(path)
+        except OSError:
+            entry = Entry(path)
+        shown = path.encode("utf-8", "backslashreplace").decode()
+        if used.has(path):
+            hidden = (one for one in entry.below if one.path not in used.paths and not says_none(one.text))
+            yield from (Diagnostic(one.path, line, HIDDEN) for one in hidden if (line := marks_in(one.text)))
+        elif (why := reason(entry)) is not None:
+            yield Diagnostic(shown, 0, why)
+        elif entry.below or not entry.is_folder:
+            yield Diagnostic(shown, 0, NOTHING, is_red=False)
+
+
+def reason(entry: Entry) -> str | None:
+    """Return why an entry that nothing uses may be taken for a guard."""
+    name = os.path.basename(entry.path).lower()
+    if entry.is_folder:
+        return FOLDER if entry.is_link or any(one.is_program for one in entry.below) else None
+    ending = name.rpartition(".")[2]
+    if entry.is_program and not name.endswith(ENDINGS):
+        return PROGRAM
+    is_table = TABLES.fullmatch(ending) is not None and ABOUT_HOOKS.search(entry.text) is not None
+    is_near = ending not in NO_SLIP and get_close_matches(f".{ending}", ENDINGS, n=1, cutoff=0.85)
+    return NOT_AN_ENDING if is_table or is_near else None
+
+
+@in_time_below
+def entry_at(path: str) -> Entry:
+    """Look at what stands at a path.
+
+    Raises:
+        OSError: it cannot be looked at.
+    """
+    if not stat.S_ISDIR(os.stat(path).st_mode):
+        return file_at(path)
+    return Entry(path, is_folder=True, is_link=os.path.islink(path), below=list(islice(entries_below(path), MOST)))
+
+
+def entries_below(path: str) -> Iterator[Entry]:
+    for folder, folders, names in os.walk(path):
+        if "pyvenv.cfg" in names:
+            folders.clear()
+            continue
+        folders[:] = sorted(one for one in folders if NONE.fullmatch(one) is None)
+        for name in sorted(one for one in names if NONE.fullmatch(one) is None):
+            yield file_at(os.path.join(folder, name))
+
+
+def text_of(path: str) -> bytes:
+    try:
+        return file_at(path).text
+    except (OSError, ValueError):  # its disk is late, or it has a null byte
+        return b""
+
+
+@in_time
+def file_at(path: str) -> Entry:
+    try:
+        is_executable = stat.S_ISREG(mode := os.stat(path).st_mode) and bool(mode & 0o111)
+        with reading(path) as file:
+            return Entry(path, is_executable=is_executable, text=file.read(HEAD))
+    except OSError:  # no file, or a link that leads nowhere
+        return Entry(path)
