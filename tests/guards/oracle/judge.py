@@ -6,6 +6,7 @@ A text is run in each shell whose language it was accepted in.  One thread has o
 from __future__ import annotations
 
 import contextlib
+import itertools
 import queue
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -17,6 +18,7 @@ import msgspec
 
 from guards.oracle.rule import READINGS, judged, read
 from guards.oracle.sandbox import Built, Ran, Sandbox
+from guards.oracle.voice import LANGUAGES, Voice
 
 __all__ = ["Judge", "Miss", "Outcome"]
 
@@ -40,13 +42,14 @@ class Outcome(NamedTuple):
     counts: Counter[tuple[str, str]]
     miss: Miss | None
     has_run: bool
+    is_doubted: bool  # by the third voice
 
 
 class Judge:
     """Judges texts, several at once."""
 
-    def __init__(self, programs: Built, *, threads: int = 2) -> None:
-        self._programs = programs
+    def __init__(self, programs: Built, *, threads: int = 2, voice: Voice | None = None) -> None:
+        self._voice = voice
         self._stack = contextlib.ExitStack()
         self._idle: queue.SimpleQueue[Sandbox] = queue.SimpleQueue()
         self._pool = ThreadPoolExecutor(threads)
@@ -60,15 +63,16 @@ class Judge:
         self._pool.shutdown()
         self._stack.close()
 
-    def each(self, texts: Iterable[str], readings: Iterable[str] = READINGS) -> Iterator[Outcome]:
-        """Judge texts, and yield what came of each, in their order."""
-        names = tuple(readings)
-        return self._pool.map(lambda text: self.judge(text, names), texts)
+    def each(self, texts: Iterable[str], *, in_turn: bool = False) -> Iterator[Outcome]:
+        """Judge texts, and yield what came of each in their order; `in_turn`: each by one reading alone."""
+        names = itertools.cycle([(name,) for name in READINGS] if in_turn else [tuple(READINGS)])
+        return self._pool.map(self.judge, texts, names)
 
     def judge(self, text: str, readings: Iterable[str] = READINGS) -> Outcome:
         counts: Counter[tuple[str, str]] = Counter()
         miss: Miss | None = None
         ran: dict[str, Ran] = {}
+        is_doubted = False
         for name in readings:
             if (shown := read(name, text)) is None:
                 counts[name, "refused"] += 1
@@ -81,7 +85,9 @@ class Judge:
                 counts[name, judgement.outcome if words else "nothing ran"] += 1
                 if judgement.missed and miss is None:
                     miss = Miss(name, shell, text, written(judgement.missed[0]))
-        return Outcome(text, counts, miss, any(one.words for one in ran.values()))
+                if not words and self._voice is not None and name in LANGUAGES:
+                    is_doubted = is_doubted or self._voice.hears_more(text, name, shown)
+        return Outcome(text, counts, miss, any(one.words for one in ran.values()), is_doubted)
 
     def run(self, shell: str, text: str) -> Ran:
         sandbox = self._idle.get()

@@ -32,21 +32,23 @@ from guards.oracle.probes import probe  # noqa: E402
 from guards.oracle.rule import READINGS, hides  # noqa: E402
 from guards.oracle.sandbox import Lacking, Refused, built, lacking  # noqa: E402
 from guards.oracle.texts import everyday, generated, mutated, shapes, spliced  # noqa: E402
+from guards.oracle.voice import Voice  # noqa: E402
 
 RESULTS = TESTS.parent / "build" / "oracle"
 BATCH = 64
 MAX_SEEDS = 20_000  # texts that directed ones are made of
 MAX_SHORTENED = 200  # misses that are made shorter; of others of a night, there are too many to look at
-OUTCOMES = ("shown", "excused", "missed", "nothing ran", "refused")
+OUTCOMES = ("shown", "unknown program", "own file", "missed", "nothing ran", "refused")
 
 
 class Night:
     """One run: what it has counted and missed so far."""
 
-    def __init__(self, judge: Judge, seed: int, kept: Iterable[Miss]) -> None:
-        self.judge, self.seed = judge, seed
+    def __init__(self, judge: Judge, seed: int, *, kept: Iterable[Miss] = (), in_turn: bool = False) -> None:
+        self.judge, self.seed, self.in_turn = judge, seed, in_turn
         self.counts: Counter[tuple[str, str]] = Counter()
         self.misses: list[Miss] = []
+        self.doubted: list[str] = []
         self.texts = 0
         self.seeds: list[str] = [one.text for one in kept]
         self.pick = random.Random(seed)
@@ -57,7 +59,9 @@ class Night:
         self.counts += outcome.counts
         if outcome.miss is not None:
             self.misses.append(outcome.miss)
-        if outcome.has_run:
+        if outcome.is_doubted:
+            self.doubted.append(outcome.text)
+        if outcome.has_run or outcome.is_doubted:
             if len(self.seeds) < MAX_SEEDS:
                 self.seeds.append(outcome.text)
             else:
@@ -82,16 +86,16 @@ class Night:
                 text = spliced(self.pick, text, self.pick.choice(self.seeds))
             yield mutated(self.pick, text, self.pick.choice((1, 1, 1, 2, 3))).replace("\0", "")[:2000]
 
-    def spend(self, texts: Iterator[str], *, until: float, count: int | None) -> None:
+    def spend(self, texts: Iterator[str], *, until: float = float("inf"), count: int | None = None) -> None:
         """Judge texts until a moment, or so many."""
         left = count if count is not None else sys.maxsize
         while left > 0 and time.monotonic() < until:
-            for outcome in self.judge.each(itertools.islice(texts, min(BATCH, left))):
+            for outcome in self.judge.each(itertools.islice(texts, min(BATCH, left)), in_turn=self.in_turn):
                 self.take(outcome)
             left -= BATCH
 
-    def shortened(self) -> list[Miss]:
-        """Return the misses as short as they can be, each once."""
+    def shortened(self, most: int = MAX_SHORTENED) -> list[Miss]:
+        """Return the misses as short as they can be, each once; others of so many stay as they are."""
         found = {
             (one.reading, one.shell, one.text): one for one in map(self.judge.shorter, self.misses[:MAX_SHORTENED])
         }
@@ -100,9 +104,10 @@ class Night:
 
 def report(night: Night, hidden: list[str]) -> Iterator[str]:
     yield f"{night.texts} texts; {len(night.misses)} missed"
-    yield f"{'read as':20}" + "".join(f"{outcome:>13}" for outcome in OUTCOMES)
+    yield f"{'read as':20}" + "".join(f"{outcome:>16}" for outcome in OUTCOMES)
     for name in READINGS:
-        yield f"{name:20}" + "".join(f"{night.counts[name, outcome]:13}" for outcome in OUTCOMES)
+        yield f"{name:20}" + "".join(f"{night.counts[name, outcome]:16}" for outcome in OUTCOMES)
+    yield f"shfmt sees a program more in {len(night.doubted)} of which no shell ran anything (if it is installed)"
     yield f"known shapes that hide something: {', '.join(hidden) or 'none'}"
 
 
@@ -132,18 +137,23 @@ def spend_night(wanted: argparse.Namespace) -> int:
     kept = [msgspec.json.decode(line, type=Miss) for line in file.read_bytes().splitlines()] if file.exists() else []
     with built() as programs:
         probe(programs)
-        with Judge(programs, threads=wanted.threads) as judge:
-            night = Night(judge, wanted.seed, kept)
+        with Judge(programs, threads=wanted.threads, voice=Voice.find()) as judge:
+            night = Night(judge, wanted.seed, kept=kept)
             hidden = night.known()
             half = None if wanted.texts is None else wanted.texts // 2
             night.spend(night.generated(), until=begun + 0.4 * (until - begun), count=half)
             night.spend(night.directed(), until=until, count=half)
             found = night.shortened()
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_bytes(b"".join(msgspec.json.encode(one) + b"\n" for one in found))
+    write(file, found)
+    write(wanted.to / "doubted.jsonl", night.doubted)
     print("\n".join(report(night, hidden)))
     print(f"{time.monotonic() - begun:.0f} s; {len(found)} different misses, made short, are in {file}")
     return 1 if found or hidden else 0
+
+
+def write(file: Path, rows: Iterable[object]) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(b"".join(msgspec.json.encode(one) + b"\n" for one in rows))
 
 
 def version(shell: str) -> str:

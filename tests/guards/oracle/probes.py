@@ -67,14 +67,15 @@ WEAKER: dict[str, Sequence[str]] = {
 }
 
 
-def probe(programs: Built) -> None:
-    """Try to get out of the sandbox, in each shell.
+def probe(programs: Built, *, is_short: bool = False) -> None:
+    """Try to get out of the sandbox, in each shell; a short look leaves out what only its limits of time end.
 
     Raises:
         Refused: something is not as it has to be.
     """
     with bystander() as process, ThreadPoolExecutor(3) as pool:
-        tries = [pool.submit(escape, programs, "bash", {name: text}) for name, text in ENDLESS.items()]
+        endless = {} if is_short else ENDLESS
+        tries = [pool.submit(escape, programs, "bash", {name: text}) for name, text in endless.items()]
         tries += [pool.submit(escape, programs, shell, ESCAPES) for shell in SHELLS]
         for one in tries:
             one.result()

@@ -22,6 +22,7 @@ __all__ = ["READINGS", "Judgement", "Reading", "hides", "judged", "read"]
 Reading: TypeAlias = Callable[[str], list[Command]]
 HOME = "/w"  # in the sandbox
 TILDE = re.compile(r"(^|[=:])~(?=[/:]|$)")
+SHELLS = frozenset({"sh", "bash", "dash", ".", "source"})
 GLOB = re.compile(r"[*?\[]")
 
 
@@ -39,14 +40,14 @@ READINGS: dict[str, tuple[Reading, tuple[str, ...]]] = {
 
 
 class Judgement(NamedTuple):
-    """What the words that ran were: `missed` by the reader, `excused` by an unknown program alone, or shown."""
+    """What the words that ran were: `missed` by the reader, `excused` by an unknown program or a file, or shown."""
 
     missed: list[list[bytes]]
-    excused: list[list[bytes]]
+    excused: str = ""  # by what alone
 
     @property
     def outcome(self) -> str:
-        return "missed" if self.missed else "excused" if self.excused else "shown"
+        return "missed" if self.missed else self.excused or "shown"
 
 
 def read(name: str, text: str) -> list[Command] | None:
@@ -60,8 +61,21 @@ def read(name: str, text: str) -> list[Command] | None:
 def judged(ran: Iterable[Sequence[bytes]], shown: Sequence[Command]) -> Judgement:
     """Compare what ran with what a reader has shown."""
     hidden = [list(words) for words in ran if not any(shows(one, words) for one in shown)]
-    is_excused = any(one.program is None for one in shown)
-    return Judgement([], hidden) if is_excused else Judgement(hidden, [])
+    if hidden and any(one.program is None for one in shown):
+        return Judgement([], "unknown program")
+    if hidden and runs_its_file(shown):
+        return Judgement([], "own file")
+    return Judgement(hidden)
+
+
+def runs_its_file(shown: Sequence[Command]) -> bool:
+    """Return whether a shell is shown that runs a file of the text: what is in it, no reader of words says."""
+    written = {name_in(one.target) for command in shown for one in command.redirects if ">" in one.operator}
+    return any(name_in(word) in written for one in shown if one.program in SHELLS for word in one.arguments)
+
+
+def name_in(word: Word) -> str:
+    return word.text.rpartition("/")[2]
 
 
 def hides(shape: Shape) -> list[str]:

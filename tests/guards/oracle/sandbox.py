@@ -76,13 +76,20 @@ def lacking() -> str | None:
 
 
 @contextlib.contextmanager
-def built(*, without: int = 0) -> Iterator[Built]:
-    """Compile the sandbox and the stub; `without` leaves a step out (sandbox.h), for the tests of its assertions."""
+def built(*, weaker: bool = False) -> Iterator[Built]:
+    """Compile the sandbox and the stub; a weaker one can leave a step out (sandbox.h), for tests of its assertions."""
     with tempfile.TemporaryDirectory(prefix="oracle-") as folder, contextlib.ExitStack() as stack:
         opened: list[int] = []
         for name, sources in (("sandbox", ("sandbox.c", "text.c")), ("stub", ("stub.c",))):
             path = os.path.join(folder, name)
-            command = ["cc", *WARNINGS, f"-DWITHOUT={without}", "-o", path, *(str(HERE / one) for one in sources)]
+            command = [
+                "cc",
+                *WARNINGS,
+                *(["-DWEAKER"] if weaker else []),
+                "-o",
+                path,
+                *(str(HERE / one) for one in sources),
+            ]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             if done.returncode:
                 raise Lacking(f"cc cannot build {name}: {done.stderr.strip()[-500:]}")
@@ -106,11 +113,11 @@ def held() -> list[str]:
 class Sandbox:
     """A running sandbox.  Texts run one after another, in a root of its own each."""
 
-    def __init__(self, programs: Built, *, begin: Sequence[str] = NOTHING_LESS) -> None:
+    def __init__(self, programs: Built, *, begin: Sequence[str] = NOTHING_LESS, without: int = 0) -> None:
         self._process = subprocess.Popen(
             [*begin, f"/proc/self/fd/{programs.sandbox}", f"stub=/proc/self/fd/{programs.stub}", *held()],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            pass_fds=programs, cwd="/", env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"},
+            pass_fds=programs, cwd="/", env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "WITHOUT": str(without)},
         )  # fmt: skip
         assert self._process.stdin
         assert self._process.stdout
