@@ -9,8 +9,9 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from hooklatch.guards.command import Command
-from hooklatch.guards.inner import after_options, git_verb, option_values, takes_next
-from hooklatch.guards.programs import JOINED
+from hooklatch.guards.reading.inner import git_verb
+from hooklatch.guards.reading.options import after_options, option_values, takes_next
+from hooklatch.guards.reading.programs import JOINED
 from hooklatch.guards.words import Word
 
 __all__ = ["git_parts", "hostname_of", "hosts_reached", "packages_installed", "paths_written"]
