@@ -15,6 +15,8 @@ from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
+import msgspec
+
 from hooklatch import ask, deny, hook
 from hooklatch.guards import Command, UnreadableCommandError, Word, commands, packages_installed
 
@@ -53,7 +55,11 @@ def package_installs(event: Any) -> Any:
             return ask(f"what {command.program} would install is decided only when it runs")
         if command.program in RUNNERS and is_there(command, packages, begin):
             continue
-        if command.has_option("--index-url", "--extra-index-url", "--registry", "--find-links"):
+        own = command
+        if command.program in RUNNERS and packages:  # what stands behind the package is the program's own
+            told = itertools.takewhile(lambda word, first=packages[0]: word is not first, command.arguments)
+            own = msgspec.structs.replace(command, arguments=tuple(told))
+        if own.has_option("--index-url", "--extra-index-url", "--registry", "--find-links"):
             return ask(f"{command.program} would install from an index that the command names")
         strange = [word.text for word in packages if not any(fnmatchcase(name_of(word.text), one) for one in KNOWN)]
         if strange:

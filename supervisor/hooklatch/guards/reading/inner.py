@@ -26,6 +26,7 @@ GIT = Wrapper(
 )
 IN_FOLDER = {"env": frozenset({"-C", "--chdir"}), "sudo": frozenset({"-D", "--chdir"})}
 UNKNOWN = Word("a word that may be none or several", False)
+MAX_LOST = 8  # places that are tried where nobody knows at which word a command begins
 
 
 def name_of(word: Word) -> str | None:
@@ -64,6 +65,9 @@ def wrapped(name: str, words: Sequence[Word], told: Wrapper) -> Iterator[Sequenc
     begins, is_lost = begins_of(words, told)
     if is_lost:
         yield [UNKNOWN]
+        first = next((at for at, word in enumerate(words) if not word.is_one), 0)
+        plain = [at for at in range(first + 1, len(words)) if at not in begins and words[at].text[:1] != "-"]
+        yield from (words[at:] for at in plain[:MAX_LOST])
     for begin in begins:
         if name == "env" and (split := next(option_values(words[:begin], SPLITTING), None)) is not None:
             # Its words stand before the others, and may be options.

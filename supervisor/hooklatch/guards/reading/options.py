@@ -80,7 +80,7 @@ def ends_of(words: Sequence[Word], begin: int, told: Wrapper) -> list[tuple[int,
             is_lost = is_lost or not word.is_one
             following = [at + 2 if takes else at + 1 for takes in takings(text, told)]
         else:
-            found.append((at, is_lost))
+            found.append((at, is_lost or not word.is_one))
         for other in following:
             if other not in seen:
                 seen.add(other)

@@ -129,6 +129,7 @@ def shell_scripts(name: str, words: Sequence[Word], flow: Flow) -> Iterator[Word
         text = word.text
         if not word.is_known and (not word.is_one or has_text or not is_file(text)):
             yield unknown
+            yield from (one for one in words[at + 1 :] if one.is_known and " " in one.text)  # it may be `-c`
             return
         if text in ("-", "--"):
             at += 1

@@ -24,7 +24,7 @@ BRACES: Final = re.compile(
     r"|(?:0|-?[1-9]\d{0,4})\.\.(?:0|-?[1-9]\d{0,4})|[a-z]\.\.[a-z])\}",
     re.ASCII,
 )
-EXTENDED: Final = re.compile(r"[@?*+!=]\(")  # a pattern of bash, or of zsh
+EXTENDED: Final = re.compile(r"[@?*+!]\(")  # a pattern of bash
 
 
 class Words(Expansions):
@@ -67,7 +67,7 @@ class Words(Expansions):
         inside, self.inside = tuple(self.inside), around
         if self.at == begin:
             return None
-        if text[self.at - 1] in "@?*+!=" and EXTENDED.match(text, self.at - 1):
+        if text[self.at - 1] in "@?*+!" and EXTENDED.match(text, self.at - 1):
             self.refuse("an extended pattern")
         bare = None
         if not any(one.is_quoted or not one.is_known for one in pieces):
