@@ -89,6 +89,21 @@ def test_words_behind_a_redirection_are_those_of_the_command(text: str, words: l
 
 
 @table(
+    ("text", "words"),
+    [
+        ("cat <<'END'\n`a` \\b\n\\c\nEND", [[]]),
+        ("cat <<END\n\\`a\\`\nEND", [[]]),
+        ('commit -m "a\n\\b"', [["-m", "a\n\\b"]]),
+        ("commit -m 'a\n\\b' \\\n  -q", [["-m", "a\n\\b", "-q"]]),
+        ("p 2>&- x", [["x"]]),
+        ("PS1='(a) $ '", []),
+    ],
+)
+def test_what_only_looks_like_a_command_is_none(text: str, words: list[list[str]]) -> None:
+    assert [[word.text for word in one.arguments] for one in commands(text)] == words
+
+
+@table(
     ("text", "said"),
     [
         ("cat <<E\n\\a\\$b\nE", "\\a$b\n"),
