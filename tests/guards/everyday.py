@@ -457,7 +457,7 @@ TEXTS: Final = [
     "python3 - <<'EOF'\nimport json\nprint(json.dumps({'a': 1}))\nEOF",
     "git commit -m \"$(cat <<'EOF'\nFix the reader\n\n- it's strict now\n- uses `read`\nEOF\n)\"",
     "git commit -F - <<'EOF'\nSubject\n\nBody with 'quotes' and (parentheses).\nEOF",
-    'gh pr create --title "Fix" --body "$(cat <<\'EOF\'\n## Summary\n- one (two)\n\n## Test plan\n- [ ] run `make`\nEOF\n)"',
+    'gh pr create --title "Fix" --body "$(cat <<\'EOF\'\n## Summary\n- one (two)\n\n## Test\n- [ ] run `make`\nEOF\n)"',
     "cd web && \\\n  npm ci && \\\n  npm test",
     'docker run --rm \\\n  -v "$PWD:/app" \\\n  -e FOO=bar \\\n  app:latest',
     "curl -s \\\n  -H 'Accept: application/json' \\\n  http://localhost:8080/x \\\n  | jq .",

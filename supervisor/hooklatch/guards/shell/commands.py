@@ -1,4 +1,4 @@
-"""Commands: lists, pipelines, programs with their words, functions.  Compound ones are in `compounds.py`."""
+"""Commands: lists, pipelines, programs with their words, functions.  Knows no compound commands: asks for those."""
 
 from __future__ import annotations
 
