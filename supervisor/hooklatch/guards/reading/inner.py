@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator, Sequence
 
 from hooklatch.guards.reading.options import after_options, begins_of, option_values, skip_options
-from hooklatch.guards.reading.programs import JOINED, RUNNERS, WRAPPERS, Wrapper
+from hooklatch.guards.reading.programs import JOINED, RUNNERS, SHELLS, WRAPPERS, Wrapper
 from hooklatch.guards.words import Word
 
 __all__ = ["GIT", "PLAIN", "folder_told", "git_verb", "inner_words", "name_of", "parallel_parts", "replaced_by_xargs"]
@@ -26,6 +27,26 @@ GIT = Wrapper(
 )
 IN_FOLDER = {"env": frozenset({"-C", "--chdir"}), "sudo": frozenset({"-D", "--chdir"})}
 UNKNOWN = Word("a word that may be none or several", False)
+# Run their words in another machine, or only speak of them.
+ELSEWHERE = frozenset(
+    {"docker", "podman", "nerdctl", "kubectl", "oc", "lxc", "make", "npm", "pnpm", "yarn", "gh", "go"}
+)
+GUARDED = SHELLS | {
+    "rm",
+    "rmdir",
+    "shred",
+    "dd",
+    "find",
+    "git",
+    "mv",
+    "cp",
+    "tee",
+    "curl",
+    "wget",
+    "pip",
+    "sudo",
+    "env",
+}
 MAX_LOST = 8  # places that are tried where nobody knows at which word a command begins
 
 
@@ -58,6 +79,10 @@ def inner_words(name: str, words: Sequence[Word]) -> Iterator[Sequence[Word]]:
         for at, word in enumerate(words):
             if word.text in executing:
                 yield until_end(words[at + 1 :])
+    elif name not in ELSEWHERE and words and words[0].text in ("exec", "run"):
+        # A program that no table has may run its words: what a guard may be for is shown where it stands.
+        named = (at for at, word in enumerate(words) if at and word.text.rpartition("/")[2] in GUARDED)
+        yield from (words[at:] for at in itertools.islice(named, MAX_LOST))
 
 
 def wrapped(name: str, words: Sequence[Word], told: Wrapper) -> Iterator[Sequence[Word]]:
