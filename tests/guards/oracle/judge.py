@@ -41,6 +41,7 @@ class Outcome(NamedTuple):
     text: str
     counts: Counter[tuple[str, str]]
     miss: Miss | None
+    excused: Miss | None  # what only an unknown program or a file of the text excuses
     has_run: bool
     is_doubted: bool  # by the third voice
 
@@ -71,6 +72,7 @@ class Judge:
     def judge(self, text: str, readings: Iterable[str] = READINGS) -> Outcome:
         counts: Counter[tuple[str, str]] = Counter()
         miss: Miss | None = None
+        excused: Miss | None = None
         ran: dict[str, Ran] = {}
         is_doubted = False
         for name in readings:
@@ -83,11 +85,13 @@ class Judge:
                 words = ran[shell].words
                 judgement = judged(words, shown)
                 counts[name, judgement.outcome if words else "nothing ran"] += 1
-                if judgement.missed and miss is None:
-                    miss = Miss(name, shell, text, written(judgement.missed[0]))
+                if judgement.hidden and not judgement.excused:
+                    miss = miss or Miss(name, shell, text, written(judgement.hidden[0]))
+                elif judgement.hidden:
+                    excused = excused or Miss(name, shell, text, written(judgement.hidden[0]))
                 if not words and self._voice is not None and name in LANGUAGES:
                     is_doubted = is_doubted or self._voice.hears_more(text, name, shown)
-        return Outcome(text, counts, miss, any(one.words for one in ran.values()), is_doubted)
+        return Outcome(text, counts, miss, excused, any(one.words for one in ran.values()), is_doubted)
 
     def run(self, shell: str, text: str) -> Ran:
         sandbox = self._idle.get()
@@ -118,8 +122,8 @@ class Judge:
         shown = read(miss.reading, text)
         if shown is None or any(one.program is None for one in shown):
             return [], False
-        missed = judged(self.run(miss.shell, text).words, shown).missed
-        return (written(missed[0]) if missed else []), True
+        found = judged(self.run(miss.shell, text).words, shown)
+        return (written(found.hidden[0]) if found.outcome == "missed" else []), True
 
 
 def written(words: Iterable[bytes]) -> list[str]:

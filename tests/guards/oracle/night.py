@@ -4,9 +4,10 @@
 
 First the probes of the sandbox and the shapes that are known, then texts of the generator, then directed ones: what the
 reader has accepted, mutated on.  Says what came of them, and writes misses, made as short as they can be, to
-build/oracle/misses.jsonl; what is there from another time is judged again, and mutated.  Texts are data: look at that
-file with an editor, and give none of it to a shell.  Ends with 1 if something was missed, and with 99 if the sandbox
-would be weaker than it has to be.
+build/oracle/misses.jsonl; what is there from another time is judged again, and mutated.  Beside it are the texts that
+an unknown program alone excuses (excused.jsonl; misses hide there), and those in which shfmt, if it is installed, sees
+a program more (doubted.jsonl).  They are data: look at them with an editor, and give none of them to a shell.  Ends
+with 1 if something was missed, and with 99 if the sandbox would be weaker than it has to be.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ class Night:
         self.judge, self.seed, self.in_turn = judge, seed, in_turn
         self.counts: Counter[tuple[str, str]] = Counter()
         self.misses: list[Miss] = []
+        self.excused: list[Miss] = []
         self.doubted: list[str] = []
         self.texts = 0
         self.seeds: list[str] = [one.text for one in kept]
@@ -59,6 +61,8 @@ class Night:
         self.counts += outcome.counts
         if outcome.miss is not None:
             self.misses.append(outcome.miss)
+        if outcome.excused is not None:
+            self.excused.append(outcome.excused)
         if outcome.is_doubted:
             self.doubted.append(outcome.text)
         if outcome.has_run or outcome.is_doubted:
@@ -145,6 +149,7 @@ def spend_night(wanted: argparse.Namespace) -> int:
             night.spend(night.directed(), until=until, count=half)
             found = night.shortened()
     write(file, found)
+    write(wanted.to / "excused.jsonl", night.excused)
     write(wanted.to / "doubted.jsonl", night.doubted)
     print("\n".join(report(night, hidden)))
     print(f"{time.monotonic() - begun:.0f} s; {len(found)} different misses, made short, are in {file}")

@@ -40,14 +40,14 @@ READINGS: dict[str, tuple[Reading, tuple[str, ...]]] = {
 
 
 class Judgement(NamedTuple):
-    """What the words that ran were: `missed` by the reader, `excused` by an unknown program or a file, or shown."""
+    """What ran and is not shown; it is missed, unless something excuses it."""
 
-    missed: list[list[bytes]]
-    excused: str = ""  # by what alone
+    hidden: list[list[bytes]]
+    excused: str = ""  # by what alone: "unknown program", or "own file"
 
     @property
     def outcome(self) -> str:
-        return "missed" if self.missed else self.excused or "shown"
+        return self.excused or ("missed" if self.hidden else "shown")
 
 
 def read(name: str, text: str) -> list[Command] | None:
@@ -62,9 +62,9 @@ def judged(ran: Iterable[Sequence[bytes]], shown: Sequence[Command]) -> Judgemen
     """Compare what ran with what a reader has shown."""
     hidden = [list(words) for words in ran if not any(shows(one, words) for one in shown)]
     if hidden and any(one.program is None for one in shown):
-        return Judgement([], "unknown program")
+        return Judgement(hidden, "unknown program")
     if hidden and runs_its_file(shown):
-        return Judgement([], "own file")
+        return Judgement(hidden, "own file")
     return Judgement(hidden)
 
 
