@@ -119,6 +119,13 @@ def test_a_here_document_says_what_the_program_reads(text: str, said: str) -> No
     assert [(one.operator, one.target.text) for one in found.redirects] == [("<<", said)]
 
 
+def test_a_folder_that_only_the_shell_knows_is_unknown() -> None:
+    (removal, show) = commands("rm -r ~+/x ~-/y ~2 ~/z a~+ '~+'; ls ~+")
+
+    assert [word.is_known for word in removal.arguments] == [True, False, False, False, True, True, True]
+    assert not show.is_known
+
+
 def test_hosts_and_packages_are_named() -> None:
     (git, pip) = commands("git clone git@x.example:a/b && pip install -r r.txt evil==1")
 

@@ -10,13 +10,14 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-__all__ = ["Piece", "UnreadableCommandError", "Word", "expand", "words_of"]
+__all__ = ["ELSEWHERE", "Piece", "UnreadableCommandError", "Word", "expand", "words_of"]
 
 MAX_BRACES = 256  # words that one may expand to; beyond that it is unknown
 MAX_EXPANDED = 64 * 1024  # characters that those may have together
 MAX_RANGE = 64  # characters; longer ones have numbers that no shell counts to
 MARK = re.compile("[{},]")
 RANGE = re.compile(r"(-?\d+|[A-Za-z])\.\.(-?\d+|[A-Za-z])(?:\.\.(-?\d+))?")
+ELSEWHERE = re.compile(r"~[-+0-9]")  # to bash a folder that it was in, or is in
 # What stands for a character that has lost its meaning to the shell, while braces are expanded.  Text that has one of
 # these is not read (`shell/characters.py`).
 HIDDEN = {"{": "\ue000", "}": "\ue001", ",": "\ue002", "$": "\ue003"}
@@ -59,7 +60,9 @@ class Piece(NamedTuple):
 
 def words_of(pieces: Sequence[Piece], *, has_braces: bool | None = False) -> list[Word]:
     """Return the words that pieces become; `has_braces`: of those that are not quoted; None if nobody knows."""
-    is_known = all(one.is_known for one in pieces)
+    is_known = all(one.is_known for one in pieces) and not (
+        pieces and not pieces[0].is_quoted and ELSEWHERE.match(pieces[0].text)
+    )
     is_one = not any(one.splits for one in pieces)
     text = "".join(one.text for one in pieces)
     if has_braces is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
-from hooklatch.guards.words import Piece, Word, words_of
+from hooklatch.guards.words import ELSEWHERE, Piece, Word, words_of
 
 __all__ = [
     "Assignment", "Chain", "Compound", "Document", "Function", "Node", "Pipeline", "Redirection", "Script", "Simple",
@@ -110,7 +110,7 @@ def words_in(words: Sequence[Written | str]) -> Iterator[Word]:
     """Yield what words as they are written become."""
     for one in words:
         if isinstance(one, str):
-            yield Word(one)
+            yield Word(one, not one.startswith("~") or ELSEWHERE.match(one) is None)
         else:
             yield from one.words()
 
