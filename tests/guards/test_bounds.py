@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
 
 import pytest
 
-from hooklatch.guards import UnreadableCommandError, commands, parsing, words
+from hooklatch.guards import UnreadableCommandError, commands, words
 from support.tables import table
 from support.work import work_of
 
@@ -53,47 +52,6 @@ def test_work_grows_no_faster_than_the_text(make: Callable[[int], str]) -> None:
     small, large = (reading(make(size)) for size in (SMALL, LARGE))
 
     assert large < MAX_RATIO * max(small, 500)
-
-
-class Watched:
-    """The parser, with a count of what it is given and asked."""
-
-    def __init__(self) -> None:
-        self._parser = parsing.parser()
-        self.given = self.rounds = self.whole = 0
-
-    def parse(self, source: Any, **told: Any) -> Any:
-        if not callable(source):
-            self.whole += 1
-            return self._parser.parse(source)
-
-        def read(begin: int, point: Any) -> bytes:
-            part: bytes = source(begin, point)
-            self.given += len(part)
-            return part
-
-        def is_over(offset: int, has_error: bool) -> bool:
-            self.rounds += 1
-            return bool(told["progress_callback"](offset, has_error))
-
-        return self._parser.parse(read, progress_callback=is_over)
-
-    def reset(self) -> None:
-        self._parser.reset()
-
-
-@pytest.mark.parametrize("unit", [")", "<", ">", "$(", "if ", "a ( "])
-def test_the_parser_does_not_go_on_with_a_text_that_is_refused(unit: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    parser = Watched()
-    monkeypatch.setattr(parsing, "parser", lambda: parser)
-    text = repeated(unit, 100_000, "echo a; ")
-
-    with pytest.raises(UnreadableCommandError):
-        commands(text)
-
-    assert parser.whole == 0, "it was parsed to the end, with all errors mended"
-    assert parser.given < 20 * len(text)
-    assert parser.rounds < 2000
 
 
 @pytest.mark.parametrize("begin", ["cat > f.py <<'E'\n", "cd a && cat > f.py <<'E'\n"])

@@ -136,7 +136,7 @@ async def test_the_audit_sends_who_did_what_and_no_contents(tmp_path: Path) -> N
     assert b"notes" not in sent
 
 
-async def test_the_grammar_works_at_the_strictest_level_and_its_crash_denies(tmp_path: Path) -> None:
+async def test_shell_text_is_read_at_the_strictest_level_and_its_crash_denies(tmp_path: Path) -> None:
     crash = 'import os\nfrom hooklatch.guards import commands\nfrom hooklatch import hook\n@hook("pre_tool_use")\n'
     files = {
         "hooks.toml": '[isolation]\nlevel = "strict"\nif_unavailable = "report"\n',

@@ -32,7 +32,7 @@ __all__ = ["LEAST", "OURS", "SPARES", "EnvironmentFaultError", "Mark", "examine"
 LEAST = (3, 11)
 LOOK_TIMEOUT = 20.0  # seconds; enough for a cold start on a busy machine
 MOST_ENTRIES = 200_000  # files below an environment; more is not one
-SPARES = ("msgspec", "tree_sitter", "tree_sitter_bash")  # what ours need; compiled, so only for the same ABI
+SPARES = ("msgspec",)  # what ours need; compiled, so only for the same ABI
 OURS = {
     package.__name__: os.path.dirname(os.path.dirname(os.path.abspath(package.__file__ or "")))
     for package in (hooklatch, hooklatch_worker)

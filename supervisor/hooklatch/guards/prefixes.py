@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from hooklatch.guards.command import Command
-from hooklatch.guards.programs import SHELLS
+from hooklatch.guards.reading.programs import SHELLS
 from hooklatch.guards.words import Word
 
 __all__ = ["is_meant", "program_name", "visible"]
@@ -20,7 +20,7 @@ QUOTES: Final = ("'", '"', "\\", "\n")
 RUNS_INPUT: Final = SHELLS | {"ssh", "su", "at", "batch", "crontab"}  # what they read, they run
 SIGNS_OF_INPUT: Final = ("sh", "su", "at", "batch", "crontab", "doas")
 READ_FILES: Final = SHELLS | {"source", "."}
-OTHER_SHELLS: Final = frozenset({"cmd", "powershell", "pwsh"})  # whose text is not read
+OTHER_SHELLS: Final = frozenset({"cmd", "powershell", "pwsh", "fish", "csh", "tcsh"})  # whose text is not read
 # Programs whose words name no other program that they run, unless after `run` or `exec`.  All others may run theirs.
 SPEAKING: Final = frozenset({
     "[", "[[", ":", "ag", "apt", "apt-get", "brew", "cat", "cd", "chmod", "chown", "cp", "declare", "echo",

@@ -9,8 +9,9 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from hooklatch.guards.command import Command
-from hooklatch.guards.inner import after_options, git_verb, option_values, takes_next
-from hooklatch.guards.programs import JOINED
+from hooklatch.guards.reading.inner import git_verb
+from hooklatch.guards.reading.options import after_options, option_values, takes_next
+from hooklatch.guards.reading.programs import JOINED
 from hooklatch.guards.words import Word
 
 __all__ = ["git_parts", "hostname_of", "hosts_reached", "packages_installed", "paths_written"]
@@ -99,7 +100,7 @@ HOST_OPTIONS: Final = {
     "openssl": ("-connect", "-host", "-proxy"),
 }  # fmt: skip
 HOST_OF_SSH: Final = re.compile(r"(?i)\s*(?:hostname|proxyjump)[\s=]+(\S+)")
-URL: Final = re.compile(r"(?i)\b(?!file:)[a-z][a-z0-9+.-]*://[^\s'\"<>]+")
+URL: Final = re.compile(r"(?i)\b(?!(?:file|s3|gs):)[a-z][a-z0-9+.-]*://[^\s'\"<>]+")
 PLAIN: Final = re.compile(r"[\w.:-]+")  # what a host is made of; programs read all else in different ways
 LOOSE: Final = re.compile(r"(?i)(?:https?|ftps?):/*(?=[^/])")  # that programs which fetch take for a URL
 DOTS: Final = str.maketrans("\u3002\uff0e\uff61", "...")  # for which programs that fetch write a full stop
@@ -125,6 +126,7 @@ REACHING: Final = frozenset(
 NAMING_FIRST: Final = frozenset({"ssh", "telnet", "ftp", "sftp", "nc", "ncat", "ping", "dig", "nslookup"})
 SCP_LIKE: Final = re.compile(r"(?:[\w.-]+@)?([\w.-]+\.[\w.-]+|localhost|\[[0-9a-fA-F:]+\]):(?!//)")
 PATCHED: Final = re.compile(r"(?im)^[^\S\n]*\*\*\* (?:(?:Add|Update|Delete) File|Move to):[^\S\n]*(\S.*?)\s*$")
+COPYING: Final = frozenset({"git", "scp", "rsync"})  # to which a word without a colon is a file
 COPIED: Final = re.compile(r"(?:[\w.-]+@)?([\w-][\w.-]+|\[[0-9a-fA-F:]+\]):(?!//)(?!\d+\Z)")  # scp a host:/x
 # A host without a scheme: with a user, a port, a path, a query; numbers are addresses, too.
 BARE_HOST: Final = re.compile(
@@ -305,7 +307,11 @@ def hosts_of(name: str, word: Word) -> Iterator[str | None]:
         text = word.text.partition("=")[2] if name == "git" and word.text.startswith("--") else word.text
         if (like := (SCP_LIKE if name == "git" else COPIED).match(text)) is not None:
             yield like[1].lower()
-        elif name != "git" and not word.text.startswith("-") and (bare := BARE_HOST.fullmatch(word.text)) is not None:
+        elif (
+            name not in COPYING
+            and not word.text.startswith("-")
+            and (bare := BARE_HOST.fullmatch(word.text)) is not None
+        ):
             yield bare[1].lower()
         elif name in NAMING_FIRST and not word.is_known:
             yield None

@@ -1,202 +1,80 @@
 """The words of a shell text, as the program would get them: quotes removed, braces expanded, the rest marked unknown.
 
-Knows nodes of the grammar tree-sitter-bash; does not know programs.
+Knows pieces of words; does not know how they are written, nor programs.
 """
 
 from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from tree_sitter import Node
-
-__all__ = ["UnreadableCommandError", "Word", "read_all", "read_words", "text_of"]
+__all__ = ["ELSEWHERE", "Piece", "UnreadableCommandError", "Word", "expand", "words_of"]
 
 MAX_BRACES = 256  # words that one may expand to; beyond that it is unknown
 MAX_EXPANDED = 64 * 1024  # characters that those may have together
 MAX_RANGE = 64  # characters; longer ones have numbers that no shell counts to
 MARK = re.compile("[{},]")
-ANSI = re.compile(r"\\(?:x([0-9A-Fa-f]{1,2})|([0-7]{1,3})|u([0-9A-Fa-f]{1,4})|U([0-9A-Fa-f]{1,8})|c(.)|(.))", re.DOTALL)
-ANSI_LETTERS = {"a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 RANGE = re.compile(r"(-?\d+|[A-Za-z])\.\.(-?\d+|[A-Za-z])(?:\.\.(-?\d+))?")
-# What stands for a character that has lost its meaning to the shell, while braces are expanded.
-OPENED, CLOSED, COMMA = "\ue000", "\ue001", "\ue002"
-EMPTY = "\ue003"  # stands where quotes hold nothing: such a word stays, while one that expands to nothing goes
-HIDDEN = {"{": OPENED, "}": CLOSED, ",": COMMA, "$": "\ue004"}
-SHOWN = {hidden: plain for plain, hidden in HIDDEN.items()} | {EMPTY: ""}
-BLANK = re.compile(r"(?<!\\)[ \t]")
-BLANKS = re.compile(rb"[ \t\r\n](?<!\\\n)")  # a line that is continued has none
-GAP = re.compile(r"(?P<blank>[ \t\r]+)|(?P<continued>\\\n)|(?P<end>\n)|(?:\\.|[^ \t\r\n\\])+", re.DOTALL)
-DESCRIPTOR = re.compile(r"\d+|\{\w+\}")
-REDIRECTING = re.compile(rb"(?:\\\n)*[<>](?!\()")  # directly behind a descriptor
-GLUED = "a word that a redirection writes to goes on in the next line; put it in one line"
-ONE_LINE = "two of its lines cannot be told apart; write `command NAME` for a name with a backslash before it"
+ELSEWHERE = re.compile(r"~[-+0-9]")  # to bash a folder that it was in, or is in
+# What stands for a character that has lost its meaning to the shell, while braces are expanded.  Text that has one of
+# these is not read (`shell/characters.py`).
+HIDDEN = {"{": "\ue000", "}": "\ue001", ",": "\ue002", "$": "\ue003"}
+SHOWN = {hidden: plain for plain, hidden in HIDDEN.items()}
 
 
 class UnreadableCommandError(ValueError):
-    """A shell text is not understood as a whole, so nobody can say what it does."""
+    """A shell text is not understood as a whole, so nobody can say what it does.
+
+    `offset` is where reading ended, in the text that was read then, and `piece` what stands there; None and empty if it
+    is about no place.
+    """
+
+    def __init__(self, reason: str, offset: int | None = None, piece: str = "") -> None:
+        super().__init__(reason if offset is None else f"{reason}, at character {offset + 1}: {piece!r}")
+        self.offset = offset
+        self.piece = piece
 
 
 class Word(NamedTuple):
-    """One word of a command.  `text` is what it says; `is_known` is false if what it will be is decided only then."""
+    """One word of a command.
+
+    `text` is what it says; `is_known` is false if what it will be is decided only then; and `is_one` if it may then be
+    several words or none, so that nobody knows what stands where behind it.
+    """
 
     text: str
     is_known: bool = True
+    is_one: bool = True
 
 
-def text_of(node: Node) -> str:
-    return (node.text or b"").decode("utf-8", "surrogateescape")
+class Piece(NamedTuple):
+    """A part of a word: what it says, whether that is known, whether in quotes, and whether it may become several."""
+
+    text: str
+    is_known: bool = True
+    is_quoted: bool = True
+    splits: bool = False
 
 
-def read_words(node: Node) -> list[Word]:
-    """Return what a word of the text becomes: several if it has braces."""
-    return words_of(list(pieces_of(node)))
-
-
-def read_all(nodes: Sequence[Node], source: bytes) -> list[Word]:
-    """Return the words of neighbouring nodes of a whole text; the grammar ends some words too early.
-
-    What stands between two nodes is blank, a continued line, or belongs to the word; a redirection ends one.
-    """
-    found: list[Word] = []
-    pieces: list[tuple[str, bool]] = []
-    end = nodes[0].start_byte if nodes else 0
-    is_behind = False  # a redirection
-    for node in nodes:
-        is_redirect = node.type.endswith("_redirect")
-        if is_behind and not is_redirect and not BLANKS.search(source, end, node.start_byte):
-            raise UnreadableCommandError(GLUED)
-        is_behind = is_redirect
-        for gap in GAP.finditer(undollared(source[end : node.start_byte].decode("utf-8", "surrogateescape"), node)):
-            if gap["blank"]:
-                found += words_of(pieces) if pieces else []
-                pieces = []
-            elif gap["end"]:
-                raise UnreadableCommandError(ONE_LINE)
-            elif not gap["continued"]:
-                pieces.append((unescaped(gap[0]), True))
-        if is_redirect:
-            found += words_of(pieces) if pieces else []
-            pieces = []
-        elif pieces or not is_descriptor(node, source):
-            pieces += pieces_of(node)
-        end = node.end_byte
-    return found + (words_of(pieces) if pieces else [])
-
-
-def is_descriptor(node: Node, source: bytes) -> bool:
-    """Return whether a word names the descriptor of the redirection behind it: {log}>file, and 2>file in a new line."""
-    word = text_of(node).replace("\\\n", "")
-    return DESCRIPTOR.fullmatch(word) is not None and REDIRECTING.match(source, node.end_byte) is not None
-
-
-def undollared(gap: str, node: Node) -> str:
-    """Return what stands before a node, without the mark of a text that is translated: $"…"."""
-    first = node.children[0] if node.type == "concatenation" else node
-    return gap[:-1] if first.type == "string" and gap.endswith("$") and not gap.endswith("\\$") else gap
-
-
-def words_of(pieces: Sequence[tuple[str, bool]]) -> list[Word]:
-    is_known = all(known for _, known in pieces)
-    joined = "".join(text for text, _ in pieces)
-    expanded = expand(joined) if "{" in joined else [joined]
+def words_of(pieces: Sequence[Piece], *, has_braces: bool | None = False) -> list[Word]:
+    """Return the words that pieces become; `has_braces`: of those that are not quoted; None if nobody knows."""
+    is_known = all(one.is_known for one in pieces) and not (
+        pieces and not pieces[0].is_quoted and ELSEWHERE.match(pieces[0].text)
+    )
+    is_one = not any(one.splits for one in pieces)
+    text = "".join(one.text for one in pieces)
+    if has_braces is None:
+        return [Word(text, False, False)]
+    if not has_braces:
+        is_there = text or any(one.is_quoted for one in pieces)
+        return [Word(text, is_known, is_one)] if is_there else []
+    expanded = expand("".join(hidden(one.text) if one.is_quoted or not one.is_known else one.text for one in pieces))
     if expanded is None:
-        return [Word(shown(joined), False)]
-    return [Word(shown(one), is_known) for one in expanded if one]
-
-
-def pieces_of(node: Node) -> Iterator[tuple[str, bool]]:
-    """Yield the parts of a word: the text, and whether it is known."""
-    match node.type:
-        case (
-            "word" | "number" | "extglob_pattern" | "regex" | "file_descriptor" | "variable_name" | "special_character"
-        ):
-            if text_of(node).startswith("\n"):
-                raise UnreadableCommandError(ONE_LINE)
-            if node.named_child_count and node.type != "extglob_pattern":  # a number in another base: 10#$x
-                yield from inner_pieces(node)
-            else:  # the grammar takes `{ {` for one word
-                yield unescaped(text_of(node)), BLANK.search(text_of(node)) is None
-        case "raw_string":
-            yield hidden(text_of(node)[1:-1]) or EMPTY, True
-        case "ansi_c_string":
-            yield hidden(ANSI.sub(ansi, text_of(node)[2:-1])) or EMPTY, True
-        case "translated_string":
-            yield from pieces_of(node.children[-1])
-        case "string":
-            yield EMPTY, True
-            yield from string_pieces(node)
-        case "concatenation" | "command_name":
-            yield from inner_pieces(node)
-        case "brace_expression":
-            yield text_of(node), True
-        case "{" | "}" | "," | "..":
-            yield node.type, True
-        case "$":  # at the end of a word
-            yield unescaped(text_of(node)), True
-        case _:  # an expansion: decided when it runs
-            yield hidden(text_of(node)), False
-
-
-def inner_pieces(node: Node) -> Iterator[tuple[str, bool]]:
-    """Yield the parts of a word that has several, and what the grammar leaves out between them."""
-    if not node.children:
-        yield unescaped(text_of(node)), True
-        return
-    whole, end = node.text or b"", 0
-    for child in node.children:
-        gap = undollared(whole[end : child.start_byte - node.start_byte].decode("utf-8", "surrogateescape"), child)
-        if gap:
-            yield unescaped(gap), True
-        if child.type == "$" and child.next_sibling is not None and child.next_sibling.type == "string":
-            yield unescaped(text_of(child)[:-1]), True
-        else:
-            yield from pieces_of(child)
-        end = child.end_byte - node.start_byte
-    if end < len(whole):
-        yield unescaped(whole[end:].decode("utf-8", "surrogateescape")), True
-
-
-def string_pieces(node: Node) -> Iterator[tuple[str, bool]]:
-    """Yield the parts of a text in double quotes; what stands between its named parts is text too."""
-    whole, begin = node.text or b"", 1
-    for child in node.named_children:
-        if child.type == "string_content":
-            continue
-        at = child.start_byte - node.start_byte
-        yield quoted(whole[begin:at]), True
-        yield hidden(text_of(child)), False
-        begin = child.end_byte - node.start_byte
-    end = len(whole) - 1 if whole.endswith(b'"') and len(whole) > 1 else len(whole)
-    yield quoted(whole[begin:end]), True
-
-
-def quoted(data: bytes) -> str:
-    text = data.decode("utf-8", "surrogateescape")
-    return hidden(re.sub(r'\\([$`"\\\n])', lambda found: "" if found[1] == "\n" else found[1], text))
-
-
-def unescaped(text: str) -> str:
-    """Remove backslashes: what follows one has no meaning to the shell; a line that is continued is joined."""
-    return re.sub(r"\\(.)", lambda found: "" if found[1] == "\n" else hidden(found[1]), text, flags=re.DOTALL)
-
-
-def ansi(found: re.Match[str]) -> str:
-    by_hex, octal, short, long, control, letter = found.groups()
-    if (digits := by_hex or short or long) is not None:
-        return character(int(digits, 16))
-    if octal is not None:
-        return character(int(octal, 8) & 0xFF)
-    if control is not None:
-        return chr(ord(control[0]) & 0x1F)
-    return ANSI_LETTERS.get(letter, letter)
-
-
-def character(number: int) -> str:
-    return chr(number) if number < 0x110000 else "\ufffd"
+        return [Word(text, False, False)]
+    is_there = any(one.is_quoted for one in pieces)
+    return [Word(shown(one), is_known, is_one) for one in expanded if one or is_there]
 
 
 def hidden(text: str) -> str:

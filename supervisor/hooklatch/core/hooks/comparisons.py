@@ -306,10 +306,6 @@ def of_command(wanted: object) -> Comparison:
         )
     if "/" in prefix[0]:
         raise ComparisonError(f"a program is named without its folder: {prefix[0].rpartition('/')[2]!r}")
-    try:
-        commands("true")  # loads the parser, which would otherwise take its time in the middle of a fire
-    except ImportError as error:
-        raise ComparisonError(f"shell text cannot be parsed here: {error}") from None
     name, rest = program_name(prefix[0]), prefix[1:]
 
     def may_run(value: object, setting: Setting) -> bool:

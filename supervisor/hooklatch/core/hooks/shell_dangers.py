@@ -2,8 +2,8 @@
 
 A command runs where the agent works.  What protects it there (`hooklatch_worker/shell/runner.py`) reaches neither a
 relative path inside a shell's text nor an interpreter that looks for code in its working directory.  These are named,
-so that somebody writes an absolute path or `run_in = "file"`.  It reads words and no grammar: a command may be hidden
-from it, and a warning refuses nothing.
+so that somebody writes an absolute path or `run_in = "file"`.  What is decided only when it runs may be hidden from it,
+and a warning refuses nothing.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from hooklatch.core.hooks.shell_definitions import ShellCommand
+from hooklatch.guards.shell.languages import COMMON
+from hooklatch.guards.shell.reader import read
+from hooklatch.guards.shell.tree import Written, simples_of
+from hooklatch.guards.words import UnreadableCommandError
 
 __all__ = ["dangers"]
 
-REDIRECTION = re.compile(r"(?P<here><<-?(?!<))|&?[<>]{1,3}[&|]?")
-# Words after which a command begins.
-OPENING = frozenset({"if", "then", "else", "elif", "while", "until", "do", "!", "{"})
 # Programs that run the program in their arguments.
 WRAPPERS = frozenset(
     {"builtin", "command", "env", "exec", "ionice", "nice", "nohup", "setsid", "stdbuf", "sudo", "time", "timeout"}
@@ -68,8 +69,8 @@ def dangers(shell: ShellCommand, *, is_of_project: bool = False) -> tuple[str, .
 def of_text(text: str, *, is_other: bool) -> Iterator[str]:
     """Yield the dangers of a shell's text."""
     try:
-        commands = commands_in(text)
-    except (ValueError, RecursionError) as error:
+        commands = list(commands_in(text))
+    except UnreadableCommandError as error:
         yield f"its text cannot be read ({error}), so that it may run what is in the folder in which the agent works"
         return
     for words in commands:
@@ -78,136 +79,24 @@ def of_text(text: str, *, is_other: bool) -> Iterator[str]:
         yield from of_words(words, is_other=is_other)
 
 
-def commands_in(text: str) -> list[list[str]]:
-    """Return the words of each command of a text, those of substitutions first.
+def commands_in(text: str) -> Iterator[list[str]]:
+    """Yield the words of each command of a text, with its assignments; those of substitutions first.
 
     Raises:
-        ValueError: a quote or a substitution is not closed.
+        UnreadableCommandError: it is not understood.
     """
-    reader = Reader(text)
-    reader.read()
-    return reader.commands
+    for node in simples_of(read(text, COMMON)):
+        values = (f"{one.name}={''.join(map(as_text, one.values))}" for one in node.assignments)
+        words = [*values, *map(as_text, node.words)]
+        if words:
+            yield words
 
 
-class Reader:
-    """Reads a shell's text word by word; a substitution becomes a dollar sign, since its value is unknown."""
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-        self.at: int = 0
-        self.commands: list[list[str]] = []
-        self._words: list[str] = []
-        self._word: str | None = None  # None between words: an empty one may be quoted
-        self._is_target = False  # the next word is a redirection's
-
-    def read(self) -> None:
-        while self.at < len(self.text):
-            character = self.text[self.at]
-            if character in "'\"`" or self.text.startswith("$(", self.at):
-                self._add(self._quoted(character))
-            elif character == "\\":
-                self._add(self.text[self.at + 1 : self.at + 2].replace("\n", ""))
-                self.at += 2
-            elif character == "#" and self._word is None:
-                self.at = self._find("\n", self.at, default=len(self.text))
-            elif character in "<>" or self.text.startswith("&>", self.at):
-                self._redirect()
-            elif character in " \t\r;&|()\n":
-                self._end_word()
-                if character not in " \t\r":
-                    self._end_command()
-                self.at += 1
-            else:
-                self._add(character)
-                self.at += 1
-        self._end_word()
-        self._end_command()
-
-    def _quoted(self, character: str) -> str:
-        """Read past a quote or a substitution, and return what it stands for."""
-        begin = self.at + 1
-        if character == "'":
-            self.at = self._find("'", begin) + 1
-            return self.text[begin : self.at - 1]
-        if character == "`":
-            self.at = self._find("`", begin) + 1
-            self.commands += commands_in(self.text[begin : self.at - 1])
-            return "$"
-        if character == "$":
-            inner = Reader(self.text[begin + 1 :])
-            inner.skip_to_parenthesis()
-            self.commands += commands_in(inner.text[: inner.at])
-            self.at = begin + 1 + inner.at + 1
-            return "$"
-        self.at, parts = begin, list[str]()
-        while (character := self.text[self.at : self.at + 1]) != '"':
-            if not character:
-                raise ValueError("a quote is not closed")
-            if character == "`" or self.text.startswith("$(", self.at):
-                parts.append(self._quoted(character))
-            else:
-                self.at += 1 + (character == "\\")
-                parts.append(self.text[self.at - 1 : self.at])
-        self.at += 1
-        return "".join(parts)
-
-    def skip_to_parenthesis(self) -> None:
-        """Go to the one that closes what was open before this text."""
-        depth = 0
-        while (character := self.text[self.at : self.at + 1]) != ")" or depth:
-            if not character:
-                raise ValueError("a substitution is not closed")
-            if character in "'\"`":
-                Reader._quoted(self, character)
-                continue
-            depth += (character == "(") - (character == ")")
-            self.at += 1 + (character == "\\")
-
-    def _redirect(self) -> None:
-        if self._word is not None and self._word.isdigit():
-            self._word = None
-        self._end_word()
-        operator = REDIRECTION.match(self.text, self.at)
-        assert operator is not None
-        self.at = operator.end()
-        if operator["here"]:
-            self._skip_here_document()
-        self._is_target = True
-
-    def _skip_here_document(self) -> None:
-        delimiter = re.match(r"[ \t]*(['\"]?)([^\s'\"]+)\1", self.text[self.at :])
-        line = self.text.find("\n", self.at)
-        if delimiter is None or line < 0:
-            return
-        end = re.compile(rf"^\t*{re.escape(delimiter[2])}$", re.MULTILINE).search(self.text, line)
-        stop = end.end() if end is not None else len(self.text)
-        self.text = self.text[:line] + self.text[stop:]
-
-    def _add(self, part: str) -> None:
-        self._word = (self._word or "") + part
-
-    def _end_word(self) -> None:
-        if self._word is None:
-            return
-        if self._is_target:
-            self._is_target = False
-        elif self._words or self._word not in OPENING:
-            self._words.append(self._word)
-        self._word = None
-
-    def _end_command(self) -> None:
-        self._is_target = False
-        if self._words:
-            self.commands.append(self._words)
-        self._words = []
-
-    def _find(self, what: str, begin: int, *, default: int | None = None) -> int:
-        found = self.text.find(what, begin)
-        if found >= 0:
-            return found
-        if default is None:
-            raise ValueError("a quote is not closed")
-        return default
+def as_text(word: Written | str) -> str:
+    """Return a word without its quotes; a substitution begins with a dollar sign, since its value is unknown."""
+    if isinstance(word, str):
+        return word
+    return "".join(f"${one.text}" if one.text.startswith("`") else one.text for one in word.pieces)
 
 
 def of_words(given: Sequence[str], *, is_other: bool, is_anchored: bool = False) -> Iterator[str]:

@@ -215,6 +215,8 @@ def search(command: Command, begin: str, folder: str) -> Iterator[Answer]:
     for word in starts[:end] or [Word(".")]:
         if not word.is_known:
             yield "ask", f"what {shown(command)} removes {LATER}"
+        elif is_narrowed and resolved(word.text, folder) in TEMPORARY:
+            continue
         elif is_above(word.text, begin, folder, is_itself_above=not is_narrowed) or (
             not is_narrowed and any(map(is_history, resolved(word.text, folder).split("/")))
         ):

@@ -77,10 +77,16 @@ def git_rules(event: Any) -> Any:
                 return deny(reason)
     is_hidden = re.search(r"=['\"]?git\b", text) is not None  # in a variable
     if any(map(is_open, ours)) or any(
-        one.program is None and (is_hidden or re.search(r"\b(?:push|commit)\b", one.text)) for one in found
+        one.program is None and (is_hidden or re.search(r"\b(?:push|commit)\b", text if is_read(one) else one.text))
+        for one in found
     ):
         return ask("which git command this is, is decided only when it runs")
     return judged[0] if judged else None
+
+
+def is_read(command: Command) -> bool:
+    """Return whether what runs is read from somewhere, and so may be any part of the text."""
+    return not set("$`") & set(command.text)
 
 
 def as_git(command: Command) -> Command:

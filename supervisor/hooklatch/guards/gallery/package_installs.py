@@ -11,9 +11,11 @@ from __future__ import annotations
 import itertools
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
+
+import msgspec
 
 from hooklatch import ask, deny, hook
 from hooklatch.guards import Command, UnreadableCommandError, Word, commands, packages_installed
@@ -53,7 +55,10 @@ def package_installs(event: Any) -> Any:
             return ask(f"what {command.program} would install is decided only when it runs")
         if command.program in RUNNERS and is_there(command, packages, begin):
             continue
-        if command.has_option("--index-url", "--extra-index-url", "--registry", "--find-links"):
+        own = command
+        if command.program in RUNNERS and packages:  # what stands behind the package is the program's own
+            own = msgspec.structs.replace(command, arguments=tuple(before(packages[0], command)))
+        if own.has_option("--index-url", "--extra-index-url", "--registry", "--find-links"):
             return ask(f"{command.program} would install from an index that the command names")
         strange = [word.text for word in packages if not any(fnmatchcase(name_of(word.text), one) for one in KNOWN)]
         if strange:
@@ -61,12 +66,17 @@ def package_installs(event: Any) -> Any:
     return None
 
 
+def before(package: Word, command: Command) -> Iterator[Word]:
+    """Return the words of a command that stand before a package."""
+    return itertools.takewhile(lambda word: word is not package, command.arguments)
+
+
 def is_there(command: Command, packages: Sequence[Word], begin: str) -> bool:
     """Return whether npx would only run what the project has installed already."""
     if not packages or not packages[0].is_known:
         return False
     # What stands behind the package is the program's own; an option with a value may take --no-install for it.
-    told = [word.text for word in itertools.takewhile(lambda word: word is not packages[0], command.arguments)]
+    told = [word.text for word in before(packages[0], command)]
     refraining = RUNNERS[command.program or ""]
     if not all(word in refraining or word in FLAGS for word in told):
         return False

@@ -150,7 +150,8 @@ def of_command(text: object, begin: str) -> Any:
         are_found = are_found or (is_open and READ_IN.search(text) is not None)
         if switches_off(command) or (are_found and command.program in ENDING):
             return deny("a person decides which guards there are: this would change or end them")
-        if command.program is None and ITSELF.search(text):
+        is_read = not set("$`<") & set(command.text)  # from somewhere, so that it may be any part of the text
+        if command.program is None and (is_read or ITSELF.search(text)):
             unknown = unknown or command.text
         if command.program == "find" and any(word.text in RUNNING for word in command.arguments):
             finding.append(command)
@@ -285,7 +286,9 @@ def protection_of(path: str, folder: str, *, is_whole: bool = False) -> str | No
         named.update(itertools.islice(glob.iglob(plain.replace("[^", "[!")), MAX_MATCHES))
     for one in {plain} if plain in STREAMS else named.union(map(os.path.realpath, named)):
         low = one.lower()  # there are file systems to which that is the same
-        if os.path.basename(low) in ALLOWED:
+        if os.path.basename(low) in ALLOWED or re.fullmatch(
+            r"\.env(\.\w+)*\.(example|sample|template)", os.path.basename(low)
+        ):
             continue
         for pattern in PROTECTED:
             if "/" not in pattern:

@@ -10,7 +10,9 @@ from typing import Final, NamedTuple
 
 __all__ = [
     "JOINED",
-    "KEYWORDS",
+    "KEEPING",
+    "LEAVING",
+    "LOGIN",
     "PROMPTS",
     "READERS",
     "RUNNERS",
@@ -41,13 +43,12 @@ def wrapper(valued: str = "", *, before: int = 0, assigns: bool = False, script:
     return Wrapper(frozenset(valued.split()), before, assigns, frozenset(script.split()))
 
 
-# What may stand before a command where the grammar does not look for it: after `time`, `coproc`, another `!`.
-KEYWORDS: Final = frozenset({"{", "!", "if", "then", "elif", "else", "while", "until", "do"})
+# What these run is run by the shell itself, so that a `cd` in it counts.
+KEEPING: Final = frozenset({"eval", "command", "builtin", "source", ".", "time", "-"})
+LEAVING: Final = frozenset({"exit", "return"})
 LOADERS: Final = ("ld.so", "ld-linux.so.2", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1")
 # Run the words that follow as a command.
 WRAPPERS: Final[Mapping[str, Wrapper]] = {
-    **{name: wrapper(assigns=True) for name in KEYWORDS},
-    "function": wrapper(before=1),
     "-": wrapper(),  # of zsh
     "repeat": wrapper(before=1),  # of zsh
     "sudo": wrapper(
@@ -56,7 +57,7 @@ WRAPPERS: Final[Mapping[str, Wrapper]] = {
         assigns=True,
     ),
     "doas": wrapper("-u -C", assigns=True),
-    "env": wrapper("-u --unset -C --chdir -a --argv0 -P", assigns=True, script="-S --split-string"),
+    "env": wrapper("-u --unset -C --chdir -a --argv0 -P -S --split-string", assigns=True),
     "nice": wrapper("-n --adjustment"),
     "ionice": wrapper("-c --class -n --classdata -P --pgid -u --uid"),
     "chrt": wrapper("-T --sched-runtime -P --sched-period -D --sched-deadline", before=1),
@@ -70,7 +71,6 @@ WRAPPERS: Final[Mapping[str, Wrapper]] = {
     "command": wrapper(),
     "builtin": wrapper(),
     "exec": wrapper("-a"),
-    "coproc": wrapper(assigns=True),
     "noglob": wrapper(),
     "nocorrect": wrapper(),
     "xargs": wrapper(
@@ -170,3 +170,5 @@ SHELL_VALUED: Final = frozenset({"-O", "+O", "-o", "+o", "--rcfile", "--init-fil
 SHELLS: Final = frozenset(
     {"sh", "bash", "zsh", "dash", "ksh", "ksh93", "mksh", "ash", "rbash", "fish", "csh", "tcsh", "yash", "posh"}
 )
+# Run their texts in the shell of the user, which is bash or has its language in what is read here.
+LOGIN: Final = frozenset({"ssh", "su", "sg", "script", "tmux", "screen", "runuser", "flock", "parallel", "nix-shell"})

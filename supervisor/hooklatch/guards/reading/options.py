@@ -1,0 +1,119 @@
+"""Options of programs: where they end, what takes the next word, and the values of some.  Knows words; no program.
+
+Long options may be cut short, as GNU programs take them.  Of an option that no table has, both readings are followed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Iterator, Sequence
+
+from hooklatch.guards.reading.programs import Wrapper
+from hooklatch.guards.words import Word
+
+__all__ = ["after_options", "begins_of", "option_values", "skip_options", "takes_next"]
+
+MAX_BEGINS = 8  # places where a command may begin; beyond that nobody knows
+
+
+def takes_next(text: str, valued: Container[str]) -> bool:
+    """Return whether an option takes the next word: -u does, and so does -nu; -un has its value already."""
+    if text in valued:
+        return True
+    if text[:1] not in ("-", "+") or text.startswith("--"):
+        return False
+    return next((at for at in range(1, len(text)) if text[0] + text[at] in valued), 0) == len(text) - 1 > 0
+
+
+def skip_options(words: Sequence[Word], told: Wrapper) -> int:
+    """Return where the options of a program end, if each is one of its own and none is cut short."""
+    return begins_of(words, told._replace(before=0))[0][0]
+
+
+def after_options(words: Sequence[Word], told: Wrapper) -> Sequence[Word]:
+    """Return what follows the options of a program, as `skip_options` reads them, and the words before the command."""
+    return words[begins_of(words, told)[0][0] :]
+
+
+def begins_of(words: Sequence[Word], told: Wrapper) -> tuple[list[int], bool]:
+    """Return where the command of a program that runs others may begin, and whether it may be elsewhere, too.
+
+    The first place is that of the plain reading.  Behind a word that may be none or several, nobody knows.
+    """
+    found: list[int] = []
+    is_lost = False
+    for begin, is_open in ends_of(words, 0, told):
+        is_lost = is_lost or is_open
+        if not told.before:
+            found.append(begin)
+            continue
+        end = min(begin + told.before, len(words))
+        is_lost = is_lost or any(not word.is_one for word in words[begin:end])
+        for other, is_other_open in ends_of(words, end, told):  # ssh takes its own behind the host, too
+            found.append(other)
+            is_lost = is_lost or is_other_open
+    unique = list(dict.fromkeys(found))
+    return unique[:MAX_BEGINS], is_lost or len(unique) > MAX_BEGINS
+
+
+def ends_of(words: Sequence[Word], begin: int, told: Wrapper) -> list[tuple[int, bool]]:
+    """Return where options may end that begin here, the plain reading first, and whether words before are unknown."""
+    found: list[tuple[int, bool]] = []
+    waiting, seen = [begin], {begin}
+    is_lost = False
+    while waiting:
+        at = waiting.pop()
+        if at >= len(words):
+            found.append((len(words), is_lost))
+            continue
+        word = words[at]
+        text = word.text
+        following: list[int] = []
+        if text == "--":
+            at += 1
+            while told.assigns and at < len(words) and "=" in words[at].text:
+                at += 1
+            found.append((at, is_lost))
+        elif told.assigns and "=" in text and not text.startswith("-"):
+            following = [at + 1]
+        elif text.startswith("-") and (len(text) > 1 or told.assigns):  # `env -` is `env -i`
+            is_lost = is_lost or not word.is_one
+            following = [at + 2 if takes else at + 1 for takes in takings(text, told)]
+        else:
+            found.append((at, is_lost or not word.is_one))
+        for other in following:
+            if other not in seen:
+                seen.add(other)
+                waiting.append(other)
+        if len(found) > MAX_BEGINS:
+            return [*found, (len(words), True)]
+    return found
+
+
+def takings(text: str, told: Wrapper) -> tuple[bool, ...]:
+    """Return whether an option takes the next word: both, where nobody knows; the likely one comes last."""
+    valued = told.valued | told.script
+    if not text.startswith("--") or "=" in text:
+        return (takes_next(text, valued),)
+    if text in valued:
+        return (True,)
+    if any(name.startswith(text) for name in valued):
+        return (False, True)
+    return (False,)
+
+
+def option_values(words: Sequence[Word], names: frozenset[str]) -> Iterator[Word]:
+    """Yield the values of options, in each way of writing them: -o x, -ox, -so x, --output x, --out=x."""
+    for at, word in enumerate(words):
+        name, equals, value = word.text.partition("=")
+        is_named = name in names or (len(name) > 3 and any(one.startswith(name) for one in names if name[:2] == "--"))
+        if is_named and not equals and at + 1 < len(words):
+            yield words[at + 1]
+        elif equals and is_named:
+            yield Word(value, word.is_known)
+        elif (letters := re.match(r"-[A-Za-z0-9]+", word.text)) is not None:
+            at_letter = next((one for one in range(1, letters.end()) if f"-{word.text[one]}" in names), 0)
+            if at_letter and at_letter + 1 < len(word.text):  # -crm and -Srm
+                yield Word(word.text[at_letter + 1 :], word.is_known)
+            elif at_letter and at + 1 < len(words):  # -qc rm
+                yield words[at + 1]

@@ -1,0 +1,255 @@
+"""The shell texts that a command runs, by its words or its input: bash -c, eval, trap, ssh, and what a shell reads.
+
+Knows the tables of programs, and options of shells; parses no shell text.
+"""
+
+from __future__ import annotations
+
+import itertools
+import posixpath
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+
+from hooklatch.guards.reading.flows import Flow, sent
+from hooklatch.guards.reading.inner import PLAIN, git_verb, name_of, parallel_parts
+from hooklatch.guards.reading.options import after_options, option_values, skip_options
+from hooklatch.guards.reading.programs import (
+    JOINED,
+    LOGIN,
+    PROMPTS,
+    READERS,
+    SCRIPTED,
+    SHELLS,
+    TEXTS,
+    VARIABLES,
+    WRAPPERS,
+    Wrapper,
+)
+from hooklatch.guards.shell.languages import BASH, BASH_POSIX, COMMON, LANGUAGES, Language
+from hooklatch.guards.words import Word
+
+__all__ = ["language_of", "script_in_variable", "scripts_of"]
+
+# Settings of git whose value is a command; a name ends with one of these.
+RUN_BY_GIT = (
+    "pager", "sshcommand", "editor", "fsmonitor", "askpass", "external", ".cmd", ".textconv", ".clean", ".smudge",
+    ".process", ".driver", ".helper", "gitproxy", "packobjectshook",
+)  # fmt: skip
+OF_SSH = re.compile(r"(?i)\s*(?:proxy|local|knownhosts)command[\s=]+")  # settings of ssh that are commands
+CRON = re.compile(
+    r"(?m)^[ \t]*(?:@\w+|(?:[^\s#=]+[ \t]+){4}[^\s#=]+)[ \t]+(.+)$"
+)  # a line of a crontab: times, and the command
+# Letters of options of shells, and long ones, that do not change what the text is; `o` and `O` take the next word.
+LETTERS = re.compile(r"[-+][abefhiklmnpruvxBCEHPTsoOc]+")
+LONG = frozenset({
+    "--norc", "--noprofile", "--login", "--posix", "--restricted", "--noediting", "--verbose", "--version", "--help",
+})  # fmt: skip
+ONE_DASH = re.compile(r"-(?:norc|noprofile|posix|init-file|rcfile|noediting|restricted|verbose|version|help)")
+SET_BY_O = frozenset(
+    {"pipefail", "errexit", "nounset", "xtrace", "posix", "globstar", "nullglob", "noclobber", "extglob", "e", "u"}
+)
+STDIN = re.compile(r"(?:/dev|/proc)(?:/.*)?|(?:.*/)?stdin|(?:.*/)?fd(?:/.*)?|\.\.?|/|[0-9]")
+A_FILE = re.compile(r"(?s)[^-].*/[\w.@+-]+")  # with a known name at its end
+ASSIGNING = frozenset({"env", "sudo", "doas", "export", "declare", "local", "readonly", "typeset"})
+OTHERS = frozenset({"fish", "csh", "tcsh"})  # shells with languages of their own
+
+
+def language_of(name: str, words: Sequence[Word]) -> Language | None:
+    """Return the language of what a program runs; None if it is read by nobody."""
+    if name in OTHERS:
+        return None
+    if name == "bash" and any(word.text in ("--posix", "posix") for word in words):
+        return BASH_POSIX
+    return BASH if name in LOGIN else LANGUAGES.get(name, COMMON)
+
+
+def scripts_of(name: str, words: Sequence[Word], flow: Flow) -> Iterator[Word]:
+    """Yield the shell texts that a program is told to run; `flow` is what reaches it."""
+    given, fed_by = flow.given, flow.fed_by
+    if name == "git":
+        yield from git_scripts(words)
+    elif name in TEXTS:
+        yield from (word for word in words if " " in word.text)
+    told = WRAPPERS.get(name) or SCRIPTED.get(name)
+    if told is not None and told.script:
+        for value in option_values(words, told.script):
+            text = value.text.removeprefix("exec=") if name == "tar" else value.text  # --checkpoint-action=exec=…
+            yield Word(text, value.is_known)
+    if name in ("ssh", "scp", "sftp", "ssh-copy-id"):
+        for value in option_values(words, frozenset({"-o"})):
+            if (found := OF_SSH.match(value.text)) is not None and value.text[found.end() :].lower() != "none":
+                yield Word(value.text[found.end() :], value.is_known)
+    if name in ASSIGNING:
+        for word in words:
+            if (script := script_in_variable(word.text, is_known=word.is_known)) is not None:
+                yield script
+    if name == "crontab" and (given or fed_by) and not any(word.text not in ("-", "-u") for word in words):
+        yield from [Word("what it reads", False)] if given is None else map(Word, CRON.findall(given))
+    if name == "parallel":
+        yield from parallel_scripts(words, flow)
+    elif (joined := JOINED.get(name)) is not None:
+        rest = after_options(words, joined)
+        if rest:
+            yield Word(" ".join(word.text for word in rest), all(word.is_known for word in rest))
+    if name == "trap" and words:
+        action = words[1:] if words[0].text == "--" else words
+        if len(action) > 1 and action[0].text != "-":
+            yield action[0]
+    if name == "alias":
+        for word in words:
+            if "=" in word.text:
+                yield Word(word.text.partition("=")[2], word.is_known)
+    if name in SHELLS:
+        yield from shell_scripts(name, words, flow)
+    elif name in ("source", "."):
+        if words and (words[0].text.startswith("<(") or (words[0].is_known and is_input(words[0].text))):
+            yield words[0] if words[0].text.startswith("<(") else sent(flow)
+    elif (fed_by and reads_as_shell(name, words)) or (name in READERS and fed_by):
+        yield sent(flow)
+
+
+def is_input(path: str) -> bool:
+    """Return whether a file may be what a shell reads, however it is written."""
+    return STDIN.fullmatch(posixpath.normpath(path)) is not None
+
+
+def shell_scripts(name: str, words: Sequence[Word], flow: Flow) -> Iterator[Word]:
+    """Yield what a shell is told to run: after -c, or else what it reads, since nobody knows that to be empty."""
+    if name in OTHERS:
+        values = list(option_values(words, frozenset({"-c", "--command", "--init-command", "-C"})))
+        has_file = any(not word.text.startswith("-") for word in words) and not values
+        yield from values or ([] if has_file and all(word.is_known for word in words) else [sent(flow)])
+        return
+    unknown = Word(" ".join((name, *(word.text for word in words))), False)
+    has_text = reads = False
+    at = 0
+    while at < len(words):
+        word = words[at]
+        text = word.text
+        if not word.is_known and (not word.is_one or has_text or not is_file(text)):
+            yield unknown
+            yield from (one for one in words[at + 1 :] if one.is_known and " " in one.text)  # it may be `-c`
+            return
+        if text in ("-", "--"):
+            at += 1
+            break
+        if text[:1] not in ("-", "+") or len(text) < 2:
+            break
+        if text.startswith("--"):
+            at += 1
+            if text.partition("=")[0] in ("--rcfile", "--init-file"):
+                if at < len(words) and words[at].text.startswith("<("):
+                    yield words[at]
+                at += "=" not in text
+            elif text not in LONG:
+                yield unknown
+                return
+            continue
+        if LETTERS.fullmatch(text) is None or ONE_DASH.fullmatch(text) or (text[0] == "+" and "c" in text):
+            yield unknown
+            return
+        has_text, reads = has_text or "c" in text, reads or "s" in text
+        taken = sum(map(text.count, "oO"))
+        if any(not value.is_known or value.text not in SET_BY_O for value in words[at + 1 : at + 1 + taken]):
+            yield unknown
+            return
+        if "i" in text and any("!" in value.text for value in words):  # it may stand for an earlier command
+            yield unknown
+            return
+        at += 1 + taken
+    rest = words[at:]
+    if has_text:
+        yield rest[0] if rest else sent(flow)
+    elif reads or not rest or (rest[0].is_known and is_input(rest[0].text)):
+        yield sent(flow)
+    elif not rest[0].is_known and (not is_file(rest[0].text) or not rest[0].is_one):
+        yield unknown if not rest[0].text.startswith("<(") else rest[0]
+
+
+def is_file(text: str) -> bool:
+    """Return whether a word that is not known yet can only be a file's name: no option has a slash."""
+    return A_FILE.fullmatch(text) is not None and not is_input(posixpath.basename(text))
+
+
+def git_scripts(words: Sequence[Word]) -> Iterator[Word]:
+    """Yield the shell texts that git runs: aliases with "!", --exec, submodule foreach, filters."""
+    verb, rest = git_verb(words)
+    for setting in option_values(words[: len(words) - len(rest)], frozenset({"-c"})):
+        key, _, value = setting.text.partition("=")
+        yield from script_in_setting(key, Word(value, setting.is_known))
+    yield from (
+        Word(word.text[5:].replace("% ", "\\ "), word.is_known) for word in rest if word.text.startswith("ext::")
+    )
+    match verb:
+        case "config":
+            for setting, said in itertools.pairwise(rest):
+                yield from script_in_setting(setting.text, said)
+        case "grep":
+            yield from option_values(rest, frozenset({"-O", "--open-files-in-pager"}))
+        case "difftool" | "mergetool":
+            yield from option_values(rest, frozenset({"-x", "--extcmd"}))
+        case "send-email":
+            yield from option_values(rest, frozenset({"--sendmail-cmd", "--to-cmd", "--cc-cmd", "--header-cmd"}))
+        case "rebase":
+            yield from option_values(rest, frozenset({"-x", "--exec"}))
+        case "filter-branch":
+            yield from (
+                value
+                for name in ("env", "tree", "index", "parent", "msg", "commit", "tag-name")
+                for value in option_values(rest, frozenset({f"--{name}-filter"}))
+            )
+        case "submodule" if rest and rest[0].text == "foreach":
+            inner = after_options(rest[1:], Wrapper())
+            yield Word(" ".join(word.text for word in inner), all(word.is_known for word in inner))
+        case "fetch" | "pull" | "push" | "clone" | "ls-remote" | "archive":
+            yield from option_values(rest, frozenset({"--upload-pack", "--receive-pack", "--exec"}))
+            if verb == "clone":
+                yield from option_values(rest, frozenset({"-u"}))
+                for setting in option_values(rest, frozenset({"-c", "--config"})):
+                    key, _, value = setting.text.partition("=")
+                    yield from script_in_setting(key, Word(value, setting.is_known))
+        case _:
+            pass
+
+
+def script_in_setting(key: str, value: Word) -> Iterator[Word]:
+    """Yield the shell text that a setting of git is, if it is one."""
+    key, text = key.lower(), value.text
+    if key.startswith("alias."):
+        yield Word(text[1:] if text.startswith("!") else f"git {text}", value.is_known)
+    elif key.endswith(RUN_BY_GIT) and not key.startswith("color."):
+        yield Word(text.removeprefix("!"), value.is_known)
+
+
+def script_in_variable(text: str, *, is_known: bool = True) -> Word | None:
+    """Return the shell text in `NAME=text`, if programs run what the variable of this name says."""
+    name, equals, value = text.partition("=")
+    is_run = name in VARIABLES or (name in PROMPTS and ("$(" in value or "`" in value))
+    return Word(value, is_known) if equals and is_run and value else None
+
+
+def parallel_scripts(words: Sequence[Word], flow: Flow) -> Iterator[Word]:
+    template, values = parallel_parts(words)
+    text, is_known = " ".join(word.text for word in template), all(word.is_known for word in template)
+    for value in values or ():
+        last = shlex.quote(value.text) if text else value.text
+        whole = text.replace("{}", last) if "{}" in text else f"{text} {last}"
+        yield Word(whole, is_known and value.is_known)
+    if values is None and text and not all(map(PLAIN.fullmatch, (word.text for word in template))):
+        yield Word(text, is_known)
+    elif values is None and not text and flow.fed_by:
+        yield sent(flow)
+
+
+def reads_as_shell(name: str, words: Sequence[Word]) -> bool:
+    """Return whether a program starts a shell that runs what it reads: ssh and su without a command, sudo -s."""
+    if name == "ssh":
+        rest = after_options(words, JOINED["ssh"])
+        return not rest or name_of(rest[0]) in SHELLS
+    if name == "su":
+        return not any(True for _ in option_values(words, SCRIPTED["su"].script))
+    own = words[: skip_options(words, WRAPPERS[name])] if name in ("sudo", "doas") else ()
+    return len(own) == len(words) and any(
+        word.text in ("--shell", "--login") or re.fullmatch(r"-[A-Za-z]*[si]", word.text) for word in own
+    )

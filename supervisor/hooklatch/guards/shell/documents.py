@@ -1,0 +1,156 @@
+"""Redirections and here-documents: the body of one begins behind the line that names it.  Knows no commands."""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+from hooklatch.guards.shell.characters import Limits
+from hooklatch.guards.shell.languages import Language
+from hooklatch.guards.shell.tree import Document, Redirection, Written
+from hooklatch.guards.shell.words import Words
+
+__all__ = ["Documents"]
+
+OPERATOR: Final = re.compile(r"([0-9]*)(<<<|<<-|<<|<&|<>|>>|>&|>\||<|>)", re.ASCII)
+BOTH: Final = re.compile(r"&>>?")
+MARK: Final = re.compile(r"""(?:'([\w .+!-]+)'|"([\w .+!-]+)"|(\\?)([A-Za-z_][\w.-]*))(?=[ \t\n;&|)<>]|\Z)""", re.ASCII)
+DESCRIPTOR: Final = re.compile(r"[0-9]|-")
+A_FILE: Final = re.compile(r"[A-Za-z_./~][^-]*|[A-Za-z_./~].*[^-]")  # that `>&` does not take for a descriptor
+TABS: Final = re.compile(r"^\t+", re.MULTILINE)
+IN_BODY: Final = re.compile(r"[^\\$`]++")
+
+
+class Waiting(NamedTuple):
+    """A here-document whose body is not read yet."""
+
+    mark: str
+    is_quoted: bool
+    has_tabs: bool  # those at the beginning of lines are taken away
+    document: Document
+
+
+class Documents(Words):
+    """Reads redirections, and the bodies of here-documents where a line ends."""
+
+    def __init__(self, text: str, language: Language, limits: Limits, *, base: int = 0) -> None:
+        super().__init__(text, language, limits, base=base)
+        self._waiting: list[list[Waiting]] = [[]]  # of the text, and of each substitution that is open
+
+    @property
+    def waits(self) -> bool:
+        return any(self._waiting)
+
+    def redirection(self) -> Redirection | None:
+        """Read the redirection that stands here; None if none does."""
+        begin, text = self.at, self.text
+        found = OPERATOR.match(text, begin)
+        if found is None:
+            both = BOTH.match(text, begin)
+            if both is None:
+                return None
+            if not self.language.is_bash:
+                self.refuse("'&>', which is two signs to some shells,")
+            self.at = both.end()
+            return Redirection(both[0], self.target())
+        number, operator = found.groups()
+        if not number and self.language.is_bash and text.startswith(("<(", ">("), begin):
+            return None
+        self.step()
+        if len(number) > (3 if self.language.is_bash else 1):
+            self.refuse("a redirection with this number")
+        self.at = found.end()
+        if operator in ("<<", "<<-"):
+            return Redirection("<<", self.here_document(operator), number)
+        if operator == "<<<" and not self.language.is_bash:
+            self.refuse("'<<<', which is not of every shell,", begin)
+        target = self.target()
+        if operator in ("<&", ">&") and not DESCRIPTOR.fullmatch(target.bare or ""):
+            is_file = operator == ">&" and not number and self.language.is_bash
+            if not is_file or A_FILE.fullmatch(target.bare or "") is None or target.has_braces is not False:
+                self.refuse(f"{operator!r} with this word behind it")
+        return Redirection(operator, target, number)
+
+    def target(self) -> Written:
+        """Read the word that a redirection leads to, which stands on its line."""
+        self.at = self.past_blanks()
+        if self.peek() in ("#", "\n", "\\"):
+            self.refuse("a redirection without a word behind it")
+        found = self.word()
+        if found is None or self.peek() == "(":
+            self.refuse("a redirection without a word behind it")
+        if found.bare is not None and found.bare.isdigit() and self.peek() in ("<", ">"):
+            self.refuse("a number between two redirections")
+        return found
+
+    def here_document(self, operator: str) -> Document:
+        self.at = self.past_blanks()
+        found = MARK.match(self.text, self.at)
+        if found is None:
+            self.refuse("this mark of a here-document")
+        single, double, escape, bare = found.groups()
+        self.at = found.end()
+        document = Document()
+        is_quoted = bool(single or double or escape)
+        self._waiting[-1].append(Waiting(single or double or bare, is_quoted, operator == "<<-", document))
+        self.note_document()
+        return document
+
+    def note_document(self) -> None:
+        """Note that a here-document has begun at this place."""
+
+    def newline(self) -> None:
+        """Go to the next line, behind the bodies of the here-documents that this one names."""
+        if any(self._waiting[:-1]):
+            self.refuse("the end of a line in a substitution, while a here-document waits outside of it,")
+        self.at += 1
+        for waiting in self._waiting[-1]:
+            self.body(waiting)
+        self._waiting[-1] = []
+
+    def body(self, waiting: Waiting) -> None:
+        """Read the body of a here-document, whose end stands alone on its line and is no part of another one."""
+        begin, mark = self.at, re.escape(waiting.mark)
+        near = re.compile(rf"^[ \t]*+{mark}[;)}}`'\"|& \t]*+$", re.MULTILINE)
+        found = near.search(self.text, begin)
+        if found is None or begin >= self.end:
+            self.refuse("a here-document that does not end", min(begin, self.end - 1))
+        line = found[0].lstrip("\t") if waiting.has_tabs else found[0]
+        if line != waiting.mark:
+            self.refuse("a line that is nearly the end of a here-document", found.start())
+        self.at = min(found.end() + 1, self.end)
+        text = self.text[begin : found.start()]
+        if waiting.has_tabs:
+            text = TABS.sub("", text)
+        if waiting.is_quoted:
+            self.note_inert(text)
+            waiting.document.text = text
+        else:
+            self.expanded(text, begin, waiting.document)
+
+    def expanded(self, text: str, begin: int, document: Document) -> None:
+        """Read a body in which `$`, backticks and the backslashes before them mean what they do in double quotes."""
+        self.open()
+        inner = type(self)(text, self.language, self.limits, base=self._base + begin)
+        found: list[str] = []
+        while inner.at < inner.end:
+            if (plain := IN_BODY.match(text, inner.at)) is not None:
+                inner.note_inert(plain[0])
+                found.append(plain[0])
+                inner.at = plain.end()
+                continue
+            inner.step()
+            after = text[inner.at + 1 : inner.at + 2]
+            if text[inner.at] == "\\":
+                if after in ("", "\n"):
+                    inner.refuse("a line of a here-document that ends with a backslash")
+                found.append(after if after in "$`\\" else f"\\{after}")
+                inner.note_inert(after)
+                inner.at += 2
+                continue
+            piece = inner.dollar(is_quoted=True) if text[inner.at] == "$" else inner.backticks(is_quoted=True)
+            document.is_known = document.is_known and piece.is_known
+            found.append(piece.text)
+        self.close()
+        document.text = "".join(found)
+        document.inside = tuple(inner.inside)

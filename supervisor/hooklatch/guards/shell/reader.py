@@ -1,0 +1,298 @@
+"""Commands that stand between words of the language: branches, loops, groups, tests.  The whole reader."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from hooklatch.guards.shell.characters import MAX_TEXT, Limits
+from hooklatch.guards.shell.commands import FUNCTION_NAME, Commands
+from hooklatch.guards.shell.expansions import NAME
+from hooklatch.guards.shell.languages import BASH, Language
+from hooklatch.guards.shell.tree import Compound, Node, Redirection, Script, Written
+from hooklatch.guards.words import UnreadableCommandError
+
+__all__ = ["Reader", "read"]
+
+# Signs of `[[` behind which a text is a number, or the name of a variable: both are evaluated.
+EVALUATING: Final = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-v", "-R", "-o"})
+IN_PATTERN: Final = re.compile(r"[\w^.*+?\[\]/{}:=@%,~-]++")
+NUMBER: Final = re.compile(r"-?[0-9]+", re.ASCII)
+
+
+def read(text: str, language: Language = BASH, limits: Limits | None = None) -> Script:
+    """Return the commands of a text.
+
+    Raises:
+        UnreadableCommandError: it is not in the subset, with the place; or it is too large to be read.
+    """
+    if "\0" in text:
+        raise UnreadableCommandError("it has a null character", text.index("\0"))
+    if len(text) > MAX_TEXT:
+        raise UnreadableCommandError(f"it is too large to be read: it is longer than {MAX_TEXT} characters")
+    try:
+        return Reader(text, language, limits or Limits()).program()
+    except RecursionError:
+        raise UnreadableCommandError("its parts are nested too deeply") from None
+
+
+class Reader(Commands):
+    """Reads a text of one language."""
+
+    def in_parentheses(self) -> Node:
+        begin = self.at
+        if not self.text.startswith("((", begin):
+            self.at += 1
+            return self.ended("(", begin, (), (self.in_shell(),))
+        if not self.language.is_bash:
+            self.refuse("'((', which is arithmetic to some shells,")
+        self.at += 2
+        return self.ended("((", begin, (self.gathered(self.arithmetic),), ())
+
+    def compound(self, word: str) -> Node:
+        """Read a command that begins with a word of the language."""
+        begin = self.at
+        self.at += len(word)
+        self.open()
+        found: Node
+        match word:
+            case "{":
+                found = self.ended(word, begin, (), self.parts(("}",)))
+            case "if":
+                found = self.ended(word, begin, (), self.branches())
+            case "while" | "until":
+                found = self.ended(word, begin, (), self.parts(("do",), ("done",)))
+            case "for" | "select":
+                found = self.loop(word, begin)
+            case "case":
+                found = self.cases(begin)
+            case "[[":
+                found = self.ended(word, begin, self.test(begin), ())
+            case "function" if self.language.is_bash:
+                found = self.named_function()
+            case _:
+                self.refuse(f"{word!r}", begin)
+        self.close()
+        return found
+
+    def gathered(self, read: Callable[..., object], *told: str) -> Written:
+        """Return what runs in arithmetic, as a word."""
+        around, self.inside = self.inside, []
+        read(*told)
+        inside, self.inside = tuple(self.inside), around
+        return Written((), None, inside)
+
+    def ended(self, kind: str, begin: int, words: Sequence[Written], bodies: Sequence[Script]) -> Compound:
+        """Read the redirections behind a compound command, which no word follows."""
+        end = self.at
+        redirections: list[Redirection] = []
+        while True:
+            self.blanks()
+            if (redirection := self.redirection()) is None:
+                break
+            redirections.append(redirection)
+        if self.at < self.end and self.text[self.at] not in "\n;&|)":
+            self.refuse("a word behind the end of a compound command")
+        return Compound(kind, self.text[begin:end], tuple(words), tuple(bodies), tuple(redirections))
+
+    def part(self, until: tuple[str, ...]) -> Script:
+        """Read commands of which there is one at least, up to one of these words."""
+        if self.at < self.end and self.text[self.at] not in " \t\n(":
+            self.refuse("this sign behind a word of the language")
+        found = self.sequence(until)
+        if not found.nodes:
+            self.refuse("what stands here, where a command is expected,")
+        return found
+
+    def parts(self, *ends: tuple[str, ...]) -> list[Script]:
+        """Read commands up to a word, behind that those up to the next one, and so on; go past the last word."""
+        found: list[Script] = []
+        for until in ends:
+            found.append(self.part(until))
+            self.take(until[0])
+        return found
+
+    def branches(self) -> list[Script]:
+        found = [*self.parts(("then",)), self.part(("elif", "else", "fi"))]
+        while self.reserved() == "elif":
+            self.at += 4
+            found += [*self.parts(("then",)), self.part(("elif", "else", "fi"))]
+        if self.reserved() == "else":
+            self.at += 4
+            found.append(self.part(("fi",)))
+        self.take("fi")
+        return found
+
+    def loop(self, word: str, begin: int) -> Compound:
+        """Read `for NAME in WORDS` and, of bash, `select` and `for ((…))`."""
+        self.blanks()
+        words: list[Written] = []
+        if word == "select" and not self.language.is_bash:
+            self.refuse("'select', which is not of every shell,", begin)
+        if word == "for" and self.text.startswith("((", self.at):
+            if not self.language.is_bash:
+                self.refuse("'for ((', which is not of every shell,", begin)
+            self.at += 2
+            words = [self.gathered(self.arithmetic, ends) for ends in (";", ";", "))")]
+            self.past_semicolon()
+        else:
+            name = NAME.match(self.text, self.at)
+            if name is None:
+                self.refuse("the name of a variable")
+            self.at = name.end()
+            if self.at < self.end and self.text[self.at] not in " \t\n;":
+                self.refuse("what stands behind the name of a variable")
+            self.past_semicolon()
+            if self.reserved() == "in":
+                self.at += 2
+                words = self.words_of_loop()
+        self.take("do")
+        return self.ended(word, begin, words, self.parts(("done",)))
+
+    def past_semicolon(self) -> None:
+        self.blanks()
+        if self.text.startswith(";", self.at) and not self.text.startswith(";;", self.at):
+            self.at += 1
+        self.lines()
+
+    def words_of_loop(self) -> list[Written]:
+        found: list[Written] = []
+        while True:
+            self.blanks()
+            word = self.word()
+            if word is None:
+                break
+            found.append(word)
+        if self.peek() not in ("\n", ";") or self.at >= self.end:
+            self.refuse("what stands among the words of a loop")
+        self.past_semicolon()
+        return found
+
+    def cases(self, begin: int) -> Compound:
+        self.blanks()
+        words = [self.expected("the word of 'case'")]
+        bodies: list[Script] = []
+        self.lines()
+        self.take("in")
+        while True:
+            self.lines()
+            if self.reserved() == "esac":
+                self.at += 4
+                return self.ended("case", begin, words, bodies)
+            if self.text.startswith("(", self.at):
+                self.at += 1
+            while True:
+                self.blanks()
+                if self.reserved() == "esac":
+                    self.refuse("'esac' as a pattern")
+                words.append(self.expected("the pattern of a 'case'"))
+                self.blanks()
+                if self.peek() != "|":
+                    break
+                self.at += 1
+            if self.peek() != ")":
+                self.refuse("what stands behind a pattern")
+            self.at += 1
+            bodies.append(self.sequence((";;", "esac")))
+            end = next((one for one in (";;&", ";&", ";;") if self.text.startswith(one, self.at)), "")
+            if end not in ("", ";;") and not self.language.is_bash:
+                self.refuse(f"{end!r}, which is not of every shell,")
+            self.at += len(end)
+
+    def expected(self, what: str) -> Written:
+        word = self.word()
+        if word is None:
+            self.refuse(f"what stands here instead of {what}")
+        return word
+
+    def named_function(self) -> Node:
+        self.blanks()
+        name = FUNCTION_NAME.match(self.text, self.at)
+        if name is None:
+            self.refuse("the name of a function")
+        self.at = name.end()
+        self.blanks()
+        if self.text.startswith("()", self.at):
+            self.at += 2
+        elif self.peek() not in ("{", "\n"):
+            self.refuse("the body of a function")
+        return self.body_of(name[0])
+
+    # -- tests of bash ---------------------------------------------------------------------------------------------
+
+    def test(self, begin: int) -> list[Written]:
+        """Read what stands in `[[ … ]]`."""
+        if not self.language.is_bash:
+            self.refuse("'[[', which is a program to some shells,", begin)
+        depth = 0
+        words: list[Written] = []
+        while True:
+            self.lines()
+            character = self.peek()
+            if character in ("(", ")") and character:
+                depth += 1 if character == "(" else -1
+                if depth < 0:
+                    self.refuse("this parenthesis")
+                self.at += 1
+            elif self.peek(2) in ("&&", "||"):
+                self.at += 2
+            elif character in ("<", ">") and self.peek(2)[1:] in (" ", "\t"):
+                self.at += 1
+            else:
+                word = self.expected("a word of '[['")
+                if self.peek() in ("(", "<", ">") and self.at < self.end:
+                    self.refuse("this sign behind a word")
+                if word.bare == "]]":
+                    if depth or not words:
+                        self.refuse("the end of '[['")
+                    return words
+                words.append(word)
+                if word.bare == "=~":
+                    words.append(self.gathered(self.pattern))
+                elif word.bare in EVALUATING:
+                    self.note_operands(words, word.bare)
+
+    def note_operands(self, words: Sequence[Written], sign: str) -> None:
+        """Note that operands of a sign are evaluated, unless the one behind it is a plain name to be looked for."""
+        at = self.past_blanks()
+        plain = NAME.match(self.text, at)
+        is_name = sign in ("-v", "-o", "-R") and plain is not None and self.text[plain.end() : plain.end() + 1] in " \t"
+        before = words[-2].bare if len(words) > 1 else None
+        number = NUMBER.match(self.text, at)
+        is_number = before is not None and NUMBER.fullmatch(before) is not None and number is not None
+        if not is_name and not is_number:
+            self.note_evaluating(f"'[[ … {sign}'")
+
+    def pattern(self) -> None:
+        """Read the pattern behind `=~`, in which parentheses and `|` are letters."""
+        self.blanks()
+        depth, begin = 0, self.at
+        while True:
+            self.step()
+            if (plain := IN_PATTERN.match(self.text, self.at)) is not None:
+                self.at = plain.end()
+            character, after = self.peek(), self.text[self.at + 1 : self.at + 2]
+            if character in (" ", "\t") and not depth:
+                if self.at == begin:
+                    self.refuse("a pattern behind '=~'")
+                return
+            if character in ("(", ")") and character:
+                depth += 1 if character == "(" else -1
+                self.at += 1
+            elif (character == "|" and depth) or (character == "\\" and after not in ("", "\n")):
+                self.at += 1 if character == "|" else 2
+                if character == "\\":
+                    self.note_inert(after)
+            elif character == "$" and after in (" ", "\t", ")", "|"):
+                self.at += 1
+            elif character == "$":
+                self.dollar(is_quoted=True)
+            elif character == '"':
+                self.double_quotes_in_parameter()
+            elif character == "'":
+                self.single_quotes()
+            else:
+                self.refuse("this character in a pattern behind '=~'")
+            if depth < 0:
+                self.refuse("this parenthesis")

@@ -1,0 +1,168 @@
+"""Words as they are written: letters, quotes, what is expanded, braces.  Knows no commands: asks for those inside."""
+
+from __future__ import annotations
+
+import re
+from abc import abstractmethod
+from typing import Final
+
+from hooklatch.guards.shell.expansions import Expansions
+from hooklatch.guards.shell.tree import Written
+from hooklatch.guards.words import Piece
+
+__all__ = ["Words"]
+
+ENDING: Final = frozenset(" \t\n;&|()<>")
+# All that is no sign and no blank of any kind: to some shells, blanks of Unicode are blanks.
+PLAIN: Final = re.compile(r"""[^\s\\'"`$&|;()<>{}]++""")
+IN_QUOTES: Final = re.compile(r'[^"\\$`]++')
+IS_PLAIN: Final = re.compile(r"""[^\s\\'"`$&|;()<>{}]++(?=[ \t\n;]|[&|](?![>])|\)|\Z)""")
+# Braces that mean the same to all versions of bash: names, and ranges without zeros in front.
+IN_BRACES: Final = r"[\w./*~+@%:=-]*"
+BRACES: Final = re.compile(
+    rf"\{{(?:(?![^{{}}]*\.\.){IN_BRACES}(?:,{IN_BRACES})*"
+    r"|(?:0|-?[1-9]\d{0,4})\.\.(?:0|-?[1-9]\d{0,4})|[a-z]\.\.[a-z])\}",
+    re.ASCII,
+)
+EXTENDED: Final = re.compile(r"[@?*+!]\(")  # a pattern of bash
+
+
+class Words(Expansions):
+    """Reads one word at a time."""
+
+    @property
+    @abstractmethod
+    def waits(self) -> bool:
+        """Whether a here-document's body begins with the next line."""
+
+    def word(self) -> Written | None:
+        """Read the word that stands here; None if none does."""
+        text, begin = self.text, self.at
+        self.step()
+        if (plain := IS_PLAIN.match(text, begin)) is not None:
+            self.at = plain.end()
+            return Written((Piece(plain[0], is_quoted=False),), plain[0])
+        pieces: list[Piece] = []
+        around, self.inside = self.inside, []
+        reads = False
+        while self.at < self.end:
+            if (plain := PLAIN.match(text, self.at)) is not None:
+                pieces.append(Piece(plain[0], is_quoted=False))
+                self.at = plain.end()
+                continue
+            character = text[self.at]
+            if character in ENDING:
+                if not self.is_substitution():
+                    break
+                if self.at != begin:
+                    self.refuse("a substitution of a process in the middle of a word")
+                reads = character == ">"
+                self.process()
+                pieces.append(Piece(text[begin : self.at], False, False))
+            elif character == "\\" and text.startswith("\n", self.at + 1):
+                self.past_joint()
+                break
+            else:
+                pieces += self.quoted_or_expanded(character)
+        inside, self.inside = tuple(self.inside), around
+        if self.at == begin:
+            return None
+        if text[self.at - 1] in "@?*+!" and EXTENDED.match(text, self.at - 1):
+            self.refuse("an extended pattern")
+        bare = None
+        if not any(one.is_quoted or not one.is_known for one in pieces):
+            bare = "".join(one.text for one in pieces)
+        return Written(tuple(pieces), bare, inside, self.braces(pieces, begin), reads)
+
+    def quoted_or_expanded(self, character: str) -> list[Piece]:
+        self.step()
+        match character:
+            case "\\":
+                return [self.escaped()]
+            case "'":
+                begin = self.at
+                found = Piece(self.single_quotes())
+                self.refuse_lines(found.text, begin)
+                return [found]
+            case '"':
+                return [Piece(""), *self.double_quotes()]
+            case "$":
+                return [self.dollar(is_quoted=False)]
+            case "`":
+                return [self.backticks(is_quoted=False)]
+            case "{" | "}":
+                self.at += 1
+                return [Piece(character, is_quoted=False)]
+            case _:
+                self.refuse("a blank that is one to some shells only")
+
+    def is_substitution(self) -> bool:
+        return self.language.is_bash and self.text.startswith(("<(", ">("), self.at)
+
+    def process(self) -> None:
+        """Read `<(…)` or `>(…)`."""
+        self.at += 2
+        self.inside.append(self.substitution())
+
+    def escaped(self) -> Piece:
+        """Read a letter behind a backslash."""
+        after = self.text[self.at + 1 : self.at + 2]
+        if not after:
+            self.refuse("a backslash at the end")
+        self.at += 2
+        self.note_inert(after)
+        return Piece(after)
+
+    def refuse_lines(self, text: str, at: int) -> None:
+        """Refuse a new line in quotes on the line of a here-document: where its body begins is not clear then."""
+        if "\n" in text and self.waits:
+            self.refuse("a new line in quotes, on the line of a here-document,", at)
+
+    def double_quotes(self) -> list[Piece]:
+        """Read what stands in double quotes."""
+        begin = self.at
+        self.at += 1
+        found: list[Piece] = []
+        while True:
+            if (plain := IN_QUOTES.match(self.text, self.at)) is not None:
+                self.refuse_lines(plain[0], begin)
+                self.note_inert(plain[0])
+                found.append(Piece(plain[0]))
+                self.at = plain.end()
+            character, after = self.peek(), self.text[self.at + 1 : self.at + 2]
+            if character == '"':
+                self.at += 1
+                return found
+            self.step()
+            if character == "\\":
+                if after == "\n":
+                    if self.text[self.at - 1] in "$\\{" or self.waits:
+                        self.refuse("a line that is continued behind a '$'")
+                elif after and after in '$`"\\':
+                    found.append(Piece(after))
+                    self.note_inert(after)
+                else:
+                    found.append(Piece(f"\\{after}"))
+                    self.note_inert(f"\\{self.text[self.at + 1 : self.at + 7]}")
+                self.at += 2
+            elif character == "$":
+                self.open()
+                found.append(self.dollar(is_quoted=True))
+                self.close()
+            elif character == "`":
+                found.append(self.backticks(is_quoted=True))
+            else:
+                self.refuse("a quote that is not closed", begin)
+
+    def braces(self, pieces: list[Piece], begin: int) -> bool | None:
+        """Return whether braces of a word mean a choice, None if in some shells; refuse those that may mean two."""
+        if not any(one.text in ("{", "}") and not one.is_quoted and one.is_known for one in pieces):
+            return False
+        bare = "".join("\0" if one.is_quoted or not one.is_known else one.text for one in pieces)
+        rest = BRACES.sub("", bare)
+        if ("{" in rest or "}" in rest) and bare not in ("{", "}"):
+            self.refuse("a choice in braces of this form", begin)
+        if rest == bare or self.language.has_braces is False:
+            return False
+        is_choice = any("," in one[0] or ".." in one[0] for one in BRACES.finditer(bare))
+        return self.language.has_braces if is_choice else False
