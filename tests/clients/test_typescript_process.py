@@ -254,3 +254,31 @@ def test_a_registry_that_knows_no_daemon_counts_every_point_and_looks_once_there
 """)
 
     assert said == [[True, True, False], [True, False, False], True]
+
+
+def test_a_child_whose_parent_is_not_known_gates_nothing_by_itself(run: Script) -> None:
+    said = run("""
+  const parent = await connect({ path });
+  await parent.serve("pre_tool_use", () => ({ verdict: "deny", reason: "the parent's" }));
+  const { sessionId, childToken } = parent;
+  for (const text of [`${childToken} ${sessionId}`, childToken, "garbage", `${childToken} `, " "]) {
+    process.env.HOOKLATCH_PARENT = text;
+    say(await connect({ path }).then(async (child) => [(await child.fire("pre_tool_use", call)).reason, await child.close()], (error) => error.name));
+  }
+  delete process.env.HOOKLATCH_PARENT;
+  for (const unknown of [{}, { sessionId: null, childToken: null }, new Session({ path: file })]) {
+    const child = await connect({ path, parent: unknown });
+    const { verdict, cause } = await child.fire("pre_tool_use", call);
+    say([verdict, cause, child.isConnected]);
+    await child.close();
+  }
+  for (const parent of [undefined, null]) {
+    const alone = await connect({ path, parent });
+    say((await alone.fire("pre_tool_use", call)).verdict);
+    await alone.close();
+  }
+  await parent.close();
+""")
+
+    assert said[:5] == [["the parent's", None], *["TypeError"] * 4]
+    assert said[5:] == [*[["deny", "no_daemon", False]] * 3, "pass", "pass"]
