@@ -11,7 +11,8 @@ import pytest
 
 import hooklatch
 from clients.conftest import RealDaemon
-from clients.programs import Program
+from clients.programs import Program, command_of
+from support.tables import table
 
 pytestmark = pytest.mark.slow  # a process of each language, and a daemon for each test
 
@@ -55,6 +56,18 @@ def test_a_served_hook_is_called_by_another_clients_fire(program: Program, daemo
 
     assert (decision.verdict, decision.reason, decision.hook) == ("deny", "not in my house", "mine")
     assert calls == [{"tool_name": "Read", "tool_input": {"path": "é"}}]
+
+
+@table("text", ["token", "token ", " ", "token nobody"])
+def test_a_child_of_a_parent_that_nobody_knows_is_allowed_nothing(
+    program: Program, daemon: RealDaemon, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    monkeypatch.setenv("HOOKLATCH_PARENT", text)
+
+    with Program(command_of(request.node.callspec.params["program"])) as child:
+        opened = child.do(do="open", path=daemon.path)
+
+        assert "error" in opened or not fire(child, "ls")["allowed"]
 
 
 def test_a_served_hook_that_throws_denies(program: Program, daemon: RealDaemon) -> None:

@@ -71,6 +71,22 @@ def on(event: str, command: str = "true", **more: Any) -> dict[str, Any]:
     return {"event": event, "command": command, **SCOPED, **more}
 
 
+@table("cwd", ["relative", "", 5, {}])
+def test_a_payload_that_is_refused_blocks_and_says_why(reasonix: Native, cwd: Any) -> None:
+    report = run(reasonix, [on("PreToolUse")], cwd=cwd)
+
+    assert report["blocked"]
+    assert [(one["decision"], one["hook"]["scope"]) for one in report["outcomes"]] == [("block", "hooklatch")]
+    assert "cwd" in report["outcomes"][0]["stderr"]
+
+
+def test_a_payload_that_cannot_be_used_on_an_event_that_cannot_refuse_is_said(reasonix: Native) -> None:
+    report = run(reasonix, [on("Stop")], event="Stop", cwd="relative")
+
+    assert (report["blocked"], report["outcomes"]) == (False, [])
+    assert any("cwd" in text for text in reasonix("warnings"))
+
+
 # -- settings ---------------------------------------------------------------------------------------------------------
 
 

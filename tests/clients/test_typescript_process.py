@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow  # processes of Node, and daemons
 PATIENCE = 60  # seconds for a script
 BEGIN = """
 const { connect, Session } = require(process.env.CLIENT);
-const { HookRegistry } = require(process.env.CLIENT + "/src/ethos.js");
+const { HookRegistry, openHookRegistry } = require(process.env.CLIENT + "/src/ethos.js");
 const { Hooks } = require(process.env.CLIENT + "/src/reasonix.js");
 const { execFileSync } = require("node:child_process");
 const { existsSync } = require("node:fs");
@@ -178,3 +178,107 @@ def test_a_session_tells_of_its_states(run: Script) -> None:
 """)
 
     assert said == [["connected", False], ["lost", True], ["closed", False], True]
+
+
+def test_two_adapters_of_one_session_take_no_hooks_from_each_other(run: Script) -> None:
+    said = run("""
+  const session = await connect({ path, dialect: "reasonix" });
+  const [one, other] = [new Hooks(session), new Hooks(session)];
+  const payload = { event: "PreToolUse", toolName: "t", toolArgs: {} };
+  const guard = [{ event: "PreToolUse", command: "exit 2", scope: "project", source: "x" }];
+  const none = [{ event: "PreToolUse", command: "exit 0", scope: "project", source: "x" }];
+  const blocked = async (hooks, list) => (await hooks.runHooks({ hooks: list, payload })).blocked;
+  for (const [hooks, list] of [[one, guard], [other, guard], [other, none], [one, guard]]) say(await blocked(hooks, list));
+  const runs = Array.from({ length: 10 }, (_, at) => (at % 2 ? blocked(one, guard) : blocked(other, none)));
+  say(await Promise.all(runs));
+  await session.close();
+""")
+
+    assert said == [True, True, False, True, [False, True] * 5]
+
+
+def test_a_run_that_waits_for_another_may_be_given_up_and_keeps_nobody_from_the_next(run: Script) -> None:
+    said = run("""
+  const session = await connect({ path, dialect: "reasonix" });
+  const hooks = new Hooks(session);
+  const payload = { event: "PreToolUse", toolName: "t", toolArgs: {} };
+  const listOf = (command) => [{ event: "PreToolUse", command, scope: "project", source: "x" }];
+  const slow = hooks.runHooks({ hooks: listOf(`until test -e ${file}; do sleep 0.02; done`), payload });
+  const ending = new AbortController();
+  const waiting = hooks.runHooks({ hooks: listOf("exit 0"), payload, signal: ending.signal });
+  await turn();
+  ending.abort();
+  const { blocked, outcomes } = await waiting;
+  say([blocked, outcomes[0].stderr.includes("gave it up")]);
+  execFileSync("touch", [file]);
+  say((await slow).blocked);
+  say((await hooks.runHooks({ hooks: listOf("exit 2"), payload })).blocked);
+  say((await hooks.runHooks({ hooks: listOf("exit 0"), payload })).blocked);
+  await session.close();
+""")
+
+    assert said == [[True, True], False, True, False]
+
+
+def test_a_fire_that_waits_for_a_registration_may_be_given_up(run: Script) -> None:
+    said = run("""
+  const registry = new HookRegistry(await connect({ path, dialect: "ethos" }));
+  execFileSync("kill", ["-STOP", pid]);
+  registry.registerModifying("before_tool_call", async () => null);
+  const ending = new AbortController();
+  const fire = registry.fireModifying("before_tool_call", { toolName: "t", args: {} }, [], { signal: ending.signal });
+  await turn();
+  ending.abort();
+  say((await fire).error.includes("gave it up"));
+  execFileSync("kill", ["-CONT", pid]);
+  say(await registry.fireModifying("before_tool_call", { toolName: "t", args: {} }));
+  await registry.close();
+""")
+
+    assert said == [True, {}]
+
+
+def test_a_registry_that_knows_no_daemon_counts_every_point_and_looks_once_there_is_one(run: Script) -> None:
+    said = run("""
+  const has = () => [["modifying", "before_tool_call"], ["void", "agent_done"], ["void", "before_tool_call"]]
+    .map(([model, point]) => registry.hasHandlers(model, point));
+  const registry = new HookRegistry(await connect({ path, dialect: "ethos" }));
+  say(has());
+  await registry.refresh();
+  say(has());
+  await registry.close();
+  execFileSync("kill", ["-9", pid]);
+  const later = await openHookRegistry({ path });
+  say(later.hasHandlers("modifying", "before_tool_call"));
+  await later.close();
+""")
+
+    assert said == [[True, True, False], [True, False, False], True]
+
+
+def test_a_child_whose_parent_is_not_known_gates_nothing_by_itself(run: Script) -> None:
+    said = run("""
+  const parent = await connect({ path });
+  await parent.serve("pre_tool_use", () => ({ verdict: "deny", reason: "the parent's" }));
+  const { sessionId, childToken } = parent;
+  for (const text of [`${childToken} ${sessionId}`, childToken, "garbage", `${childToken} `, " "]) {
+    process.env.HOOKLATCH_PARENT = text;
+    say(await connect({ path }).then(async (child) => [(await child.fire("pre_tool_use", call)).reason, await child.close()], (error) => error.name));
+  }
+  delete process.env.HOOKLATCH_PARENT;
+  for (const unknown of [{}, { sessionId: null, childToken: null }, new Session({ path: file })]) {
+    const child = await connect({ path, parent: unknown });
+    const { verdict, cause } = await child.fire("pre_tool_use", call);
+    say([verdict, cause, child.isConnected]);
+    await child.close();
+  }
+  for (const parent of [undefined, null]) {
+    const alone = await connect({ path, parent });
+    say((await alone.fire("pre_tool_use", call)).verdict);
+    await alone.close();
+  }
+  await parent.close();
+""")
+
+    assert said[:5] == [["the parent's", None], *["TypeError"] * 4]
+    assert said[5:] == [*[["deny", "no_daemon", False]] * 3, "pass", "pass"]

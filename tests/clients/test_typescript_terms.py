@@ -273,3 +273,19 @@ def test_a_payload_that_the_daemon_cannot_use_calls_the_handlers_where_nothing_i
     assert (ethos.called("void"), given) == ([4], {"prependSystem": "hi"})
     assert ethos.seen()[-1]["$native"] == "payload"
     assert "session" in refused["error"]
+
+
+def test_a_tool_that_a_handler_renames_in_place_is_refused(ethos: Registry) -> None:
+    ethos("registerModifying", "before_tool_call", handler={"set": "toolName", "to": "Other"})
+
+    assert "toolName was changed in place" in ethos("fireModifying", "before_tool_call", CALL)["error"]
+
+
+@table("unreadable", [{"$map": [["error", "no"]]}, DATE, {"$buffer": ""}, {"$instance": "Opaque"}])
+def test_a_result_without_keys_of_its_own_that_json_cannot_say_refuses_its_gate(
+    ethos: Registry, unreadable: Any
+) -> None:
+    ethos.reopen()
+    ethos("registerModifying", "before_tool_call", handler={"answer": unreadable})
+
+    assert "which JSON cannot say" in ethos("fireModifying", "before_tool_call", CALL)["error"]

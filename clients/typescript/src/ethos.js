@@ -9,7 +9,8 @@
  */
 
 const { DaemonUnreachableError } = require("./errors.js");
-const { put } = require("./plain.js");
+const { unlessAborted } = require("./fires.js");
+const { isPlain, put } = require("./plain.js");
 const { connect, FIRE } = require("./session.js");
 const { isObject } = require("./table.js");
 const { isStill } = require("./terms.js");
@@ -43,6 +44,7 @@ const POINTS = Object.setPrototypeOf(
   null, // "constructor" is no point
 );
 const OPEN_POINTS = ["before_prompt_build", "message_sending", "personality_switched"];
+const EVERY_GATE = "*"; // the event of a hook that stands in at all of them
 const REJECTS_BY_CLAIM = ["before_ticket_complete", "before_goal_complete"];
 
 /**
@@ -73,8 +75,9 @@ class HookRegistry {
   #handlers = new Map();
   /** @type {WeakMap<object, object>} */
   #results = new WeakMap(); // of each result as it is sent, the one that the handler gave
-  /** @type {Set<string>} */
-  #listened = new Set();
+  /** @type {Set<string> | null} */
+  #listened = null; // unknown: who asks before it fires must not skip a gate
+  #isFollowing = false;
   #warnings = new Warnings();
 
   /** @param {import("../types/index.js").Session} session one with the dialect "ethos" */
@@ -113,20 +116,19 @@ class HookRegistry {
     /** @type {any} */ allowedPlugins = undefined,
     /** @type {any} */ options = {},
   ) {
-    const { decision, terms } = await this.#fire(name, payload, allowedPlugins, options);
+    const { decision, terms, failed } = await this.#fire(name, payload, allowedPlugins, options);
     const rendered = isObject(decision.rendered) ? decision.rendered : null;
     if (OPEN_POINTS.includes(name)) return rendered && decision.allowed ? this.#merged(decision, terms) : {};
-    const failed = this.#at(name).find(({ failure }) => failure !== undefined);
-    if (failed?.failure) return { error: `a handler of ${name} could not be registered: ${failed.failure.message}` };
+    if (failed) return { error: `a handler of ${name} could not be registered: ${failed.message}` };
     if (!decision.allowed || !rendered) return this.#refusal(decision, terms);
     const result = this.#merged(decision, terms);
-    const changed = ["args", "prompt", "personalityId"].find((key) => {
+    const changed = ["toolName", "args", "prompt", "personalityId"].find((key) => {
       const judged = rendered[key] ?? terms?.plain(key);
       return terms?.wereShown && judged !== undefined && !isStill(result[key] ?? payload[key], judged);
     });
     // The guards have judged a copy: what a handler has changed in place since then, nobody has.
     if (changed)
-      return { error: `${changed} was changed in place by a handler of ${name}; have it return { ${changed} }` };
+      return { error: `${changed} was changed in place by a handler of ${name}; it returns what shall run instead` };
     return result;
   }
 
@@ -152,21 +154,32 @@ class HookRegistry {
   hasHandlers(/** @type {string} */ model, /** @type {string} */ name) {
     const [own, event] = POINTS[name] ?? [];
     if (own !== model || event === undefined) return false;
-    return this.#listened.has(event) || this.#at(name).length > 0;
+    const isListened = this.#listened === null || this.#listened.has(event) || this.#listened.has(EVERY_GATE);
+    return isListened || this.#at(name).length > 0;
   }
 
-  /** Ask the daemon which events have hooks, now and at each announcement. */
+  /** Ask the daemon which events have hooks, now, at each announcement, and whenever there is another one. */
   async refresh() {
-    const look = async () => {
+    if (!this.#isFollowing) {
+      this.#isFollowing = true;
+      this.session.onAnnouncement(() => void this.#look());
+      this.session.on("connected", () => void this.#look());
+      this.session.on("lost", () => (this.#listened = null));
+    }
+    await this.session.subscribe().catch(() => undefined);
+    await this.#look();
+  }
+
+  async #look() {
+    try {
       const { hooks } = await this.session.request("hooks");
       // Those of a registry are its own to count: one that was taken off is gone at once.
       const isOwn = (/** @type {any} */ one) => one.layer === "session" && one.id.split("#")[0] in POINTS;
       const active = hooks.filter((/** @type {any} */ one) => one.state !== "disabled" && !isOwn(one));
       this.#listened = new Set(active.map((/** @type {any} */ one) => one.event));
-    };
-    this.session.onAnnouncement(() => void look().catch(() => this.#listened.clear()));
-    await this.session.subscribe().catch(() => undefined);
-    await look().catch(() => this.#listened.clear());
+    } catch {
+      this.#listened = null;
+    }
   }
 
   async close() {
@@ -220,6 +233,8 @@ class HookRegistry {
   #sent(model, result) {
     if (model === VOID || result === undefined) return null;
     if (typeof result !== "object" || result === null || Array.isArray(result)) return result;
+    // Of what keeps its content elsewhere, a Map or an Error say, the own keys would be no opinion.
+    if (model === MODIFYING && !isPlain(result) && Object.keys(result).length === 0) return result;
     const sent = model === CLAIMING ? { ...result, handled: result.handled } : { ...result };
     this.#results.set(sent, result);
     return sent;
@@ -237,10 +252,12 @@ class HookRegistry {
    * @param {any} payload
    * @param {string[] | undefined} plugins
    * @param {{ signal?: AbortSignal }} options
-   * @returns {Promise<{ decision: any, terms: Terms | null }>}
+   * @returns {Promise<{ decision: any, terms: Terms | null, failed: Error | undefined }>}
    */
   async #fire(name, payload, plugins, { signal }) {
-    await Promise.all([...this.#handlers.values()].map((handler) => this.#registered(handler)));
+    const registered = () => Promise.all([...this.#handlers.values()].map((handler) => this.#registered(handler)));
+    await unlessAborted(registered, signal).catch(() => undefined); // the fire itself says that it was given up
+    const failed = this.#at(name).find(({ failure }) => failure !== undefined)?.failure;
     const canRefuse = POINTS[name] === undefined || (POINTS[name][0] === MODIFYING && !OPEN_POINTS.includes(name));
     const session = /** @type {any} */ (this.session);
     const kind = { canRefuse, keepsTerms: true };
@@ -250,7 +267,8 @@ class HookRegistry {
     const isUnread =
       !canRefuse && !isLocal && outcomes.length === 0 && warnings.length > 0 && this.#at(name).length > 0;
     // The daemon could not use it, a session's id that is a number say. The handlers of this process can.
-    return isUnread ? session[FIRE](name, payload, { plugins, signal }, { ...kind, hidden: warnings[0] }) : fired;
+    const hidden = { ...kind, hidden: warnings[0] };
+    return { ...(isUnread ? await session[FIRE](name, payload, { plugins, signal }, hidden) : fired), failed };
   }
 
   /**
@@ -276,9 +294,12 @@ class HookRegistry {
    * Wait until a handler is registered; one that met no daemon is tried again.
    *
    * @param {Handler} handler
+   * @returns {Promise<void>}
    */
   async #registered(handler) {
-    await handler.registered;
+    const attempt = handler.registered;
+    await attempt;
+    if (handler.registered !== attempt) return this.#registered(handler); // another fire tries again
     if (handler.failure instanceof DaemonUnreachableError && this.session.isConnected) {
       handler.registered = handler.register();
       await handler.registered;

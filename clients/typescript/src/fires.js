@@ -126,4 +126,4 @@ async function unlessAborted(operation, signal) {
   return Promise.race([answer, abandoned]).finally(() => ended.abort());
 }
 
-module.exports = { Fires };
+module.exports = { Fires, unlessAborted };

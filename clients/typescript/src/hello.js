@@ -3,6 +3,7 @@
 /** What a session says of itself when it gets a link. */
 
 const { version } = require("../package.json");
+const { DaemonUnreachableError } = require("./errors.js");
 const { encodePlain } = require("./plain.js");
 
 const PROTOCOL = 1;
@@ -15,13 +16,15 @@ const PROTOCOL = 1;
  */
 function helloOf(options, { sessionId, resumeToken, hooks }) {
   const { dialect, emits, host, personality, plugins, requireHandlers, parent, cwd, name } = options;
-  const [token, parentId] = process.env.HOOKLATCH_PARENT?.split(/ (.*)/s) ?? [];
-  const above = parent === undefined && parentId ? { sessionId: parentId, childToken: token } : parent;
+  if (parent && (parent.sessionId == null || parent.childToken == null)) {
+    // It may be welcomed later; until then its gates would be missing.
+    throw new DaemonUnreachableError("no daemon has welcomed the session that started this one");
+  }
   const session = {
     id: sessionId ?? undefined,
     resume_token: resumeToken ?? undefined,
-    parent_session_id: above?.sessionId ?? undefined,
-    parent_token: above?.childToken ?? undefined,
+    parent_session_id: parent?.sessionId ?? undefined,
+    parent_token: parent?.childToken ?? undefined,
     cwd: cwd ?? process.cwd(),
     host,
     personality,
@@ -36,4 +39,16 @@ function helloOf(options, { sessionId, resumeToken, hooks }) {
   return Object.fromEntries(given.map(([key, value]) => [key, encodePlain(value, key)]));
 }
 
-module.exports = { helloOf, PROTOCOL };
+/**
+ * Return the session that started this process, as its HOOKLATCH_PARENT names it. Throws if it names none.
+ *
+ * @param {string | undefined} text
+ */
+function parentOf(text) {
+  if (!text) return null;
+  const [childToken, sessionId] = text.split(/ (.*)/s);
+  if (childToken && sessionId) return { sessionId, childToken };
+  throw new TypeError("HOOKLATCH_PARENT is a child token, a space and a session's id; unset it, or pass a parent");
+}
+
+module.exports = { helloOf, parentOf, PROTOCOL };

@@ -20,12 +20,15 @@ const { isObject } = require("./table.js");
  * @typedef {Record<string, any>} Wire
  */
 
+/** @type {WeakMap<Session, Map<string, Group>>} */
+const groupsOf = new WeakMap(); // several adapters of one session have one set of hooks
+
 class InUse {
   #session;
   #events;
   #warnings;
   /** @type {Map<string, Group>} */
-  #groups = new Map();
+  #groups;
 
   /**
    * @param {Session} session
@@ -36,6 +39,8 @@ class InUse {
     this.#session = session;
     this.#warnings = warnings;
     this.#events = new Set(events);
+    this.#groups = groupsOf.get(session) ?? new Map();
+    groupsOf.set(session, this.#groups);
   }
 
   /**

@@ -184,4 +184,4 @@ function put(members, key, value) {
   Object.defineProperty(members, key, { value, enumerable: true, configurable: true, writable: true });
 }
 
-module.exports = { encodeMarked, encodePlain, isSame, LONGEST, put };
+module.exports = { encodeMarked, encodePlain, isPlain, isSame, LONGEST, put };

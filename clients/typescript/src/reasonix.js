@@ -11,6 +11,8 @@
 const { homedir } = require("node:os");
 const { join, resolve } = require("node:path");
 
+const { AbandonedError } = require("./errors.js");
+const { unlessAborted } = require("./fires.js");
 const { InUse } = require("./in_use.js");
 const { connect, FIRE } = require("./session.js");
 const { read } = require("./settings.js");
@@ -43,6 +45,20 @@ const shortened = (line) => (line.length <= MAX_COMMAND ? line : `${line.slice(0
 
 /** @param {string} event */
 const canRefuse = (event) => EVENTS[event] ?? true;
+
+/**
+ * Return what is said where no hook has said anything.
+ *
+ * @param {string} event
+ * @param {string} why
+ * @param {boolean} blocked
+ * @returns {HookOutcome}
+ */
+function outcomeOf(event, why, blocked) {
+  const hook = { scope: "hooklatch", event, command: "hooklatch" };
+  const decision = blocked ? "block" : "warn";
+  return { hook, decision, exitCode: blocked ? 2 : null, stdout: "", stderr: why, durationMs: 0 };
+}
 
 /**
  * @typedef {import("../types/reasonix.js").ResolvedHook} ResolvedHook
@@ -119,14 +135,17 @@ class Hooks {
   async runHooks({ hooks = [], payload, signal }) {
     const { event, ...fields } = payload;
     const kind = { canRefuse: canRefuse(event), keepsTerms: false };
-    try {
-      return await this.#inUse.while(await hooks, event, async (hookOf) => {
+    const run = async () =>
+      this.#inUse.while(await hooks, event, async (hookOf) => {
         const { decision } = await /** @type {any} */ (this.session)[FIRE](event, fields, { signal }, kind);
         return this.#reportOf(decision, event, hookOf);
       });
+    try {
+      return await unlessAborted(run, signal);
     } catch (error) {
-      const why = `its hooks could not be registered: ${error instanceof Error ? error.message : error}`;
-      return this.#withoutDaemon(event, why);
+      const why = error instanceof Error ? error.message : String(error);
+      const isGivenUp = error instanceof AbandonedError;
+      return this.#withoutDaemon(event, isGivenUp ? why : `its hooks could not be registered: ${why}`);
     }
   }
 
@@ -152,7 +171,12 @@ class Hooks {
       return { ...outcome, hook: own };
     });
     // The decision and its rendering are one answer; if they differ, the stricter one counts.
-    return { ...rendered, message, outcomes, blocked: rendered.blocked || (canRefuse(event) && !decision.allowed) };
+    const blocked = rendered.blocked || (canRefuse(event) && !decision.allowed);
+    // Of a payload that was refused no hook is called, and a report has no other place to say so.
+    const isUnsaid = blocked && !outcomes.some((/** @type {HookOutcome} */ one) => one.decision === "block");
+    if (isUnsaid) outcomes.push(outcomeOf(event, decision.reason ?? decision.explanation, true));
+    else if (!outcomes.length) for (const text of decision.warnings) this.#warnings.warn(`${event}: ${text}`);
+    return { ...rendered, message, outcomes, blocked };
   }
 
   /**
@@ -162,10 +186,7 @@ class Hooks {
   #withoutDaemon(event, why) {
     const blocked = canRefuse(event);
     if (!blocked) this.#warnings.warn(`${event}: ${why}`);
-    const hook = { scope: "hooklatch", event, command: "hooklatch" };
-    const decision = blocked ? "block" : "warn";
-    const outcome = { hook, decision, exitCode: blocked ? 2 : null, stdout: "", stderr: why, durationMs: 0 };
-    return { event, outcomes: [outcome], blocked };
+    return { event, outcomes: [outcomeOf(event, why, blocked)], blocked };
   }
 
   async close() {

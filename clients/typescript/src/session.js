@@ -10,7 +10,7 @@ const { EventEmitter, on } = require("node:events");
 
 const { HooklatchError, RequestFailedError, UnreadableAnswerError } = require("./errors.js");
 const { Fires } = require("./fires.js");
-const { helloOf, PROTOCOL } = require("./hello.js");
+const { helloOf, parentOf, PROTOCOL } = require("./hello.js");
 const { candidates } = require("./paths.js");
 const { encodePlain } = require("./plain.js");
 const { Reconnector } = require("./reconnector.js");
@@ -66,7 +66,8 @@ class Session {
 
   /** @param {import("../types/index.js").Options} options */
   constructor(options = {}) {
-    this.#options = options;
+    const { parent = parentOf(process.env.HOOKLATCH_PARENT) } = options;
+    this.#options = { ...options, parent };
     this.#line = new Reconnector(
       candidates(options.path, options.runtimeDir),
       options.daemonUid,

@@ -177,9 +177,13 @@ impl Inner {
     /// Return the params of a hello, and the ids of the hooks in it, in their order.
     fn hello(&self) -> Result<(Params, Vec<String>), Error> {
         let options = &self.options;
-        let inherited = std::env::var("HOOKLATCH_PARENT").ok();
-        let inherited = inherited.as_deref().and_then(|text| text.split_once(' '));
-        let inherited = inherited.map(|(token, id)| (id.to_string(), token.to_string()));
+        let inherited = std::env::var_os("HOOKLATCH_PARENT").filter(|text| !text.is_empty());
+        let inherited = inherited.map(|text| {
+            let text = text.to_string_lossy();
+            // One that names nobody is refused by the daemon: without its parent, gates would be missing.
+            let (token, id) = text.split_once(' ').unwrap_or((&text, ""));
+            (id.to_string(), token.to_string())
+        });
         let (parent, token) = match options.parent.clone().or(inherited) {
             Some((parent, token)) => (Some(parent), Some(token)),
             None => (None, None),

@@ -44,7 +44,9 @@ defmodule Hooklatch.Session.Hello do
   defp parent(_) do
     case String.split(System.get_env("HOOKLATCH_PARENT", ""), " ", parts: 2) do
       [token, id] -> {id, token}
-      _ -> {nil, nil}
+      [""] -> {nil, nil}
+      # It names nobody, so the daemon refuses the session: without its parent, gates would be missing.
+      [token] -> {"", token}
     end
   end
 end
