@@ -224,6 +224,28 @@ defmodule Hooklatch.BeamAgentTest do
       assert fire(context_of(:user_prompt_submit), [strict, adds.("[b] ")]) == {:deny, :seen}
     end
 
+    test "and what each puts beside them stays as it was put first" do
+      copies = on(:pre_tool_use, &{:ok, Map.merge(&1, %{asked: &1.tool_input, level: :low})})
+      counts = on(:pre_tool_use, &{:ok, Map.update(&1, :count, 1, fn count -> count + 1 end)})
+
+      rewrites =
+        on(:pre_tool_use, fn context ->
+          {:ok, Map.put(put_in(context.tool_input["path"], "y"), :level, :high)}
+        end)
+
+      hooks = [copies, counts, rewrites, telling(:pre_tool_use)]
+      final = context(%{tool_input: %{"path" => "y"}, asked: %{"path" => "x"}, level: :high, count: 1})
+      assert fire(context(), hooks) === {:ok, final}
+      assert_received {:called, ^final}
+
+      # What judges by such a mark is asked again, of what the hooks before it see now.
+      marks =
+        on(:pre_tool_use, &{:ok, if(&1.tool_input["path"] == "y", do: Map.put(&1, :risk, :high), else: &1)})
+
+      guard = on(:pre_tool_use, &if(&1[:risk] == :high, do: {:deny, :risk}, else: {:ok, &1}))
+      assert fire(context(), [marks, guard, rewrites]) == {:deny, :risk}
+    end
+
     test "a first change that comes after the guards have judged is still refused" do
       late = on(:user_prompt_submit, &if(&1.prompt == "b", do: {:ok, %{&1 | prompt: "c"}}, else: {:ok, &1}))
       change = on(:user_prompt_submit, &{:ok, %{&1 | prompt: "b"}})

@@ -227,8 +227,8 @@ defmodule Hooklatch.BeamAgent.Hooks do
     shown = Map.put(shown(event, payload, call[:native]), :event, event)
 
     case hook.callback.(shown) do
-      :ok -> said(call, :ok, nil, "ok")
-      {:ok, ^shown} -> said(call, :ok, nil, "ok")
+      :ok -> said(call, :ok, changed(call), "ok")
+      {:ok, ^shown} -> said(call, :ok, changed(call), "ok")
       {:ok, context} when is_map(context) -> returned(context, shown, payload, event, call)
       {:deny, reason} -> said(call, :deny, reason, %{"deny" => Native.text(reason)})
       {:ask, reason} -> said(call, :ask, reason, %{"ask" => Native.text(reason)})
@@ -240,20 +240,26 @@ defmodule Hooklatch.BeamAgent.Hooks do
   defp shown(_, payload, nil), do: Terms.native(payload, [], @keys)
   defp shown(event, payload, ledger), do: in_terms(ledger, payload, event)
 
+  # A hook is called once more where another one has changed a field since, to judge the result. What it changed it has
+  # changed already: each hook's change counts once, in the order of the hooks, as in BeamAgent.
   defp returned(context, shown, payload, event, call) do
-    context = if again?(call), do: Map.merge(Map.drop(context, @keys), Map.take(shown, @keys)), else: context
+    already = changed(call)
+    context = context |> Map.drop(already) |> Map.merge(Map.take(shown, already))
     plain = Native.to_wire(context, event not in @notifying, "the context that a callback returned")
     if call[:native], do: Ledger.given(call.native, context, plain, payload)
-    changed? = Map.take(context, @keys) !== Map.take(shown, @keys)
-    said(call, if(changed?, do: :changed, else: :ok), nil, %{"ok" => plain})
+    both = Map.keys(Map.merge(shown, context))
+    now = for key <- both, Map.fetch(context, key) !== Map.fetch(shown, key), do: key
+    said(call, :ok, already ++ now, %{"ok" => plain})
   end
 
-  # A hook is called once more where another one has changed a field since, to judge the result. What it made of the
-  # fields it has made already: both changes count, in the order of the hooks, as in BeamAgent.
-  defp again?(%{:native => %Ledger{} = ledger, "reinvoked" => true, "hook" => hook}),
-    do: Ledger.said?(ledger, hook, :changed)
+  defp changed(%{:native => %Ledger{} = ledger, "reinvoked" => true, "hook" => hook}) do
+    case Ledger.answer(ledger, hook) do
+      {:ok, keys} -> keys
+      _ -> []
+    end
+  end
 
-  defp again?(_), do: false
+  defp changed(_), do: []
 
   defp said(call, word, term, wire) do
     if call[:native], do: Ledger.said(call.native, call["hook"], word, term, wire)
