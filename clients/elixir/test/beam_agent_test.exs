@@ -110,6 +110,16 @@ defmodule Hooklatch.BeamAgentTest do
       assert final === context(%{reviewer: nil})
     end
 
+    test "a key that was there and is set to nil is nil" do
+      for event <- @events do
+        clears = on(event, &{:ok, Map.merge(&1, %{:own => nil, "text" => nil})})
+        given = Map.merge(context_of(event), %{:own => %{a: 1}, "text" => 1})
+        cleared = %{given | :own => nil, "text" => nil}
+        assert fire(given, [clears, telling(event)]) === {:ok, cleared}
+        assert_received {:called, ^cleared}
+      end
+    end
+
     test "on a notification a sanitizer's context is the auditor's and the caller's, fields too" do
       context = %{
         event: :post_tool_use,
@@ -233,9 +243,12 @@ defmodule Hooklatch.BeamAgentTest do
           {:ok, Map.put(put_in(context.tool_input["path"], "y"), :level, :high)}
         end)
 
-      hooks = [copies, counts, rewrites, telling(:pre_tool_use)]
-      final = context(%{tool_input: %{"path" => "y"}, asked: %{"path" => "x"}, level: :high, count: 1})
-      assert fire(context(), hooks) === {:ok, final}
+      clears = on(:pre_tool_use, &{:ok, Map.delete(&1, :note)})
+      notes = on(:pre_tool_use, &{:ok, Map.merge(&1, %{note: :made, scratch: 1})})
+      hooks = [clears, copies, counts, notes, on(:pre_tool_use, &{:ok, Map.delete(&1, :scratch)}), rewrites]
+      beside = %{asked: %{"path" => "x"}, level: :high, count: 1, note: :made}
+      final = context(Map.merge(beside, %{tool_input: %{"path" => "y"}}))
+      assert fire(context(), hooks ++ [telling(:pre_tool_use)]) === {:ok, final}
       assert_received {:called, ^final}
 
       # What judges by such a mark is asked again, of what the hooks before it see now.

@@ -158,10 +158,12 @@ defmodule Hooklatch.BeamAgent.Hooks do
     |> Map.merge(Terms.keys(term))
     |> Enum.reduce(native, fn {text, key}, native ->
       changed? = Map.fetch(plain, text) != Map.fetch(shown, text)
-      own? = changed? and Map.fetch(wire, text) === Map.fetch(shown, text)
+      nil? = is_map_key(term, key) and Map.get(term, key) == nil
+      gone? = nil? and not is_map_key(wire, text)
+      own? = changed? and (gone? or Map.fetch(wire, text) === Map.fetch(shown, text))
 
       cond do
-        own? and is_map_key(term, key) and (event in @notifying or Map.get(term, key) == nil) ->
+        own? and is_map_key(term, key) and (event in @notifying or nil?) ->
           Map.put(native, key, Map.get(term, key))
 
         own? and event in @notifying ->
@@ -241,10 +243,12 @@ defmodule Hooklatch.BeamAgent.Hooks do
   defp shown(event, payload, ledger), do: in_terms(ledger, payload, event)
 
   # A hook is called once more where another one has changed a field since, to judge the result. What it changed it has
-  # changed already: each hook's change counts once, in the order of the hooks, as in BeamAgent.
+  # changed already, and what stands beside the fields is what was put there last: each hook's change counts once, in the
+  # order of the hooks, as in BeamAgent. It may still leave a mark that it had no cause for before.
   defp returned(context, shown, payload, event, call) do
     already = changed(call)
-    context = context |> Map.drop(already) |> Map.merge(Map.take(shown, already))
+    kept = if call["reinvoked"] == true, do: already ++ (Map.keys(shown) -- @keys), else: []
+    context = context |> Map.drop(kept) |> Map.merge(Map.take(shown, kept))
     plain = Native.to_wire(context, event not in @notifying, "the context that a callback returned")
     if call[:native], do: Ledger.given(call.native, context, plain, payload)
     both = Map.keys(Map.merge(shown, context))
