@@ -320,6 +320,12 @@ defmodule Hooklatch.BeamAgentTest do
       end
     end
 
+    test "an empty pattern is in every name, and of no event without a tool" do
+      note = on(:user_prompt_submit, &{:ok, Map.put(&1, :seen, true)})
+      hooks = [Map.put(note, :matcher, %{tool_name: ""})]
+      assert {:ok, %{seen: true}} = fire(context_of(:user_prompt_submit), hooks)
+    end
+
     test "a matcher of a regular expression keeps its options; one without a name is for all tools" do
       deny = fn _ -> {:deny, "no"} end
 
@@ -331,6 +337,10 @@ defmodule Hooklatch.BeamAgentTest do
             {%{tool_name: "^Read.*"}, "ReadFile", true},
             {%{tool_name: "^Read.*"}, "Write", false},
             {%{}, "Read", true},
+            {%{tool_name: ""}, "Read", true},
+            {%{tool_name: ~r//}, "Read", true},
+            {%{tool_name: ~r/^r.*d$/is}, "Read", true},
+            {%{tool_name: ~r/^read$/s}, "Read", false},
             {%{"tool_name" => "Bash"}, "Read", true}
           ] do
         hook = %{event: :pre_tool_use, callback: deny, matcher: matcher}

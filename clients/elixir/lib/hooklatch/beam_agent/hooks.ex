@@ -209,9 +209,10 @@ defmodule Hooklatch.BeamAgent.Hooks do
        when is_atom(event) and is_function(callback, 1) do
     wire = %{"event" => Atom.to_string(event), "priority" => priority}
 
-    # A matcher without the name of a tool is for all of them, as in BeamAgent.
+    # A matcher without the name of a tool is for all of them, as in BeamAgent; and so is an empty pattern, which finds
+    # itself in every name.
     case hook[:matcher] do
-      %{tool_name: pattern} when pattern != nil -> Map.put(wire, "matcher", Native.pattern(pattern))
+      %{tool_name: pattern} when pattern not in [nil, ""] -> Map.put(wire, "matcher", Native.pattern(pattern))
       matcher when is_map(matcher) or matcher == nil -> wire
       other -> raise ArgumentError, "its matcher is #{Native.brief(other)}, and no map"
     end
