@@ -44,12 +44,14 @@ defmodule Hooklatch do
   @doc "Fire an event and return the decision. Options: call_id, timeout (seconds), context, envelope, plugins."
   @spec fire(session, String.t() | atom, map, keyword) :: Decision.t()
   def fire(session, event, payload \\ %{}, options \\ []) do
-    event = to_string(event)
+    event = if is_binary(event) or is_atom(event), do: to_string(event), else: inspect(event)
+    options = Enum.to_list(options)
     # What functions of this node that are served have to know of the fire; `call.native` has it.
-    {native, options} = Keyword.pop(options, :native)
-    native = native && {options[:call_id], native}
+    native = options[:native] && {options[:call_id], options[:native]}
+    options = List.keydelete(options, :native, 0)
 
-    with {:ok, params} <- encoded([event: event, payload: payload] ++ options),
+    with :ok <- object(payload),
+         {:ok, params} <- encoded([event: event, payload: payload] ++ options),
          {:ok, {result, native?}} <- call(session, {:fire, params, native}),
          {:ok, decision} <- Decision.read(result, event, native?) do
       decision
@@ -145,11 +147,15 @@ defmodule Hooklatch do
     :exit, _ -> {:error, {:no_daemon, "the session is closed; open another one"}}
   end
 
+  defp object(payload) when is_map(payload), do: :ok
+  defp object(_), do: {:error, {:payload, "the payload is no map"}}
+
   defp encoded(params) do
-    {:ok,
-     for({key, value} <- params, value != nil, do: {to_string(key), JSON.encode!(value, to_string(key))})}
+    given = Enum.reject(params, fn {_, value} -> value == nil end)
+    {:ok, Enum.map(given, fn {key, value} -> {to_string(key), JSON.encode!(value, to_string(key))} end)}
   rescue
     error in JSON.Error -> {:error, {:payload, error.message}}
+    error -> {:error, {:payload, "the params cannot be read: #{Exception.message(error)}"}}
   end
 
   defp unique, do: "served-#{System.unique_integer([:positive])}"

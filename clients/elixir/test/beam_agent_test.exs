@@ -110,6 +110,16 @@ defmodule Hooklatch.BeamAgentTest do
       assert final === context(%{reviewer: nil})
     end
 
+    test "a key that was there and is set to nil is nil" do
+      for event <- @events do
+        clears = on(event, &{:ok, Map.merge(&1, %{:own => nil, "text" => nil})})
+        given = Map.merge(context_of(event), %{:own => %{a: 1}, "text" => 1})
+        cleared = %{given | :own => nil, "text" => nil}
+        assert fire(given, [clears, telling(event)]) === {:ok, cleared}
+        assert_received {:called, ^cleared}
+      end
+    end
+
     test "on a notification a sanitizer's context is the auditor's and the caller's, fields too" do
       context = %{
         event: :post_tool_use,
@@ -224,6 +234,31 @@ defmodule Hooklatch.BeamAgentTest do
       assert fire(context_of(:user_prompt_submit), [strict, adds.("[b] ")]) == {:deny, :seen}
     end
 
+    test "and what each puts beside them stays as it was put first" do
+      copies = on(:pre_tool_use, &{:ok, Map.merge(&1, %{asked: &1.tool_input, level: :low})})
+      counts = on(:pre_tool_use, &{:ok, Map.update(&1, :count, 1, fn count -> count + 1 end)})
+
+      rewrites =
+        on(:pre_tool_use, fn context ->
+          {:ok, Map.put(put_in(context.tool_input["path"], "y"), :level, :high)}
+        end)
+
+      clears = on(:pre_tool_use, &{:ok, Map.delete(&1, :note)})
+      notes = on(:pre_tool_use, &{:ok, Map.merge(&1, %{note: :made, scratch: 1})})
+      hooks = [clears, copies, counts, notes, on(:pre_tool_use, &{:ok, Map.delete(&1, :scratch)}), rewrites]
+      beside = %{asked: %{"path" => "x"}, level: :high, count: 1, note: :made}
+      final = context(Map.merge(beside, %{tool_input: %{"path" => "y"}}))
+      assert fire(context(), hooks ++ [telling(:pre_tool_use)]) === {:ok, final}
+      assert_received {:called, ^final}
+
+      # What judges by such a mark is asked again, of what the hooks before it see now.
+      marks =
+        on(:pre_tool_use, &{:ok, if(&1.tool_input["path"] == "y", do: Map.put(&1, :risk, :high), else: &1)})
+
+      guard = on(:pre_tool_use, &if(&1[:risk] == :high, do: {:deny, :risk}, else: {:ok, &1}))
+      assert fire(context(), [marks, guard, rewrites]) == {:deny, :risk}
+    end
+
     test "a first change that comes after the guards have judged is still refused" do
       late = on(:user_prompt_submit, &if(&1.prompt == "b", do: {:ok, %{&1 | prompt: "c"}}, else: {:ok, &1}))
       change = on(:user_prompt_submit, &{:ok, %{&1 | prompt: "b"}})
@@ -285,6 +320,12 @@ defmodule Hooklatch.BeamAgentTest do
       end
     end
 
+    test "an empty pattern is in every name, and of no event without a tool" do
+      note = on(:user_prompt_submit, &{:ok, Map.put(&1, :seen, true)})
+      hooks = [Map.put(note, :matcher, %{tool_name: ""})]
+      assert {:ok, %{seen: true}} = fire(context_of(:user_prompt_submit), hooks)
+    end
+
     test "a matcher of a regular expression keeps its options; one without a name is for all tools" do
       deny = fn _ -> {:deny, "no"} end
 
@@ -296,6 +337,10 @@ defmodule Hooklatch.BeamAgentTest do
             {%{tool_name: "^Read.*"}, "ReadFile", true},
             {%{tool_name: "^Read.*"}, "Write", false},
             {%{}, "Read", true},
+            {%{tool_name: ""}, "Read", true},
+            {%{tool_name: ~r//}, "Read", true},
+            {%{tool_name: ~r/^r.*d$/is}, "Read", true},
+            {%{tool_name: ~r/^read$/s}, "Read", false},
             {%{"tool_name" => "Bash"}, "Read", true}
           ] do
         hook = %{event: :pre_tool_use, callback: deny, matcher: matcher}

@@ -122,6 +122,76 @@ defmodule Hooklatch.SessionTest do
     assert log =~ "stop: no_daemon: no daemon is reachable"
   end
 
+  test "whatever is fired or asked, the fire is decided and the session stays" do
+    start_supervised!({Session, name: __MODULE__.Hooks, path: path()})
+    session = Process.whereis(__MODULE__.Hooks)
+
+    for payload <- [
+          nil,
+          [],
+          [tool_name: "Read", tool_input: %{}],
+          "text",
+          7,
+          ~D[2026-01-01],
+          %{at: {1}},
+          %{<<255>> => 1}
+        ] do
+      assert %{verdict: "deny", cause: "payload"} = Hooklatch.fire(session, "pre_tool_use", payload)
+    end
+
+    for event <- [nil, 7, {:pre_tool_use}, <<255>>, "pre_tool_use\n", %{}, ""] do
+      assert %{verdict: "deny"} = Hooklatch.fire(session, event, @payload)
+    end
+
+    for options <- [
+          %{timeout: 0},
+          [timeout: :soon],
+          [call_id: {1}],
+          [:timeout],
+          [{"timeout", "x"}]
+        ] do
+      assert %{verdict: "deny"} = Hooklatch.fire(session, "pre_tool_use", @payload, options)
+    end
+
+    for {method, params} <- [
+          {"a\",\"id\":9,\"b\":\"", %{}},
+          {<<255>>, %{}},
+          {"status", %{<<255>> => 1}},
+          {7, %{}}
+        ] do
+      assert {:error, {_, _}} = Hooklatch.request(session, method, params)
+    end
+
+    assert {:error, {_, _}} = Hooklatch.subscribe(session, "registry")
+    assert {:error, {_, _}} = Hooklatch.unregister(session, nil)
+    assert Decision.allowed?(Hooklatch.fire(session, "pre_tool_use", @payload))
+    assert Process.whereis(__MODULE__.Hooks) == session
+  end
+
+  test "no log of a session shows what joins it" do
+    {:ok, session} =
+      Hooklatch.open(path: path(), resume_token: String.duplicate("t", 32), session_id: "shown")
+
+    {:ok, %{child_token: token}} = Hooklatch.identity(session)
+    shown = inspect(:sys.get_state(session), limit: :infinity)
+    refute shown =~ "tttttttt" or shown =~ token
+    Hooklatch.close(session)
+  end
+
+  test "an orderly end is no loss of the daemon" do
+    log =
+      capture_log(fn ->
+        for _ <- 1..20 do
+          {:ok, session} = Hooklatch.open(path: path())
+          {:ok, _} = Hooklatch.serve(session, "pre_tool_use", fn _ -> nil end)
+          assert Decision.allowed?(Hooklatch.fire(session, "pre_tool_use", @payload))
+          :ok = Hooklatch.close(session)
+        end
+      end)
+
+    refute log =~ "no daemon"
+  end
+
   test "each definition is taken by itself" do
     {:ok, session} = Hooklatch.open(path: path())
     served = &%{"event" => &1, "served" => true, "match" => &2}

@@ -110,11 +110,15 @@ def refused(event: str) -> Case:
     return case(fired(event, [hook(answers(deny("not here")), event)], deny("not here"), calls("hook", context(event))))
 
 
-def matched(pattern: str | None, tool: str, *, fires: bool) -> Case:
-    answer = deny() if fires else ok(tool_name=tool)
-    called = gave(answer) | {"called": names("hook") if fires else []}
-    given = registry(hook(NO, matcher=pattern))
-    return case(step(call("BeamAgent.fire", f":{GATE}", context(tool_name=tool), given), gives=called))
+def matched(pattern: str | None, tool: str, *, fires: bool, unlike: str | None = None) -> Case:
+    """A matcher finds a tool or not; with the tool `unlike` it, it is the other way round."""
+
+    def fired_with(tool: str, *, fires: bool) -> Step:
+        called = gave(deny() if fires else ok(tool_name=tool)) | {"called": names("hook") if fires else []}
+        given = registry(hook(NO, matcher=pattern))
+        return step(call("BeamAgent.fire", f":{GATE}", context(tool_name=tool), given), gives=called)
+
+    return case(fired_with(tool, fires=fires), *([fired_with(unlike, fires=not fires)] if unlike else []))
 
 
 def crashed(does: Any, text: str) -> Case:
@@ -236,10 +240,10 @@ CASES: Final[dict[str, Case]] = {
     "BA-26": refused("config_change"),
     "BA-27": heard_of("subagent_start"),
     "BA-28": ignored("subagent_stop", deny()),
-    "BA-29": matched("Bash", "Bash", fires=True),
-    "BA-30": matched("Bash", "Read", fires=False),
-    "BA-31": matched("^Read.*", "ReadFile", fires=True),
-    "BA-32": matched("^Read.*", "Write", fires=False),
+    "BA-29": matched("Bash", "Bash", fires=True, unlike="Read"),
+    "BA-30": matched("Bash", "Read", fires=False, unlike="Bash"),
+    "BA-31": matched("^Read.*", "ReadFile", fires=True, unlike="Write"),
+    "BA-32": matched("^Read.*", "Write", fires=False, unlike="ReadFile"),
     "BA-33": matched(None, "any tool", fires=True),
     "BA-34": case(
         fired(

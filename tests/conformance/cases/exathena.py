@@ -199,7 +199,13 @@ CASES: Final[dict[str, Case]] = {
         ),
         uncalled(before(keys(PreToolUse=[group(NO, matcher="write|edit")]), "read", ARGUMENTS, ":ok")),
     ),
-    "XA-02": case(before(keys(PreToolUse=[group(NO, RAN), RAN]), "write", ARGUMENTS, deny(), *names("no"))),
+    "XA-02": case(
+        before(keys(PreToolUse=[group(NO, RAN), RAN]), "write", ARGUMENTS, deny(), *names("no")),
+        before(
+            keys(PreToolUse=[hook(answers(deny(":protected_path")), "typed"), RAN]), "write", ARGUMENTS,
+            deny(":protected_path"), *names("typed"),
+        ),
+    ),
     "XA-03": case(
         after(keys(PostToolUse=[NO]), "write", ":ok", *names("no")),
         after(keys(PostToolUse=[hook(answers(halt(":enough")))]), "write", halt(":enough"), *names("hook")),

@@ -130,6 +130,9 @@ defmodule Hooklatch.Native do
   def from_wire(wire, term, atoms \\ []),
     do: Terms.native(wire, [{term, Terms.marked(term, "payload", fn _ -> :ok end)}], atoms)
 
+  # Options of a regular expression that RE2 has too, as Elixir names them.
+  @letters %{caseless: "i", dotall: "s", multiline: "m"}
+
   @doc "Write a pattern of a matcher as the dialects read it. Options that RE2 has under another name, or not, raise."
   @spec pattern(term) :: String.t() | map
   def pattern(text) when is_binary(text) do
@@ -138,16 +141,14 @@ defmodule Hooklatch.Native do
   end
 
   def pattern(%Regex{} = regex) do
-    case Regex.opts(regex) do
-      none when none in ["", []] ->
-        %{"regex" => Regex.source(regex), "search" => true}
+    options = Regex.opts(regex)
+    letters = if is_list(options), do: Enum.map(options, &@letters[&1]), else: String.graphemes(options)
 
-      folded when folded in ["i", [:caseless]] ->
-        %{"regex" => "(?i)" <> Regex.source(regex), "search" => true}
+    unless Enum.all?(letters, &(&1 in Map.values(@letters))),
+      do: raise(ArgumentError, "its matcher cannot have the options #{inspect(options)}")
 
-      other ->
-        raise ArgumentError, "its matcher cannot have the options #{inspect(other)}"
-    end
+    flags = if letters == [], do: "", else: "(?#{letters})"
+    %{"regex" => flags <> Regex.source(regex), "search" => true}
   end
 
   def pattern(other), do: raise(ArgumentError, "its matcher is #{brief(other)}, and no pattern")

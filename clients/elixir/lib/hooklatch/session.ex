@@ -23,6 +23,8 @@ defmodule Hooklatch.Session do
   @last_retry 5000
   @reserved 4
 
+  # Crash reports show a state; who has these can join the session.
+  @derive {Inspect, except: [:options, :resume_token, :child_token]}
   defstruct owner: nil,
             options: %{},
             paths: [],
@@ -154,7 +156,7 @@ defmodule Hooklatch.Session do
   end
 
   def handle_call(:close, _from, state), do: {:stop, :normal, :ok, end_all(state, "the session was closed")}
-  def handle_call(request, from, state), do: {:noreply, ask(request, from, state)}
+  def handle_call(request, from, state), do: {:noreply, asked(request, from, state)}
 
   @impl true
   def handle_info({:tcp, socket, data}, %{socket: socket} = state), do: {:noreply, receive_data(state, data)}
@@ -301,7 +303,7 @@ defmodule Hooklatch.Session do
   # Run what waited for the end of an attempt.
   defp release(state) do
     Enum.reduce(Enum.reverse(state.held), %{state | held: []}, fn {request, from}, state ->
-      ask(request, from, state)
+      asked(request, from, state)
     end)
   end
 
@@ -341,6 +343,15 @@ defmodule Hooklatch.Session do
   end
 
   # Requests
+
+  # What somebody asks for that cannot be asked is no end of the session, which others have too.
+  defp asked(request, from, state) do
+    ask(request, from, state)
+  rescue
+    error ->
+      GenServer.reply(from, {:error, {:payload, "it cannot be asked: #{Exception.message(error)}"}})
+      state
+  end
 
   defp ask(request, from, %{state: waiting} = state) when waiting in [:new, :lost],
     do: %{state | held: [{request, from} | state.held]}
@@ -419,7 +430,7 @@ defmodule Hooklatch.Session do
   defp line(state, method, params) do
     members = Enum.map_join(params, ",", fn {key, json} -> [JSON.encode!(key), ?:, json] end)
     number = state.number + 1
-    {number, ~s({"jsonrpc":"2.0","id":#{number},"method":"#{method}","params":{#{members}}}\n)}
+    {number, ~s({"jsonrpc":"2.0","id":#{number},"method":#{JSON.encode!(method)},"params":{#{members}}}\n)}
   end
 
   # What cannot be written is a connection that has ended, which says so itself. It never waits: see Peer.
@@ -549,7 +560,7 @@ defmodule Hooklatch.Session do
 
   defp settle(state, {:close, from}, _) do
     send(self(), {:closed, from})
-    state
+    %{hang_up(state) | state: :closed, problem: "the session was closed"}
   end
 
   defp settle(state, {:reply, from, {:fire, id}}, answer) do

@@ -158,10 +158,12 @@ defmodule Hooklatch.BeamAgent.Hooks do
     |> Map.merge(Terms.keys(term))
     |> Enum.reduce(native, fn {text, key}, native ->
       changed? = Map.fetch(plain, text) != Map.fetch(shown, text)
-      own? = changed? and Map.fetch(wire, text) === Map.fetch(shown, text)
+      nil? = is_map_key(term, key) and Map.get(term, key) == nil
+      gone? = nil? and not is_map_key(wire, text)
+      own? = changed? and (gone? or Map.fetch(wire, text) === Map.fetch(shown, text))
 
       cond do
-        own? and is_map_key(term, key) and (event in @notifying or Map.get(term, key) == nil) ->
+        own? and is_map_key(term, key) and (event in @notifying or nil?) ->
           Map.put(native, key, Map.get(term, key))
 
         own? and event in @notifying ->
@@ -207,9 +209,10 @@ defmodule Hooklatch.BeamAgent.Hooks do
        when is_atom(event) and is_function(callback, 1) do
     wire = %{"event" => Atom.to_string(event), "priority" => priority}
 
-    # A matcher without the name of a tool is for all of them, as in BeamAgent.
+    # A matcher without the name of a tool is for all of them, as in BeamAgent; and so is an empty pattern, which finds
+    # itself in every name.
     case hook[:matcher] do
-      %{tool_name: pattern} when pattern != nil -> Map.put(wire, "matcher", Native.pattern(pattern))
+      %{tool_name: pattern} when pattern not in [nil, ""] -> Map.put(wire, "matcher", Native.pattern(pattern))
       matcher when is_map(matcher) or matcher == nil -> wire
       other -> raise ArgumentError, "its matcher is #{Native.brief(other)}, and no map"
     end
@@ -227,8 +230,8 @@ defmodule Hooklatch.BeamAgent.Hooks do
     shown = Map.put(shown(event, payload, call[:native]), :event, event)
 
     case hook.callback.(shown) do
-      :ok -> said(call, :ok, nil, "ok")
-      {:ok, ^shown} -> said(call, :ok, nil, "ok")
+      :ok -> said(call, :ok, changed(call), "ok")
+      {:ok, ^shown} -> said(call, :ok, changed(call), "ok")
       {:ok, context} when is_map(context) -> returned(context, shown, payload, event, call)
       {:deny, reason} -> said(call, :deny, reason, %{"deny" => Native.text(reason)})
       {:ask, reason} -> said(call, :ask, reason, %{"ask" => Native.text(reason)})
@@ -240,20 +243,28 @@ defmodule Hooklatch.BeamAgent.Hooks do
   defp shown(_, payload, nil), do: Terms.native(payload, [], @keys)
   defp shown(event, payload, ledger), do: in_terms(ledger, payload, event)
 
+  # A hook is called once more where another one has changed a field since, to judge the result. What it changed it has
+  # changed already, and what stands beside the fields is what was put there last: each hook's change counts once, in the
+  # order of the hooks, as in BeamAgent. It may still leave a mark that it had no cause for before.
   defp returned(context, shown, payload, event, call) do
-    context = if again?(call), do: Map.merge(Map.drop(context, @keys), Map.take(shown, @keys)), else: context
+    already = changed(call)
+    kept = if call["reinvoked"] == true, do: already ++ (Map.keys(shown) -- @keys), else: []
+    context = context |> Map.drop(kept) |> Map.merge(Map.take(shown, kept))
     plain = Native.to_wire(context, event not in @notifying, "the context that a callback returned")
     if call[:native], do: Ledger.given(call.native, context, plain, payload)
-    changed? = Map.take(context, @keys) !== Map.take(shown, @keys)
-    said(call, if(changed?, do: :changed, else: :ok), nil, %{"ok" => plain})
+    both = Map.keys(Map.merge(shown, context))
+    now = for key <- both, Map.fetch(context, key) !== Map.fetch(shown, key), do: key
+    said(call, :ok, already ++ now, %{"ok" => plain})
   end
 
-  # A hook is called once more where another one has changed a field since, to judge the result. What it made of the
-  # fields it has made already: both changes count, in the order of the hooks, as in BeamAgent.
-  defp again?(%{:native => %Ledger{} = ledger, "reinvoked" => true, "hook" => hook}),
-    do: Ledger.said?(ledger, hook, :changed)
+  defp changed(%{:native => %Ledger{} = ledger, "reinvoked" => true, "hook" => hook}) do
+    case Ledger.answer(ledger, hook) do
+      {:ok, keys} -> keys
+      _ -> []
+    end
+  end
 
-  defp again?(_), do: false
+  defp changed(_), do: []
 
   defp said(call, word, term, wire) do
     if call[:native], do: Ledger.said(call.native, call["hook"], word, term, wire)

@@ -296,7 +296,8 @@ defmodule Hooklatch.ExAthena.Hooks do
 
   defp kept({word, term, wire}, %{:native => %Ledger{} = ledger, "hook" => hook} = call) do
     # A prompt that another hook has transformed since is not transformed again: the last one counts, as in ExAthena.
-    if word == :transform and call["reinvoked"] == true and Ledger.said?(ledger, hook, :transform) do
+    if word == :transform and call["reinvoked"] == true and
+         match?({:transform, _}, Ledger.answer(ledger, hook)) do
       "ok"
     else
       Ledger.said(ledger, hook, word, term, wire)

@@ -46,16 +46,21 @@ defmodule Hooklatch.Native.Ledger do
   @spec said(t, String.t(), atom, term, term) :: true
   def said(ledger, hook, word, term, plain), do: :ets.insert(ledger.table, {{:said, hook}, word, term, plain})
 
-  @doc "Whether a hook has said this word in this fire."
-  @spec said?(t, String.t(), atom) :: boolean
-  def said?(ledger, hook, word), do: match?([{_, ^word, _, _}], :ets.lookup(ledger.table, {:said, hook}))
+  @doc "Return the word and the term that a hook has said last in this fire, or nil."
+  @spec answer(t, String.t()) :: {atom, term} | nil
+  def answer(ledger, hook) do
+    case :ets.lookup(ledger.table, {:said, hook}) do
+      [{_, word, term, _}] -> {word, term}
+      [] -> nil
+    end
+  end
 
   @doc "Return the reason of a refusal: the term, if a hook of this node decided, else the text."
   @spec reason(t, Decision.t(), term) :: term
   def reason(ledger, %Decision{cause: "policy", hook: hook, layer: "session"}, text) do
-    case :ets.lookup(ledger.table, {:said, hook}) do
+    case answer(ledger, hook) do
       # Nil would say that nothing was refused.
-      [{_, word, term, _}] when word in [:deny, :ask, :halt] and term not in [nil, false] -> term
+      {word, term} when word in [:deny, :ask, :halt] and term not in [nil, false] -> term
       _ -> text
     end
   end
@@ -72,11 +77,11 @@ defmodule Hooklatch.Native.Ledger do
         if is_list(plain), do: Enum.zip(term, plain), else: [{term, plain}]
       end)
 
-    elem(Enum.map_reduce(answers, pairs, &answer/2), 0)
+    elem(Enum.map_reduce(answers, pairs, &answered/2), 0)
   end
 
   # Each of them is one answer: two hooks may say what looks the same on the wire.
-  defp answer(wire, pairs) do
+  defp answered(wire, pairs) do
     case Enum.find(pairs, fn {_, plain} -> plain === wire end) do
       {term, _} = pair -> {term, List.delete(pairs, pair)}
       nil -> {wire, pairs}
