@@ -56,7 +56,8 @@ def test_toml_examples_are_good_configuration(text: str) -> None:
 
 @pytest.mark.parametrize("text", cases("json"))
 def test_json_examples_are_messages(text: str) -> None:
-    for line in [text] if text.startswith("{\n") else text.splitlines():  # a file as it is written, or messages
+    is_one_document = text.splitlines()[0] == "{"  # otherwise each line is one
+    for line in [text] if is_one_document else text.splitlines():
         assert json.loads(line) is not None
         if '"jsonrpc"' in line:
             read_message(line.encode())

@@ -188,7 +188,8 @@ def test_two_adapters_of_one_session_take_no_hooks_from_each_other(run: Script) 
   const guard = [{ event: "PreToolUse", command: "exit 2", scope: "project", source: "x" }];
   const none = [{ event: "PreToolUse", command: "exit 0", scope: "project", source: "x" }];
   const blocked = async (hooks, list) => (await hooks.runHooks({ hooks: list, payload })).blocked;
-  for (const [hooks, list] of [[one, guard], [other, guard], [other, none], [one, guard]]) say(await blocked(hooks, list));
+  const turns = [[one, guard], [other, guard], [other, none], [one, guard]];
+  for (const [hooks, list] of turns) say(await blocked(hooks, list));
   const runs = Array.from({ length: 10 }, (_, at) => (at % 2 ? blocked(one, guard) : blocked(other, none)));
   say(await Promise.all(runs));
   await session.close();
@@ -263,7 +264,8 @@ def test_a_child_whose_parent_is_not_known_gates_nothing_by_itself(run: Script) 
   const { sessionId, childToken } = parent;
   for (const text of [`${childToken} ${sessionId}`, childToken, "garbage", `${childToken} `, " "]) {
     process.env.HOOKLATCH_PARENT = text;
-    say(await connect({ path }).then(async (child) => [(await child.fire("pre_tool_use", call)).reason, await child.close()], (error) => error.name));
+    const fired = async (child) => [(await child.fire("pre_tool_use", call)).reason, await child.close()];
+    say(await connect({ path }).then(fired, (error) => error.name));
   }
   delete process.env.HOOKLATCH_PARENT;
   for (const unknown of [{}, { sessionId: null, childToken: null }, new Session({ path: file })]) {

@@ -14,7 +14,7 @@ from client.scripts import CALL, Recorder
 from hooklatch import connect_sync, deny
 from hooklatch.client.session.served import encode_answer
 from hooklatch.client.session.session_state import SessionState
-from hooklatch.errors import DaemonUnreachableError
+from hooklatch.errors import DaemonUnreachableError, RequestFailedError
 from support.scripted_daemon import Peer, ScriptedDaemon, decision
 
 
@@ -228,3 +228,33 @@ def test_what_an_update_took_back_is_not_said_again_after_a_lost_daemon() -> Non
     state.changed(personality=None, plugins=None)
 
     assert state.hello("1")["session"] == {"cwd": "/w"}
+
+
+def test_what_an_update_was_refused_is_not_said_after_a_lost_daemon(daemon: ScriptedDaemon, path: Path) -> None:
+    recorder = Recorder()
+
+    def refuse(peer: Peer) -> None:
+        peer.welcome()
+        peer.refuse(peer.read_until("session.update"), "invalid_params")
+
+    def welcome(peer: Peer) -> None:
+        recorder.note(peer.welcome()["session"])
+        peer.read()
+
+    daemon.play(refuse, welcome)
+
+    with connect_sync(path, cwd="/w", personality="careful") as s:
+        with pytest.raises(RequestFailedError):
+            s.update(cwd="/new", personality="unknown", plugins=["a"])
+        recorder.done.wait()
+
+    assert [(one["cwd"], one["personality"], one.get("plugins")) for one in recorder.seen] == [("/w", "careful", None)]
+
+
+def test_a_text_is_no_list_of_plugins() -> None:
+    with pytest.raises(TypeError, match="list of names"):
+        SessionState(None, {"plugins": "guards"})
+    state = SessionState(None, {"cwd": "/w", "plugins": ["guards"]})
+    with pytest.raises(TypeError, match="list of names"):
+        state.changed(plugins="guards")
+    assert state.hello("1")["session"] == {"cwd": "/w", "plugins": ["guards"]}

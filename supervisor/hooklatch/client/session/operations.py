@@ -246,8 +246,14 @@ class SessionOperations:
 
         What is left out stays unchanged.  None as a personality or as plugins is as if none had ever been given.
         """
+        before = self._state.changeable
         params = self._state.changed(cwd, personality, plugins)
-        return (yield from revision_after("session.update", params))
+        try:
+            return (yield from revision_after("session.update", params))
+        except RequestFailedError:
+            # A lost daemon's successor must not be told what this one has refused.
+            self._state.changed(**{key: before[key] for key in params})
+            raise
 
     @operation
     def subscribe(self, *topics: str) -> Steps[int]:

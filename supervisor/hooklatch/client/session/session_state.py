@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -79,6 +79,7 @@ class SessionState:
         self.hooks = SessionHooks()
         self.is_copy = False  # in a forked process: the session is its parent's, and ends with that one
         self._options = options.copy()
+        names_of(options.get("plugins"))
         if unknown := options.keys() - Options.__annotations__.keys():
             raise TypeError(f"a session has no option {min(unknown)!r}; see hooklatch.client.session.options.Options")
         self._parent = options["parent"] if "parent" in options else parent_of(os.environ.get(PARENT))
@@ -138,8 +139,8 @@ class SessionState:
             "client": {"name": options.get("name", "hooklatch-python"), "version": version},
             "session": named,
         }
-        if (plugins := options.get("plugins")) is not None:
-            params["session"] = {**named, "plugins": list(plugins)}  # an empty list allows none
+        if (plugins := names_of(options.get("plugins"))) is not None:
+            params["session"] = {**named, "plugins": plugins}  # an empty list allows none
         if self.dialect is not None:
             params["dialect"] = self.dialect
         if emits := options.get("emits"):
@@ -194,8 +195,17 @@ class SessionState:
         if personality is not msgspec.UNSET:
             params["personality"] = self._options["personality"] = personality
         if plugins is not msgspec.UNSET:
-            params["plugins"] = self._options["plugins"] = list(plugins) if plugins is not None else None
+            params["plugins"] = self._options["plugins"] = names_of(plugins)
         return params
+
+    @property
+    def changeable(self) -> dict[str, Any]:
+        """Return what `changed` may change, as it is now."""
+        return {
+            "cwd": self._cwd,
+            "personality": self._options.get("personality"),
+            "plugins": self._options.get("plugins"),
+        }
 
     def without_hooks(self) -> SessionState:
         """Return the state of another process of the same run: the hooks stay with the process of their functions."""
@@ -206,3 +216,14 @@ class SessionState:
         copy.is_copy = True
         copy.resume_token, copy.revision, copy.topics = self.resume_token, self.revision, set(self.topics)
         return copy
+
+
+def names_of(plugins: Sequence[str] | None) -> list[str] | None:
+    """Return the names of plugins as a list.
+
+    Raises:
+        TypeError: it is a text, whose letters would be the names of none, so that no plugin's guards fire.
+    """
+    if isinstance(plugins, str):
+        raise TypeError(f"plugins is a list of names, not {plugins!r}")
+    return list(plugins) if plugins is not None else None
