@@ -22,12 +22,17 @@ NAN = {"$f64": "NaN"}
 TOOL = {"tool_name": "edit", "arguments": {"path": "a"}}
 DONE = {**TOOL, "result": "done"}
 GUARDS = """
-from hooklatch import amend, hook
+from hooklatch import amend, deny, hook
 
 @hook("pre_tool_use", match="edit")
 def redirect(event):
     if event.tool_input.get("move"):
         return amend(tool_input={**event.tool_input, "path": "theirs"})
+
+@hook("pre_tool_use", match="traced")
+def tenant(event):
+    if event.metadata and event.metadata.get("tenant") == "locked":
+        return deny(f"{event.metadata} is locked")
 
 @hook("telemetry")
 def look(event):
@@ -121,6 +126,15 @@ def test_metadata_is_what_the_host_gave(radium: Radium, metadata: object) -> Non
     )
 
     assert [text_of(call["metadata"]) for call in radium("calls")] == [text_of(metadata)] * 2
+
+
+def test_an_operators_guard_judges_by_the_metadata(radium: Radium) -> None:
+    tool = {**TOOL, "tool_name": "traced"}
+    locked = radium("execute", type="before_tool", data=tool, metadata={"tenant": "locked", "rate": 1.0})
+    free = radium("execute", type="before_tool", data=tool, metadata={"tenant": "free"})
+
+    assert locked[-1]["message"] == "{'rate': 1.0, 'tenant': 'locked'} is locked"
+    assert [result["should_continue"] for result in locked + free].count(False) == 1
 
 
 def test_values_are_the_hosts_and_the_hooks_own(radium: Radium) -> None:
