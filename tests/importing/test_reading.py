@@ -370,6 +370,13 @@ def test_what_is_switched_off_there_is_switched_off_here() -> None:
     assert "disableAllHooks" in notes_of(data)
 
 
+def test_a_switch_of_claude_code_switches_no_hook_of_reasonix_off() -> None:
+    data = reasonix_file("PreToolUse").replace(b'{"hooks"', b'{"disableAllHooks": true, "hooks"', 1)
+
+    assert only(data).enabled
+    assert "disableAllHooks" not in notes_of(data)
+
+
 @pytest.mark.parametrize("shape", ['{{"hooks": {0}}}', "{0}", '{{"model": "x", "PreToolUse": [{1}]}}', "[{1}]"])
 def test_reasonix_hooks_may_stand_in_any_of_its_shapes(shape: str) -> None:
     entry = '{"event": "PreToolUse", "command": "x"}'

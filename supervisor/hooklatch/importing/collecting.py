@@ -159,7 +159,7 @@ class Collector:
         ):
             if is_bad:
                 settings, problem = {"event": settings["event"]}, problem or text
-        if self.is_disabled:
+        if self.is_disabled and self.kinds[-1:] != ["reasonix"]:  # the key is Claude Code's: Reasonix runs them
             settings = {**settings, "enabled": False}
         problem = problem or fault_of(settings)
         identity = None if is_named else identity

@@ -55,6 +55,8 @@ def read_hooks(name: str, data: bytes, *, may_lack_hooks: bool = False) -> Impor
     if collector.own:
         why = "as hooks they would ask the daemon that runs them"
         collector.note("", f"hooklatch's own entries are left out ({collector.own}): {why}")
+    if collector.is_disabled and set(collector.kinds) != {reasonix.KIND}:
+        collector.note("disableAllHooks", "none of these hooks runs there; they were written with enabled = false")
     kind = collector.kinds[0] if collector.kinds else "unknown"
     for system in SYSTEMS:
         if system.KIND in collector.kinds:
@@ -135,7 +137,6 @@ def read_table(name: str, document: Mapping[str, Any], collector: Collector, *, 
     hooks = document.get("hooks")
     if document.get("disableAllHooks") is True:
         collector.is_disabled = True
-        collector.note("disableAllHooks", "none of these hooks runs there; they were written with enabled = false")
     if isinstance(hooks, list) and is_toml:
         radium.read(cast("list[object]", hooks), document, collector)
     elif isinstance(hooks, list):
