@@ -92,7 +92,7 @@ async def an_id_that_a_call_states(daemon: Daemon) -> None:
     assert await ids_told(daemon, {"session_id": "other"}, session_id="the-sessions") == [("other", None)]
     async with daemon.administrator() as admin:
         (record,) = (await admin.call("log", session="the-sessions", event="session_start"))["records"]
-    assert (record["session"], record["told_session"]) == ("the-sessions", "other")
+    assert (record["session"], record["claimed_session"]) == ("the-sessions", "other")
 
 
 @check("XA-37")

@@ -17,6 +17,7 @@ from support.tables import table
 
 pytestmark = pytest.mark.slow
 
+SOUND = {"hooks.toml": '[[hook]]\nid = "sound"\nevent = "pre_tool_use"\nmatch = "Bash"\ncommand = "true"\n'}
 SHELL = '[[hook]]\nid = "sh"\nevent = "stop"\ncommand = "no-such-program --now"\n'
 
 
@@ -63,7 +64,7 @@ def test_a_configuration_that_is_not_there_is_not_passed_over_in_silence() -> No
 
 
 def test_a_sound_daemon_has_no_problems_and_hooks_on_events_that_nobody_fires_are_a_hint() -> None:
-    with new_place() as place, serving(place):
+    with new_place(SOUND) as place, serving(place):
         place.run("fire", "notification")
         found = place.json("doctor")
         place.fire_tool("Read")

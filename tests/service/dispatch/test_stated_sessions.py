@@ -133,7 +133,7 @@ async def test_every_hook_sees_what_the_payload_says(daemon: Daemon, dialect: Di
         assert called["envelope"][name] == value
     assert where == str(folder if "cwd" in own.stated else daemon.folder / "sessions")
     assert record["cwd"] == where
-    assert (record["session"], record.get("told_session")) == (session_id, own.stated.get("session_id"))
+    assert (record["session"], record.get("claimed_session")) == (session_id, own.stated.get("session_id"))
 
 
 def test_the_tables_have_such_keys() -> None:

@@ -49,7 +49,15 @@ OF_OTHER_KINDS = (
     "action", "bundle", "fleet", "head", "labels", "problem", "wanted",
 )  # fmt: skip
 DEFAULT_FIELDS = (*OF_DECISIONS, *OF_OTHER_KINDS)
-BY_CHOICE = ("excerpt", "excerpt_cut", "patch", "cwd", "location", "to")  # of payloads, and of people's folders
+BY_CHOICE = (
+    "excerpt",
+    "excerpt_cut",
+    "patch",
+    "claimed_session",
+    "cwd",
+    "location",
+    "to",
+)  # of payloads, and of folders
 RECORD_FIELDS = (*ALWAYS, *DEFAULT_FIELDS, *BY_CHOICE)
 
 FORM = "at most 63 letters, digits, '.', '_' and '-', the first a letter or a digit"

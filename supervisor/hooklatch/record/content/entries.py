@@ -58,7 +58,7 @@ class Fact(msgspec.Struct, gc=False):
     payload_unkept: str | None = None
 
     @property
-    def told_session(self) -> str | None:
+    def claimed_session(self) -> str | None:
         """The id that hooks were told, if its host said another one than the session's."""
         told = self.envelope.session_id if self.envelope is not None else None
         return told if told != self.session else None
@@ -104,7 +104,7 @@ class DecisionEntry(msgspec.Struct, omit_defaults=True, gc=False):
     duration_ms: float = 0.0
     payload_kept: str | None = None
     payload_unkept: str | None = None
-    told_session: str | None = None
+    claimed_session: str | None = None
 
 
 def hide(fact: Fact) -> None:
@@ -140,7 +140,7 @@ def entry_of_decision(decision: Decision, fact: Fact, redactor: Redactor) -> byt
             decision.payload_digest, len(fact.payload.data), fact.excerpt, fact.excerpt_cut,
             entry_of_patch(decision.patch, fact.limit, redactor) if decision.patch else None,
             outputs, outcomes, outcomes_omitted, warnings, warnings_omitted, decision.duration_ms,
-            fact.payload_kept, fact.payload_unkept, fact.told_session,
+            fact.payload_kept, fact.payload_unkept, fact.claimed_session,
         ))  # fmt: skip
     except UNREADABLE as error:
         return ENCODER.encode(DecisionEntry(
@@ -155,7 +155,7 @@ def entry_of_abandoned(event: str, decision_id: str, revision: int | None, fact:
     return ENCODER.encode(DecisionEntry(
         decision_id, event, fact.is_gate, cause="abandoned", revision=revision, session=name_of(fact.session),
         run=fact.run, call_id=name_of(fact.call_id), host=name_of(fact.host), cwd=name_of(fact.cwd),
-        payload_digest=fact.payload.digest(), payload_bytes=len(fact.payload.data), told_session=fact.told_session,
+        payload_digest=fact.payload.digest(), payload_bytes=len(fact.payload.data), claimed_session=fact.claimed_session,
     ))  # fmt: skip
 
 
