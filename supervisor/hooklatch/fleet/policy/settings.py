@@ -57,7 +57,7 @@ BY_CHOICE = (
     "cwd",
     "location",
     "to",
-)  # of payloads, and of folders
+)  # of payloads, folders
 RECORD_FIELDS = (*ALWAYS, *DEFAULT_FIELDS, *BY_CHOICE)
 
 FORM = "at most 63 letters, digits, '.', '_' and '-', the first a letter or a digit"
