@@ -155,7 +155,8 @@ def entry_of_abandoned(event: str, decision_id: str, revision: int | None, fact:
     return ENCODER.encode(DecisionEntry(
         decision_id, event, fact.is_gate, cause="abandoned", revision=revision, session=name_of(fact.session),
         run=fact.run, call_id=name_of(fact.call_id), host=name_of(fact.host), cwd=name_of(fact.cwd),
-        payload_digest=fact.payload.digest(), payload_bytes=len(fact.payload.data), claimed_session=fact.claimed_session,
+        payload_digest=fact.payload.digest(), payload_bytes=len(fact.payload.data),
+        claimed_session=fact.claimed_session,
     ))  # fmt: skip
 
 
