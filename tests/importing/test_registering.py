@@ -125,11 +125,12 @@ def test_what_cannot_be_used_stands_in_and_is_noted_in_red(text: str, event: str
     assert [note["text"] in definition["problem"] for note in result["notes"] if note["red"]] == [True]
 
 
-def test_what_is_dropped_or_looks_misspelt_is_noted_in_red() -> None:
-    result = read(json.dumps({"hooks": {"Nonesuch": [GUARD], "Stop": [{"command": "true", "timeot": 5}]}}))
+def test_what_looks_misspelt_is_noted_in_red_and_what_nobody_knows_stands_in_at_every_gate() -> None:
+    result = read(json.dumps({"hooks": {"Nonesuch": [GUARD, GUARD], "Stop": [{"command": "true", "timeot": 5}]}}))
 
-    assert [hook["event"] for hook in result["hooks"]] == ["Stop"]
-    assert [note["place"] for note in result["notes"] if note["red"]] == ["Nonesuch[1]", "Stop[1]"]
+    assert [hook["event"] for hook in result["hooks"]] == ["Stop", "*"]
+    assert "Nonesuch[1] (line 1): there is no event here for 'Nonesuch'; 1 more" in result["hooks"][1]["problem"]
+    assert [note["place"] for note in result["notes"] if note["red"]] == ["Nonesuch[1]", "Nonesuch[2]", "Stop[1]"]
 
 
 def test_texts_that_no_answer_can_hold_are_written_out_and_notes_end() -> None:
