@@ -218,6 +218,11 @@ async def test_the_watch_sees_a_folder_break_and_come_back(tmp_path: Path) -> No
     assert kept == ("deny", "policy", "one")
 
 
+def is_on_disk(status: dict[str, Any]) -> bool:
+    record = status["record"]
+    return bool(record["synced_seq"] == record["head"]["seq"])
+
+
 @contextmanager
 def no_descriptor_left() -> Generator[None]:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -231,6 +236,7 @@ def no_descriptor_left() -> Generator[None]:
 @pytest.mark.slow
 async def test_without_a_descriptor_for_the_listing_all_stays_and_is_looked_at_again(tmp_path: Path) -> None:
     async with running_daemon(tmp_path, FILES) as daemon, daemon.session() as client, daemon.administrator() as admin:
+        await admin.until_status(is_on_disk)  # else the record's thread would sync without a descriptor
         with no_descriptor_left():
             await daemon.parts.administration.reload()
         short = [str(one) for one in daemon.parts.files.diagnostics]
