@@ -11,6 +11,7 @@ import shutil
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -236,7 +237,7 @@ def no_descriptor_left() -> Generator[None]:
 @pytest.mark.slow
 async def test_without_a_descriptor_for_the_listing_all_stays_and_is_looked_at_again(tmp_path: Path) -> None:
     async with running_daemon(tmp_path, FILES) as daemon, daemon.session() as client, daemon.administrator() as admin:
-        await admin.until_status(is_on_disk)  # else the record's thread would sync without a descriptor
+        await admin.until_status(is_on_disk)  # else its thread would need a descriptor
         with no_descriptor_left():
             await daemon.parts.administration.reload()
         short = [str(one) for one in daemon.parts.files.diagnostics]
