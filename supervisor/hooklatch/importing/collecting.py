@@ -50,8 +50,13 @@ class Note(msgspec.Struct, frozen=True):
     is_dropped: bool = False
     is_slip: bool = False
 
+    @property
+    def shown(self) -> str:
+        """Return the text for a reader for whom nothing stands in for what is dropped."""
+        return f"dropped: {self.text}" if self.is_dropped else self.text
+
     def __str__(self) -> str:
-        return f"{self.place}: {self.text}" if self.place else self.text
+        return f"{self.place}: {self.shown}" if self.place else self.shown
 
 
 class ImportedHook(msgspec.Struct, frozen=True):
@@ -115,7 +120,7 @@ class Collector:
 
     def lose(self, place: str, text: str) -> None:
         """Add a note that an entry is dropped, since its purpose is unknown."""
-        self.notes.append(Note(place, clip(f"dropped: {text}"), is_loss=True, is_dropped=True))
+        self.notes.append(Note(place, clip(text), is_loss=True, is_dropped=True))
 
     def note_unused(self, place: str, table: Mapping[str, Any], known: frozenset[str]) -> None:
         for key in sorted(table.keys() - known):

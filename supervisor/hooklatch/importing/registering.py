@@ -11,7 +11,7 @@ from hooklatch.core.hooks.catalogue import Catalogue
 from hooklatch.core.hooks.registry import EVERY_GATE
 from hooklatch.core.limits import MAX_HOOKS
 from hooklatch.dialects.systems.reasonix import REASONIX
-from hooklatch.importing.collecting import ImportedHook, Note
+from hooklatch.importing.collecting import ImportedHook
 from hooklatch.importing.documents import UnreadableFileError, read_hooks
 from hooklatch.importing.reasonix import MILLISECONDS, NAMES
 from hooklatch_worker.author.failures import printable
@@ -40,7 +40,7 @@ def definitions_in(source: str, data: bytes, scope: str | None = None) -> dict[s
     if lost:  # nobody knows which gate they were for, so one that denies stands at each
         place = f"{lost[0].place} (line {imported.line_of(lost[0].place)})"
         more = f"; {len(lost) - 1} more like it" if lost[1:] else ""
-        problem = f"{place}: {without_mark(lost[0])}{more}; mend it or take it out"
+        problem = f"{place}: {lost[0].text}{more}; mend it or take it out"
         hooks.append({"event": EVERY_GATE, "problem": printable(problem)})
     notes = [
         note(hook.place, imported.line_of(hook.place), hook.problem, red=True)
@@ -48,16 +48,12 @@ def definitions_in(source: str, data: bytes, scope: str | None = None) -> dict[s
         if hook.problem is not None
     ]
     notes += [
-        note(found.place, imported.line_of(found.place), without_mark(found), red=found.is_dropped or found.is_slip)
+        note(found.place, imported.line_of(found.place), found.text, red=found.is_dropped or found.is_slip)
         for found in sorted(imported.notes, key=lambda found: not (found.is_dropped or found.is_slip))
     ]
     if len(notes) > MAX_NOTES:
         notes[MAX_NOTES:] = [note("", 0, f"{len(notes) - MAX_NOTES} more notes were left out", red=False)]
     return {"hooks": hooks, "notes": notes}
-
-
-def without_mark(found: Note) -> str:
-    return found.text.removeprefix("dropped: ")  # here it is not: something stands in for it
 
 
 def note(place: str, line: int, text: str, *, red: bool) -> dict[str, Any]:

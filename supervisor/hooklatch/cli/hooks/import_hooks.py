@@ -127,7 +127,7 @@ def described(imported: Imported, place: str | None, text: str) -> dict[str, obj
         "hooks": [
             {"place": hook.place, "problem": hook.problem, "event": hook.settings["event"]} for hook in imported.hooks
         ],
-        "notes": [{"place": note.place, "text": note.text, "loss": note.is_loss} for note in imported.notes],
+        "notes": [{"place": note.place, "text": note.shown, "loss": note.is_loss} for note in imported.notes],
         "toml": text,
     }
 
