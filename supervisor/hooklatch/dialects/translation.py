@@ -8,6 +8,7 @@ too, unless the event has a field of that name.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, Final, cast
 
 import msgspec
@@ -113,10 +114,11 @@ def _fed(feed: Feed, payload: dict[str, Any]) -> Fed:
     return Fed(feed.event, payload, feed, stated)
 
 
-def _own_fields(event: str) -> set[str]:
+@cache
+def _own_fields(event: str) -> frozenset[str]:
     """Return the fields of an event, which name something of it and not of its session: a compaction's metadata."""
     spec = Catalogue.standard().get(event)
-    return {field.name for field in spec.fields} if spec is not None else set()
+    return frozenset(field.name for field in spec.fields) if spec is not None else frozenset()
 
 
 def _inward(feed: Feed, payload: dict[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, TypeAlias, cast
 
 import msgspec
 
@@ -35,6 +35,8 @@ from hooklatch_worker.author.ambiguity import ambiguity
 from hooklatch_worker.author.verdicts import GarbageError
 
 __all__ = ["Dialects", "Native", "read_native_hooks"]
+
+Due: TypeAlias = tuple[Fed, FireParams]  # a canonical event, and the params with what its payload says of the session
 
 
 class Configured(Protocol):
@@ -115,7 +117,7 @@ class Native:
         payload = payload_of(params)
         feeds = self._feeds(dialect, params, payload, fault)
         if not isinstance(feeds, PayloadError) and not params.wait:
-            return self._fire_later(feeds, params, session)
+            return self._fire_later(feeds, session)
         made = [plain(decision) for decision in await self._decide(dialect, feeds, params, session)]
         rendered = render(dialect, params.event, made[0], made[1:], payload)
         warnings = [*made[0].get("warnings", []), *rendered.warnings]
@@ -140,30 +142,26 @@ class Native:
         return await self._decide(dialect, feeds, params, session)
 
     async def _decide(
-        self, dialect: Dialect, feeds: list[Fed] | PayloadError, params: FireParams, session: Session | None
+        self, dialect: Dialect, feeds: list[Due] | PayloadError, params: FireParams, session: Session | None
     ) -> list[Decision]:
         if isinstance(feeds, PayloadError):
             return [await self._refused(dialect, params, session, str(feeds))]
-        return await self._fire_feeds(dialect, feeds, params, session)
+        return await self._fire_feeds(dialect, feeds, session)
 
     def _feeds(
         self, dialect: Dialect, params: FireParams, payload: dict[str, Any], fault: str | None
-    ) -> list[Fed] | PayloadError:
+    ) -> list[Due] | PayloadError:
         try:
-            feeds = to_canonical(dialect, params.event, payload)
-            for fed in feeds:
-                enveloped(params, fed)
+            feeds = [(fed, enveloped(params, fed)) for fed in to_canonical(dialect, params.event, payload)]
             return feeds if fault is None else PayloadError(fault)
         except UnknownNativeEventError as error:
             raise RpcError(ErrorCode.UNKNOWN_EVENT, str(error)) from None
         except PayloadError as error:
             return error
 
-    async def _fire_feeds(
-        self, dialect: Dialect, feeds: Sequence[Fed], params: FireParams, session: Session | None
-    ) -> list[Decision]:
+    async def _fire_feeds(self, dialect: Dialect, feeds: Sequence[Due], session: Session | None) -> list[Decision]:
         made: list[Decision] = []
-        for fed in feeds:
+        for fed, params in feeds:
             if not is_due(fed.feed, [decision.verdict for decision in made]):
                 continue
             for earlier in made:
@@ -173,10 +171,10 @@ class Native:
             made.append(await self._dispatcher.fire(canonical(params, fed), session, plan=plan))
         return made
 
-    def _fire_later(self, feeds: Sequence[Fed], params: FireParams, session: Session | None) -> dict[str, Any]:
+    def _fire_later(self, feeds: Sequence[Due], session: Session | None) -> dict[str, Any]:
         """Start the fires that are due whatever the others decide."""
-        due = [fed for fed in feeds if fed.feed.when == "always"]
-        started = [self._dispatcher.fire_later(canonical(params, fed), session) for fed in due]
+        due = [canonical(params, fed) for fed, params in feeds if fed.feed.when == "always"]
+        started = [self._dispatcher.fire_later(params, session) for params in due]
         return started[0]
 
     async def _refused(self, dialect: Dialect, params: FireParams, session: Session | None, reason: str) -> Decision:
@@ -196,7 +194,7 @@ def payload_of(params: FireParams) -> dict[str, Any]:
 
 def canonical(params: FireParams, fed: Fed) -> FireParams:
     payload = msgspec.Raw(msgspec.json.encode(fed.payload))
-    return msgspec.structs.replace(enveloped(params, fed), event=fed.event, payload=payload)
+    return msgspec.structs.replace(params, event=fed.event, payload=payload)
 
 
 def enveloped(params: FireParams, fed: Fed) -> FireParams:
