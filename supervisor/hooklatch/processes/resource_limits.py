@@ -90,7 +90,8 @@ def check(pool: Pool, worker: Worker, nursery: trio.Nursery) -> None:
     if worker.is_being_measured:
         return
     try:
-        held, all_held = (files_held([worker.pid]), files_held([worker.pid, *below])) if is_strict else (0, 0)
+        held = files_held([worker.pid]) if is_strict else 0
+        all_held = files_held([worker.pid, *below]) if is_strict and below else held
     except PermissionError:
         end(pool, worker, "it keeps what it has open from being read, which counts against its limits")
         return
