@@ -34,7 +34,7 @@ rm -rf node_modules && npm install
 rm -rf ./tmp/*
 rm *.pyc
 rm -r __pycache__
-ln -s ../shared/config.json config.json
+ln -s ../common/config.json config.json
 cat package.json
 cat package.json | jq .scripts
 cat src/main.py | head -50
