@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from clients.adapters import Adapters, adapters_in
 from clients.programs import LANGUAGES, Program, command_of
 from support.survivors import nobody_survives
 
@@ -103,3 +104,15 @@ def own_daemon(program: Program, tmp_path: Path) -> Generator[RealDaemon]:
     running = RealDaemon(tmp_path)
     yield running
     running.end()
+
+
+@pytest.fixture(scope="module")
+def adapters_of_elixir(tmp_path_factory: pytest.TempPathFactory) -> Generator[Adapters]:
+    with nobody_survives(), adapters_in(tmp_path_factory.mktemp("shapes")) as adapters:
+        yield adapters
+
+
+@pytest.fixture
+def adapters(adapters_of_elixir: Adapters, tmp_path: Path) -> Adapters:
+    adapters_of_elixir.configure(tmp_path)
+    return adapters_of_elixir

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from clients.adapters import Adapters, adapters_in
+from clients.adapters import Adapters
 from clients.beam_calls import EVENTS, FINE, adds, context, fire, ok, registry
 from clients.beam_calls import hook as beam
 from clients.elixir_form import (
@@ -31,21 +30,8 @@ from clients.elixir_form import (
 )  # fmt: skip
 from clients.exathena_calls import after, augment, before, deny, group, halt, hook, run
 from conformance.driving import ANY, has, mismatch, part
-from support.survivors import nobody_survives
 
 pytestmark = pytest.mark.slow  # a process of Elixir, and a daemon
-
-
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Generator[Adapters]:
-    with nobody_survives(), adapters_in(tmp_path_factory.mktemp("shapes")) as adapters:
-        yield adapters
-
-
-@pytest.fixture
-def adapters(running: Adapters, tmp_path: Path) -> Adapters:
-    running.configure(tmp_path)
-    return running
 
 
 MESSAGE = struct("Message", role=":system", content="be brief", name=None)
