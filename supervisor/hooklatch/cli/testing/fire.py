@@ -69,10 +69,10 @@ def fire(arguments: argparse.Namespace) -> int:
 def params_of(arguments: argparse.Namespace, payload: bytes | None) -> bytes:
     envelope = {"session_id": arguments.session, "cwd": arguments.cwd and os.path.abspath(arguments.cwd)}
     params: dict[str, object] = {"event": arguments.event, "envelope": envelope}
-    if arguments.cwd is None:
-        # In a dialect the payload may say where the agent is.
-        place = envelope if arguments.dialect is None else params
-        place["cwd" if arguments.dialect is None else "default_cwd"] = here()
+    if arguments.cwd is None and arguments.dialect is None:
+        envelope["cwd"] = here()
+    elif arguments.cwd is None:
+        params["default_cwd"] = here()  # in a dialect the payload may say where the agent is
     for key in ("timeout", "dialect"):
         if (value := getattr(arguments, key)) is not None:
             params[key] = value

@@ -22,6 +22,7 @@ import msgspec
 import trio
 
 from hooklatch.cli.terminal import output
+from hooklatch.cli.testing.hook_process import ENDED, INTERRUPTED
 from hooklatch.core.decisions.call import Call
 from hooklatch.core.hooks.builtin_sources import BUILTIN_SOURCES
 from hooklatch.core.messages import Outcome
@@ -43,7 +44,6 @@ __all__ = ["deciding"]
 
 Key = tuple[str, int]
 PROGRAM = "import sys; from hooklatch.cli.testing.hook_process import live; live({}, {}, is_debugging={})"
-ENDED, INTERRUPTED = b"\0", 130  # as `hook_process` has them, which a command need not import
 PATIENCE = 5.0  # seconds for a process that is to end, and for what its hooks left to run then
 
 
