@@ -12,6 +12,7 @@ from hooklatch.guards.command import Command
 from hooklatch.guards.reading.inner import git_verb
 from hooklatch.guards.reading.options import after_options, option_values, takes_next
 from hooklatch.guards.reading.programs import JOINED
+from hooklatch.guards.shell.commands import DECLARING
 from hooklatch.guards.words import Word
 
 __all__ = ["git_parts", "hostname_of", "hosts_reached", "packages_installed", "paths_written"]
@@ -92,7 +93,6 @@ READ_FROM_FILE: Final = {
     "curl": ("-K", "--config"), "wget": ("-i", "--input-file"), "aria2c": ("-i", "--input-file"),
 }  # fmt: skip
 PROXY: Final = re.compile(r"""(?i)\b(?:https?|all|ftp|socks)_proxy=['"]?([^\s'";]+)""")
-DECLARING_PROGRAMS: Final = frozenset({"export", "declare", "local", "readonly", "typeset"})
 # Options of other programs whose value is the host that they reach.
 HOST_OPTIONS: Final = {
     "psql": ("-h", "--host"), "pg_dump": ("-h", "--host"), "mysql": ("-h", "--host"), "mysqldump": ("-h", "--host"),
@@ -105,7 +105,7 @@ PLAIN: Final = re.compile(r"[\w.:-]+")  # what a host is made of; programs read 
 LOOSE: Final = re.compile(r"(?i)(?:https?|ftps?):/*(?=[^/])")  # that programs which fetch take for a URL
 DOTS: Final = str.maketrans("\u3002\uff0e\uff61", "...")  # for which programs that fetch write a full stop
 VERSION: Final = re.compile(r"[\d.]+\Z")  # pip3, python3.12
-DECLARING: Final = ("-r", "--requirement", "-c", "--constraint", "-e", "--editable")  # what the project declares
+OF_PROJECT: Final = ("-r", "--requirement", "-c", "--constraint", "-e", "--editable")  # what the project declares
 SOCKET: Final = re.compile(r"/dev/(?:tcp|udp)/([^/\s]+)/")  # of bash
 # Options of programs that fetch which have another host reached than the URL names.
 DIVERTING: Final = {
@@ -137,10 +137,10 @@ BARE_HOST: Final = re.compile(
 # Options behind the verb that take the next word, which is no package.
 VALUED_BY_INSTALLERS: Final = {
     "pip": frozenset({
-        *DECLARING, "-t", "--target", "--prefix", "--root", "--timeout", "--retries", "--cache-dir", "--platform",
+        *OF_PROJECT, "-t", "--target", "--prefix", "--root", "--timeout", "--retries", "--cache-dir", "--platform",
         "--python-version", "--progress-bar", "--log", "--only-binary", "--no-binary", "--config-settings",
     }),
-    "pipenv": frozenset(DECLARING),
+    "pipenv": frozenset(OF_PROJECT),
     "npm": frozenset({"--prefix", "-C", "-w", "--workspace", "--cache", "--loglevel", "--omit", "--include"}),
     "pnpm": frozenset({"-C", "--dir", "-F", "--filter", "--loglevel"}),
     "cargo": frozenset({"--path", "--root", "--target-dir", "-F", "--features", "-j", "--jobs"}),
@@ -254,7 +254,7 @@ def hosts_reached(command: Command) -> Iterator[str | None]:
         for told in PROXY.findall(command.text):
             yield from hosts_of("curl", Word(told, "$" not in told))
     if (
-        name in DECLARING_PROGRAMS
+        name in DECLARING
         or name in SPEAKING
         or (name == "git" and REACHING.isdisjoint(word.text for word in command.arguments))
     ):

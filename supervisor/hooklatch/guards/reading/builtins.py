@@ -12,15 +12,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NoReturn
 
 from hooklatch.guards.shell.characters import Limits
+from hooklatch.guards.shell.commands import DECLARING
+from hooklatch.guards.shell.expansions import NAME
 from hooklatch.guards.words import UnreadableCommandError, Word
 
-__all__ = ["Rules"]
+__all__ = ["ASSIGNING", "Rules"]
 
-NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 CHANGING: Final = frozenset({
     "alias", "unalias", "enable", "builtin", "compgen", "complete", "compopt", "bind", "fc", "suspend",
 })  # fmt: skip
-DECLARING: Final = frozenset({"declare", "export", "local", "readonly", "typeset"})
 # Of `shopt`: what changes neither words nor where they run, but for what globs may match.
 OPTIONS: Final = frozenset({"globstar", "nullglob", "failglob", "nocasematch", "inherit_errexit", "huponexit"})
 SET: Final = re.compile(r"[-+][euxfabvCEhmT]+|[-+][euxfC]*o|pipefail|errexit|nounset|xtrace|noglob|noclobber|errtrace")

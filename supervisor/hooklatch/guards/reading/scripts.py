@@ -9,8 +9,9 @@ import itertools
 import posixpath
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
+from hooklatch.guards.reading.builtins import ASSIGNING
 from hooklatch.guards.reading.flows import Flow, sent
 from hooklatch.guards.reading.inner import PLAIN, git_verb, name_of, parallel_parts
 from hooklatch.guards.reading.options import after_options, option_values, skip_options
@@ -26,6 +27,7 @@ from hooklatch.guards.reading.programs import (
     WRAPPERS,
     Wrapper,
 )
+from hooklatch.guards.shell.commands import DECLARING
 from hooklatch.guards.shell.languages import BASH, BASH_POSIX, COMMON, LANGUAGES, Language
 from hooklatch.guards.words import Word
 
@@ -51,7 +53,6 @@ SET_BY_O = frozenset(
 )
 STDIN = re.compile(r"(?:/dev|/proc)(?:/.*)?|(?:.*/)?stdin|(?:.*/)?fd(?:/.*)?|\.\.?|/|[0-9]")
 A_FILE = re.compile(r"(?s)[^-].*/[\w.@+-]+")  # with a known name at its end
-ASSIGNING = frozenset({"env", "sudo", "doas", "export", "declare", "local", "readonly", "typeset"})
 OTHERS = frozenset({"fish", "csh", "tcsh"})  # shells with languages of their own
 
 
@@ -80,7 +81,7 @@ def scripts_of(name: str, words: Sequence[Word], flow: Flow) -> Iterator[Word]:
         for value in option_values(words, frozenset({"-o"})):
             if (found := OF_SSH.match(value.text)) is not None and value.text[found.end() :].lower() != "none":
                 yield Word(value.text[found.end() :], value.is_known)
-    if name in ASSIGNING:
+    if name in ASSIGNING or name in DECLARING:
         for word in words:
             if (script := script_in_variable(word.text, is_known=word.is_known)) is not None:
                 yield script
@@ -175,9 +176,7 @@ def is_file(text: str) -> bool:
 def git_scripts(words: Sequence[Word]) -> Iterator[Word]:
     """Yield the shell texts that git runs: aliases with "!", --exec, submodule foreach, filters."""
     verb, rest = git_verb(words)
-    for setting in option_values(words[: len(words) - len(rest)], frozenset({"-c"})):
-        key, _, value = setting.text.partition("=")
-        yield from script_in_setting(key, Word(value, setting.is_known))
+    yield from scripts_in_settings(option_values(words[: len(words) - len(rest)], frozenset({"-c"})))
     yield from (
         Word(word.text[5:].replace("% ", "\\ "), word.is_known) for word in rest if word.text.startswith("ext::")
     )
@@ -206,11 +205,16 @@ def git_scripts(words: Sequence[Word]) -> Iterator[Word]:
             yield from option_values(rest, frozenset({"--upload-pack", "--receive-pack", "--exec"}))
             if verb == "clone":
                 yield from option_values(rest, frozenset({"-u"}))
-                for setting in option_values(rest, frozenset({"-c", "--config"})):
-                    key, _, value = setting.text.partition("=")
-                    yield from script_in_setting(key, Word(value, setting.is_known))
+                yield from scripts_in_settings(option_values(rest, frozenset({"-c", "--config"})))
         case _:
             pass
+
+
+def scripts_in_settings(settings: Iterable[Word]) -> Iterator[Word]:
+    """Yield the shell texts in settings that are given as `key=value`."""
+    for setting in settings:
+        key, _, value = setting.text.partition("=")
+        yield from script_in_setting(key, Word(value, setting.is_known))
 
 
 def script_in_setting(key: str, value: Word) -> Iterator[Word]:

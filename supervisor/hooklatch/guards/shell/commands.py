@@ -23,7 +23,7 @@ from hooklatch.guards.shell.tree import (
 )
 from hooklatch.guards.words import Piece
 
-__all__ = ["Commands"]
+__all__ = ["DECLARING", "Commands"]
 
 RESERVED: Final = re.compile(
     r"(?:if|then|else|elif|fi|do|done|case|esac|while|until|for|in|function|select|coproc|time|\[\[|\]\]|[{}!])"
