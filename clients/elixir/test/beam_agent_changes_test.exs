@@ -1,26 +1,8 @@
 defmodule Hooklatch.BeamAgentChangesTest do
   use ExUnit.Case
-
-  alias Hooklatch.BeamAgent.Hooks
+  import Hooklatch.Test.BeamAgent
 
   @moduletag :daemon
-
-  defp context(more \\ %{}),
-    do: Map.merge(%{event: :pre_tool_use, tool_name: "Read", tool_input: %{"path" => "x"}}, more)
-
-  defp context_of(event), do: %{event: event, tool_name: "Read", tool_input: %{}, prompt: "hi", agent_id: "a"}
-
-  defp fire(context, hooks), do: Hooks.fire(context.event, context, Hooks.build_registry(hooks))
-  defp on(event, fun), do: Hooks.hook(event, fun)
-
-  defp telling(event) do
-    test = self()
-
-    on(event, fn context ->
-      send(test, {:called, context})
-      {:ok, context}
-    end)
-  end
 
   describe "two hooks that change one field" do
     test "both count, in their order, and each judges the result" do

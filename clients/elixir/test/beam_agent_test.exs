@@ -1,5 +1,6 @@
 defmodule Hooklatch.BeamAgentTest do
   use ExUnit.Case
+  import Hooklatch.Test.BeamAgent
   import ExUnit.CaptureLog
 
   alias Hooklatch.BeamAgent.{Hooks, ReloadBus}
@@ -20,23 +21,6 @@ defmodule Hooklatch.BeamAgentTest do
   setup do
     on_exit(fn ->
       for {_, hooks} <- Hooks.global_registry(), hook <- hooks, do: Hooks.unregister_global(hook)
-    end)
-  end
-
-  defp context(more \\ %{}),
-    do: Map.merge(%{event: :pre_tool_use, tool_name: "Read", tool_input: %{"path" => "x"}}, more)
-
-  defp context_of(event), do: %{event: event, tool_name: "Read", tool_input: %{}, prompt: "hi", agent_id: "a"}
-
-  defp fire(context, hooks), do: Hooks.fire(context.event, context, Hooks.build_registry(hooks))
-  defp on(event, fun), do: Hooks.hook(event, fun)
-
-  defp telling(event) do
-    test = self()
-
-    on(event, fn context ->
-      send(test, {:called, context})
-      {:ok, context}
     end)
   end
 

@@ -87,6 +87,8 @@ defmodule Hooklatch.Test.Daemon do
   end
 end
 
+Code.require_file("beam_agent_case.exs", __DIR__)
+
 daemon = Hooklatch.Test.Daemon.start()
 :persistent_term.put(:daemon, daemon)
 
