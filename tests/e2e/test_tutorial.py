@@ -30,6 +30,8 @@ document = {"hook_event_name": "PreToolUse", "session_id": "s", "cwd": os.getcwd
             "tool_input": {"command": "bash -c './deploy.sh production'"}}
 print("printf %s", shlex.quote(json.dumps(document)), "|", entry["hooks"][0]["command"])
 END"""
+# A reader takes longer to come back from an editor than the daemon to take the file; a script has to wait for it.
+RELOADED = "until hooklatch hooks show deploys:no_deploys >/dev/null 2>&1; do :; done"
 
 
 def followed(home: Path) -> Iterator[str]:
@@ -38,7 +40,8 @@ def followed(home: Path) -> Iterator[str]:
     for number, (language, text) in enumerate(blocks, 1):
         if number == len(blocks):
             yield ASKED
-        yield save(text, home / ".config/hooklatch/hooks.d/deploys.py") if language == "python" else text
+        saved = save(text, home / ".config/hooklatch/hooks.d/deploys.py")
+        yield f"{saved}\n{RELOADED}" if language == "python" else text
     yield from (text for language, text in [*LOOKING, *UNINSTALLING] if language == "sh")
 
 
