@@ -17,38 +17,13 @@ import shlex
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
-__all__ = ["ARGUMENTS", "KINDS", "MATCHED_KINDS", "OTHER", "UnclearToolError", "arguments", "kind_of"]
+from hooklatch.guards.calls.tools import KINDS_OF, NAMES, OTHER, kind_of
+
+__all__ = ["ARGUMENTS", "KINDS", "NAMES", "OTHER", "UnclearToolError", "arguments", "kind_of"]
 
 Arguments = dict[str, Any]
 
-# Each tool that is known, by its own names.  `mcp`, and `other` for what is not known, have none.
-TOOLS: Final[Mapping[str, tuple[str, ...]]] = {
-    "shell": (
-        "Bash", "PowerShell", "Shell", "bash", "powershell", "shell", "exec_command", "local_shell", "unified_exec",
-        "run_shell_command", "write_bash", "write_powershell", "write_stdin", "Monitor", "execute_bash",
-        "execute_command", "run_in_terminal", "run_terminal_cmd", "shell_command",
-    ),
-    "read": ("Read", "read", "read_file", "view", "view_image", "NotebookRead"),
-    "write": ("Write", "write", "write_file", "create", "write_to_file"),
-    "edit": (
-        "Edit", "MultiEdit", "NotebookEdit", "edit", "multiedit", "patch", "replace", "apply_patch", "str_replace",
-        "insert", "Delete", "replace_in_file", "replace_string_in_file",
-    ),
-    "search": (
-        "Grep", "Glob", "LS", "grep", "glob", "list", "ls", "rg", "search_file_content", "grep_search",
-        "list_directory", "list_dir", "SemanticSearch", "codesearch",
-    ),
-    "fetch": (
-        "WebFetch", "WebSearch", "webfetch", "websearch", "web_fetch", "web_search", "google_web_search", "fetch",
-        "fetch_url",
-    ),
-    "subagent": ("Agent", "Task", "agent", "task", "spawn_agent"),
-}  # fmt: skip
-OTHER: Final = (
-    "other"  # of a tool that is not known; no word that a matcher means, or a tool's own name would match all
-)
-MATCHED_KINDS: Final = frozenset({*TOOLS, "mcp"})
-KINDS: Final = MATCHED_KINDS | {OTHER}
+KINDS: Final = frozenset({*KINDS_OF, "mcp", OTHER})
 
 # Our key, and what programs call it.  The first of each is also the one that is written back.
 KEYS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
@@ -74,6 +49,7 @@ KEYS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
     "fetch": {"url": ("url",), "prompt": ("prompt",), "query": ("query",)},
     "subagent": {"prompt": ("prompt", "message", "task"), "type": ("subagent_type", "agent_type")},
 }  # fmt: skip
+TYPED: Final = ("chars", "input")  # of these, those that are typed into a terminal
 # What `tool_args` may have, whatever the tool.
 ARGUMENTS: Final = frozenset(key for keys in KEYS.values() for key in keys) | {"paths", "server", "tool", "arguments"}
 # At least one of these is needed: without it, a guard of that kind would judge nothing.
@@ -84,22 +60,22 @@ NEEDED: Final[Mapping[str, tuple[str, ...]]] = {
     "edit": ("path", "paths"),
     "fetch": ("url", "query", "prompt"),
 }
-KIND_OF: Final[Mapping[str, str]] = {name: kind for kind, names in TOOLS.items() for name in names}
 TEXT: Final = frozenset({"path", "content", "old", "new", "url", "patch"})
 BEGIN: Final = "*** Begin Patch"
+ENTER: Final = re.compile(r"\{(?:enter|return)\}|\r\n?", re.IGNORECASE)
+# What does something else than to type a letter: Copilot's names of keys, and what terminals send for them.
+KEY: Final = re.compile(
+    r"\{(?:tab|up|down|left|right|home|end|delete|del|backspace|esc|escape|insert|page_?up|page_?down|f\d+"
+    r"|(?:ctrl|control|alt|shift|meta)[-+_ ]?\w+)\}|\x1b(?:[\[O][\d;]*[A-Za-z~])?|[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f]",
+    re.IGNORECASE,
+)
+INTERRUPT: Final = re.compile(r"\A(?:\{(?:ctrl|control)[-+_ ]?[cdu]\}|[\x03\x04\x15])+", re.IGNORECASE)
 # As the most lenient program reads it: with blanks before it, or none behind the colon.
 PATCHED: Final = re.compile(r"(?im)^[^\S\n]*\*\*\* (?:(?:Add|Update|Delete) File|Move to):[^\S\n]*(\S.*?)\s*$")
 
 
 class UnclearToolError(ValueError):
     """The input of a tool could be read in two ways, or does not say what a tool of its kind does."""
-
-
-def kind_of(name: str) -> str:
-    """Return the kind of a tool that is known by its name alone; "other" if it is not known."""
-    if name.startswith("mcp__"):
-        return "mcp"
-    return KIND_OF.get(name, OTHER)
 
 
 def arguments(kind: str, tool_input: Mapping[str, Any], *, former: Mapping[str, Any] | None = None) -> Arguments:
@@ -130,10 +106,25 @@ def one_of(kind: str, key: str, given: Mapping[str, Any]) -> object:
     if any(type(other) is not type(first) or other != first for other in others):
         raise UnclearToolError(f"{' and '.join(given)} of a {kind} tool differ, and both could be its {key}")
     if kind == "shell" and key == "command":
-        return command_of(first)
+        is_typed = isinstance(first, str) and not given.keys().isdisjoint(TYPED)
+        return typed(command_of(first)) if is_typed else command_of(first)
     if key in TEXT and not isinstance(first, str):
         raise UnclearToolError(f"the {key} of a {kind} tool is not text")
     return first
+
+
+def typed(text: str) -> str:
+    """Return what a terminal reads when this is typed: keys of new lines are new lines, and keys alone are nothing.
+
+    Raises:
+        UnclearToolError: keys among the letters change what is read.
+    """
+    lines = ENTER.sub("\n", INTERRUPT.sub("", text))
+    if KEY.search(lines) is None:
+        return lines
+    if KEY.sub("", lines).strip():
+        raise UnclearToolError("what is typed has keys that change it, such as tab or backspace, so nobody can read it")
+    return "\n"
 
 
 def command_of(value: object) -> str:

@@ -13,6 +13,7 @@ from hooklatch.guards.words import Word
 
 TYPE_CHECKING = False  # type checkers take it for true
 if TYPE_CHECKING:
+    from hooklatch.guards.calls.texts import call_of, is_harmless, strictest
     from hooklatch.guards.interpreters import reads_data
     from hooklatch.guards.targets import git_parts, hostname_of, hosts_reached, packages_installed, paths_written
 
@@ -21,22 +22,29 @@ __all__ = [
     "Redirect",
     "UnreadableCommandError",
     "Word",
+    "call_of",
     "commands",
     "git_parts",
     "hostname_of",
     "hosts_reached",
+    "is_harmless",
     "packages_installed",
     "paths_written",
     "reads_data",
+    "strictest",
 ]
-TARGETS = frozenset({"git_parts", "hostname_of", "hosts_reached", "packages_installed", "paths_written"})
+MODULES = {
+    **dict.fromkeys(("git_parts", "hostname_of", "hosts_reached", "packages_installed", "paths_written"), "targets"),
+    **dict.fromkeys(("call_of", "is_harmless", "strictest"), "calls.texts"),
+    "reads_data": "interpreters",
+}
 
 
 def __getattr__(name: str) -> object:
     """Load the tables of programs with the first of their functions: a daemon reads commands, and needs no table."""
-    if name not in TARGETS and name != "reads_data":
+    if name not in MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from hooklatch.guards import interpreters, targets
+    from importlib import import_module
 
-    value = globals()[name] = getattr(targets if name in TARGETS else interpreters, name)
+    value = globals()[name] = getattr(import_module(f"{__name__}.{MODULES[name]}"), name)
     return value

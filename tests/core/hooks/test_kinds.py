@@ -160,9 +160,36 @@ def test_an_input_that_says_two_things_or_nothing_is_unclear(kind: str, given: d
         arguments(kind, given)
 
 
-def test_a_tool_that_is_called_other_is_one_tool_and_not_all_that_are_unknown() -> None:
+def test_what_no_table_has_is_of_the_kind_other_which_hooks_match() -> None:
     one = Chain(SPEC, [hook("mine", match="other")])
 
-    assert ids(one.select(Payload(b'{"tool_name":"other"}'))) == ["mine"]
-    assert ids(one.select(Payload(b'{"tool_name":"database"}'))) == []
-    assert ids(one.select(Payload(b'{"tool_name":"database","tool_kind":"other"}'))) == []
+    assert ids(one.select(Payload(b'{"tool_name":"database"}'))) == ["mine"]
+    assert ids(one.select(Payload(b'{"tool_name":"database","tool_kind":"other"}'))) == ["mine"]
+    assert ids(one.select(Payload(b'{"tool_name":"database","tool_kind":"a kind of its own"}'))) == ["mine"]
+    assert ids(one.select(Payload(b'{"tool_name":"fs-read","tool_kind":"mcp"}'))) == []
+    assert ids(one.select(Payload(b'{"tool_name":"Bash","tool_kind":"shell"}'))) == []
+
+
+@table(
+    ("given", "command"),
+    [
+        ({"input": "echo x > .env{enter}"}, "echo x > .env\n"),
+        ({"input": "a{Enter}b{ENTER}"}, "a\nb\n"),
+        ({"chars": "echo x > .env\r"}, "echo x > .env\n"),
+        ({"chars": "a\r\nb\n"}, "a\nb\n"),
+        ({"chars": "\x03ls\n"}, "ls\n"),
+        ({"input": "{ctrl+c}ls{enter}"}, "ls\n"),
+        ({"input": "{down}{down}{enter}"}, "\n"),
+        ({"chars": "\x1b[A\r"}, "\n"),
+        ({"input": "{a,b}"}, "{a,b}"),
+        ({"command": "echo {enter}"}, "echo {enter}"),
+    ],
+)
+def test_keys_of_a_terminal_are_read_as_it_reads_them(given: dict[str, Any], command: str) -> None:
+    assert arguments("shell", given) == {"command": command}
+
+
+@table("text", ["rm -rf /x{backspace}", "cat .en{tab}{enter}", "rm -rf x{left}/{enter}", "ls\x7f", "ls \x1b[D/"])
+def test_keys_that_change_what_is_typed_make_it_unclear(text: str) -> None:
+    with pytest.raises(UnclearToolError, match="keys"):
+        arguments("shell", {"input": text})

@@ -22,7 +22,7 @@ from hooklatch.core.hooks.conditions import Facts, UnreadableFieldError
 from hooklatch.core.hooks.matchers import MAX_STEPS
 from hooklatch.core.hooks.registry import EVERY_GATE, Hook, PythonTarget
 from hooklatch.core.payload import Payload
-from hooklatch.core.tools import MATCHED_KINDS, OTHER, kind_of
+from hooklatch.core.tools import KINDS, OTHER, kind_of
 
 __all__ = [
     "MAX_BUDGET", "Chain", "Difference", "Selection", "Snapshot", "Turn", "amenders", "budget", "difference", "grouped",
@@ -217,7 +217,7 @@ class Chain:
         # Whether a tool's kind can make a difference: names are compared with it, patterns are not.
         names = frozenset[str]().union(*(hook.matcher.names for hook in self.hooks))
         self._has_names = self._field == "tool_name" and bool(names)
-        self._has_kinds = self._field == "tool_name" and not names.isdisjoint(MATCHED_KINDS)
+        self._has_kinds = self._field == "tool_name" and not names.isdisjoint(KINDS)
         self._everything: Selection | None = None
         # By what is matched, if it is short: a value, or a tool's name and kind.
         self._selections: dict[str | tuple[str, str] | None, Selection] = {}
@@ -281,7 +281,7 @@ class Chain:
         if value is None or len(value) * self._weight > MAX_STEPS:
             return self._blind()
         # Of a tool that is known, its own kind too: what a payload says of it cannot take a guard away.
-        kinds = {kind, kind_of(value)} - {OTHER} if kind is not None else set[str]()
+        kinds = {kind if kind in KINDS else OTHER} | {kind_of(value)} - {OTHER} if kind is not None else set[str]()
         found = Selection(
             self.spec,
             (hook for hook in self.hooks if hook.matcher.matches(value) or not kinds.isdisjoint(hook.matcher.names)),

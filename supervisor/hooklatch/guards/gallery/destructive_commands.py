@@ -19,7 +19,20 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from hooklatch import ask, deny, hook
-from hooklatch.guards import Command, UnreadableCommandError, Word, commands, git_parts, paths_written, reads_data
+from hooklatch.guards import (
+    Command,
+    UnreadableCommandError,
+    Word,
+    call_of,
+    commands,
+    git_parts,
+    paths_written,
+    reads_data,
+    strictest,
+)
+
+# Globs of tools that are judged by nothing here, such as "mcp__notes__*"; those of hosts that touch nothing are known.
+HARMLESS_TOOLS: tuple[str, ...] = ()
 
 REMOVING = {"rm", "rmdir", "unlink", "shred", "srm", "trash", "rimraf", "del-cli"}
 RECURSIVE = ("-r", "-R", "--recursive", "--dir")
@@ -100,23 +113,31 @@ LATER = "is decided only when it runs"
 Answer = tuple[str, str]  # a verdict and its reason
 
 
-@hook("pre_tool_use", match=["shell", "mcp"], timeout=2.0, description="nothing is destroyed that cannot be had back")
+@hook(
+    "pre_tool_use",
+    match=["shell", "mcp", "other"],
+    timeout=2.0,
+    description="nothing is destroyed that cannot be had back",
+)
 def destructive_commands(event: Any) -> Any:
-    is_server = event.tool_kind == "mcp"
-    told = event.tool_input if is_server else event.tool_args or event.tool_input
-    text, cwd = told.get("command"), told.get("cwd")
-    if not isinstance(text, str):
-        return None if is_server else deny("the shell tool was called without a command that can be judged")
-    if cwd is not None and not isinstance(cwd, str):
-        return deny("the tool was called with a folder that is no text, so nobody knows what the command would remove")
-    if "powershell" in str(event.tool_name).lower():
+    call = call_of(event, HARMLESS_TOOLS)
+    if call.fault is not None:
+        return deny(call.fault)
+    if call.lines and "powershell" in str(event.tool_name).lower():
         return ask("this guard reads the language of POSIX shells, not PowerShell's")
+    begin = event.cwd or os.sep
+    answer = strictest(of_command(line.text, begin, line.folder, is_sure=line.is_sure) for line in call.lines)
+    if answer is None and any(REMOVES_IN_CODE.search(code) or DROPS.search(code) for code in call.codes):
+        return ask("the tool is given code that removes files or data, which this guard does not read")
+    return answer
+
+
+def of_command(text: str, begin: str, start: str, *, is_sure: bool) -> Any:
+    """Judge a command that runs in a folder; what cannot be read is denied where the tool is surely a shell."""
     try:
         found = commands(text)
     except UnreadableCommandError as error:
-        return (ask if is_server else deny)(f"the command cannot be judged: {error}")
-    begin = event.cwd or os.sep
-    start = os.path.join(begin, os.path.expanduser(cwd or ""))
+        return (deny if is_sure else ask)(f"the command cannot be judged: {error}")
     running = {one.within for one in found}  # what each of these was told to run has been read, and is judged by itself
     said = [
         answer

@@ -14,8 +14,10 @@ from typing import Any
 import msgspec
 
 from hooklatch import ask, deny, hook
-from hooklatch.guards import Command, UnreadableCommandError, Word, commands, git_parts
+from hooklatch.guards import Command, UnreadableCommandError, Word, call_of, commands, git_parts, strictest
 
+# Globs of tools that are judged by nothing here, such as "mcp__notes__*"; those of hosts that touch nothing are known.
+HARMLESS_TOOLS: tuple[str, ...] = ()
 PROTECTED_BRANCHES = ("main", "master", "trunk", "production", "release/*")
 AROUND_CHECKS = ("--no-verify", "--no-gpg-sign")
 # Variables that leave checks out, change settings, or say who commits.
@@ -52,17 +54,20 @@ MAKING = {"-b", "-B", "-c", "-C", "--create", "--force-create"}
 NO_BRANCH = re.compile(r"\.\.|//|/\.|\.lock(?:/|\Z)|[./]\Z")  # in a name that git does not take for a branch
 
 
-@hook("pre_tool_use", match="shell", timeout=2.0, description="rules for git")
+@hook("pre_tool_use", match=["shell", "mcp", "other"], timeout=2.0, description="rules for git")
 def git_rules(event: Any) -> Any:
-    told = event.tool_args or event.tool_input
-    text, cwd = told.get("command"), told.get("cwd") or ""
-    if not isinstance(text, str) or not isinstance(cwd, str):
-        return deny("the shell tool was called without a command, so nobody knows what it would do")
-    begin = os.path.join(event.cwd or os.sep, os.path.expanduser(cwd))
+    call = call_of(event, HARMLESS_TOOLS)
+    if call.fault is not None:
+        return deny(call.fault)
+    return strictest(of_command(line.text, line.folder, is_sure=line.is_sure) for line in call.lines)
+
+
+def of_command(text: str, begin: str, *, is_sure: bool) -> Any:
+    """Judge a command that runs in a folder; what cannot be read is denied where the tool is surely a shell."""
     try:
         found = [as_git(command) for command in commands(text)]
     except UnreadableCommandError as error:
-        return deny(f"the command cannot be judged: {error}")
+        return (deny if is_sure else ask)(f"the command cannot be judged: {error}")
     ours = [command for command in found if command.program == "git"]
     for command in ours:
         if (reason := refusal(command)) is not None:

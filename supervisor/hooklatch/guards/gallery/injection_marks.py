@@ -17,7 +17,10 @@ from collections.abc import Iterator
 from typing import Any, TypeAlias
 
 from hooklatch import append, ask, hook
+from hooklatch.guards import is_harmless
 
+# Globs of tools that are judged by nothing here, such as "mcp__notes__*"; those of hosts that touch nothing are known.
+HARMLESS_TOOLS: tuple[str, ...] = ()
 MINUTES = 10
 MARKS = {
     "an instruction to forget others": re.compile(
@@ -69,10 +72,10 @@ def injection_marks(event: Any) -> Any:
     )
 
 
-@hook("pre_tool_use", match=["shell", "fetch", "mcp"], timeout=2.0, description="asks after a marked result")
+@hook("pre_tool_use", match=["shell", "fetch", "mcp", "other"], timeout=2.0, description="asks after a marked result")
 def after_a_mark(event: Any) -> Any:
     mark = scope_of(event).get("marked")
-    if mark is None:
+    if mark is None or is_harmless(event, HARMLESS_TOOLS):
         return None
     return ask(f"a tool's result held {mark} in the last {MINUTES} minutes; is this what you asked for?")
 

@@ -9,29 +9,29 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from hooklatch import ask, deny, hook
-from hooklatch.guards import UnreadableCommandError, commands, hostname_of, hosts_reached
+from hooklatch.guards import UnreadableCommandError, call_of, commands, hostname_of, hosts_reached
 
+# Globs of tools that are judged by nothing here, such as "mcp__notes__*"; those of hosts that touch nothing are known.
+HARMLESS_TOOLS: tuple[str, ...] = ()
 ALLOWED = (
     "localhost", "127.0.0.1", "github.com", "*.github.com", "*.githubusercontent.com", "gitlab.com", "pypi.org",
     "files.pythonhosted.org", "registry.npmjs.org", "crates.io", "*.crates.io", "proxy.golang.org", "docs.python.org",
 )  # fmt: skip
 
 
-@hook("pre_tool_use", match=["shell", "fetch"], timeout=2.0, description="only listed hosts are reached")
+@hook(
+    "pre_tool_use", match=["shell", "fetch", "mcp", "other"], timeout=2.0, description="only listed hosts are reached"
+)
 def network_egress(event: Any) -> Any:
-    told = event.tool_args or event.tool_input
-    hosts: list[str | None] = []
-    if event.tool_kind == "shell" or "command" in told:
-        if not isinstance(told.get("command"), str):
-            return deny("the shell tool was called without a command, so nobody knows what it would do")
+    call = call_of(event, HARMLESS_TOOLS)
+    if call.fault is not None:
+        return deny(call.fault)
+    hosts = [hostname_of(url if "://" in url else f"//{url}") for url in call.addresses]
+    for line in call.lines:
         try:
-            hosts = [host for one in commands(told["command"]) for host in hosts_reached(one)]
+            hosts += [host for one in commands(line.text) for host in hosts_reached(one)]
         except UnreadableCommandError as error:
-            return deny(f"the command cannot be judged: {error}")
-    elif isinstance(url := told.get("url"), str):
-        hosts = [hostname_of(url if "://" in url else f"//{url}")]
-    elif not isinstance(told.get("query"), str):  # a search names no host: its service does
-        return deny("the tool that fetches was called without a URL, so nobody knows what it would reach")
+            return (deny if line.is_sure else ask)(f"the command cannot be judged: {error}")
     for host in hosts:
         if host is not None and not any(fnmatchcase(host, pattern) for pattern in ALLOWED):
             return deny(f"{host} is not among the hosts that may be reached; a person adds it to ALLOWED in this guard")

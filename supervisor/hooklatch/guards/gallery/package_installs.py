@@ -18,8 +18,10 @@ from typing import Any
 import msgspec
 
 from hooklatch import ask, deny, hook
-from hooklatch.guards import Command, UnreadableCommandError, Word, commands, packages_installed
+from hooklatch.guards import Command, UnreadableCommandError, Word, call_of, commands, packages_installed, strictest
 
+# Globs of tools that are judged by nothing here, such as "mcp__notes__*"; those of hosts that touch nothing are known.
+HARMLESS_TOOLS: tuple[str, ...] = ()
 KNOWN = (
     "pytest*",
     "ruff",
@@ -37,17 +39,22 @@ FLAGS = {"-y", "--yes", "-q", "--quiet", "--silent", "--bun", "--"}  # options o
 PLAIN = re.compile(r"[\w-]+")
 
 
-@hook("pre_tool_use", match="shell", timeout=2.0, description="asks before a new package is installed")
+@hook(
+    "pre_tool_use", match=["shell", "mcp", "other"], timeout=2.0, description="asks before a new package is installed"
+)
 def package_installs(event: Any) -> Any:
-    told = event.tool_args or event.tool_input
-    text, cwd = told.get("command"), told.get("cwd") or ""
-    if not isinstance(text, str) or not isinstance(cwd, str):
-        return deny("the shell tool was called without a command, so nobody knows what it would do")
+    call = call_of(event, HARMLESS_TOOLS)
+    if call.fault is not None:
+        return deny(call.fault)
+    return strictest(of_command(line.text, line.folder, is_sure=line.is_sure) for line in call.lines)
+
+
+def of_command(text: str, begin: str, *, is_sure: bool) -> Any:
+    """Judge a command that runs in a folder; what cannot be read is denied where the tool is surely a shell."""
     try:
         found = [(command, packages_installed(command)) for command in commands(text)]
     except UnreadableCommandError as error:
-        return deny(f"the command cannot be judged: {error}")
-    begin = os.path.join(event.cwd or os.sep, os.path.expanduser(cwd))
+        return (deny if is_sure else ask)(f"the command cannot be judged: {error}")
     for command, packages in found:
         if packages is None:
             continue

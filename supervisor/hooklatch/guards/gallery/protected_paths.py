@@ -12,12 +12,13 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
-from typing import Any, cast
-from urllib.parse import unquote
+from typing import Any
 
 from hooklatch import ask, deny, hook
-from hooklatch.guards import Command, UnreadableCommandError, Word, commands, paths_written
+from hooklatch.guards import Command, UnreadableCommandError, Word, call_of, commands, paths_written, strictest
 
+# Globs of tools that are judged by nothing here, such as "mcp__notes__*"; those of hosts that touch nothing are known.
+HARMLESS_TOOLS: tuple[str, ...] = ()
 # Globs; `~` is the home of the user, and a pattern without a slash is compared with each part of the path.
 PROTECTED = (
     ".git", ".env", ".env.*", "*.pem", "*.key", "id_rsa*", "id_ed25519*", ".npmrc", ".pypirc", ".netrc", ".hooklatch",
@@ -58,13 +59,6 @@ EVERYDAY = re.compile(
     r"(?i)[\w*?.[\]!-]*\.(?:py|py[cio]|go|rs|c|h|cc|cpp|hpp|java|kt|rb|php|css|scss|html|md|rst|txt|o|class|orig|rej|log|tmp)"
     r"|__\w+__|node_modules|\.DS_Store"
 )
-WRITING = re.compile(
-    r"(?i)write|edit|create|move|delete|remove|rename|patch|append|save|copy|put|insert|replace|upload"
-)
-PATHS = {
-    "path", "file_path", "filepath", "filename", "file", "paths", "destination", "dest", "source", "target", "uri",
-    "target_file", "targetfile",
-}  # fmt: skip
 HOME_IS_SET = re.compile(r"(?<!\$)(?<!\$\{)(?<!\w)HOME\b")
 INTERPRETERS = ("python", "pypy", "node", "perl", "ruby", "php", "deno", "bun", "lua", "awk", "gawk", "mawk")
 # A file that code writes by one call; what it puts together is not seen.
@@ -82,64 +76,31 @@ MAX_FINDS = 20  # of one text that give something to commands; of more, what the
 MAX_MATCHES = 1000  # files of those that a pattern of the shell stands for
 
 
-@hook("pre_tool_use", match=["write", "edit", "shell", "mcp"], timeout=2.0, description="no writing to protected paths")
+@hook(
+    "pre_tool_use",
+    match=["write", "edit", "shell", "mcp", "other"],
+    timeout=2.0,
+    description="no writing to protected paths",
+)
 def protected_paths(event: Any) -> Any:
-    told = event.tool_args or event.tool_input
-    begin = event.cwd or os.sep
-    if event.tool_kind == "mcp":
-        return of_server(str(event.tool_name), event.tool_input, begin)
-    if event.tool_kind == "shell" or "command" in told:
-        if (folder := folder_of(told, begin)) is None:
-            return deny("the shell tool was called with a folder that is no text")
-        return of_command(told.get("command"), folder)
-    named = [told.get(key) for key in ("path", "file_path", "notebook_path")]
-    paths = [path for path in (*named, *told.get("paths", ())) if path is not None]
-    if not paths or not all(isinstance(path, str) for path in paths):
-        return deny("the tool that writes was called without a path, so nobody knows what it would write")
-    for path in paths:
-        if (pattern := protection_of(path, begin)) is not None:
+    call = call_of(event, HARMLESS_TOOLS)
+    if call.fault is not None:
+        return deny(call.fault)
+    in_code = [path for code in call.codes for path in paths_in_code(code)]
+    for path in (*call.paths, *in_code):
+        if (pattern := protection_of(path, call.begin, is_whole=call.is_losing)) is not None:
             return deny(f"{path} is protected ({pattern}); a person has to change it")
-    return None
+    return strictest(of_command(line.text, line.folder, is_sure=line.is_sure) for line in call.lines)
 
 
-def folder_of(told: Any, begin: str) -> str | None:
-    """Return the folder that a call is told to work in; None if it is told one that is no text."""
-    cwd = told.get("cwd")
-    if cwd is not None and not isinstance(cwd, str):
-        return None
-    return os.path.join(begin, os.path.expanduser(cwd or ""))
-
-
-def of_server(name: str, told: Any, begin: str) -> Any:
-    """Judge a call of an MCP server: of one that runs commands, or whose name says that it changes something."""
-    is_command, is_writing = isinstance(told.get("command"), str), WRITING.search(name.rpartition("__")[2]) is not None
-    if not is_command and not is_writing:
-        return None
-    if (folder := folder_of(told, begin)) is None:
-        return deny("the server was called with a folder that is no text, so nobody knows what it would change")
-    if is_command and (said := of_command(told["command"], folder)) is not None:
-        return said
-    if not is_writing:
-        return None
-    for key, value in told.items():
-        values = cast("list[object]", value) if isinstance(value, list) else [value]
-        for path in values:
-            if key.lower() in PATHS and isinstance(path, str):
-                path = unquote(path.removeprefix("file://")) if path.startswith("file://") else path
-                if (pattern := protection_of(path, folder, is_whole="delete" in name or "move" in name)) is not None:
-                    return deny(f"{path} is protected ({pattern}); a person has to change it")
-    return None
-
-
-def of_command(text: object, begin: str) -> Any:
-    if not isinstance(text, str):
-        return deny("the shell tool was called without a command, so nobody knows what it would do")
+def of_command(text: str, begin: str, *, is_sure: bool = True) -> Any:
+    """Judge a command that runs in a folder; what cannot be read is denied where the tool is surely a shell."""
     if text.lstrip().startswith("*** Begin Patch"):
         return deny("this is a patch and no command, and nobody says which files it changes")
     try:
         found = commands(text)
     except UnreadableCommandError as error:
-        return deny(f"the command cannot be judged: {error}")
+        return (deny if is_sure else ask)(f"the command cannot be judged: {error}")
     unknown = ""
     finding: list[Command] = []
     seen: set[tuple[Word, str | None, str]] = set()  # what has been judged already
@@ -214,8 +175,12 @@ def written(command: Command, finding: Sequence[Command], text: str) -> Iterator
         yield from names_found(command)
     if (command.program or "").startswith(INTERPRETERS):
         for told in (*command.arguments, *(one.target for one in command.redirects)):
-            yield from (Word(path) for groups in IN_CODE.findall(told.text) for path in groups if path)
-            yield from (Word(path) for path in SECOND_IN_CODE.findall(told.text))
+            yield from map(Word, paths_in_code(told.text))
+
+
+def paths_in_code(code: str) -> Iterator[str]:
+    yield from (path for groups in IN_CODE.findall(code) for path in groups if path)
+    yield from SECOND_IN_CODE.findall(code)
 
 
 def names_found(finding: Command) -> list[Word]:

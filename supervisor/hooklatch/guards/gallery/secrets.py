@@ -72,7 +72,7 @@ Json: TypeAlias = "dict[str, Json] | list[Json] | str | float | None"
 
 @hook(
     "pre_tool_use",
-    match=["shell", "write", "edit", "fetch", "mcp"],
+    match=["shell", "write", "edit", "fetch", "mcp", "other"],
     timeout=10.0,  # two megabytes in one line take up to three seconds
     description="no secrets in files, commands and requests",
 )

@@ -5,10 +5,9 @@ Tools of one's own exist, so this is a word for whoever wrote the hook, and refu
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from typing import Final, cast
+from typing import cast
 
 from hooklatch.core.hooks.catalogue import Catalogue, EventSpec
 from hooklatch.core.hooks.conditions import Condition, Facts
@@ -16,23 +15,9 @@ from hooklatch.core.hooks.matchers import Matcher
 from hooklatch.core.hooks.registry import Hook
 from hooklatch.core.payload import Payload
 from hooklatch.core.text import did_you_mean
-from hooklatch.core.tools import MATCHED_KINDS, TOOLS
+from hooklatch.core.tools import KINDS, NAMES
 
 __all__ = ["unknown_tools"]
-
-# Tools of hosts that are of no kind.
-OTHERS: Final[list[str]] = re.findall(r"\w+", """
-AskUserQuestion BashOutput CronCreate CronDelete CronList EnterPlanMode EnterWorktree ExitPlanMode ExitWorktree KillBash
-KillShell LSP ListMcpResourcesTool PushNotification ReadLints ReadMcpResourceTool RemoteTrigger SendMessage Skill
-SlashCommand StructuredOutput TaskCreate TaskGet TaskList TaskOutput TaskStop TaskUpdate TeamCreate TeamDelete TodoRead
-TodoWrite ToolSearch activate_skill ask_user batch cli_help close_agent codebase_investigator complete_task
-enter_plan_mode exit_plan_mode fetch_copilot_cli_documentation get_internal_docs invalid js_repl list_agents list_bash
-list_mcp_resources list_powershell lsp plan_enter plan_exit question read_agent read_bash read_many_files
-read_mcp_resource read_powershell report_intent request_permissions request_user_input save_memory send_input skill sql
-stop_bash stop_powershell store_memory str_replace_editor todo_write todoread todowrite tool_search tool_suggest
-update_plan update_todo wait wait_agent write_agent write_todos
-""")  # fmt: skip
-NAMES: Final = frozenset(name for names in TOOLS.values() for name in names).union(OTHERS)
 
 
 def unknown_tools(hook: Hook, spec: EventSpec | None) -> tuple[str, ...]:
@@ -48,9 +33,9 @@ def said_of(hook: Hook) -> tuple[str, ...]:
 
 
 def of_matcher(matcher: Matcher) -> Iterator[str]:
-    for name in sorted(matcher.names - NAMES - MATCHED_KINDS):
+    for name in sorted(matcher.names - NAMES - KINDS):
         if not is_of_server(name):
-            yield f"no tool that is known is called {name!r}{did_you_mean(name, NAMES | MATCHED_KINDS)}"
+            yield f"no tool that is known is called {name!r}{did_you_mean(name, NAMES | KINDS)}"
     is_pattern = not (matcher.matches_all or matcher.names)
     if is_pattern and not is_of_server(matcher.text) and not any(map(matcher.matches, NAMES)):
         yield f"no tool that is known matches {matcher.text}"

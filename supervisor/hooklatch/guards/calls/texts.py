@@ -1,0 +1,334 @@
+"""The commands, paths, addresses and code among the arguments of a call, by their keys or by their form.
+
+    a shell, a file's tool     what its kind says: a command that is none is a fault
+    a tool that is harmless    nothing; by the hosts' tables, and by what the guard's file lists
+    any other                  each of its texts, nested too: a key of a table says what it is, else its form does
+
+Of a server's tool, and of one that no table has, nobody knows what it does.  One whose name has a verb of reading, and
+none of changing, changes no file, and runs no text of an unknown key.  Knows keys and forms; looks at no disk.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Any, Final, cast
+from urllib.parse import unquote
+
+import msgspec
+
+from hooklatch.guards.calls.tools import OF_HOSTS, OTHER, kind_of
+from hooklatch.guards.commands import commands
+from hooklatch.guards.words import UnreadableCommandError
+
+__all__ = ["Call", "Line", "call_of", "is_harmless", "strictest"]
+
+MOST = 2000  # texts of one call; of more nobody looks at all
+MAX_FORM = 64 * 1024  # characters of a text that may be a command by its form alone
+MAX_PATH = 4096
+ODD = "the tool was called with a path that has a null or no letter, which no file can have"
+
+COMMAND: Final = frozenset((
+    "command", "commands", "cmd", "cmds", "cmdline", "commandline", "shellcommand", "bash", "sh", "chars", "keystrokes",
+    "terminalinput", "shellscript", "bashcommand", "commandtorun", "commandstring", "runcommand",
+))  # fmt: skip
+# Of what language, nobody knows.
+SCRIPT: Final = frozenset(("script", "scripts", "shell", "run", "exec", "execute", "stdin"))
+WORDS: Final = frozenset(("argv", "args", "arguments", "params", "parameters", "flags", "options"))
+PROGRAM: Final = frozenset(("program", "executable", "binary", "bin"))
+CODE: Final = frozenset(("code", "script", "source", "javascript", "python", "cell", "newsource", "sql"))
+PATH: Final = frozenset((
+    "path", "paths", "file", "files", "filepath", "filename", "filenames", "filepaths", "destination", "dest", "source",
+    "src", "target", "targets", "targetfile", "uri", "uris", "absolutepath", "notebookpath", "to", "from", "output",
+    "outfile", "outputfile", "outputpath", "dir", "directory", "dirpath", "folder", "newpath", "oldpath", "location",
+))  # fmt: skip
+A_PATH: Final = re.compile(r"(?:path|file|filename|folder|dir|directory|uri)s?\Z")  # how a key ends that names one
+ADDRESS: Final = frozenset(("url", "urls", "href", "endpoint", "baseurl", "uri", "link"))
+# What is written down or told to somebody, and neither run nor opened.
+PROSE: Final = frozenset((
+    "content", "contents", "text", "body", "message", "messages", "prompt", "description", "title", "summary",
+    "comment", "comments", "query", "question", "questions", "subject", "note", "notes", "thought", "reason", "reasoning", "todos",
+    "filetext", "oldstr", "newstr", "oldstring", "newstring", "oldtext", "newtext", "old", "new", "observations",
+    "explanation", "instruction", "instructions", "caption", "html", "markdown", "commitmessage", "activeform",
+    "oldsource", "newsource", "insertline", "replacement",
+))  # fmt: skip
+NO_PATH: Final = (ADDRESS - {"uri"}) | {
+    "selector", "ref", "branch", "sha", "pattern", "regex", "route", "owner", "repo", "element",
+}  # fmt: skip
+FOLDERS: Final = ("cwd", "workdir", "workingdir", "workingdirectory")
+PLACES: Final = (
+    "directory",
+    "dir",
+    "dirpath",
+    "folder",
+    "root",
+    "basedir",
+    "basepath",
+    "parent",
+)  # where it may work, too
+ACTION: Final = ("command", "action", "operation", "op", "verb", "method")
+EDITORS: Final = frozenset(("str_replace_editor", "str_replace_based_edit_tool"))  # whose action says whether they read
+
+READING: Final = frozenset(re.findall(r"\w+", """
+    read get list ls search find fetch show describe view look check info status stat stats head tail cat grep glob tree
+    exists inspect preview help lookup summarize explain lint diff compare browse peek resolve think ping version count
+    query queries retrieve lookup hover definition references symbols history log logs
+"""))  # fmt: skip
+CHANGING: Final = frozenset(re.findall(r"\w+", """
+    write edit create move delete remove rename patch append save copy put insert replace upload update set add run exec
+    execute do apply install uninstall start stop kill send post push commit merge make build modify change truncate
+    clear reset drop touch mkdir rmdir chmod chown download export import generate convert extract unzip sync deploy
+    eval call invoke shell bash sh terminal cmd command commands script process spawn launch store overwrite restore revert
+    rm mv cp link unlink archive unarchive dump render screenshot
+"""))  # fmt: skip
+# Words of servers and tools that type into a shell: what is prose to others may be a command to them.
+TYPING: Final = frozenset(
+    re.findall(r"\w+", "shell bash sh zsh terminal tmux ssh console exec execute cmd pty process keys run runner")
+)
+QUERYING: Final = frozenset(("query", "sql", "execute", "db", "database"))
+NAMED: Final = COMMAND | SCRIPT | CODE | PATH | ADDRESS | PROSE
+LOSING: Final = ("delete", "move", "remove", "rename", "rm", "mv", "unlink")
+A_WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+
+# How a text begins that is a command: assignments, then a name of a program, then an option, an operand or an operator.
+A_COMMAND: Final = re.compile(
+    r"""\s*(?:[A-Za-z_]\w*=\S*\s+|[({!]\s*|\d*>\S+\s+)*['"\\]?[a-z/~.$][\w./~+$'"\\-]*['"\\]?(?=\s|[;|&<>)]|\Z)"""
+)
+SIGN: Final = re.compile(r"[;|&<>`$\n]|(?:^|\s)-{1,2}[A-Za-z]")
+GUARDED: Final = re.compile(
+    r"(?:^|[\s;|&(`'\"/=])(?:rm|git|sh|bash|dash|zsh|curl|wget|dd|mkfs[.\w]*|shred|find|eval|sudo|chmod|chown|mv|cp|tee|pip3?"
+    r"|npm|npx|uv|docker|kubectl|truncate|ln|sed|hooklatch|pkill|kill(?:all)?|reboot|shutdown|rimraf|unlink|rmdir)"
+    r"(?=\s|[;|&)'\"`]|\Z)"
+)
+URL: Final = re.compile(r"(?:https?|wss?|ftps?)://\S+\Z", re.IGNORECASE)
+PATCHED: Final = re.compile(
+    r"(?m)^[^\S\n]*(?:\*\*\* (?:(?:Add|Update|Delete) File|Move to):[^\S\n]*|(?:\+\+\+|---) (?:[ab]/)?(?!/dev/null))"
+    r"(\S.*?)\s*$"
+)
+
+
+# A payload may call a tool otherwise than its name: what it says takes no guard away.
+STRICTEST: Final = ("mcp", "shell", "edit", "write", "fetch", "read", "search", "subagent")
+
+
+class Line(msgspec.Struct, frozen=True):
+    """A text that is run as a command, and where; `is_sure` if its tool is a shell."""
+
+    text: str
+    folder: str
+    is_sure: bool = True
+
+
+class Call(msgspec.Struct, frozen=True):
+    """What a call would run, write, reach and evaluate; `fault` says why nobody can tell.
+
+    `is_losing`: what is below a path goes with it.
+    """
+
+    begin: str
+    lines: tuple[Line, ...] = ()
+    paths: tuple[str, ...] = ()
+    addresses: tuple[str, ...] = ()
+    codes: tuple[str, ...] = ()
+    is_losing: bool = False
+    fault: str | None = None
+
+
+def strictest(answers: Iterable[Any]) -> Any:
+    """Return the first answer that denies, else the first that is one."""
+    first = None
+    for answer in answers:
+        if answer is not None and answer.verdict == "deny":
+            return answer
+        first = first or answer
+    return first
+
+
+def call_of(event: Any, harmless: Sequence[str] = ()) -> Call:
+    """Return what a call has to judge; nothing of a tool that is harmless, by its host's table or by these globs."""
+    begin, name = event.cwd or os.sep, str(event.tool_name)
+    kinds = {event.tool_kind or OTHER, kind_of(name)}
+    kind = next((one for one in STRICTEST if one in kinds), OTHER)
+    if kind not in ("mcp", OTHER):
+        return of_kind(kind, event.tool_args or event.tool_input, begin)
+    if is_harmless(event, harmless):
+        return Call(begin)
+    return of_texts(own_name(event, name), name, event.tool_input, begin)
+
+
+def is_harmless(event: Any, harmless: Sequence[str] = ()) -> bool:
+    """Return whether a tool is one that its host brings and that touches nothing, or is among these globs."""
+    name = str(event.tool_name)
+    return (event.tool_kind != "mcp" and name in OF_HOSTS) or any(fnmatchcase(name, glob) for glob in harmless)
+
+
+def own_name(event: Any, name: str) -> str:
+    """Return a tool's name without its server's."""
+    told = event.tool_args or {}
+    return str(told["tool"]) if event.tool_kind == "mcp" and told.get("tool") else name.rpartition("__")[2]
+
+
+def of_kind(kind: str, told: Mapping[str, Any], begin: str) -> Call:
+    cwd = told.get("cwd")
+    if cwd is not None and not isinstance(cwd, str):
+        return Call(
+            begin, fault="the tool was called with a folder that is no text, so nobody knows what it would change"
+        )
+    folder = os.path.join(begin, os.path.expanduser(cwd or ""))
+    if kind == "shell":
+        text = told.get("command", told.get("cmd"))
+        if not isinstance(text, str):
+            return Call(begin, fault="the shell tool was called without a command, so nobody knows what it would do")
+        return Call(folder, (Line(text, folder),))
+    if kind == "fetch":
+        url = told.get("url")
+        if not isinstance(url, str) and not isinstance(told.get("query"), str):  # a search's service reaches no host
+            return Call(
+                begin, fault="the tool that fetches was called without a URL, so nobody knows what it would reach"
+            )
+        return Call(folder, addresses=(url,) if isinstance(url, str) else ())
+    if kind not in ("write", "edit"):
+        return Call(begin)
+    named = [told.get(key) for key in ("path", "file_path", "notebook_path")]
+    paths = [path for path in (*named, *told.get("paths", ())) if path is not None]
+    if not paths or not all(isinstance(path, str) for path in paths):
+        return Call(begin, fault="the tool that writes was called without a path, so nobody knows what it would write")
+    return Call(begin, paths=tuple(dict.fromkeys(paths)), fault=ODD if any(map(is_odd, paths)) else None)
+
+
+def of_texts(name: str, whole: str, told: Mapping[str, Any], begin: str) -> Call:
+    """Return what the texts of a call say whose tool nobody knows."""
+    verbs, about = words_of(name), words_of(whole)
+    actions = {str(told[key]).lower() for key in ACTION if isinstance(told.get(key), str)}
+    if name in EDITORS or (verbs.isdisjoint(CHANGING) and actions):
+        is_reading = not actions.isdisjoint(READING)
+    else:
+        is_reading = verbs.isdisjoint(CHANGING) and not verbs.isdisjoint(READING)
+    is_typing = not about.isdisjoint(TYPING)
+    prose = frozenset[str]() if is_typing else PROSE
+    found = list(texts_in(told))
+    lines: list[str] = []
+    paths: list[str] = []
+    addresses: list[str] = []
+    codes: list[str] = []
+    for key, text in found[:MOST]:
+        if key in COMMAND or ((key in SCRIPT or is_typing or not is_reading) and key not in prose and is_command(text)):
+            lines.append(text)
+        if key in CODE or (key == "query" and not about.isdisjoint(QUERYING)):
+            codes.append(text)
+        if URL.match(text) and key not in PROSE:
+            addresses.append(text)
+        if not is_reading and key not in PROSE:
+            paths += paths_of(key, text)
+    keys = {plain(key): value for key, value in told.items() if value is not None}
+    cwd = next((keys[key] for key in FOLDERS if key in keys), "")
+    fault = None
+    if not isinstance(cwd, str) and (lines or paths):
+        fault = "the tool was called with a folder that is no text, so nobody knows what it would change"
+    if any(map(is_odd, paths)):
+        fault = ODD
+    if len(found) > MOST:
+        fault = f"the tool was called with more than {MOST} texts, and nobody looks at so many"
+    folder = os.path.join(begin, os.path.expanduser(str(cwd)))
+    places = [folder, *(os.path.join(folder, one) for key in PLACES if isinstance(one := keys.get(key), str))]
+    return Call(
+        folder,
+        tuple(Line(text, place, is_sure=False) for text in dict.fromkeys(lines) for place in places),
+        tuple(dict.fromkeys([*paths, *(os.path.join(one, path) for one in places[1:] for path in paths)])),
+        tuple(dict.fromkeys(addresses)),
+        tuple(dict.fromkeys(codes)),
+        is_losing=not verbs.isdisjoint(LOSING),
+        fault=fault,
+    )
+
+
+def words_of(name: str) -> set[str]:
+    return {word.lower() for word in A_WORD.findall(name)}
+
+
+def texts_in(told: object) -> Iterator[tuple[str, str]]:
+    """Yield each text of an input with its plain key, and what words that stand beside each other make together."""
+    pending: list[tuple[str, object]] = [("", told)]
+    count = 0
+    while pending and count <= MOST:
+        key, value = pending.pop()
+        if isinstance(value, str):
+            count += 1
+            yield key, value
+        elif isinstance(value, Mapping):
+            fields = {plain(str(name)): one for name, one in cast("Mapping[object, object]", value).items()}
+            yield from (("command", line) for line in joined(fields))
+            # What is no key of its own is one of what it stands in: {"path": {"value": ".env"}}.
+            pending += [(name if name in NAMED or not key else f"{key} {name}", one) for name, one in fields.items()]
+        elif isinstance(value, list):
+            items = cast("list[object]", value)
+            words = [one for one in items if isinstance(one, str)]
+            is_argv = key not in PROSE and len(words) == len(items) > 1 and not re.search(r"\s", words[0])
+            if is_argv:
+                yield key if key in COMMAND else "argv", shlex.join(words)
+            if not is_argv or key not in COMMAND or key.endswith("s"):
+                pending += [(key, one) for one in items]
+
+
+def joined(fields: Mapping[str, object]) -> Iterator[str]:
+    """Yield the commands that a program and its words make together, which stand beside each other."""
+    for key in (COMMAND | PROGRAM) & fields.keys():
+        program = fields[key]
+        for words in [fields[one] for one in WORDS & fields.keys()]:
+            if isinstance(program, str) and isinstance(words, list) and words:
+                told = [str(one) for one in cast("list[object]", words)]
+                yield f"{program} {shlex.join(told)}"
+            elif isinstance(program, str) and isinstance(words, str) and words:
+                yield f"{program} {words}"
+
+
+def plain(key: str) -> str:
+    """Return a key in small letters, without what joins its words: filePath, file_path and file-path are one."""
+    return re.sub(r"[\W_]", "", key).lower()
+
+
+def is_command(text: str) -> bool:
+    """Return whether a text has the form of a command; prose that nobody can read as one has not."""
+    if A_COMMAND.match(text) is None:
+        return False
+    is_guarded = GUARDED.search(text) is not None
+    if len(text) > MAX_FORM:
+        return is_guarded
+    try:
+        found = commands(text)
+    except UnreadableCommandError:
+        return is_guarded and SIGN.search(text) is not None
+    return is_guarded or all(one.program is not None for one in found)
+
+
+def paths_of(key: str, text: str) -> Iterator[str]:
+    """Yield what a text names as a path: by its key, by its form, or as a patch."""
+    if PATCHED.search(text) is not None and "\n" in text:
+        yield from PATCHED.findall(text)
+        return
+    is_told = not PATH.isdisjoint(key.split()) or A_PATH.search(key) is not None
+    if (
+        not text
+        or not NO_PATH.isdisjoint(key.split()[-1:])
+        or (not is_told and (len(text) > MAX_PATH or not is_path(text)))
+    ):
+        return
+    if text.lower().startswith("file:"):
+        yield unquote(re.sub(r"\A(?i:file):(?://[^/]*)?", "", text))
+    elif URL.match(text) is None:
+        yield text
+
+
+def is_odd(path: str) -> bool:
+    """Return whether no file can have this path: it has a null, or half of a character."""
+    return "\0" in path or any("\ud800" <= sign <= "\udfff" for sign in path)
+
+
+def is_path(text: str) -> bool:
+    """Return whether a text has the form of one path: without blanks, or with a folder that it begins in."""
+    if is_odd(text):
+        return False
+    return not re.search(r"\s", text) or (text.startswith(("/", "~/", "./", "../")) and "\n" not in text)

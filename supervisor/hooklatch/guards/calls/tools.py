@@ -1,0 +1,92 @@
+"""Each tool that a host brings, by its own names: those that have a kind, and those that touch nothing outside of it.
+
+    KINDS_OF     a kind, and its tools
+    HARMLESS     a host, and its tools that run no command, write no file of a project and reach nothing
+    UNCLEAR      a host, and its tools that may do either: guards judge each of their texts
+
+Sources, in November 2026: the packages claude-agent-sdk 0.2.187, @google/gemini-cli-core 0.61.0 and
+@qwen-code/qwen-code 0.15.10; for the others their documentation and what was recorded of them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+__all__ = ["HARMLESS", "KINDS_OF", "NAMES", "OF_HOSTS", "OTHER", "kind_of"]
+
+OTHER: Final = "other"  # of a tool that is not known
+# `mcp`, and `other` for what is not known, have no names.
+KINDS_OF: Final[Mapping[str, tuple[str, ...]]] = {
+    "shell": (
+        "Bash", "PowerShell", "Shell", "bash", "powershell", "shell", "exec_command", "local_shell", "unified_exec",
+        "run_shell_command", "write_bash", "write_powershell", "write_stdin", "Monitor", "execute_bash",
+        "execute_command", "run_in_terminal", "run_terminal_cmd", "shell_command", "monitor",
+    ),
+    "read": ("Read", "read", "read_file", "view", "view_image", "NotebookRead"),
+    "write": ("Write", "write", "write_file", "create", "write_to_file"),
+    "edit": (
+        "Edit", "MultiEdit", "NotebookEdit", "edit", "multiedit", "patch", "replace", "apply_patch", "str_replace",
+        "insert", "Delete", "replace_in_file", "replace_string_in_file",
+    ),
+    "search": (
+        "Grep", "Glob", "LS", "grep", "glob", "list", "ls", "rg", "search_file_content", "grep_search",
+        "list_directory", "list_dir", "SemanticSearch", "codesearch",
+    ),
+    "fetch": (
+        "WebFetch", "WebSearch", "webfetch", "websearch", "web_fetch", "web_search", "google_web_search", "fetch",
+        "fetch_url",
+    ),
+    "subagent": ("Agent", "Task", "agent", "task", "spawn_agent", "invoke_agent"),
+}  # fmt: skip
+
+
+def words(text: str) -> frozenset[str]:
+    return frozenset(re.findall(r"\w+", text))
+
+
+HARMLESS: Final[Mapping[str, frozenset[str]]] = {
+    "claude-code": words("""
+        AskUserQuestion BashOutput Brief CronCreate CronDelete CronList EnterPlanMode EnterWorktree ExitPlanMode
+        ExitWorktree KillBash KillShell LSP ListMcpResourcesTool PushNotification ReadMcpResourceDirTool
+        ReadMcpResourceTool RemoteTrigger ReportFindings ScheduleWakeup SendMessage SendUserMessage Skill SlashCommand
+        StructuredOutput SuggestConnectors SuggestPluginInstall SuggestSkills TaskCreate TaskGet TaskList TaskOutput
+        TaskStop TaskUpdate TeamCreate TeamDelete TodoRead TodoWrite ToolSearch WaitForMcpServers
+    """),
+    "codex": words("""
+        close_agent list_agents list_mcp_resource_templates list_mcp_resources read_mcp_resource request_permissions
+        request_user_input resume_agent send_input tool_search tool_suggest update_plan wait wait_agent
+    """),
+    "copilot": words("""
+        ask_user exit_plan_mode fetch_copilot_cli_documentation list_agents list_bash list_powershell lsp read_agent
+        read_bash read_powershell report_intent skill sql stop_bash stop_powershell store_memory task_complete
+        update_todo write_agent
+    """),
+    "cursor": words("CreatePlan ReadLints SwitchMode TodoWrite UpdateCurrentStep AskQuestion"),
+    "gemini": words("""
+        activate_skill ask_user cli_help codebase_investigator complete_task enter_plan_mode exit_plan_mode
+        get_internal_docs list_background_processes list_mcp_resources read_background_output read_many_files
+        read_mcp_resource save_memory tracker_add_dependency tracker_create_task tracker_get_task tracker_list_tasks
+        tracker_update_task tracker_visualize update_topic write_todos
+    """),
+    "opencode": words("invalid lsp plan_enter plan_exit question skill todoread todowrite"),
+    "qwen": words("""
+        ask_user_question cron_create cron_delete cron_list exit_plan_mode lsp save_memory send_message skill
+        structured_output task_stop todo_write tool_search
+    """),
+    "others": words("think thinking sequentialthinking"),
+}
+UNCLEAR: Final = words("""
+    Config REPL SendUserFile WebBrowser Workflow batch exec js_repl str_replace_based_edit_tool str_replace_editor
+""")
+OF_HOSTS: Final = frozenset[str]().union(*HARMLESS.values())
+KIND_OF: Final[Mapping[str, str]] = {name: kind for kind, names in KINDS_OF.items() for name in names}
+NAMES: Final = OF_HOSTS | UNCLEAR | KIND_OF.keys()
+
+
+def kind_of(name: str) -> str:
+    """Return the kind of a tool that is known by its name alone; "other" if it is not known."""
+    if name.startswith("mcp__"):
+        return "mcp"
+    return KIND_OF.get(name, OTHER)
