@@ -6,14 +6,16 @@ Slow, all of them: they start programs of some hundred megabytes, and daemons.
 from __future__ import annotations
 
 import shutil
-from typing import ClassVar
+from collections.abc import Iterator
+from typing import Any, ClassVar
 
 import pytest
 
+from hooklatch.guards.calls.tools import KIND_OF, NAMES
 from real_hosts.guarded import guarded
 from real_hosts.hosts.host import Host
 from real_hosts.page import column_of, read_page
-from real_hosts.rows import BLOCKED, ENDED, RAN, REWRITTEN, TOLD, Result
+from real_hosts.rows import BLOCKED, ENDED, RAN, REWRITTEN, TOLD, Result, a_place, make, play
 from real_hosts.theatre import Stage
 from support.commands import serving
 
@@ -25,6 +27,14 @@ REFUSALS = ["deny", "noise", "one_of_two", "subagent"]
 SHORT = 60  # seconds in which a session must end that nobody may hold: far less than its watchers hang
 
 Results = dict[str, Result]
+
+
+def names_in(offered: Any) -> Iterator[str]:
+    """Yield the names of tools that a request offers a model, which the APIs put in lists of several forms."""
+    for one in offered if isinstance(offered, list) else ():
+        below = next((one[key] for key in ("tools", "functionDeclarations") if key in one), None)
+        name = one.get("function", one).get("name")
+        yield from names_in(below) if below is not None else [name] if isinstance(name, str) else []
 
 
 class Cases:
@@ -55,6 +65,14 @@ class Cases:
         expected = (REWRITTEN,) if self.host.rewrites else (BLOCKED, TOLD)
 
         assert with_hooklatch["rewrite"].word in expected, with_hooklatch["rewrite"].told
+
+    def test_each_tool_that_it_offers_its_model_is_one_that_we_know(self, stage: Stage) -> None:
+        with a_place(self.host, stage) as place:
+            outcome = play(self.host, place, stage, {"main": [[make(self.host, place, "pass")]]})
+        offered = {name for request in outcome.requests for name in names_in(request["body"].get("tools"))}
+
+        assert offered & KIND_OF.keys(), "it offers at least a shell"
+        assert offered <= NAMES
 
     def test_watchers_that_hang_hold_neither_a_tool_nor_the_session(self, stage: Stage) -> None:
         with guarded(self.host, stage, "watchers.py") as it, serving(it.ground):

@@ -20,7 +20,7 @@ from urllib.parse import unquote
 
 import msgspec
 
-from hooklatch.guards.calls.tools import OF_HOSTS, OTHER, kind_of
+from hooklatch.guards.calls.tools import OF_HOSTS, OTHER, kind_of, words
 from hooklatch.guards.commands import commands
 from hooklatch.guards.words import UnreadableCommandError
 
@@ -31,63 +31,51 @@ MAX_FORM = 64 * 1024  # characters of a text that may be a command by its form a
 MAX_PATH = 4096
 ODD = "the tool was called with a path that has a null or no letter, which no file can have"
 
-COMMAND: Final = frozenset((
-    "command", "commands", "cmd", "cmds", "cmdline", "commandline", "shellcommand", "bash", "sh", "chars", "keystrokes",
-    "terminalinput", "shellscript", "bashcommand", "commandtorun", "commandstring", "runcommand",
-))  # fmt: skip
+COMMAND: Final = words("""
+    command commands cmd cmds cmdline commandline shellcommand bash sh chars keystrokes terminalinput shellscript
+    bashcommand commandtorun commandstring runcommand
+""")
 # Of what language, nobody knows.
 SCRIPT: Final = frozenset(("script", "scripts", "shell", "run", "exec", "execute", "stdin"))
 WORDS: Final = frozenset(("argv", "args", "arguments", "params", "parameters", "flags", "options"))
 PROGRAM: Final = frozenset(("program", "executable", "binary", "bin"))
 CODE: Final = frozenset(("code", "script", "source", "javascript", "python", "cell", "newsource", "sql"))
-PATH: Final = frozenset((
-    "path", "paths", "file", "files", "filepath", "filename", "filenames", "filepaths", "destination", "dest", "source",
-    "src", "target", "targets", "targetfile", "uri", "uris", "absolutepath", "notebookpath", "to", "from", "output",
-    "outfile", "outputfile", "outputpath", "dir", "directory", "dirpath", "folder", "newpath", "oldpath", "location",
-))  # fmt: skip
+PATH: Final = words("""
+    path paths file files filepath filename filenames filepaths destination dest source src target targets
+    targetfile uri uris absolutepath notebookpath to from output outfile outputfile outputpath dir directory
+    dirpath folder newpath oldpath location
+""")
 A_PATH: Final = re.compile(r"(?:path|file|filename|folder|dir|directory|uri)s?\Z")  # how a key ends that names one
 ADDRESS: Final = frozenset(("url", "urls", "href", "endpoint", "baseurl", "uri", "link"))
 # What is written down or told to somebody, and neither run nor opened.
-PROSE: Final = frozenset((
-    "content", "contents", "text", "body", "message", "messages", "prompt", "description", "title", "summary",
-    "comment", "comments", "query", "question", "questions", "subject", "note", "notes", "thought", "reason", "reasoning", "todos",
-    "filetext", "oldstr", "newstr", "oldstring", "newstring", "oldtext", "newtext", "old", "new", "observations",
-    "explanation", "instruction", "instructions", "caption", "html", "markdown", "commitmessage", "activeform",
-    "oldsource", "newsource", "insertline", "replacement",
-))  # fmt: skip
+PROSE: Final = words("""
+    content contents text body message messages prompt description title summary comment comments query question
+    questions subject note notes thought reason reasoning todos filetext oldstr newstr oldstring newstring oldtext
+    newtext old new observations explanation instruction instructions caption html markdown commitmessage
+    activeform oldsource newsource insertline replacement
+""")
 NO_PATH: Final = (ADDRESS - {"uri"}) | {
     "selector", "ref", "branch", "sha", "pattern", "regex", "route", "owner", "repo", "element",
 }  # fmt: skip
 FOLDERS: Final = ("cwd", "workdir", "workingdir", "workingdirectory")
-PLACES: Final = (
-    "directory",
-    "dir",
-    "dirpath",
-    "folder",
-    "root",
-    "basedir",
-    "basepath",
-    "parent",
-)  # where it may work, too
+PLACES: Final = ("directory", "dir", "dirpath", "folder", "root", "basedir", "basepath", "parent")  # where, too
 ACTION: Final = ("command", "action", "operation", "op", "verb", "method")
 EDITORS: Final = frozenset(("str_replace_editor", "str_replace_based_edit_tool"))  # whose action says whether they read
 
-READING: Final = frozenset(re.findall(r"\w+", """
+READING: Final = words("""
     read get list ls search find fetch show describe view look check info status stat stats head tail cat grep glob tree
     exists inspect preview help lookup summarize explain lint diff compare browse peek resolve think ping version count
     query queries retrieve lookup hover definition references symbols history log logs
-"""))  # fmt: skip
-CHANGING: Final = frozenset(re.findall(r"\w+", """
+""")
+CHANGING: Final = words("""
     write edit create move delete remove rename patch append save copy put insert replace upload update set add run exec
     execute do apply install uninstall start stop kill send post push commit merge make build modify change truncate
     clear reset drop touch mkdir rmdir chmod chown download export import generate convert extract unzip sync deploy
-    eval call invoke shell bash sh terminal cmd command commands script process spawn launch store overwrite restore revert
-    rm mv cp link unlink archive unarchive dump render screenshot
-"""))  # fmt: skip
+    eval call invoke shell bash sh terminal cmd command commands script process spawn launch store overwrite restore
+    revert rm mv cp link unlink archive unarchive dump render screenshot
+""")
 # Words of servers and tools that type into a shell: what is prose to others may be a command to them.
-TYPING: Final = frozenset(
-    re.findall(r"\w+", "shell bash sh zsh terminal tmux ssh console exec execute cmd pty process keys run runner")
-)
+TYPING: Final = words("shell bash sh zsh terminal tmux ssh console exec execute cmd pty process keys run runner")
 QUERYING: Final = frozenset(("query", "sql", "execute", "db", "database"))
 NAMED: Final = COMMAND | SCRIPT | CODE | PATH | ADDRESS | PROSE
 LOSING: Final = ("delete", "move", "remove", "rename", "rm", "mv", "unlink")
@@ -167,8 +155,8 @@ def is_harmless(event: Any, harmless: Sequence[str] = ()) -> bool:
 
 def own_name(event: Any, name: str) -> str:
     """Return a tool's name without its server's."""
-    told = event.tool_args or {}
-    return str(told["tool"]) if event.tool_kind == "mcp" and told.get("tool") else name.rpartition("__")[2]
+    tool = event.tool_args.get("tool") if event.tool_kind == "mcp" and event.tool_args else None
+    return tool if isinstance(tool, str) and tool else name.rpartition("__")[2]
 
 
 def of_kind(kind: str, told: Mapping[str, Any], begin: str) -> Call:
@@ -275,14 +263,11 @@ def texts_in(told: object) -> Iterator[tuple[str, str]]:
 
 def joined(fields: Mapping[str, object]) -> Iterator[str]:
     """Yield the commands that a program and its words make together, which stand beside each other."""
-    for key in (COMMAND | PROGRAM) & fields.keys():
-        program = fields[key]
-        for words in [fields[one] for one in WORDS & fields.keys()]:
-            if isinstance(program, str) and isinstance(words, list) and words:
-                told = [str(one) for one in cast("list[object]", words)]
-                yield f"{program} {shlex.join(told)}"
-            elif isinstance(program, str) and isinstance(words, str) and words:
-                yield f"{program} {words}"
+    programs = [one for key in (COMMAND | PROGRAM) & fields.keys() if isinstance(one := fields[key], str)]
+    for behind in [fields[key] for key in WORDS & fields.keys()]:
+        if isinstance(behind, list):
+            behind = shlex.join(map(str, cast("list[object]", behind)))
+        yield from (f"{program} {behind}" for program in programs if isinstance(behind, str) and behind)
 
 
 def plain(key: str) -> str:

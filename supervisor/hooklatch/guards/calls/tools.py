@@ -14,7 +14,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-__all__ = ["HARMLESS", "KINDS_OF", "NAMES", "OF_HOSTS", "OTHER", "kind_of"]
+__all__ = ["HARMLESS", "KINDS_OF", "NAMES", "OF_HOSTS", "OTHER", "kind_of", "words"]
 
 OTHER: Final = "other"  # of a tool that is not known
 # `mcp`, and `other` for what is not known, have no names.
@@ -43,6 +43,7 @@ KINDS_OF: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def words(text: str) -> frozenset[str]:
+    """Return the words of a text that is a list of names."""
     return frozenset(re.findall(r"\w+", text))
 
 
