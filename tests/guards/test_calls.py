@@ -157,6 +157,7 @@ def test_code_that_removes_is_asked_about() -> None:
         ("str_replace_editor", {"command": "view", "path": ".env"}),
         ("str_replace_editor", {"command": "create", "path": "src/a.py", "file_text": "echo x > .env"}),
         ("weather", {"town": "Bern"}),
+        ("Workflow", {"script": "export const meta = {name: 'x'}\nawait agent('run git status; then rm old files')"}),
         ("mcp__demo__echo", {"q": "x"}),
         ("mcp__demo__ask", {"q": "what does rm do?"}),
         ("mcp__fs__read_file", {"path": ".env"}),

@@ -85,6 +85,9 @@ A_WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 A_COMMAND: Final = re.compile(
     r"""\s*(?:[A-Za-z_]\w*=\S*\s+|[({!]\s*|\d*>\S+\s+)*['"\\]?[a-z/~.$][\w./~+$'"\\-]*['"\\]?(?=\s|[;|&<>)]|\Z)"""
 )
+OF_A_LANGUAGE: Final = re.compile(  # how code of JavaScript and Python begins
+    r"\s*(?:(?:export\s+)?(?:const|let|var|async|function|class|default)\s|import\s+[\w{*]|from\s+\w+\s+import|def\s)"
+)
 SIGN: Final = re.compile(r"[;|&<>`$\n]|(?:^|\s)-{1,2}[A-Za-z]")
 GUARDED: Final = re.compile(
     r"(?:^|[\s;|&(`'\"/=])(?:rm|git|sh|bash|dash|zsh|curl|wget|dd|mkfs[.\w]*|shred|find|eval|sudo|chmod|chown|mv|cp|tee|pip3?"
@@ -203,7 +206,9 @@ def of_texts(name: str, whole: str, told: Mapping[str, Any], begin: str) -> Call
     addresses: list[str] = []
     codes: list[str] = []
     for key, text in found[:MOST]:
-        if key in COMMAND or ((key in SCRIPT or is_typing or not is_reading) and key not in prose and is_command(text)):
+        if key in COMMAND or (
+            (key in SCRIPT or is_typing or not is_reading) and key not in prose and is_command(text, is_typing)
+        ):
             lines.append(text)
         if key in CODE or (key == "query" and not about.isdisjoint(QUERYING)):
             codes.append(text)
@@ -275,8 +280,8 @@ def plain(key: str) -> str:
     return re.sub(r"[\W_]", "", key).lower()
 
 
-def is_command(text: str) -> bool:
-    """Return whether a text has the form of a command; prose that nobody can read as one has not."""
+def is_command(text: str, is_typing: bool) -> bool:
+    """Return whether a text has the form of a command; prose and code that nobody can read as one have not."""
     if A_COMMAND.match(text) is None:
         return False
     is_guarded = GUARDED.search(text) is not None
@@ -285,7 +290,8 @@ def is_command(text: str) -> bool:
     try:
         found = commands(text)
     except UnreadableCommandError:
-        return is_guarded and SIGN.search(text) is not None
+        is_code = not is_typing and OF_A_LANGUAGE.match(text) is not None
+        return is_guarded and not is_code and SIGN.search(text) is not None
     return is_guarded or all(one.program is not None for one in found)
 
 

@@ -4,8 +4,8 @@
     HARMLESS     a host, and its tools that run no command, write no file of a project and reach nothing
     UNCLEAR      a host, and its tools that may do either: guards judge each of their texts
 
-Sources, in November 2026: the packages claude-agent-sdk 0.2.187, @google/gemini-cli-core 0.61.0 and
-@qwen-code/qwen-code 0.15.10; for the others their documentation and what was recorded of them.
+`make hosts` holds this to what each program offers its model, at the versions in `tests/real_hosts/programs.py` (of
+November 2026); what these offer only at times is from their packages, and Cursor's and others' from documentation.
 """
 
 from __future__ import annotations
@@ -49,19 +49,19 @@ def words(text: str) -> frozenset[str]:
 
 HARMLESS: Final[Mapping[str, frozenset[str]]] = {
     "claude-code": words("""
-        AskUserQuestion BashOutput Brief CronCreate CronDelete CronList EnterPlanMode EnterWorktree ExitPlanMode
-        ExitWorktree KillBash KillShell LSP ListMcpResourcesTool PushNotification ReadMcpResourceDirTool
+        AskUserQuestion BashOutput Brief CronCreate CronDelete CronList DeferredToolPlaceholder EnterPlanMode
+        EnterWorktree ExitPlanMode ExitWorktree KillBash KillShell LSP ListAgents ListMcpResourcesTool PushNotification ReadMcpResourceDirTool
         ReadMcpResourceTool RemoteTrigger ReportFindings ScheduleWakeup SendMessage SendUserMessage Skill SlashCommand
         StructuredOutput SuggestConnectors SuggestPluginInstall SuggestSkills TaskCreate TaskGet TaskList TaskOutput
         TaskStop TaskUpdate TeamCreate TeamDelete TodoRead TodoWrite ToolSearch WaitForMcpServers
     """),
     "codex": words("""
-        close_agent list_agents list_mcp_resource_templates list_mcp_resources read_mcp_resource request_permissions
-        request_user_input resume_agent send_input tool_search tool_suggest update_plan wait wait_agent
+        close_agent create_goal get_goal list_agents list_mcp_resource_templates list_mcp_resources read_mcp_resource request_permissions
+        request_user_input resume_agent send_input tool_search tool_suggest update_goal update_plan wait wait_agent
     """),
     "copilot": words("""
         ask_user exit_plan_mode fetch_copilot_cli_documentation list_agents list_bash list_powershell lsp read_agent
-        read_bash read_powershell report_intent skill sql stop_bash stop_powershell store_memory task_complete
+        read_bash read_powershell report_intent session_store_sql skill sql stop_bash stop_powershell store_memory task_complete
         update_todo write_agent
     """),
     "cursor": words("CreatePlan ReadLints SwitchMode TodoWrite UpdateCurrentStep AskQuestion"),
