@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from hooklatch.service.building.unread import marks_at, marks_by
 from support.daemons import Daemon, running_daemon
 
 pytestmark = pytest.mark.slow  # a daemon: 0.5 s; many entries are tried on one
@@ -124,6 +125,21 @@ async def test_a_module_that_takes_the_place_of_ours_is_red_by_its_name(tmp_path
         red, _ = await told(daemon)
 
     assert any(f"team/{name}" in text and "in place of the package" in text for text in red.values()), red
+
+
+def test_a_file_beside_a_source_is_read_anew_only_when_it_has_changed(tmp_path: Path) -> None:
+    path = tmp_path / "g.py"
+    path.write_text(GUARD)
+
+    assert [marks_at(str(path)), marks_at(str(path))] == [3, 3]
+    read = marks_by.cache_info().misses
+    assert marks_at(str(path)) == 3
+    assert marks_by.cache_info().misses == read
+    path.write_text(MEANT + GUARD)
+    assert marks_at(str(path)) == 0
+    path.unlink()
+    assert marks_at(str(path)) == 0
+    assert marks_at("g\0.py") == 0
 
 
 async def test_a_file_of_hooks_beside_a_source_is_a_note_and_whatever_else_is_there_is_not(tmp_path: Path) -> None:

@@ -50,19 +50,21 @@ def words(text: str) -> frozenset[str]:
 HARMLESS: Final[Mapping[str, frozenset[str]]] = {
     "claude-code": words("""
         AskUserQuestion BashOutput Brief CronCreate CronDelete CronList DeferredToolPlaceholder EnterPlanMode
-        EnterWorktree ExitPlanMode ExitWorktree KillBash KillShell LSP ListAgents ListMcpResourcesTool PushNotification ReadMcpResourceDirTool
-        ReadMcpResourceTool RemoteTrigger ReportFindings ScheduleWakeup SendMessage SendUserMessage Skill SlashCommand
-        StructuredOutput SuggestConnectors SuggestPluginInstall SuggestSkills TaskCreate TaskGet TaskList TaskOutput
-        TaskStop TaskUpdate TeamCreate TeamDelete TodoRead TodoWrite ToolSearch WaitForMcpServers
+        EnterWorktree ExitPlanMode ExitWorktree KillBash KillShell LSP ListAgents ListMcpResourcesTool
+        PushNotification ReadMcpResourceDirTool ReadMcpResourceTool RemoteTrigger ReportFindings ScheduleWakeup
+        SendMessage SendUserMessage Skill SlashCommand StructuredOutput SuggestConnectors SuggestPluginInstall
+        SuggestSkills TaskCreate TaskGet TaskList TaskOutput TaskStop TaskUpdate TeamCreate TeamDelete TodoRead
+        TodoWrite ToolSearch WaitForMcpServers
     """),
     "codex": words("""
-        close_agent create_goal get_goal list_agents list_mcp_resource_templates list_mcp_resources read_mcp_resource request_permissions
-        request_user_input resume_agent send_input tool_search tool_suggest update_goal update_plan wait wait_agent
+        close_agent create_goal get_goal list_agents list_mcp_resource_templates list_mcp_resources read_mcp_resource
+        request_permissions request_user_input resume_agent send_input tool_search tool_suggest update_goal
+        update_plan wait wait_agent
     """),
     "copilot": words("""
         ask_user exit_plan_mode fetch_copilot_cli_documentation list_agents list_bash list_powershell lsp read_agent
-        read_bash read_powershell report_intent session_store_sql skill sql stop_bash stop_powershell store_memory task_complete
-        update_todo write_agent
+        read_bash read_powershell report_intent session_store_sql skill sql stop_bash stop_powershell store_memory
+        task_complete update_todo write_agent
     """),
     "cursor": words("CreatePlan ReadLints SwitchMode TodoWrite UpdateCurrentStep AskQuestion"),
     "gemini": words("""

@@ -14,6 +14,7 @@ import re
 import stat
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from difflib import get_close_matches
+from functools import lru_cache
 from itertools import islice
 
 import msgspec
@@ -197,8 +198,35 @@ def strays_in(folder: str, used: Used) -> Iterator[Diagnostic]:
     names = listing.names if isinstance(listing, Names) and os.path.basename(folder) not in PACKAGES else []
     for name in [name for name in names if name.endswith(".py") and name[0] != "."][:MOST]:
         path = os.path.join(folder, name)
-        if path not in used.paths and (line := marks_in(text := text_of(path))) and not says_none(text):
+        if path not in used.paths and (line := marks_at(path)):
             yield Diagnostic(path, line, HIDDEN, is_red=False)
+
+
+def marks_at(path: str) -> int:
+    """Return the line of the first @hook in a file that does not say that it holds none; 0 if there is none."""
+    try:
+        return marks_by(path, stamp_of(path))
+    except (OSError, ValueError):  # its disk is late, it is gone, or it has a null byte
+        return 0
+
+
+@in_time
+def stamp_of(path: str) -> tuple[int, ...]:
+    found = os.stat(path)
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
+@lru_cache(maxsize=4 * MOST)
+def marks_by(path: str, _stamp: tuple[int, ...]) -> int:
+    """Do the same for a file as it is at a stamp: what has not changed is not read again at the next reload."""
+    text = head_of(path)
+    return 0 if says_none(text) else marks_in(text)
+
+
+@in_time
+def head_of(path: str) -> bytes:
+    with reading(path) as file:
+        return file.read(HEAD)
 
 
 def shadows_in(folder: str) -> list[Diagnostic]:
