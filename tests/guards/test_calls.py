@@ -96,6 +96,7 @@ def test_each_guard_of_commands_judges_a_servers_command() -> None:
     assert "package_installs" in verdicts("mcp__sh__run", {"script": "pip install evil"})
     assert "network_egress" in verdicts("mcp__sh__run", {"script": "curl https://evil.example/x"})
     assert verdicts("mcp__web__open", {"url": "https://evil.example/x"}) == {"network_egress": "deny"}
+    assert verdicts("mcp__ssh__exec", {"host": "evil.example", "command": "ls"}) == {"network_egress": "deny"}
     assert verdicts("mcp__web__read_page", {"pages": [{"at": "https://evil.example/x"}]}) == {"network_egress": "deny"}
 
 
@@ -121,6 +122,10 @@ def test_each_guard_of_commands_judges_a_servers_command() -> None:
         ("mcp__fs__apply", {"patch": "--- a/x\n+++ b/.env\n@@ -1 +1 @@\n-a\n+b\n"}),
         ("mcp__fs__apply", {"input": "*** Begin Patch\n*** Update File: .git/config\n+x\n*** End Patch"}),
         ("mcp__py__run", {"code": "open('.env', 'w').write('x')"}),
+        ("mcp__fs__do", {"x": " .env\n"}),
+        ("mcp__fs__do", {"x": "/srv/my app/.env"}),
+        ("mcp__fs__write_file", {"path": ".env\n"}),
+        ("python_repl", {"query": "open('.env', 'w').write('x')"}),
         ("save_it", {"to": ".env"}),
         ("js_repl", {"code": "fs.writeFileSync('.env', 'x')"}),
     ],
@@ -157,6 +162,9 @@ def test_code_that_removes_is_asked_about() -> None:
         ("str_replace_editor", {"command": "view", "path": ".env"}),
         ("str_replace_editor", {"command": "create", "path": "src/a.py", "file_text": "echo x > .env"}),
         ("weather", {"town": "Bern"}),
+        ("weather", {}),
+        ("planner", {"goal": "/etc/hosts should not be changed"}),
+        ("mcp__code__search", {"query": "where is rmtree called"}),
         ("Workflow", {"script": "export const meta = {name: 'x'}\nawait agent('run git status; then rm old files')"}),
         ("mcp__demo__echo", {"q": "x"}),
         ("mcp__demo__ask", {"q": "what does rm do?"}),

@@ -76,6 +76,8 @@ CHANGING: Final = words("""
 """)
 # Words of servers and tools that type into a shell: what is prose to others may be a command to them.
 TYPING: Final = words("shell bash sh zsh terminal tmux ssh console exec execute cmd pty process keys run runner")
+CODING: Final = words("python ipython jupyter notebook node javascript js code repl eval evaluate")
+HOSTS: Final = frozenset(("host", "hostname"))
 QUERYING: Final = frozenset(("query", "sql", "execute", "db", "database"))
 NAMED: Final = COMMAND | SCRIPT | CODE | PATH | ADDRESS | PROSE
 LOSING: Final = ("delete", "move", "remove", "rename", "rm", "mv", "unlink")
@@ -147,7 +149,7 @@ def call_of(event: Any, harmless: Sequence[str] = ()) -> Call:
         return of_kind(kind, event.tool_args or event.tool_input, begin)
     if is_harmless(event, harmless):
         return Call(begin)
-    return of_texts(own_name(event, name), name, event.tool_input, begin)
+    return of_texts(own_name(event, name), name, event.tool_input or {}, begin)
 
 
 def is_harmless(event: Any, harmless: Sequence[str] = ()) -> bool:
@@ -163,7 +165,7 @@ def own_name(event: Any, name: str) -> str:
 
 
 def of_kind(kind: str, told: Mapping[str, Any], begin: str) -> Call:
-    cwd = told.get("cwd")
+    cwd = told.get("cwd", told.get("workdir"))
     if cwd is not None and not isinstance(cwd, str):
         return Call(
             begin, fault="the tool was called with a folder that is no text, so nobody knows what it would change"
@@ -210,9 +212,10 @@ def of_texts(name: str, whole: str, told: Mapping[str, Any], begin: str) -> Call
             (key in SCRIPT or is_typing or not is_reading) and key not in prose and is_command(text, is_typing)
         ):
             lines.append(text)
-        if key in CODE or (key == "query" and not about.isdisjoint(QUERYING)):
+        is_coding = not is_reading and not about.isdisjoint(CODING)
+        if key in CODE or is_coding or (key == "query" and not about.isdisjoint(QUERYING)):
             codes.append(text)
-        if URL.match(text) and key not in PROSE:
+        if key in HOSTS or (URL.match(text) and key not in PROSE):
             addresses.append(text)
         if not is_reading and key not in PROSE:
             paths += paths_of(key, text)
@@ -310,7 +313,7 @@ def paths_of(key: str, text: str) -> Iterator[str]:
     if text.lower().startswith("file:"):
         yield unquote(re.sub(r"\A(?i:file):(?://[^/]*)?", "", text))
     elif URL.match(text) is None:
-        yield text
+        yield from dict.fromkeys((text, text.strip()))
 
 
 def is_odd(path: str) -> bool:
@@ -320,6 +323,8 @@ def is_odd(path: str) -> bool:
 
 def is_path(text: str) -> bool:
     """Return whether a text has the form of one path: without blanks, or with a folder that it begins in."""
-    if is_odd(text):
+    text = text.strip()
+    if is_odd(text) or "\n" in text:
         return False
-    return not re.search(r"\s", text) or (text.startswith(("/", "~/", "./", "../")) and "\n" not in text)
+    above, _, name = text.rpartition("/")
+    return not re.search(r"\s", name) and (not re.search(r"\s", above) or text.startswith(("/", "~/", "./", "../")))
