@@ -117,6 +117,10 @@ def test_each_guard_of_commands_judges_a_servers_command() -> None:
         ("mcp__fs__write_file", {"path": {"value": ".env"}}),
         ("mcp__fs__write_file", {"dir": "/etc", "name": "passwd"}),
         ("mcp__fs__write_file", {"cwd": "/etc", "name": "passwd"}),
+        ("mcp__fs__write_file", {"cwd": "/tmp", "workdir": "/etc", "name": "passwd"}),
+        ("mcp__x__do", {"input": {"cwd": "/etc", "file": "passwd"}}),
+        ("mcp__x__do", {"input": {"cmd": "rm passwd", "cwd": "/etc"}}),
+        ("mcp__x__thing", {"action": "write", "method": "get", "path": ".env"}),
         ("mcp__fs__delete", {"path": "~"}),
         ("mcp__fs__read_and_remove", {"path": ".env"}),
         ("mcp__fs__apply", {"patch": "--- a/x\n+++ b/.env\n@@ -1 +1 @@\n-a\n+b\n"}),
@@ -163,6 +167,8 @@ def test_code_that_removes_is_asked_about() -> None:
         ("str_replace_editor", {"command": "create", "path": "src/a.py", "file_text": "echo x > .env"}),
         ("weather", {"town": "Bern"}),
         ("weather", {}),
+        ("mcp__x__thing", {"action": "read", "path": ".env"}),
+        ("mcp__fs__list", {"folders": [{"dir": f"d{number}"} for number in range(40)]}),
         ("planner", {"goal": "/etc/hosts should not be changed"}),
         ("mcp__code__search", {"query": "where is rmtree called"}),
         ("Workflow", {"script": "export const meta = {name: 'x'}\nawait agent('run git status; then rm old files')"}),
@@ -243,8 +249,11 @@ def test_a_tool_that_a_guards_file_lists_is_harmless() -> None:
     [
         ({"command": RM, "cwd": 5}, "no text"),
         ({"command": "ls", "cwd": []}, "no text"),
-        ({"list": [f"t{number}" for number in range(5000)]}, "more than"),
-        ({"list": [[f"t{number}"] for number in range(5000)]}, "more than"),
+        ({"command": "ls", "cwd": "~a\0b"}, "no text"),
+        ({"command": "ls", "root": "\ud800"}, "no file can have"),
+        ({"path": "a\0b"}, "no file can have"),
+        ({"list": [f"t{number}" for number in range(6000)]}, "more than"),
+        ({"list": [[f"t{number}"] for number in range(6000)]}, "more than"),
     ],
 )
 def test_what_cannot_be_judged_is_refused_with_a_reason(given: Any, words: str) -> None:

@@ -26,9 +26,11 @@ from hooklatch.guards.words import UnreadableCommandError
 
 __all__ = ["Call", "Line", "call_of", "is_harmless", "strictest"]
 
-MOST = 2000  # texts of one call; of more nobody looks at all
+MOST = 5000  # texts of one call; of more nobody looks at all
 MAX_FORM = 64 * 1024  # characters of a text that may be a command by its form alone
 MAX_PATH = 4096
+MAX_PLACES = 20
+NO_FOLDER = "the tool was called with a folder that is no text, or none that can be: nobody knows what it would change"
 ODD = "the tool was called with a path that has a null or no letter, which no file can have"
 
 COMMAND: Final = words("""
@@ -166,10 +168,8 @@ def own_name(event: Any, name: str) -> str:
 
 def of_kind(kind: str, told: Mapping[str, Any], begin: str) -> Call:
     cwd = told.get("cwd", told.get("workdir"))
-    if cwd is not None and not isinstance(cwd, str):
-        return Call(
-            begin, fault="the tool was called with a folder that is no text, so nobody knows what it would change"
-        )
+    if cwd is not None and (not isinstance(cwd, str) or is_odd(cwd)):
+        return Call(begin, fault=NO_FOLDER)
     folder = os.path.join(begin, os.path.expanduser(cwd or ""))
     if kind == "shell":
         text = told.get("command", told.get("cmd"))
@@ -197,7 +197,7 @@ def of_texts(name: str, whole: str, told: Mapping[str, Any], begin: str) -> Call
     verbs, about = words_of(name), words_of(whole)
     actions = {str(told[key]).lower() for key in ACTION if isinstance(told.get(key), str)}
     if name in EDITORS or (verbs.isdisjoint(CHANGING) and actions):
-        is_reading = not actions.isdisjoint(READING)
+        is_reading = not actions.isdisjoint(READING) and actions.isdisjoint(CHANGING)
     else:
         is_reading = verbs.isdisjoint(CHANGING) and not verbs.isdisjoint(READING)
     is_typing = not about.isdisjoint(TYPING)
@@ -219,17 +219,21 @@ def of_texts(name: str, whole: str, told: Mapping[str, Any], begin: str) -> Call
             addresses.append(text)
         if not is_reading and key not in PROSE:
             paths += paths_of(key, text)
-    keys = {plain(key): value for key, value in told.items() if value is not None}
-    cwd = next((keys[key] for key in FOLDERS if key in keys), "")
-    fault = None
-    if not isinstance(cwd, str) and (lines or paths):
-        fault = "the tool was called with a folder that is no text, so nobody knows what it would change"
-    if any(map(is_odd, paths)):
-        fault = ODD
+    folders = [value for key, value in told.items() if plain(key) in FOLDERS and value is not None]
+    if any(not isinstance(one, str) or is_odd(one) for one in folders) and (lines or paths):
+        return Call(begin, fault=NO_FOLDER)
     if len(found) > MOST:
-        fault = f"the tool was called with more than {MOST} texts, and nobody looks at so many"
-    folder = os.path.join(begin, os.path.expanduser(str(cwd)))
-    places = [folder, *(os.path.join(folder, one) for key in PLACES if isinstance(one := keys.get(key), str))]
+        return Call(begin, fault=f"the tool was called with more than {MOST} texts, and nobody looks at so many")
+    named = [text for key, text in found if key.rpartition(" ")[2] in FOLDERS]
+    folder = os.path.join(begin, expanded(named[0]) if named else "")
+    named = [*named[1:], *(text for key, text in found if key.rpartition(" ")[2] in PLACES)]
+    places = list(dict.fromkeys([folder, *(os.path.join(folder, expanded(one)) for one in named)]))
+    if len(places) > MAX_PLACES and (lines or paths):
+        return Call(
+            begin, fault=f"the tool was called with more than {MAX_PLACES} folders, and nobody looks at so many"
+        )
+    if any(map(is_odd, [*paths, *places])):
+        return Call(begin, fault=ODD)
     return Call(
         folder,
         tuple(Line(text, place, is_sure=False) for text in dict.fromkeys(lines) for place in places),
@@ -237,8 +241,11 @@ def of_texts(name: str, whole: str, told: Mapping[str, Any], begin: str) -> Call
         tuple(dict.fromkeys(addresses)),
         tuple(dict.fromkeys(codes)),
         is_losing=not verbs.isdisjoint(LOSING),
-        fault=fault,
     )
+
+
+def expanded(path: str) -> str:
+    return path if is_odd(path) else os.path.expanduser(path)
 
 
 def words_of(name: str) -> set[str]:
