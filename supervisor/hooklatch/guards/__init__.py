@@ -7,36 +7,46 @@ Imported by hooks in workers; knows no daemon and no policy.
 
 from __future__ import annotations
 
+import importlib
+
 from hooklatch.guards.command import Command, Redirect, UnreadableCommandError
 from hooklatch.guards.commands import commands
+from hooklatch.guards.reading.options import Option
 from hooklatch.guards.words import Word
 
 TYPE_CHECKING = False  # type checkers take it for true
 if TYPE_CHECKING:
+    from hooklatch.guards.git import git_options, git_parts, is_of_person
     from hooklatch.guards.interpreters import reads_data
-    from hooklatch.guards.targets import git_parts, hostname_of, hosts_reached, packages_installed, paths_written
+    from hooklatch.guards.targets import hostname_of, hosts_reached, packages_installed, paths_written
 
 __all__ = [
     "Command",
+    "Option",
     "Redirect",
     "UnreadableCommandError",
     "Word",
     "commands",
+    "git_options",
     "git_parts",
     "hostname_of",
     "hosts_reached",
+    "is_of_person",
     "packages_installed",
     "paths_written",
     "reads_data",
 ]
-TARGETS = frozenset({"git_parts", "hostname_of", "hosts_reached", "packages_installed", "paths_written"})
+# Where each function is that is loaded with its tables only when it is asked for.
+LATER = {
+    **dict.fromkeys(("git_options", "git_parts", "is_of_person"), "git"),
+    **dict.fromkeys(("hostname_of", "hosts_reached", "packages_installed", "paths_written"), "targets"),
+    "reads_data": "interpreters",
+}
 
 
 def __getattr__(name: str) -> object:
     """Load the tables of programs with the first of their functions: a daemon reads commands, and needs no table."""
-    if name not in TARGETS and name != "reads_data":
+    if name not in LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from hooklatch.guards import interpreters, targets
-
-    value = globals()[name] = getattr(targets if name in TARGETS else interpreters, name)
+    value = globals()[name] = getattr(importlib.import_module(f"{__name__}.{LATER[name]}"), name)
     return value

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from hooklatch.guards.command import Command
-from hooklatch.guards.reading.programs import SHELLS
+from hooklatch.guards.reading.programs import GUARDED, RUN, SHELLS, TELLING
 from hooklatch.guards.words import Word
 
 __all__ = ["is_meant", "program_name", "visible"]
@@ -21,15 +21,6 @@ RUNS_INPUT: Final = SHELLS | {"ssh", "su", "at", "batch", "crontab"}  # what the
 SIGNS_OF_INPUT: Final = ("sh", "su", "at", "batch", "crontab", "doas")
 READ_FILES: Final = SHELLS | {"source", "."}
 OTHER_SHELLS: Final = frozenset({"cmd", "powershell", "pwsh", "fish", "csh", "tcsh"})  # whose text is not read
-# Programs whose words name no other program that they run, unless after `run` or `exec`.  All others may run theirs.
-SPEAKING: Final = frozenset({
-    "[", "[[", ":", "ag", "apt", "apt-get", "brew", "cat", "cd", "chmod", "chown", "cp", "declare", "echo",
-    "egrep", "export", "fgrep", "gh", "git", "grep", "hash", "head", "jq", "kill", "less", "ln", "local", "ls",
-    "make", "man", "mkdir", "mv", "npm", "pgrep", "pip", "pip3", "pkill", "pnpm", "printf", "pushd", "readlink",
-    "readonly", "rg", "rm", "rmdir", "sort", "stat", "tail", "tee", "test", "touch", "tree", "type", "typeset",
-    "unset", "uv", "wc", "whereis", "which", "yarn",
-})  # fmt: skip
-RUN: Final = frozenset({"run", "exec"})  # what programs call it that they run others: docker, kubectl, npm, op …
 
 
 def program_name(name: str) -> str:
@@ -82,7 +73,7 @@ def is_run_by_words(program: str, name: str, rest: Sequence[str], words: Sequenc
     The words after it, or a text among them: nobody knows all the programs that run what their words say.
     """
     start = next((at for at, word in enumerate(words) if word.text in RUN), len(words))
-    is_speaking = program in SPEAKING
+    is_speaking = program in TELLING or program in GUARDED
     for at, word in enumerate(words):
         if is_speaking and at <= start:
             continue

@@ -27,6 +27,7 @@ from hooklatch.guards.reading.programs import (
     WRAPPERS,
     Wrapper,
 )
+from hooklatch.guards.reading.unknown import texts_of_others
 from hooklatch.guards.shell.commands import DECLARING
 from hooklatch.guards.shell.languages import BASH, BASH_POSIX, COMMON, LANGUAGES, Language
 from hooklatch.guards.words import Word
@@ -81,6 +82,7 @@ def scripts_of(name: str, words: Sequence[Word], flow: Flow) -> Iterator[Word]:
         for value in option_values(words, frozenset({"-o"})):
             if (found := OF_SSH.match(value.text)) is not None and value.text[found.end() :].lower() != "none":
                 yield Word(value.text[found.end() :], value.is_known)
+    yield from texts_of_others(name, words)
     if name in ASSIGNING or name in DECLARING:
         for word in words:
             if (script := script_in_variable(word.text, is_known=word.is_known)) is not None:
@@ -222,7 +224,7 @@ def script_in_setting(key: str, value: Word) -> Iterator[Word]:
     key, text = key.lower(), value.text
     if key.startswith("alias."):
         yield Word(text[1:] if text.startswith("!") else f"git {text}", value.is_known)
-    elif key.endswith(RUN_BY_GIT) and not key.startswith("color."):
+    elif text.startswith("!") or (key.endswith(RUN_BY_GIT) and not key.startswith("color.")):  # submodule.x.update
         yield Word(text.removeprefix("!"), value.is_known)
 
 

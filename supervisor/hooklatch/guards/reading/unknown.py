@@ -1,0 +1,86 @@
+"""What a program that no table has may run: each of its words that names a program which guards are for, and texts.
+
+Nobody knows all the programs that run what their words say: direnv exec, op run, npm explore x --, a script of one's
+own.  Knows the tables of programs; parses no shell text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from hooklatch.guards.reading.programs import (
+    GUARDED,
+    JOINED,
+    RUN,
+    RUNNERS,
+    SCRIPTED,
+    SILENT,
+    SPEAKING,
+    TELLING,
+    TEXTS,
+    WRAPPERS,
+)
+from hooklatch.guards.words import Word
+
+__all__ = ["first_of_others", "texts_of_others", "words_of_others"]
+
+MAX_BEGINS: Final = 8  # words of one command that are judged as if they ran there
+KNOWN: Final = frozenset({*WRAPPERS, *JOINED, *SCRIPTED, *TEXTS, *SPEAKING})
+LATER: Final = Word("one of many words that name a program", False)
+# In a text, these are words of English, too.
+ENGLISH: Final = frozenset(
+    {"find", "kill", "touch", "command", "env", "node", "tee", "su", "halt", "reboot", "shutdown"}
+)
+A_COMMAND: Final = re.compile(
+    r"(?:\A|[;&|(`\n]|\b(?:then|do|exec|sudo)\s)\s*(?:[\w.~-]*/)*(?:"
+    + "|".join(sorted(map(re.escape, GUARDED - ENGLISH), key=len, reverse=True))
+    + r")\s+\S|(?:\A|[;&|(`\n])\s*(?:[\w.~-]*/)*(?:"
+    + "|".join(sorted(ENGLISH))
+    + r")\s+[-/.~$0-9*]"
+)
+
+
+def first_of_others(name: str, words: Sequence[Word]) -> int | None:
+    """Return from which word on a program may run its words; None if it is known not to."""
+    if name in KNOWN:
+        return None
+    if name in TELLING or name in GUARDED or name in RUNNERS:
+        at = next((at for at, word in enumerate(words) if word.text in RUN), None)
+        return None if at is None or name in GUARDED else at + 1
+    return 0
+
+
+def words_of_others(name: str, words: Sequence[Word]) -> Iterator[Sequence[Word]]:
+    """Yield what a program may run by words that stand one by one."""
+    first = first_of_others(name, words)
+    if first is None:
+        return
+    count = 0
+    for at in range(first, len(words)):
+        word = words[at]
+        text = word.text
+        if text.startswith("-"):
+            _, mark, text = text.partition("=")
+            if not mark:
+                continue
+        named = text.rpartition("/")[2]
+        if not word.is_known or named not in GUARDED or (named in SILENT and at + 1 == len(words)):
+            continue
+        count += 1
+        if count > MAX_BEGINS:
+            yield [LATER]
+            return
+        yield [Word(text), *words[at + 1 :]]
+
+
+def texts_of_others(name: str, words: Sequence[Word]) -> Iterator[Word]:
+    """Yield the shell texts that a program may run: words that have a command which guards are for."""
+    first = first_of_others(name, words)
+    for word in words[first:] if first is not None else ():
+        text = re.sub(r"\A-+[\w-]+=", "", word.text)
+        if any(blank in text for blank in " \t\n") and A_COMMAND.search(text) is not None:
+            # What may be a sentence is no reason to refuse the whole text.
+            is_plain = not text.count("'") % 2 and not text.count('"') % 2
+            yield Word(text, word.is_known and is_plain)
