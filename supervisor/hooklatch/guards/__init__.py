@@ -11,18 +11,16 @@ import importlib
 
 from hooklatch.guards.command import Command, Redirect, UnreadableCommandError
 from hooklatch.guards.commands import commands
-from hooklatch.guards.reading.options import Option
 from hooklatch.guards.words import Word
 
 TYPE_CHECKING = False  # type checkers take it for true
 if TYPE_CHECKING:
-    from hooklatch.guards.git import git_options, git_parts, is_of_person
+    from hooklatch.guards.git.commands import git_options, git_parts, is_of_person
     from hooklatch.guards.interpreters import reads_data
     from hooklatch.guards.targets import hostname_of, hosts_reached, packages_installed, paths_written
 
 __all__ = [
     "Command",
-    "Option",
     "Redirect",
     "UnreadableCommandError",
     "Word",
@@ -38,7 +36,7 @@ __all__ = [
 ]
 # Where each function is that is loaded with its tables only when it is asked for.
 LATER = {
-    **dict.fromkeys(("git_options", "git_parts", "is_of_person"), "git"),
+    **dict.fromkeys(("git_options", "git_parts", "is_of_person"), "git.commands"),
     **dict.fromkeys(("hostname_of", "hosts_reached", "packages_installed", "paths_written"), "targets"),
     "reads_data": "interpreters",
 }

@@ -8,8 +8,8 @@ from typing import TypeAlias
 
 import msgspec
 
-from hooklatch.guards.reading.options import Option, option_values, parsed
-from hooklatch.guards.reading.syntax import ANY, SYNTAX, Syntax
+from hooklatch.guards.options.reader import Options, option_values, parsed
+from hooklatch.guards.options.syntax import ANY, SYNTAX
 from hooklatch.guards.words import UnreadableCommandError, Word
 
 __all__ = ["Command", "Places", "Redirect", "UnreadableCommandError"]
@@ -52,22 +52,18 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
 
     def has_option(self, *names: str) -> bool:
         """Return whether one of these options is among its arguments: `-r` is in `-rf`, `--force` in `--force=x`."""
-        return any(option.may_be(name) for option in self.options for name in names)
+        return self.options.has(*names)
 
     def values_of(self, *names: str) -> Iterator[Word]:
         """Yield the values of these options, in each way of writing them: -o x, -ox, -so x, --output x, --out=x."""
         yield from option_values(self.arguments, names, SYNTAX.get(self.program or ""))
 
     @property
-    def options(self) -> list[Option]:
-        """Its options, as the program reads them, or as far as that shows where no table has it."""
-        return parsed(self.arguments, self._syntax)[0]
-
-    @property
     def operands(self) -> tuple[Word, ...]:
         """The arguments that are neither options nor their values, or may be none where no table has the program."""
-        return tuple(parsed(self.arguments, self._syntax)[1])
+        return tuple(self.options.operands)
 
     @property
-    def _syntax(self) -> Syntax:
-        return SYNTAX.get(self.program or "", ANY)
+    def options(self) -> Options:
+        """Its options and operands, as the program reads them, or as far as that shows where no table has it."""
+        return parsed(self.arguments, SYNTAX.get(self.program or "", ANY))

@@ -64,21 +64,25 @@ def is_meant(name: str, rest: Sequence[str], command: Command) -> bool:
         return True  # /usr/lib/git-core/git-push is what `git push` starts
     if program == name and begins_with(rest, words, is_open=is_open):
         return True
-    return is_run_by_words(program, name, rest, words)
+    return is_run_by_words(program, name, rest, command)
 
 
-def is_run_by_words(program: str, name: str, rest: Sequence[str], words: Sequence[Word]) -> bool:
+def is_run_by_words(program: str, name: str, rest: Sequence[str], command: Command) -> bool:
     """Return whether a program that is not known for it may be told to run another: op run -- git push.
 
     The words after it, or a text among them: nobody knows all the programs that run what their words say.
     """
+    words = command.arguments
     start = next((at for at, word in enumerate(words) if word.text in RUN), len(words))
+    is_open = command.fed_by is not None or not command.is_known  # to a shell it may give what nobody has seen
     is_speaking = program in TELLING or program in GUARDED
     for at, word in enumerate(words):
         if is_speaking and at <= start:
             continue
         run = program_name(word.text.rpartition("/")[2])
-        if (at > start and run in SHELLS) or (run == name and begins_with(rest, words[at + 1 :], is_open=False)):
+        if (at > start and is_open and run in SHELLS) or (
+            run == name and begins_with(rest, words[at + 1 :], is_open=False)
+        ):
             return True
         if any(blank in word.text for blank in " \t\n") and all(one in word.text.casefold() for one in (name, *rest)):
             return True

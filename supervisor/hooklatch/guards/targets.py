@@ -9,8 +9,9 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from hooklatch.guards.command import Command
-from hooklatch.guards.git import files_written, git_parts
-from hooklatch.guards.reading.options import after_options, option_values, takes_next
+from hooklatch.guards.git.commands import files_written, git_parts
+from hooklatch.guards.options.reader import option_values
+from hooklatch.guards.reading.options import after_options, takes_next
 from hooklatch.guards.reading.programs import JOINED
 from hooklatch.guards.shell.commands import DECLARING
 from hooklatch.guards.words import Word

@@ -21,7 +21,6 @@ from typing import Any
 from hooklatch import ask, deny, hook
 from hooklatch.guards import (
     Command,
-    Option,
     UnreadableCommandError,
     Word,
     commands,
@@ -282,26 +281,22 @@ def is_narrow(told: Sequence[str]) -> bool:
 def history(command: Command, folder: str) -> Iterator[Answer]:
     """Judge what a command of git throws away."""
     settings, verb, rest = git_parts(command)
-    options, named = git_options(command)
-    told = THROWING_AWAY.get(verb, ())
+    told, throwing = git_options(command), THROWING_AWAY.get(verb, ())
     harmless, undoing = HARMLESS.get(verb, ((), ()))
-    if has(options, *harmless) and not has(options, *undoing):
+    if told.has(*harmless) and not told.has(*undoing):
         return
-    texts = [word.text for word in named] + (["--"] if "--" in rest else [])
-    is_meant = "*" in told or has(options, *told) or any(fnmatchcase(text, one) for text in texts for one in told)
+    texts = [word.text for word in told.operands] + (["--"] if "--" in rest else [])
+    is_meant = (
+        "*" in throwing or told.has(*throwing) or any(fnmatchcase(text, one) for text in texts for one in throwing)
+    )
     if verb == "clean" and any(one.lower().startswith("clean.requireforce") for one in settings):
         is_meant = True
-    if verb == "checkout" and not has(options, "-b", "-B", "--orphan", "-t", "--track", "-d", "--detach"):
+    if verb == "checkout" and not told.has("-b", "-B", "--orphan", "-t", "--track", "-d", "--detach"):
         is_file = A_FILE.fullmatch(texts[0]) or os.path.lexists(os.path.join(folder, texts[0])) if texts else False
         is_meant = is_meant or len(texts) > 1 or bool(is_file)
     if is_meant:
         lost = "overwrites what others have pushed" if verb in ("push", "send-pack") else "throws away work"
         yield "ask", f"{shown(command)} {lost} that may exist nowhere else"
-
-
-def has(options: Sequence[Option], *names: str) -> bool:
-    """Return whether one of these options may be among some, cut short or not."""
-    return any(option.may_be(name) for option in options for name in names)
 
 
 def reaching(

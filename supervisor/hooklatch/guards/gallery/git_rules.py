@@ -17,7 +17,6 @@ import msgspec
 from hooklatch import ask, deny, hook
 from hooklatch.guards import (
     Command,
-    Option,
     UnreadableCommandError,
     Word,
     commands,
@@ -25,8 +24,8 @@ from hooklatch.guards import (
     git_parts,
     is_of_person,
 )
-from hooklatch.guards.git import git_places
-from hooklatch.guards.repositories import branch_of, head_of, is_free
+from hooklatch.guards.git.commands import git_places
+from hooklatch.guards.git.repositories import branch_of, head_of, is_free
 
 PROTECTED_BRANCHES = ("main", "master", "trunk", "production", "release/*")
 AROUND_CHECKS = ("--no-verify", "--no-gpg-sign")
@@ -180,13 +179,13 @@ def of_branch(text: str, found: Sequence[Command], at: int, begin: str) -> Any:
 
 
 def pushes_the_branch(command: Command) -> bool:
-    options, named = git_options(command)
-    if named[1:]:
-        is_ours = any(THE_BRANCH.fullmatch(word.text) for word in named[1:])
+    told = git_options(command)
+    if told.operands[1:]:
+        is_ours = any(THE_BRANCH.fullmatch(word.text) for word in told.operands[1:])
     else:
-        is_ours = not has(options, "--tags", "-d", "--delete")
-    is_undone = any(one.name.startswith(("--no-d", "--no-t")) for one in options)
-    return (is_ours and not has(options, "-n", "--dry-run")) or is_undone
+        is_ours = not told.has("--tags", "-d", "--delete")
+    is_undone = any(one.name.startswith(("--no-d", "--no-t")) for one in told.options)
+    return (is_ours and not told.has("-n", "--dry-run")) or is_undone
 
 
 def switched(text: str, found: Sequence[Command], at: int, begin: str) -> tuple[list[str | None], bool]:
@@ -297,17 +296,17 @@ def branch_in(command: Command, folder: str | None) -> str | None:
 
 def refusal(command: Command) -> str | None:
     settings, verb, rest = git_parts(command)
-    options, named = git_options(command)
+    told = git_options(command)
     for setting in settings:
         if is_of_person(setting):
             return f"git -c {setting} changes what git runs or who commits; a person sets that"
-    if verb in ("init", "clone") and has(options, "--template"):
+    if verb in ("init", "clone") and told.has("--template"):
         return f"git {verb} --template brings hooks that git runs; a person sets that"
     if verb == "config":
         return refusal_of_config(rest)
-    if verb in CHECKED and (has(options, *AROUND_CHECKS) or (verb in SHORT_AROUND and has(options, "-n"))):
+    if verb in CHECKED and (told.has(*AROUND_CHECKS) or (verb in SHORT_AROUND and told.has("-n"))):
         return "the project's own checks are not to be left out; mend what they find"
-    return refusal_of_push(options, named) if verb in PUSHING else None
+    return refusal_of_push(told) if verb in PUSHING else None
 
 
 def refusal_of_config(rest: Sequence[str]) -> str | None:
@@ -323,12 +322,12 @@ def refusal_of_config(rest: Sequence[str]) -> str | None:
     return None
 
 
-def refusal_of_push(options: Sequence[Option], named: Sequence[Word]) -> str | None:
-    if has(options, "-f", "--force", "--mirror"):
+def refusal_of_push(told: Any) -> str | None:
+    if told.has("-f", "--force", "--mirror"):
         return "a forced push overwrites what others pushed; use --force-with-lease on a branch of your own"
-    if has(options, "--all", "--branches"):
+    if told.has("--all", "--branches"):
         return "this pushes every branch, the protected ones too; name one of your own"
-    for word in named[1:]:
+    for word in told.operands[1:]:
         ref = word.text
         if ref.startswith("+"):
             return "a forced push overwrites what others pushed; use --force-with-lease on a branch of your own"
@@ -338,11 +337,6 @@ def refusal_of_push(options: Sequence[Option], named: Sequence[Word]) -> str | N
         if "*" in branch or any(fnmatchcase(branch, pattern) for pattern in PROTECTED_BRANCHES):
             return f"{branch} is protected; push a branch of your own and open a pull request"
     return None
-
-
-def has(options: Sequence[Option], *names: str) -> bool:
-    """Return whether one of these options may be among some, cut short or not."""
-    return any(option.may_be(name) for option in options for name in names)
 
 
 def begins(word: str, option: str) -> bool:

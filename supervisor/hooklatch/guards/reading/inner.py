@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from hooklatch.guards.reading.options import after_options, begins_of, option_values, skip_options
+from hooklatch.guards.options.reader import option_values
+from hooklatch.guards.reading.options import after_options, begins_of, skip_options
 from hooklatch.guards.reading.programs import JOINED, PACKAGED, RUNNERS, WRAPPERS, Wrapper
 from hooklatch.guards.reading.unknown import words_of_others
 from hooklatch.guards.words import Word

@@ -1,18 +1,16 @@
-"""Options of programs: where they end, what takes the next word, and the values of some.  Knows words; no program.
+"""Where the options of a program that runs others end, and its command may begin.  Knows words; no program.
 
 Long options may be cut short, as GNU programs take them.  Of an option that no table has, both readings are followed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Container, Sequence
 
 from hooklatch.guards.reading.programs import FLAGS, Wrapper
-from hooklatch.guards.reading.syntax import Syntax
 from hooklatch.guards.words import Word
 
-__all__ = ["Option", "after_options", "begins_of", "option_values", "parsed", "skip_options", "takes_next"]
+__all__ = ["after_options", "begins_of", "skip_options", "takes_next"]
 
 MAX_BEGINS = 8  # places where a command may begin; beyond that nobody knows
 
@@ -103,94 +101,3 @@ def takings(text: str, told: Wrapper) -> tuple[bool, ...]:
     if any(name.startswith(text) for name in valued):
         return (False, True)
     return (False,) if any(name.startswith(text) for name in FLAGS) else (True, False)
-
-
-class Option(NamedTuple):
-    """One option: as it is written, what long ones it may mean, and its value, if it may have one."""
-
-    name: str
-    meanings: frozenset[str]
-    value: Word | None = None
-
-    def may_be(self, name: str) -> bool:
-        """Return whether it may be the option of this name."""
-        if self.name == name or name in self.meanings:
-            return True
-        return (
-            not self.meanings
-            and len(self.name) > 2
-            and self.name[:2] == "--" == name[:2]
-            and name.startswith(self.name)
-        )
-
-
-def parsed(words: Sequence[Word], how: Syntax) -> tuple[list[Option], list[Word]]:
-    """Return the options among words, and the operands: each way of writing them, clusters, cut short, behind `--`.
-
-    Where nobody knows whether an option takes the next word, that word is read as its value and by itself; of a program
-    that no table has, so is each.
-    """
-    options: list[Option] = []
-    operands: list[Word] = []
-    is_over = False
-    at = 0
-    while at < len(words):
-        word = words[at]
-        text = word.text
-        at += 1
-        following = words[at] if at < len(words) else None
-        if text == "--" and not is_over:
-            is_over = True
-            continue
-        is_operand = is_over or text[:1] != "-" or len(text) < 2
-        if is_operand:
-            operands.append(word)
-        if is_over and how.is_whole:
-            continue
-        if how.is_old and at == 1 and text[:1] not in ("-", "", "/", ".") and word.is_known:
-            operands.pop()
-            for letter in text:  # each takes a word of its own
-                is_valued = f"-{letter}" in how.valued and at < len(words)
-                options.append(Option(f"-{letter}", frozenset(), words[at] if is_valued else None))
-                at += is_valued
-        elif text in how.valued and len(text) > 2:  # -connect of openssl, and whole long ones
-            options.append(Option(text, frozenset({text}), following))
-            at += how.is_whole
-        elif text.startswith("--"):
-            name, mark, value = text.partition("=")
-            meanings = how.meant_by(name)
-            takes = not meanings or not meanings.isdisjoint(how.valued)
-            options.append(Option(name, meanings, Word(value, word.is_known) if mark else following if takes else None))
-            at += bool(not mark and meanings and meanings <= how.valued and how.is_whole)
-        elif text.startswith("-") and len(text) > 1:
-            found, is_open = cluster(word, how)
-            if is_open and following is not None:
-                found[-1] = found[-1]._replace(value=following)
-                at += how.is_whole
-            options += found
-    return options, operands
-
-
-def cluster(word: Word, how: Syntax) -> tuple[list[Option], bool]:
-    """Return the options in a word of letters, and whether the last one takes the next word."""
-    found: list[Option] = []
-    text = word.text
-    for at in range(1, len(text)):
-        if not text[at].isalnum():
-            break
-        name, rest = f"-{text[at]}", Word(text[at + 1 :], word.is_known)
-        if name in how.valued or name in how.optional:
-            is_open = not rest.text and name in how.valued
-            return [*found, Option(name, frozenset(), rest if rest.text else None)], is_open
-        found.append(Option(name, frozenset()))
-    return found, False
-
-
-def option_values(words: Sequence[Word], names: Iterable[str], how: Syntax | None = None) -> Iterator[Word]:
-    """Yield the values of options, in each way of writing them: -o x, -ox, -so x, --output x, --out=x."""
-    if not (named := frozenset(names)):
-        return
-    how = how or Syntax(valued=named)
-    for option in parsed(words, how)[0]:
-        if option.value is not None and not named.isdisjoint((option.name, *option.meanings)):
-            yield option.value

@@ -11,10 +11,11 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 
+from hooklatch.guards.options.reader import option_values
 from hooklatch.guards.reading.builtins import ASSIGNING
 from hooklatch.guards.reading.flows import Flow, sent
 from hooklatch.guards.reading.inner import PLAIN, git_verb, name_of, parallel_parts
-from hooklatch.guards.reading.options import after_options, option_values, skip_options
+from hooklatch.guards.reading.options import after_options, skip_options
 from hooklatch.guards.reading.programs import (
     JOINED,
     LOGIN,

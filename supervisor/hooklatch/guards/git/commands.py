@@ -8,9 +8,9 @@ from fnmatch import fnmatchcase
 from typing import Final
 
 from hooklatch.guards.command import Command
+from hooklatch.guards.options.reader import Options, option_values, parsed
+from hooklatch.guards.options.syntax import ANY, Syntax, syntax
 from hooklatch.guards.reading.inner import git_verb
-from hooklatch.guards.reading.options import Option, option_values, parsed
-from hooklatch.guards.reading.syntax import ANY, Syntax, syntax
 from hooklatch.guards.words import Word
 
 __all__ = ["files_written", "git_options", "git_parts", "git_places", "is_of_person"]
@@ -178,7 +178,7 @@ def git_parts(command: Command) -> tuple[list[str], str, list[str]]:
     return settings, verb, [word.text for word in rest]
 
 
-def git_options(command: Command) -> tuple[list[Option], list[Word]]:
+def git_options(command: Command) -> Options:
     """Return the options behind the verb of a command of git, and the other words."""
     verb, rest = git_verb(command.arguments)
     return parsed(rest, OPTIONS.get(verb, ANY))
@@ -187,7 +187,7 @@ def git_options(command: Command) -> tuple[list[Option], list[Word]]:
 def git_places(command: Command) -> tuple[list[str], str | None]:
     """Return the folders that git is told to go to (`-C`), one after another, and where its repository is, if told."""
     _, rest = git_verb(command.arguments)
-    options, _ = parsed(command.arguments[: len(command.arguments) - len(rest)], OWN)
+    options = parsed(command.arguments[: len(command.arguments) - len(rest)], OWN).options
     folders = [one.value.text for one in options if one.name == "-C" and one.value is not None]
     repositories = [one.value.text for one in options if one.may_be("--git-dir") and one.value is not None]
     return folders, repositories[-1] if repositories else None
@@ -196,8 +196,9 @@ def git_places(command: Command) -> tuple[list[str], str | None]:
 def files_written(command: Command) -> Iterator[Word]:
     """Yield the files and folders that a command of git is told to write."""
     _, verb, rest = git_parts(command)
-    options, named = git_options(command)
-    if verb in ("rm", "mv") and not any(one.may_be("--cached") for one in options):  # which leaves the file as it is
+    told = git_options(command)
+    named = told.operands
+    if verb in ("rm", "mv") and not told.has("--cached"):  # which leaves the file as it is
         yield from named
     elif (verb == "bundle" and rest[:1] == ["create"]) or (verb == "worktree" and rest[:1] in (["add"], ["move"])):
         yield from named[1:]
