@@ -117,9 +117,8 @@ HARMLESS = {
     "checkout": (("-p", "--patch"), ("-f", "--force")),
     "prune": (("-n", "--dry-run"), ()),
 }  # fmt: skip
-A_FILE = re.compile(
-    r"(?:.*/)?[\w-][\w.-]*\.[A-Za-z][A-Za-z0-9]{0,4}"
-)  # what `git checkout` is likelier to take for one
+# What `git checkout` is likelier to take for a file than for a branch.
+A_FILE = re.compile(r".*[*?\[].*|(?:.*/)?[\w-][\w.-]*\.[A-Za-z][A-Za-z0-9]{0,4}")
 UNKNOWN = "/nobody/knows/where"  # the folder after `cd $X`
 LATER = "is decided only when it runs"
 
@@ -181,7 +180,7 @@ def judged(command: Command, begin: str, folder: str, *, is_read: bool = False) 
         into = list(command.values_of("-t", "--target-directory"))
         moved = [*command.operands, *into] if into else command.operands[:-1]
         yield from reaching(moved, command, begin, folder)
-    elif name in RIGHTS and command.has_option(*RECURSIVE):
+    elif name in RIGHTS and (command.has_option(*RECURSIVE) or not all(word.is_one for word in words)):
         yield from reaching(command.operands, command, begin, folder)
     elif name == "rsync" and any(word.text.startswith(("--del", "--remove-source")) for word in words):
         is_emptied = any(word.text.startswith("--remove-source") for word in words)
@@ -286,14 +285,13 @@ def history(command: Command, folder: str) -> Iterator[Answer]:
     if told.has(*harmless) and not told.has(*undoing):
         return
     texts = [word.text for word in told.operands] + (["--"] if "--" in rest else [])
-    is_meant = (
-        "*" in throwing or told.has(*throwing) or any(fnmatchcase(text, one) for text in texts for one in throwing)
-    )
+    is_meant = "*" in throwing or told.has(*throwing) or not set(texts[:1]).isdisjoint(throwing)
+    is_meant = is_meant or any(fnmatchcase(text, one) for text in texts for one in throwing if not one.isalpha())
     if verb == "clean" and any(one.lower().startswith("clean.requireforce") for one in settings):
         is_meant = True
     if verb == "checkout" and not told.has("-b", "-B", "--orphan", "-t", "--track", "-d", "--detach"):
-        is_file = A_FILE.fullmatch(texts[0]) or os.path.lexists(os.path.join(folder, texts[0])) if texts else False
-        is_meant = is_meant or len(texts) > 1 or bool(is_file)
+        is_file = any(A_FILE.fullmatch(one) or os.path.lexists(os.path.join(folder, one)) for one in texts)
+        is_meant = is_meant or len(texts) > 1 or is_file
     if is_meant:
         lost = "overwrites what others have pushed" if verb in ("push", "send-pack") else "throws away work"
         yield "ask", f"{shown(command)} {lost} that may exist nowhere else"

@@ -208,11 +208,11 @@ SPEAKING: Final = named("""
 """)
 # Programs that guards are for: a word that names one is judged as if it ran there, behind a program that no table has.
 GUARDED: Final = SHELLS | named("""
-    rm rmdir unlink shred srm rimraf del-cli dd mkfs wipefs mv cp tee touch truncate ln chmod chown chgrp find rsync
-    scp git curl wget aria2c nc ncat socat ssh eval xargs env sudo doas su command busybox nohup timeout psql mysql
-    mariadb sqlite3 mongosh redis-cli dropdb kubectl helm terraform tofu pulumi aws gcloud gsutil az docker podman
-    systemctl crontab pip pip3 npx uvx hooklatch perl python python3 ruby node php sed tar kill pkill killall reboot
-    shutdown poweroff halt
+    npm pnpm yarn bun uv poetry pipx gem cargo apt-get brew dnf yum apk rm rmdir unlink shred srm rimraf del-cli dd
+    mkfs wipefs mv cp tee touch truncate ln chmod chown chgrp find rsync scp git curl wget aria2c nc ncat socat ssh
+    eval xargs env sudo doas su command busybox nohup timeout psql mysql mariadb sqlite3 mongosh redis-cli dropdb
+    kubectl helm terraform tofu pulumi aws gcloud gsutil az docker podman systemctl crontab pip pip3 npx uvx
+    hooklatch perl python python3 ruby node php sed tar kill pkill killall reboot shutdown poweroff halt
 """)
 # Those of them that do nothing without words.
 SILENT: Final = SHELLS | {"python", "python3", "node", "ruby", "perl", "php", "ssh", "su", "psql", "mysql", "crontab"}

@@ -33,6 +33,7 @@ LATER: Final = Word("one of many words that name a program", False)
 ENGLISH: Final = frozenset(
     {"find", "kill", "touch", "command", "env", "node", "tee", "su", "halt", "reboot", "shutdown"}
 )
+VALUE_BEHIND: Final = re.compile(r"\A(?:-+[\w-]+=|-[A-Za-z](?=[\w./]+\s))")  # of --cmd='…' and -c'…'
 A_COMMAND: Final = re.compile(
     r"(?:\A|[;&|(`\n]|\b(?:then|do|exec|sudo)\s)\s*(?:[\w.~-]*/)*(?:"
     + "|".join(sorted(map(re.escape, GUARDED - ENGLISH), key=len, reverse=True))
@@ -46,10 +47,10 @@ def first_of_others(name: str, words: Sequence[Word]) -> int | None:
     """Return from which word on a program may run its words; None if it is known not to."""
     if name in KNOWN:
         return None
-    if name in TELLING or name in GUARDED or name in RUNNERS:
+    if name in TELLING or name in RUNNERS:
         at = next((at for at, word in enumerate(words) if word.text in RUN), None)
-        return None if at is None or name in GUARDED else at + 1
-    return 0
+        return None if at is None else at + 1
+    return None if name in GUARDED else 0
 
 
 def words_of_others(name: str, words: Sequence[Word]) -> Iterator[Sequence[Word]]:
@@ -79,7 +80,7 @@ def texts_of_others(name: str, words: Sequence[Word]) -> Iterator[Word]:
     """Yield the shell texts that a program may run: words that have a command which guards are for."""
     first = first_of_others(name, words)
     for word in words[first:] if first is not None else ():
-        text = re.sub(r"\A-+[\w-]+=", "", word.text)
+        text = VALUE_BEHIND.sub("", word.text)
         if any(blank in text for blank in " \t\n") and A_COMMAND.search(text) is not None:
             # What may be a sentence is no reason to refuse the whole text.
             is_plain = not text.count("'") % 2 and not text.count('"') % 2
