@@ -38,7 +38,6 @@ nox -s lint -- src
 pipenv run flask run
 python manage.py shell -c "print(1)"
 python3 -m pytest tests/test_rm.py -x -q
-python3 -m http.server 8000
 python3 -m build --sdist
 cargo test rm -- --nocapture
 cargo run --release -- --input data.json
@@ -47,7 +46,6 @@ cargo add serde --features derive --dry-run
 go test ./... -run TestGit
 go run ./cmd/server --addr :8080
 go build -o bin/app ./cmd/app
-go vet ./...
 gradle test --tests GitTest
 ./gradlew build -x test
 mvn -q -DskipTests package
@@ -133,14 +131,12 @@ git checkout -
 git switch --create fix/x
 git switch --detach HEAD~2
 git branch --sort=-committerdate
-git branch --show-current
 git branch -vv --merged
 git branch -m old-name new-name
 git branch --set-upstream-to=origin/x x
 git tag --sort=-v:refname
 git tag -a v1.2 -m "find and fix"
 git commit --fixup=HEAD~1
-git commit --amend --no-edit
 git commit -m "reset --hard is gone"
 git push --follow-tags origin feature
 git push -o ci.skip origin feature
@@ -162,7 +158,6 @@ git worktree list --porcelain
 git remote set-head origin -a
 git remote show origin
 git rebase --onto main old-base feature
-git rebase --continue
 git cherry-pick -x abc123
 git merge --no-commit --no-ff feature
 git revert --no-edit HEAD

@@ -1,10 +1,10 @@
-"""What programs are told by their options and words, by the guard that stops it; and what none of them stops.  Data."""
+"""What programs are told by their options and words, by the guard that stops it.  Data."""
 
 from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["QUIET", "STOPPED"]
+__all__ = ["STOPPED"]
 
 STOPPED: Final = {
     "destructive_commands": r"""
@@ -116,6 +116,15 @@ git notes remove x
 git -C x reset --ha
 git --git-dir=x reset --ha
 git -c a.b=c reset --ha
+vim -c '!rm -rf /' x
+vim -c 'r !rm -rf /' x
+gdb -batch -ex 'shell rm -rf /'
+psql -c '\! rm -rf /'
+less +'!rm -rf /' x
+docker compose down --vol
+docker compose down -tv
+systemctl --force poweroff
+chmod $M /etc
 """,
     "git_rules": r"""
 foo git push -f
@@ -185,6 +194,11 @@ git -c sendemail.smtpserver=/x send-email
 git -c core.worktree=/ checkout .
 git -c include.path=x status
 hub git push -f
+vim -c '!git push -f' x
+sqlite3 x '.shell git push -f'
+vim '+!git push -f'
+psql -c '\! git push -f'
+man -P 'git push -f' ls
 """,
     "protected_paths": r"""
 python3 -m hooklatch.__main__ stop
@@ -263,109 +277,27 @@ install --targ .git x
 curl --outp .env u
 curl -so .env u
 wget --output-doc=.env u
+vim -c '!touch .env' x
+sqlite3 x '.system touch .env'
+psql -c '\! hooklatch stop'
+ln -s -t .git x
+sudo -u me hooklatch stop
+python3 -X dev -m hooklatch stop
+python3 -W ignore -m hooklatch stop
+python3 -X dev /usr/bin/hooklatch stop
+python3 -OO -m hooklatch stop
+python3.12 -m hooklatch stop
+pypy3 -m hooklatch stop
+hooklatch serve --x
+hatch run hooklatch stop
+npx hooklatch stop
+pdm run python -m hooklatch.__main__ stop
+foo -m hooklatch stop
+python3 -c 'import hooklatch.cli as c; c.main(["stop"])'
+python3 -c 'import subprocess as s; s.run("hooklatch stop", shell=True)'
+python3 -c 'import os; os.execvp("hooklatch", ["hooklatch", "stop"])'
+node -e 'require("child_process").execSync("hooklatch stop")'
+perl -e 'exec "hooklatch", "stop"'
+ruby -e 'system("hooklatch stop")'
 """,
 }
-QUIET: Final = r"""
-echo rm -rf /
-grep -rn 'rm -rf' src
-man rm
-type rm
-which git bash python3
-command -v git
-apt install git
-apt-get install -y git curl
-brew install git
-docker run -it bash
-docker run -it ubuntu bash
-pytest -k git
-pytest tests/git
-go test ./git/...
-make git
-kubectl exec -it pod -- bash
-npm run git
-uv run pytest tests -k rm
-claude -p "find the bug in git push and rm"
-hg commit -m "git: better rm"
-jj describe -m "find out what git does"
-mytool --shell=bash
-mytool --python=python3
-mytool git
-./scripts/check.sh git
-./run.sh python3
-tox -e git
-ansible-lint find
-git log --oneline -5
-git checkout main
-git checkout feature/x
-git checkout -b fix/a-b origin/main
-git checkout v1.2.3
-git checkout release/1.2
-git switch -c x
-git branch -d x
-git branch -m a b
-git branch --list 'a*'
-git tag v1
-git tag -l
-git tag -a v1 -m 'find -f'
-git commit -m '-n is fine'
-git commit -am "fix: -f"
-git push -u origin x
-git push --force-with-lease origin x
-git push --follow-tags origin x
-git push --set-upstream origin x
-git fetch --all --prune
-git fetch -p
-git pull --rebase
-git pull --ff-only
-git stash
-git stash pop
-git stash push -m drop
-git reset HEAD a
-git reset --soft HEAD~1
-git clean -n
-git clean --dry-run -fd
-git rm --cached a
-git restore --staged a
-git restore -S a
-git worktree add ../x
-git worktree remove ../x
-git worktree prune -n
-git rebase main
-git rebase -i HEAD~3
-git merge --no-ff x
-git merge --no-verify-signatures x
-git config user.name
-git config --get core.hooksPath
-git -c color.ui=always diff
-git -c core.pager=cat diff
-git -c advice.detachedHead=false checkout v1
-git clone --depth 1 https://github.com/x/y
-git submodule update --init --recursive
-git remote add o u
-git remote -v
-git lfs pull
-git bisect start
-git diff --output-indicator-new=x
-git diff --stat
-tar czf a.tgz src
-tar xzf a.tgz
-tar xf a -C /tmp/x
-tar -tf a
-unzip -l a
-unzip a -d out
-sed -n 1,20p .env.example
-sed -e 's/i/x/' a
-sed -ne 's/i/o/p' README.md
-python3 -m hooklatch status
-python3 -c "from hooklatch.guards import commands; print(commands('ls'))"
-python3 -c "import hooklatch; print(hooklatch.__version__)"
-hooklatch status
-pip install hooklatch
-uv add hooklatch
-xargs --null ls
-xargs --no-run-if-empty grep x
-timeout --foreground 5 ls
-env --ignore-environment ls
-sudo --non-interactive ls
-nice ls
-"""

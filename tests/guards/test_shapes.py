@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from guards.programs import QUIET, STOPPED
+from guards.programs import STOPPED
+from guards.quiet import QUIET
 from guards.shapes import RUNNING
 from hooklatch.core.hooks.conditions import Facts, compile_where
 from hooklatch.core.payload import Payload

@@ -50,6 +50,7 @@ VALUED: Final = {  # options whose value is a file that is written
     "time": ("-o",),
     "wget": ("-O", "--output-document", "-o", "--output-file", "-P", "--directory-prefix"),
     "cp": ("-t", "--target-directory"),
+    "ln": ("-t", "--target-directory"),
     "mv": ("-t", "--target-directory"),
     "install": ("-t", "--target-directory"),
     "tar": ("-f", "--file", "-C", "--directory"),

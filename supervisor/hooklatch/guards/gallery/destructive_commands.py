@@ -180,8 +180,10 @@ def judged(command: Command, begin: str, folder: str, *, is_read: bool = False) 
         into = list(command.values_of("-t", "--target-directory"))
         moved = [*command.operands, *into] if into else command.operands[:-1]
         yield from reaching(moved, command, begin, folder)
-    elif name in RIGHTS and (command.has_option(*RECURSIVE) or not all(word.is_one for word in words)):
+    elif name in RIGHTS and command.has_option(*RECURSIVE):
         yield from reaching(command.operands, command, begin, folder)
+    elif name in RIGHTS and not all(word.is_one for word in words):  # which may be -R
+        yield from reaching([one for one in command.operands if one.is_known], command, begin, folder)
     elif name == "rsync" and any(word.text.startswith(("--del", "--remove-source")) for word in words):
         is_emptied = any(word.text.startswith("--remove-source") for word in words)
         lost = command.operands if is_emptied else command.operands[-1:]
@@ -383,9 +385,10 @@ def is_below(path: str, folders: Sequence[str]) -> bool:
 
 
 def is_among(command: Command, rules: Sequence[str]) -> bool:
-    """Return whether a command is one of these: the program, and each of the words behind it."""
+    """Return whether a command is one of these: the program, and each of the options and words behind it."""
+    mine = [rule.split()[1:] for rule in rules if rule.split()[0] == command.program]
     told = {word.text for word in command.arguments}
-    return any(rule.split()[0] == command.program and told.issuperset(rule.split()[1:]) for rule in rules)
+    return any(all(word in told or (word[0] == "-" and command.has_option(word)) for word in rule) for rule in mine)
 
 
 def codes_of(command: Command) -> Iterator[str]:

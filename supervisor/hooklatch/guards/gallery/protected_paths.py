@@ -52,7 +52,10 @@ A_MODULE = re.compile(r"-[a-zA-Z]*m(.*)")  # of Python
 RUNNING_MODULES = {"runpy", "pdb", "cProfile", "profile", "trace", "coverage", "debugpy"}  # by the next words
 ITS_FILE = re.compile(r"(?:.*/)?hooklatch(?:/__main__\.py|/?)")
 ITS_CODE = re.compile(r"hooklatch\.(?!guards\b|__version__)\w+|\brunpy\b.*hooklatch")  # what a hook has no use for
-IN_CALLS = re.compile(r"""\bhooklatch['"]?[\s,'"\[(]+(?!import\b)(\w+)""")  # a command in code
+IN_CALLS = re.compile(  # a command in code of any language
+    r"""\bhooklatch['"]?[\s,'"\[(]+(?:--\w+[\s,'"]+)?"""
+    r"(?:stop|suspend|resume|reload|serve|init|install|uninstall|trust|state|hooks|guards|asks|fleet|link)\b"
+)
 ITSELF = re.compile(r"(?:bin/|(?<![\w/.-]))hooklatch(?![\w./-])")
 TAKING_AWAY = {"uninstall", "remove", "purge", "rm"}
 KEEPING = {"docker", "podman", "nerdctl", "git"}  # programs that take away what is no package of this machine
@@ -260,6 +263,8 @@ def switches_off(command: Command) -> bool:
     told = [word.text for word in command.arguments]
     if (command.program or "").startswith(("python", "pypy")) and is_itself_in_python(told):
         return True
+    if (command.program or "").startswith(INTERPRETERS) and any(IN_CALLS.search(word) for word in told):
+        return True
     if command.program == "hooklatch":
         return changes_guards(told)
     if any("hooklatch" in word and ".sock" in word for word in told):  # whoever speaks to the daemon by itself
@@ -281,7 +286,7 @@ def is_itself_in_python(told: Sequence[str]) -> bool:
         if not word.startswith("-"):
             is_code = at > 0 and re.fullmatch("-[a-zA-Z]*c", told[at - 1]) is not None
             if is_code:
-                return ITS_CODE.search(word) is not None or any(changes_guards([one]) for one in IN_CALLS.findall(word))
+                return ITS_CODE.search(word) is not None
             if ITS_FILE.fullmatch(word) is not None:
                 return changes_guards(told[at + 1 :])
             if at == 0 or told[at - 1] not in ("-X", "-W"):

@@ -33,6 +33,14 @@ LATER: Final = Word("one of many words that name a program", False)
 ENGLISH: Final = frozenset(
     {"find", "kill", "touch", "command", "env", "node", "tee", "su", "halt", "reboot", "shutdown"}
 )
+# Programs that have ways to a shell in languages of their own, and those ways.
+ESCAPING: Final = frozenset({
+    "vim", "vi", "nvim", "view", "ex", "ed", "less", "more", "man", "gdb", "lldb", "sqlite3", "psql", "mysql",
+    "mariadb", "ftp", "sftp", "mutt", "nano", "emacs",
+})  # fmt: skip
+ESCAPE: Final = re.compile(
+    r"(?m)(?:(?:\A|[\s+:\\])!(?!=)|(?:\A|\s)(?:\.shell|\.system|\\!|shell|system)\s)[ \t]*([^\n]+)"
+)
 VALUE_BEHIND: Final = re.compile(r"\A(?:-+[\w-]+=|-[A-Za-z](?=[\w./]+\s))")  # of --cmd='…' and -c'…'
 A_COMMAND: Final = re.compile(
     r"(?:\A|[;&|(`\n]|\b(?:then|do|exec|sudo)\s)\s*(?:[\w.~-]*/)*(?:"
@@ -78,10 +86,18 @@ def words_of_others(name: str, words: Sequence[Word]) -> Iterator[Sequence[Word]
 
 def texts_of_others(name: str, words: Sequence[Word]) -> Iterator[Word]:
     """Yield the shell texts that a program may run: words that have a command which guards are for."""
+    if name in ESCAPING:
+        for word in words:
+            for found in ESCAPE.finditer(word.text):
+                yield as_text(found[1], word)
+        return
     first = first_of_others(name, words)
     for word in words[first:] if first is not None else ():
         text = VALUE_BEHIND.sub("", word.text)
         if any(blank in text for blank in " \t\n") and A_COMMAND.search(text) is not None:
-            # What may be a sentence is no reason to refuse the whole text.
-            is_plain = not text.count("'") % 2 and not text.count('"') % 2
-            yield Word(text, word.is_known and is_plain)
+            yield as_text(text, word)
+
+
+def as_text(text: str, word: Word) -> Word:
+    """Return a part of a word as shell text, or as unknown: a sentence is no reason to refuse the whole."""
+    return Word(text, word.is_known and not text.count("'") % 2 and not text.count('"') % 2)
