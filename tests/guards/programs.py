@@ -1,12 +1,12 @@
-"""What programs are told by their options and words, by the guard that stops it.  Data."""
+"""What programs are told by their options and words that destroys something.  Data."""
 
 from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["STOPPED"]
+__all__ = ["DESTROYING"]
 
-STOPPED: Final = {
+DESTROYING: Final = {
     "destructive_commands": r"""
 npx rimraf@5 /
 npx -y rimraf@latest /
@@ -125,179 +125,76 @@ docker compose down --vol
 docker compose down -tv
 systemctl --force poweroff
 chmod $M /etc
-""",
-    "git_rules": r"""
-foo git push -f
-direnv exec . git push -f
-op run -- git push --force
-npm explore x -- git push -f
-foo --cmd='git push -f'
-foo "git push -f"
-git push --fo
-git push --f
-git push --forc origin x
-git push -uf origin x
-git push -fu origin x
-git push -qf
-git push --mirr
-git push --al
-git push origin +x
-git commit --no-verify -m x
-git commit --no-v -m x
-git commit --no-veri -m x
-git commit -nm x
-git commit -anm x
-git commit -m x -n
-git commit --amend --no-ver
-git commit --no-gpg -m x
-git merge --no-verif x
-git am --no-ver x
-git -c submodule.x.update='!cmd' submodule update
-git config submodule.x.update '!cmd'
-git config --global init.templateDir x
-git -c init.templateDir=x init
-git init --template=x
-git init --templ x
-git clone --template x u
-git clone -c core.fsmonitor=x u
-git clone --conf core.fsmonitor=x u
-git clone --config=core.hooksPath=x u
-git -c core.fsmonitor=x status
-git -c credential.helper='!x' fetch
-git -c alias.x='!cmd' x
-git config alias.x '!cmd'
-git -c diff.external=x diff
-git -c diff.a.textconv=x diff
-git -c filter.a.clean=x add .
-git -c filter.a.smudge=x checkout y
-git -c merge.a.driver=x merge y
-git -c sequence.editor=x rebase -i
-git -c gpg.program=x commit
-git -c uploadpack.packObjectsHook=x fetch
-git -c protocol.ext.allow=always clone y
-git -c core.askPass=x fetch
-git -c core.gitProxy=x fetch
-git -c pager.log=x log
-git -c interactive.diffFilter=x add -p
-git -c core.editor='sh -c x' commit
-git -c core.pager='sh -c x' log
-git config core.pager 'sh -c x'
-git config remote.x.uploadpack y
-git config --add remote.x.push y
-git -c remote.x.vcs=y fetch x
-git --config-env=core.sshCommand=X fetch
-git -ccore.sshCommand=x fetch
-git config set core.hooksPath x
-git config --unset core.hooksPath
-git -c trailer.x.command=y commit
-git -c sendemail.smtpserver=/x send-email
-git -c core.worktree=/ checkout .
-git -c include.path=x status
-hub git push -f
-vim -c '!git push -f' x
-sqlite3 x '.shell git push -f'
-vim '+!git push -f'
-psql -c '\! git push -f'
-man -P 'git push -f' ls
-""",
-    "protected_paths": r"""
-python3 -m hooklatch.__main__ stop
-python3 -m hooklatch stop
-python -mhooklatch stop
-python3 -Im hooklatch stop
-python3 -m hooklatch.cli stop
-python3 -m runpy hooklatch stop
-python3 -m pdb -m hooklatch stop
-python3 -c "from hooklatch.__main__ import main; main()" stop
-python3 -c "import runpy; runpy.run_module('hooklatch')" stop
-python3 -c "import subprocess; subprocess.run(['hooklatch', 'stop'])"
-python3 -c "import os; os.system('hooklatch stop')"
-python3 /x/site-packages/hooklatch/__main__.py stop
-python3 /usr/local/bin/hooklatch stop
-/usr/local/bin/hooklatch stop
-uvx hooklatch stop
-uv tool run hooklatch stop
-uv run hooklatch stop
-pipx run hooklatch stop
-uv run python -m hooklatch stop
-foo hooklatch stop
-foo python3 -m hooklatch stop
-direnv exec . hooklatch stop
-"hooklatch" stop
-hooklatch --json stop
-hooklatch suspend x
-nohup hooklatch stop
-coverage run -m hooklatch stop
-systemctl --user stop hooklatch
-pkill -f hooklatch
-git diff --output=.env
-git diff --output .env
-git diff --outpu=.env
-git log -p --output=.env
-git show --output=.env
-git format-patch -o .git HEAD
-git format-patch --output-dir=.git HEAD
-git archive --output=.env HEAD
-git archive -o.env HEAD
-git bundle create .env HEAD
-git clone u ~/.ssh/x
-git worktree add ~/.ssh/x
-git init ~/.ssh/x
-git -C . diff --output=.env
-tar xf a -C ~
-tar -xf a -C ~
-tar -C ~ -xf a
-tar --directory=~ -xf a
-tar --extract --file=a --directory ~
-tar xfC a ~
-tar -xC ~ -f a
-tar xzf a.tgz -C /
-bsdtar xf a -C ~
-unzip a -d ~
-unzip -d ~ a
-unzip -d/ a
-direnv exec . tee .env
-foo cp x .env
-foo touch .env
-foo sed -i s/a/b/ .env
-foo -- mv x .env
-foo sh -c 'echo x > .env'
-foo --cmd='echo x > .env; rm .env'
-sed --in-place s/a/b/ .env
-sed --in s/a/b/ .env
-sed -ni p .env
-sed -i.bak -e s/a/b/ .env
-sort --out=.env x
-sort --output .env x
-sort -uo .env x
-cp --target-d=.git x
-cp --target .git x
-mv -t .git x
-install --targ .git x
-curl --outp .env u
-curl -so .env u
-wget --output-doc=.env u
-vim -c '!touch .env' x
-sqlite3 x '.system touch .env'
-psql -c '\! hooklatch stop'
-ln -s -t .git x
-sudo -u me hooklatch stop
-python3 -X dev -m hooklatch stop
-python3 -W ignore -m hooklatch stop
-python3 -X dev /usr/bin/hooklatch stop
-python3 -OO -m hooklatch stop
-python3.12 -m hooklatch stop
-pypy3 -m hooklatch stop
-hooklatch serve --x
-hatch run hooklatch stop
-npx hooklatch stop
-pdm run python -m hooklatch.__main__ stop
-foo -m hooklatch stop
-python3 -c 'import hooklatch.cli as c; c.main(["stop"])'
-python3 -c 'import subprocess as s; s.run("hooklatch stop", shell=True)'
-python3 -c 'import os; os.execvp("hooklatch", ["hooklatch", "stop"])'
-node -e 'require("child_process").execSync("hooklatch stop")'
-perl -e 'exec "hooklatch", "stop"'
-ruby -e 'system("hooklatch stop")'
+npx -p rimraf@5 rimraf /
+npx --package rimraf -c 'rimraf /'
+npx --package=rimraf@5 -- rimraf /
+npm exec --package=rimraf -- rimraf /
+npm exec -c 'rimraf /'
+npm exec --call='rm -rf /'
+pnpm --package=rimraf dlx rimraf /
+pnpm --filter x exec rm -rf /
+pnpm -C x exec rm -rf /
+yarn exec rm -rf /
+yarn workspace x exec rm -rf /
+corepack pnpm dlx rimraf /
+bun x rimraf@5 /
+deno run -A npm:rimraf /
+npm run clean -- rm -rf /
+uv --directory x run rm -rf /
+uv run --directory x rm -rf /
+poetry -C x run rm -rf /
+poetry --no-interaction run rm -rf /
+foo --flag value --other=val rm --recursive --force /
+foo -- sh -c 'cd / && rm -rf *'
+foo --exec 'cd / && rm -rf *'
+foo -e 'sudo rm -rf /'
+foo "$X" rm -rf /
+./x.sh --run 'ls; rm -rf /'
+ssh-agent bash -c 'rm -rf /'
+strace -f rm -rf /
+strace --output x rm -rf /
+gdb --args rm -rf /
+valgrind --log-file=x rm -rf /
+perf stat -e x rm -rf /
+hyperfine 'rm -rf /'
+time -f %e rm -rf /
+sudo --user=me rm -rf /
+sudo --user me rm -rf /
+sudo --ch /x rm -rf y/../../..
+doas -u me rm -rf /
+runuser --user me -- rm -rf /
+runuser -u me rm -rf /
+su me --comm 'rm -rf /'
+su --comm='rm -rf /' me
+script --comm 'rm -rf /' f
+flock --comm 'rm -rf /'
+flock f --command 'rm -rf /'
+env -vS 'rm -rf /'
+env --spl 'rm -rf /'
+env --split-str='rm -rf /'
+tar --use-comp='rm -rf /' -cf a b
+tar --checkpoint-act=exec='rm -rf /' -cf a b
+tar cf a b --to-comm='rm -rf /'
+rsync --rs='rm -rf /' a b:
+find . -exec foo rm -rf / ';'
+xargs -I{} foo rm -rf /
+parallel foo rm -rf / ::: 1
+watch foo rm -rf /
+git bisect run foo rm -rf /
+git rebase --exe 'rm -rf /' main
+git submodule foreach --recurs 'rm -rf /'
+git submodule --quiet foreach 'rm -rf /'
+git difftool --extc='rm -rf /'
+git grep --open-files='rm -rf /' x
+git -c submodule.x.update='!rm -rf /' submodule update
+git config submodule.x.update '!rm -rf /'
+git clone --upload-p 'rm -rf /' u
+git switch -C main x
+git checkout -B main x
+git lfs migrate import
+terraform apply --destroy
+terraform destroy --auto-approve
+systemctl poweroff -f
+kubectl --context=x delete pod y
 """,
 }

@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from guards.programs import STOPPED
+from guards.programs import DESTROYING
+from guards.programs_of_git import WRITTEN
 from guards.quiet import QUIET
 from guards.shapes import RUNNING
 from hooklatch.core.hooks.conditions import Facts, compile_where
@@ -18,6 +19,7 @@ from hooklatch.guards.reading.builtins import CHANGING
 from support.plays import CATALOGUE
 from support.tables import table
 
+STOPPED = {**DESTROYING, **WRITTEN}
 # In these, words that are none of the program stand behind it, which the shell runs without them.
 ONLY_HALF = {"ls &>x rm -rf /"}
 PRINTED = {"bash -c \"$(echo 'rm -rf /')\""}  # which paths a text names that is decided only then, nobody knows

@@ -102,13 +102,14 @@ THROWING_AWAY: dict[str, tuple[str, ...]] = {
     "push": ("-f", "--force", "--mirror", "--delete", "-d", "--prune", "+*", ":*"),
     "send-pack": ("-f", "--force", "--mirror", "+*", ":*"),
     "fetch": ("-f", "--force", "-u", "--update-head-ok", "+*"), "pull": ("-f", "--force", "+*"),
-    "checkout": (".", "..", "/*", "./*", "../*", ":*", "--", "--force", "-f", "--pathspec-from-file"),
-    "switch": ("--discard-changes", "--force", "-f"), "restore": ("*",), "rm": ("-f", "--force"),
+    "checkout": (".", "..", "/*", "./*", "../*", ":*", "--", "-B", "--force", "-f", "--pathspec-from-file"),
+    "switch": ("-C", "--force-create", "--discard-changes", "--force", "-f"), "restore": ("*",),
+    "rm": ("-f", "--force"),
     "mv": ("-f", "--force"), "reflog": ("expire", "delete"), "update-ref": ("*",), "symbolic-ref": ("-d", "--delete"),
     "read-tree": ("--reset", "-u"), "checkout-index": ("-f", "--force"), "worktree": ("-f", "--force"),
     "remote": ("prune", "remove", "rm"), "gc": ("--prune",), "submodule": ("-f", "--force"), "prune": ("*",),
     "filter-branch": ("*",), "filter-repo": ("*",), "replace": ("-d", "--delete", "-f", "--force"),
-    "notes": ("remove", "prune", "-f", "--force"), "lfs": ("prune",),
+    "notes": ("remove", "prune", "-f", "--force"), "lfs": ("prune", "migrate"),
 }  # fmt: skip
 # With one of the first options, and none of the second ones, these throw nothing away.
 HARMLESS = {
@@ -388,7 +389,10 @@ def is_among(command: Command, rules: Sequence[str]) -> bool:
     """Return whether a command is one of these: the program, and each of the options and words behind it."""
     mine = [rule.split()[1:] for rule in rules if rule.split()[0] == command.program]
     told = {word.text for word in command.arguments}
-    return any(all(word in told or (word[0] == "-" and command.has_option(word)) for word in rule) for rule in mine)
+    return any(
+        all(word in told or (word[0] == "-" and (command.has_option(word) or f"-{word}" in told)) for word in rule)
+        for rule in mine
+    )
 
 
 def codes_of(command: Command) -> Iterator[str]:

@@ -201,8 +201,8 @@ def git_scripts(words: Sequence[Word]) -> Iterator[Word]:
                 for name in ("env", "tree", "index", "parent", "msg", "commit", "tag-name")
                 for value in option_values(rest, frozenset({f"--{name}-filter"}))
             )
-        case "submodule" if rest and rest[0].text == "foreach":
-            inner = after_options(rest[1:], Wrapper())
+        case "submodule" if (told := after_options(rest, Wrapper())) and told[0].text == "foreach":
+            inner = after_options(told[1:], Wrapper())
             yield Word(" ".join(word.text for word in inner), all(word.is_known for word in inner))
         case "fetch" | "pull" | "push" | "clone" | "ls-remote" | "archive":
             yield from option_values(rest, frozenset({"--upload-pack", "--receive-pack", "--exec"}))

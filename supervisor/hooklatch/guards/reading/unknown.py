@@ -26,6 +26,7 @@ from hooklatch.guards.words import Word
 
 __all__ = ["first_of_others", "texts_of_others", "words_of_others"]
 
+OF_PACKAGE: Final = re.compile(r"\A(?:npm|jsr):|(?<=\w)@[^/@]*\Z")  # a program as a package: npm:rimraf@5
 MAX_BEGINS: Final = 8  # words of one command that are judged as if they ran there
 KNOWN: Final = frozenset({*WRAPPERS, *JOINED, *SCRIPTED, *TEXTS, *SPEAKING})
 LATER: Final = Word("one of many words that name a program", False)
@@ -74,6 +75,7 @@ def words_of_others(name: str, words: Sequence[Word]) -> Iterator[Sequence[Word]
             _, mark, text = text.partition("=")
             if not mark:
                 continue
+        text = OF_PACKAGE.sub("", text)
         named = text.rpartition("/")[2]
         if not word.is_known or named not in GUARDED or (named in SILENT and at + 1 == len(words)):
             continue
