@@ -96,7 +96,8 @@ OPTIONS: Final[Mapping[str, Syntax]] = {
     ),
     "gc": syntax("-q --quiet --prune? --no-prune --cruft --no-cruft --aggressive --auto --force --keep-largest-pack"),
     "fetch": syntax(OF_FETCH),
-    "pull": syntax(OF_FETCH.replace("-n --no-tags", "--no-tags") + OF_MERGES + "-r? --rebase? --no-rebase"),
+    "pull": syntax(OF_FETCH.replace("-n --no-tags", "--no-tags").replace("-j= --jobs=", "-j? --jobs?")
+        + OF_MERGES + "-r? --rebase? --no-rebase"),
     "merge": syntax(
         OF_MERGES + "-m= --message= -F= --file= --into-name= -v --verbose -q --quiet --abort --quit --continue"
         " --progress --overwrite-ignore"
@@ -136,10 +137,11 @@ OPTIONS: Final[Mapping[str, Syntax]] = {
         " --ref-format="
     ),
     "checkout-index": syntax(
-        "-a --all -f --force -q --quiet -n --no-create --prefix= --stage= --temp -u --index -z --stdin"
+        "-a --all -f --force -q --quiet -n --no-create --ignore-skip-worktree-bits --prefix="
+        " --stage= --temp -u --index -z --stdin"
     ),
     "read-tree": syntax(
-        "-m --reset -u --update -i -n --dry-run -v --trivial --aggressive --prefix= --index-output="
+        "-m --reset -u --update -i -n --dry-run -v --verbose --trivial --aggressive --prefix= --index-output="
         " --no-sparse-checkout"
         " --empty -q --quiet --recurse-submodules? --exclude-per-directory= --debug-unpack"
     ),

@@ -116,7 +116,8 @@ SYNTAX: Final[Mapping[str, Syntax]] = {
         " --exclude-tag-under= --exclude-vcs --exclude-vcs-ignores --no-null --no-recursion --no-unquote"
         " --no-verbatim-files-from --null --recursion -T= --files-from= --unquote --verbatim-files-from -X="
         " --exclude-from= --anchored --ignore-case --no-anchored --no-ignore-case --no-wildcards"
-        " --no-wildcards-match-slash --wildcards --wildcards-match-slash -k --keep-old-files --keep-newer-files"
+        " --no-wildcards-match-slash --wildcards --wildcards-match-slash -k --keep-old-files"
+        " --keep-newer-files --keep-directory-symlink"
         " --no-overwrite-dir --one-top-level? --overwrite --overwrite-dir --recursive-unlink --remove-files"
         " --skip-old-files -U --unlink-first -W --verify --ignore-command-error --no-ignore-command-error -O"
         " --to-stdout --to-command= --atime-preserve? --clamp-mtime --delay-directory-restore --group= --group-map="
@@ -132,7 +133,8 @@ SYNTAX: Final[Mapping[str, Syntax]] = {
         " --one-file-system -P --absolute-names --strip-components= --transform= --xform= --checkpoint?"
         " --checkpoint-action= --full-time --index-file= -l --check-links --no-quote-chars= --quote-chars="
         " --quoting-style= -R --block-number --show-defaults --show-omitted-dirs --show-snapshot-field-ranges"
-        " --show-transformed-names --show-stored-names --totals? --utc -v --verbose --warning= -w --interactive"
+        " --show-transformed-names --show-stored-names --restrict --add-file= --totals? --utc -v --verbose"
+        " --warning= -w --interactive"
         " --confirmation -o --no-recursion --usage",
         is_old=True,
     )),
