@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from guards import everyday_programs
+
 __all__ = ["EVERYDAY"]
 
 LINES: Final = r"""
@@ -483,4 +485,4 @@ TEXTS: Final = [
     "grep -rn \"foo(\" src | grep -v '//' | head",
 ]
 
-EVERYDAY: Final = [*LINES.strip().splitlines(), *TEXTS]
+EVERYDAY: Final = [*LINES.strip().splitlines(), *TEXTS, *everyday_programs.LINES.strip().splitlines()]

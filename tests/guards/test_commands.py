@@ -56,7 +56,7 @@ def test_a_command_runs_where_cd_has_led(text: str, places: tuple[str | None, ..
         ("apply_patch <<'E'\n*** Add File: f\n+x\n*** Move to: g\nE", ["f", "g"]),
         ("sed -i s/a/b/ f", ["f"]),
         ("sed s/a/b/ f 2>&1", []),
-        ("sed -i -e s/a/b/ --expression=s/c/d/ f g", ["s/a/b/", "f", "g"]),
+        ("sed -i -e s/a/b/ --expression=s/c/d/ f g", ["f", "g"]),
         ("chmod -x f g", ["f", "g"]),
         ("chmod u+x f g", ["f", "g"]),
         ("curl -sSLo f https://x.example", ["f"]),

@@ -7,6 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from guards.programs import DESTROYING
+from guards.programs_of_git import WRITTEN
+from guards.quiet import QUIET
 from guards.shapes import RUNNING
 from hooklatch.core.hooks.conditions import Facts, compile_where
 from hooklatch.core.payload import Payload
@@ -16,12 +19,20 @@ from hooklatch.guards.reading.builtins import CHANGING
 from support.plays import CATALOGUE
 from support.tables import table
 
+STOPPED = {**DESTROYING, **WRITTEN}
 # In these, words that are none of the program stand behind it, which the shell runs without them.
 ONLY_HALF = {"ls &>x rm -rf /"}
 PRINTED = {"bash -c \"$(echo 'rm -rf /')\""}  # which paths a text names that is decided only then, nobody knows
 SHAPES = [text for texts in RUNNING.values() for text in texts if text not in ONLY_HALF]
 FORCED = [text.replace("rm -rf /", "git push -f") for text in SHAPES if "rm -rf /" in text]
 WRITING = [text.replace("rm -rf /", "touch .env") for text in SHAPES if "rm -rf /" in text and text not in PRINTED]
+
+
+GUARDS = {
+    "destructive_commands": destructive_commands.destructive_commands,
+    "git_rules": git_rules.git_rules,
+    "protected_paths": protected_paths.protected_paths,
+}
 
 
 class Event:
@@ -50,6 +61,16 @@ def verdict(guard: Any, text: object) -> str:
 )
 def test_what_runs_is_refused_or_asked_about(guard: Any, text: str) -> None:
     assert verdict(guard, text) != "pass"
+
+
+@table(("name", "text"), [(name, text) for name, texts in STOPPED.items() for text in texts.strip().splitlines()])
+def test_what_a_program_is_told_is_read_as_it_reads_it(name: str, text: str) -> None:
+    assert verdict(GUARDS[name], text) != "pass"
+
+
+@table(("name", "text"), [(name, text) for name in STOPPED for text in QUIET.strip().splitlines()])
+def test_words_that_only_name_a_program_are_no_reason_to_ask(name: str, text: str) -> None:
+    assert verdict(GUARDS[name], text) == "pass"
 
 
 @table("text", SHAPES)

@@ -7,6 +7,8 @@ Imported by hooks in workers; knows no daemon and no policy.
 
 from __future__ import annotations
 
+import importlib
+
 from hooklatch.guards.command import Command, Redirect, UnreadableCommandError
 from hooklatch.guards.commands import commands
 from hooklatch.guards.words import Word
@@ -14,8 +16,9 @@ from hooklatch.guards.words import Word
 TYPE_CHECKING = False  # type checkers take it for true
 if TYPE_CHECKING:
     from hooklatch.guards.calls.texts import call_of, is_harmless, strictest
+    from hooklatch.guards.git.commands import git_options, git_parts, is_of_person
     from hooklatch.guards.interpreters import reads_data
-    from hooklatch.guards.targets import git_parts, hostname_of, hosts_reached, packages_installed, paths_written
+    from hooklatch.guards.targets import hostname_of, hosts_reached, packages_installed, paths_written
 
 __all__ = [
     "Command",
@@ -24,17 +27,21 @@ __all__ = [
     "Word",
     "call_of",
     "commands",
+    "git_options",
     "git_parts",
     "hostname_of",
     "hosts_reached",
     "is_harmless",
+    "is_of_person",
     "packages_installed",
     "paths_written",
     "reads_data",
     "strictest",
 ]
+# Where each function is that is loaded with its tables only when it is asked for.
 MODULES = {
-    **dict.fromkeys(("git_parts", "hostname_of", "hosts_reached", "packages_installed", "paths_written"), "targets"),
+    **dict.fromkeys(("git_options", "git_parts", "is_of_person"), "git.commands"),
+    **dict.fromkeys(("hostname_of", "hosts_reached", "packages_installed", "paths_written"), "targets"),
     **dict.fromkeys(("call_of", "is_harmless", "strictest"), "calls.texts"),
     "reads_data": "interpreters",
 }
@@ -44,7 +51,5 @@ def __getattr__(name: str) -> object:
     """Load the tables of programs with the first of their functions: a daemon reads commands, and needs no table."""
     if name not in MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    value = globals()[name] = getattr(import_module(f"{__name__}.{MODULES[name]}"), name)
+    value = globals()[name] = getattr(importlib.import_module(f"{__name__}.{MODULES[name]}"), name)
     return value

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from typing import TypeAlias
 
 import msgspec
 
+from hooklatch.guards.options.reader import Options, option_values, parsed
+from hooklatch.guards.options.syntax import ANY, SYNTAX
 from hooklatch.guards.words import UnreadableCommandError, Word
 
 __all__ = ["Command", "Places", "Redirect", "UnreadableCommandError"]
@@ -49,26 +52,18 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
 
     def has_option(self, *names: str) -> bool:
         """Return whether one of these options is among its arguments: `-r` is in `-rf`, `--force` in `--force=x`."""
-        for word in self.arguments:
-            if word.text == "--":
-                return False
-            for name in names:
-                if name.startswith("--"):
-                    said = word.text.partition("=")[0]
-                    if said == name or (len(said) > 4 and name.startswith(said)):  # programs take what is cut short
-                        return True
-                elif word.text[:1] == "-" and word.text[:2] != "--" and name[1:] in word.text[1:]:
-                    return True
-        return False
+        return self.options.has(*names)
+
+    def values_of(self, *names: str) -> Iterator[Word]:
+        """Yield the values of these options, in each way of writing them: -o x, -ox, -so x, --output x, --out=x."""
+        yield from option_values(self.arguments, names, SYNTAX.get(self.program or ""))
 
     @property
     def operands(self) -> tuple[Word, ...]:
-        """The arguments that are no options, as far as that shows without knowing the program."""
-        found: list[Word] = []
-        is_over = False
-        for word in self.arguments:
-            if not is_over and word.text == "--":
-                is_over = True
-            elif is_over or not word.text.startswith("-") or word.text == "-":
-                found.append(word)
-        return tuple(found)
+        """The arguments that are neither options nor their values, or may be none where no table has the program."""
+        return tuple(self.options.operands)
+
+    @property
+    def options(self) -> Options:
+        """Its options and operands, as the program reads them, or as far as that shows where no table has it."""
+        return parsed(self.arguments, SYNTAX.get(self.program or "", ANY))

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from hooklatch.guards.command import Command
-from hooklatch.guards.reading.programs import SHELLS
+from hooklatch.guards.reading.programs import GUARDED, RUN, SHELLS, TELLING
 from hooklatch.guards.words import Word
 
 __all__ = ["is_meant", "program_name", "visible"]
@@ -21,15 +21,6 @@ RUNS_INPUT: Final = SHELLS | {"ssh", "su", "at", "batch", "crontab"}  # what the
 SIGNS_OF_INPUT: Final = ("sh", "su", "at", "batch", "crontab", "doas")
 READ_FILES: Final = SHELLS | {"source", "."}
 OTHER_SHELLS: Final = frozenset({"cmd", "powershell", "pwsh", "fish", "csh", "tcsh"})  # whose text is not read
-# Programs whose words name no other program that they run, unless after `run` or `exec`.  All others may run theirs.
-SPEAKING: Final = frozenset({
-    "[", "[[", ":", "ag", "apt", "apt-get", "brew", "cat", "cd", "chmod", "chown", "cp", "declare", "echo",
-    "egrep", "export", "fgrep", "gh", "git", "grep", "hash", "head", "jq", "kill", "less", "ln", "local", "ls",
-    "make", "man", "mkdir", "mv", "npm", "pgrep", "pip", "pip3", "pkill", "pnpm", "printf", "pushd", "readlink",
-    "readonly", "rg", "rm", "rmdir", "sort", "stat", "tail", "tee", "test", "touch", "tree", "type", "typeset",
-    "unset", "uv", "wc", "whereis", "which", "yarn",
-})  # fmt: skip
-RUN: Final = frozenset({"run", "exec"})  # what programs call it that they run others: docker, kubectl, npm, op …
 
 
 def program_name(name: str) -> str:
@@ -73,21 +64,25 @@ def is_meant(name: str, rest: Sequence[str], command: Command) -> bool:
         return True  # /usr/lib/git-core/git-push is what `git push` starts
     if program == name and begins_with(rest, words, is_open=is_open):
         return True
-    return is_run_by_words(program, name, rest, words)
+    return is_run_by_words(program, name, rest, command)
 
 
-def is_run_by_words(program: str, name: str, rest: Sequence[str], words: Sequence[Word]) -> bool:
+def is_run_by_words(program: str, name: str, rest: Sequence[str], command: Command) -> bool:
     """Return whether a program that is not known for it may be told to run another: op run -- git push.
 
     The words after it, or a text among them: nobody knows all the programs that run what their words say.
     """
+    words = command.arguments
     start = next((at for at, word in enumerate(words) if word.text in RUN), len(words))
-    is_speaking = program in SPEAKING
+    is_open = command.fed_by is not None or not command.is_known  # to a shell it may give what nobody has seen
+    is_speaking = program in TELLING or program in GUARDED
     for at, word in enumerate(words):
         if is_speaking and at <= start:
             continue
         run = program_name(word.text.rpartition("/")[2])
-        if (at > start and run in SHELLS) or (run == name and begins_with(rest, words[at + 1 :], is_open=False)):
+        if (at > start and is_open and run in SHELLS) or (
+            run == name and begins_with(rest, words[at + 1 :], is_open=False)
+        ):
             return True
         if any(blank in word.text for blank in " \t\n") and all(one in word.text.casefold() for one in (name, *rest)):
             return True

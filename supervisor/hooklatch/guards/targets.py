@@ -9,13 +9,14 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from hooklatch.guards.command import Command
-from hooklatch.guards.reading.inner import git_verb
-from hooklatch.guards.reading.options import after_options, option_values, takes_next
+from hooklatch.guards.git.commands import files_written, git_parts
+from hooklatch.guards.options.reader import option_values
+from hooklatch.guards.reading.options import after_options, takes_next
 from hooklatch.guards.reading.programs import JOINED
 from hooklatch.guards.shell.commands import DECLARING
 from hooklatch.guards.words import Word
 
-__all__ = ["git_parts", "hostname_of", "hosts_reached", "packages_installed", "paths_written"]
+__all__ = ["hostname_of", "hosts_reached", "packages_installed", "paths_written"]
 
 # Programs that write to every operand, and those that write to the last one.
 WRITES_ALL: Final = frozenset({
@@ -49,6 +50,7 @@ VALUED: Final = {  # options whose value is a file that is written
     "time": ("-o",),
     "wget": ("-O", "--output-document", "-o", "--output-file", "-P", "--directory-prefix"),
     "cp": ("-t", "--target-directory"),
+    "ln": ("-t", "--target-directory"),
     "mv": ("-t", "--target-directory"),
     "install": ("-t", "--target-directory"),
     "tar": ("-f", "--file", "-C", "--directory"),
@@ -205,44 +207,17 @@ def paths_written(command: Command) -> Iterator[Word]:
     elif name in ("apply_patch", "applypatch"):
         texts = [*(word.text for word in command.arguments), *(one.target.text for one in command.redirects)]
         yield from (Word(path) for text in texts for path in PATCHED.findall(text))
-    elif name == "git" and (words := list(command.operands)) and words[0].text in ("rm", "mv", "config"):
-        if words[0].text == "config":
-            yield from values_of(command, ("--file", "-f"))
-        elif not command.has_option("--cached"):  # which leaves the file as it is
-            yield from words[1:]
+    elif name == "git":
+        yield from files_written(command)
     if name != "ssh-keygen" or not command.has_option("-l", "-y", "-F"):  # which show something of a file
-        yield from values_of(command, VALUED.get(name, ()))
+        yield from command.values_of(*VALUED.get(name, ()))
 
 
 def is_told_elsewhere(name: str, command: Command) -> bool:
     """Return whether an option says what the first operand would: the script or the mode; `chmod -x f` is one."""
     if name == "chmod" and any(re.match(r"-[rwxXst]", word.text) for word in command.arguments):
         return True
-    return any(True for _ in values_of(command, SCRIPT_FIRST[name]))
-
-
-def git_parts(command: Command) -> tuple[list[str], str, list[str]]:
-    """Return of a command of git the settings that it is given (`-c`, `--config-env`), its verb, and what follows."""
-    verb, rest = git_verb(command.arguments)
-    own = command.arguments[: len(command.arguments) - len(rest)]
-    settings = [word.text for word in option_values(own, frozenset({"-c", "--config-env"}))]
-    return settings, verb, [word.text for word in rest]
-
-
-def values_of(command: Command, names: tuple[str, ...]) -> Iterator[Word]:
-    """Yield the values of options, in each way of writing them: -o x, -ox, -so x, --output x, --output=x."""
-    for at, word in enumerate(command.arguments):
-        for name in names:
-            if word.text == name and at + 1 < len(command.arguments):
-                yield command.arguments[at + 1]
-            elif name.startswith("--") and word.text.startswith(f"{name}="):
-                yield Word(word.text[len(name) + 1 :], word.is_known)
-            elif not name.startswith("--") and (found := CLUSTER.match(word.text)) and name[1] in found[0]:
-                value = word.text[word.text.index(name[1]) + 1 :]
-                if value:
-                    yield Word(value, word.is_known)
-                elif at + 1 < len(command.arguments):
-                    yield command.arguments[at + 1]
+    return any(True for _ in command.values_of(*SCRIPT_FIRST[name]))
 
 
 def hosts_reached(command: Command) -> Iterator[str | None]:
@@ -265,12 +240,12 @@ def hosts_reached(command: Command) -> Iterator[str | None]:
         first = next((word for word in after_options(command.arguments, JOINED["ssh"]._replace(before=0))), None)
         if first is not None and first.is_known and not first.text.isdigit():
             yield first.text.rpartition("@")[2].partition(":")[0].lower()
-    for word in values_of(command, DIVERTING.get(name, ())):
+    for word in command.values_of(*DIVERTING.get(name, ())):
         told = [word.text] if "://" in word.text else re.split(r":(?![^\[]*\])|=", word.text)
         yield from (host for one in told for host in hosts_of("curl", Word(one, word.is_known)))
-    if name in READ_FROM_FILE and any(True for _ in values_of(command, READ_FROM_FILE[name])):
+    if name in READ_FROM_FILE and any(True for _ in command.values_of(*READ_FROM_FILE[name])):
         yield None
-    for word in values_of(command, HOST_OPTIONS.get(name, ())):
+    for word in command.values_of(*HOST_OPTIONS.get(name, ())):
         yield from hosts_of("curl", word)
     if name in NAMING_FIRST or name == "scp":
         found = [HOST_OF_SSH.match(word.text) for word in option_values(command.arguments, frozenset({"-o"}))]
@@ -335,7 +310,7 @@ def packages_installed(command: Command) -> list[Word] | None:
     if name in ("python", "pypy", "py") and (at := module_at(words, "pip")):
         name, words = "pip", words[at:]
     elif name == "uv":
-        if with_packages := list(values_of(command, ("--with",))):
+        if with_packages := list(command.values_of("--with")):
             return with_packages
         told = [word.text for word in words]
         if "tool" in told and told[told.index("tool") + 1 :][:1] == ["run"]:

@@ -25,6 +25,7 @@ from hooklatch.guards import (
     Word,
     call_of,
     commands,
+    git_options,
     git_parts,
     paths_written,
     reads_data,
@@ -98,15 +99,32 @@ ASKED_WORDS = (
 )  # fmt: skip
 DATABASES = {"psql", "mysql", "mariadb", "sqlite3", "duckdb", "clickhouse-client", "mongosh", "mongo", "sqlcmd"}
 DROPS = re.compile(r"(?i)\b(?:drop|truncate)\s+\w+|\bdelete\s+from\s+[\w.\"`]+\s*(?:;|\Z)|\.drop(?:Database)?\(")
-# git commands that throw away what was not committed or pushed, with the words that make them do it; "*" is any.
+# git commands that throw away what was not committed or pushed, or what names it, with the options or words that make
+# them do it; "*" is any, and a word that ends with "*" is what others begin with.
 THROWING_AWAY: dict[str, tuple[str, ...]] = {
-    "clean": ("-f", "--force"), "reset": ("--hard",), "stash": ("drop", "clear"), "branch": ("-D", "-f", "--force"),
-    "push": ("-f", "--force", "--mirror", "--delete", "-d", "--prune"), "checkout": (".", "--", "--force", "-f"),
-    "switch": ("--discard-changes", "--force", "-f"), "restore": ("*",), "rm": ("-f", "--force"),
-    "reflog": ("expire", "delete"), "update-ref": ("-d",), "worktree": ("-f", "--force"), "gc": ("--prune",),
-    "submodule": ("-f", "--force"), "prune": ("*",), "filter-branch": ("*",), "filter-repo": ("*",),
+    "clean": ("-f", "--force"), "reset": ("--hard", "--merge"), "stash": ("drop", "clear"),
+    "branch": ("-D", "-f", "--force", "-M", "-C"), "tag": ("-d", "--delete", "-f", "--force"),
+    "push": ("-f", "--force", "--mirror", "--delete", "-d", "--prune", "+*", ":*"),
+    "send-pack": ("-f", "--force", "--mirror", "+*", ":*"),
+    "fetch": ("-f", "--force", "-u", "--update-head-ok", "+*"), "pull": ("-f", "--force", "+*"),
+    "checkout": (".", "..", "/*", "./*", "../*", ":*", "--", "-B", "--force", "-f", "--pathspec-from-file"),
+    "switch": ("-C", "--force-create", "--discard-changes", "--force", "-f"), "restore": ("*",),
+    "rm": ("-f", "--force"),
+    "mv": ("-f", "--force"), "reflog": ("expire", "delete"), "update-ref": ("*",), "symbolic-ref": ("-d", "--delete"),
+    "read-tree": ("--reset", "-u"), "checkout-index": ("-f", "--force"), "worktree": ("-f", "--force"),
+    "remote": ("prune", "remove", "rm"), "gc": ("--prune",), "submodule": ("-f", "--force"), "prune": ("*",),
+    "filter-branch": ("*",), "filter-repo": ("*",), "replace": ("-d", "--delete", "-f", "--force"),
+    "notes": ("remove", "prune", "-f", "--force"), "lfs": ("prune", "migrate"),
 }  # fmt: skip
-HARMLESS = {"restore": "--staged", "rm": "--cached", "clean": "-n"}  # with this word they throw nothing away
+# With one of the first options, and none of the second ones, these throw nothing away.
+HARMLESS = {
+    "restore": (("-S", "--staged"), ("-W", "--worktree")), "rm": (("--cached",), ()),
+    "clean": (("-n", "--dry-run"), ()), "worktree": (("-n", "--dry-run"), ()),
+    "checkout": (("-p", "--patch"), ("-f", "--force")),
+    "prune": (("-n", "--dry-run"), ()),
+}  # fmt: skip
+# What `git checkout` is likelier to take for a file than for a branch.
+A_FILE = re.compile(r".*[*?\[].*|(?:.*/)?[\w-][\w.-]*\.[A-Za-z][A-Za-z0-9]{0,4}")
 UNKNOWN = "/nobody/knows/where"  # the folder after `cd $X`
 LATER = "is decided only when it runs"
 
@@ -171,12 +189,15 @@ def judged(command: Command, begin: str, folder: str, *, is_read: bool = False) 
     elif name == "find":
         yield from search(command, begin, folder)
     elif name == "git":
-        yield from history(command)
+        yield from history(command, folder)
     elif name == "mv":
-        is_last_a_folder = not command.has_option("-t", "--target-directory")
-        yield from reaching(command.operands[:-1] if is_last_a_folder else command.operands, command, begin, folder)
+        into = list(command.values_of("-t", "--target-directory"))
+        moved = [*command.operands, *into] if into else command.operands[:-1]
+        yield from reaching(moved, command, begin, folder)
     elif name in RIGHTS and command.has_option(*RECURSIVE):
         yield from reaching(command.operands, command, begin, folder)
+    elif name in RIGHTS and not all(word.is_one for word in words):  # which may be -R
+        yield from reaching([one for one in command.operands if one.is_known], command, begin, folder)
     elif name == "rsync" and any(word.text.startswith(("--del", "--remove-source")) for word in words):
         is_emptied = any(word.text.startswith("--remove-source") for word in words)
         lost = command.operands if is_emptied else command.operands[-1:]
@@ -272,36 +293,24 @@ def is_narrow(told: Sequence[str]) -> bool:
     return False
 
 
-def history(command: Command) -> Iterator[Answer]:
-    _, verb, rest = git_parts(command)
-    told = THROWING_AWAY.get(verb, ())
-    if HARMLESS.get(verb) in rest and not is_undone(verb, rest):
+def history(command: Command, folder: str) -> Iterator[Answer]:
+    """Judge what a command of git throws away."""
+    settings, verb, rest = git_parts(command)
+    told, throwing = git_options(command), THROWING_AWAY.get(verb, ())
+    harmless, undoing = HARMLESS.get(verb, ((), ()))
+    if told.has(*harmless) and not told.has(*undoing):
         return
-    for word in rest or [""]:
-        is_short = word.startswith("-") and not word.startswith("--")
-        if verb == "push" and (word.startswith("+") or (word.startswith(":") and len(word) > 1)):
-            yield "ask", f"{shown(command)} overwrites what others have pushed"
-        elif "*" in told or any(
-            word.partition("=")[0] == one
-            or (len(word) > 4 and one.startswith("--") and len(one) > 2 and one.startswith(word))
-            or (is_short and len(one) == 2 and one[0] == "-" and one[1] in word[1:])
-            for one in told
-        ):
-            yield "ask", f"{shown(command)} throws away work that may exist nowhere else"
-
-
-def is_undone(verb: str, rest: Sequence[str]) -> bool:
-    """Return whether another word takes back what makes a git command harmless."""
-    if verb == "clean":  # -e -n leaves out files of this name
-        at = rest.index("-n")
-        return "-f" in rest or (at > 0 and rest[at - 1].endswith(("e", "--exclude")))
-    return verb == "restore" and any(
-        ("W" in word and not word.startswith("--"))
-        if word[:2] != "--"
-        else "--worktree".startswith(word) and word != "--"
-        for word in rest
-        if word.startswith("-")
-    )
+    texts = [word.text for word in told.operands] + (["--"] if "--" in rest else [])
+    is_meant = "*" in throwing or told.has(*throwing) or not set(texts[:1]).isdisjoint(throwing)
+    is_meant = is_meant or any(fnmatchcase(text, one) for text in texts for one in throwing if not one.isalpha())
+    if verb == "clean" and any(one.lower().startswith("clean.requireforce") for one in settings):
+        is_meant = True
+    if verb == "checkout" and not told.has("-b", "-B", "--orphan", "-t", "--track", "-d", "--detach"):
+        is_file = any(A_FILE.fullmatch(one) or os.path.lexists(os.path.join(folder, one)) for one in texts)
+        is_meant = is_meant or len(texts) > 1 or is_file
+    if is_meant:
+        lost = "overwrites what others have pushed" if verb in ("push", "send-pack") else "throws away work"
+        yield "ask", f"{shown(command)} {lost} that may exist nowhere else"
 
 
 def reaching(
@@ -335,7 +344,7 @@ def reaching(
 
 def stays_here(command: Command) -> bool:
     """Return whether what mv moves goes nowhere else than below the folder, as far as that shows."""
-    to = command.operands[-1].text
+    to = command.operands[-1].text if command.operands else "/"
     return not command.has_option("-t", "--target-directory") and not to.startswith(("/", "~", ".."))
 
 
@@ -390,9 +399,13 @@ def is_below(path: str, folders: Sequence[str]) -> bool:
 
 
 def is_among(command: Command, rules: Sequence[str]) -> bool:
-    """Return whether a command is one of these: the program, and each of the words behind it."""
+    """Return whether a command is one of these: the program, and each of the options and words behind it."""
+    mine = [rule.split()[1:] for rule in rules if rule.split()[0] == command.program]
     told = {word.text for word in command.arguments}
-    return any(rule.split()[0] == command.program and told.issuperset(rule.split()[1:]) for rule in rules)
+    return any(
+        all(word in told or (word[0] == "-" and (command.has_option(word) or f"-{word}" in told)) for word in rule)
+        for rule in mine
+    )
 
 
 def codes_of(command: Command) -> Iterator[str]:

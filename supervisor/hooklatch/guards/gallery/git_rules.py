@@ -5,6 +5,7 @@ This file is yours: change the lists.
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -14,7 +15,19 @@ from typing import Any
 import msgspec
 
 from hooklatch import ask, deny, hook
-from hooklatch.guards import Command, UnreadableCommandError, Word, call_of, commands, git_parts, strictest
+from hooklatch.guards import (
+    Command,
+    UnreadableCommandError,
+    Word,
+    call_of,
+    commands,
+    git_options,
+    git_parts,
+    is_of_person,
+    strictest,
+)
+from hooklatch.guards.git.commands import git_places
+from hooklatch.guards.git.repositories import branch_of, head_of, is_free
 
 # Globs of tools that are judged by nothing here, such as "mcp__notes__*"; those of hosts that touch nothing are known.
 HARMLESS_TOOLS: tuple[str, ...] = ()
@@ -25,31 +38,20 @@ VARIABLES = re.compile(
     r"\b(?:HUSKY|HUSKY_SKIP_HOOKS|LEFTHOOK|SKIP|PRE_COMMIT_ALLOW_NO_CONFIG|GIT_CONFIG(?:_[A-Z0-9_]+)?"
     r"|GIT_(?:AUTHOR|COMMITTER)_(?:NAME|EMAIL))(?==)"
 )
-# Settings that run programs, leave checks out, or say who commits, or which branch a push without a name is for.
-SETTINGS = (
-    "user.*", "core.hookspath", "core.sshcommand", "core.editor", "core.pager", "alias.*", "credential.*", "filter.*",
-    "include.*", "includeif.*", "gpg.*", "url.*", "remote.*.push", "remote.*.mirror", "remote.*.receivepack",
-    "push.default", "branch.*.merge", "sequence.editor", "core.fsmonitor", "diff.external", "diff.*.command",
-    "diff.*.textconv", "merge.*.driver", "commit.gpgsign", "tag.gpgsign",
-)  # fmt: skip
 CHECKED = {"commit", "push", "merge", "rebase", "am", "pull"}
+SHORT_AROUND = {"commit", "am"}  # to which -n is --no-verify
 PUSHING = {"push", "send-pack"}
-# Letters of options that take what follows them: in -mnew no -n is meant.
-VALUED = {"commit": "mFCctSu", "push": "o"}
 # Options whose value may be anything: what it will be is no matter.
 A_VALUE = {
     "commit": re.compile(r"-[aqsvezpo]*[mFCct]|--(?:message|file|author|date|reuse-message|reedit-message|fixup)\b=?"),
     "merge": re.compile(r"-[mF]|--(?:message|file)\b=?"),
 }
-OWN_VALUED = {"-C", "-c", "--git-dir", "--work-tree", "--namespace", "--config-env", "--attr-source", "--super-prefix"}
-PUSH_VALUED = ("--push-option", "--receive-pack", "--exec", "--repo", "--recurse-submodules")
 CONFIG_VALUED = ("--file", "--blob", "--type", "--default", "--comment", "--value", "--url")
 THE_BRANCH = re.compile(r"HEAD|@|\$\(\s*git (?:branch --show-current|rev-parse --abbrev-ref HEAD)\s*\)")
 
 
 # What stands between two commands of which the second runs after the first one, or beside it.
 BETWEEN = re.compile(r"(?:[ \t]*\d?>{1,2}[ \t]*(?:&\d|[\w./-]+(?![\w./-])))*(?:\s|\\\n)*(&&|;|\n|\|(?!\|))(?:\s|\\\n)*")
-BUSY = ("MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "rebase-merge", "rebase-apply", "index.lock")
 MAKING = {"-b", "-B", "-c", "-C", "--create", "--force-create"}
 NO_BRANCH = re.compile(r"\.\.|//|/\.|\.lock(?:/|\Z)|[./]\Z")  # in a name that git does not take for a branch
 
@@ -162,8 +164,7 @@ def refusal_of_variables(command: Command) -> str | None:
 def of_branch(text: str, found: Sequence[Command], at: int, begin: str) -> Any:
     """Judge a push that names no branch, or the one that is checked out: deny where that one is protected."""
     command = found[at]
-    _, verb, rest = git_parts(command)
-    if command.program != "git" or verb not in PUSHING or not pushes_the_branch(rest):
+    if command.program != "git" or git_parts(command)[1] not in PUSHING or not pushes_the_branch(command):
         return None
     try:
         if "GIT_DIR" in text:
@@ -184,28 +185,14 @@ def of_branch(text: str, found: Sequence[Command], at: int, begin: str) -> Any:
     return None
 
 
-def pushes_the_branch(rest: Sequence[str]) -> bool:
-    options: list[str] = []
-    named: list[str] = []
-    words = iter(rest)
-    for word in words:
-        if word == "--":
-            named += words
-        elif not word.startswith("-"):
-            named.append(word)
-        else:
-            options.append(word)
-            is_short = not word.startswith("--") and word.find("o") == len(word) - 1
-            if is_short or any(begins(word, one) for one in PUSH_VALUED):
-                next(words, None)
-    if named[1:]:
-        is_ours = any(map(THE_BRANCH.fullmatch, named[1:]))
+def pushes_the_branch(command: Command) -> bool:
+    told = git_options(command)
+    if told.operands[1:]:
+        is_ours = any(THE_BRANCH.fullmatch(word.text) for word in told.operands[1:])
     else:
-        is_ours = not any(begins(word, one) for word in options for one in ("--tags", "--delete")) and not any(
-            "d" in letters_of(word, "push") for word in options
-        )
-    is_dry = any(begins(word, "--dry-run") or "n" in letters_of(word, "push") for word in options)
-    return (is_ours and not is_dry) or any(word.startswith(("--no-d", "--no-t")) for word in options)
+        is_ours = not told.has("--tags", "-d", "--delete")
+    is_undone = any(one.name.startswith(("--no-d", "--no-t")) for one in told.options)
+    return (is_ours and not told.has("-n", "--dry-run")) or is_undone
 
 
 def switched(text: str, found: Sequence[Command], at: int, begin: str) -> tuple[list[str | None], bool]:
@@ -300,34 +287,7 @@ def is_new(command: Command, name: str, begin: str) -> bool:
     told = [word.text for word in command.arguments]
     if NO_BRANCH.search(name) or name != told[-1] or not MAKING.intersection(told) or "-t" in told or "--track" in told:
         return False
-    for folder in command.folders(begin):
-        place = git_folder(folder) if folder is not None else None
-        if place is None or any(is_there(os.path.join(place, one)) for one in BUSY):
-            return False
-        if is_there(common := os.path.join(place, "commondir")):  # of a worktree
-            with open(common, encoding="utf-8") as file:
-                place = os.path.join(place, file.read(4096).strip())
-        parts = name.split("/")
-        above = ["/".join(parts[:at]) for at in range(1, len(parts))]
-        if is_there(os.path.join(place, "refs/heads", name)) or is_there(os.path.join(place, "reftable")):
-            return False
-        if any(os.path.isfile(os.path.join(place, "refs/heads", one)) for one in above):
-            return False
-        if is_there(packed := os.path.join(place, "packed-refs")):
-            with open(packed, encoding="utf-8") as file:
-                named = [line.partition(" refs/heads/")[2].rstrip("\n") for line in file]
-            if any(one == name or one in above or one.startswith(f"{name}/") for one in named):
-                return False
-    return True
-
-
-def is_there(path: str) -> bool:
-    """Return whether there is a file or folder.  Raises OSError if that cannot be told."""
-    try:
-        os.lstat(path)
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    return True
+    return all(folder is not None and is_free(folder, name) for folder in command.folders(begin))
 
 
 def branch_in(command: Command, folder: str | None) -> str | None:
@@ -336,85 +296,46 @@ def branch_in(command: Command, folder: str | None) -> str | None:
     own = command.arguments[: len(command.arguments) - len(rest) - 1]
     if folder is None or not all(word.is_known for word in own):
         raise ValueError("its folder is decided only when it runs")
-    words, place = iter(own), None
-    for word in words:
-        name, mark, value = word.text.partition("=")
-        if name in OWN_VALUED and not mark:
-            value = next(words, word).text
-        if name == "-C":
-            folder = os.path.join(folder, os.path.expanduser(value))
-        elif name == "--git-dir":
-            place = os.path.expanduser(value)
-    return branch_of(folder) if place is None else head_of(os.path.join(folder, place))
-
-
-def branch_of(folder: str) -> str | None:
-    """Return the branch that is checked out in a folder's repository; None if there is none."""
-    place = git_folder(folder)
-    return None if place is None else head_of(place)
-
-
-def git_folder(folder: str) -> str | None:
-    """Return where the repository of a folder keeps its HEAD; None if it has none."""
-    folder = os.path.realpath(folder)
-    while True:
-        place = os.path.join(folder, ".git")
-        if is_there(place) and os.path.isfile(place):  # of a worktree, or a submodule
-            with open(place, encoding="utf-8") as file:
-                place = os.path.join(folder, file.read(4096).removeprefix("gitdir:").strip())
-        if is_there(os.path.join(place, "HEAD")):
-            return place
-        if os.path.dirname(folder) == folder:
-            return None
-        folder = os.path.dirname(folder)
-
-
-def head_of(place: str) -> str | None:
-    """Return the branch that a repository's HEAD names; None if it names a commit.  Raises if it says neither."""
-    head = os.path.join(place, "HEAD")
-    if os.path.islink(head):
-        text = f"ref: {os.readlink(head)}"
-    else:
-        with open(head, encoding="utf-8") as file:
-            text = file.read(4096).strip()
-    named = re.fullmatch(r"ref:\s*refs/heads/(.+)", text)
-    if (named is None or named[1] == ".invalid") and not re.fullmatch("[0-9a-f]{40,64}", text):
-        raise ValueError(f"{head} names no branch")
-    return named[1] if named is not None else None
+    folders, place = git_places(command)
+    folder = os.path.join(folder, *map(os.path.expanduser, folders))
+    return branch_of(folder) if place is None else head_of(os.path.join(folder, os.path.expanduser(place)))
 
 
 def refusal(command: Command) -> str | None:
     settings, verb, rest = git_parts(command)
+    told = git_options(command)
     for setting in settings:
-        if is_setting(setting):
+        if is_of_person(setting):
             return f"git -c {setting} changes what git runs or who commits; a person sets that"
+    if verb in ("init", "clone") and told.has("--template"):
+        return f"git {verb} --template brings hooks that git runs; a person sets that"
     if verb == "config":
-        named = [word for word in rest if not word.startswith("-")]
-        if any(begins(word, one) for word in rest for one in ("--edit", "--remove-section", "--rename-section")) or (
-            "-e" in rest or rest[:1] in (["edit"], ["remove-section"], ["rename-section"])
-        ):
-            return "git config would change many settings, also what git runs or who commits; a person sets that"
-        if not is_reading(rest) and (len(named) > 1 or rest[-1:] != named or any("--unset" in one for one in rest)):
-            for word in named:  # a file or a type may stand before it
-                if is_setting(word):
-                    return f"git config {word} changes what git runs or who commits; a person sets that"
-    if verb in CHECKED and any(len(word) > 5 and one.startswith(word) for word in rest for one in AROUND_CHECKS):
+        return refusal_of_config(rest)
+    if verb in CHECKED and (told.has(*AROUND_CHECKS) or (verb in SHORT_AROUND and told.has("-n"))):
         return "the project's own checks are not to be left out; mend what they find"
-    if verb == "commit" and any("n" in letters_of(word, verb) for word in rest):
-        return "the project's own checks are not to be left out (-n); mend what they find"
-    if verb in PUSHING:
-        return refusal_of_push(verb, rest)
+    return refusal_of_push(told) if verb in PUSHING else None
+
+
+def refusal_of_config(rest: Sequence[str]) -> str | None:
+    named = [word for word in rest if not word.startswith("-")]
+    if any(begins(word, one) for word in rest for one in ("--edit", "--remove-section", "--rename-section")) or (
+        "-e" in rest or rest[:1] in (["edit"], ["remove-section"], ["rename-section"])
+    ):
+        return "git config would change many settings, also what git runs or who commits; a person sets that"
+    if not is_reading(rest) and (len(named) > 1 or rest[-1:] != named or any("--unset" in one for one in rest)):
+        for word, value in itertools.pairwise([*named, ""]):  # a file or a type may stand before it
+            if is_of_person(f"{word}={value}"):
+                return f"git config {word} changes what git runs or who commits; a person sets that"
     return None
 
 
-def refusal_of_push(verb: str, rest: list[str]) -> str | None:
-    for word in rest:
-        if (len(word) > 4 and "--force".startswith(word)) or "f" in letters_of(word, verb) or begins(word, "--mirror"):
-            return "a forced push overwrites what others pushed; use --force-with-lease on a branch of your own"
-    named = [word for word in rest if not word.startswith("-")]
-    if any(begins(word, "--all") or begins(word, "--branches") for word in rest):
+def refusal_of_push(told: Any) -> str | None:
+    if told.has("-f", "--force", "--mirror"):
+        return "a forced push overwrites what others pushed; use --force-with-lease on a branch of your own"
+    if told.has("--all", "--branches"):
         return "this pushes every branch, the protected ones too; name one of your own"
-    for ref in named[1:]:
+    for word in told.operands[1:]:
+        ref = word.text
         if ref.startswith("+"):
             return "a forced push overwrites what others pushed; use --force-with-lease on a branch of your own"
         branch = ref.rpartition(":")[2].removeprefix("refs/").removeprefix("heads/")
@@ -425,18 +346,6 @@ def refusal_of_push(verb: str, rest: list[str]) -> str | None:
     return None
 
 
-def letters_of(word: str, verb: str) -> str:
-    """Return the letters of options in a word, without what one of them takes: "a" of -am, nothing of -mnew."""
-    if not word.startswith("-") or word.startswith("--"):
-        return ""
-    valued = VALUED.get(verb, "")
-    return re.split(f"[{valued}]", word[1:], maxsplit=1)[0] if valued else word[1:]
-
-
 def begins(word: str, option: str) -> bool:
     """Return whether a word is an option, or the beginning of it, which git takes too."""
-    return len(word) > 3 and option.startswith(word)
-
-
-def is_setting(text: str) -> bool:
-    return any(fnmatchcase(text.partition("=")[0].lower(), pattern) for pattern in SETTINGS)
+    return len(word) > 2 and option.startswith(word)

@@ -37,6 +37,7 @@ ALLOWED = (".env.example", ".env.sample", ".env.template", "index.lock", "head.l
 
 
 LOSING = {"rm", "rmdir", "mv", "shred", "srm", "chmod", "chown", "chgrp"}  # with a folder, all that is below it
+UNPACKING = {"tar", "bsdtar", "unzip", "cpio", "7z"}
 # What an agent may have hooklatch do: look.  All else would change its guards, or answer what they ask a person.
 LOOKING = {
     "status", "health", "events", "log", "watch", "top", "sessions", "doctor", "check", "test", "fire", "replay", "dev",
@@ -48,7 +49,14 @@ ENDING = {"kill", "pkill", "killall", "systemctl", "service", "launchctl"}
 FINDING = {"pgrep", "pidof", "ps", "lsof", "fuser"}  # which say what a daemon's number is
 READING = {"grep", "cat"}  # which say it only to what is decided when it runs: kill $(cat hooklatch.pid)
 READ_IN = re.compile(r"<\s*\S*hooklatch")  # $(<hooklatch.pid)
-IS_MODULE = re.compile(r"-[a-zA-Z]*m hooklatch")  # of Python
+A_MODULE = re.compile(r"-[a-zA-Z]*m(.*)")  # of Python
+RUNNING_MODULES = {"runpy", "pdb", "cProfile", "profile", "trace", "coverage", "debugpy"}  # by the next words
+ITS_FILE = re.compile(r"(?:.*/)?hooklatch(?:/__main__\.py|/?)")
+ITS_CODE = re.compile(r"hooklatch\.(?!guards\b|__version__)\w+|\brunpy\b.*hooklatch")  # what a hook has no use for
+IN_CALLS = re.compile(  # a command in code of any language
+    r"""\bhooklatch['"]?[\s,'"\[(]+(?:--\w+[\s,'"]+)?"""
+    r"(?:stop|suspend|resume|reload|serve|init|install|uninstall|trust|state|hooks|guards|asks|fleet|link)\b"
+)
 ITSELF = re.compile(r"(?:bin/|(?<![\w/.-]))hooklatch(?![\w./-])")
 TAKING_AWAY = {"uninstall", "remove", "purge", "rm"}
 KEEPING = {"docker", "podman", "nerdctl", "git"}  # programs that take away what is no package of this machine
@@ -130,11 +138,17 @@ def of_command(text: str, begin: str, *, is_sure: bool = True) -> Any:
                     continue
                 seen.add(key)
                 is_lost = not word.is_known or (folder is None and not word.text.startswith(("/", "~")))
-                pattern = protection_of(word.text, folder or begin, is_whole=command.program in LOSING)
+                is_whole = command.program in LOSING or is_unpacking(command)
+                pattern = protection_of(word.text, folder or begin, is_whole=is_whole)
                 if pattern is not None:
                     return deny(f"{word.text} is protected ({pattern}); a person has to change it")
                 unknown = unknown or (word.text if is_lost else "")
     return ask(f"what {unknown} is, is decided only when it runs") if unknown else None
+
+
+def is_unpacking(command: Command) -> bool:
+    """Return whether a command unpacks an archive, which may have a file for any place below its folder."""
+    return command.program in UNPACKING and not command.has_option("-c", "--create", "-t", "--list", "-r", "--append")
 
 
 def is_given(word: Word, command: Command) -> bool:
@@ -212,11 +226,10 @@ def is_everyday(finding: Command) -> bool:
 
 def switches_off(command: Command) -> bool:
     told = [word.text for word in command.arguments]
-    if (command.program or "").startswith(("python", "pypy")):
-        at = next((at for at, word in enumerate(told) if re.fullmatch(r"-[a-zA-Z]*mhooklatch", word)), None)
-        at = next((at + 1 for at in range(len(told) - 1) if IS_MODULE.fullmatch(" ".join(told[at : at + 2]))), at)
-        if at is not None:
-            return changes_guards(told[at + 1 :])
+    if (command.program or "").startswith(("python", "pypy")) and is_itself_in_python(told):
+        return True
+    if (command.program or "").startswith(INTERPRETERS) and any(IN_CALLS.search(word) for word in told):
+        return True
     if command.program == "hooklatch":
         return changes_guards(told)
     if any("hooklatch" in word and ".sock" in word for word in told):  # whoever speaks to the daemon by itself
@@ -225,6 +238,25 @@ def switches_off(command: Command) -> bool:
         return True
     line = "python3 hooklatch serve" if command.has_option("-f", "--full") else "hooklatch serve"
     return command.program in ENDING and any("hooklatch" in word or is_meant(word, line) for word in told)
+
+
+def is_itself_in_python(told: Sequence[str]) -> bool:
+    """Return whether Python is told to run hooklatch, as a module, a file or in code, for more than to look."""
+    for at, word in enumerate(told):
+        if (module := A_MODULE.fullmatch(word)) is not None:
+            behind = [module[1], *told[at + 1 :]] if module[1] else list(told[at + 1 :])
+            if behind and behind[0] in RUNNING_MODULES:
+                behind = list(itertools.dropwhile(lambda one: one.partition(".")[0] != "hooklatch", behind))
+            return bool(behind) and behind[0].partition(".")[0] == "hooklatch" and changes_guards(behind[1:])
+        if not word.startswith("-"):
+            is_code = at > 0 and re.fullmatch("-[a-zA-Z]*c", told[at - 1]) is not None
+            if is_code:
+                return ITS_CODE.search(word) is not None
+            if ITS_FILE.fullmatch(word) is not None:
+                return changes_guards(told[at + 1 :])
+            if at == 0 or told[at - 1] not in ("-X", "-W"):
+                return False
+    return False
 
 
 def is_meant(pattern: str, line: str) -> bool:

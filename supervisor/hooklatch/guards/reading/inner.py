@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Iterator, Sequence
 
-from hooklatch.guards.reading.options import after_options, begins_of, option_values, skip_options
-from hooklatch.guards.reading.programs import JOINED, RUNNERS, SHELLS, WRAPPERS, Wrapper
+from hooklatch.guards.options.reader import option_values
+from hooklatch.guards.reading.options import after_options, begins_of, skip_options
+from hooklatch.guards.reading.programs import JOINED, PACKAGED, RUNNERS, WRAPPERS, Wrapper
+from hooklatch.guards.reading.unknown import words_of_others
 from hooklatch.guards.words import Word
 
 __all__ = ["GIT", "PLAIN", "folder_told", "git_verb", "inner_words", "name_of", "parallel_parts", "replaced_by_xargs"]
@@ -19,6 +20,7 @@ EXECUTING = {
 }
 PLAIN = re.compile(r"[\w./=:@%+,{}-]+")  # a word that means to a shell what it says
 OF_ENV = re.compile(r"[\w./=:@%+,~ -]*")  # a text of `env -S` that has nothing but words
+OF_PACKAGE = re.compile(r"(?<=[^@/])@[^/@]*\Z")
 SPLITTING = frozenset({"-S", "--split-string"})
 GIT = Wrapper(
     frozenset(
@@ -27,26 +29,6 @@ GIT = Wrapper(
 )
 IN_FOLDER = {"env": frozenset({"-C", "--chdir"}), "sudo": frozenset({"-D", "--chdir"})}
 UNKNOWN = Word("a word that may be none or several", False)
-# Run their words in another machine, or only speak of them.
-ELSEWHERE = frozenset(
-    {"docker", "podman", "nerdctl", "kubectl", "oc", "lxc", "make", "npm", "pnpm", "yarn", "gh", "go"}
-)
-GUARDED = SHELLS | {
-    "rm",
-    "rmdir",
-    "shred",
-    "dd",
-    "find",
-    "git",
-    "mv",
-    "cp",
-    "tee",
-    "curl",
-    "wget",
-    "pip",
-    "sudo",
-    "env",
-}
 MAX_LOST = 8  # places that are tried where nobody knows at which word a command begins
 
 
@@ -66,11 +48,11 @@ def inner_words(name: str, words: Sequence[Word]) -> Iterator[Sequence[Word]]:
         if values is None and template and all(map(PLAIN.fullmatch, (word.text for word in template))):
             yield template
     elif (told := WRAPPERS.get(name)) is not None:
-        yield from wrapped(name, words, told)
+        yield from map(packaged if name in PACKAGED else list, wrapped(name, words, told))
     elif (verbs := RUNNERS.get(name)) is not None:
         rest = after_options(words, Wrapper())
         if rest and rest[0].text in verbs:
-            yield from after_any_options(rest[1:])
+            yield from map(packaged if name in PACKAGED else list, after_any_options(rest[1:]))
     elif name == "git":
         verb, rest = git_verb(words)
         if verb == "bisect" and rest and rest[0].text == "run":
@@ -79,10 +61,7 @@ def inner_words(name: str, words: Sequence[Word]) -> Iterator[Sequence[Word]]:
         for at, word in enumerate(words):
             if word.text in executing:
                 yield until_end(words[at + 1 :])
-    elif name not in ELSEWHERE and words and words[0].text in ("exec", "run"):
-        # A program that no table has may run its words: what a guard may be for is shown where it stands.
-        named = (at for at, word in enumerate(words) if at and word.text.rpartition("/")[2] in GUARDED)
-        yield from (words[at:] for at in itertools.islice(named, MAX_LOST))
+    yield from words_of_others(name, words)
 
 
 def wrapped(name: str, words: Sequence[Word], told: Wrapper) -> Iterator[Sequence[Word]]:
@@ -100,6 +79,11 @@ def wrapped(name: str, words: Sequence[Word], told: Wrapper) -> Iterator[Sequenc
             yield [Word("env"), *map(Word, split.text.split()), *words[begin:]] if known else [UNKNOWN]
         else:
             yield words[begin:]
+
+
+def packaged(words: Sequence[Word]) -> list[Word]:
+    """Return a command that a package is run as, whose name may have a version: rimraf@5."""
+    return [words[0]._replace(text=OF_PACKAGE.sub("", words[0].text)), *words[1:]] if words else []
 
 
 def until_end(words: Sequence[Word]) -> list[Word]:

@@ -1,17 +1,16 @@
-"""Options of programs: where they end, what takes the next word, and the values of some.  Knows words; no program.
+"""Where the options of a program that runs others end, and its command may begin.  Knows words; no program.
 
 Long options may be cut short, as GNU programs take them.  Of an option that no table has, both readings are followed.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Sequence
 
-from hooklatch.guards.reading.programs import Wrapper
+from hooklatch.guards.reading.programs import FLAGS, Wrapper
 from hooklatch.guards.words import Word
 
-__all__ = ["after_options", "begins_of", "option_values", "skip_options", "takes_next"]
+__all__ = ["after_options", "begins_of", "skip_options", "takes_next"]
 
 MAX_BEGINS = 8  # places where a command may begin; beyond that nobody knows
 
@@ -97,23 +96,8 @@ def takings(text: str, told: Wrapper) -> tuple[bool, ...]:
         return (takes_next(text, valued),)
     if text in valued:
         return (True,)
+    if text in FLAGS:
+        return (False,)
     if any(name.startswith(text) for name in valued):
         return (False, True)
-    return (False,)
-
-
-def option_values(words: Sequence[Word], names: frozenset[str]) -> Iterator[Word]:
-    """Yield the values of options, in each way of writing them: -o x, -ox, -so x, --output x, --out=x."""
-    for at, word in enumerate(words):
-        name, equals, value = word.text.partition("=")
-        is_named = name in names or (len(name) > 3 and any(one.startswith(name) for one in names if name[:2] == "--"))
-        if is_named and not equals and at + 1 < len(words):
-            yield words[at + 1]
-        elif equals and is_named:
-            yield Word(value, word.is_known)
-        elif (letters := re.match(r"-[A-Za-z0-9]+", word.text)) is not None:
-            at_letter = next((one for one in range(1, letters.end()) if f"-{word.text[one]}" in names), 0)
-            if at_letter and at_letter + 1 < len(word.text):  # -crm and -Srm
-                yield Word(word.text[at_letter + 1 :], word.is_known)
-            elif at_letter and at + 1 < len(words):  # -qc rm
-                yield words[at + 1]
+    return (False,) if any(name.startswith(text) for name in FLAGS) else (True, False)

@@ -9,16 +9,22 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 __all__ = [
+    "FLAGS",
+    "GUARDED",
     "JOINED",
     "KEEPING",
     "LEAVING",
     "LOGIN",
+    "PACKAGED",
     "PROMPTS",
     "READERS",
+    "RUN",
     "RUNNERS",
     "SCRIPTED",
     "SHELLS",
-    "SHELL_VALUED",
+    "SILENT",
+    "SPEAKING",
+    "TELLING",
     "TEXTS",
     "VARIABLES",
     "WRAPPERS",
@@ -43,10 +49,32 @@ def wrapper(valued: str = "", *, before: int = 0, assigns: bool = False, script:
     return Wrapper(frozenset(valued.split()), before, assigns, frozenset(script.split()))
 
 
+def named(names: str) -> frozenset[str]:
+    """Return the names in a text."""
+    return frozenset(names.split())
+
+
 # What these run is run by the shell itself, so that a `cd` in it counts.
 KEEPING: Final = frozenset({"eval", "command", "builtin", "source", ".", "time", "-"})
+SHELLS: Final = frozenset(
+    {"sh", "bash", "zsh", "dash", "ksh", "ksh93", "mksh", "ash", "rbash", "fish", "csh", "tcsh", "yash", "posh"}
+)
 LEAVING: Final = frozenset({"exit", "return"})
 LOADERS: Final = ("ld.so", "ld-linux.so.2", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1")
+# Long options of these that take no value; of those in no table, both readings are followed.
+FLAGS: Final = named("""
+    --help --version --verbose --quiet --ignore-environment --null --debug --preserve-env --background
+    --non-interactive --login --shell --reset-timestamp --remove-timestamp --validate --list --stdin --set-home
+    --edit --preserve-groups --askpass --bell --no-update --foreground --preserve-status --kill-child
+    --no-run-if-empty --interactive --open-tty --exit --show-limits --append --portability --batch --idle --fifo
+    --other --rr --ignore --all-tasks --reset-on-fork --cpu-list --pid --pty --user --scope --wait --pipe --collect
+    --no-block --same-dir --remain-after-exit --fork --ctty --follow-forks --nonblock --no-fork --exclusive --shared
+    --unlock --close --net --ipc --uts --mount --cgroup --map-root-user --map-current-user --keep-caps --yes
+    --no-install --no --workspaces --include-workspace-root --prefer-offline --bun --silent --color --differences
+    --beep --errexit --chgexit --no-title --exec --precise --no-new-privs --clear-groups --init-groups --keep-groups
+    --auto-servernum --isolated --no-cache --offline --no-progress --refresh --all --preserve-credentials
+    --target-all --no-env
+""")
 # Run the words that follow as a command.
 WRAPPERS: Final[Mapping[str, Wrapper]] = {
     "-": wrapper(),  # of zsh
@@ -140,6 +168,11 @@ SCRIPTED: Final[Mapping[str, Wrapper]] = {
     "su": wrapper("-s --shell -g --group -G --supp-group -w --whitelist-environment", script="-c --command"),
     "script": wrapper("-E --echo -I -O -B -T -o", script="-c --command"),
     "sg": wrapper(script="-c"),
+    "man": wrapper(script="-P --pager"),
+    "sort": wrapper(script="--compress-program"),
+    "split": wrapper(script="--filter"),
+    "wget": wrapper(script="--use-askpass"),
+    "zip": wrapper(script="-TT --unzip-command"),
     "nix-shell": wrapper(script="--run --command"),
     "tar": wrapper(script="--to-command -I --use-compress-program --checkpoint-action --rsh-command -F --info-script"),
     "rsync": wrapper(script="-e --rsh"),
@@ -153,6 +186,41 @@ RUNNERS: Final[Mapping[str, tuple[str, ...]]] = {
     "conda": ("run",), "mamba": ("run",), "pixi": ("run",), "rye": ("run",), "pipx": ("run",),
     "perf": ("stat", "record", "trace"),
 }  # fmt: skip
+# Run packages by their name, which may have a version: npx rimraf@5.
+PACKAGED: Final = frozenset({"npx", "pnpx", "bunx", "uvx", "npm", "pnpm", "yarn", "bun", "pipx", "uv"})
+# What programs call it that they run others: op run, direnv exec, npm explore x --.
+RUN: Final = frozenset({"run", "exec", "x", "explore", "dlx", "ssh"})
+# Programs whose words run nothing but behind one of those.  Of all others that no table has, each word may.
+TELLING: Final = named("""
+    [ [[ : true false ack ag alias apk apt apt-cache apt-get aptitude arch awk base32 base64 basename bat batcat bc
+    black break brew bunzip2 bzip2 c++ cal cargo cat cc cd chattr chgrp chmod chown cksum clang clang-format cmake
+    cmp code column comm composer continue cp csplit curl cut date dd declare df diff dig dir dirname dnf dos2unix
+    dpkg dpkg-query du echo eslint exit expand export expr factor false fd fdfind fg file flake8 fmt fold g++ gawk
+    gcc gem getconf gh git glab gofmt grep egrep fgrep groups gunzip gzip hash head help hexdump host hostname http
+    https httpie hooklatch iconv id info install ip isort jobs join jq kill killall less let ln local locate logger
+    logname look ls lsof lua luarocks man md5sum mkdir mkfifo mktemp more mv mypy nano nl node npm numfmt od
+    opencode paste patch pacman pgrep pidof ping pip pip3 pipx pkill pnpm pnpx pr prettier printenv printf ps pushd
+    popd pwd pylint pyright pytest python python3 rbenv read readlink readonly realpath return rg rm rmdir rpm ruff
+    scp sed seq service set sha1sum sha256sum sha512sum shellcheck shfmt shift shuf sleep snap sort source split srm
+    ss stat strings strip sum sync systemctl tac tail tee test tldr touch tr trap tree truncate tsc tsort tty type
+    typeset ulimit umask uname unalias unexpand uniq unlink unset unxz unzip uptime users uv vi vim wait wc wget
+    whatis whereis which who whoami w xxd xz yarn yq yum zcat zip zsh zstd zypper . - !
+""")
+# Programs whose words run nothing here: those of containers and other machines, targets, and what is told to an agent.
+SPEAKING: Final = named("""
+    docker docker-compose podman nerdctl kubectl oc lxc make gmake go claude codex gemini copilot opencode qwen
+    aider cursor-agent
+""")
+# Programs that guards are for: a word that names one is judged as if it ran there, behind a program that no table has.
+GUARDED: Final = SHELLS | named("""
+    npm pnpm yarn bun uv poetry pipx gem cargo apt-get brew dnf yum apk rm rmdir unlink shred srm rimraf del-cli dd
+    mkfs wipefs mv cp tee touch truncate ln chmod chown chgrp find rsync scp git curl wget aria2c nc ncat socat ssh
+    eval xargs env sudo doas su command busybox nohup timeout psql mysql mariadb sqlite3 mongosh redis-cli dropdb
+    kubectl helm terraform tofu pulumi aws gcloud gsutil az docker podman systemctl crontab pip pip3 npx uvx
+    hooklatch perl python python3 ruby node php sed tar kill pkill killall reboot shutdown poweroff halt
+""")
+# Those of them that do nothing without words.
+SILENT: Final = SHELLS | {"python", "python3", "node", "ruby", "perl", "php", "ssh", "su", "psql", "mysql", "crontab"}
 # Take shell texts as words: each that has a blank is read as one.
 TEXTS: Final = frozenset({"tmux", "hyperfine", "concurrently", "nodemon"})
 # Variables whose value is shell text that programs run.
@@ -165,10 +233,5 @@ VARIABLES: Final = frozenset({
 PROMPTS: Final = frozenset({"PS0", "PS1", "PS2", "PS4"})
 # Read the commands that they run from their input.
 READERS: Final = frozenset({"at", "batch"})
-# Options of a shell whose value is the next word, so that what follows is no script.
-SHELL_VALUED: Final = frozenset({"-O", "+O", "-o", "+o", "--rcfile", "--init-file"})
-SHELLS: Final = frozenset(
-    {"sh", "bash", "zsh", "dash", "ksh", "ksh93", "mksh", "ash", "rbash", "fish", "csh", "tcsh", "yash", "posh"}
-)
 # Run their texts in the shell of the user, which is bash or has its language in what is read here.
 LOGIN: Final = frozenset({"ssh", "su", "sg", "script", "tmux", "screen", "runuser", "flock", "parallel", "nix-shell"})

@@ -11,10 +11,11 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 
+from hooklatch.guards.options.reader import option_values
 from hooklatch.guards.reading.builtins import ASSIGNING
 from hooklatch.guards.reading.flows import Flow, sent
 from hooklatch.guards.reading.inner import PLAIN, git_verb, name_of, parallel_parts
-from hooklatch.guards.reading.options import after_options, option_values, skip_options
+from hooklatch.guards.reading.options import after_options, skip_options
 from hooklatch.guards.reading.programs import (
     JOINED,
     LOGIN,
@@ -27,6 +28,7 @@ from hooklatch.guards.reading.programs import (
     WRAPPERS,
     Wrapper,
 )
+from hooklatch.guards.reading.unknown import texts_of_others
 from hooklatch.guards.shell.commands import DECLARING
 from hooklatch.guards.shell.languages import BASH, BASH_POSIX, COMMON, LANGUAGES, Language
 from hooklatch.guards.words import Word
@@ -81,6 +83,7 @@ def scripts_of(name: str, words: Sequence[Word], flow: Flow) -> Iterator[Word]:
         for value in option_values(words, frozenset({"-o"})):
             if (found := OF_SSH.match(value.text)) is not None and value.text[found.end() :].lower() != "none":
                 yield Word(value.text[found.end() :], value.is_known)
+    yield from texts_of_others(name, words)
     if name in ASSIGNING or name in DECLARING:
         for word in words:
             if (script := script_in_variable(word.text, is_known=word.is_known)) is not None:
@@ -198,8 +201,8 @@ def git_scripts(words: Sequence[Word]) -> Iterator[Word]:
                 for name in ("env", "tree", "index", "parent", "msg", "commit", "tag-name")
                 for value in option_values(rest, frozenset({f"--{name}-filter"}))
             )
-        case "submodule" if rest and rest[0].text == "foreach":
-            inner = after_options(rest[1:], Wrapper())
+        case "submodule" if (told := after_options(rest, Wrapper())) and told[0].text == "foreach":
+            inner = after_options(told[1:], Wrapper())
             yield Word(" ".join(word.text for word in inner), all(word.is_known for word in inner))
         case "fetch" | "pull" | "push" | "clone" | "ls-remote" | "archive":
             yield from option_values(rest, frozenset({"--upload-pack", "--receive-pack", "--exec"}))
@@ -222,7 +225,7 @@ def script_in_setting(key: str, value: Word) -> Iterator[Word]:
     key, text = key.lower(), value.text
     if key.startswith("alias."):
         yield Word(text[1:] if text.startswith("!") else f"git {text}", value.is_known)
-    elif key.endswith(RUN_BY_GIT) and not key.startswith("color."):
+    elif text.startswith("!") or (key.endswith(RUN_BY_GIT) and not key.startswith("color.")):  # submodule.x.update
         yield Word(text.removeprefix("!"), value.is_known)
 
 

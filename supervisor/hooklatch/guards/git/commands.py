@@ -1,0 +1,219 @@
+"""What a command of git is told: its settings, its verb, the options of that.  Knows git, no policy."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from fnmatch import fnmatchcase
+from typing import Final
+
+from hooklatch.guards.command import Command
+from hooklatch.guards.options.reader import Options, option_values, parsed
+from hooklatch.guards.options.syntax import ANY, Syntax, syntax
+from hooklatch.guards.reading.inner import git_verb
+from hooklatch.guards.words import Word
+
+__all__ = ["files_written", "git_options", "git_parts", "git_places", "is_of_person"]
+
+OF_TREES: Final = (
+    "-q --quiet --recurse-submodules? --progress -m --merge --conflict= -2 --ours -3 --theirs -p --patch"
+    " --ignore-skip-worktree-bits --pathspec-from-file= --pathspec-file-nul --overlay --no-overlay --no-progress"
+    " -U= --unified= --inter-hunk-context= "
+)
+OF_HEADS: Final = "--guess --no-guess -d --detach -t --track? --no-track --orphan= --ignore-other-worktrees "
+OF_REFS: Final = (
+    "--contains= --no-contains= --merged= --no-merged= --sort= --points-at= --format= --color? --no-color --column?"
+    " --no-column -i --ignore-case --create-reflog -l --list -v --verbose -q --quiet --omit-empty "
+)
+OF_FETCH: Final = (
+    "-v --verbose -q --quiet --all --no-all --set-upstream -a --append --atomic --upload-pack= -f --force -m --multiple"
+    " -t --tags -n --no-tags -j= --jobs= --prefetch -p --prune --no-prune -P --prune-tags --recurse-submodules?"
+    " --no-recurse-submodules --dry-run --write-fetch-head --no-write-fetch-head -k --keep -u --update-head-ok"
+    " --progress --depth= --shallow-since= --shallow-exclude= --deepen= --unshallow --refetch --update-shallow"
+    " --refmap="
+    " -o= --server-option= -4 --ipv4 -6 --ipv6 --negotiation-tip= --negotiate-only --filter= --auto-maintenance"
+    " --auto-gc --show-forced-updates --no-show-forced-updates --write-commit-graph --stdin --porcelain "
+)
+OF_MERGES: Final = (
+    "-n --stat --no-stat --summary --log? --no-log --squash --no-squash --commit --no-commit -e --edit --no-edit"
+    " --cleanup= --ff --no-ff --ff-only --rerere-autoupdate --verify-signatures --no-verify-signatures -s= --strategy="
+    " -X= --strategy-option= -S? --gpg-sign? --no-gpg-sign --autostash --no-autostash --signoff --no-signoff --verify"
+    " --no-verify --allow-unrelated-histories "
+)
+# The options of git itself, in front of the verb.
+OWN: Final = syntax(
+    "-C= -c= --git-dir= --work-tree= --namespace= --config-env= --attr-source= --super-prefix= -p --paginate -P"
+    " --no-pager --bare --no-replace-objects --literal-pathspecs --no-literal-pathspecs --glob-pathspecs"
+    " --noglob-pathspecs --icase-pathspecs --exec-path? --html-path --man-path --info-path --no-optional-locks"
+    " --no-lazy-fetch --no-advice --list-cmds="
+)
+# The options of verbs; a verb that is none of these has any.
+OPTIONS: Final[Mapping[str, Syntax]] = {
+    "push": syntax(
+        "-v --verbose -q --quiet --repo= --all --branches --mirror -d --delete --tags -n --dry-run --porcelain -f"
+        " --force --force-with-lease? --no-force-with-lease --force-if-includes --recurse-submodules="
+        " --no-recurse-submodules --thin --no-thin --receive-pack= --exec= -u --set-upstream --progress --prune"
+        " --verify"
+        " --no-verify --follow-tags --no-follow-tags --signed? --no-signed --atomic --no-atomic -o= --push-option= -4"
+        " --ipv4 -6 --ipv6"
+    ),
+    "send-pack": syntax(
+        "-v --verbose -q --quiet --receive-pack= --exec= --remote= --all -n --dry-run --mirror -f --force --signed?"
+        " --push-option= --progress --thin --atomic --stateless-rpc --stdin --helper-status --force-with-lease?"
+        " --force-if-includes"
+    ),
+    "commit": syntax(
+        "-q --quiet -v --verbose -F= --file= --author= --date= -m= --message= -c= --reedit-message= -C="
+        " --reuse-message="
+        " --fixup= --squash= --reset-author --trailer= -s --signoff --no-signoff -t= --template= -e --edit --no-edit"
+        " --cleanup= --status --no-status -S? --gpg-sign? --no-gpg-sign -a --all -i --include --interactive -p --patch"
+        " -o --only -n --verify --no-verify --dry-run --short --branch --ahead-behind --porcelain --long -z --null"
+        " --amend --no-post-rewrite -u? --untracked-files? --pathspec-from-file= --pathspec-file-nul --allow-empty"
+        " --allow-empty-message"
+    ),
+    "checkout": syntax(OF_TREES + OF_HEADS + "-b= -B= -l -f --force --overwrite-ignore --no-overwrite-ignore"),
+    "switch": syntax(
+        OF_TREES + OF_HEADS + "-c= --create= -C= --force-create= --discard-changes -f --force --overwrite-ignore"
+    ),
+    "restore": syntax(OF_TREES + "-s= --source= -S --staged -W --worktree --ignore-unmerged"),
+    "reset": syntax(
+        "-q --quiet --no-refresh --refresh --mixed --soft --hard --merge --keep --recurse-submodules? -p --patch -N"
+        " --intent-to-add --pathspec-from-file= --pathspec-file-nul -U= --unified= --inter-hunk-context="
+    ),
+    "clean": syntax("-q --quiet -n --dry-run -f --force -i --interactive -d -e= --exclude= -x -X"),
+    "branch": syntax(
+        OF_REFS + "-t --track? --no-track -u= --set-upstream-to= --unset-upstream --abbrev? --no-abbrev -r --remotes -a"
+        " --all -d --delete -D -m --move -M -c --copy -C --show-current --edit-description -f --force"
+        " --recurse-submodules"
+    ),
+    "tag": syntax(
+        OF_REFS + "-n? -d --delete --verify -a --annotate -m= --message= -F= --file= -e --edit -s --sign --no-sign"
+        " --cleanup= -u= --local-user= -f --force --trailer="
+    ),
+    "rm": syntax(
+        "-n --dry-run -q --quiet --cached -f --force -r --ignore-unmatch --sparse --pathspec-from-file="
+        " --pathspec-file-nul"
+    ),
+    "gc": syntax("-q --quiet --prune? --no-prune --cruft --no-cruft --aggressive --auto --force --keep-largest-pack"),
+    "fetch": syntax(OF_FETCH),
+    "pull": syntax(OF_FETCH.replace("-n --no-tags", "--no-tags").replace("-j= --jobs=", "-j? --jobs?")
+        + OF_MERGES + "-r? --rebase? --no-rebase"),
+    "merge": syntax(
+        OF_MERGES + "-m= --message= -F= --file= --into-name= -v --verbose -q --quiet --abort --quit --continue"
+        " --progress --overwrite-ignore"
+    ),
+    "rebase": syntax(
+        OF_MERGES + "--onto= --keep-base -q --quiet -v --verbose --committer-date-is-author-date --reset-author-date"
+        " --ignore-whitespace --whitespace= -f --force-rebase --continue --skip --abort --quit --edit-todo"
+        " --show-current-patch --apply -m --merge -i --interactive --empty= --autosquash --no-autosquash --update-refs"
+        " --no-update-refs -x= --exec= -r? --rebase-merges? --no-rebase-merges --fork-point --no-fork-point --root"
+        " --reschedule-failed-exec --reapply-cherry-picks -C="
+    ),
+    "am": syntax(
+        "-i --interactive -b -3 --3way -q --quiet -s --signoff -u --utf8 -k --keep --keep-non-patch -m --message-id"
+        " --keep-cr --no-keep-cr -c --scissors --quoted-cr= --whitespace= --ignore-space-change --ignore-whitespace"
+        " --directory= --exclude= --include= -C= -p= --patch-format= --reject --resolvemsg= --continue -r --resolved"
+        " --skip --abort --quit --show-current-patch? --retry --allow-empty --committer-date-is-author-date"
+        " --ignore-date --rerere-autoupdate -S? --gpg-sign? --no-gpg-sign --empty= -n --verify --no-verify"
+    ),
+    "worktree": syntax(
+        "-f --force -b= -B= -d --detach --checkout --no-checkout --lock --reason= -q --quiet --track --no-track"
+        " --guess-remote --orphan --porcelain -z -v --verbose --expire= -n --dry-run"
+    ),
+    "clone": syntax(
+        "-v --verbose -q --quiet --progress --reject-shallow -n --no-checkout --checkout --bare --mirror -l --local"
+        " --no-local --no-hardlinks --hardlinks -s --shared --recursive? --recurse-submodules? -j= --jobs= --template="
+        " --reference= --reference-if-able= --dissociate -o= --origin= -b= --branch= --revision= -u= --upload-pack="
+        " --depth= --shallow-since= --shallow-exclude= --single-branch --no-single-branch --no-tags --tags"
+        " --shallow-submodules --separate-git-dir= --ref-format= -c= --config= --server-option= -4 --ipv4 -6 --ipv6"
+        " --filter= --also-filter-submodules --remote-submodules --sparse --bundle-uri="
+    ),
+    "archive": syntax(
+        "-o= --output= --format= --prefix= --add-file= --add-virtual-file= --worktree-attributes -v --verbose"
+        " --mtime= -l --list --remote= --exec= -0 -1 -2 -3 -4 -5 -6 -7 -8 -9"
+    ),
+    "init": syntax(
+        "--template= --bare --shared? -q --quiet --separate-git-dir= -b= --initial-branch= --object-format="
+        " --ref-format="
+    ),
+    "checkout-index": syntax(
+        "-a --all -f --force -q --quiet -n --no-create --ignore-skip-worktree-bits --prefix="
+        " --stage= --temp -u --index -z --stdin"
+    ),
+    "read-tree": syntax(
+        "-m --reset -u --update -i -n --dry-run -v --verbose --trivial --aggressive --prefix= --index-output="
+        " --no-sparse-checkout"
+        " --empty -q --quiet --recurse-submodules? --exclude-per-directory= --debug-unpack"
+    ),
+}  # fmt: skip
+# Settings that run programs, leave checks out, or say who commits, where git works, or what a push is for.
+OF_PERSONS: Final = (
+    "user.*", "author.*", "committer.*", "core.hookspath", "core.sshcommand", "core.editor", "core.pager",
+    "core.fsmonitor", "core.askpass", "core.gitproxy", "core.alternaterefscommand", "core.worktree", "pager.*",
+    "alias.*", "credential.*", "filter.*", "include.*", "includeif.*", "gpg.*", "url.*", "remote.*.push",
+    "remote.*.mirror", "remote.*.receivepack", "remote.*.uploadpack", "remote.*.vcs", "push.default", "branch.*.merge",
+    "sequence.editor", "diff.external", "diff.*.command", "diff.*.textconv", "merge.*.driver", "mergetool.*.cmd",
+    "mergetool.*.path", "difftool.*.cmd", "difftool.*.path", "guitool.*", "man.*", "browser.*", "web.browser",
+    "instaweb.*", "interactive.difffilter", "sendemail.*", "trailer.*", "tar.*", "imap.tunnel", "submodule.*.update",
+    "init.templatedir", "uploadpack.*", "uploadarchive.*", "receive.*", "protocol.*", "hook.*", "lfs.*customtransfer*",
+    "commit.gpgsign", "tag.gpgsign",
+)  # fmt: skip
+# Options of verbs whose value is a file that is written; those that show differences all take --output.
+WRITING: Final = {
+    "config": ("-f", "--file"), "archive": ("-o", "--output"), "format-patch": ("-o", "--output-directory", "--output"),
+    "clone": ("--separate-git-dir",), "init": ("--separate-git-dir",), "checkout-index": ("--prefix",),
+    "read-tree": ("--index-output",), "fast-export": ("--export-marks",), "bugreport": ("-o", "--output-directory"),
+    "diagnose": ("-o", "--output-directory"), "credential-store": ("--file",),
+}  # fmt: skip
+# What a pager or an editor may be set to: it shows a text, or nothing.
+SHOWING: Final = re.compile(r"(?:cat|less|more|true|false|:|)(?: -[A-Za-z]+)*")
+SHOWN_BY: Final = ("core.pager", "pager.*", "core.editor", "sequence.editor")
+
+
+def git_parts(command: Command) -> tuple[list[str], str, list[str]]:
+    """Return of a command of git the settings that it is given (`-c`, `--config-env`), its verb, and what follows."""
+    verb, rest = git_verb(command.arguments)
+    own = command.arguments[: len(command.arguments) - len(rest)]
+    settings = [word.text for word in option_values(own, ("-c", "--config-env"), OWN)]
+    if verb == "clone":
+        settings += [word.text for word in option_values(rest, ("-c", "--config"), OPTIONS[verb])]
+    return settings, verb, [word.text for word in rest]
+
+
+def git_options(command: Command) -> Options:
+    """Return the options behind the verb of a command of git, and the other words."""
+    verb, rest = git_verb(command.arguments)
+    return parsed(rest, OPTIONS.get(verb, ANY))
+
+
+def git_places(command: Command) -> tuple[list[str], str | None]:
+    """Return the folders that git is told to go to (`-C`), one after another, and where its repository is, if told."""
+    _, rest = git_verb(command.arguments)
+    options = parsed(command.arguments[: len(command.arguments) - len(rest)], OWN).options
+    folders = [one.value.text for one in options if one.name == "-C" and one.value is not None]
+    repositories = [one.value.text for one in options if one.may_be("--git-dir") and one.value is not None]
+    return folders, repositories[-1] if repositories else None
+
+
+def files_written(command: Command) -> Iterator[Word]:
+    """Yield the files and folders that a command of git is told to write."""
+    _, verb, rest = git_parts(command)
+    told = git_options(command)
+    named = told.operands
+    if verb in ("rm", "mv") and not told.has("--cached"):  # which leaves the file as it is
+        yield from named
+    elif (verb == "bundle" and rest[:1] == ["create"]) or (verb == "worktree" and rest[:1] in (["add"], ["move"])):
+        yield from named[1:]
+    elif verb in ("clone", "init") and len(named) > (verb == "clone"):
+        yield named[-1]
+    behind = command.arguments[len(command.arguments) - len(rest) :]
+    yield from option_values(behind, WRITING.get(verb, ("--output",)), OPTIONS.get(verb))
+
+
+def is_of_person(setting: str) -> bool:
+    """Return whether a setting of git, `key=value` or its key, is one that a person sets, by `OF_PERSONS`."""
+    key, mark, value = setting.partition("=")
+    key = key.lower()
+    if mark and SHOWING.fullmatch(value) and any(fnmatchcase(key, one) for one in SHOWN_BY):
+        return False
+    return any(fnmatchcase(key, one) for one in OF_PERSONS)
