@@ -13,8 +13,10 @@ __all__ = [
     "KEEPING",
     "LEAVING",
     "LOGIN",
+    "PASSING",
     "PROMPTS",
     "READERS",
+    "READING_FILES",
     "RUNNERS",
     "SCRIPTED",
     "SHELLS",
@@ -163,12 +165,19 @@ VARIABLES: Final = frozenset({
 })  # fmt: skip
 # Variables in whose value the shell runs what stands in $(…).
 PROMPTS: Final = frozenset({"PS0", "PS1", "PS2", "PS4"})
-# Read the commands that they run from their input.
-READERS: Final = frozenset({"at", "batch"})
 # Options of a shell whose value is the next word, so that what follows is no script.
 SHELL_VALUED: Final = frozenset({"-O", "+O", "-o", "+o", "--rcfile", "--init-file"})
 SHELLS: Final = frozenset(
     {"sh", "bash", "zsh", "dash", "ksh", "ksh93", "mksh", "ash", "rbash", "fish", "csh", "tcsh", "yash", "posh"}
 )
+# Read the commands that they run from their input.
+READERS: Final = frozenset({"at", "batch"})
+# Read nothing themselves, so that what they run reads all of it.
+PASSING: Final = SHELLS | {
+    "sudo", "doas", "env", "nice", "ionice", "nohup", "setsid", "time", "timeout", "stdbuf", "command", "exec", "eval",
+    "chroot", "taskset", "ssh", "docker", "podman", "nerdctl", "docker-compose", "kubectl", "oc", "busybox",
+    "caffeinate",
+}  # fmt: skip
+READING_FILES: Final = READERS | {"crontab"}  # or from a file that they are told
 # Run their texts in the shell of the user, which is bash or has its language in what is read here.
 LOGIN: Final = frozenset({"ssh", "su", "sg", "script", "tmux", "screen", "runuser", "flock", "parallel", "nix-shell"})

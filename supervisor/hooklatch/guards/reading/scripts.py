@@ -86,7 +86,7 @@ def scripts_of(name: str, words: Sequence[Word], flow: Flow) -> Iterator[Word]:
             if (script := script_in_variable(word.text, is_known=word.is_known)) is not None:
                 yield script
     if name == "crontab" and (given or fed_by) and not any(word.text not in ("-", "-u") for word in words):
-        yield from [Word("what it reads", False)] if given is None else map(Word, CRON.findall(given))
+        yield from (Word(line) for line in CRON.findall(given.text)) if given and given.is_known else [sent(flow)]
     if name == "parallel":
         yield from parallel_scripts(words, flow)
     elif (joined := JOINED.get(name)) is not None:
@@ -130,6 +130,8 @@ def shell_scripts(name: str, words: Sequence[Word], flow: Flow) -> Iterator[Word
         text = word.text
         if not word.is_known and (not word.is_one or has_text or not is_file(text)):
             yield unknown
+            if flow.given is not None:
+                yield Word(flow.given.text, False)
             yield from (one for one in words[at + 1 :] if one.is_known and " " in one.text)  # it may be `-c`
             return
         if text in ("-", "--"):
