@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from guards.everyday_services import OF_SERVICES
+
 __all__ = ["EVERYDAY"]
 
 LINES: Final = r"""
@@ -483,4 +485,4 @@ TEXTS: Final = [
     "grep -rn \"foo(\" src | grep -v '//' | head",
 ]
 
-EVERYDAY: Final = [*LINES.strip().splitlines(), *TEXTS]
+EVERYDAY: Final = [*LINES.strip().splitlines(), *TEXTS, *OF_SERVICES]

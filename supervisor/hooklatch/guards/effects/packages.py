@@ -25,6 +25,10 @@ VALUED_BY_INSTALLERS: Final = {
     "pnpm": frozenset({"-C", "--dir", "-F", "--filter", "--loglevel"}),
     "cargo": frozenset({"--path", "--root", "--target-dir", "-F", "--features", "-j", "--jobs"}),
 }  # fmt: skip
+# Programs and verbs that run what they install, so that words behind its name are its own; options without a value.
+RUNNERS: Final = frozenset({"npx", "bunx", "pnpx", "uvx"})
+RUNNING: Final = frozenset({"exec", "x", "dlx", "create", "init", "innit", "run"})
+FLAGS: Final = frozenset({"-y", "--yes", "-q", "--quiet", "--silent", "--bun", "--"})
 # Verbs that install what is named after them; a verb with nothing after it installs what the project declares.
 INSTALLERS: Final = {
     "pip": ("install", "download", "wheel"), "pipenv": ("install",), "easy_install": ("",),
@@ -70,12 +74,25 @@ def packages_installed(command: Command) -> list[Word] | None:
         begin = verb_at(words, verbs)
         if begin is None:
             return None
+        is_run = words[begin].text in RUNNING
         words = words[begin + 1 :]
+    else:
+        is_run = name in RUNNERS
+    named = named_behind(words, VALUED_BY_INSTALLERS.get(name, frozenset[str]()))
     return [
         word
-        for word in named_behind(words, VALUED_BY_INSTALLERS.get(name, frozenset[str]()))
+        for word in (first_of(named, words) if is_run else named)
         if "://" in word.text or (word.text != "." and not word.text.startswith(("./", "../", "/", ".[")))
     ]
+
+
+def first_of(named: Iterator[Word], words: Sequence[Word]) -> Iterator[Word]:
+    """Yield what is installed to be run: the first that is named, as what follows it are its own words."""
+    for word in named:
+        yield word
+        at = next(at for at, one in enumerate(words) if one is word)
+        if not at or not words[at - 1].text.startswith("-") or words[at - 1].text in FLAGS:
+            return
 
 
 def named_behind(words: Sequence[Word], valued: Container[str]) -> Iterator[Word]:
