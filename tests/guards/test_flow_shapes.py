@@ -13,8 +13,14 @@ from hooklatch.guards.gallery import destructive_commands, git_rules, protected_
 from support.plays import CATALOGUE
 from support.tables import table
 
-PRINTED = {"sh <(echo 'rm -rf /')", "exec < <(echo 'rm -rf /'); sh"}  # which paths that names, nobody knows
+# What these print is decided only then: which words of git and which paths it names, nobody knows.
+PRINTED = {
+    "f() { echo 'rm -rf /'; }; sh -c \"$(f)\"",
+    "sh <(echo 'rm -rf /')",
+    "exec < <(echo 'rm -rf /'); sh",
+}
 SHAPES = [text for texts in FLOWING.values() for text in texts]
+SHOWN = [text for text in SHAPES if "rm -rf /" in text and text not in PRINTED]
 
 
 @table("text", [*SHAPES, *FETCHED, *LOSING])
@@ -25,12 +31,8 @@ def test_what_flows_to_what_runs_it_is_refused_or_asked_about(text: str) -> None
 @table(
     ("guard", "text"),
     [
-        *((git_rules.git_rules, text.replace("rm -rf /", "git push -f")) for text in SHAPES if "rm -rf /" in text),
-        *(
-            (protected_paths.protected_paths, text.replace("rm -rf /", "touch .env"))
-            for text in SHAPES
-            if "rm -rf /" in text and text not in PRINTED
-        ),
+        *((git_rules.git_rules, text.replace("rm -rf /", "git push -f")) for text in SHOWN),
+        *((protected_paths.protected_paths, text.replace("rm -rf /", "touch .env")) for text in SHOWN),
     ],
 )
 def test_other_guards_see_the_same(guard: object, text: str) -> None:

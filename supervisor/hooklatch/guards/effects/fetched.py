@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
 from typing import Final
 
 from hooklatch.guards.command import Command
@@ -58,11 +59,20 @@ BUILDING: Final = frozenset({
     "make", "gmake", "cmake", "ninja", "meson", "rake", "just", "task", "mvn", "gradle", "ant", "scons", "bazel",
     "tox", "nox",
 })  # fmt: skip
+# Programs that run what stands in files of these names, where they are started.
+BY_NAME: Final = {
+    **dict.fromkeys(("make", "gmake"), ("Makefile", "makefile", "GNUmakefile")), "npm": ("package.json",),
+    "pnpm": ("package.json",), "yarn": ("package.json",), "pip": ("setup.py", "pyproject.toml"),
+    "rake": ("Rakefile",), "just": ("justfile", "Justfile"), "task": ("Taskfile.yml",), "cargo": ("build.rs",),
+    "docker": ("Dockerfile", "docker-compose.yml", "compose.yml"), "cmake": ("CMakeLists.txt",),
+    "pytest": ("conftest.py",), "vagrant": ("Vagrantfile",), "git": ("pre-commit", "pre-push", "post-checkout"),
+}  # fmt: skip
 # Run what they read from their input: always, or if told to by "-".
 READING_INPUT: Final = frozenset(
     {"ed", "ex", "at", "batch", "parallel", "psql", "mysql", "mariadb", "sqlite3", "bc", "ftp"}
 )
 INPUT: Final = re.compile(r"-|/+dev/+(?:stdin|fd/+0)|/proc/\S*/fd/0")
+GLOB: Final = re.compile(r"[*?\[]")
 VERSION: Final = re.compile(r"(?<=[a-z])[\d.]+\Z")  # python3.12
 NAME: Final = re.compile(r"[\w.+@~$%,=-]+")
 AWKS: Final = frozenset({"awk", "gawk", "mawk", "nawk"})
@@ -97,6 +107,7 @@ class Trail:
         elif is_carrying:
             self.files |= written
             if name in COPYING and command.operands:
+                self.files |= {last(word.text) for word in command.operands[:-1] if self.is_below(word.text)}
                 to = last(command.operands[-1].text)
                 (self.folders if self.is_from_folder(command) else self.files).add(to)
             if name in UNPACKING:
@@ -110,8 +121,8 @@ class Trail:
         given = command.given.text if command.given is not None and command.fed_by else ""
         return bool(
             FETCHING.intersection((command.fed_by or "", *command.sources))
-            or (given and not self.files.isdisjoint(NAME.findall(given)))
-            or any(fetches_text(one) for one in given.splitlines() if one.startswith(tuple(WITH_VERB)))
+            or (self.files and not self.files.isdisjoint(NAME.findall(given)))
+            or (not WITH_VERB.keys().isdisjoint(command.sources) and any(map(fetches_text, given.splitlines())))
         )
 
     def is_read(self, command: Command) -> bool:
@@ -126,7 +137,9 @@ class Trail:
         return not {last(word.text) for word in command.operands[:-1]}.isdisjoint(self.folders)
 
     def is_of(self, path: str) -> bool:
-        return last(path) in self.files or self.is_below(path)
+        name = last(path)
+        is_named = name in self.files or (GLOB.search(name) and any(fnmatchcase(one, name) for one in self.files))
+        return bool(is_named) or self.is_below(path)
 
     def is_below(self, path: str) -> bool:
         """Return whether a path leads into a folder that has come from the network."""
@@ -158,7 +171,7 @@ def running_fetched(found: Sequence[Command]) -> Iterator[Found]:
             operands = list(programs_of(command, name))
             operands += [word.text for word in values_of(command, BY_OPTION.get(name, ()))]
             operands += [word.text for word in values_of(command, ("-C", "--directory"))] if name in BUILDING else []
-            if last(path) in trail.files or any(last(one) in trail.files for one in operands):
+            if last(path) in trail.files or any(trail.is_of(one) and not trail.is_below(one) for one in operands):
                 yield command, "runs what the network has sent", name not in BY_FILE
             elif (
                 (path and not path.startswith(("/", "~")) and "/" in path and (is_here or trail.is_below(path)))
@@ -190,6 +203,7 @@ def reads_program(command: Command, name: str) -> bool:
 
 def programs_of(command: Command, name: str) -> Iterator[str]:
     """Yield the files that may be the program that a command runs: all that may stand in its place."""
+    yield from BY_NAME.get(name, ())
     if name in BY_FILE:
         yield from (word.text for word in command.operands)
     if name not in INTERPRETERS or name in AWKS:
@@ -197,10 +211,12 @@ def programs_of(command: Command, name: str) -> Iterator[str]:
     if name in SHELLS or not reads_data(command):
         yield from (one.target.text for one in command.redirects if one.operator == "<")
     is_value = False
-    for word in command.arguments:
+    for at, word in enumerate(command.arguments):
         if CODE.fullmatch(word.text) and name not in SHELLS:
             if not reads_data(command):
                 yield from (one for other in command.arguments for one in NAME.findall(other.text))
+            if word.text.endswith("m"):
+                yield from (f"{last(other.text.replace('.', '/'))}.py" for other in command.arguments[at + 1 : at + 2])
             return
         if word.text.startswith("-"):
             is_value = FLAGS.fullmatch(word.text) is None

@@ -26,7 +26,9 @@ DATABASES: Final = frozenset({
     "mssql-cli",
     "wrangler", "supabase", "dbt", "surreal", "etcdctl", "edgedb", "gel", "arangosh", "memcached-tool", "athenacli",
 })  # fmt: skip
-NOTES: Final = re.compile(r"(?s)/\*.*?\*/|--[^\n]*")
+DROPPING: Final = frozenset({"dropdb", "dropuser"})
+REMARKS: Final = re.compile(r"(?s)/\*.*?\*/")
+NOTES: Final = re.compile(r"--[^\n]*")
 DROPS: Final = re.compile(
     r"(?i)\b(?:drop|truncate)\s+[\w\"`\[$]|\bdelete\s+from\s+[\w.\"`\[\]$]+\s*(?:;|\Z|where\s+(?:true|1\s*=\s*1|1\s*(?:;|\Z)))"
     r"|\.(?:drop(?:Database|Index(?:es)?|Collection)?|truncate)\(|\b(?:deleteMany|remove)\(\s*(?:\{\s*\})?\s*\)"
@@ -36,7 +38,7 @@ DROPS: Final = re.compile(
 VERBS: Final = (
     "delete|destroy|terminate|remove|rm|rb|purge|drop|wipe|prune|erase|uninstall|deprovision|undeploy|nuke|obliterate"
     "|teardown|decommission|deregister|empty|unpublish|flush|truncate|reset|drain|mb--force|batch-delete|force-delete"
-    "|schedule-key-deletion|abandon|release-address|del|down"
+    "|schedule-key-deletion|abandon|undefine|forget|release-address|del|down"
 )
 VERB: Final = re.compile(
     rf"(?:[\w.]+:)*(?:{VERBS})(?:[-:_][\w:-]*)?|[a-z]+-(?:delete|destroy|terminate|remove|purge)(?:-[\w-]+)?"
@@ -101,13 +103,17 @@ BY_OPTION: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
     ),
     "podman": (("system", "prune"), ("volume", "rm"), ("volume", "prune"), ("system", "reset")),
     "docker-compose": (("down", "-v"), ("down", "--volumes")),
-    "az": (("group", "delete"),),
+    "nomad": (("stop", "-purge"),),
 }  # fmt: skip
 TASK: Final = re.compile(
     r"(?:[\w]+[:.])*(?:db|database|ecto|migrate|schema|doctrine:database)[:.](?:drop|reset|wipe|fresh|purge|truncate)(?:[:.]\w+)*"
 )
-TASKED: Final = frozenset(
-    {"rails", "rake", "mix", "artisan", "php", "sequelize", "sequelize-cli", "npx", "console", "adonis"}
+TASKED: Final = frozenset({
+    "manage.py", "python", "python3", "dotnet", "rails", "rake", "mix", "artisan", "php", "sequelize", "sequelize-cli",
+    "npx", "console", "adonis", "prisma",
+})  # fmt: skip
+TASKS: Final = re.compile(
+    r"manage\.py (?:flush|reset_db|reset_schema)\b|\bef database drop\b|\bdb push .*--force-reset\b|\bdb:schema:load\b"
 )
 REHEARSED: Final = frozenset(
     {"--dry-run", "--dryrun", "--dry-run=client", "--dry-run=server", "--help", "-h", "--what-if"}
@@ -117,7 +123,7 @@ REHEARSED: Final = frozenset(
 def data_lost(command: Command) -> str | None:
     """Return what is lost if a command deletes what a service keeps; None if it does not, as far as its words say."""
     name, words = command.program or "", command.arguments
-    if name in DATABASES and any(DROPS.search(NOTES.sub(" ", text)) for text in statements_of(command)):
+    if name in DROPPING or (name in DATABASES and any(map(DROPS.search, statements_of(command)))):
         return "deletes data of a database"
     if name in DATABASES and command.fed_by == "?" and reads_statements(command):
         return "gives a database what nobody has seen"
@@ -131,18 +137,17 @@ def data_lost(command: Command) -> str | None:
             return "deletes what a service keeps"
     if name in ("docker", "podman") and "compose" in said and "down" in said and command.has_option("-v"):
         return "deletes what a service keeps"
-    if name in TASKED and any(TASK.fullmatch(one) for one in said[:4]):
+    if name in TASKED and (any(map(TASK.fullmatch, said[:4])) or TASKS.search(" ".join((name, *said)))):
         return "deletes data of a database"
     return None
 
 
 def statements_of(command: Command) -> Iterator[str]:
     """Yield what a database may be told: by words, by its input, and by a file that the same text has written."""
-    words = [word.text for word in command.arguments]
-    yield from (" ".join(words), "\n".join(words))  # `--eval` would begin a comment
-    yield from (one.target.text for one in command.redirects)
-    if command.given is not None:
-        yield command.given.text
+    text = " ".join(word.text for word in command.arguments)
+    yield from (text, REMARKS.sub(" ", text))
+    for read in (*(one.target for one in command.redirects), *filter(None, (command.given,))):
+        yield NOTES.sub(" ", REMARKS.sub(" ", read.text))
 
 
 def reads_statements(command: Command) -> bool:

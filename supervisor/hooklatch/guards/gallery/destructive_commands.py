@@ -83,7 +83,7 @@ DENIED_WORDS = (
     "hdparm --security-erase", "nvme format", "nvme sanitize", "mdadm --zero-superblock",
 )  # fmt: skip
 ASKED_WORDS = (
-    "dropdb", "dropuser", "crontab -r", "userdel", "deluser", "groupdel", "svn revert -R", "hg revert --all",
+    "crontab -r", "userdel", "deluser", "groupdel", "svn revert -R", "hg revert --all",
     "hg purge", "hg strip", "jj abandon",
 )  # fmt: skip
 # git commands that throw away what was not committed or pushed, with the words that make them do it; "*" is any.
@@ -188,7 +188,11 @@ def judged(command: Command, begin: str, folder: str, *, is_read: bool = False) 
 def is_a_bomb(command: Command, text: str) -> bool:
     """Return whether a function feeds itself, as in f() { f | f & }; f."""
     name = command.program or ""
-    return name == command.fed_by and re.search(rf"(?<![\w.-]){re.escape(name)}\s*\(\s*\)", text) is not None
+    return (
+        name == command.fed_by
+        and "(" in text
+        and re.search(rf"(?<![\w.-]){re.escape(name)}\s*\(\s*\)", text) is not None
+    )
 
 
 def in_container(command: Command) -> Iterator[Answer]:

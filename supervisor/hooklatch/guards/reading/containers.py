@@ -12,7 +12,7 @@ from hooklatch.guards.command import Command
 from hooklatch.guards.reading.options import option_values
 from hooklatch.guards.words import Word
 
-__all__ = ["CONTAINED", "contained_words", "is_contained"]
+__all__ = ["CONTAINED", "contained_words", "is_attended", "is_contained"]
 
 ENGINES: Final = ("docker", "podman", "nerdctl", "finch")
 OF_ENGINE: Final = ("exec", "run", "create", "container exec", "container run", "container create", "compose exec",
@@ -51,12 +51,18 @@ VALUED: Final = frozenset({
     "--remote", "--pull", "--runtime", "--group-add", "--cidfile", "-H", "--host",
 })  # fmt: skip
 CLUSTER: Final = frozenset("ditTPqDR")  # short options that may stand together
+INTERACTIVE: Final = frozenset({"-i", "-l", "-il", "-li", "--login"})
 MAX_BEGINS: Final = 8
 
 
 def is_contained(command: Command) -> bool:
     """Return whether a command runs in a container or on another machine."""
     return not CONTAINED.isdisjoint(command.within)
+
+
+def is_attended(program: str, words: Sequence[Word]) -> bool:
+    """Return whether a shell that this program starts with these words and no input is one that a person types into."""
+    return program in CONTAINED and all(word.text in INTERACTIVE for word in words)
 
 
 def contained_words(name: str, words: Sequence[Word]) -> Iterator[Sequence[Word]]:

@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
 
 from hooklatch.guards.reading.flows import MAX_TEXT, Flow, feeding, printed_by
 from hooklatch.guards.reading.inner import name_of
+from hooklatch.guards.reading.programs import MAKES
 from hooklatch.guards.shell.languages import Language
-from hooklatch.guards.shell.tree import Document, Node, Redirection, Simple
+from hooklatch.guards.shell.tree import Compound, Document, Node, Redirection, Simple
 from hooklatch.guards.words import Word
 
 __all__ = ["Files", "interpreter_of"]
 
 CARRYING = frozenset({"cp", "mv", "ln", "install", "rsync"})
 EDITING = frozenset({"sed", "gsed", "perl", "ruby", "ed", "ex", "patch", "awk", "gawk", "python", "python3", "sponge"})
+GLOB = re.compile(r"[*?\[]")
 FIRST_LINE = re.compile(r"#!\s*(\S+)(?:\s+(\S+))?")
 
 
@@ -32,7 +35,7 @@ class Files:
     def is_empty(self) -> bool:
         return not self._texts
 
-    def note(self, node: Simple, words: Sequence[Word], flow: Flow, language: Language) -> None:
+    def note(self, node: Simple | Compound, words: Sequence[Word], flow: Flow, language: Language) -> None:
         """Note what a command writes, where the text itself says what that is."""
         name = (name_of(words[0]) if words else None) or ""
         for one in node.redirections:
@@ -69,6 +72,11 @@ class Files:
             if (text := self._texts.get(last(word.text))) is not None and last(words[-1].text):
                 self._texts[last(words[-1].text)] = text
 
+    def makefile(self, name: str) -> list[Word]:
+        """Return the makefile that make reads by itself, if the text has written it."""
+        names = ("GNUmakefile", "makefile", "Makefile") if name in MAKES and self._texts else ()
+        return [Word(one) for one in names if one in self._texts]
+
     def feeding(self, redirections: Sequence[Redirection], flow: Flow) -> Flow:
         """Return what reaches a command with these redirections, some of which may lead from files of the text."""
         flow = feeding(redirections, flow)
@@ -94,6 +102,9 @@ class Files:
                     if (text := self._texts.get(name.lstrip("@"))) is not None:
                         yield text
                         break
+                else:
+                    if GLOB.search(pattern := last(word.text)):
+                        yield from (text for name, text in self._texts.items() if fnmatchcase(name, pattern))
 
 
 def last(path: str) -> str:

@@ -6,18 +6,19 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from hooklatch.guards.command import Redirect
 from hooklatch.guards.shell.languages import Language
 from hooklatch.guards.shell.tree import Chain, Compound, Document, Node, Pipeline, Redirection, Simple, words_in
 from hooklatch.guards.words import Word
 
-__all__ = ["MAX_TEXT", "READ", "Flow", "feeding", "printed_by", "reads_before", "sent"]
+__all__ = ["MAX_TEXT", "READ", "Flow", "feeding", "printed_by", "reads_before", "redirect_of", "sent"]
 
 ECHO_OPTION = re.compile(r"-[neE]+")
 FORMAT = re.compile(r"[^%\\]+|%[s%]|\\[nt]")
 ESCAPES: dict[str, str] = {"\\n": "\n", "\\t": "\t", "%%": "%"}
 MAX_ROUNDS = 256  # of a format of printf over its words
 READ = "what it reads"
-MAX_TEXT = 1 << 14  # characters of a text that is not wholly known
+MAX_TEXT = 1 << 12  # characters of a text that is not wholly known
 
 
 class Flow(NamedTuple):
@@ -153,3 +154,12 @@ def sent(flow: Flow) -> Word:
     """Return what a shell reads as a text to be run."""
     is_nothing = flow.given is None or not (flow.given.is_known or flow.given.text.strip())
     return Word(READ, False) if is_nothing or flow.given is None else flow.given
+
+
+def redirect_of(one: Redirection) -> Redirect:
+    if isinstance(one.target, Document):
+        return Redirect(one.operator, Word(one.target.text, one.target.is_known))
+    words = one.target.words()
+    if len(words) == 1:
+        return Redirect(one.operator, words[0])
+    return Redirect(one.operator, Word(" ".join(word.text for word in words), False))

@@ -9,10 +9,12 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 __all__ = [
+    "AWKS",
     "JOINED",
     "KEEPING",
     "LEAVING",
     "LOGIN",
+    "MAKES",
     "PASSING",
     "PROMPTS",
     "READERS",
@@ -143,6 +145,9 @@ SCRIPTED: Final[Mapping[str, Wrapper]] = {
     "script": wrapper("-E --echo -I -O -B -T -o", script="-c --command"),
     "sg": wrapper(script="-c"),
     "nix-shell": wrapper(script="--run --command"),
+    **{name: wrapper(script="-C --command") for name in ("fly", "flyctl")},
+    "ansible": wrapper(script="-a --args"),
+    "vagrant": wrapper(script="-c --command"),
     "tar": wrapper(script="--to-command -I --use-compress-program --checkpoint-action --rsh-command -F --info-script"),
     "rsync": wrapper(script="-e --rsh"),
     "trap": wrapper(),
@@ -178,6 +183,8 @@ PASSING: Final = SHELLS | {
     "chroot", "taskset", "ssh", "docker", "podman", "nerdctl", "docker-compose", "kubectl", "oc", "busybox",
     "caffeinate",
 }  # fmt: skip
-READING_FILES: Final = READERS | {"crontab"}  # or from a file that they are told
+AWKS: Final = frozenset({"awk", "gawk", "mawk", "nawk"})
+MAKES: Final = frozenset({"make", "gmake"})
+READING_FILES: Final = READERS | AWKS | MAKES | {"crontab"}  # or from a file that they are told
 # Run their texts in the shell of the user, which is bash or has its language in what is read here.
 LOGIN: Final = frozenset({"ssh", "su", "sg", "script", "tmux", "screen", "runuser", "flock", "parallel", "nix-shell"})

@@ -13,9 +13,9 @@ import msgspec
 
 from hooklatch.guards.command import Command, Redirect, UnreadableCommandError
 from hooklatch.guards.reading.builtins import Rules
-from hooklatch.guards.reading.containers import CONTAINED, contained_words
+from hooklatch.guards.reading.containers import contained_words, is_attended
 from hooklatch.guards.reading.files import Files, interpreter_of
-from hooklatch.guards.reading.flows import READ, Flow, reads_before
+from hooklatch.guards.reading.flows import READ, Flow, reads_before, redirect_of
 from hooklatch.guards.reading.inner import folder_told, hears, inner_words, name_of, replaced_by_xargs
 from hooklatch.guards.reading.places import MOVING, Place, either, joined
 from hooklatch.guards.reading.programs import KEEPING, LEAVING, PASSING, READING_FILES, SHELLS
@@ -29,7 +29,6 @@ from hooklatch.guards.shell.tree import (
     Function,
     Node,
     Pipeline,
-    Redirection,
     Script,
     Simple,
     Written,
@@ -42,8 +41,8 @@ __all__ = ["MAX_COMMANDS", "Reading"]
 MAX_DEPTH = 8  # of texts within texts: bash -c "bash -c …"
 MAX_COMMANDS = 2000
 MAX_WORDS = 50_000  # of all commands; words that several programs are given count for each
+MAX_READS = 32  # of files that a text writes: what it runs beyond that is unknown
 LATER = Word("what it is given when it runs", False)
-INTERACTIVE = frozenset({"-i", "-l", "-il", "-li", "--login"})
 LOOPS = frozenset({"while", "until", "for", "select"})
 MOVES = re.compile(r"\b(?:cd|chdir|pushd|popd)\b")
 
@@ -61,6 +60,8 @@ class Reading:
         self._moves = False  # whether the text has a `cd` at all
         self._input = Flow()  # what all commands read since `exec < file`
         self._files = Files()
+        self._reads = 0  # of files that the text has written
+        self._has_path = False  # whether programs may be found in other folders
         self._functions: dict[str, Function] = {}
         self._calling: list[str] = []  # functions that are read with what they are given
 
@@ -191,6 +192,8 @@ class Reading:
             found[begun] = msgspec.structs.replace(first, redirects=(*first.redirects, *redirects))
         elif redirects:
             found += self._alone(redirects, within, node.text)
+        if redirects:
+            self._files.note(node, (), flow, self._language)
         return found + self._inside((one.target for one in node.redirections), within, depth)
 
     def _each(self, bodies: Sequence[Script], within: tuple[str, ...], depth: int, flow: Flow) -> list[Command]:
@@ -243,6 +246,7 @@ class Reading:
         """Return the commands in a variable that programs run: GIT_PAGER='less -R'."""
         is_known = all(word.is_known for word in values)
         text = " ".join(word.text for word in values)
+        self._has_path = self._has_path or name == "PATH"
         self._rules.note_variable(name, text, is_known=is_known)
         script = script_in_variable(f"{name}={text}", is_known=is_known)
         return [] if script is None else self._script_of(script, within, depth, Flow(), self._language)
@@ -290,7 +294,8 @@ class Reading:
         if len(within) > 4 * MAX_DEPTH:
             raise UnreadableCommandError("too many programs run one another")
         name = None if self._mark and self._mark in words[0].text else name_of(words[0])
-        written = next(self._files.among(words), None)
+        by_itself = self._files.makefile(name or "")
+        written = next(self._files.among((*words, *by_itself)), None)
         own = Command(
             program=name, arguments=tuple(words[1:]), within=within, redirects=redirects, fed_by=flow.fed_by, text=text,
             places=self._place.now, given=written or flow.given, sources=flow.sources,
@@ -314,7 +319,7 @@ class Reading:
         below = (*within, name)
         found: list[Command] = []
         for text in self._files.among(words[:1]):  # it is the program itself
-            if "/" in words[0].text:
+            if "/" in words[0].text or self._has_path:
                 told = interpreter_of(text.text)
                 program = (name_of(told[0]) if told else "sh") or ""
                 if program in SHELLS:
@@ -327,7 +332,7 @@ class Reading:
             for text in self._files.among(words[1:]):
                 found += self._read_file(text, below, depth, flow, language)
         elif name in READING_FILES:
-            for text in self._files.among(words[1:]):
+            for text in self._files.among([*words[1:], *self._files.makefile(name)]):
                 for script in scripts_of(name, (), Flow("<", text)):
                     found += self._script_of(script, below, depth, Flow(), BASH)
         return found
@@ -340,10 +345,14 @@ class Reading:
         calling = list(self._calling)
         self._rules = Rules()
         unknown = Word(text.text, False)
+        self._reads += 1
+        text = text if self._reads <= MAX_READS else unknown
         try:
             found = self._script_of(text, within, depth, flow if text.is_known else Flow("<", unknown), language)
             self._rules.check()
         except UnreadableCommandError:
+            if self._count > MAX_COMMANDS or self._words > MAX_WORDS:
+                raise
             found = self._script_of(unknown, within, depth, Flow("<", unknown), language)
             self._mark, self._calling = mark, calling
         self._rules, self._language = rules, before
@@ -370,14 +379,11 @@ class Reading:
         for run in itertools.chain(inner_words(name, rest), contained_words(name, rest)):
             shown = " ".join(word.text for word in run)
             found += self._run(run, below, depth + 1, (), passed, shown, is_open=is_open)
-        if (
-            name in SHELLS
-            and within
-            and within[-1] in CONTAINED
-            and not flow.fed_by
-            and all(word.text.startswith("-") and word.text in INTERACTIVE for word in rest)
-        ):
-            return found  # a person sits there
+            if name == "xargs" and run and is_open and flow.given is not None and flow.given.is_known:
+                more = [*run, *map(Word, flow.given.text.split())]
+                found += self._run(more, below, depth + 1, (), passed, " ".join(word.text for word in more))
+        if name in SHELLS and within[-1:] and not flow.fed_by and is_attended(within[-1], rest):
+            return found
         told_words = [*rest, LATER] if is_open and name != "parallel" else rest
         for script in scripts_of(name, told_words, flow):
             language = language_of(name, rest)
@@ -386,12 +392,3 @@ class Reading:
         if name not in KEEPING:
             place.stay(before)
         return found
-
-
-def redirect_of(one: Redirection) -> Redirect:
-    if isinstance(one.target, Document):
-        return Redirect(one.operator, Word(one.target.text, one.target.is_known))
-    words = one.target.words()
-    if len(words) == 1:
-        return Redirect(one.operator, words[0])
-    return Redirect(one.operator, Word(" ".join(word.text for word in words), False))

@@ -16,8 +16,10 @@ from hooklatch.guards.reading.flows import Flow, sent
 from hooklatch.guards.reading.inner import PLAIN, git_verb, name_of, parallel_parts
 from hooklatch.guards.reading.options import after_options, option_values, skip_options
 from hooklatch.guards.reading.programs import (
+    AWKS,
     JOINED,
     LOGIN,
+    MAKES,
     PROMPTS,
     READERS,
     SCRIPTED,
@@ -53,6 +55,18 @@ SET_BY_O = frozenset(
 )
 STDIN = re.compile(r"(?:/dev|/proc)(?:/.*)?|(?:.*/)?stdin|(?:.*/)?fd(?:/.*)?|\.\.?|/|[0-9]")
 A_FILE = re.compile(r"(?s)[^-].*/[\w.@+-]+")  # with a known name at its end
+# How statements of databases and editors tell them to run a shell text.
+ESCAPES = {
+    **dict.fromkeys(("psql", "ed", "ex"), re.compile(r"(?m)(?:^|[;\\og| ])\s*\\?!\s*(.+)$")),
+    **dict.fromkeys(("mysql", "mariadb"), re.compile(r"(?m)(?:^|;)\s*(?:\\!|system\s)\s*(.+)$")),
+    **dict.fromkeys(("sqlite3", "duckdb"), re.compile(r"(?m)^\s*\.(?:shell|system)\s+(.+)$")),
+}
+MADE_OF = frozenset({"-f", "--file", "--makefile"})
+RECIPE = re.compile(r"(?m)^(?:\t|[^#\n]*?:[^=\n]*?;)[ \t]*[-@+]*(.+)$")
+VARIABLE_OF_MAKE = re.compile(r"(?<!\$)\$[({](\w+)[)}]")
+RUN_BY_AWK = re.compile(
+    r'system\s*\(\s*"((?:[^"\\]|\\.)*)"|\|&?\s*"((?:[^"\\]|\\.)*)"|"((?:[^"\\]|\\.)*)"\s*\|&?\s*getline'
+)
 OTHERS = frozenset({"fish", "csh", "tcsh"})  # shells with languages of their own
 
 
@@ -101,6 +115,15 @@ def scripts_of(name: str, words: Sequence[Word], flow: Flow) -> Iterator[Word]:
         for word in words:
             if "=" in word.text:
                 yield Word(word.text.partition("=")[2], word.is_known)
+    if (escape := ESCAPES.get(name)) is not None:
+        texts = [*words, *([given] if given is not None else [])]
+        yield from (Word(one, word.is_known) for word in texts for one in escape.findall(word.text))
+    if name in MAKES or name in AWKS:
+        is_told = any(is_input(word.text) or word.text == "-" for word in option_values(words, MADE_OF))
+        if (is_told or not words) and fed_by:
+            yield from ([sent(flow)] if given is None or not given.is_known else map(Word, run_in(name, given.text)))
+        elif name in AWKS:
+            yield from (Word(one) for word in words for one in run_in(name, word.text))
     if name in SHELLS:
         yield from shell_scripts(name, words, flow)
     elif name in ("source", "."):
@@ -108,6 +131,13 @@ def scripts_of(name: str, words: Sequence[Word], flow: Flow) -> Iterator[Word]:
             yield words[0] if words[0].text.startswith("<(") else sent(flow)
     elif (fed_by and reads_as_shell(name, words)) or (name in READERS and fed_by):
         yield sent(flow)
+
+
+def run_in(name: str, text: str) -> list[str]:
+    """Return the shell texts in a makefile, or in a program of awk."""
+    if name in AWKS:
+        return [(one[1] or one[2] or one[3]).replace('\\"', '"') for one in RUN_BY_AWK.finditer(text)]
+    return [VARIABLE_OF_MAKE.sub(r"${\1}", one).replace("$$", "$") for one in RECIPE.findall(text)]
 
 
 def is_input(path: str) -> bool:
