@@ -482,4 +482,11 @@ QUIET: Final = [
     "git clone https://github.com/psf/requests.git && cd requests && ls",
     "aws s3 cp dist s3://bucket --recursive",
     "printf 'a\\nb\\n' | xargs -n1 echo",
+    "curl -s localhost:9200/_cat/indices | sort | psql -c 'copy x from stdin'",
+    "cat > Makefile <<'E'\nclean:\n\trm -rf bin\nE\nmake clean",
+    "yes | make install",
+    "awk -F, '{print $1 | \"sort\"}' f.csv",
+    "ssh localhost <<'E'\ncd /srv/app\ngit pull\nE",
+    "psql -d app <<'E'\nbegin;\n-- drop table x\ncommit;\nE",
+    "seq 1 10 | parallel echo",
 ]

@@ -68,9 +68,10 @@ BY_NAME: Final = {
     "pytest": ("conftest.py",), "vagrant": ("Vagrantfile",), "git": ("pre-commit", "pre-push", "post-checkout"),
 }  # fmt: skip
 # Run what they read from their input: always, or if told to by "-".
-READING_INPUT: Final = frozenset(
-    {"ed", "ex", "at", "batch", "parallel", "psql", "mysql", "mariadb", "sqlite3", "bc", "ftp"}
-)
+READING_INPUT: Final = frozenset({
+    "ed", "ex", "at", "batch", "parallel", "psql", "mysql", "mariadb", "sqlite3", "bc", "ftp",
+})  # fmt: skip
+TELLING: Final = ("-c", "--command", "-e", "--execute", "-f", "--file")  # by which a database is told its statements
 INPUT: Final = re.compile(r"-|/+dev/+(?:stdin|fd/+0)|/proc/\S*/fd/0")
 GLOB: Final = re.compile(r"[*?\[]")
 VERSION: Final = re.compile(r"(?<=[a-z])[\d.]+\Z")  # python3.12
@@ -198,7 +199,8 @@ def reads_program(command: Command, name: str) -> bool:
         return False
     if name in INTERPRETERS:
         return name in SHELLS or not reads_data(command)
-    return name in READING_INPUT and (name != "parallel" or not command.operands)
+    is_told = command.operands if name == "parallel" else command.has_option(*TELLING) or len(command.operands) > 1
+    return name in READING_INPUT and (name in ("at", "batch") or not is_told)
 
 
 def programs_of(command: Command, name: str) -> Iterator[str]:
