@@ -81,7 +81,7 @@ ROOMS = {
     "hooklatch.core": ("hooks", "decisions"),
     "hooklatch.record": ("files", "content", "storage", "payloads"),
     "hooklatch.dialects": ("systems",),
-    "hooklatch.guards": ("shell", "options", "reading", "git", "calls"),
+    "hooklatch.guards": ("shell", "options", "reading", "git", "calls", "effects"),
     "hooklatch.hosts": ("programs",),
     "hooklatch.fleet": ("policy", "engine", "publishing", "sink", "link"),
     "hooklatch.dashboard": ("daemon", "views", "web"),
@@ -187,7 +187,9 @@ def test_an_authors_file_loads_nothing_heavy(statement: str) -> None:
 
 
 def test_the_daemon_loads_nothing_that_writes_toml_and_no_tables_of_programs() -> None:
-    assert not loaded_by("import hooklatch.service.process.daemon") & {"tomlkit", "hooklatch.guards.targets"}
+    tables = {"hooklatch.guards.targets", "hooklatch.guards.effects"}
+
+    assert not loaded_by("import hooklatch.service.process.daemon") & {"tomlkit", *tables}
 
 
 def test_the_package_itself_loads_nothing() -> None:

@@ -16,9 +16,14 @@ from hooklatch.guards.words import Word
 TYPE_CHECKING = False  # type checkers take it for true
 if TYPE_CHECKING:
     from hooklatch.guards.calls.texts import call_of, is_harmless, strictest
+    from hooklatch.guards.effects.fetched import running_fetched
+    from hooklatch.guards.effects.hosts import hostname_of, hosts_reached
+    from hooklatch.guards.effects.packages import packages_installed
+    from hooklatch.guards.effects.services import data_lost
     from hooklatch.guards.git.commands import git_options, git_parts, is_of_person
-    from hooklatch.guards.interpreters import reads_data
-    from hooklatch.guards.targets import hostname_of, hosts_reached, packages_installed, paths_written
+    from hooklatch.guards.interpreters import codes_of, reads_data
+    from hooklatch.guards.reading.containers import is_contained
+    from hooklatch.guards.targets import paths_written
 
 __all__ = [
     "Command",
@@ -26,24 +31,33 @@ __all__ = [
     "UnreadableCommandError",
     "Word",
     "call_of",
+    "codes_of",
     "commands",
+    "data_lost",
     "git_options",
     "git_parts",
     "hostname_of",
     "hosts_reached",
+    "is_contained",
     "is_harmless",
     "is_of_person",
     "packages_installed",
     "paths_written",
     "reads_data",
+    "running_fetched",
     "strictest",
 ]
 # Where each function is that is loaded with its tables only when it is asked for.
 MODULES = {
-    **dict.fromkeys(("git_options", "git_parts", "is_of_person"), "git.commands"),
-    **dict.fromkeys(("hostname_of", "hosts_reached", "packages_installed", "paths_written"), "targets"),
     **dict.fromkeys(("call_of", "is_harmless", "strictest"), "calls.texts"),
-    "reads_data": "interpreters",
+    **dict.fromkeys(("hostname_of", "hosts_reached"), "effects.hosts"),
+    **dict.fromkeys(("git_options", "git_parts", "is_of_person"), "git.commands"),
+    **dict.fromkeys(("codes_of", "reads_data"), "interpreters"),
+    "data_lost": "effects.services",
+    "is_contained": "reading.containers",
+    "packages_installed": "effects.packages",
+    "paths_written": "targets",
+    "running_fetched": "effects.fetched",
 }
 
 

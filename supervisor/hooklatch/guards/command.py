@@ -29,8 +29,10 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
 
     `program` is the name without its folder, None if it is decided only when it runs; `arguments` are the words after
     it.  `within` are the programs that run it, outermost first: `("sudo", "xargs")`.  `fed_by` is the program whose
-    output it reads in a pipe, "?" if that is unknown, or "<" for a file or text.  `places` are the folders that it may
-    run in after each `cd`, relative to where the text begins; None stands for one that is decided only when it runs.
+    output it reads in a pipe, "?" if that is unknown, or "<" for a file or text; `sources` are all programs of the
+    pipe before it.  `given` is what it reads, from there or from a file that the same text has written: exactly, or
+    what is known of it.  `places` are the folders that it may run in after each `cd`, relative to where the text
+    begins; None stands for one that is decided only when it runs.
     """
 
     program: str | None
@@ -38,6 +40,8 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     within: tuple[str, ...] = ()
     redirects: tuple[Redirect, ...] = ()
     fed_by: str | None = None
+    given: Word | None = None
+    sources: tuple[str, ...] = ()
     text: str = ""
     places: Places = ("",)
 

@@ -12,12 +12,12 @@ import builtins
 import importlib
 import re
 import types
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from hooklatch.guards.command import Command
 
-__all__ = ["reads_data"]
+__all__ = ["codes_of", "reads_data"]
 
 # How an interpreter's option is written that is followed by the program.  Those that are not here are not known.
 TOLD: Final = {
@@ -50,6 +50,8 @@ RUNS_DATA: Final = re.compile(
     r"|runpy|run_path|run_module|interact|INSPECT|\bdo\b|(?<!\.)\bload\b|require(?!\(['\"](?:node:)?fs['\"]\))|include"
     r"|import\s*\(|`|\bqx|%x|\bopen\b|send\b|\bmethod\b|\bIO\b|Open3|YAML|dlopen|\bglobal|Kernel|__|modules|getattr|globals|builtins|\bvars\b|[^\w\s][gimrsx]*e[gimrsx]*e\b|inding"
 )
+NOT_CODE: Final = re.compile(r"[\w./-]+")  # a name of a file or of an option
+CODE_FOLLOWS: Final = re.compile(r"-\w*[ecrpE]|--\w+")  # an option whose value may be code
 WITH_VERBS: Final = frozenset({"deno", "bun"})
 VERSION: Final = re.compile(r"(?<=[a-z])[\d.]+\Z")  # python3.12
 
@@ -72,6 +74,18 @@ def reads_data(command: Command) -> bool:
     if name in ("python", "pypy"):
         return all(map(only_reads, told[at + 1 : at + 2]))
     return not any(RUNS_DATA.search(word) for word in told)
+
+
+def codes_of(command: Command) -> Iterator[str]:
+    """Yield what may be code: words that are no names of files or options, and what it reads."""
+    last = ""
+    for word in command.arguments:
+        if CODE_FOLLOWS.fullmatch(last) or re.match("-[^-]", word.text) or not NOT_CODE.fullmatch(word.text):
+            yield word.text
+        last = word.text
+    yield from (one.target.text for one in command.redirects if "<<" in one.operator)
+    if command.given is not None:
+        yield command.given.text
 
 
 def is_option(name: str, word: str) -> bool:

@@ -5,6 +5,7 @@ The answer is yes where nobody can tell, so that whoever asks in order to leave 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -18,7 +19,11 @@ __all__ = ["is_meant", "program_name", "visible"]
 HIDING: Final = frozenset("$`{*?[(^\0")
 QUOTES: Final = ("'", '"', "\\", "\n")
 RUNS_INPUT: Final = SHELLS | {"ssh", "su", "at", "batch", "crontab"}  # what they read, they run
-SIGNS_OF_INPUT: Final = ("sh", "su", "at", "batch", "crontab", "doas")
+NOWHERE: Final = re.compile(r">>?\s*(?:/dev/null|&\s*[0-9])")
+WRITING: Final = ("tee ", "of=")
+SIGNS_OF_INPUT: Final = (
+    "sh", "su", "at", "batch", "crontab", "doas", "awk", "make", "sql", "maria", "duckdb", "ed", "ex",
+)  # fmt: skip
 READ_FILES: Final = SHELLS | {"source", "."}
 OTHER_SHELLS: Final = frozenset({"cmd", "powershell", "pwsh", "fish", "csh", "tcsh"})  # whose text is not read
 
@@ -39,6 +44,8 @@ def visible(text: str) -> str | None:
     text = text.casefold()
     if any(one in text for one in ("xargs", "parallel", *OTHER_SHELLS)):
         return None
+    if ">" in NOWHERE.sub("", text) or any(one in text for one in WRITING):
+        return None  # it may run what it has written
     is_piped = "|" in text or "<" in text
     return None if is_piped and any(one in text for one in SIGNS_OF_INPUT) else text
 

@@ -10,7 +10,6 @@ This file is yours: change the lists.
 
 from __future__ import annotations
 
-import itertools
 import os
 import re
 import tempfile
@@ -24,13 +23,18 @@ from hooklatch.guards import (
     UnreadableCommandError,
     Word,
     call_of,
+    codes_of,
     commands,
+    data_lost,
     git_options,
     git_parts,
+    is_contained,
     paths_written,
     reads_data,
+    running_fetched,
     strictest,
 )
+from hooklatch.guards.effects.services import DROPS
 
 # Globs of tools that are judged by nothing here, such as "mcp__notes__*"; those of hosts that touch nothing are known.
 HARMLESS_TOOLS: tuple[str, ...] = ()
@@ -38,7 +42,7 @@ HARMLESS_TOOLS: tuple[str, ...] = ()
 REMOVING = {"rm", "rmdir", "unlink", "shred", "srm", "trash", "rimraf", "del-cli"}
 RECURSIVE = ("-r", "-R", "--recursive", "--dir")
 RIGHTS = {"chmod", "chown", "chgrp", "setfacl", "chattr"}
-CONTAINERS = {"docker", "podman", "nerdctl"}
+ENGINES = {"docker", "podman", "nerdctl"}
 MOUNTS = re.compile(r"\A(?:--volume=|-[a-z]*v(?=[/~.$]))")
 SOURCES = re.compile(r"(?:^|[,=])(?:src|source)=((?:/|~|\.\.)[^,]*)")
 ALWAYS_RECURSIVE = {"srm", "trash", "rimraf", "del-cli"}
@@ -60,9 +64,7 @@ INTERPRETERS = SHELLS | {
     "tclsh", "expect",
 }  # fmt: skip
 CODED = INTERPRETERS | {"awk", "gawk", "mawk", "nawk", "osascript", "make", "m4", "ed", "ftp"}
-NOT_CODE = re.compile(r"[\w./-]+")  # a name of a file or of an option
 NAMED_CODE = re.compile(r"-m [\w.]+(?: |\Z)|[\w./-]+\.(?:py|js|mjs|ts|pl|rb|php)(?: |\Z)")  # what xargs adds is no code
-CODE_FOLLOWS = re.compile(r"-\w*[ecrpE]|--\w+")  # an option whose value may be code
 SETTING_UP = re.compile(  # what programs print to be run by eval
     r"[$<]\((?:(?:ssh-agent|pyenv|rbenv|nodenv|direnv|conda|mamba|brew|starship|fnm|mise|zoxide|dircolors|opam)"
     r"(?: (?:-\w|init|hook|shell[.\w]*|env|activate|virtualenv-init)(?: [\w.=/-]+)*)?|[\w-]+ completion(?: [\w-]+)*)\)"
@@ -88,17 +90,9 @@ DENIED_WORDS = (
     "hdparm --security-erase", "nvme format", "nvme sanitize", "mdadm --zero-superblock",
 )  # fmt: skip
 ASKED_WORDS = (
-    "docker system prune", "docker volume rm", "docker volume prune", "docker compose down -v",
-    "docker compose down --volumes", "docker-compose down -v", "docker-compose down --volumes", "podman system prune",
-    "podman volume rm", "kubectl delete", "helm uninstall", "helm delete", "terraform destroy",
-    "terraform apply -destroy", "tofu destroy", "pulumi destroy", "mysqladmin drop",
-    "aws s3 rm --recursive", "aws s3 rb", "gcloud projects delete", "gsutil rm", "gh repo delete", "dropdb", "dropuser",
-    "redis-cli FLUSHALL", "redis-cli FLUSHDB", "redis-cli flushall", "redis-cli flushdb", "crontab -r", "userdel",
-    "deluser", "groupdel",
-    "svn revert -R", "hg revert --all", "hg purge", "hg strip", "jj abandon",
+    "crontab -r", "userdel", "deluser", "groupdel", "svn revert -R", "hg revert --all",
+    "hg purge", "hg strip", "jj abandon",
 )  # fmt: skip
-DATABASES = {"psql", "mysql", "mariadb", "sqlite3", "duckdb", "clickhouse-client", "mongosh", "mongo", "sqlcmd"}
-DROPS = re.compile(r"(?i)\b(?:drop|truncate)\s+\w+|\bdelete\s+from\s+[\w.\"`]+\s*(?:;|\Z)|\.drop(?:Database)?\(")
 # git commands that throw away what was not committed or pushed, or what names it, with the options or words that make
 # them do it; "*" is any, and a word that ends with "*" is what others begin with.
 THROWING_AWAY: dict[str, tuple[str, ...]] = {
@@ -163,7 +157,10 @@ def of_command(text: str, begin: str, start: str, *, is_sure: bool) -> Any:
         for place in one.folders(start)
         for answer in judged(one, begin, place or UNKNOWN, is_read=(*one.within, one.program) in running)
     ]
-    said += fetched_and_run(found)
+    said += (
+        ("deny" if is_at_once else "ask", f"{shown(one)} {how}; save it, look at it, then run it")
+        for one, how, is_at_once in running_fetched(found)
+    )
     said += (("deny", f"{shown(one)} starts processes without end") for one in found if is_a_bomb(one, text))
     denied = next((reason for verdict, reason in said if verdict == "deny"), None)
     if denied is not None:
@@ -173,16 +170,19 @@ def of_command(text: str, begin: str, start: str, *, is_sure: bool) -> Any:
 
 def judged(command: Command, begin: str, folder: str, *, is_read: bool = False) -> Iterator[Answer]:
     """Yield what is to be said against a command in this folder; `is_read`: what it is told to run is judged, too."""
-    name, words, targets = command.program, command.arguments, [one.target for one in command.redirects]
-    if name is None:
+    name, words = command.program, command.arguments
+    if (loss := data_lost(command)) is not None:
+        yield "ask", f"{shown(command)} {loss}"
+    if is_contained(command):
+        yield from in_container(command)
+    elif name is None:
         sent = FETCHING.intersection(re.findall(r"[\w.-]+", command.text))
         if not sent and SETTING_UP.fullmatch(command.text):
             return
         yield ("deny", f"{shown(command)} runs what the network sends") if sent else (
             "ask", f"which program {shown(command)} runs {LATER}"
         )  # fmt: skip
-        return
-    if any(word.text.startswith(DISKS) for word in paths_written(command)) or name.startswith(OVERWRITING_DISKS):
+    elif any(word.text.startswith(DISKS) for word in paths_written(command)) or name.startswith(OVERWRITING_DISKS):
         yield "deny", f"{shown(command)} writes onto a disk"
     elif name in REMOVING:
         yield from removal(command, begin, folder)
@@ -210,9 +210,7 @@ def judged(command: Command, begin: str, folder: str, *, is_read: bool = False) 
         yield "ask", f"{shown(command)} removes files by code that this guard does not read"
     elif not is_read and name not in TELLING and any(A_REMOVAL.search(word.text) for word in words):
         yield "ask", f"{shown(command)} has a command in its words that removes folders"
-    elif name in DATABASES and DROPS.search(" ".join(one.text for one in (*words, *targets))):
-        yield "ask", f"{shown(command)} deletes data of a database"
-    elif name in CONTAINERS and any(is_above(one, begin, folder, is_itself_above=False) for one in mounted(words)):
+    elif name in ENGINES and any(is_above(one, begin, folder, is_itself_above=False) for one in mounted(words)):
         yield "ask", f"{shown(command)} gives a container more than the working directory"
     elif is_among(command, DENIED_WORDS):
         yield "deny", f"{shown(command)} stops the machine or destroys its storage"
@@ -225,7 +223,27 @@ def judged(command: Command, begin: str, folder: str, *, is_read: bool = False) 
 def is_a_bomb(command: Command, text: str) -> bool:
     """Return whether a function feeds itself, as in f() { f | f & }; f."""
     name = command.program or ""
-    return name == command.fed_by and re.search(rf"(?<![\w.-]){re.escape(name)}\s*\(\s*\)", text) is not None
+    return (
+        name == command.fed_by
+        and "(" in text
+        and re.search(rf"(?<![\w.-]){re.escape(name)}\s*\(\s*\)", text) is not None
+    )
+
+
+def in_container(command: Command) -> Iterator[Answer]:
+    """Judge what runs in a container, whose folders may be those of this machine: what removes a whole one."""
+    removes = command.program in REMOVING and (command.program in ALWAYS_RECURSIVE or command.has_option(*RECURSIVE))
+    if removes or (command.program == "find" and any(one.text == "-delete" for one in command.arguments)):
+        named = command.operands if removes else command.operands[:1]
+        for word in named:
+            path = word.text.rstrip("/*.") or "/"
+            if word.is_known and path.startswith(("/", "~")) and path.count("/") < 2:
+                yield (
+                    "ask",
+                    f"{shown(command)} removes {word.text} in a container, which may be a folder of this machine",
+                )
+    elif command.program == "git":
+        yield from history(command, UNKNOWN)
 
 
 def mounted(words: Sequence[Word]) -> Iterator[str]:
@@ -408,40 +426,14 @@ def is_among(command: Command, rules: Sequence[str]) -> bool:
     )
 
 
-def codes_of(command: Command) -> Iterator[str]:
-    """Yield what may be code: all but names of files and of options."""
-    for last, word in itertools.pairwise([Word(""), *command.arguments]):
-        if CODE_FOLLOWS.fullmatch(last.text) or re.match("-[^-]", word.text) or not NOT_CODE.fullmatch(word.text):
-            yield word.text
-    yield from (one.target.text for one in command.redirects if "<<" in one.operator)
-
-
 def running_what_comes(command: Command) -> Answer | None:
     """Judge an interpreter that runs what another program sends it."""
     is_shell = command.program in SHELLS
     is_open = is_shell or not reads_data(command)
     is_given_words = "xargs" in command.within and NAMED_CODE.match(" ".join(one.text for one in command.arguments))
-    if (command.fed_by in FETCHING and is_open) or runs_fetched(command):
-        return "deny", f"{shown(command)} runs what the network sends; save it, look at it, then run it"
     if is_open and not is_shell and not is_given_words and command.fed_by not in (None, "<", "echo", "printf", "cat"):
         return "ask", f"{shown(command)} runs what {command.fed_by} prints, which nobody has seen"
     return None
-
-
-def runs_fetched(command: Command) -> bool:
-    """Return whether its words hold the output of a program that fetches: `bash <(curl …)`, `sh -c "$(curl …)"`."""
-    return any(not word.is_known and any(one in word.text for one in FETCHING) for word in command.arguments)
-
-
-def fetched_and_run(found: Sequence[Command]) -> Iterator[Answer]:
-    """Yield an answer if the same text saves what the network sends and runs it."""
-    saved: set[str] = set()
-    for command in found:
-        named = {os.path.basename(word.text) for word in command.operands if command.program in INTERPRETERS}
-        if saved & (named | {command.program}):
-            yield "deny", f"{shown(command)} runs what the network has sent; look at it before you run it"
-        if command.program in FETCHING:
-            saved |= {os.path.basename(word.text) for word in (*paths_written(command), *command.operands)} - {""}
 
 
 def shown(command: Command) -> str:

@@ -35,6 +35,7 @@ KNOWN = (
 
 # Programs that run what is installed, and install what is not: with which options they install nothing.
 RUNNERS = {"npx": {"--no-install", "--no"}, "bunx": {"--no-install"}}
+RUNNING = {"exec", "x", "dlx", "create", "run"}  # verbs of others that do so
 FLAGS = {"-y", "--yes", "-q", "--quiet", "--silent", "--bun", "--"}  # options of theirs that take no value
 PLAIN = re.compile(r"[\w-]+")
 
@@ -58,12 +59,13 @@ def of_command(text: str, begin: str, *, is_sure: bool) -> Any:
     for command, packages in found:
         if packages is None:
             continue
-        if "xargs" in command.within:
+        is_running = command.program in RUNNERS or any(word.text in RUNNING for word in command.arguments[:2])
+        if "xargs" in command.within and not (is_running and packages):
             return ask(f"what {command.program} would install is decided only when it runs")
         if command.program in RUNNERS and is_there(command, packages, begin):
             continue
         own = command
-        if command.program in RUNNERS and packages:  # what stands behind the package is the program's own
+        if is_running and packages:  # what stands behind the package is the program's own
             own = msgspec.structs.replace(command, arguments=tuple(before(packages[0], command)))
         if own.has_option("--index-url", "--extra-index-url", "--registry", "--find-links"):
             return ask(f"{command.program} would install from an index that the command names")

@@ -11,7 +11,17 @@ from hooklatch.guards.reading.programs import JOINED, PACKAGED, RUNNERS, WRAPPER
 from hooklatch.guards.reading.unknown import words_of_others
 from hooklatch.guards.words import Word
 
-__all__ = ["GIT", "PLAIN", "folder_told", "git_verb", "inner_words", "name_of", "parallel_parts", "replaced_by_xargs"]
+__all__ = [
+    "GIT",
+    "PLAIN",
+    "folder_told",
+    "git_verb",
+    "hears",
+    "inner_words",
+    "name_of",
+    "parallel_parts",
+    "replaced_by_xargs",
+]
 
 EXECUTING = {
     "find": frozenset({"-exec", "-execdir", "-ok", "-okdir"}),
@@ -110,6 +120,14 @@ def after_any_options(words: Sequence[Word]) -> Iterator[Sequence[Word]]:
 def git_verb(words: Sequence[Word]) -> tuple[str, Sequence[Word]]:
     rest = after_options(words, GIT)
     return (rest[0].text, rest[1:]) if rest else ("", ())
+
+
+def hears(name: str, words: Sequence[Word]) -> bool:
+    """Return whether a program reads a password before what it runs reads the rest: sudo -S."""
+    if name not in ("sudo", "doas"):
+        return False
+    own = words[: skip_options(words, WRAPPERS[name])]
+    return any(re.match(r"-[A-Za-z]*S|--stdin|--st?d?i?\Z", word.text) for word in own)
 
 
 def folder_told(name: str, words: Sequence[Word]) -> Word | None:

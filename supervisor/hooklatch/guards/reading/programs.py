@@ -9,15 +9,19 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 __all__ = [
+    "AWKS",
     "FLAGS",
     "GUARDED",
     "JOINED",
     "KEEPING",
     "LEAVING",
     "LOGIN",
+    "MAKES",
     "PACKAGED",
+    "PASSING",
     "PROMPTS",
     "READERS",
+    "READING_FILES",
     "RUN",
     "RUNNERS",
     "SCRIPTED",
@@ -174,6 +178,9 @@ SCRIPTED: Final[Mapping[str, Wrapper]] = {
     "wget": wrapper(script="--use-askpass"),
     "zip": wrapper(script="-TT --unzip-command"),
     "nix-shell": wrapper(script="--run --command"),
+    **{name: wrapper(script="-C --command") for name in ("fly", "flyctl")},
+    "ansible": wrapper(script="-a --args"),
+    "vagrant": wrapper(script="-c --command"),
     "tar": wrapper(script="--to-command -I --use-compress-program --checkpoint-action --rsh-command -F --info-script"),
     "rsync": wrapper(script="-e --rsh"),
     "trap": wrapper(),
@@ -231,7 +238,18 @@ VARIABLES: Final = frozenset({
 })  # fmt: skip
 # Variables in whose value the shell runs what stands in $(…).
 PROMPTS: Final = frozenset({"PS0", "PS1", "PS2", "PS4"})
+# Options of a shell whose value is the next word, so that what follows is no script.
+SHELL_VALUED: Final = frozenset({"-O", "+O", "-o", "+o", "--rcfile", "--init-file"})
 # Read the commands that they run from their input.
 READERS: Final = frozenset({"at", "batch"})
+# Read nothing themselves, so that what they run reads all of it.
+PASSING: Final = SHELLS | {
+    "sudo", "doas", "env", "nice", "ionice", "nohup", "setsid", "time", "timeout", "stdbuf", "command", "exec", "eval",
+    "chroot", "taskset", "ssh", "docker", "podman", "nerdctl", "docker-compose", "kubectl", "oc", "busybox",
+    "caffeinate",
+}  # fmt: skip
+AWKS: Final = frozenset({"awk", "gawk", "mawk", "nawk"})
+MAKES: Final = frozenset({"make", "gmake"})
+READING_FILES: Final = READERS | AWKS | MAKES | {"crontab"}  # or from a file that they are told
 # Run their texts in the shell of the user, which is bash or has its language in what is read here.
 LOGIN: Final = frozenset({"ssh", "su", "sg", "script", "tmux", "screen", "runuser", "flock", "parallel", "nix-shell"})

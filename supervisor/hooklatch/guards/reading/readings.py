@@ -5,6 +5,7 @@ Knows the tree and the tables of programs; parses nothing.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable, Sequence
 
@@ -12,10 +13,12 @@ import msgspec
 
 from hooklatch.guards.command import Command, Redirect, UnreadableCommandError
 from hooklatch.guards.reading.builtins import Rules
-from hooklatch.guards.reading.flows import Flow, feeding, printed_by
-from hooklatch.guards.reading.inner import folder_told, inner_words, name_of, replaced_by_xargs
+from hooklatch.guards.reading.containers import contained_words, is_attended
+from hooklatch.guards.reading.files import Files, interpreter_of
+from hooklatch.guards.reading.flows import READ, Flow, reads_before, redirect_of
+from hooklatch.guards.reading.inner import folder_told, hears, inner_words, name_of, replaced_by_xargs
 from hooklatch.guards.reading.places import MOVING, Place, either, joined
-from hooklatch.guards.reading.programs import KEEPING, LEAVING
+from hooklatch.guards.reading.programs import KEEPING, LEAVING, PASSING, READING_FILES, SHELLS
 from hooklatch.guards.reading.scripts import language_of, script_in_variable, scripts_of
 from hooklatch.guards.shell.languages import BASH, COMMON, Language
 from hooklatch.guards.shell.reader import read
@@ -26,7 +29,6 @@ from hooklatch.guards.shell.tree import (
     Function,
     Node,
     Pipeline,
-    Redirection,
     Script,
     Simple,
     Written,
@@ -39,6 +41,7 @@ __all__ = ["MAX_COMMANDS", "Reading"]
 MAX_DEPTH = 8  # of texts within texts: bash -c "bash -c …"
 MAX_COMMANDS = 2000
 MAX_WORDS = 50_000  # of all commands; words that several programs are given count for each
+MAX_READS = 32  # of files that a text writes: what it runs beyond that is unknown
 LATER = Word("what it is given when it runs", False)
 LOOPS = frozenset({"while", "until", "for", "select"})
 MOVES = re.compile(r"\b(?:cd|chdir|pushd|popd)\b")
@@ -55,16 +58,19 @@ class Reading:
         self._place = Place()
         self._rules = Rules()
         self._moves = False  # whether the text has a `cd` at all
-        self._input: str | None = None  # what all commands read since `exec < file`
+        self._input = Flow()  # what all commands read since `exec < file`
+        self._files = Files()
+        self._reads = 0  # of files that the text has written
+        self._has_path = False  # whether programs may be found in other folders
+        self._functions: dict[str, Function] = {}
+        self._calling: list[str] = []  # functions that are read with what they are given
 
     def whole(self, text: str, language: Language) -> list[Command]:
-        found = self.script(text, language, (), 0, None)
+        found = self.script(text, language, (), 0, Flow())
         self._rules.check()
         return found
 
-    def script(
-        self, text: str, language: Language, within: tuple[str, ...], depth: int, fed_by: str | None
-    ) -> list[Command]:
+    def script(self, text: str, language: Language, within: tuple[str, ...], depth: int, flow: Flow) -> list[Command]:
         """Return the commands of a text of its own."""
         if depth > MAX_DEPTH:
             raise UnreadableCommandError(f"commands are nested more than {MAX_DEPTH} deep")
@@ -75,15 +81,16 @@ class Reading:
         self._moves = self._moves or MOVES.search(text) is not None
         self._rules.begin(text)
         script = read(text, language, self._rules.limits)
-        found = self._script(script, within, depth, fed_by)
+        found = self._script(script, within, depth, flow)
         self._language = before
         return found
 
-    def _script(self, script: Script, within: tuple[str, ...], depth: int, fed_by: str | None) -> list[Command]:
+    def _script(self, script: Script, within: tuple[str, ...], depth: int, flow: Flow) -> list[Command]:
         found: list[Command] = []
+        flow = flow if len(script.nodes) == 1 else flow.shared()
         for at, node in enumerate(script.nodes):
             before = self._place.now
-            found += self._block(node, within, depth, Flow(fed_by))
+            found += self._block(node, within, depth, flow)
             if at in script.in_background:
                 self._place.stay(before)
         return found
@@ -104,13 +111,11 @@ class Reading:
 
     # -- what holds commands -----------------------------------------------------------------------------------------
 
-    def _apart(
-        self, scripts: Iterable[Script], within: tuple[str, ...], depth: int, fed_by: str | None
-    ) -> list[Command]:
+    def _apart(self, scripts: Iterable[Script], within: tuple[str, ...], depth: int, flow: Flow) -> list[Command]:
         """Return the commands of shells of their own, whose `cd` moves nothing outside."""
         before, found = self._place.now, list[Command]()
         for script in scripts:
-            found += self._script(script, within, depth, fed_by)
+            found += self._script(script, within, depth, flow)
             self._place.stay(before)
         return found
 
@@ -119,14 +124,13 @@ class Reading:
         found: list[Command] = []
         for word in words:
             if not isinstance(word, str) and word.inside:
-                found += self._apart(
-                    word.inside, within, depth, "?" if isinstance(word, Written) and word.reads else None
-                )
+                is_fed = isinstance(word, Written) and word.reads
+                found += self._apart(word.inside, within, depth, Flow("?") if is_fed else Flow())
         return found
 
     def _chain(self, node: Chain, within: tuple[str, ...], depth: int, flow: Flow) -> list[Command]:
         """Return the commands of `a && b || c`: each runs only where what stands before it succeeded, or failed."""
-        place = self._place
+        place, flow = self._place, flow.shared()
         found = self._block(node.first, within, depth, flow)
         for operator, other in node.rest:
             failed, moved, begun = place.now, place.moved, len(found)
@@ -150,12 +154,14 @@ class Reading:
                 self._place.stay(before)
             found += made
             program = next((one.program for one in made if not one.within), None) or "?"
-            flow = Flow(program, printed_by(part, flow, self._language))
+            sources = dict.fromkeys((*flow.sources, *(one.program or "?" for one in made)))
+            flow = Flow(program, self._files.printed_by(part, flow, self._language), tuple(sources))
         self._place.stay(self._place.now)
         return found
 
     def _function(self, node: Function, within: tuple[str, ...], depth: int) -> list[Command]:
         """Return the commands of a function, which runs wherever it is called, and reads what is sent there."""
+        self._functions[node.name] = node
         before = self._place.now
         if self._moves:
             self._place.stay(either(before, (None,)))
@@ -167,28 +173,31 @@ class Reading:
         place, before = self._place, self._place.now
         redirects = tuple(map(redirect_of, node.redirections))
         found = self._inside(node.words, within, depth)
-        flow = feeding(node.redirections, Flow(flow.fed_by))
+        flow = self._files.feeding(node.redirections, flow)
+        flow = flow if node.kind in "({" else flow.shared()
         begun = len(found)
         if node.kind == "(":
-            found += self._apart(node.bodies, within, depth, flow.fed_by)
+            found += self._apart(node.bodies, within, depth, flow)
         elif node.kind in LOOPS:
-            made = self._each(node.bodies, within, depth, flow.fed_by)
+            made = self._each(node.bodies, within, depth, flow)
             if place.now != before:  # a later turn begins where an earlier one has led
                 place.stay(either(before, (*place.now, None)))
-                made = self._each(node.bodies, within, depth, flow.fed_by)
+                made = self._each(node.bodies, within, depth, flow)
                 place.stay(either(before, (*place.now, None)))
             found += made
         else:
-            found += self._each(node.bodies, within, depth, flow.fed_by)
+            found += self._each(node.bodies, within, depth, flow)
         if redirects and len(found) > begun:  # they are those of a whole group
             first = found[begun]
             found[begun] = msgspec.structs.replace(first, redirects=(*first.redirects, *redirects))
         elif redirects:
             found += self._alone(redirects, within, node.text)
+        if redirects:
+            self._files.note(node, (), flow, self._language)
         return found + self._inside((one.target for one in node.redirections), within, depth)
 
-    def _each(self, bodies: Sequence[Script], within: tuple[str, ...], depth: int, fed_by: str | None) -> list[Command]:
-        return [one for body in bodies for one in self._script(body, within, depth, fed_by)]
+    def _each(self, bodies: Sequence[Script], within: tuple[str, ...], depth: int, flow: Flow) -> list[Command]:
+        return [one for body in bodies for one in self._script(body, within, depth, flow)]
 
     def _alone(self, redirects: tuple[Redirect, ...], within: tuple[str, ...], text: str) -> list[Command]:
         """Return the command that redirections are which stand alone."""
@@ -205,13 +214,17 @@ class Reading:
         for one in node.assignments:
             found += self._kept(one.name, list(words_in(one.values)), within, depth)
         if node.redirections:
-            flow = feeding(node.redirections, flow)
+            flow = self._files.feeding(node.redirections, flow)
+        flow = flow.shared() if reads_before(node) else flow
         if words:
             found = self._run(words, within, depth, redirects, flow, node.text) + found
+            found += self._called(words, within, depth, flow)
         elif node.words and not node.assignments:  # expansions may be nothing, or a program
-            found += self._script_of(LATER, within, depth, flow.fed_by, self._language)
+            found += self._script_of(LATER, within, depth, flow, self._language)
         elif redirects:
             found += self._alone(redirects, within, node.text)
+        if redirects or flow.fed_by or not self._files.is_empty:
+            self._files.note(node, words, flow, self._language)
         for one in node.assignments:
             found += self._inside(one.values, within, depth)
         found += self._inside(node.words, within, depth)
@@ -219,23 +232,39 @@ class Reading:
             found += self._inside((one.target for one in node.redirections), within, depth)
         return found
 
+    def _called(self, words: Sequence[Word], within: tuple[str, ...], depth: int, flow: Flow) -> list[Command]:
+        """Return the commands of a function of the text that is called here, where it is given something to read."""
+        node = self._functions.get(words[0].text)
+        if node is None or flow.fed_by is None or node.name in self._calling:
+            return []
+        self._calling.append(node.name)
+        found = self._block(node.body, within, depth, flow)
+        self._calling.pop()
+        return found
+
     def _kept(self, name: str, values: Sequence[Word], within: tuple[str, ...], depth: int) -> list[Command]:
         """Return the commands in a variable that programs run: GIT_PAGER='less -R'."""
         is_known = all(word.is_known for word in values)
         text = " ".join(word.text for word in values)
+        self._has_path = self._has_path or name == "PATH"
         self._rules.note_variable(name, text, is_known=is_known)
         script = script_in_variable(f"{name}={text}", is_known=is_known)
-        return [] if script is None else self._script_of(script, within, depth, None, self._language)
+        return [] if script is None else self._script_of(script, within, depth, Flow(), self._language)
 
     def _script_of(
-        self, script: Word, within: tuple[str, ...], depth: int, fed_by: str | None, language: Language | None
+        self, script: Word, within: tuple[str, ...], depth: int, flow: Flow, language: Language | None
     ) -> list[Command]:
-        unknown = Command(program=None, within=within, fed_by=fed_by, text=script.text, places=self._place.now)
+        is_read = flow.given is not None and script.text == flow.given.text
+        unknown = Command(
+            program=None, within=within, fed_by=flow.fed_by, text=READ if is_read else script.text,
+            places=self._place.now, given=flow.given if is_read else None, sources=flow.sources,
+        )  # fmt: skip
+        flow = flow.shared() if is_read else flow  # what it runs may read the rest of it
         if not script.is_known or (self._mark and script.text.lstrip().startswith(self._mark)):
             return [unknown]
         if language is None:  # of a shell whose language is not read: what it has in common with others is shown
-            return [unknown, *self.script(script.text, COMMON, within, depth + 1, fed_by)]
-        return self.script(script.text, language, within, depth + 1, fed_by)
+            return [unknown, *self.script(script.text, COMMON, within, depth + 1, flow)]
+        return self.script(script.text, language, within, depth + 1, flow)
 
     def _counted(self) -> None:
         self._count += 1
@@ -258,16 +287,18 @@ class Reading:
         self._words += len(words)
         if self._words > MAX_WORDS:
             raise UnreadableCommandError(f"it is too large to be read: it has more than {MAX_WORDS} words")
-        fed_by = flow.fed_by or self._input
+        flow = flow if flow.fed_by else self._input
         if not words:
             is_later = is_open and within[-1] != "xargs"  # which by itself only shows what it reads
-            return self._script_of(LATER, within, depth, fed_by, self._language) if is_later else []
+            return self._script_of(LATER, within, depth, flow, self._language) if is_later else []
         if len(within) > 4 * MAX_DEPTH:
             raise UnreadableCommandError("too many programs run one another")
         name = None if self._mark and self._mark in words[0].text else name_of(words[0])
+        by_itself = self._files.makefile(name or "")
+        written = next(self._files.among((*words, *by_itself)), None)
         own = Command(
-            program=name, arguments=tuple(words[1:]), within=within, redirects=redirects, fed_by=fed_by, text=text,
-            places=self._place.now,
+            program=name, arguments=tuple(words[1:]), within=within, redirects=redirects, fed_by=flow.fed_by, text=text,
+            places=self._place.now, given=written or flow.given, sources=flow.sources,
         )  # fmt: skip
         self._place.moved = self._place.now
         if name is None:
@@ -277,9 +308,57 @@ class Reading:
         if name in MOVING:
             self._place.move(name, rest)
             return [own]
-        if name == "exec" and not rest and fed_by is not None:
-            self._input = fed_by
-        return [own, *self._run_by(name, rest, within, depth, flow._replace(fed_by=fed_by), is_open=is_open)]
+        if name == "exec" and not rest and flow.fed_by is not None:
+            self._input = flow.shared()
+        found = [own, *self._run_by(name, rest, within, depth, flow, is_open=is_open)]
+        return found if written is None else [*found, *self._run_written(words, within, depth, flow)]
+
+    def _run_written(self, words: Sequence[Word], within: tuple[str, ...], depth: int, flow: Flow) -> list[Command]:
+        """Return the commands of a file that the same text has written, where these words run it."""
+        name = name_of(words[0]) or ""
+        below = (*within, name)
+        found: list[Command] = []
+        for text in self._files.among(words[:1]):  # it is the program itself
+            if "/" in words[0].text or self._has_path:
+                told = interpreter_of(text.text)
+                program = (name_of(told[0]) if told else "sh") or ""
+                if program in SHELLS:
+                    language = language_of(program, told[1:]) if told else self._language
+                    found += self._read_file(text, below, depth, flow, language)
+                else:
+                    found += self._run([*told, *words], below, depth, (), flow, text.text.partition("\n")[0])
+        if name in SHELLS or name in ("source", "."):
+            language = language_of(name, words[1:]) if name in SHELLS else self._language
+            for text in self._files.among(words[1:]):
+                found += self._read_file(text, below, depth, flow, language)
+        elif name in READING_FILES:
+            for text in self._files.among([*words[1:], *self._files.makefile(name)]):
+                for script in scripts_of(name, (), Flow("<", text)):
+                    found += self._script_of(script, below, depth, Flow(), BASH)
+        return found
+
+    def _read_file(
+        self, text: Word, within: tuple[str, ...], depth: int, flow: Flow, language: Language | None
+    ) -> list[Command]:
+        """Return the commands of a file; a program that nobody knows, where it cannot be read."""
+        rules, before, here, mark = self._rules, self._language, self._place.now, self._mark
+        calling = list(self._calling)
+        self._rules = Rules()
+        unknown = Word(text.text, False)
+        self._reads += 1
+        text = text if self._reads <= MAX_READS else unknown
+        try:
+            found = self._script_of(text, within, depth, flow if text.is_known else Flow("<", unknown), language)
+            self._rules.check()
+        except UnreadableCommandError:
+            if self._count > MAX_COMMANDS or self._words > MAX_WORDS:
+                raise
+            found = self._script_of(unknown, within, depth, Flow("<", unknown), language)
+            self._mark, self._calling = mark, calling
+        self._rules, self._language = rules, before
+        if within[-1] not in KEEPING:
+            self._place.stay(here)
+        return found
 
     def _run_by(
         self, name: str, rest: Sequence[Word], within: tuple[str, ...], depth: int, flow: Flow, *, is_open: bool
@@ -294,23 +373,22 @@ class Reading:
             replaced = replaced_by_xargs(rest) if name == "xargs" else None
             is_open = replaced is None
             self._mark = replaced or mark
-        for run in inner_words(name, rest):
+            passed = Flow(flow.fed_by, None, flow.sources)  # they take their words from it
+        else:
+            passed = flow if name in PASSING and not hears(name, rest) else flow.shared()
+        for run in itertools.chain(inner_words(name, rest), contained_words(name, rest)):
             shown = " ".join(word.text for word in run)
-            found += self._run(run, below, depth + 1, (), Flow(flow.fed_by), shown, is_open=is_open)
+            found += self._run(run, below, depth + 1, (), passed, shown, is_open=is_open)
+            if name == "xargs" and run and is_open and flow.given is not None and flow.given.is_known:
+                more = [*run, *map(Word, flow.given.text.split())]
+                found += self._run(more, below, depth + 1, (), passed, " ".join(word.text for word in more))
+        if name in SHELLS and within[-1:] and not flow.fed_by and is_attended(within[-1], rest):
+            return found
         told_words = [*rest, LATER] if is_open and name != "parallel" else rest
         for script in scripts_of(name, told_words, flow):
             language = language_of(name, rest)
-            found += self._script_of(script, below, depth, flow.fed_by, self._language if name in KEEPING else language)
+            found += self._script_of(script, below, depth, passed, self._language if name in KEEPING else language)
         self._mark = mark
         if name not in KEEPING:
             place.stay(before)
         return found
-
-
-def redirect_of(one: Redirection) -> Redirect:
-    if isinstance(one.target, Document):
-        return Redirect(one.operator, Word(one.target.text, one.target.is_known))
-    words = one.target.words()
-    if len(words) == 1:
-        return Redirect(one.operator, words[0])
-    return Redirect(one.operator, Word(" ".join(word.text for word in words), False))

@@ -17,8 +17,10 @@ from hooklatch.guards.reading.flows import Flow, sent
 from hooklatch.guards.reading.inner import PLAIN, git_verb, name_of, parallel_parts
 from hooklatch.guards.reading.options import after_options, skip_options
 from hooklatch.guards.reading.programs import (
+    AWKS,
     JOINED,
     LOGIN,
+    MAKES,
     PROMPTS,
     READERS,
     SCRIPTED,
@@ -55,6 +57,18 @@ SET_BY_O = frozenset(
 )
 STDIN = re.compile(r"(?:/dev|/proc)(?:/.*)?|(?:.*/)?stdin|(?:.*/)?fd(?:/.*)?|\.\.?|/|[0-9]")
 A_FILE = re.compile(r"(?s)[^-].*/[\w.@+-]+")  # with a known name at its end
+# How statements of databases and editors tell them to run a shell text.
+ESCAPES = {
+    **dict.fromkeys(("psql", "ed", "ex"), re.compile(r"(?m)(?:^|[;\\og| ])\s*\\?!\s*(.+)$")),
+    **dict.fromkeys(("mysql", "mariadb"), re.compile(r"(?m)(?:^|;)\s*(?:\\!|system\s)\s*(.+)$")),
+    **dict.fromkeys(("sqlite3", "duckdb"), re.compile(r"(?m)^\s*\.(?:shell|system)\s+(.+)$")),
+}
+MADE_OF = frozenset({"-f", "--file", "--makefile"})
+RECIPE = re.compile(r"(?m)^(?:\t|[^#\n]*?:[^=\n]*?;)[ \t]*[-@+]*(.+)$")
+VARIABLE_OF_MAKE = re.compile(r"(?<!\$)\$[({](\w+)[)}]")
+RUN_BY_AWK = re.compile(
+    r'system\s*\(\s*"((?:[^"\\]|\\.)*)"|\|&?\s*"((?:[^"\\]|\\.)*)"|"((?:[^"\\]|\\.)*)"\s*\|&?\s*getline'
+)
 OTHERS = frozenset({"fish", "csh", "tcsh"})  # shells with languages of their own
 
 
@@ -89,7 +103,7 @@ def scripts_of(name: str, words: Sequence[Word], flow: Flow) -> Iterator[Word]:
             if (script := script_in_variable(word.text, is_known=word.is_known)) is not None:
                 yield script
     if name == "crontab" and (given or fed_by) and not any(word.text not in ("-", "-u") for word in words):
-        yield from [Word("what it reads", False)] if given is None else map(Word, CRON.findall(given))
+        yield from (Word(line) for line in CRON.findall(given.text)) if given and given.is_known else [sent(flow)]
     if name == "parallel":
         yield from parallel_scripts(words, flow)
     elif (joined := JOINED.get(name)) is not None:
@@ -104,6 +118,15 @@ def scripts_of(name: str, words: Sequence[Word], flow: Flow) -> Iterator[Word]:
         for word in words:
             if "=" in word.text:
                 yield Word(word.text.partition("=")[2], word.is_known)
+    if (escape := ESCAPES.get(name)) is not None:
+        texts = [*words, *([given] if given is not None else [])]
+        yield from (Word(one, word.is_known) for word in texts for one in escape.findall(word.text))
+    if name in MAKES or name in AWKS:
+        is_told = any(is_input(word.text) or word.text == "-" for word in option_values(words, MADE_OF))
+        if (is_told or not words) and fed_by:
+            yield from ([sent(flow)] if given is None or not given.is_known else map(Word, run_in(name, given.text)))
+        elif name in AWKS:
+            yield from (Word(one) for word in words for one in run_in(name, word.text))
     if name in SHELLS:
         yield from shell_scripts(name, words, flow)
     elif name in ("source", "."):
@@ -111,6 +134,13 @@ def scripts_of(name: str, words: Sequence[Word], flow: Flow) -> Iterator[Word]:
             yield words[0] if words[0].text.startswith("<(") else sent(flow)
     elif (fed_by and reads_as_shell(name, words)) or (name in READERS and fed_by):
         yield sent(flow)
+
+
+def run_in(name: str, text: str) -> list[str]:
+    """Return the shell texts in a makefile, or in a program of awk."""
+    if name in AWKS:
+        return [(one[1] or one[2] or one[3]).replace('\\"', '"') for one in RUN_BY_AWK.finditer(text)]
+    return [VARIABLE_OF_MAKE.sub(r"${\1}", one).replace("$$", "$") for one in RECIPE.findall(text)]
 
 
 def is_input(path: str) -> bool:
@@ -133,6 +163,8 @@ def shell_scripts(name: str, words: Sequence[Word], flow: Flow) -> Iterator[Word
         text = word.text
         if not word.is_known and (not word.is_one or has_text or not is_file(text)):
             yield unknown
+            if flow.given is not None:
+                yield Word(flow.given.text, False)
             yield from (one for one in words[at + 1 :] if one.is_known and " " in one.text)  # it may be `-c`
             return
         if text in ("-", "--"):

@@ -108,7 +108,8 @@ class Cursor:
         before a blank, or between one or an operator and a word.
         """
         before, behind = self.text[self.at - 1 : self.at], self.text[self.at + 2 : self.at + 3]
-        is_apart = behind in (" ", "\t") or (before in (" ", "\t") and behind not in ("", "\n", "\\", "#"))
+        is_blank = before in (" ", "\t") and self.text[self.at - 2 : self.at - 1] != "\\"  # and no letter of a word
+        is_apart = behind in (" ", "\t") or (is_blank and behind not in ("", "\n", "\\", "#"))
         if not is_apart and not (before in ("&", "|", ";") and BEGINNING.match(behind)):
             self.refuse("a line that is continued in the middle of a word or operator")
         return self.at + 2

@@ -1,0 +1,122 @@
+"""What a text writes into files, so that the same text may run it: cat > x <<E, tee x, cp and mv, then sh x.
+
+Files are told apart by their names without folders, so that no spelling of a path hides one.  Knows words; parses
+nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
+
+from hooklatch.guards.reading.flows import MAX_TEXT, Flow, feeding, printed_by
+from hooklatch.guards.reading.inner import name_of
+from hooklatch.guards.reading.programs import MAKES
+from hooklatch.guards.shell.languages import Language
+from hooklatch.guards.shell.tree import Compound, Document, Node, Redirection, Simple
+from hooklatch.guards.words import Word
+
+__all__ = ["Files", "interpreter_of"]
+
+CARRYING = frozenset({"cp", "mv", "ln", "install", "rsync"})
+EDITING = frozenset({"sed", "gsed", "perl", "ruby", "ed", "ex", "patch", "awk", "gawk", "python", "python3", "sponge"})
+GLOB = re.compile(r"[*?\[]")
+FIRST_LINE = re.compile(r"#!\s*(\S+)(?:\s+(\S+))?")
+
+
+class Files:
+    """The files that a text has written so far."""
+
+    def __init__(self) -> None:
+        self._texts: dict[str, Word] = {}
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._texts
+
+    def note(self, node: Simple | Compound, words: Sequence[Word], flow: Flow, language: Language) -> None:
+        """Note what a command writes, where the text itself says what that is."""
+        name = (name_of(words[0]) if words else None) or ""
+        for one in node.redirections:
+            if one.operator[:1] in (">", "&") and one.number in ("", "1"):
+                reading = tuple(other for other in node.redirections if other.operator.startswith("<"))
+                bare = node._replace(redirections=reading)
+                printed = printed_by(bare, flow, language)
+                for target in () if isinstance(one.target, Document) else one.target.words():
+                    self._write(target, printed, is_added=one.operator.endswith(">>"))
+        if name == "tee" and flow.given is not None:
+            for word in words[1:]:
+                self._write(word, flow.given, is_added=any(other.text in ("-a", "--append") for other in words))
+        elif name == "dd" and flow.given is not None:
+            for word in words[1:]:
+                if word.text.startswith("of="):
+                    self._write(Word(word.text[3:]), flow.given, is_added=False)
+        elif self._texts and name in CARRYING:
+            self._carry([word for word in words[1:] if not word.text.startswith("-")])
+        elif self._texts and name in EDITING:
+            for word in words[1:]:
+                if (text := self._texts.get(last(word.text))) is not None:
+                    self._texts[last(word.text)] = Word(f"{text.text}\n{node.text}", False)
+
+    def _write(self, target: Word, text: Word, *, is_added: bool) -> None:
+        name = last(target.text)
+        before = self._texts.get(name) if is_added else None
+        if name and target.text not in ("/dev/null", "/dev/stderr", "/dev/stdout"):
+            self._texts[name] = (
+                text if before is None else Word(before.text + text.text, before.is_known and text.is_known)
+            )
+
+    def _carry(self, words: Sequence[Word]) -> None:
+        for word in words[:-1]:
+            if (text := self._texts.get(last(word.text))) is not None and last(words[-1].text):
+                self._texts[last(words[-1].text)] = text
+
+    def makefile(self, name: str) -> list[Word]:
+        """Return the makefile that make reads by itself, if the text has written it."""
+        names = ("GNUmakefile", "makefile", "Makefile") if name in MAKES and self._texts else ()
+        return [Word(one) for one in names if one in self._texts]
+
+    def feeding(self, redirections: Sequence[Redirection], flow: Flow) -> Flow:
+        """Return what reaches a command with these redirections, some of which may lead from files of the text."""
+        flow = feeding(redirections, flow)
+        for one in redirections if self._texts else ():
+            if one.operator == "<" and not isinstance(one.target, Document):
+                for text in self.among(one.target.words()):
+                    flow = flow._replace(given=text)
+        return flow
+
+    def printed_by(self, node: Node, flow: Flow, language: Language) -> Word:
+        """Return what a command prints, with what stands in the files that it names."""
+        printed = printed_by(node, flow, language)
+        if printed.is_known or not self._texts:
+            return printed
+        texts = dict.fromkeys(one.text for one in self.among(list(map(Word, printed.text.split()))))
+        return Word("\n".join((printed.text, *texts))[-MAX_TEXT:], False)
+
+    def among(self, words: Sequence[Word]) -> Iterator[Word]:
+        """Yield the texts of those files that words name, also as values: -fx, --file=x, @x."""
+        if self._texts:
+            for word in words:
+                for name in (last(word.text), last(word.text.rpartition("=")[2]), word.text[2:]):
+                    if (text := self._texts.get(name.lstrip("@"))) is not None:
+                        yield text
+                        break
+                else:
+                    if GLOB.search(pattern := last(word.text)):
+                        yield from (text for name, text in self._texts.items() if fnmatchcase(name, pattern))
+
+
+def last(path: str) -> str:
+    return path.rstrip("/").rpartition("/")[2]
+
+
+def interpreter_of(text: str) -> list[Word]:
+    """Return the words before a file's name that its first line says it is run with; none if it does not say."""
+    found = FIRST_LINE.match(text)
+    if found is None:
+        return []
+    first, second = found.groups()
+    if last(first) == "env":
+        return [Word(second)] if second and not second.startswith("-") else [Word(first, False)]
+    return [Word(first), *([Word(second)] if second else [])]
