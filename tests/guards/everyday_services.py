@@ -7,7 +7,6 @@ from typing import Final
 __all__ = ["OF_SERVICES"]
 
 LINES: Final = r"""
-docker compose exec web bash
 docker compose exec -T web pytest -q tests/
 docker compose run --rm web python manage.py makemigrations
 docker compose run --rm -e CI=1 web npm test
@@ -36,7 +35,6 @@ helm upgrade --install web ./chart -f values.yaml
 helm template ./chart | kubectl apply --dry-run=server -f -
 terraform init && terraform plan -out tf.plan
 terraform state list
-terraform fmt -recursive
 pulumi preview
 aws s3 cp dist/ s3://bucket/app --recursive
 aws s3 sync dist s3://bucket/app

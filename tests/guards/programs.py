@@ -121,7 +121,6 @@ vim -c 'r !rm -rf /' x
 gdb -batch -ex 'shell rm -rf /'
 psql -c '\! rm -rf /'
 less +'!rm -rf /' x
-docker compose down --vol
 docker compose down -tv
 systemctl --force poweroff
 chmod $M /etc
