@@ -1,34 +1,58 @@
 """Refuse to change files that an agent has no business with, and to switch guards off.
 
-This file is yours: change the lists.  A path is compared as it is and with all links resolved, so a link into a
-protected folder does not help.
+This file is yours: change the lists.  A path is compared as it is and with all links followed, those that the same
+command makes too, and other names of the same file (hard links).  Capitals and small letters count as the same, since
+there are file systems to which they are; letters that only look alike do not, since no file system takes them so.
 """
 
 from __future__ import annotations
 
+import functools
 import glob
 import itertools
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, cast
 from urllib.parse import unquote
 
+import msgspec
+
 from hooklatch import ask, deny, hook
 from hooklatch.guards import Command, UnreadableCommandError, Word, commands, paths_written
+from hooklatch.guards.paths import HOMES, STREAMS, Path, Paths, is_match, own_home, parts_of, same_file
 
-# Globs; `~` is the home of the user, and a pattern without a slash is compared with each part of the path.
+# Globs; `~` is any home, `*/` at the begin any folder, and one without a slash is compared with each part of the path.
 PROTECTED = (
     ".git", ".env", ".env.*", "*.pem", "*.key", "id_rsa*", "id_ed25519*", ".npmrc", ".pypirc", ".netrc", ".hooklatch",
     "~/.ssh/*", "~/.aws/*", "~/.gnupg/*", "~/.kube/*", "~/.config/gcloud/*", "~/.docker/*", "~/.config/hooklatch/*",
-    "~/.bashrc", "~/.zshrc", "~/.profile", "~/.bash_profile", "~/.gitconfig", "~/.config/git/*",
+    "~/.azure/*", "~/.config/gh/*", "~/.git-credentials", "~/.pgpass", "~/.my.cnf", "~/.password-store/*",
     "~/.local/state/hooklatch/*",
+    # What shells run, or sessions of desktops, or systemd for the user.
+    "~/.bashrc", "~/.bash_profile", "~/.bash_login", "~/.bash_logout", "~/.bash_aliases", "~/.profile", "~/.zshrc",
+    "~/.zshenv", "~/.zprofile", "~/.zlogin", "~/.zlogout", "~/.kshrc", "~/.cshrc", "~/.tcshrc", "~/.login",
+    "~/.inputrc", "~/.config/fish/*", "~/.config/environment.d/*", "~/.pam_environment", "~/.xprofile", "~/.xinitrc",
+    "~/.xsession*", "~/.config/autostart/*", "~/.config/systemd/*", "~/.local/share/systemd/*", ".envrc",
+    "~/Library/LaunchAgents/*",
+    # What git, Python, editors, debuggers and other programs run or are told by when they start.
+    "~/.gitconfig", "~/.config/git/*", "*/site-packages/*.pth", "*/dist-packages/*.pth", "sitecustomize.py",
+    "usercustomize.py", "~/.pythonrc*", "~/.config/pip/*", "~/.pip/*", "~/.pdbrc", "~/.irbrc", "~/.Rprofile",
+    "~/.vimrc", "~/.gvimrc", "~/.vim/*", "~/.config/nvim/*", "~/.emacs", "~/.emacs.d/*", "~/.config/emacs/*", ".exrc",
+    ".dir-locals.el", "~/.gdbinit", ".gdbinit", "~/.lldbinit", "~/.psqlrc", "~/.sqliterc", "~/.tmux.conf",
+    "~/.config/tmux/*", "~/.screenrc", "~/.curlrc", "~/.wgetrc", "~/.cargo/config*", "~/.cargo/env",
+    "~/.gradle/init.d/*", "~/.m2/settings.xml", "~/.rhosts", "~/.forward", "*/.vscode/tasks.json",
+    "*/.vscode/settings.json", "~/.config/Code/User/*",
     "/etc/*", "/boot/*", "/usr/*", "/bin/*", "/sbin/*", "/lib*/*", "/sys/*", "/proc/*", "/run/*", "/var/spool/cron/*",
+    "/var/spool/at/*", "/Library/*", "/System/*",
     # Where agents' programs are told to ask hooklatch: without these entries no guard is asked.
     "*/.claude/settings*.json", "*/.codex/hooks.json", "*/.codex/config.toml", "*/.gemini/settings.json",
     "*/.qwen/settings.json", "*/.copilot/hooks/*", "*/.copilot/*.json", "*/.github/hooks/*", "*/.cursor/hooks.json",
     "*/opencode/plugins/*", "*/.opencode/plugins/*",
+    # What agents run besides: servers, hooks and commands of their own.
+    ".mcp.json", "~/.claude.json", "*/.claude/hooks/*", "*/.claude/commands/*", "*/.claude/agents/*",
+    "*/.cursor/mcp.json", "*/.vscode/mcp.json", "*/.gemini/commands/*", "*/.codex/prompts/*", "*/.continue/config.*",
+    "*/.windsurf/*", "*/.codeium/*", "~/.config/opencode/*", ".aider.conf.yml",
     "*/site-packages/hooklatch/*", "*/site-packages/hooklatch_worker/*", "*/pipx/venvs/hooklatch/*",
     "*/uv/tools/hooklatch/*",
 )  # fmt: skip
@@ -65,7 +89,6 @@ PATHS = {
     "path", "file_path", "filepath", "filename", "file", "paths", "destination", "dest", "source", "target", "uri",
     "target_file", "targetfile",
 }  # fmt: skip
-HOME_IS_SET = re.compile(r"(?<!\$)(?<!\$\{)(?<!\w)HOME\b")
 INTERPRETERS = ("python", "pypy", "node", "perl", "ruby", "php", "deno", "bun", "lua", "awk", "gawk", "mawk")
 # A file that code writes by one call; what it puts together is not seen.
 IN_CODE = re.compile(
@@ -77,9 +100,10 @@ IN_CODE = re.compile(
     r"""|>\s*"([^"\n]+)\""""
 )
 SECOND_IN_CODE = re.compile(r"""(?:copy\w*|rename|replace|move|link)(?:Sync)?\(\s*[^,()]+,\s*['"]([^'"\n]+)['"]""")
-STREAMS = {"/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/fd/0", "/dev/fd/1", "/dev/fd/2"}  # links into /proc
+NAMING = {"ls", "echo", "printf", "git", "grep", "egrep", "rg", "cat"}  # print names of files for xargs
+GIVEN = Word("what xargs is given", False)
 MAX_FINDS = 20  # of one text that give something to commands; of more, what they give is asked about
-MAX_MATCHES = 1000  # files of those that a pattern of the shell stands for
+MAX_SAME = 1000  # protected files that are looked at, where a file has several names
 
 
 @hook("pre_tool_use", match=["write", "edit", "shell", "mcp"], timeout=2.0, description="no writing to protected paths")
@@ -97,8 +121,18 @@ def protected_paths(event: Any) -> Any:
     if not paths or not all(isinstance(path, str) for path in paths):
         return deny("the tool that writes was called without a path, so nobody knows what it would write")
     for path in paths:
-        if (pattern := protection_of(path, begin)) is not None:
-            return deny(f"{path} is protected ({pattern}); a person has to change it")
+        if (answer := of_path(path, begin)) is not None:
+            return answer
+    return None
+
+
+def of_path(path: str, folder: str, *, is_whole: bool = False) -> Any:
+    """Judge a path that a tool is given."""
+    found = Paths(folder).of_text(path)
+    if (pattern := protection_of(found, folder, is_whole=is_whole)) is not None:
+        return deny(f"{path} is protected ({pattern}); a person has to change it")
+    if not all(one.is_placed for one in found):
+        return deny(f"{path[:200]!r} is no path whose place is known, so nobody can say what would be written")
     return None
 
 
@@ -126,8 +160,8 @@ def of_server(name: str, told: Any, begin: str) -> Any:
         for path in values:
             if key.lower() in PATHS and isinstance(path, str):
                 path = unquote(path.removeprefix("file://")) if path.startswith("file://") else path
-                if (pattern := protection_of(path, folder, is_whole="delete" in name or "move" in name)) is not None:
-                    return deny(f"{path} is protected ({pattern}); a person has to change it")
+                if (said := of_path(path, folder, is_whole="delete" in name or "move" in name)) is not None:
+                    return said
     return None
 
 
@@ -142,7 +176,8 @@ def of_command(text: object, begin: str) -> Any:
         return deny(f"the command cannot be judged: {error}")
     unknown = ""
     finding: list[Command] = []
-    seen: set[tuple[Word, str | None, str]] = set()  # what has been judged already
+    paths = Paths(begin, text, found)
+    seen: set[tuple[Word, tuple[str | None, ...], bool]] = set()  # what has been judged already
     asking = {one.program for one in found if any("hooklatch" in word.text for word in one.arguments)}
     for command in found:
         is_open = not command.is_known or bool(command.fed_by) or bool({"xargs", "parallel"} & set(command.within))
@@ -155,24 +190,21 @@ def of_command(text: object, begin: str) -> Any:
             unknown = unknown or command.text
         if command.program == "find" and any(word.text in RUNNING for word in command.arguments):
             finding.append(command)
-        for word, folder in begins_of(command, finding, begin):
-            if (key := (word, folder, "begins")) in seen:
+        for word, one in begins_of(command, finding, found):
+            below = paths.changed(word, one)
+            if (pattern := protection_of(below, begin)) is not None:
+                return deny(f"{word.text} is protected ({pattern}); a person has to change it")
+            if not all(path.is_placed for path in below) or protection_of(below, begin, is_whole=True) is not None:
+                unknown = unknown or f"below {word.text}"
+        is_whole = command.program in LOSING
+        for word in written(command, finding, found):
+            if (key := (word, command.places, is_whole)) in seen and not paths.has_links:
                 continue
             seen.add(key)
-            if (pattern := protection_of(word.text, folder or os.sep)) is not None:
+            changed = paths.changed(word, command)
+            if (pattern := protection_of(changed, begin, is_whole=is_whole)) is not None:
                 return deny(f"{word.text} is protected ({pattern}); a person has to change it")
-            if not word.is_known or not folder or protection_of(word.text, folder, is_whole=True) is not None:
-                unknown = unknown or f"below {word.text}"
-        for word in written(command, finding, text):
-            for folder in command.folders(begin):
-                if (key := (word, folder, str(command.program in LOSING))) in seen:
-                    continue
-                seen.add(key)
-                is_lost = not word.is_known or (folder is None and not word.text.startswith(("/", "~")))
-                pattern = protection_of(word.text, folder or begin, is_whole=command.program in LOSING)
-                if pattern is not None:
-                    return deny(f"{word.text} is protected ({pattern}); a person has to change it")
-                unknown = unknown or (word.text if is_lost else "")
+            unknown = unknown or ("" if all(path.is_placed for path in changed) else word.text)
     return ask(f"what {unknown} is, is decided only when it runs") if unknown else None
 
 
@@ -181,35 +213,52 @@ def is_given(word: Word, command: Command) -> bool:
     return "{}" in word.text and command.within[-1:] == ("find",)
 
 
-def begins_of(command: Command, finding: Sequence[Command], begin: str) -> Iterator[tuple[Word, str | None]]:
-    """Yield where find begins that has what it finds changed, each with a folder that this is seen from."""
+def given_by(command: Command, found: Sequence[Command]) -> list[Command]:
+    """Return the commands before that may print what this one is given by xargs, and changes."""
+    if {"xargs", "parallel"}.isdisjoint(command.within):
+        return []
+    is_named = any("{}" in word.text for word in command.arguments)
+    words = command.arguments if is_named else (*command.arguments, GIVEN)
+    changed = paths_written(msgspec.structs.replace(command, arguments=words))
+    if not any("{}" in word.text if is_named else word is GIVEN for word in changed):
+        return []
+    before = itertools.takewhile(lambda one: one is not command, found)
+    return [one for one in before if one.program in NAMING or one.program == "find"]
+
+
+def begins_of(command: Command, finding: Sequence[Command], found: Sequence[Command]) -> Iterator[tuple[Word, Command]]:
+    """Yield where find begins that has what it finds changed, each with the find."""
     by_itself = command.program == "find" and any(word.text == "-delete" for word in command.arguments)
-    if not by_itself and not any(is_given(word, command) for word in paths_written(command)):
-        return
-    for one in [command] if by_itself else finding[:MAX_FINDS]:
-        for word in roots_of(one):
-            yield from ((word, folder) for folder in one.folders(begin))
+    is_told = by_itself or any(is_given(word, command) for word in paths_written(command))
+    giving = [command] if by_itself else [*finding[:MAX_FINDS]] if is_told else given_by(command, found)
+    for one in giving[:MAX_FINDS]:
+        if one.program == "find":
+            yield from ((word, one) for word in roots_of(one))
 
 
 def roots_of(finding: Command) -> list[Word]:
     """Return where find begins, which may stand behind options that hide it: such a one is not known."""
-    found = list(itertools.takewhile(lambda word: not word.text.startswith(("-", "(", "!")), finding.arguments))
+    found = list(itertools.takewhile(lambda word: word.text[:1] not in ("-", "(", "!"), finding.arguments))
     is_hidden = not found and bool(finding.arguments) and finding.arguments[0].text not in CONDITIONS
     return [Word("what find is told", False)] if is_hidden else found or [Word(".")]
 
 
-def written(command: Command, finding: Sequence[Command], text: str) -> Iterator[Word]:
+def written(command: Command, finding: Sequence[Command], found: Sequence[Command]) -> Iterator[Word]:
     """Yield what a command writes, with what find gives it and what code in its words names."""
     for word in paths_written(command):
         if is_given(word, command):
             yield from (one for each in finding[:MAX_FINDS] for one in names_found(each))
             if not 0 < len(finding) <= MAX_FINDS or not all(map(is_everyday, finding)):
                 yield word
-        elif not word.is_known and HOME_IS_SET.search(text) is None:
-            plain = re.sub(r"\A\$(?:HOME|\{HOME\})(?=/|\Z)", "~", word.text)
-            yield Word(plain, plain != word.text and not set(plain) & set("$`"))
         else:
             yield word
+    for one in given_by(command, found)[:MAX_FINDS]:
+        if one.program != "find":
+            yield from (word for word in one.operands if word.is_known and not re.search(r"\s", word.text))
+            continue
+        yield from names_found(one)
+        if not is_everyday(one):
+            yield GIVEN
     if command.program == "find" and "-delete" in [word.text for word in command.arguments]:
         yield from names_found(command)
     if (command.program or "").startswith(INTERPRETERS):
@@ -221,7 +270,7 @@ def written(command: Command, finding: Sequence[Command], text: str) -> Iterator
 def names_found(finding: Command) -> list[Word]:
     """Return the names that find looks for, and those of protected files that these patterns mean."""
     named = names_told([word.text for word in finding.arguments])
-    plain = [one for one in PROTECTED if "/" not in one and not glob.has_magic(one)]
+    plain = [one for one in PROTECTED if one[:1] == "." and "/" not in one and not glob.has_magic(one)]
     return [Word(one) for one in (*named, *(one for one in plain if any(fnmatchcase(one, name) for name in named)))]
 
 
@@ -278,27 +327,44 @@ def changes_guards(told: Sequence[str]) -> bool:
     return words[0] not in LISTING or (len(words) > 1 and words[1] not in LISTED)
 
 
-def protection_of(path: str, folder: str, *, is_whole: bool = False) -> str | None:
-    """Return the pattern that protects a path, None if none does; `is_whole` if all that is below it is meant too."""
-    plain = os.path.normpath(os.path.join(folder, os.path.expanduser(path)))
-    named = {plain}
-    if glob.has_magic(plain):  # the shell makes of it what is there; without that it stays as it is
-        named.update(itertools.islice(glob.iglob(plain.replace("[^", "[!")), MAX_MATCHES))
-    for one in {plain} if plain in STREAMS else named.union(map(os.path.realpath, named)):
-        low = one.lower()  # there are file systems to which that is the same
-        if os.path.basename(low) in ALLOWED or re.fullmatch(
-            r"\.env(\.\w+)*\.(example|sample|template)", os.path.basename(low)
-        ):
+def protection_of(paths: Iterable[Path], begin: str, *, is_whole: bool = False) -> str | None:
+    """Return the pattern that protects one of these, None if none does; `is_whole`: all that is below is meant, too."""
+    for path in paths:
+        if path.whole in STREAMS:
             continue
-        for pattern in PROTECTED:
-            if "/" not in pattern:
-                if any(fnmatchcase(part, pattern) for part in low.split("/")):
-                    return pattern
-                continue
-            whole = os.path.expanduser(pattern).lower()
-            above = whole.rpartition("/")[0] if whole.startswith("*") else whole.partition("*")[0].rstrip("/")
-            if fnmatchcase(low, whole) or low == above:
-                return pattern
-            if is_whole and (fnmatchcase(low, above) or above.startswith(f"{low.rstrip('/')}/")):
-                return pattern
+        if (pattern := protecting(path.whole, is_whole=is_whole)) is not None:
+            return pattern
+        if path.is_here and path.is_placed and (other := same_file(path.whole, protected_files(begin))) is not None:
+            return f"it is the same file as {other}"
     return None
+
+
+@functools.lru_cache(maxsize=4096)
+def protecting(path: str, *, is_whole: bool) -> str | None:
+    """Return the pattern that protects a path."""
+    parts = parts_of(path.lower())
+    name = parts[-1] if parts else ""
+    if name in ALLOWED or re.fullmatch(r"\.env(\.\w+)*\.(example|sample|template)", name):
+        return None
+    return next(
+        (one for one in PROTECTED if any(is_match(parts, each, is_whole=is_whole) for each in forms_of(one))), None
+    )
+
+
+@functools.cache
+def forms_of(pattern: str) -> tuple[str, ...]:
+    """Return a pattern for each home that there may be."""
+    homes = dict.fromkeys((own_home(), "/root", *(f"{one}/*" for one in HOMES)))
+    low = pattern.lower()
+    return tuple(home.lower() + low[1:] for home in homes) if low[:1] == "~" else (low,)
+
+
+@functools.lru_cache(maxsize=8)
+def protected_files(begin: str) -> tuple[str, ...]:
+    """Return files that are protected in homes, in a folder of work and in the system: as many as are looked at."""
+    found: list[str] = []
+    for pattern in PROTECTED:
+        whole = os.path.expanduser(pattern) if pattern[:1] in ("~", "/") else os.path.join(begin, pattern)
+        found += itertools.islice(glob.iglob(whole, include_hidden=True), MAX_SAME - len(found))
+    found += itertools.islice(glob.iglob(os.path.join(begin, ".git", "**"), recursive=True), 100)
+    return tuple(found)

@@ -10,7 +10,7 @@ from hooklatch.guards.reading.options import after_options, begins_of, option_va
 from hooklatch.guards.reading.programs import JOINED, RUNNERS, SHELLS, WRAPPERS, Wrapper
 from hooklatch.guards.words import Word
 
-__all__ = ["GIT", "PLAIN", "folder_told", "git_verb", "inner_words", "name_of", "parallel_parts", "replaced_by_xargs"]
+__all__ = ["GIT", "PLAIN", "git_verb", "inner_words", "name_of", "parallel_parts", "replaced_by_xargs"]
 
 EXECUTING = {
     "find": frozenset({"-exec", "-execdir", "-ok", "-okdir"}),
@@ -25,7 +25,6 @@ GIT = Wrapper(
         {"-C", "-c", "--git-dir", "--work-tree", "--namespace", "--config-env", "--attr-source", "--super-prefix"}
     )
 )
-IN_FOLDER = {"env": frozenset({"-C", "--chdir"}), "sudo": frozenset({"-D", "--chdir"})}
 UNKNOWN = Word("a word that may be none or several", False)
 # Run their words in another machine, or only speak of them.
 ELSEWHERE = frozenset(
@@ -126,13 +125,6 @@ def after_any_options(words: Sequence[Word]) -> Iterator[Sequence[Word]]:
 def git_verb(words: Sequence[Word]) -> tuple[str, Sequence[Word]]:
     rest = after_options(words, GIT)
     return (rest[0].text, rest[1:]) if rest else ("", ())
-
-
-def folder_told(name: str, words: Sequence[Word]) -> Word | None:
-    """Return the folder in which a program is told to run another one, None if in its own."""
-    if name not in IN_FOLDER:
-        return None
-    return next(option_values(words[: skip_options(words, WRAPPERS[name])], IN_FOLDER[name]), None)
 
 
 def parallel_parts(words: Sequence[Word]) -> tuple[Sequence[Word], Sequence[Word] | None]:

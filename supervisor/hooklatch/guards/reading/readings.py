@@ -13,8 +13,8 @@ import msgspec
 from hooklatch.guards.command import Command, Redirect, UnreadableCommandError
 from hooklatch.guards.reading.builtins import Rules
 from hooklatch.guards.reading.flows import Flow, feeding, printed_by
-from hooklatch.guards.reading.inner import folder_told, inner_words, name_of, replaced_by_xargs
-from hooklatch.guards.reading.places import MOVING, Place, either, joined
+from hooklatch.guards.reading.inner import inner_words, name_of, replaced_by_xargs
+from hooklatch.guards.reading.places import MOVING, Place, either, folders_told
 from hooklatch.guards.reading.programs import KEEPING, LEAVING
 from hooklatch.guards.reading.scripts import language_of, script_in_variable, scripts_of
 from hooklatch.guards.shell.languages import BASH, COMMON, Language
@@ -286,8 +286,7 @@ class Reading:
     ) -> list[Command]:
         """Return the commands that a program runs by its words, its texts and its variables."""
         place, before, mark = self._place, self._place.now, self._mark
-        if (told := folder_told(name, rest)) is not None:
-            place.stay(tuple(joined(one, told.text if told.is_known else None) for one in before))
+        place.stay(folders_told(name, rest, before))
         below = (*within, name)
         found: list[Command] = []
         if name in ("xargs", "parallel"):
@@ -302,6 +301,8 @@ class Reading:
             language = language_of(name, rest)
             found += self._script_of(script, below, depth, flow.fed_by, self._language if name in KEEPING else language)
         self._mark = mark
+        if name == "trap":
+            place.trapped(before)
         if name not in KEEPING:
             place.stay(before)
         return found
