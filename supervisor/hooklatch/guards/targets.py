@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import os
 import re
 from collections.abc import Container, Iterator, Sequence
 from typing import Final
 from urllib.parse import urlsplit
+
+import msgspec
 
 from hooklatch.guards.command import Command
 from hooklatch.guards.reading.inner import git_verb
@@ -205,11 +208,16 @@ def paths_written(command: Command) -> Iterator[Word]:
     elif name in ("apply_patch", "applypatch"):
         texts = [*(word.text for word in command.arguments), *(one.target.text for one in command.redirects)]
         yield from (Word(path) for text in texts for path in PATCHED.findall(text))
-    elif name == "git" and (words := list(command.operands)) and words[0].text in ("rm", "mv", "config"):
-        if words[0].text == "config":
+    elif name == "git":
+        verb, rest = git_verb(command.arguments)
+        if verb == "config":
             yield from values_of(command, ("--file", "-f"))
-        elif not command.has_option("--cached"):  # which leaves the file as it is
-            yield from words[1:]
+        elif verb in ("rm", "mv") and not command.has_option("--cached"):  # which leaves the file as it is
+            folders = list(option_values(command.arguments[: -len(rest) or None], frozenset({"-C"})))
+            for word in msgspec.structs.replace(command, arguments=tuple(rest)).operands:
+                yield Word(
+                    os.path.join(*(one.text for one in (*folders, word))), all(one.is_known for one in (*folders, word))
+                )
     if name != "ssh-keygen" or not command.has_option("-l", "-y", "-F"):  # which show something of a file
         yield from values_of(command, VALUED.get(name, ()))
 

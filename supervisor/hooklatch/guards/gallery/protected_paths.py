@@ -22,10 +22,11 @@ import msgspec
 from hooklatch import ask, deny, hook
 from hooklatch.guards import Command, UnreadableCommandError, Word, commands, paths_written
 from hooklatch.guards.paths import HOMES, STREAMS, Path, Paths, is_match, own_home, parts_of, same_file
+from hooklatch.guards.paths.finding import may_find
 
 # Globs; `~` is any home, `*/` at the begin any folder, and one without a slash is compared with each part of the path.
 PROTECTED = (
-    ".git", ".env", ".env.*", "*.pem", "*.key", "id_rsa*", "id_ed25519*", ".npmrc", ".pypirc", ".netrc", ".hooklatch",
+    ".git", ".env", "*.env", ".env.*", "*.pem", "*.key", "id_rsa*", "id_ed25519*", ".npmrc", ".pypirc", ".netrc", ".hooklatch",
     "~/.ssh/*", "~/.aws/*", "~/.gnupg/*", "~/.kube/*", "~/.config/gcloud/*", "~/.docker/*", "~/.config/hooklatch/*",
     "~/.azure/*", "~/.config/gh/*", "~/.git-credentials", "~/.pgpass", "~/.my.cnf", "~/.password-store/*",
     "~/.local/state/hooklatch/*",
@@ -56,7 +57,9 @@ PROTECTED = (
     "*/site-packages/hooklatch/*", "*/site-packages/hooklatch_worker/*", "*/pipx/venvs/hooklatch/*",
     "*/uv/tools/hooklatch/*",
 )  # fmt: skip
-ALLOWED = (".env.example", ".env.sample", ".env.template", "index.lock", "head.lock")  # in lower case
+ALLOWED = (  # in lower case
+    ".env.example", ".env.sample", ".env.template", "example.env", "sample.env", "template.env", "index.lock", "head.lock",
+)  # fmt: skip
 
 
 LOSING = {"rm", "rmdir", "mv", "shred", "srm", "chmod", "chown", "chgrp"}  # with a folder, all that is below it
@@ -103,6 +106,13 @@ SECOND_IN_CODE = re.compile(r"""(?:copy\w*|rename|replace|move|link)(?:Sync)?\(\
 NAMING = {"ls", "echo", "printf", "git", "grep", "egrep", "rg", "cat"}  # print names of files for xargs
 GIVEN = Word("what xargs is given", False)
 MAX_FINDS = 20  # of one text that give something to commands; of more, what they give is asked about
+NEAR = (
+    ".env",
+    ".git/config",
+    ".git/hooks/pre-commit",
+    ".npmrc",
+    "config/server.key",
+)  # as they lie in a folder of work
 MAX_SAME = 1000  # protected files that are looked at, where a file has several names
 
 
@@ -177,7 +187,7 @@ def of_command(text: object, begin: str) -> Any:
     unknown = ""
     finding: list[Command] = []
     paths = Paths(begin, text, found)
-    seen: set[tuple[Word, tuple[str | None, ...], bool]] = set()  # what has been judged already
+    seen: set[object] = set()  # what has been judged already
     asking = {one.program for one in found if any("hooklatch" in word.text for word in one.arguments)}
     for command in found:
         is_open = not command.is_known or bool(command.fed_by) or bool({"xargs", "parallel"} & set(command.within))
@@ -194,11 +204,16 @@ def of_command(text: object, begin: str) -> Any:
             below = paths.changed(word, one)
             if (pattern := protection_of(below, begin)) is not None:
                 return deny(f"{word.text} is protected ({pattern}); a person has to change it")
-            if not all(path.is_placed for path in below) or protection_of(below, begin, is_whole=True) is not None:
+            is_near = any(path.may_be(begin) or path.may_be_above(begin) for path in below)
+            if (
+                not all(path.is_placed for path in below)
+                or protection_of(below, begin, is_whole=True) is not None
+                or (is_near and may_find(one, NEAR))
+            ):
                 unknown = unknown or f"below {word.text}"
         is_whole = command.program in LOSING
         for word in written(command, finding, found):
-            if (key := (word, command.places, is_whole)) in seen and not paths.has_links:
+            if (key := (word, command.places, command.within, is_whole, paths.links_before(command))) in seen:
                 continue
             seen.add(key)
             changed = paths.changed(word, command)

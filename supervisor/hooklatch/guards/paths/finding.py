@@ -14,7 +14,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 from hooklatch.guards.command import Command
 from hooklatch.guards.words import Word
 
-__all__ = ["left_out", "roots_of"]
+__all__ = ["left_out", "may_find", "roots_of"]
 
 # Files and folders below one that is searched, but for what is built or fetched: those that nobody wants to lose.
 HISTORY: Final = (
@@ -87,13 +87,8 @@ def left_out(command: Command) -> Left:
 
     "unknown" if that is decided by ages, sizes and owners, or by what is known only when it runs.
     """
-    conditions = list(itertools.dropwhile(is_root, command.arguments[first_root(command.arguments) :]))
-    texts: list[str] = []
-    for word in conditions:
-        if not word.is_known and RUNNING.isdisjoint(texts):
-            return "unknown"
-        texts.append(word.text)
-    if len(texts) > MAX_WORDS:
+    texts = conditions_of(command)
+    if texts is None:
         return "unknown"
     starts = [word.text.rstrip("/") for word in roots_of(command)]
     found = [[trial_of(texts, start, one) for one in files] for start in starts for files in (HISTORY, WORK)]
@@ -103,6 +98,26 @@ def left_out(command: Command) -> Left:
     if any(sum(one.is_reached for one in trials if one) > count for trials, count in zip(found, most, strict=True)):
         return "unknown"
     return "most"
+
+
+def may_find(command: Command, files: Sequence[str]) -> bool:
+    """Return whether find may find one of these below where it begins."""
+    texts = conditions_of(command)
+    if texts is None:
+        return True
+    trials = [trial_of(texts, word.text.rstrip("/"), one) for word in roots_of(command) for one in files]
+    return any(one is not None and one.is_reached for one in trials)
+
+
+def conditions_of(command: Command) -> list[str] | None:
+    """Return the words of find behind where it begins; None if they are not known, or too many."""
+    conditions = itertools.dropwhile(is_root, command.arguments[first_root(command.arguments) :])
+    texts: list[str] = []
+    for word in conditions:
+        if (not word.is_known and RUNNING.isdisjoint(texts)) or len(texts) == MAX_WORDS:
+            return None
+        texts.append(word.text)
+    return texts
 
 
 def first_root(words: Sequence[Word]) -> int:

@@ -82,7 +82,7 @@ class Links:
                 waiting.append(((), (*(one for one in target.split("/") if one not in ("", ".")), *rest), links + 1))
             if not leads or at in self._added:
                 waiting.append(((*done, part), rest, links))
-        return list(found)
+        return list(found) or None  # links that lead round in a circle
 
     def _names(self, done: tuple[str, ...], pattern: str) -> list[str] | None:
         """Return the files of a folder that a pattern stands for, those of the text too; None if there are too many."""

@@ -121,10 +121,10 @@ class Paths:
             self._real[folder] = next(iter(self._links.ways(folder, is_followed=True) or ()), os.path.normpath(folder))
         return self._real[folder]
 
-    @property
-    def has_links(self) -> bool:
-        """Whether the text has made a link, or moved something, so far."""
-        return len(self._links) > 0
+    def links_before(self, command: Command) -> int:
+        """Return how many links the text has made before this command, and things moved."""
+        self._reach(command)
+        return len(self._links)
 
     def _reach(self, command: Command) -> None:
         """Note what the commands before this one have done."""

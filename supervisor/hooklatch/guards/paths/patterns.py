@@ -77,11 +77,16 @@ def is_match(parts: Sequence[str], pattern: str, *, is_whole: bool) -> bool:
             all(map(may_match, parts[at : at + len(fixed)], fixed)) and (is_deep or at + len(fixed) == len(parts))
             for at in ends
         ) or (is_whole and len(fixed) > 1 and ends_with(parts, fixed[:-1]))
-    if len(parts) >= len(wanted) and (is_deep or len(parts) == len(wanted)) and all(map(may_match, parts, wanted)):
+    if len(parts) >= len(wanted) and (is_deep or len(parts) == len(wanted)) and is_along(parts, wanted):
         return True
     above = wanted[:-1] if is_deep else wanted
-    is_folder = len(parts) == len(above) and all(map(may_match, parts, above))
+    is_folder = len(parts) == len(above) and is_along(parts, above)
     return is_folder or (is_whole and len(parts) < len(above) and is_start(parts, above))
+
+
+def is_along(parts: Sequence[str], wanted: Sequence[str]) -> bool:
+    """Return whether parts are meant by others, one by one: in a place that is named, a pattern for all counts."""
+    return all(may_match(one, other) or may_be(one, other) for one, other in zip(parts, wanted, strict=False))
 
 
 def ends_with(parts: Sequence[str], wanted: Sequence[str]) -> bool:
@@ -94,9 +99,8 @@ def may_match(part: str, pattern: str) -> bool:
         return True
     if not has_magic(part):
         return False
-    return may_be(part, re.sub(r"\A\*", "\x01", pattern).replace("*", "")) and not (
-        has_magic(pattern) and is_wide(part)
-    )
+    is_rare = pattern[:1] == "." or not is_wide(part)  # what is not hidden is one of very many that `*` stands for
+    return is_rare and may_be(part, re.sub(r"\A\*", "\x01", pattern).replace("*", ""))
 
 
 def has_magic(part: str) -> bool:
