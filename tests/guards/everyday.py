@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from guards.everyday_files import OF_FILES
+
 __all__ = ["EVERYDAY"]
 
 LINES: Final = r"""
@@ -483,4 +485,4 @@ TEXTS: Final = [
     "grep -rn \"foo(\" src | grep -v '//' | head",
 ]
 
-EVERYDAY: Final = [*LINES.strip().splitlines(), *TEXTS]
+EVERYDAY: Final = [*LINES.strip().splitlines(), *OF_FILES.strip().splitlines(), *TEXTS]

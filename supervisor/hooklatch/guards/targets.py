@@ -43,13 +43,7 @@ VALUED: Final = {  # options whose value is a file that is written
     "gpg": ("-o", "--output"),
     "ssh-keygen": ("-f",),
     "iconv": ("-o", "--output"),
-    "gcc": ("-o",),
-    "cc": ("-o",),
-    "clang": ("-o",),
-    "g++": ("-o",),
-    "rustc": ("-o",),
-    "strace": ("-o",),
-    "time": ("-o",),
+    **dict.fromkeys(("gcc", "cc", "clang", "g++", "rustc", "strace", "time"), ("-o",)),
     "wget": ("-O", "--output-document", "-o", "--output-file", "-P", "--directory-prefix"),
     "cp": ("-t", "--target-directory"),
     "mv": ("-t", "--target-directory"),
@@ -215,9 +209,8 @@ def paths_written(command: Command) -> Iterator[Word]:
         elif verb in ("rm", "mv") and not command.has_option("--cached"):  # which leaves the file as it is
             folders = list(option_values(command.arguments[: -len(rest) or None], frozenset({"-C"})))
             for word in msgspec.structs.replace(command, arguments=tuple(rest)).operands:
-                yield Word(
-                    os.path.join(*(one.text for one in (*folders, word))), all(one.is_known for one in (*folders, word))
-                )
+                parts = [*folders, word]
+                yield Word(os.path.join(*(one.text for one in parts)), all(one.is_known for one in parts))
     if name != "ssh-keygen" or not command.has_option("-l", "-y", "-F"):  # which show something of a file
         yield from values_of(command, VALUED.get(name, ()))
 

@@ -26,7 +26,8 @@ from hooklatch.guards.paths.finding import may_find
 
 # Globs; `~` is any home, `*/` at the begin any folder, and one without a slash is compared with each part of the path.
 PROTECTED = (
-    ".git", ".env", "*.env", ".env.*", "*.pem", "*.key", "id_rsa*", "id_ed25519*", ".npmrc", ".pypirc", ".netrc", ".hooklatch",
+    ".git", ".env", "*.env", ".env.*", "*.pem", "*.key", "id_rsa*", "id_ed25519*", ".npmrc", ".pypirc", ".netrc",
+    ".hooklatch",
     "~/.ssh/*", "~/.aws/*", "~/.gnupg/*", "~/.kube/*", "~/.config/gcloud/*", "~/.docker/*", "~/.config/hooklatch/*",
     "~/.azure/*", "~/.config/gh/*", "~/.git-credentials", "~/.pgpass", "~/.my.cnf", "~/.password-store/*",
     "~/.local/state/hooklatch/*",
@@ -58,7 +59,8 @@ PROTECTED = (
     "*/uv/tools/hooklatch/*",
 )  # fmt: skip
 ALLOWED = (  # in lower case
-    ".env.example", ".env.sample", ".env.template", "example.env", "sample.env", "template.env", "index.lock", "head.lock",
+    ".env.example", ".env.sample", ".env.template", "example.env", "sample.env", "template.env", "index.lock",
+    "head.lock",
 )  # fmt: skip
 
 
@@ -106,13 +108,8 @@ SECOND_IN_CODE = re.compile(r"""(?:copy\w*|rename|replace|move|link)(?:Sync)?\(\
 NAMING = {"ls", "echo", "printf", "git", "grep", "egrep", "rg", "cat"}  # print names of files for xargs
 GIVEN = Word("what xargs is given", False)
 MAX_FINDS = 20  # of one text that give something to commands; of more, what they give is asked about
-NEAR = (
-    ".env",
-    ".git/config",
-    ".git/hooks/pre-commit",
-    ".npmrc",
-    "config/server.key",
-)  # as they lie in a folder of work
+# Protected files as they lie in a folder of work.
+NEAR = (".env", ".git/config", ".git/HEAD", ".git/hooks/pre-commit", ".npmrc", "server.key")
 MAX_SAME = 1000  # protected files that are looked at, where a file has several names
 
 
@@ -306,6 +303,8 @@ def is_everyday(finding: Command) -> bool:
     if {"-o", "-or", ",", "(", ")", "-L", "-follow", "-files0-from", "-f"} & set(told):
         return False
     named = names_told(told)
+    if any(last == "-maxdepth" and value in ("0", "1", "2") for last, value in itertools.pairwise(told)):
+        return bool(named) and not may_find(finding, NEAR)  # names of branches lie deeper
     return bool(named) and all(EVERYDAY.fullmatch(one[:255]) for one in named)
 
 
