@@ -19,8 +19,8 @@ from typing import Any
 
 from hooklatch import ask, deny, hook
 from hooklatch.guards import Command, UnreadableCommandError, Word, commands, git_parts, paths_written, reads_data
-from hooklatch.guards.paths import Path, Paths, may_be
-from hooklatch.guards.paths.devices import takes_disk, writes_device
+from hooklatch.guards.paths import Path, Paths, may_be, together
+from hooklatch.guards.paths.devices import shows_only, takes_disk, writes_device
 from hooklatch.guards.paths.finding import left_out, roots_of
 
 REMOVING = {"rm", "rmdir", "unlink", "shred", "srm", "trash", "rimraf", "del-cli"}
@@ -95,6 +95,7 @@ THROWING_AWAY: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 HARMLESS = {"restore": "--staged", "rm": "--cached", "clean": "-n"}  # with this word they throw nothing away
 # Print names of files for xargs, from where they are told to look.
+MAX_GIVING = 20  # of these before one xargs
 NAMING = {"find", "fd", "fdfind", "ls", "grep", "egrep", "rg", "git"}
 LATER = "is decided only when it runs"
 
@@ -146,7 +147,7 @@ def judged(
             "ask", f"which program {shown(command)} runs {LATER}"
         )  # fmt: skip
         return
-    if name.startswith(OVERWRITING_DISKS) or writes_device(command, paths):
+    if (name.startswith(OVERWRITING_DISKS) and not shows_only(command)) or writes_device(command, paths):
         yield "deny", f"{shown(command)} writes onto a disk"
     elif name in REMOVING:
         yield from removal(command, begin, paths, found)
@@ -211,13 +212,19 @@ def removal(command: Command, begin: str, paths: Paths, found: Sequence[Command]
         return
     if is_recursive:
         yield "ask", f"what {shown(command)} removes {LATER}"
-    for finding in itertools.takewhile(lambda one: one is not command, found):
-        if finding.program == "find":
-            yield from below_roots(finding, command, begin, paths)
-        elif finding.program in NAMING:
-            for word in finding.operands:
-                if any(not is_ours(path, paths.here(begin)) for path in paths.lost(word, finding) if word.is_known):
-                    yield "ask", f"{shown(command)} removes what {shown(finding)} finds outside the working directory"
+    before = found if command.fed_by == "<" else itertools.takewhile(lambda one: one is not command, found)
+    giving = [one for one in before if one.program in NAMING]
+    if len(giving) > MAX_GIVING:
+        yield "ask", f"what {shown(command)} removes {LATER}"
+    for one in giving[-MAX_GIVING:]:
+        if one.program == "find":
+            yield from below_roots(one, command, begin, paths)
+        elif any(
+            word.is_known and not is_ours(path, paths.here(begin))
+            for word in one.operands
+            for path in paths.lost(word, one)
+        ):
+            yield "ask", f"{shown(command)} removes what {shown(one)} finds outside the working directory"
 
 
 def search(command: Command, begin: str, paths: Paths) -> Iterator[Answer]:
@@ -285,15 +292,12 @@ def reaching(
 ) -> Iterator[Answer]:
     """Judge what a command removes, moves or opens to others."""
     here = paths.here(begin)
-    for word in operands:
+    several = map(Word, together(word.text for word in operands if word.is_known)) if len(operands) > 1 else ()
+    for word in (*operands, *several):
         if word.text == "{}" and command.program in REMOVING and command.within[-1:] == ("find",):
             continue  # judged by where find begins
-        if (
-            command.program == "mv"
-            and not word.is_known
-            and A_NAME.fullmatch(word.text)
-            and stays_here(command, here, paths)
-        ):
+        is_variable = not word.is_known and A_NAME.fullmatch(word.text) is not None
+        if is_variable and command.program == "mv" and stays_here(command, here, paths):
             continue
         for path in paths.lost(word, command):
             yield from losing(path, word, command, here, is_recursive=is_recursive)
@@ -338,7 +342,7 @@ def is_ours(path: Path, here: str) -> bool:
 
 def is_of_system(path: Path, here: str) -> bool:
     """Return whether a path is a part of the system; a home may lie there, and a working directory such as /opt/app."""
-    is_work = any(os.path.dirname(here) == one or Path(os.path.dirname(here)).is_below([one]) for one in WORKPLACES)
+    is_work = Path(os.path.dirname(here)).is_below(WORKPLACES)
     is_own = path.is_below([os.path.expanduser("~"), *([here] if is_work else [])]) and path.is_here
     return path.may_be_below(SYSTEM) and path.whole != "/dev/null" and not is_own
 

@@ -234,7 +234,7 @@ def given_by(command: Command, found: Sequence[Command]) -> list[Command]:
     changed = paths_written(msgspec.structs.replace(command, arguments=words))
     if not any("{}" in word.text if is_named else word is GIVEN for word in changed):
         return []
-    before = itertools.takewhile(lambda one: one is not command, found)
+    before = found if command.fed_by == "<" else itertools.takewhile(lambda one: one is not command, found)
     return [one for one in before if one.program in NAMING or one.program == "find"]
 
 

@@ -11,7 +11,7 @@ from hooklatch.guards.paths.patterns import may_be
 from hooklatch.guards.targets import paths_written
 from hooklatch.guards.words import Word
 
-__all__ = ["takes_disk", "writes_device"]
+__all__ = ["shows_only", "takes_disk", "writes_device"]
 
 # What a program may write to below /dev; all else there is a disk, the memory, or another device.
 WRITABLE: Final = (
@@ -33,6 +33,14 @@ LOOKING: Final = frozenset({  # programs that only look at a disk, or write to t
 def writes_device(command: Command, paths: Paths) -> bool:
     """Return whether a command writes to a disk, the memory, or another device."""
     return any(is_device(paths.changed(word, command)) for word in paths_written(command))
+
+
+def shows_only(command: Command) -> bool:
+    """Return whether a program for disks is told to show something, and nothing else."""
+    is_making = (command.program or "").startswith("mk")  # to which -l is a list of blocks
+    shown = {"--help", "--version"} if is_making else {"--help", "--version", "-l", "--list"}
+    told = [word.text for word in command.arguments if word.text.startswith("-") or not word.is_known]
+    return bool(told) and shown.issuperset(told)
 
 
 def is_device(found: list[Path]) -> bool:

@@ -5,6 +5,7 @@ The conditions are tried on names as folders have them.  Knows words of find; lo
 
 from __future__ import annotations
 
+import functools
 import itertools
 import re
 from collections.abc import Sequence
@@ -19,7 +20,8 @@ __all__ = ["left_out", "may_find", "roots_of"]
 # Files and folders below one that is searched, but for what is built or fetched: those that nobody wants to lose.
 HISTORY: Final = (
     ".git/", ".git/config", ".git/HEAD", ".git/objects/", ".git/objects/3f/", ".git/objects/3f/786850e387",
-    ".git/refs/heads/main", ".git/index", ".hg/store/00changelog.i", ".svn/wc.db", ".jj/repo/store/type",
+    ".git/refs/heads/main", ".git/refs/tags/v1.0", ".git/logs/HEAD", ".git/packed-refs", ".git/index",
+    ".git/objects/pack/pack-1f2e.pack", ".hg/store/00changelog.i", ".svn/wc.db", ".jj/repo/store/type",
 )  # fmt: skip
 WORK: Final = (
     "src/", "src/main.py", "src/app/", "src/app/view.tsx", "tests/", "tests/test_main.py", "docs/", "docs/index.md",
@@ -44,6 +46,7 @@ PRINTING: Final = frozenset({"-print", "-print0", "-printf", "-ls"})
 ACTIONS: Final = RUNNING | PRINTING | {"-delete"}
 PLAIN_REGEX: Final = re.compile(r"(?:[\w/ -]|\\[.]|\.\*?|\[[\w-]+\]|\$|\^)*")
 FEW: Final = 3  # one of so many files is few
+MAX_STARTS: Final = 16  # folders for which conditions are tried; they mean the same for others
 MAX_WORDS: Final = 100  # of conditions
 Left: TypeAlias = Literal["most", "unknown", "little"]
 
@@ -90,7 +93,12 @@ def left_out(command: Command) -> Left:
     texts = conditions_of(command)
     if texts is None:
         return "unknown"
-    starts = [word.text.rstrip("/") for word in roots_of(command)]
+    return least_left_out(tuple(texts), starts_of(command))
+
+
+@functools.lru_cache(maxsize=256)
+def least_left_out(texts: tuple[str, ...], starts: tuple[str, ...]) -> Left:
+    """Return how much conditions leave out where that is least."""
     found = [[trial_of(texts, start, one) for one in files] for start in starts for files in (HISTORY, WORK)]
     most = [0, len(WORK) // FEW] * len(starts)
     if any(sum(one.is_sure for one in trials if one) > count for trials, count in zip(found, most, strict=True)):
@@ -105,8 +113,18 @@ def may_find(command: Command, files: Sequence[str]) -> bool:
     texts = conditions_of(command)
     if texts is None:
         return True
-    trials = [trial_of(texts, word.text.rstrip("/"), one) for word in roots_of(command) for one in files]
+    return is_any_found(tuple(texts), starts_of(command), tuple(files))
+
+
+@functools.lru_cache(maxsize=256)
+def is_any_found(texts: tuple[str, ...], starts: tuple[str, ...], files: tuple[str, ...]) -> bool:
+    trials = [trial_of(texts, start, one) for start in starts for one in files]
     return any(one is not None and one.is_reached for one in trials)
+
+
+def starts_of(command: Command) -> tuple[str, ...]:
+    """Return where find begins, as it puts that before what it finds."""
+    return tuple(dict.fromkeys(word.text.rstrip("/") for word in roots_of(command)))[:MAX_STARTS]
 
 
 def conditions_of(command: Command) -> list[str] | None:

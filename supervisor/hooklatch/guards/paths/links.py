@@ -12,6 +12,7 @@ from hooklatch.guards.paths.patterns import MAGIC, is_wide, may_be
 __all__ = ["MAX_WAYS", "Links", "same_file"]
 
 MAX_WAYS: Final = 1000  # files that a pattern stands for, and links on the way to them; of more, nobody knows
+MAX_ADDED: Final = 128  # links that a text makes; of more, nobody knows where they lead
 MAX_LINKS: Final = 40  # on one way, as the kernel has it
 
 
@@ -32,6 +33,9 @@ class Links:
 
     def add(self, path: str, ends: Iterable[str | None], *, is_moved: bool) -> None:
         """Note that a path leads to each of these; `is_moved`: it is what they were, and no link."""
+        if len(self._added) >= MAX_ADDED:
+            self.is_open = True
+            return
         self._added.setdefault(path, set()).update(end for end in ends if end != path)
         if is_moved:
             self._moved.add(path)

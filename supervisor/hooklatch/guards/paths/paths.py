@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from hooklatch.guards.command import Command
 from hooklatch.guards.paths.links import MAX_WAYS, Links
 from hooklatch.guards.paths.patterns import is_start, is_wide, may_be, parts_of
-from hooklatch.guards.reading.places import WITH_HOMES
+from hooklatch.guards.reading.places import MACHINES, WITH_HOMES
 from hooklatch.guards.words import Word
 
 __all__ = ["HOMES", "STREAMS", "Path", "Paths", "own_home"]
@@ -140,7 +140,7 @@ class Paths:
         if not word.is_known or not is_possible(word.text):
             return [UNKNOWN]
         found: dict[Path, None] = {}
-        is_here = "ssh" not in command.within
+        is_here = MACHINES.isdisjoint(command.within)
         for place in command.places:
             for whole in self._placed(word.text, place, command):
                 if whole is None:
@@ -188,7 +188,7 @@ class Paths:
     def _note(self, command: Command) -> None:
         """Note the links that a command makes, and what it moves."""
         name = command.program
-        if name not in LINKING:
+        if name not in LINKING or self._links.is_open:
             return
         words = command.operands
         if name == "mount" and not command.has_option("--bind", "--rbind", "-B", "-R", "--move", "-M", "-o"):

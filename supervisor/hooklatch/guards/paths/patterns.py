@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from typing import Final
 
-__all__ = ["MAGIC", "is_match", "is_start", "is_wide", "may_be", "parts_of"]
+__all__ = ["MAGIC", "is_match", "is_start", "is_wide", "may_be", "parts_of", "together"]
 
 MAGIC: Final = re.compile(r"[*?\[]")
 CLASS: Final = re.compile(r"\[:(\w+):\]")
@@ -20,9 +21,13 @@ USUAL: Final = (
     "src", "tests", "docs", "lib", "app", "scripts", "config", "data", "README.md", "Makefile", "package.json",
     "pyproject.toml", "main.py", "index.ts", "Dockerfile", "server.go", "examples", "public", "utils", "notes.txt",
 )  # fmt: skip
+LETTERS: Final = tuple(f"{one}{end}" for one in "abcdefghijklmnopqrstuvwxyz" for end in ("x1", "1e"))
+FEW: Final = 3  # one of so many names is few
+MAX_TOGETHER: Final = 64  # patterns of one folder that are tried together
 HIDDEN: Final = (".git", ".github", ".env", ".gitignore", ".config")
 
 
+@functools.lru_cache(maxsize=4096)
 def parts_of(path: str) -> tuple[str, ...]:
     return tuple(one for one in path.split("/") if one)
 
@@ -53,11 +58,29 @@ def is_wide(pattern: str) -> bool:
     pattern = pattern[-255:]  # a name is not longer
     if not pattern.strip("*?."):
         return "*" in pattern
-    names = HIDDEN if pattern.startswith(".") else USUAL
-    letters = [f"{one}{end}" for one in "abcdefghijklmnopqrstuvwxyz" for end in ("x1", "1e")]
-    return 3 * sum(may_be(pattern, one) for one in names) >= len(names) or (
-        2 * sum(may_be(pattern, one) for one in letters) >= len(letters)
+    return leave_out_little([pattern])
+
+
+def leave_out_little(patterns: Sequence[str]) -> bool:
+    """Return whether few names of a folder are left that none of some patterns stands for: [a-m]* and [n-z]*."""
+    names = HIDDEN if all(one.startswith(".") for one in patterns) else USUAL
+    return FEW * sum(any(may_be(one, name) for one in patterns) for name in names) >= len(names) or (
+        2 * sum(any(may_be(one, name) for one in patterns) for name in LETTERS) >= len(LETTERS)
     )
+
+
+def together(texts: Iterable[str]) -> list[str]:
+    """Return the folders of which some paths leave out little together, though none of them does alone."""
+    by_folder: dict[str, list[str]] = {}
+    for text in texts:
+        folder, slash, name = text.rpartition("/")
+        if MAGIC.search(name):
+            by_folder.setdefault(folder + slash, []).append(name)
+    return [
+        folder or "./"
+        for folder, names in by_folder.items()
+        if 1 < len(names) <= MAX_TOGETHER and not any(map(is_wide, names)) and leave_out_little(names)
+    ]
 
 
 def is_match(parts: Sequence[str], pattern: str, *, is_whole: bool) -> bool:

@@ -15,15 +15,15 @@ from hooklatch.guards.reading.options import after_options, option_values, skip_
 from hooklatch.guards.reading.programs import JOINED, SCRIPTED, WRAPPERS, Wrapper
 from hooklatch.guards.words import Word
 
-__all__ = ["MOVING", "WITH_HOMES", "Place", "either", "folders_told", "joined"]
+__all__ = ["MACHINES", "MOVING", "WITH_HOMES", "Place", "either", "folders_told", "joined"]
 
 MAX_PATH = 4096  # characters; the kernel takes no longer ones
 MAX_PLACES = 16  # folders that a command may run in; beyond that it is unknown
 MOVING = frozenset({"cd", "chdir", "pushd", "popd"})
 # Run others for another user, or on another machine: `~` may be another home there.
 WITH_HOMES: Final = frozenset({
-    "sudo", "doas", "su", "runuser", "pkexec", "run0", "ssh", "systemd-run", "setpriv", "gosu", "su-exec", "setuidgid",
-    "nsenter", "chroot", "sg", "machinectl",
+    "sudo", "doas", "su", "runuser", "pkexec", "run0", "ssh", "mosh", "autossh", "systemd-run", "setpriv", "gosu",
+    "su-exec", "setuidgid", "nsenter", "chroot", "sg", "machinectl",
 })  # fmt: skip
 # Options that say in which folder a program runs another one, or itself.
 IN_FOLDER: Final = {
@@ -33,6 +33,8 @@ IN_FOLDER: Final = {
     "uv": "--directory --project", "poetry": "-C --directory", "cargo": "-C", "just": "-d --working-directory",
     "tmux": "-c", "bwrap": "--chdir", "mise": "-C --cd", "hatch": "-p", "pdm": "-p",
 }  # fmt: skip
+OF_UNIT: Final = re.compile(r"WorkingDirectory=|\$")
+MACHINES: Final = frozenset({"ssh", "mosh", "autossh"})  # run others on another machine, in the home there
 LETTERS: Final = re.compile(r"-[A-Za-z]+")
 
 
@@ -78,9 +80,12 @@ def folders_told(name: str, words: Sequence[Word], places: Places) -> Places:
     options = WRAPPERS.get(name) or SCRIPTED.get(name) or JOINED.get(name) or Wrapper()
     own = words[: skip_options(words, options)] if name in WRAPPERS else words
     targets = list(option_values(own, frozenset(IN_FOLDER[name].split()))) if name in IN_FOLDER else []
+    if name == "systemd-run":
+        settings = option_values(own, frozenset({"-p", "--property"}))
+        targets += [Word(one.text.partition("=")[2], one.is_known) for one in settings if OF_UNIT.match(one.text)]
     for target in targets:
         places = tuple(dict.fromkeys(joined(one, target.text if target.is_known else None) for one in places))
-    if name == "ssh":
+    if name in MACHINES:
         return ("~",)
     if name == "chroot":
         return ("/",)
