@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import re
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -36,6 +36,7 @@ SCRIPT_FIRST: Final = {
     "chmod": ("--reference",), "chown": ("--reference",), "chgrp": ("--reference",),
     "sed": ("-e", "--expression", "-f", "--file"), "perl": ("-e", "-E"), "ruby": ("-e",),
 }  # fmt: skip
+FOLDERS: Final = frozenset({".", "~", "$HOME", "${HOME}", "$PWD"})
 CLUSTER: Final = re.compile(r"-[A-Za-z0-9]+")
 VALUED: Final = {  # options whose value is a file that is written
     "curl": ("-o", "--output", "--dump-header", "-D", "-c", "--cookie-jar", "--output-dir"),
@@ -178,10 +179,9 @@ def paths_written(command: Command) -> Iterator[Word]:
             if name in SCRIPT_FIRST and len(operands) > 1 and not is_told_elsewhere(name, command)
             else operands
         )
-    elif name == "mv":
-        yield from command.operands
-    elif name in WRITES_LAST and command.operands:
-        yield command.operands[-1]
+    elif name == "mv" or name in WRITES_LAST:
+        yield from command.operands if name == "mv" else command.operands[-1:]
+        yield from copied_into(command)
     elif name == "find" and "-delete" in [word.text for word in command.arguments]:
         yield from itertools.takewhile(lambda word: not word.text.startswith(("-", "(", "!")), command.arguments)
     elif name == "find":
@@ -204,15 +204,28 @@ def paths_written(command: Command) -> Iterator[Word]:
         yield from (Word(path) for text in texts for path in PATCHED.findall(text))
     elif name == "git":
         verb, rest = git_verb(command.arguments)
+        folders = list(option_values(command.arguments[: -len(rest) or None], frozenset({"-C"})))
+        named: Iterable[Word] = ()
         if verb == "config":
-            yield from values_of(command, ("--file", "-f"))
+            named = values_of(command, ("--file", "-f"))
         elif verb in ("rm", "mv") and not command.has_option("--cached"):  # which leaves the file as it is
-            folders = list(option_values(command.arguments[: -len(rest) or None], frozenset({"-C"})))
-            for word in msgspec.structs.replace(command, arguments=tuple(rest)).operands:
-                parts = [*folders, word]
-                yield Word(os.path.join(*(one.text for one in parts)), all(one.is_known for one in parts))
+            named = msgspec.structs.replace(command, arguments=tuple(rest)).operands
+        for word in named:
+            parts = [*folders, word]
+            yield Word(os.path.join(*(one.text for one in parts)), all(one.is_known for one in parts))
     if name != "ssh-keygen" or not command.has_option("-l", "-y", "-F"):  # which show something of a file
         yield from values_of(command, VALUED.get(name, ()))
+
+
+def copied_into(command: Command) -> Iterator[Word]:
+    """Yield the files that a copy makes in a folder, where its words show that it is one: cp a b/, cp a b c, mv a ~."""
+    told = list(values_of(command, ("-t", "--target-directory")))
+    *sources, target = [*command.operands, *told[-1:]] or [Word("")]
+    if told or len(sources) > 1 or target.text.endswith(("/", "/.", "..")) or target.text in FOLDERS:
+        for source in sources:
+            name = source.text.rstrip("/").rpartition("/")[2]
+            if source.is_known and name not in ("", ".", ".."):
+                yield Word(f"{target.text.rstrip('/')}/{name}", target.is_known)
 
 
 def is_told_elsewhere(name: str, command: Command) -> bool:

@@ -105,7 +105,7 @@ IN_CODE = re.compile(
     r"""|>\s*"([^"\n]+)\""""
 )
 SECOND_IN_CODE = re.compile(r"""(?:copy\w*|rename|replace|move|link)(?:Sync)?\(\s*[^,()]+,\s*['"]([^'"\n]+)['"]""")
-NAMING = {"ls", "echo", "printf", "git", "grep", "egrep", "rg", "cat"}  # print names of files for xargs
+NAMING = {"ls", "echo", "printf", "git", "grep", "egrep", "rg"}  # print names of files for xargs
 GIVEN = Word("what xargs is given", False)
 MAX_FINDS = 20  # of one text that give something to commands; of more, what they give is asked about
 # Protected files as they lie in a folder of work.
@@ -225,25 +225,25 @@ def is_given(word: Word, command: Command) -> bool:
     return "{}" in word.text and command.within[-1:] == ("find",)
 
 
-def given_by(command: Command, found: Sequence[Command]) -> list[Command]:
-    """Return the commands before that may print what this one is given by xargs, and changes."""
+def given_by(command: Command, found: Sequence[Command]) -> list[Command] | None:
+    """Return the commands that may print what this one is given by xargs and changes; None if it is given none."""
     if {"xargs", "parallel"}.isdisjoint(command.within):
-        return []
+        return None
     is_named = any("{}" in word.text for word in command.arguments)
     words = command.arguments if is_named else (*command.arguments, GIVEN)
     changed = paths_written(msgspec.structs.replace(command, arguments=words))
     if not any("{}" in word.text if is_named else word is GIVEN for word in changed):
-        return []
+        return None
     before = found if command.fed_by == "<" else itertools.takewhile(lambda one: one is not command, found)
-    return [one for one in before if one.program in NAMING or one.program == "find"]
+    return [one for one in before if one.program in NAMING or one.program == "find"][:MAX_FINDS]
 
 
 def begins_of(command: Command, finding: Sequence[Command], found: Sequence[Command]) -> Iterator[tuple[Word, Command]]:
     """Yield where find begins that has what it finds changed, each with the find."""
     by_itself = command.program == "find" and any(word.text == "-delete" for word in command.arguments)
     is_told = by_itself or any(is_given(word, command) for word in paths_written(command))
-    giving = [command] if by_itself else [*finding[:MAX_FINDS]] if is_told else given_by(command, found)
-    for one in giving[:MAX_FINDS]:
+    giving = [command] if by_itself else [*finding[:MAX_FINDS]] if is_told else given_by(command, found) or []
+    for one in giving:
         if one.program == "find":
             yield from ((word, one) for word in roots_of(one))
 
@@ -264,9 +264,13 @@ def written(command: Command, finding: Sequence[Command], found: Sequence[Comman
                 yield word
         else:
             yield word
-    for one in given_by(command, found)[:MAX_FINDS]:
+    giving = given_by(command, found)
+    if giving == []:
+        yield GIVEN
+    for one in giving or ():
         if one.program != "find":
-            yield from (word for word in one.operands if word.is_known and not re.search(r"\s", word.text))
+            texts = (text for word in one.operands for text in re.split(r"\s+|\\[n0t]", word.text) if word.is_known)
+            yield from map(Word, filter(None, texts))
             continue
         yield from names_found(one)
         if not is_everyday(one):
