@@ -126,6 +126,12 @@ REMOVING: Final = {
         "shopt -s dotglob; rm -rf *git",
         "shopt -s extglob; rm -rf !(x)",
     ],
+    "patterns stand for most names together": [
+        "rm -rf {a..z}*",
+        "rm -rf [a-m]* [n-z]*",
+        "rm -rf ./[a-e]* ./[f-j]* ./[k-o]* ./[p-t]*",
+        "rm -rf /srv/app/web/{s,t,d,l,p,m,i}*",
+    ],
     "conditions of find leave out little": [
         "find . -mtime -9999 -delete",
         "find . -path '*/objects/*' -delete",
@@ -229,7 +235,18 @@ WRITING: Final = {
         "echo x > ${HOME}/.bashrc",
         "echo x > $PWD/.env",
     ],
+    "a copy in a folder": [
+        "cp x/.bashrc ~/",
+        "cp -t ~ x/.zshenv",
+        "mv x/.profile ~",
+        "cp a b/.netrc c .",
+        "cp tasks.json .vscode/",
+        "install -t ~ x/.vimrc",
+    ],
     "what is found": [
+        "printf '.env\\n' | xargs rm",
+        "cat list | xargs rm",
+        "xargs rm < <(find . -name .env)",
         "echo .env | xargs rm",
         "ls .env | xargs rm -f",
         "find . -name .env | xargs rm",
