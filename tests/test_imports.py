@@ -81,7 +81,7 @@ ROOMS = {
     "hooklatch.core": ("hooks", "decisions"),
     "hooklatch.record": ("files", "content", "storage", "payloads"),
     "hooklatch.dialects": ("systems",),
-    "hooklatch.guards": ("shell", "options", "reading", "git", "calls", "effects"),
+    "hooklatch.guards": ("shell", "options", "reading", "git", "calls", "effects", "paths"),
     "hooklatch.hosts": ("programs",),
     "hooklatch.fleet": ("policy", "engine", "publishing", "sink", "link"),
     "hooklatch.dashboard": ("daemon", "views", "web"),

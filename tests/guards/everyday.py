@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from guards import everyday_programs
+from guards.everyday_files import OF_FILES
 from guards.everyday_services import OF_SERVICES
 
 __all__ = ["EVERYDAY"]
@@ -486,4 +487,10 @@ TEXTS: Final = [
     "grep -rn \"foo(\" src | grep -v '//' | head",
 ]
 
-EVERYDAY: Final = [*LINES.strip().splitlines(), *TEXTS, *everyday_programs.LINES.strip().splitlines(), *OF_SERVICES]
+EVERYDAY: Final = [
+    *LINES.strip().splitlines(),
+    *TEXTS,
+    *everyday_programs.LINES.strip().splitlines(),
+    *OF_SERVICES,
+    *OF_FILES.strip().splitlines(),
+]

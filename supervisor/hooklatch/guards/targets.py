@@ -29,6 +29,7 @@ SCRIPT_FIRST: Final = {
     "chmod": ("--reference",), "chown": ("--reference",), "chgrp": ("--reference",),
     "sed": ("-e", "--expression", "-f", "--file"), "perl": ("-e", "-E"), "ruby": ("-e",),
 }  # fmt: skip
+FOLDERS: Final = frozenset({".", "~", "$HOME", "${HOME}", "$PWD"})
 CLUSTER: Final = re.compile(r"-[A-Za-z0-9]+")
 VALUED: Final = {  # options whose value is a file that is written
     "curl": ("-o", "--output", "--dump-header", "-D", "-c", "--cookie-jar", "--output-dir"),
@@ -36,13 +37,7 @@ VALUED: Final = {  # options whose value is a file that is written
     "gpg": ("-o", "--output"),
     "ssh-keygen": ("-f",),
     "iconv": ("-o", "--output"),
-    "gcc": ("-o",),
-    "cc": ("-o",),
-    "clang": ("-o",),
-    "g++": ("-o",),
-    "rustc": ("-o",),
-    "strace": ("-o",),
-    "time": ("-o",),
+    **dict.fromkeys(("gcc", "cc", "clang", "g++", "rustc", "strace", "time"), ("-o",)),
     "wget": ("-O", "--output-document", "-o", "--output-file", "-P", "--directory-prefix"),
     "cp": ("-t", "--target-directory"),
     "ln": ("-t", "--target-directory"),
@@ -72,10 +67,9 @@ def paths_written(command: Command) -> Iterator[Word]:
             if name in SCRIPT_FIRST and len(operands) > 1 and not is_told_elsewhere(name, command)
             else operands
         )
-    elif name == "mv":
-        yield from command.operands
-    elif name in WRITES_LAST and command.operands:
-        yield command.operands[-1]
+    elif name == "mv" or name in WRITES_LAST:
+        yield from command.operands if name == "mv" else command.operands[-1:]
+        yield from copied_into(command)
     elif name == "find" and "-delete" in [word.text for word in command.arguments]:
         yield from itertools.takewhile(lambda word: not word.text.startswith(("-", "(", "!")), command.arguments)
     elif name == "find":
@@ -100,6 +94,17 @@ def paths_written(command: Command) -> Iterator[Word]:
         yield from files_written(command)
     if name != "ssh-keygen" or not command.has_option("-l", "-y", "-F"):  # which show something of a file
         yield from command.values_of(*VALUED.get(name, ()))
+
+
+def copied_into(command: Command) -> Iterator[Word]:
+    """Yield the files that a copy makes in a folder, where its words show that it is one: cp a b/, cp a b c, mv a ~."""
+    told = list(command.values_of("-t", "--target-directory"))
+    *sources, target = [*command.operands, *told[-1:]] or [Word("")]
+    if told or len(sources) > 1 or target.text.endswith(("/", "/.", "..")) or target.text in FOLDERS:
+        for source in sources:
+            name = source.text.rstrip("/").rpartition("/")[2]
+            if source.is_known and name not in ("", ".", ".."):
+                yield Word(f"{target.text.rstrip('/')}/{name}", target.is_known)
 
 
 def is_told_elsewhere(name: str, command: Command) -> bool:

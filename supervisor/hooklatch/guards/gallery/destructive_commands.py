@@ -14,7 +14,6 @@ import os
 import re
 import tempfile
 from collections.abc import Iterator, Sequence
-from fnmatch import fnmatchcase
 from typing import Any
 
 from hooklatch import ask, deny, hook
@@ -29,12 +28,14 @@ from hooklatch.guards import (
     git_options,
     git_parts,
     is_contained,
-    paths_written,
     reads_data,
     running_fetched,
     strictest,
 )
 from hooklatch.guards.effects.services import DROPS
+from hooklatch.guards.paths import Path, Paths, may_be, together
+from hooklatch.guards.paths.devices import shows_only, takes_disk, writes_device
+from hooklatch.guards.paths.finding import left_out, roots_of
 
 # Globs of tools that are judged by nothing here, such as "mcp__notes__*"; those of hosts that touch nothing are known.
 HARMLESS_TOOLS: tuple[str, ...] = ()
@@ -44,6 +45,7 @@ RECURSIVE = ("-r", "-R", "--recursive", "--dir")
 RIGHTS = {"chmod", "chown", "chgrp", "setfacl", "chattr"}
 ENGINES = {"docker", "podman", "nerdctl"}
 MOUNTS = re.compile(r"\A(?:--volume=|-[a-z]*v(?=[/~.$]))")
+A_PATH = re.compile(r"[/~]|\.\.")
 SOURCES = re.compile(r"(?:^|[,=])(?:src|source)=((?:/|~|\.\.)[^,]*)")
 ALWAYS_RECURSIVE = {"srm", "trash", "rimraf", "del-cli"}
 SYSTEM = (
@@ -53,10 +55,7 @@ SYSTEM = (
 WORKPLACES = ("/opt", "/root", "/usr/src", "/usr/local/src")  # where a folder may be what an agent works on
 TEMPORARY = ("/tmp", "/var/tmp", tempfile.gettempdir())
 HISTORY = {".git", ".hg", ".svn", ".jj"}
-WIDE = re.compile(r"\[(?:[!^][^\]]*|[^\]]*(?:a-z|\[:\w+:\]?)[^\]]*)\]+")  # what most names may begin with
-NARROWING = {"-name", "-iname", "-path", "-regex", "-newer", "-mtime", "-empty"}  # of find
 OVERWRITING_DISKS = ("mkfs", "wipefs", "fdisk", "sfdisk", "gdisk", "sgdisk", "parted", "blkdiscard", "mke2fs", "mkswap")
-DISKS = ("/dev/sd", "/dev/nvme", "/dev/vd", "/dev/xvd", "/dev/hd", "/dev/disk", "/dev/mapper", "/dev/mmcblk", "/dev/md")
 FETCHING = {"curl", "wget", "http", "https", "aria2c", "nc", "ncat", "socat", "fetch"}
 SHELLS = {"sh", "bash", "zsh", "dash", "ksh", "fish", "source", "."}
 INTERPRETERS = SHELLS | {
@@ -119,7 +118,9 @@ HARMLESS = {
 }  # fmt: skip
 # What `git checkout` is likelier to take for a file than for a branch.
 A_FILE = re.compile(r".*[*?\[].*|(?:.*/)?[\w-][\w.-]*\.[A-Za-z][A-Za-z0-9]{0,4}")
-UNKNOWN = "/nobody/knows/where"  # the folder after `cd $X`
+# Print names of files for xargs, from where they are told to look.
+MAX_GIVING = 20  # of these before one xargs
+NAMING = {"find", "fd", "fdfind", "ls", "grep", "egrep", "rg", "git"}
 LATER = "is decided only when it runs"
 
 Answer = tuple[str, str]  # a verdict and its reason
@@ -150,12 +151,12 @@ def of_command(text: str, begin: str, start: str, *, is_sure: bool) -> Any:
         found = commands(text)
     except UnreadableCommandError as error:
         return (deny if is_sure else ask)(f"the command cannot be judged: {error}")
+    paths = Paths(start, text, found)
     running = {one.within for one in found}  # what each of these was told to run has been read, and is judged by itself
     said = [
         answer
         for one in found
-        for place in one.folders(start)
-        for answer in judged(one, begin, place or UNKNOWN, is_read=(*one.within, one.program) in running)
+        for answer in judged(one, begin, paths, found, is_read=(*one.within, one.program) in running)
     ]
     said += (
         ("deny" if is_at_once else "ask", f"{shown(one)} {how}; save it, look at it, then run it")
@@ -168,8 +169,10 @@ def of_command(text: str, begin: str, start: str, *, is_sure: bool) -> Any:
     return ask(said[0][1]) if said else None
 
 
-def judged(command: Command, begin: str, folder: str, *, is_read: bool = False) -> Iterator[Answer]:
-    """Yield what is to be said against a command in this folder; `is_read`: what it is told to run is judged, too."""
+def judged(
+    command: Command, begin: str, paths: Paths, found: Sequence[Command] = (), *, is_read: bool = False
+) -> Iterator[Answer]:
+    """Yield what is to be said against a command; `is_read`: what it is told to run is judged, too."""
     name, words = command.program, command.arguments
     if (loss := data_lost(command)) is not None:
         yield "ask", f"{shown(command)} {loss}"
@@ -182,26 +185,27 @@ def judged(command: Command, begin: str, folder: str, *, is_read: bool = False) 
         yield ("deny", f"{shown(command)} runs what the network sends") if sent else (
             "ask", f"which program {shown(command)} runs {LATER}"
         )  # fmt: skip
-    elif any(word.text.startswith(DISKS) for word in paths_written(command)) or name.startswith(OVERWRITING_DISKS):
+    elif (name.startswith(OVERWRITING_DISKS) and not shows_only(command)) or writes_device(command, paths):
         yield "deny", f"{shown(command)} writes onto a disk"
     elif name in REMOVING:
-        yield from removal(command, begin, folder)
+        yield from removal(command, begin, paths, found)
     elif name == "find":
-        yield from search(command, begin, folder)
+        yield from search(command, begin, paths)
     elif name == "git":
-        yield from history(command, folder)
+        for folder in command.folders(paths.begin):
+            yield from history(command, folder)
     elif name == "mv":
         into = list(command.values_of("-t", "--target-directory"))
         moved = [*command.operands, *into] if into else command.operands[:-1]
-        yield from reaching(moved, command, begin, folder)
+        yield from reaching(moved, command, begin, paths)
     elif name in RIGHTS and command.has_option(*RECURSIVE):
-        yield from reaching(command.operands, command, begin, folder)
+        yield from reaching(command.operands, command, begin, paths)
     elif name in RIGHTS and not all(word.is_one for word in words):  # which may be -R
-        yield from reaching([one for one in command.operands if one.is_known], command, begin, folder)
+        yield from reaching([one for one in command.operands if one.is_known], command, begin, paths)
     elif name == "rsync" and any(word.text.startswith(("--del", "--remove-source")) for word in words):
         is_emptied = any(word.text.startswith("--remove-source") for word in words)
         lost = command.operands if is_emptied else command.operands[-1:]
-        yield from reaching(lost, command, begin, folder, is_recursive=True)
+        yield from reaching(lost, command, begin, paths, is_recursive=True)
     elif name == "kill" and "-1" in [word.text for word in words[1:]]:
         yield "deny", f"{shown(command)} ends every process"
     elif VERSION.sub("", name) in INTERPRETERS and (answer := running_what_comes(command)) is not None:
@@ -210,7 +214,11 @@ def judged(command: Command, begin: str, folder: str, *, is_read: bool = False) 
         yield "ask", f"{shown(command)} removes files by code that this guard does not read"
     elif not is_read and name not in TELLING and any(A_REMOVAL.search(word.text) for word in words):
         yield "ask", f"{shown(command)} has a command in its words that removes folders"
-    elif name in ENGINES and any(is_above(one, begin, folder, is_itself_above=False) for one in mounted(words)):
+    elif name in ENGINES and any(
+        is_above(path, paths.here(begin), is_itself_above=False)
+        for one in mounted(words)
+        for path in paths.lost(Word(one), command)
+    ):
         yield "ask", f"{shown(command)} gives a container more than the working directory"
     elif is_among(command, DENIED_WORDS):
         yield "deny", f"{shown(command)} stops the machine or destroys its storage"
@@ -218,6 +226,8 @@ def judged(command: Command, begin: str, folder: str, *, is_read: bool = False) 
         name == "crontab" and words and words[0].text not in ("-", "-e") and "-l" not in [one.text for one in words]
     ):
         yield "ask", f"{shown(command)} deletes what a service keeps"
+    elif takes_disk(command, paths):
+        yield "ask", f"{shown(command)} is given a whole disk"
 
 
 def is_a_bomb(command: Command, text: str) -> bool:
@@ -243,75 +253,69 @@ def in_container(command: Command) -> Iterator[Answer]:
                     f"{shown(command)} removes {word.text} in a container, which may be a folder of this machine",
                 )
     elif command.program == "git":
-        yield from history(command, UNKNOWN)
+        yield from history(command, None)
 
 
 def mounted(words: Sequence[Word]) -> Iterator[str]:
     """Yield the folders of this machine that a container is given: -v /:/h, --volume=/:/h, --mount src=/,dst=/h."""
     for word in words:
-        path = MOUNTS.sub("", word.text).replace("${HOME}", "~").replace("$HOME", "~")
-        if path.startswith(("/", "~", "..")) and ":" in path:
-            yield path.partition(":")[0]
+        path, colon, _ = MOUNTS.sub("", word.text).replace("${HOME}", "~").replace("$HOME", "~").partition(":")
+        if colon and A_PATH.match(path):
+            yield path
         yield from SOURCES.findall(word.text)
 
 
-def removal(command: Command, begin: str, folder: str) -> Iterator[Answer]:
+def removal(command: Command, begin: str, paths: Paths, found: Sequence[Command]) -> Iterator[Answer]:
     is_recursive = command.program in ALWAYS_RECURSIVE or command.has_option(*RECURSIVE)
-    yield from reaching(command.operands, command, begin, folder, is_recursive=is_recursive)
-    if is_recursive and not {"xargs", "parallel", "fd", "fdfind"}.isdisjoint(command.within):
+    yield from reaching(command.operands, command, begin, paths, is_recursive=is_recursive)
+    if {"xargs", "parallel", "fd", "fdfind"}.isdisjoint(command.within):
+        return
+    if is_recursive:
         yield "ask", f"what {shown(command)} removes {LATER}"
+    before = found if command.fed_by == "<" else itertools.takewhile(lambda one: one is not command, found)
+    giving = [one for one in before if one.program in NAMING]
+    if len(giving) > MAX_GIVING:
+        yield "ask", f"what {shown(command)} removes {LATER}"
+    for one in giving[-MAX_GIVING:]:
+        if one.program == "find":
+            yield from below_roots(one, command, begin, paths)
+        elif any(
+            word.is_known and not is_ours(path, paths.here(begin))
+            for word in one.operands
+            for path in paths.lost(word, one)
+        ):
+            yield "ask", f"{shown(command)} removes what {shown(one)} finds outside the working directory"
 
 
-def search(command: Command, begin: str, folder: str) -> Iterator[Answer]:
+def search(command: Command, begin: str, paths: Paths) -> Iterator[Answer]:
     """Judge find where it removes what it finds."""
     told = [word.text for word in command.arguments]
-    if not any(word == "-delete" or word.rpartition("/")[2] in REMOVING for word in told):
-        return
-    starts = list(command.arguments)
-    while starts and (starts[0].text in ("-L", "-H", "-P", "-D") or starts[0].text.startswith("-O")):
-        starts = starts[2:] if starts[0].text == "-D" else starts[1:]
-    end = next((at for at, word in enumerate(starts) if word.text.startswith(("-", "(", "!"))), len(starts))
-    is_narrowed = all(is_narrow(branch) for branch in branches_of(told))
-    for word in starts[:end] or [Word(".")]:
-        if not word.is_known:
-            yield "ask", f"what {shown(command)} removes {LATER}"
-        elif is_narrowed and resolved(word.text, folder) in TEMPORARY:
-            continue
-        elif is_above(word.text, begin, folder, is_itself_above=not is_narrowed) or (
-            not is_narrowed and any(map(is_history, resolved(word.text, folder).split("/")))
-        ):
-            yield "deny", f"{shown(command)} would remove {word.text}, which cannot be had back"
-        elif not is_below(resolved(word.text, folder), (resolved(begin, "/"), *TEMPORARY)):
-            yield "ask", f"{shown(command)} removes files outside the working directory"
+    if any(word == "-delete" or os.path.basename(word) in REMOVING for word in told):
+        yield from below_roots(command, command, begin, paths)
 
 
-def branches_of(told: Sequence[str]) -> Iterator[Sequence[str]]:
-    """Yield the words of each alternative of find: what one of them finds is removed."""
-    begin = 0
-    for at, word in enumerate(told):
-        if word in ("-o", "-or", ","):
-            yield told[begin:at]
-            begin = at + 1
-    yield told[begin:]
+def below_roots(finding: Command, command: Command, begin: str, paths: Paths) -> Iterator[Answer]:
+    """Judge the removing of what find finds, by where it begins and by what its conditions really leave out."""
+    here, left = paths.here(begin), left_out(finding)
+    for word in roots_of(finding):
+        for path in paths.lost(word, finding):
+            is_temporary = path.whole in TEMPORARY
+            if not path.is_placed:
+                yield "ask", f"what {shown(command)} removes {LATER}"
+            elif is_temporary and left != "little":
+                continue
+            elif left != "most" and any(map(is_history, path.parts)):
+                yield "deny", f"{shown(command)} would remove {word.text}, which cannot be had back"
+            elif is_above(path, here, is_itself_above=left != "most"):
+                if left == "unknown" and path.whole == here:
+                    yield "ask", f"{shown(command)} may remove most of the working directory, and its history"
+                else:
+                    yield "deny", f"{shown(command)} would remove {word.text}, which cannot be had back"
+            elif not is_ours(path, here):
+                yield "ask", f"{shown(command)} removes files outside the working directory"
 
 
-def is_narrow(told: Sequence[str]) -> bool:
-    """Return whether a condition leaves out most files, and the history of a repository."""
-    for at, word in enumerate(told):
-        is_negated = at > 0 and told[at - 1] in ("!", "-not")
-        value = told[at + 1].lower() if at + 1 < len(told) else ""
-        if is_negated or word not in NARROWING:
-            continue
-        parts = value.split("/") if word == "-path" else [value.replace("\\", "")]
-        if word in ("-newer", "-mtime", "-empty") or (
-            value.strip("*?.[]!/")
-            and not any(fnmatchcase(one, part) for one in HISTORY for part in parts if part != "*")
-        ):
-            return True
-    return False
-
-
-def history(command: Command, folder: str) -> Iterator[Answer]:
+def history(command: Command, folder: str | None) -> Iterator[Answer]:
     """Judge what a command of git throws away."""
     settings, verb, rest = git_parts(command)
     told, throwing = git_options(command), THROWING_AWAY.get(verb, ())
@@ -324,7 +328,10 @@ def history(command: Command, folder: str) -> Iterator[Answer]:
     if verb == "clean" and any(one.lower().startswith("clean.requireforce") for one in settings):
         is_meant = True
     if verb == "checkout" and not told.has("-b", "-B", "--orphan", "-t", "--track", "-d", "--detach"):
-        is_file = any(A_FILE.fullmatch(one) or os.path.lexists(os.path.join(folder, one)) for one in texts)
+        is_file = any(
+            A_FILE.fullmatch(one) or (folder is not None and os.path.lexists(os.path.join(folder, one)))
+            for one in texts
+        )
         is_meant = is_meant or len(texts) > 1 or is_file
     if is_meant:
         lost = "overwrites what others have pushed" if verb in ("push", "send-pack") else "throws away work"
@@ -332,88 +339,77 @@ def history(command: Command, folder: str) -> Iterator[Answer]:
 
 
 def reaching(
-    operands: Sequence[Word], command: Command, begin: str, folder: str, *, is_recursive: bool = False
+    operands: Sequence[Word], command: Command, begin: str, paths: Paths, *, is_recursive: bool = False
 ) -> Iterator[Answer]:
     """Judge what a command removes, moves or opens to others."""
-    is_lost = folder == UNKNOWN
-    for word in operands:
+    here = paths.here(begin)
+    several = map(Word, together(word.text for word in operands if word.is_known)) if len(operands) > 1 else ()
+    for word in (*operands, *several):
         if word.text == "{}" and command.program in REMOVING and command.within[-1:] == ("find",):
             continue  # judged by where find begins
-        if command.program == "mv" and not word.is_known and A_NAME.fullmatch(word.text) and stays_here(command):
+        is_variable = not word.is_known and A_NAME.fullmatch(word.text) is not None
+        if is_variable and command.program == "mv" and stays_here(command, here, paths):
             continue
-        is_open = is_lost and is_recursive and not word.text.startswith(("/", "~"))
-        if not word.is_known or is_open or len(word.text) > 4096:
+        for path in paths.lost(word, command):
+            yield from losing(path, word, command, here, is_recursive=is_recursive)
+
+
+def losing(path: Path, word: Word, command: Command, here: str, *, is_recursive: bool) -> Iterator[Answer]:
+    """Judge one place that a command removes, moves or opens to others."""
+    if any(map(is_history, path.parts)) and not path.whole.endswith(".lock"):
+        yield "deny", f"{shown(command)} would lose or change {word.text}, which cannot be had back"
+    elif not path.is_placed:
+        if command.program in REMOVING or not word.is_known:
             yield "ask", f"what {shown(command)} changes {LATER}"
-            continue
-        whole = resolved(word.text, folder)
-        parts = whole.split("/")
-        if command.program in RIGHTS and whole == resolved(begin, "/"):
-            yield "ask", f"{shown(command)} changes who may read and write the whole working directory"
-            continue
-        if is_above(word.text, begin, folder) or (any(map(is_history, parts)) and not whole.endswith(".lock")):
-            yield "deny", f"{shown(command)} would lose or change {word.text}, which cannot be had back"
-        elif (command.program != "mv" or len(parts) < 4) and is_of_system(whole, resolved(begin, "/")):
-            yield "deny", f"{shown(command)} would lose or change {word.text}, a part of the system"
-        elif is_recursive and is_of_home(whole):
-            yield "deny", f"{shown(command)} would lose {word.text}, which programs keep in the home"
-        elif is_recursive and not is_below(whole, (resolved(begin, "/"), *TEMPORARY)):
-            yield "ask", f"{shown(command)} removes {word.text}, which lies outside the working directory"
+    elif command.program in RIGHTS and path.whole == here and path.is_here:
+        yield "ask", f"{shown(command)} changes who may read and write the whole working directory"
+    elif is_above(path, here):
+        yield "deny", f"{shown(command)} would lose or change {word.text}, which cannot be had back"
+    elif (command.program != "mv" or len(path.parts) < 3) and is_of_system(path, here):
+        yield "deny", f"{shown(command)} would lose or change {word.text}, a part of the system"
+    elif is_recursive and is_of_home(path):
+        yield "deny", f"{shown(command)} would lose {word.text}, which programs keep in the home"
+    elif is_recursive and not is_ours(path, here):
+        yield "ask", f"{shown(command)} removes {word.text}, which lies outside the working directory"
 
 
-def stays_here(command: Command) -> bool:
+def stays_here(command: Command, here: str, paths: Paths) -> bool:
     """Return whether what mv moves goes nowhere else than below the folder, as far as that shows."""
-    to = command.operands[-1].text if command.operands else "/"
-    return not command.has_option("-t", "--target-directory") and not to.startswith(("/", "~", ".."))
+    if not command.operands:
+        return False
+    ends = Paths(paths.begin).lost(Word(command.operands[-1].text), command)  # of what is not known, as it is written
+    return not command.has_option("-t", "--target-directory") and all(path.is_below([here]) for path in ends)
 
 
-def resolved(path: str, folder: str) -> str:
-    """Return what is lost, with links followed: of `link` it is the link, of `link/` and `link/*` what it leads to."""
-    whole = os.path.normpath(os.path.join(folder, os.path.expanduser(path)))
-    is_inside = path.endswith("/")
-    while is_all(os.path.basename(whole)):
-        whole, is_inside = os.path.dirname(whole), True
-    above, name = os.path.split(os.path.normpath(f"/{whole.lstrip('/')}"))
-    whole = os.path.join(os.path.realpath(above), name)
-    return os.path.realpath(whole) if is_inside else os.path.normpath(whole)
-
-
-def is_all(pattern: str) -> bool:
-    """Return whether a pattern of the shell leaves out little of a folder: *, ?*, *.*, [!x]*, [a-z]*."""
-    rest = WIDE.sub("", pattern[-255:])  # a name is not longer
-    return "*" in rest and not rest.strip("*?.")
-
-
-def is_above(target: str, begin: str, folder: str, *, is_itself_above: bool = True) -> bool:
-    """Return whether a target is the working directory or above it, a home, the root or directly below it."""
-    if target.startswith("~") and not target.partition("/")[2].strip("/*."):
-        return True
-    whole, here = resolved(target, folder), resolved(begin, "/")
-    if whole == here:
+def is_above(path: Path, here: str, *, is_itself_above: bool = True) -> bool:
+    """Return whether a path is the working directory or above it, a home, the root or directly below it."""
+    if path.whole == here and path.is_here:
         return is_itself_above
-    is_home = whole == os.path.expanduser("~") or os.path.dirname(whole) in ("/home", "/Users")
-    return is_home or whole.count("/") < 2 or here.startswith(f"{whole}/")
+    return path.is_home() or len(path.parts) < 2 or path.may_be_above(here) or (path.may_be(here) and path.is_here)
 
 
-def is_of_system(path: str, begin: str) -> bool:
+def is_ours(path: Path, here: str) -> bool:
+    """Return whether a path surely lies where an agent may remove: in its working directory, or in one for a while."""
+    return path.is_below(TEMPORARY) or (path.is_here and path.is_below([here]))
+
+
+def is_of_system(path: Path, here: str) -> bool:
     """Return whether a path is a part of the system; a home may lie there, and a working directory such as /opt/app."""
-    own = [os.path.expanduser("~"), *([begin] if is_below(os.path.dirname(begin), WORKPLACES) else [])]
-    is_own = any(one != "/" and path.startswith(f"{one}/") for one in own)
-    return is_below(path, SYSTEM) and path != "/dev/null" and not is_own
+    is_work = Path(os.path.dirname(here)).is_below(WORKPLACES)
+    is_own = path.is_below([os.path.expanduser("~"), *([here] if is_work else [])]) and path.is_here
+    return path.may_be_below(SYSTEM) and path.whole != "/dev/null" and not is_own
 
 
-def is_of_home(path: str) -> bool:
-    """Return whether it is a hidden folder of the home: keys, settings, histories; caches are made again."""
-    folder, name = os.path.split(path)
-    return folder == os.path.expanduser("~") and name.startswith(".") and name != ".cache"
+def is_of_home(path: Path) -> bool:
+    """Return whether it is a hidden folder of a home: keys, settings, histories; caches are made again."""
+    *above, name = path.parts or ("",)
+    is_hidden = name.startswith(".") and name != ".cache"
+    return is_hidden and len(above) > 0 and Path("/" + "/".join(above)).is_home()
 
 
 def is_history(part: str) -> bool:
     """Return whether a part of a path is a repository's history, or a pattern that the shell may make one of."""
-    return part in HISTORY or (part.startswith(".") and any(fnmatchcase(one, part) for one in HISTORY))
-
-
-def is_below(path: str, folders: Sequence[str]) -> bool:
-    return any(path == one or path.startswith(f"{one}/") for one in folders)
+    return any(may_be(part, one) for one in HISTORY)
 
 
 def is_among(command: Command, rules: Sequence[str]) -> bool:

@@ -1,39 +1,68 @@
 """Refuse to change files that an agent has no business with, and to switch guards off.
 
-This file is yours: change the lists.  A path is compared as it is and with all links resolved, so a link into a
-protected folder does not help.
+This file is yours: change the lists.  A path is compared as it is and with all links followed, those that the same
+command makes too, and other names of the same file (hard links).  Capitals and small letters count as the same, since
+there are file systems to which they are; letters that only look alike do not, since no file system takes them so.
 """
 
 from __future__ import annotations
 
+import functools
 import glob
 import itertools
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
+import msgspec
+
 from hooklatch import ask, deny, hook
 from hooklatch.guards import Command, UnreadableCommandError, Word, call_of, commands, paths_written, strictest
+from hooklatch.guards.paths import HOMES, STREAMS, Path, Paths, is_match, own_home, parts_of, same_file
+from hooklatch.guards.paths.finding import may_find
 
 # Globs of tools that are judged by nothing here, such as "mcp__notes__*"; those of hosts that touch nothing are known.
 HARMLESS_TOOLS: tuple[str, ...] = ()
-# Globs; `~` is the home of the user, and a pattern without a slash is compared with each part of the path.
+# Globs; `~` is any home, `*/` at the begin any folder, and one without a slash is compared with each part of the path.
 PROTECTED = (
-    ".git", ".env", ".env.*", "*.pem", "*.key", "id_rsa*", "id_ed25519*", ".npmrc", ".pypirc", ".netrc", ".hooklatch",
+    ".git", ".env", "*.env", ".env.*", "*.pem", "*.key", "id_rsa*", "id_ed25519*", ".npmrc", ".pypirc", ".netrc",
+    ".hooklatch",
     "~/.ssh/*", "~/.aws/*", "~/.gnupg/*", "~/.kube/*", "~/.config/gcloud/*", "~/.docker/*", "~/.config/hooklatch/*",
-    "~/.bashrc", "~/.zshrc", "~/.profile", "~/.bash_profile", "~/.gitconfig", "~/.config/git/*",
+    "~/.azure/*", "~/.config/gh/*", "~/.git-credentials", "~/.pgpass", "~/.my.cnf", "~/.password-store/*",
     "~/.local/state/hooklatch/*",
+    # What shells run, or sessions of desktops, or systemd for the user.
+    "~/.bashrc", "~/.bash_profile", "~/.bash_login", "~/.bash_logout", "~/.bash_aliases", "~/.profile", "~/.zshrc",
+    "~/.zshenv", "~/.zprofile", "~/.zlogin", "~/.zlogout", "~/.kshrc", "~/.cshrc", "~/.tcshrc", "~/.login",
+    "~/.inputrc", "~/.config/fish/*", "~/.config/environment.d/*", "~/.pam_environment", "~/.xprofile", "~/.xinitrc",
+    "~/.xsession*", "~/.config/autostart/*", "~/.config/systemd/*", "~/.local/share/systemd/*", ".envrc",
+    "~/Library/LaunchAgents/*",
+    # What git, Python, editors, debuggers and other programs run or are told by when they start.
+    "~/.gitconfig", "~/.config/git/*", "*/site-packages/*.pth", "*/dist-packages/*.pth", "sitecustomize.py",
+    "usercustomize.py", "~/.pythonrc*", "~/.config/pip/*", "~/.pip/*", "~/.pdbrc", "~/.irbrc", "~/.Rprofile",
+    "~/.vimrc", "~/.gvimrc", "~/.vim/*", "~/.config/nvim/*", "~/.emacs", "~/.emacs.d/*", "~/.config/emacs/*", ".exrc",
+    ".dir-locals.el", "~/.gdbinit", ".gdbinit", "~/.lldbinit", "~/.psqlrc", "~/.sqliterc", "~/.tmux.conf",
+    "~/.config/tmux/*", "~/.screenrc", "~/.curlrc", "~/.wgetrc", "~/.cargo/config*", "~/.cargo/env",
+    "~/.gradle/init.d/*", "~/.m2/settings.xml", "~/.rhosts", "~/.forward", "*/.vscode/tasks.json",
+    "*/.vscode/settings.json", "~/.config/Code/User/*",
     "/etc/*", "/boot/*", "/usr/*", "/bin/*", "/sbin/*", "/lib*/*", "/sys/*", "/proc/*", "/run/*", "/var/spool/cron/*",
+    "/var/spool/at/*", "/Library/*", "/System/*",
     # Where agents' programs are told to ask hooklatch: without these entries no guard is asked.
     "*/.claude/settings*.json", "*/.codex/hooks.json", "*/.codex/config.toml", "*/.gemini/settings.json",
     "*/.qwen/settings.json", "*/.copilot/hooks/*", "*/.copilot/*.json", "*/.github/hooks/*", "*/.cursor/hooks.json",
     "*/opencode/plugins/*", "*/.opencode/plugins/*",
+    # What agents run besides: servers, hooks and commands of their own.
+    ".mcp.json", "~/.claude.json", "*/.claude/hooks/*", "*/.claude/commands/*", "*/.claude/agents/*",
+    "*/.cursor/mcp.json", "*/.vscode/mcp.json", "*/.gemini/commands/*", "*/.codex/prompts/*", "*/.continue/config.*",
+    "*/.windsurf/*", "*/.codeium/*", "~/.config/opencode/*", ".aider.conf.yml",
     "*/site-packages/hooklatch/*", "*/site-packages/hooklatch_worker/*", "*/pipx/venvs/hooklatch/*",
     "*/uv/tools/hooklatch/*",
 )  # fmt: skip
-ALLOWED = (".env.example", ".env.sample", ".env.template", "index.lock", "head.lock")  # in lower case
+ALLOWED = (  # in lower case
+    ".env.example", ".env.sample", ".env.template", "example.env", "sample.env", "template.env", "index.lock",
+    "head.lock",
+)  # fmt: skip
 
 
 LOSING = {"rm", "rmdir", "mv", "shred", "srm", "chmod", "chown", "chgrp"}  # with a folder, all that is below it
@@ -67,7 +96,6 @@ EVERYDAY = re.compile(
     r"(?i)[\w*?.[\]!-]*\.(?:py|py[cio]|go|rs|c|h|cc|cpp|hpp|java|kt|rb|php|css|scss|html|md|rst|txt|o|class|orig|rej|log|tmp)"
     r"|__\w+__|node_modules|\.DS_Store"
 )
-HOME_IS_SET = re.compile(r"(?<!\$)(?<!\$\{)(?<!\w)HOME\b")
 INTERPRETERS = ("python", "pypy", "node", "perl", "ruby", "php", "deno", "bun", "lua", "awk", "gawk", "mawk")
 # A file that code writes by one call; what it puts together is not seen.
 IN_CODE = re.compile(
@@ -79,9 +107,12 @@ IN_CODE = re.compile(
     r"""|>\s*"([^"\n]+)\""""
 )
 SECOND_IN_CODE = re.compile(r"""(?:copy\w*|rename|replace|move|link)(?:Sync)?\(\s*[^,()]+,\s*['"]([^'"\n]+)['"]""")
-STREAMS = {"/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/fd/0", "/dev/fd/1", "/dev/fd/2"}  # links into /proc
+NAMING = {"ls", "echo", "printf", "git", "grep", "egrep", "rg"}  # print names of files for xargs
+GIVEN = Word("what xargs is given", False)
 MAX_FINDS = 20  # of one text that give something to commands; of more, what they give is asked about
-MAX_MATCHES = 1000  # files of those that a pattern of the shell stands for
+# Protected files as they lie in a folder of work.
+NEAR = (".env", ".git/config", ".git/HEAD", ".git/hooks/pre-commit", ".npmrc", "server.key")
+MAX_SAME = 1000  # protected files that are looked at, where a file has several names
 
 
 @hook(
@@ -96,9 +127,19 @@ def protected_paths(event: Any) -> Any:
         return deny(call.fault)
     in_code = [path for code in call.codes for path in paths_in_code(code)]
     for path in (*call.paths, *in_code):
-        if (pattern := protection_of(path, call.begin, is_whole=call.is_losing)) is not None:
-            return deny(f"{path} is protected ({pattern}); a person has to change it")
+        if (answer := of_path(path, call.begin, is_whole=call.is_losing)) is not None:
+            return answer
     return strictest(of_command(line.text, line.folder, is_sure=line.is_sure) for line in call.lines)
+
+
+def of_path(path: str, folder: str, *, is_whole: bool = False) -> Any:
+    """Judge a path that a tool is given."""
+    found = Paths(folder).of_text(path)
+    if (pattern := protection_of(found, folder, is_whole=is_whole)) is not None:
+        return deny(f"{path} is protected ({pattern}); a person has to change it")
+    if not all(one.is_placed for one in found):
+        return deny(f"{path[:200]!r} is no path whose place is known, so nobody can say what would be written")
+    return None
 
 
 def of_command(text: str, begin: str, *, is_sure: bool = True) -> Any:
@@ -111,7 +152,8 @@ def of_command(text: str, begin: str, *, is_sure: bool = True) -> Any:
         return (deny if is_sure else ask)(f"the command cannot be judged: {error}")
     unknown = ""
     finding: list[Command] = []
-    seen: set[tuple[Word, str | None, str]] = set()  # what has been judged already
+    paths = Paths(begin, text, found)
+    seen: set[object] = set()  # what has been judged already
     asking = {one.program for one in found if any("hooklatch" in word.text for word in one.arguments)}
     for command in found:
         is_open = not command.is_known or bool(command.fed_by) or bool({"xargs", "parallel"} & set(command.within))
@@ -124,25 +166,26 @@ def of_command(text: str, begin: str, *, is_sure: bool = True) -> Any:
             unknown = unknown or command.text
         if command.program == "find" and any(word.text in RUNNING for word in command.arguments):
             finding.append(command)
-        for word, folder in begins_of(command, finding, begin):
-            if (key := (word, folder, "begins")) in seen:
+        for word, one in begins_of(command, finding, found):
+            below = paths.changed(word, one)
+            if (pattern := protection_of(below, begin)) is not None:
+                return deny(f"{word.text} is protected ({pattern}); a person has to change it")
+            is_near = any(path.may_be(begin) or path.may_be_above(begin) for path in below)
+            if (
+                not all(path.is_placed for path in below)
+                or protection_of(below, begin, is_whole=True) is not None
+                or (is_near and may_find(one, NEAR))
+            ):
+                unknown = unknown or f"below {word.text}"
+        is_whole = command.program in LOSING or is_unpacking(command)
+        for word in written(command, finding, found):
+            if (key := (word, command.places, command.within, is_whole, paths.links_before(command))) in seen:
                 continue
             seen.add(key)
-            if (pattern := protection_of(word.text, folder or os.sep)) is not None:
+            changed = paths.changed(word, command)
+            if (pattern := protection_of(changed, begin, is_whole=is_whole)) is not None:
                 return deny(f"{word.text} is protected ({pattern}); a person has to change it")
-            if not word.is_known or not folder or protection_of(word.text, folder, is_whole=True) is not None:
-                unknown = unknown or f"below {word.text}"
-        for word in written(command, finding, text):
-            for folder in command.folders(begin):
-                if (key := (word, folder, str(command.program in LOSING))) in seen:
-                    continue
-                seen.add(key)
-                is_lost = not word.is_known or (folder is None and not word.text.startswith(("/", "~")))
-                is_whole = command.program in LOSING or is_unpacking(command)
-                pattern = protection_of(word.text, folder or begin, is_whole=is_whole)
-                if pattern is not None:
-                    return deny(f"{word.text} is protected ({pattern}); a person has to change it")
-                unknown = unknown or (word.text if is_lost else "")
+            unknown = unknown or ("" if all(path.is_placed for path in changed) else word.text)
     return ask(f"what {unknown} is, is decided only when it runs") if unknown else None
 
 
@@ -156,35 +199,56 @@ def is_given(word: Word, command: Command) -> bool:
     return "{}" in word.text and command.within[-1:] == ("find",)
 
 
-def begins_of(command: Command, finding: Sequence[Command], begin: str) -> Iterator[tuple[Word, str | None]]:
-    """Yield where find begins that has what it finds changed, each with a folder that this is seen from."""
+def given_by(command: Command, found: Sequence[Command]) -> list[Command] | None:
+    """Return the commands that may print what this one is given by xargs and changes; None if it is given none."""
+    if {"xargs", "parallel"}.isdisjoint(command.within):
+        return None
+    is_named = any("{}" in word.text for word in command.arguments)
+    words = command.arguments if is_named else (*command.arguments, GIVEN)
+    changed = paths_written(msgspec.structs.replace(command, arguments=words))
+    if not any("{}" in word.text if is_named else word is GIVEN for word in changed):
+        return None
+    before = found if command.fed_by == "<" else itertools.takewhile(lambda one: one is not command, found)
+    return [one for one in before if one.program in NAMING or one.program == "find"][:MAX_FINDS]
+
+
+def begins_of(command: Command, finding: Sequence[Command], found: Sequence[Command]) -> Iterator[tuple[Word, Command]]:
+    """Yield where find begins that has what it finds changed, each with the find."""
     by_itself = command.program == "find" and any(word.text == "-delete" for word in command.arguments)
-    if not by_itself and not any(is_given(word, command) for word in paths_written(command)):
-        return
-    for one in [command] if by_itself else finding[:MAX_FINDS]:
-        for word in roots_of(one):
-            yield from ((word, folder) for folder in one.folders(begin))
+    is_told = by_itself or any(is_given(word, command) for word in paths_written(command))
+    giving = [command] if by_itself else [*finding[:MAX_FINDS]] if is_told else given_by(command, found) or []
+    for one in giving:
+        if one.program == "find":
+            yield from ((word, one) for word in roots_of(one))
 
 
 def roots_of(finding: Command) -> list[Word]:
     """Return where find begins, which may stand behind options that hide it: such a one is not known."""
-    found = list(itertools.takewhile(lambda word: not word.text.startswith(("-", "(", "!")), finding.arguments))
+    found = list(itertools.takewhile(lambda word: word.text[:1] not in ("-", "(", "!"), finding.arguments))
     is_hidden = not found and bool(finding.arguments) and finding.arguments[0].text not in CONDITIONS
     return [Word("what find is told", False)] if is_hidden else found or [Word(".")]
 
 
-def written(command: Command, finding: Sequence[Command], text: str) -> Iterator[Word]:
+def written(command: Command, finding: Sequence[Command], found: Sequence[Command]) -> Iterator[Word]:
     """Yield what a command writes, with what find gives it and what code in its words names."""
     for word in paths_written(command):
         if is_given(word, command):
             yield from (one for each in finding[:MAX_FINDS] for one in names_found(each))
             if not 0 < len(finding) <= MAX_FINDS or not all(map(is_everyday, finding)):
                 yield word
-        elif not word.is_known and HOME_IS_SET.search(text) is None:
-            plain = re.sub(r"\A\$(?:HOME|\{HOME\})(?=/|\Z)", "~", word.text)
-            yield Word(plain, plain != word.text and not set(plain) & set("$`"))
         else:
             yield word
+    giving = given_by(command, found)
+    if giving == []:
+        yield GIVEN
+    for one in giving or ():
+        if one.program != "find":
+            texts = (text for word in one.operands for text in re.split(r"\s+|\\[n0t]", word.text) if word.is_known)
+            yield from map(Word, filter(None, texts))
+            continue
+        yield from names_found(one)
+        if not is_everyday(one):
+            yield GIVEN
     if command.program == "find" and "-delete" in [word.text for word in command.arguments]:
         yield from names_found(command)
     if (command.program or "").startswith(INTERPRETERS):
@@ -200,7 +264,7 @@ def paths_in_code(code: str) -> Iterator[str]:
 def names_found(finding: Command) -> list[Word]:
     """Return the names that find looks for, and those of protected files that these patterns mean."""
     named = names_told([word.text for word in finding.arguments])
-    plain = [one for one in PROTECTED if "/" not in one and not glob.has_magic(one)]
+    plain = [one for one in PROTECTED if one[:1] == "." and "/" not in one and not glob.has_magic(one)]
     return [Word(one) for one in (*named, *(one for one in plain if any(fnmatchcase(one, name) for name in named)))]
 
 
@@ -221,6 +285,8 @@ def is_everyday(finding: Command) -> bool:
     if {"-o", "-or", ",", "(", ")", "-L", "-follow", "-files0-from", "-f"} & set(told):
         return False
     named = names_told(told)
+    if any(last == "-maxdepth" and value in ("0", "1", "2") for last, value in itertools.pairwise(told)):
+        return bool(named) and not may_find(finding, NEAR)  # names of branches lie deeper
     return bool(named) and all(EVERYDAY.fullmatch(one[:255]) for one in named)
 
 
@@ -275,27 +341,44 @@ def changes_guards(told: Sequence[str]) -> bool:
     return words[0] not in LISTING or (len(words) > 1 and words[1] not in LISTED)
 
 
-def protection_of(path: str, folder: str, *, is_whole: bool = False) -> str | None:
-    """Return the pattern that protects a path, None if none does; `is_whole` if all that is below it is meant too."""
-    plain = os.path.normpath(os.path.join(folder, os.path.expanduser(path)))
-    named = {plain}
-    if glob.has_magic(plain):  # the shell makes of it what is there; without that it stays as it is
-        named.update(itertools.islice(glob.iglob(plain.replace("[^", "[!")), MAX_MATCHES))
-    for one in {plain} if plain in STREAMS else named.union(map(os.path.realpath, named)):
-        low = one.lower()  # there are file systems to which that is the same
-        if os.path.basename(low) in ALLOWED or re.fullmatch(
-            r"\.env(\.\w+)*\.(example|sample|template)", os.path.basename(low)
-        ):
+def protection_of(paths: Iterable[Path], begin: str, *, is_whole: bool = False) -> str | None:
+    """Return the pattern that protects one of these, None if none does; `is_whole`: all that is below is meant, too."""
+    for path in paths:
+        if path.whole in STREAMS:
             continue
-        for pattern in PROTECTED:
-            if "/" not in pattern:
-                if any(fnmatchcase(part, pattern) for part in low.split("/")):
-                    return pattern
-                continue
-            whole = os.path.expanduser(pattern).lower()
-            above = whole.rpartition("/")[0] if whole.startswith("*") else whole.partition("*")[0].rstrip("/")
-            if fnmatchcase(low, whole) or low == above:
-                return pattern
-            if is_whole and (fnmatchcase(low, above) or above.startswith(f"{low.rstrip('/')}/")):
-                return pattern
+        if (pattern := protecting(path.whole, is_whole=is_whole)) is not None:
+            return pattern
+        if path.is_here and path.is_placed and (other := same_file(path.whole, protected_files(begin))) is not None:
+            return f"it is the same file as {other}"
     return None
+
+
+@functools.lru_cache(maxsize=4096)
+def protecting(path: str, *, is_whole: bool) -> str | None:
+    """Return the pattern that protects a path."""
+    parts = parts_of(path.lower())
+    name = parts[-1] if parts else ""
+    if name in ALLOWED or re.fullmatch(r"\.env(\.\w+)*\.(example|sample|template)", name):
+        return None
+    return next(
+        (one for one in PROTECTED if any(is_match(parts, each, is_whole=is_whole) for each in forms_of(one))), None
+    )
+
+
+@functools.cache
+def forms_of(pattern: str) -> tuple[str, ...]:
+    """Return a pattern for each home that there may be."""
+    homes = dict.fromkeys((own_home(), "/root", *(f"{one}/*" for one in HOMES)))
+    low = pattern.lower()
+    return tuple(home.lower() + low[1:] for home in homes) if low[:1] == "~" else (low,)
+
+
+@functools.lru_cache(maxsize=8)
+def protected_files(begin: str) -> tuple[str, ...]:
+    """Return files that are protected in homes, in a folder of work and in the system: as many as are looked at."""
+    found: list[str] = []
+    for pattern in PROTECTED:
+        whole = os.path.expanduser(pattern) if pattern[:1] in ("~", "/") else os.path.join(begin, pattern)
+        found += itertools.islice(glob.iglob(whole, include_hidden=True), MAX_SAME - len(found))
+    found += itertools.islice(glob.iglob(os.path.join(begin, ".git", "**"), recursive=True), 100)
+    return tuple(found)

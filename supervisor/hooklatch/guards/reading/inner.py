@@ -14,7 +14,6 @@ from hooklatch.guards.words import Word
 __all__ = [
     "GIT",
     "PLAIN",
-    "folder_told",
     "git_verb",
     "hears",
     "inner_words",
@@ -37,7 +36,6 @@ GIT = Wrapper(
         {"-C", "-c", "--git-dir", "--work-tree", "--namespace", "--config-env", "--attr-source", "--super-prefix"}
     )
 )
-IN_FOLDER = {"env": frozenset({"-C", "--chdir"}), "sudo": frozenset({"-D", "--chdir"})}
 UNKNOWN = Word("a word that may be none or several", False)
 MAX_LOST = 8  # places that are tried where nobody knows at which word a command begins
 
@@ -128,13 +126,6 @@ def hears(name: str, words: Sequence[Word]) -> bool:
         return False
     own = words[: skip_options(words, WRAPPERS[name])]
     return any(re.match(r"-[A-Za-z]*S|--stdin|--st?d?i?\Z", word.text) for word in own)
-
-
-def folder_told(name: str, words: Sequence[Word]) -> Word | None:
-    """Return the folder in which a program is told to run another one, None if in its own."""
-    if name not in IN_FOLDER:
-        return None
-    return next(option_values(words[: skip_options(words, WRAPPERS[name])], IN_FOLDER[name]), None)
 
 
 def parallel_parts(words: Sequence[Word]) -> tuple[Sequence[Word], Sequence[Word] | None]:

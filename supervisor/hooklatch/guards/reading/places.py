@@ -1,35 +1,65 @@
-"""Where commands may run: the folders that each `cd` of a text leads to.  Knows words of `cd`; parses nothing."""
+"""Where commands may run: the folders that each `cd` of a text, and each program that runs others, leads to.
+
+Knows words of `cd`, and options of programs; parses nothing.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
+from typing import Final
 
 from hooklatch.guards.command import Places
+from hooklatch.guards.options.reader import option_values
+from hooklatch.guards.reading.options import after_options, skip_options
+from hooklatch.guards.reading.programs import JOINED, SCRIPTED, WRAPPERS, Wrapper
 from hooklatch.guards.words import Word
 
-__all__ = ["MOVING", "Place"]
+__all__ = ["MACHINES", "MOVING", "WITH_HOMES", "Place", "either", "folders_told", "joined"]
 
 MAX_PATH = 4096  # characters; the kernel takes no longer ones
 MAX_PLACES = 16  # folders that a command may run in; beyond that it is unknown
 MOVING = frozenset({"cd", "chdir", "pushd", "popd"})
+# Run others for another user, or on another machine: `~` may be another home there.
+WITH_HOMES: Final = frozenset({
+    "sudo", "doas", "su", "runuser", "pkexec", "run0", "ssh", "mosh", "autossh", "systemd-run", "setpriv", "gosu",
+    "su-exec", "setuidgid", "nsenter", "chroot", "sg", "machinectl",
+})  # fmt: skip
+# Options that say in which folder a program runs another one, or itself.
+IN_FOLDER: Final = {
+    "env": "-C --chdir", "sudo": "-D --chdir", "run0": "-D --chdir", "unshare": "-w --wd", "nsenter": "-w --wd",
+    "systemd-run": "--working-directory", "parallel": "--wd --workdir", "git": "-C", "make": "-C --directory",
+    "gmake": "-C --directory", "npm": "-C --prefix", "pnpm": "-C --dir", "yarn": "--cwd", "bun": "--cwd",
+    "uv": "--directory --project", "poetry": "-C --directory", "cargo": "-C", "just": "-d --working-directory",
+    "tmux": "-c", "bwrap": "--chdir", "mise": "-C --cd", "hatch": "-p", "pdm": "-p",
+}  # fmt: skip
+OF_UNIT: Final = re.compile(r"WorkingDirectory=|\$")
+MACHINES: Final = frozenset({"ssh", "mosh", "autossh"})  # run others on another machine, in the home there
+LETTERS: Final = re.compile(r"-[A-Za-z]+")
 
 
 class Place:
     """Where the next command may run, and where if the one before it succeeded."""
 
-    __slots__ = ("moved", "now")
+    __slots__ = ("_always", "moved", "now")
 
     def __init__(self) -> None:
         self.now: Places = ("",)
         self.moved: Places = ("",)
+        self._always: Places = ()  # where a trap may lead to before any command
 
     def stay(self, places: Places) -> None:
-        self.now = self.moved = places
+        self.now = self.moved = either(places, self._always) if self._always else places
 
     def add(self, places: Places) -> None:
         """Note that it may be here, too."""
         self.now = either(self.now, places)
+
+    def trapped(self, before: Places) -> None:
+        """Note that a trap, which was read from these places on, may lead from wherever the shell is."""
+        if self.now != before:
+            self._always = either(self._always, (*(one for one in self.now if one not in before), None))
 
     def move(self, name: str, words: Sequence[Word]) -> None:
         """Note where the shell is after `cd`; it stays where it was if that fails."""
@@ -42,7 +72,56 @@ class Place:
             target = word.text if word.is_known and word.text != "-" and not set(word.text) & set("*?[") else None
             target = None if target is not None and target.startswith(("~-", "~+")) else target
         self.moved = tuple(dict.fromkeys(joined(place, target) for place in self.now))
-        self.now = either(self.now, self.moved)
+        self.now = either(either(self.now, self.moved), self._always)
+        self.moved = either(self.moved, self._always)
+
+
+def folders_told(name: str, words: Sequence[Word], places: Places) -> Places:
+    """Return where a program that runs in these folders runs what it is told to run."""
+    options = WRAPPERS.get(name) or SCRIPTED.get(name) or JOINED.get(name) or Wrapper()
+    own = words[: skip_options(words, options)] if name in WRAPPERS else words
+    targets = list(option_values(own, frozenset(IN_FOLDER[name].split()))) if name in IN_FOLDER else []
+    if name == "systemd-run":
+        settings = option_values(own, frozenset({"-p", "--property"}))
+        targets += [Word(one.text.partition("=")[2], one.is_known) for one in settings if OF_UNIT.match(one.text)]
+    for target in targets:
+        places = tuple(dict.fromkeys(joined(one, target.text if target.is_known else None) for one in places))
+    if name in MACHINES:
+        return ("~",)
+    if name == "chroot":
+        return ("/",)
+    if name == "find" and any(word.text in ("-execdir", "-okdir") for word in words):
+        return either(places, (None,))  # where each file lies
+    if (
+        name in ("nsenter", "unshare")
+        and not targets
+        and any(word.text.startswith(("-w", "--wd", "-R", "--ro")) for word in own)
+    ):
+        return (None,)
+    if name == "systemd-run" and not targets and not any(word.text in ("--scope", "-d", "--same-dir") for word in own):
+        return ("/", "~")
+    if name in ("sudo", "su", "runuser", "doas"):
+        return logged_in(name, own, options, places)
+    return places
+
+
+def logged_in(name: str, own: Sequence[Word], options: Wrapper, places: Places) -> Places:
+    """Return where a program runs others that may log somebody in: his home is added then."""
+    letter = "i" if name in ("sudo", "doas") else "l"
+    is_login = any(
+        word.text == "-"
+        or (LETTERS.fullmatch(word.text) and letter in word.text)
+        or (len(word.text) > 3 and "--login".startswith(word.text))
+        or not word.is_known
+        for word in own
+    )
+    if not is_login:
+        return places
+    named = list(option_values(own, frozenset({"-u", "--user"})))
+    if name in ("su", "runuser") and not named:
+        named = [word for word in after_options(own, options) if word.text != "-"][:1]
+    user = named[-1] if named else Word("root")
+    return either((f"~{user.text}" if user.is_known and re.fullmatch(r"[\w.-]+", user.text) else None,), places)
 
 
 def either(one: Places, other: Places) -> Places:
@@ -54,7 +133,7 @@ def joined(place: str | None, target: str | None) -> str | None:
     """Return the place that `cd` leads to from another one; None if either is unknown."""
     if target is None:
         return None
-    if target.startswith(("/", "~")):
+    if os.path.isabs(target) or target[:1] == "~":
         return target
     whole = None if place is None else os.path.join(place, target)
     return whole if whole is None or len(whole) <= MAX_PATH else None

@@ -16,8 +16,8 @@ from hooklatch.guards.reading.builtins import Rules
 from hooklatch.guards.reading.containers import contained_words, is_attended
 from hooklatch.guards.reading.files import Files, interpreter_of
 from hooklatch.guards.reading.flows import READ, Flow, reads_before, redirect_of
-from hooklatch.guards.reading.inner import folder_told, hears, inner_words, name_of, replaced_by_xargs
-from hooklatch.guards.reading.places import MOVING, Place, either, joined
+from hooklatch.guards.reading.inner import hears, inner_words, name_of, replaced_by_xargs
+from hooklatch.guards.reading.places import MOVING, Place, either, folders_told
 from hooklatch.guards.reading.programs import KEEPING, LEAVING, PASSING, READING_FILES, SHELLS
 from hooklatch.guards.reading.scripts import language_of, script_in_variable, scripts_of
 from hooklatch.guards.shell.languages import BASH, COMMON, Language
@@ -365,8 +365,7 @@ class Reading:
     ) -> list[Command]:
         """Return the commands that a program runs by its words, its texts and its variables."""
         place, before, mark = self._place, self._place.now, self._mark
-        if (told := folder_told(name, rest)) is not None:
-            place.stay(tuple(joined(one, told.text if told.is_known else None) for one in before))
+        place.stay(folders_told(name, rest, before))
         below = (*within, name)
         found: list[Command] = []
         if name in ("xargs", "parallel"):
@@ -389,6 +388,8 @@ class Reading:
             language = language_of(name, rest)
             found += self._script_of(script, below, depth, passed, self._language if name in KEEPING else language)
         self._mark = mark
+        if name == "trap":
+            place.trapped(before)
         if name not in KEEPING:
             place.stay(before)
         return found

@@ -1,0 +1,236 @@
+"""Paths as guards compare them: placed where a command runs, links followed, patterns taken for what they may match.
+
+Looks at the disk, and at the links that a text makes itself; changes nothing, and knows no policy.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+from hooklatch.guards.command import Command
+from hooklatch.guards.paths.links import MAX_WAYS, Links
+from hooklatch.guards.paths.patterns import is_start, is_wide, may_be, parts_of
+from hooklatch.guards.reading.places import MACHINES, WITH_HOMES
+from hooklatch.guards.words import Word
+
+__all__ = ["HOMES", "STREAMS", "Path", "Paths", "own_home"]
+
+MAX_PATH: Final = 4096  # characters; the kernel takes no longer ones
+NOWHERE: Final = "/nobody/knows/where"  # the folder after `cd $X`
+HOMES: Final = ("/home", "/Users")
+STREAMS: Final = frozenset({"/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/fd/0", "/dev/fd/1", "/dev/fd/2"})
+# Where HOME stands and is not read, so that `~` may be another folder.
+HOME_IS_SET: Final = re.compile(r"(?<!\$)(?<!\$\{)(?<!\w)HOME\b")
+REPEATS: Final = re.compile(r"\b(?:while|until|for|select)\b|\(\s*\)")  # what makes a later command come before
+OF_VARIABLE: Final = re.compile(r"\A\$(?:(HOME|PWD)|\{(HOME|PWD)\})(?=/|\Z)")
+LINKING: Final = frozenset({"ln", "link", "cp", "mv", "mount"})
+
+
+class Path(NamedTuple):
+    """One place on the disk that a word may mean: absolute, without `.`, `..` and links; a pattern where one is left.
+
+    `is_placed` is false if nobody knows in which folder it lies, and `is_here` if it is on another machine.
+    """
+
+    whole: str
+    is_placed: bool = True
+    is_here: bool = True
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        return parts_of(self.whole)
+
+    def is_below(self, folders: Iterable[str]) -> bool:
+        """Return whether it surely is one of these folders, or lies in one."""
+        return any(self.parts[: len(parts)] == parts for parts in map(parts_of, folders))
+
+    def may_be_below(self, folders: Iterable[str]) -> bool:
+        """Return whether it is one of these folders, or lies in one, or may by its patterns."""
+        return any(is_start(parts, self.parts) for parts in map(parts_of, folders))
+
+    def may_be_above(self, folder: str) -> bool:
+        """Return whether this folder lies below it, or may by its patterns."""
+        parts = parts_of(folder)
+        return len(self.parts) < len(parts) and is_start(self.parts, parts)
+
+    def may_be(self, folder: str) -> bool:
+        """Return whether it is this folder, or may be by its patterns."""
+        parts = parts_of(folder)
+        return len(self.parts) == len(parts) and is_start(self.parts, parts)
+
+    def is_home(self) -> bool:
+        """Return whether it is somebody's home, or the folder of all homes."""
+        parts = self.parts
+        if self.whole == own_home() or (len(parts) == 1 and may_be(parts[0], "root")):
+            return True
+        return len(parts) == 2 and any(may_be(parts[0], one[1:]) for one in HOMES)
+
+
+UNKNOWN: Final = Path(NOWHERE, is_placed=False)
+
+
+class Paths:
+    """The paths that the words of one text mean, seen from the folder in which it begins."""
+
+    def __init__(self, begin: str, text: str = "", found: Sequence[Command] = ()) -> None:
+        self.begin = begin
+        self._home_is_known = HOME_IS_SET.search(text) is None
+        self._folder_is_known = re.search(r"(?<![\w$])(?<!\$\{)(?:OLD)?PWD=", text) is None
+        self._links = Links()
+        self._real: dict[str, str] = {}
+        repeats = REPEATS.search(text) is not None
+        self._found, self._reached = list(found), 0
+        self._order = {id(command): at for at, command in enumerate(self._found)}
+        if repeats:
+            self._reach_at(len(self._found))
+
+    def lost(self, word: Word, command: Command) -> list[Path]:
+        """Return what is lost if a word is removed: of `link` the link, of `link/` and `link/*` what it leads to."""
+        self._reach(command)
+        return self._meant(word, command, is_followed=False)
+
+    def changed(self, word: Word, command: Command) -> list[Path]:
+        """Return what is changed if a word is written to: as it is named, and with all links followed."""
+        self._reach(command)
+        word = self.expanded(word)
+        found = [
+            *self._meant(word, command, is_named=True),
+            *self._meant(word, command, is_named=True, is_followed=True),
+        ]
+        return list(dict.fromkeys(found))
+
+    def of_text(self, text: str) -> list[Path]:
+        """Return what a path that is no word of a shell means."""
+        return self.changed(Word(text), Command(program=""))
+
+    def expanded(self, word: Word) -> Word:
+        """Return a word in which $HOME and $PWD are what they say, if the text sets neither."""
+        found = None if word.is_known else OF_VARIABLE.match(word.text)
+        if found is None or set(rest := word.text[found.end() :]) & set("$`"):
+            return word
+        if "HOME" in found[0]:
+            return Word(f"~{rest}", self._home_is_known)
+        return Word(f".{rest}", self._folder_is_known)
+
+    def here(self, folder: str) -> str:
+        """Return a folder with its links followed."""
+        if folder not in self._real:
+            self._real[folder] = next(iter(self._links.ways(folder, is_followed=True) or ()), os.path.normpath(folder))
+        return self._real[folder]
+
+    def links_before(self, command: Command) -> int:
+        """Return how many links the text has made before this command, and things moved."""
+        self._reach(command)
+        return len(self._links)
+
+    def _reach(self, command: Command) -> None:
+        """Note what the commands before this one have done."""
+        self._reach_at(self._order.get(id(command), 0))
+
+    def _reach_at(self, end: int) -> None:
+        while self._reached < end:
+            self._reached += 1
+            self._note(self._found[self._reached - 1])
+
+    def _meant(self, word: Word, command: Command, *, is_followed: bool = False, is_named: bool = False) -> list[Path]:
+        """Return what a word means; `is_named`: as it is written, too, instead of the folder that is emptied."""
+        if not word.is_known or not is_possible(word.text):
+            return [UNKNOWN]
+        found: dict[Path, None] = {}
+        is_here = MACHINES.isdisjoint(command.within)
+        for place in command.places:
+            for whole in self._placed(word.text, place, command):
+                if whole is None:
+                    found[UNKNOWN] = None
+                    continue
+                plain, is_lost = os.path.normpath(whole), whole.startswith(NOWHERE)
+                if is_named or is_lost or not is_here:
+                    found[Path(plain if is_named else stripped(whole), not is_lost, is_here)] = None
+                if is_lost or not is_here or plain in STREAMS:
+                    continue
+                ways = self._links.ways(whole, is_followed=is_followed, is_stripped=not is_named)
+                found.update((Path(one), None) for one in ways or ())
+                if ways is None or len(found) > MAX_WAYS:
+                    return [*found, Path(stripped(whole)), UNKNOWN]
+        return list(found)
+
+    def _placed(self, text: str, place: str | None, command: Command) -> Iterator[str | None]:
+        """Yield what a word names, absolute; what its `..` mean is left to who follows links."""
+        for named in self._homes(text, command):
+            if named is None or os.path.isabs(named):
+                yield named
+                continue
+            for folder in [NOWHERE] if place is None else self._homes(place, command):
+                # `cd` takes `..` by the name of the folder that it is in, programs by the disk.
+                yield None if folder is None else f"{os.path.normpath(os.path.join(self.begin, folder))}/{named}"
+
+    def _homes(self, text: str, command: Command) -> Iterator[str | None]:
+        """Yield a path without `~`, once for each home that it may stand for."""
+        if not text.startswith("~"):
+            yield text
+            return
+        user, slash, rest = text.partition("/")
+        if user != "~":
+            known = os.path.expanduser(user)
+            yield (f"{HOMES[0]}/{user[1:]}" if known == user else known) + slash + rest
+        elif not self._home_is_known:
+            yield None
+        else:
+            yield own_home() + slash + rest
+            if not WITH_HOMES.isdisjoint(command.within):
+                yield f"/root{slash}{rest}"
+
+    # -- links -------------------------------------------------------------------------------------------------------
+
+    def _note(self, command: Command) -> None:
+        """Note the links that a command makes, and what it moves."""
+        name = command.program
+        if name not in LINKING or self._links.is_open:
+            return
+        words = command.operands
+        if name == "mount" and not command.has_option("--bind", "--rbind", "-B", "-R", "--move", "-M", "-o"):
+            return
+        is_copy = name == "cp" and not command.has_option("-s", "-l", "--symbolic-link", "--link")
+        into = [word for last, word in zip(command.arguments, command.arguments[1:], strict=False)
+                if last.text in ("-t", "--target-directory")]  # fmt: skip
+        into += [
+            Word(word.text.partition("=")[2], word.is_known)
+            for word in command.arguments
+            if word.text.startswith("--target-d")
+        ]
+        targets = into[-1:] or (words[-1:] if len(words) > 1 else [Word(".")])
+        sources = [word for word in words if word not in targets] if into or len(words) > 1 else words
+        for source in sources:
+            leads = self._meant(source, command, is_named=True)
+            if is_copy and not any(one.whole in self._links for one in leads):
+                continue
+            ends: set[str | None] = {one.whole if one.is_placed else None for one in leads}
+            if name == "ln" and source.is_known and not os.path.isabs(source.text):
+                ends |= {os.path.join("\0", source.text)}  # seen from where the link is
+            named = self._meant(targets[0], command, is_named=True)
+            self._links.is_open |= name != "mv" and not all(one.is_placed for one in named)
+            base = os.path.basename(source.text.rstrip("/"))
+            for one in named:
+                for at in (one.whole, f"{one.whole.rstrip('/')}/{base}") if base else (one.whole,):
+                    seen_there = (end and end.replace("\0", os.path.dirname(at)) for end in ends)
+                    self._links.add(at, seen_there, is_moved=name in ("mv", "mount"))
+
+
+def own_home() -> str:
+    return os.path.expanduser("~")
+
+
+def stripped(whole: str) -> str:
+    """Return the folder of which a path means all that is in it, or the path; no link is followed."""
+    whole = os.path.normpath(whole)
+    while whole != "/" and is_wide(os.path.basename(whole)):
+        whole = os.path.dirname(whole)
+    return f"/{whole.lstrip('/')}"
+
+
+def is_possible(text: str) -> bool:
+    """Return whether there can be such a path at all."""
+    return "\0" not in text and len(text) <= MAX_PATH and not any("\ud800" <= one <= "\udfff" for one in text)
