@@ -10,10 +10,12 @@ This file is yours: change the lists.
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import tempfile
 from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
 from typing import Any
 
 from hooklatch import ask, deny, hook
@@ -328,11 +330,9 @@ def history(command: Command, folder: str | None) -> Iterator[Answer]:
     if verb == "clean" and any(one.lower().startswith("clean.requireforce") for one in settings):
         is_meant = True
     if verb == "checkout" and not told.has("-b", "-B", "--orphan", "-t", "--track", "-d", "--detach"):
-        is_file = any(
-            A_FILE.fullmatch(one) or (folder is not None and os.path.lexists(os.path.join(folder, one)))
-            for one in texts
-        )
-        is_meant = is_meant or len(texts) > 1 or is_file
+        names_file = any(map(A_FILE.fullmatch, texts))
+        is_there = folder is not None and any(os.path.lexists(os.path.join(folder, text)) for text in texts)
+        is_meant = is_meant or len(texts) > 1 or names_file or is_there
     if is_meant:
         lost = "overwrites what others have pushed" if verb in ("push", "send-pack") else "throws away work"
         yield "ask", f"{shown(command)} {lost} that may exist nowhere else"
