@@ -47,7 +47,6 @@ find src -name '*.test.js' -execdir ls {} \;
 grep -rl foo src | xargs sed -i 's/foo/bar/g'
 rg -l oldName | xargs sed -i 's/oldName/newName/g'
 git ls-files -d | xargs rm
-git ls-files '*.py' | xargs wc -l
 git ls-files -m | xargs -r wc -l
 ls *.bak | xargs rm
 ls -t *.log | tail -n +5 | xargs rm
@@ -90,7 +89,6 @@ sudo rm -rf build
 su - postgres -c 'psql -l'
 make -C sub clean
 git -C sub mv a.py b.py
-npm --prefix web run build
 pnpm -C packages/api test
 pnpm --dir web build
 uv run --directory api pytest

@@ -249,7 +249,7 @@ def in_container(command: Command) -> Iterator[Answer]:
         named = command.operands if removes else command.operands[:1]
         for word in named:
             path = word.text.rstrip("/*.") or "/"
-            if word.is_known and path.startswith(("/", "~")) and path.count("/") < 2:
+            if word.is_known and path[:1] in ("/", "~") and path.count("/") < 2:
                 yield (
                     "ask",
                     f"{shown(command)} removes {word.text} in a container, which may be a folder of this machine",

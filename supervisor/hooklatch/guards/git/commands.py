@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
@@ -190,13 +191,31 @@ def git_places(command: Command) -> tuple[list[str], str | None]:
     """Return the folders that git is told to go to (`-C`), one after another, and where its repository is, if told."""
     _, rest = git_verb(command.arguments)
     options = parsed(command.arguments[: len(command.arguments) - len(rest)], OWN).options
-    folders = [one.value.text for one in options if one.name == "-C" and one.value is not None]
+    folders = [folder.text for folder in folders_named(command)]
     repositories = [one.value.text for one in options if one.may_be("--git-dir") and one.value is not None]
     return folders, repositories[-1] if repositories else None
 
 
 def files_written(command: Command) -> Iterator[Word]:
-    """Yield the files and folders that a command of git is told to write."""
+    """Yield the files and folders that a command of git writes, below the folders that `-C` names."""
+    folders = folders_named(command)
+    for word in files_named(command):
+        yield Word(os.path.join(*(folder.text for folder in folders), word.text), all(map(known, [*folders, word])))
+
+
+def known(word: Word) -> bool:
+    return word.is_known
+
+
+def folders_named(command: Command) -> list[Word]:
+    """Return the folders that git is told to go to, one after another: -C."""
+    _, rest = git_verb(command.arguments)
+    options = parsed(command.arguments[: len(command.arguments) - len(rest)], OWN).options
+    return [option.value for option in options if option.name == "-C" and option.value is not None]
+
+
+def files_named(command: Command) -> Iterator[Word]:
+    """Yield what a command of git is told to write, as its words name it."""
     _, verb, rest = git_parts(command)
     told = git_options(command)
     named = told.operands
