@@ -21,7 +21,7 @@ import msgspec
 
 from hooklatch import ask, deny, hook
 from hooklatch.guards import Command, UnreadableCommandError, Word, commands, paths_written
-from hooklatch.guards.paths import HOMES, STREAMS, Path, Paths, is_match, own_home, parts_of, same_file
+from hooklatch.guards.paths import HOMES, STREAMS, Path, Paths, identity_of, is_match, own_home, parts_of
 from hooklatch.guards.paths.finding import may_find
 
 # Globs; `~` is any home, `*/` at the begin any folder, and one without a slash is compared with each part of the path.
@@ -135,6 +135,7 @@ def protected_paths(event: Any) -> Any:
 
 def of_path(path: str, folder: str, *, is_whole: bool = False) -> Any:
     """Judge a path that a tool is given."""
+    protected_files.cache_clear()  # they are others at each call
     found = Paths(folder).of_text(path)
     if (pattern := protection_of(found, folder, is_whole=is_whole)) is not None:
         return deny(f"{path} is protected ({pattern}); a person has to change it")
@@ -184,6 +185,7 @@ def of_command(text: object, begin: str) -> Any:
     unknown = ""
     finding: list[Command] = []
     paths = Paths(begin, text, found)
+    protected_files.cache_clear()  # they are others at each call
     seen: set[object] = set()  # what has been judged already
     asking = {one.program for one in found if any("hooklatch" in word.text for word in one.arguments)}
     for command in found:
@@ -352,7 +354,8 @@ def protection_of(paths: Iterable[Path], begin: str, *, is_whole: bool = False) 
             continue
         if (pattern := protecting(path.whole, is_whole=is_whole)) is not None:
             return pattern
-        if path.is_here and path.is_placed and (other := same_file(path.whole, protected_files(begin))) is not None:
+        shared = identity_of(path.whole, is_shared=True) if path.is_here and path.is_placed else None
+        if shared is not None and (other := protected_files(begin).get(shared)) is not None:
             return f"it is the same file as {other}"
     return None
 
@@ -378,11 +381,11 @@ def forms_of(pattern: str) -> tuple[str, ...]:
 
 
 @functools.lru_cache(maxsize=8)
-def protected_files(begin: str) -> tuple[str, ...]:
-    """Return files that are protected in homes, in a folder of work and in the system: as many as are looked at."""
+def protected_files(begin: str) -> dict[tuple[int, int], str]:
+    """Return the protected files of homes, of a folder of work and of the system: as many as are looked at."""
     found: list[str] = []
     for pattern in PROTECTED:
         whole = os.path.expanduser(pattern) if pattern[:1] in ("~", "/") else os.path.join(begin, pattern)
         found += itertools.islice(glob.iglob(whole, include_hidden=True), MAX_SAME - len(found))
     found += itertools.islice(glob.iglob(os.path.join(begin, ".git", "**"), recursive=True), 100)
-    return tuple(found)
+    return {identity: one for one in found if (identity := identity_of(one)) is not None}
