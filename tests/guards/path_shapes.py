@@ -47,6 +47,8 @@ REMOVING: Final = {
         "cd $X; rm passwd",
         "cd -; rm -rf etc",
         "CDPATH=/; cd etc && rm -rf ssl",
+        "read CDPATH <<< /; cd etc && rm -rf ssl",
+        ": ${CDPATH:=/}; cd etc && rm -rf ssl",
         "trap 'cd /' DEBUG; rm -rf etc",
         "trap 'cd /' DEBUG; cd src; rm -rf etc",
         "trap 'cd / || true' ERR; false; rm -rf etc",

@@ -20,7 +20,7 @@ import msgspec
 
 from hooklatch import ask, deny, hook
 from hooklatch.guards import Command, UnreadableCommandError, Word, call_of, commands, paths_written, strictest
-from hooklatch.guards.paths import HOMES, STREAMS, Path, Paths, is_match, own_home, parts_of, same_file
+from hooklatch.guards.paths import HOMES, STREAMS, Path, Paths, identity_of, is_match, own_home, parts_of
 from hooklatch.guards.paths.finding import may_find
 
 # Globs of tools that are judged by nothing here, such as "mcp__notes__*"; those of hosts that touch nothing are known.
@@ -134,6 +134,7 @@ def protected_paths(event: Any) -> Any:
 
 def of_path(path: str, folder: str, *, is_whole: bool = False) -> Any:
     """Judge a path that a tool is given."""
+    protected_files.cache_clear()  # they are others at each call
     found = Paths(folder).of_text(path)
     if (pattern := protection_of(found, folder, is_whole=is_whole)) is not None:
         return deny(f"{path} is protected ({pattern}); a person has to change it")
@@ -153,6 +154,7 @@ def of_command(text: str, begin: str, *, is_sure: bool = True) -> Any:
     unknown = ""
     finding: list[Command] = []
     paths = Paths(begin, text, found)
+    protected_files.cache_clear()  # they are others at each call
     seen: set[object] = set()  # what has been judged already
     asking = {one.program for one in found if any("hooklatch" in word.text for word in one.arguments)}
     for command in found:
@@ -348,7 +350,8 @@ def protection_of(paths: Iterable[Path], begin: str, *, is_whole: bool = False) 
             continue
         if (pattern := protecting(path.whole, is_whole=is_whole)) is not None:
             return pattern
-        if path.is_here and path.is_placed and (other := same_file(path.whole, protected_files(begin))) is not None:
+        shared = identity_of(path.whole, is_shared=True) if path.is_here and path.is_placed else None
+        if shared is not None and (other := protected_files(begin).get(shared)) is not None:
             return f"it is the same file as {other}"
     return None
 
@@ -374,11 +377,11 @@ def forms_of(pattern: str) -> tuple[str, ...]:
 
 
 @functools.lru_cache(maxsize=8)
-def protected_files(begin: str) -> tuple[str, ...]:
-    """Return files that are protected in homes, in a folder of work and in the system: as many as are looked at."""
+def protected_files(begin: str) -> dict[tuple[int, int], str]:
+    """Return the protected files of homes, of a folder of work and of the system: as many as are looked at."""
     found: list[str] = []
     for pattern in PROTECTED:
         whole = os.path.expanduser(pattern) if pattern[:1] in ("~", "/") else os.path.join(begin, pattern)
         found += itertools.islice(glob.iglob(whole, include_hidden=True), MAX_SAME - len(found))
     found += itertools.islice(glob.iglob(os.path.join(begin, ".git", "**"), recursive=True), 100)
-    return tuple(found)
+    return {identity: one for one in found if (identity := identity_of(one)) is not None}

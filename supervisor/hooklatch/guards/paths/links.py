@@ -9,7 +9,7 @@ from typing import Final
 
 from hooklatch.guards.paths.patterns import MAGIC, is_wide, may_be
 
-__all__ = ["MAX_WAYS", "Links", "same_file"]
+__all__ = ["MAX_WAYS", "Links", "identity_of"]
 
 MAX_WAYS: Final = 1000  # files that a pattern stands for, and links on the way to them; of more, nobody knows
 MAX_ADDED: Final = 128  # links that a text makes; of more, nobody knows where they lead
@@ -24,6 +24,7 @@ class Links:
         self._added: dict[str, set[str | None]] = {}  # None: it leads to what is not known
         self._moved: set[str] = set()  # those that are no links: what was moved there
         self._on_disk: dict[str, str | None] = {}
+        self._ways: dict[tuple[str, bool, bool], list[str] | None] = {}
 
     def __len__(self) -> int:
         return len(self._added) + self.is_open
@@ -33,6 +34,7 @@ class Links:
 
     def add(self, path: str, ends: Iterable[str | None], *, is_moved: bool) -> None:
         """Note that a path leads to each of these; `is_moved`: it is what they were, and no link."""
+        self._ways.clear()
         if len(self._added) >= MAX_ADDED:
             self.is_open = True
             return
@@ -42,6 +44,12 @@ class Links:
 
     def ways(self, whole: str, *, is_followed: bool, is_stripped: bool = False) -> list[str] | None:
         """Return where a path leads once its links are followed; None if nobody knows, or it is too much."""
+        key = (whole, is_followed, is_stripped)
+        if key not in self._ways:
+            self._ways[key] = self._followed(whole, is_followed=is_followed, is_stripped=is_stripped)
+        return self._ways[key]
+
+    def _followed(self, whole: str, *, is_followed: bool, is_stripped: bool) -> list[str] | None:
         parts = [one for one in whole.split("/") if one not in ("", ".")]
         is_inside = whole.endswith(("/", "/."))
         while is_stripped and parts and is_wide(parts[-1]):
@@ -121,18 +129,11 @@ def through_process(done: Sequence[str], part: str) -> bool | None:
     return False if any(may_be(part, one) for one in ("cwd", "exe", "fd", "map_files")) else None
 
 
-def same_file(path: str, others: Iterable[str]) -> str | None:
-    """Return which of other files is this one by another name, a hard link; None if none is."""
+def identity_of(path: str, *, is_shared: bool = False) -> tuple[int, int] | None:
+    """Return what is the same for all names of a file; None if there is none, or `is_shared` and it has one name."""
     try:
         own = os.stat(path)
     except (OSError, ValueError):
         return None
-    if not stat.S_ISREG(own.st_mode) or own.st_nlink < 2:
-        return None
-    for other in others:
-        try:
-            if os.path.samestat(own, os.stat(other)):
-                return other
-        except (OSError, ValueError):
-            continue
-    return None
+    is_wanted = stat.S_ISREG(own.st_mode) and (not is_shared or own.st_nlink > 1)
+    return (own.st_dev, own.st_ino) if is_wanted else None

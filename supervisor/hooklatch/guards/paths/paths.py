@@ -24,6 +24,8 @@ HOMES: Final = ("/home", "/Users")
 STREAMS: Final = frozenset({"/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/fd/0", "/dev/fd/1", "/dev/fd/2"})
 # Where HOME stands and is not read, so that `~` may be another folder.
 HOME_IS_SET: Final = re.compile(r"(?<!\$)(?<!\$\{)(?<!\w)HOME\b")
+# Where CDPATH may be set, in whichever way: then `cd x` may lead anywhere.
+CDPATH_IS_SET: Final = re.compile(r"(?<!\$)(?<!\w)CDPATH\b")
 REPEATS: Final = re.compile(r"\b(?:while|until|for|select)\b|\(\s*\)")  # what makes a later command come before
 OF_VARIABLE: Final = re.compile(r"\A\$(?:(HOME|PWD)|\{(HOME|PWD)\})(?=/|\Z)")
 LINKING: Final = frozenset({"ln", "link", "cp", "mv", "mount"})
@@ -79,6 +81,7 @@ class Paths:
         self.begin = begin
         self._home_is_known = HOME_IS_SET.search(text) is None
         self._folder_is_known = re.search(r"(?<![\w$])(?<!\$\{)(?:OLD)?PWD=", text) is None
+        self._is_led = CDPATH_IS_SET.search(text) is not None
         self._links = Links()
         self._real: dict[str, str] = {}
         repeats = REPEATS.search(text) is not None
@@ -163,7 +166,8 @@ class Paths:
             if named is None or os.path.isabs(named):
                 yield named
                 continue
-            for folder in [NOWHERE] if place is None else self._homes(place, command):
+            is_led = self._is_led and bool(place) and str(place)[:1] not in ("/", "~", ".")
+            for folder in [NOWHERE] if place is None or is_led else self._homes(place, command):
                 # `cd` takes `..` by the name of the folder that it is in, programs by the disk.
                 yield None if folder is None else f"{os.path.normpath(os.path.join(self.begin, folder))}/{named}"
 
