@@ -17,7 +17,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
-__all__ = ["ARGUMENTS", "KINDS", "MATCHED_KINDS", "OTHER", "UnclearToolError", "arguments", "kind_of"]
+__all__ = ["ARGUMENTS", "KINDS", "MATCHED_KINDS", "OTHER", "UnclearToolError", "arguments", "find_tool_kind_by_name"]
 
 Arguments = dict[str, Any]
 
@@ -95,7 +95,7 @@ class UnclearToolError(ValueError):
     """The input of a tool could be read in two ways, or does not say what a tool of its kind does."""
 
 
-def kind_of(name: str) -> str:
+def find_tool_kind_by_name(name: str) -> str:
     """Return the kind of a tool that is known by its name alone; "other" if it is not known."""
     if name.startswith("mcp__"):
         return "mcp"
@@ -115,7 +115,7 @@ def arguments(kind: str, tool_input: Mapping[str, Any], *, former: Mapping[str, 
     for key, names in KEYS.get(kind, {}).items():
         given = {name: found.pop(name) for name in names if name in found}
         if given:
-            found[key] = one_of(kind, key, given)
+            found[key] = select_value(kind, key, given)
     if kind == "edit":
         add_paths(found)
     needed = NEEDED.get(kind, ())
@@ -124,19 +124,19 @@ def arguments(kind: str, tool_input: Mapping[str, Any], *, former: Mapping[str, 
     return found
 
 
-def one_of(kind: str, key: str, given: Mapping[str, Any]) -> object:
+def select_value(kind: str, key: str, given: Mapping[str, Any]) -> object:
     """Return the one value that several keys agree on."""
     first, *others = given.values()
     if any(type(other) is not type(first) or other != first for other in others):
         raise UnclearToolError(f"{' and '.join(given)} of a {kind} tool differ, and both could be its {key}")
     if kind == "shell" and key == "command":
-        return command_of(first)
+        return join_command(first)
     if key in TEXT and not isinstance(first, str):
         raise UnclearToolError(f"the {key} of a {kind} tool is not text")
     return first
 
 
-def command_of(value: object) -> str:
+def join_command(value: object) -> str:
     """Return a command as one line: some programs send an argument list."""
     if isinstance(value, str):
         return value
@@ -149,7 +149,7 @@ def command_of(value: object) -> str:
 def add_paths(found: Arguments) -> None:
     """Add `paths`: a patch names its files in its text, and there may be several."""
     if "patch" not in found and BEGIN in str(found.get("command")):
-        found["patch"] = command_of(found.pop("command"))
+        found["patch"] = join_command(found.pop("command"))
     text = found.get("patch")
     paths = [found["path"]] if "path" in found else []
     if isinstance(text, str):

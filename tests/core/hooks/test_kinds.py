@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from hooklatch.core.hooks.catalogue import Catalogue
-from hooklatch.core.hooks.snapshots import Chain, Selection
+from hooklatch.core.hooks.snapshots import EventHooks, HookSelection
 from hooklatch.core.payload import Payload
-from hooklatch.core.tools import KINDS, UnclearToolError, arguments, kind_of
+from hooklatch.core.tools import KINDS, UnclearToolError, arguments, find_tool_kind_by_name
 from hooklatch_worker import amend, deny
 from support.plays import hook, play
 from support.tables import table
@@ -27,15 +27,15 @@ MATCHES: dict[str, object] = {
 }
 
 
-def chain() -> Chain:
-    return Chain(SPEC, [hook(name, match=match) for name, match in MATCHES.items()])
+def chain() -> EventHooks:
+    return EventHooks(SPEC, [hook(name, match=match) for name, match in MATCHES.items()])
 
 
-def selected(payload: object, among: Chain | None = None) -> Selection:
+def selected(payload: object, among: EventHooks | None = None) -> HookSelection:
     return (among or chain()).select(Payload(msgspec.json.encode(payload)))
 
 
-def ids(selection: Selection) -> list[str]:
+def ids(selection: HookSelection) -> list[str]:
     return [one.id for one in selection.hooks]
 
 
@@ -82,7 +82,7 @@ def test_a_tool_whose_kind_or_name_cannot_be_read_is_matched_by_nothing(payload:
 
 def test_a_kind_means_nothing_where_no_tool_is_matched() -> None:
     spec = Catalogue.standard()["session_start"]
-    one = Chain(spec, [hook("a", "session_start", match="shell")])
+    one = EventHooks(spec, [hook("a", "session_start", match="shell")])
 
     assert ids(one.select(Payload(b'{"source":"startup","tool_kind":"shell"}'))) == []
 
@@ -124,8 +124,10 @@ def test_a_rewrite_that_nobody_can_judge_is_a_deny() -> None:
 
 
 def test_each_kind_is_one_that_the_page_names() -> None:
-    assert {kind_of(name) for name in ("Bash", "Read", "Write", "Edit", "Grep", "WebFetch", "Agent")} < KINDS
-    assert (kind_of("mcp__a__b"), kind_of("what")) == ("mcp", "other")
+    assert {
+        find_tool_kind_by_name(name) for name in ("Bash", "Read", "Write", "Edit", "Grep", "WebFetch", "Agent")
+    } < KINDS
+    assert (find_tool_kind_by_name("mcp__a__b"), find_tool_kind_by_name("what")) == ("mcp", "other")
 
 
 @table(
@@ -161,7 +163,7 @@ def test_an_input_that_says_two_things_or_nothing_is_unclear(kind: str, given: d
 
 
 def test_a_tool_that_is_called_other_is_one_tool_and_not_all_that_are_unknown() -> None:
-    one = Chain(SPEC, [hook("mine", match="other")])
+    one = EventHooks(SPEC, [hook("mine", match="other")])
 
     assert ids(one.select(Payload(b'{"tool_name":"other"}'))) == ["mine"]
     assert ids(one.select(Payload(b'{"tool_name":"database"}'))) == []
