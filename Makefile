@@ -27,6 +27,7 @@ format-check: $(VENV)/.ready
 
 lint: $(VENV)/.ready
 	$(BIN)/ruff check $(SOURCES)
+	$(BIN)/python tests/language/lint.py
 
 types: mypy pyright
 

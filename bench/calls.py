@@ -10,30 +10,30 @@ from hooklatch.core.hooks.catalogue import Catalogue
 from hooklatch.core.hooks.matchers import compile_matcher
 from hooklatch.core.hooks.registry import Hook, Layer, PythonTarget
 from hooklatch.core.payload import Payload
-from hooklatch.service.dispatch.fires import Fire, FireParams, Services
+from hooklatch.service.dispatch.fires import Fire, FireParams, FireServices
 from hooklatch.service.registry.budget import Budget
 from hooklatch_worker import wire
-from hooklatch_worker.author.call_context import Emitted
-from hooklatch_worker.author.state import Asked
+from hooklatch_worker.author.call_context import EmittedTelemetry
+from hooklatch_worker.author.state import StateRequest
 
 __all__ = ["call_of", "fire_of"]
 
-Answer = Callable[[Fire, Call, Asked], wire.Told]
+Answer = Callable[[Fire, Call, StateRequest], wire.StateResponse]
 SPEC = Catalogue.standard()["pre_tool_use"]
 
 
 def fire_of(answer: Answer | None = None) -> Fire:
     """Make a fire for calls; the state of their hooks is what `answer` says, if anything."""
     return Fire(
-        SPEC, FireParams(SPEC.name), None, "bench", Services(ignore, answer or refuse, ignore, Budget(Counter()))
+        SPEC, FireParams(SPEC.name), None, "bench", FireServices(ignore, answer or refuse, ignore, Budget(Counter()))
     )
 
 
-def ignore(fire: Fire, emitted: Sequence[Emitted] = ()) -> None:
+def ignore(fire: Fire, emitted: Sequence[EmittedTelemetry] = ()) -> None:
     return
 
 
-def refuse(fire: Fire, call: Call, asked: Asked) -> wire.Told:
+def refuse(fire: Fire, call: Call, asked: StateRequest) -> wire.StateResponse:
     raise wire.FrameError("a question about state, which nobody serves")
 
 

@@ -62,8 +62,8 @@ PAYLOAD_JSON = msgspec.json.encode(PAYLOAD)
 DAEMON = """
 import sys
 from hooklatch.service.process.daemon import run_daemon
-from hooklatch.service.process.folders import Options
-run_daemon(Options(*sys.argv[1:]), on_ready=lambda ready: print("ready", flush=True))
+from hooklatch.service.process.folders import DaemonOptions
+run_daemon(DaemonOptions(*sys.argv[1:]), on_ready=lambda ready: print("ready", flush=True))
 """
 
 

@@ -24,8 +24,8 @@ import time
 from collections.abc import Callable
 
 from contenders import run_daemon
-from hooklatch.entry.building import BuildError, build
-from hooklatch.entry.commands import Form, entry_command
+from hooklatch.entry.building import BuildError, build_program
+from hooklatch.entry.commands import Form, make_entry_command
 from machine import ROOT, print_machine, save, summary
 
 EVENT = ROOT / "tests" / "data" / "claude-code-2.1.330" / "PreToolUse.jsonl"
@@ -83,10 +83,10 @@ def measure(rounds: int) -> list[dict[str, object]]:
             for form, least in LEAST.items():
                 cases[way, form, "least"] = started(least)
                 for what, place in folders.items():
-                    words = entry_command("claude-code", "PreToolUse", "gate", 60, runtime_dir=place)
+                    words = make_entry_command("claude-code", "PreToolUse", "gate", 60, runtime_dir=place)
                     if form == "c":
                         try:
-                            words[: words.index("claude-code")] = [str(build(folder))]
+                            words[: words.index("claude-code")] = [str(build_program(folder))]
                         except BuildError as error:
                             print(f"left out: {error}")
                             continue

@@ -43,8 +43,8 @@ from fleet_daemons import FLEET
 from fleet_engine import SERVERS, Bare, Connection, RedisServer, bare_writers, run_server
 from fleet_hosts import BUNDLE, Hosts, Marks, Publisher, running_hosts
 from hooklatch.fleet.engine import redis
-from hooklatch.fleet.policy.manifests import Envelope
-from hooklatch.fleet.policy.signing import new_key
+from hooklatch.fleet.policy.manifests import SignedManifest
+from hooklatch.fleet.policy.signing import make_key
 from machine import Summary, print_machine, raise_open_files, save, summary
 
 HOSTS = (10, 100, 1000)
@@ -66,7 +66,7 @@ DAY = 86_400
 
 def measure(count: int, rounds: int, records: int, quiet: float, versions: int, kept_records: int) -> dict[str, Any]:
     """Return all that is measured of a fleet of one size."""
-    key = new_key()
+    key = make_key()
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hl-")))
         (folder / "engine").mkdir()
@@ -107,7 +107,7 @@ def measure(count: int, rounds: int, records: int, quiet: float, versions: int, 
 
 def sampled(count: int, rounds: int) -> dict[str, Any]:
     """Return only what `among` measures."""
-    key = new_key()
+    key = make_key()
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hl-")))
         (folder / "engine").mkdir()
@@ -249,7 +249,7 @@ def bare(
 def bundle_named_in(reply: Any) -> str:
     """Return the key of the bundle that the newest entry of a stream names."""
     fields = reply[0][1][-1][1]
-    envelope = msgspec.json.decode(fields[-1], type=Envelope)
+    envelope = msgspec.json.decode(fields[-1], type=SignedManifest)
     return f"hooklatch:{FLEET}:bundle:{json.loads(envelope.payload)['bundle']}"
 
 

@@ -1,7 +1,8 @@
 """The daemons' side of bench/fleet.py: simulated daemons in one process, each with a socket and a record of its own.
 
 What a link sees is real: the socket, the token, the lines, and a chained record in a file.  What a version meets is
-real as well: `walk` with the signatures, `newest`, and `read_bundle`.  No hook is loaded and no event is decided.
+real as well: `verify_manifests` with the signatures, `select_newest`, and `read_bundle`.  No hook is loaded and no
+event is decided.
 
 Orders come on standard input, one JSON object a line, and each is answered by one line.
 """
@@ -23,17 +24,17 @@ from typing import Any
 import msgspec
 import trio
 
-from hooklatch.core.messages import Outcome
+from hooklatch.core.messages import CallOutcome
 from hooklatch.core.payload import Payload
 from hooklatch.fleet.policy.bundles import read_bundle
-from hooklatch.fleet.policy.manifests import START, FleetError, Manifest, newest, read_envelope, walk
+from hooklatch.fleet.policy.manifests import START, FleetError, Manifest, read_envelope, select_newest, verify_manifests
 from hooklatch.fleet.policy.signing import PublicKey, read_public
 from hooklatch.paths import ADMIN_SOCKET, FLEET_TOKEN
-from hooklatch.record.content.entries import Fact, entry_of_decision
-from hooklatch.record.content.excerpt import excerpt_of_payload
+from hooklatch.record.content.entries import FireFacts, encode_decision_entry
+from hooklatch.record.content.excerpt import excerpt_payload
 from hooklatch.record.content.redaction import Redactor
-from hooklatch.record.files.anchor import Anchor, spelled
-from hooklatch.record.files.chain import GENESIS, seal, timestamp
+from hooklatch.record.files.anchor import Anchor, encode_anchor
+from hooklatch.record.files.chain import GENESIS, format_timestamp, seal_entry
 from hooklatch.record.settings import RecordSettings
 from machine import raise_open_files
 from record_storage import DECISION, OUTCOME, PAYLOAD
@@ -43,7 +44,7 @@ TOKEN = "b" * 64
 GIVE_UP = 600.0  # seconds
 SEGMENT = f"{1:016d}.jsonl"
 GUARDS = ("no_force_push", "no_secrets", "stay_in_project")
-SILENT = Outcome(layer="fleet", outcome="answered", cause="policy")
+SILENT = CallOutcome(layer="fleet", outcome="answered", cause="policy")
 WORDS = ("build", "test", "main.py", "src", "docs", "fetch", "rebase", "--quiet", "--all", "origin", "lint", "cache")
 
 
@@ -57,10 +58,10 @@ def bodies(count: int) -> list[bytes]:
     found: list[bytes] = []
     for number in range(count):
         words = " ".join(numbers.choices(WORDS, k=8))
-        fact = Fact(Payload(PAYLOAD.replace(b"origin main", words.encode())), True, f"session-{number % 17}")
+        fact = FireFacts(Payload(PAYLOAD.replace(b"origin main", words.encode())), True, f"session-{number % 17}")
         fact.call_id, fact.host, fact.cwd = f"toolu_{numbers.randbytes(9).hex()}", "claude-code", "/home/me/project"
         fact.redactor, fact.limit = redactor, settings.excerpt_bytes
-        fact.excerpt, fact.excerpt_cut = excerpt_of_payload(fact.payload, fact.limit, redactor)
+        fact.excerpt, fact.excerpt_cut = excerpt_payload(fact.payload, fact.limit, redactor)
         took = numbers.random()
         decision = msgspec.structs.replace(
             DECISION, decision_id=f"{numbers.randbytes(4).hex()}-{number}", duration_ms=took, outcomes=[OUTCOME],
@@ -71,7 +72,7 @@ def bodies(count: int) -> list[bytes]:
             decision = msgspec.structs.replace(
                 decision, verdict="pass", cause=None, reason=None, layer=None, hook=None, outcomes=silent
             )
-        found.append(entry_of_decision(decision, fact, redactor))
+        found.append(encode_decision_entry(decision, fact, redactor))
     return found
 
 
@@ -102,11 +103,11 @@ class SimulatedDaemon:
         for _ in range(count):
             self.seq += 1
             body = BODIES[self.seq % len(BODIES)] if kind == "decision" else b'{"version":"bench"}'
-            line, self._hash = seal(self.seq, self._hash, timestamp(time.time()), kind, body)
+            line, self._hash = seal_entry(self.seq, self._hash, format_timestamp(time.time()), kind, body)
             lines.append(line)
         with open(self._record / SEGMENT, "ab") as file:
             file.write(b"".join(lines))
-        self._anchor.write(spelled(self.seq, self._hash))  # not synced, as nothing here outlives the run
+        self._anchor.write(encode_anchor(self.seq, self._hash))  # not synced, as nothing here outlives the run
 
     def answer(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         match method:
@@ -127,7 +128,9 @@ class SimulatedDaemon:
 
     def _follow(self, manifests: list[str]) -> dict[str, Any]:
         if manifests:
-            walked = walk(FLEET, self._head, [read_envelope(text.encode()) for text in manifests], self._keys)
+            walked = verify_manifests(
+                FLEET, self._head, [read_envelope(text.encode()) for text in manifests], self._keys
+            )
             self._head = walked.head
             self._manifests += walked.manifests
         wanted = self._wanted()
@@ -145,7 +148,7 @@ class SimulatedDaemon:
         }
 
     def _wanted(self) -> Manifest | None:
-        return newest(self._manifests, self.host, ())
+        return select_newest(self._manifests, self.host, ())
 
     def _apply(self, version: int, data: bytes) -> dict[str, Any]:
         wanted = self._wanted()

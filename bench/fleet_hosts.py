@@ -19,14 +19,14 @@ import trio
 
 from fleet_daemons import BODIES, FLEET
 from fleet_engine import RedisServer
-from hooklatch.fleet.engine.engine import Batch
+from hooklatch.fleet.engine.engine import RecordBatch
 from hooklatch.fleet.engine.opening import open_engine
-from hooklatch.fleet.policy.batches import pack
+from hooklatch.fleet.policy.batches import pack_batch
 from hooklatch.fleet.policy.bundles import Bundle, encode_bundle
-from hooklatch.fleet.policy.manifests import START, Envelope, Head, Manifest, payload_of
+from hooklatch.fleet.policy.manifests import START, Manifest, PolicyHead, SignedManifest, encode_signed_text
 from hooklatch.fleet.policy.settings import DEFAULT_FIELDS
 from hooklatch.fleet.policy.signing import PrivateKey
-from hooklatch.record.files.chain import GENESIS, seal, timestamp
+from hooklatch.record.files.chain import GENESIS, format_timestamp, seal_entry
 from machine import ROOT
 
 __all__ = ["BUNDLE", "Hosts", "Marks", "Publisher", "running_hosts"]
@@ -59,11 +59,13 @@ class Publisher:
                 lines: list[bytes] = []
                 for _ in range(size):
                     seq += 1
-                    line, previous = seal(seq, previous, timestamp(time.time()), "decision", BODIES[seq % len(BODIES)])
+                    line, previous = seal_entry(
+                        seq, previous, format_timestamp(time.time()), "decision", BODIES[seq % len(BODIES)]
+                    )
                     lines.append(line)
-                packed = pack(host, 1, lines, DEFAULT_FIELDS)
+                packed = pack_batch(host, 1, lines, DEFAULT_FIELDS)
                 assert packed is not None
-                await engine.append(host, 1, Batch(packed.first, packed.last, packed.data))
+                await engine.append(host, 1, RecordBatch(packed.first, packed.last, packed.data))
 
     async def _push(self, count: int) -> tuple[int, float]:
         async with open_engine(self._url, FLEET) as engine:
@@ -74,17 +76,17 @@ class Publisher:
                 began = time.monotonic()
                 await engine.put_bundle(json.loads(envelope.payload)["bundle"], bundle)
                 await engine.commit(self._head.version + 1, msgspec.json.encode(envelope))
-                self._head = Head(self._head.version + 1, envelope.digest)
+                self._head = PolicyHead(self._head.version + 1, envelope.digest)
             return self._head.version, began
 
-    def _sign(self, bundle: bytes) -> Envelope:
-        payload = payload_of(
+    def _sign(self, bundle: bytes) -> SignedManifest:
+        payload = encode_signed_text(
             Manifest(
                 fleet=FLEET, version=self._head.version + 1, previous=self._head.digest,
                 bundle=sha256(bundle).hexdigest(), size=len(bundle), publisher="bench", created="2026-01-31T12:00:00Z",
             )
         )  # fmt: skip
-        return Envelope(payload, self._key.public.id, self._key.sign(payload.encode()))
+        return SignedManifest(payload, self._key.public.id, self._key.sign(payload.encode()))
 
 
 class Hosts:

@@ -21,10 +21,10 @@ import trio
 from calls import call_of, fire_of
 from hooklatch.core.decisions.call import Call
 from hooklatch.processes import scratch
-from hooklatch.processes.worker import Worker
-from hooklatch.processes.zygote import Zygote, open_zygote
+from hooklatch.processes.worker import PoolWorker
+from hooklatch.processes.zygote import ZygoteClient, open_zygote
 from hooklatch_worker import wire
-from hooklatch_worker.sandbox.isolation import held_by, kernel_here
+from hooklatch_worker.sandbox.isolation import detect_kernel, find_effective_isolation
 from machine import ROOT, describe, save, summary
 
 WORST_START_MS = 10.0
@@ -35,29 +35,29 @@ GUARD = call_of("no_force_push", b'{"tool_name":"Bash","tool_input":{"command":"
 COMMAND = call_of("run", b'{"tool_name":"Bash","tool_input":{}}', b'{"command":"exit 0","fails_closed":true}')
 
 
-async def start(zygote: Zygote, source: wire.Source, isolation: wire.Isolation) -> tuple[Worker, float]:
+async def start(zygote: ZygoteClient, source: wire.Source, isolation: wire.Isolation) -> tuple[PoolWorker, float]:
     began = time.perf_counter()
-    worker = Worker(await zygote.fork(source, wire.WorkerLimits(isolation=isolation)))
+    worker = PoolWorker(await zygote.fork(source, wire.WorkerLimits(isolation=isolation)))
     code = open(source.location, "rb").read() if source.kind == "file" else b""  # noqa: ASYNC230, SIM115
-    loaded = await worker.load(wire.Code(code))
+    loaded = await worker.load(wire.LoadCode(code))
     took = (time.perf_counter() - began) * 1e3
     if loaded.isolation != isolation.level:
         raise RuntimeError(f"{isolation.level} cannot be had here: {loaded.missing}")
     return worker, took
 
 
-async def end(worker: Worker, isolation: wire.Isolation) -> None:
+async def end(worker: PoolWorker, isolation: wire.Isolation) -> None:
     worker.kill("measured")
     await worker.watch()
     worker.close()
-    await scratch.remove(isolation.temporary, str(worker.generation))
+    await scratch.remove_scratch(isolation.temporary, str(worker.generation))
 
 
 async def measure(rounds: int, folder: str) -> dict[str, dict[str, list[float]]]:
     offered = [
         wire.Isolation(level, temporary=os.path.join(folder, "tmp"))
         for level in wire.ISOLATION_LEVELS
-        if not held_by(kernel_here(), wire.Isolation(level)).missing
+        if not find_effective_isolation(detect_kernel(), wire.Isolation(level)).missing
     ]
     found: dict[str, dict[str, list[float]]] = {one.level: {"start": [], "guard": [], "command": []} for one in offered}
     async with open_zygote() as zygote:
@@ -74,7 +74,7 @@ async def measure(rounds: int, folder: str) -> dict[str, dict[str, list[float]]]
     return found
 
 
-async def timed(worker: Worker, asked: Call) -> float:
+async def timed(worker: PoolWorker, asked: Call) -> float:
     began = time.perf_counter()
     said = await worker.call(asked, fire_of(), 10.0)
     if said.cause:

@@ -37,8 +37,8 @@ import msgspec
 import trio
 
 from contenders import connect
-from hooklatch.service.process.daemon import serve
-from hooklatch.service.process.folders import Options
+from hooklatch.service.process.daemon import open_daemon
+from hooklatch.service.process.folders import DaemonOptions
 from machine import on_one_core, print_machine, save
 
 HERE = Path(__file__).resolve().parent
@@ -149,8 +149,8 @@ def lay_out(folder: str) -> None:
 async def daemon_here() -> AsyncGenerator[str]:
     with tempfile.TemporaryDirectory() as folder:
         lay_out(folder)
-        options = Options(f"{folder}/hooks.toml", f"{folder}/run", f"{folder}/state", owns_process=False)
-        async with serve(options) as daemon:
+        options = DaemonOptions(f"{folder}/hooks.toml", f"{folder}/run", f"{folder}/state", owns_process=False)
+        async with open_daemon(options) as daemon:
             yield daemon.ready.agent
 
 

@@ -26,11 +26,11 @@ from pathlib import Path
 
 import msgspec
 
-from hooklatch.core.decisions.call import Envelope
-from hooklatch.core.messages import Decision, Outcome
+from hooklatch.core.decisions.call import EventEnvelope
+from hooklatch.core.messages import CallOutcome, FireDecision
 from hooklatch.core.payload import Payload
 from hooklatch.record.settings import RecordSettings
-from hooklatch.record.writer import Fact, Record
+from hooklatch.record.writer import FireFacts, RecordWriter
 from machine import describe, save
 
 __all__ = ["measure", "show"]
@@ -39,8 +39,8 @@ SIZES = (256, 1024, 16 * 1024, 256 * 1024, 4 * 2**20)
 LINE = 1000  # bytes of a line that is usual
 MOST = 100 * 2**20  # bytes of payloads per size: fewer rounds for large ones
 REASON = "force pushes are not allowed here"
-OUTCOME = Outcome(layer="global", hook="guards:no_force_push", outcome="answered", cause="policy", duration_ms=0.31)
-SILENT = Decision(
+OUTCOME = CallOutcome(layer="global", hook="guards:no_force_push", outcome="answered", cause="policy", duration_ms=0.31)
+SILENT = FireDecision(
     decision_id="3f2a9c1e-1", event="pre_tool_use", verdict="pass", cause=None, reason=None, layer=None, hook=None,
     retryable=False, patch=None, payload_digest="5b" * 32, append=None, resume=None, value=None, revision=1795300667911,
     duration_ms=0.5, outcomes=[OUTCOME],
@@ -62,7 +62,7 @@ def payload_of(size: int) -> bytes:
     return json.dumps(fields).encode()
 
 
-ENVELOPE = Envelope(
+ENVELOPE = EventEnvelope(
     "pre_tool_use", "421edd16-b2f5-4472", "3f2a-1", "/home/me/project", None, None, None, "claude-code", None, None, {}
 )
 
@@ -79,14 +79,16 @@ class Times(msgspec.Struct):
     kept: list[float] = []
 
 
-def run(record: Record, full: Record, fd: int, size: int, rounds: int) -> Times:
+def run(record: RecordWriter, full: RecordWriter, fd: int, size: int, rounds: int) -> Times:
     """Alternate between the bare and the record, on payloads of one size."""
     data, line, clock = payload_of(size), b"x" * LINE, time.perf_counter
     times = Times(len(data), max(5, min(rounds, MOST // len(data))))
     for _ in range(times.rounds):
         payload = Payload(data)
         payload.text("tool_name")  # as the event's matchers do
-        fact = Fact(payload, True, "421edd16-b2f5-4472", "9c1f03a55d20e7b4", None, "claude-code", "/home/me/project")
+        fact = FireFacts(
+            payload, True, "421edd16-b2f5-4472", "9c1f03a55d20e7b4", None, "claude-code", "/home/me/project"
+        )
         began = clock()
         payload.digest()
         record.show(fact)
@@ -127,8 +129,8 @@ def figures(times: Times) -> dict[str, float]:
 def measure(rounds: int) -> dict[str, object]:
     """Measure all sizes in one temporary folder."""
     with tempfile.TemporaryDirectory(prefix="record-", dir=os.environ.get("TMPDIR")) as name:
-        record = Record(str(Path(name, "record")), RecordSettings(segment_bytes=2**40))
-        full = Record(str(Path(name, "full")), RecordSettings(segment_bytes=2**40, payloads="full"))
+        record = RecordWriter(str(Path(name, "record")), RecordSettings(segment_bytes=2**40))
+        full = RecordWriter(str(Path(name, "full")), RecordSettings(segment_bytes=2**40, payloads="full"))
         fd = os.open(Path(name, "bare"), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         try:
             run(record, full, fd, SIZES[0], min(rounds, 500))  # so that no size pays for what is new

@@ -31,15 +31,15 @@ from pathlib import Path
 import msgspec
 import trio
 
-from hooklatch.core.messages import Decision, Outcome
+from hooklatch.core.messages import CallOutcome, FireDecision
 from hooklatch.core.payload import Payload
-from hooklatch.record.content.entries import Fact, entry_of_decision
-from hooklatch.record.content.excerpt import excerpt_of_payload
+from hooklatch.record.content.entries import FireFacts, encode_decision_entry
+from hooklatch.record.content.excerpt import excerpt_payload
 from hooklatch.record.content.redaction import Redactor
-from hooklatch.record.files.chain import GENESIS, seal, timestamp
-from hooklatch.record.files.reading import Filters, query
+from hooklatch.record.files.chain import GENESIS, format_timestamp, seal_entry
+from hooklatch.record.files.reading import Filters, query_record
 from hooklatch.record.settings import RecordSettings
-from hooklatch.record.writer import Record
+from hooklatch.record.writer import RecordWriter
 from machine import Summary, describe, save, summary
 
 __all__ = ["measure", "show"]
@@ -52,11 +52,11 @@ create table record (seq integer primary key, session text, event text, verdict 
 create index by_session on record (session);
 """
 REASON = "force pushes are not allowed here"
-OUTCOME = Outcome(
+OUTCOME = CallOutcome(
     layer="global", hook="guards:no_force_push", outcome="answered", verdict="deny", cause="policy", message=REASON,
     duration_ms=1.2,
 )  # fmt: skip
-DECISION = Decision(
+DECISION = FireDecision(
     decision_id="3f2a9c1e-1", event="pre_tool_use", verdict="deny", cause="policy", reason=REASON, layer="global",
     hook="guards:no_force_push", retryable=False, patch=None, payload_digest="5b" * 32, append=None, resume=None,
     value=None, revision=1795300667911, duration_ms=1.5, outcomes=[OUTCOME],
@@ -67,8 +67,8 @@ PAYLOAD = json.dumps({
 }).encode()  # fmt: skip
 
 
-def fact(number: int) -> Fact:
-    return Fact(Payload(PAYLOAD), True, f"session-{number % SESSIONS}", number, "claude-code", "/home/me/project")
+def fact(number: int) -> FireFacts:
+    return FireFacts(Payload(PAYLOAD), True, f"session-{number % SESSIONS}", number, "claude-code", "/home/me/project")
 
 
 class Sqlite:
@@ -83,13 +83,13 @@ class Sqlite:
         self._redactor = Redactor(SETTINGS)
         self._seq, self._hash = 0, GENESIS
 
-    def decided(self, decision: Decision, fact: Fact) -> None:
+    def decided(self, decision: FireDecision, fact: FireFacts) -> None:
         limit, redactor = SETTINGS.excerpt_bytes, self._redactor
         fact.redactor, fact.limit = redactor, limit
-        fact.excerpt, fact.excerpt_cut = excerpt_of_payload(fact.payload, limit, redactor)
-        body = entry_of_decision(decision, fact, redactor)
+        fact.excerpt, fact.excerpt_cut = excerpt_payload(fact.payload, limit, redactor)
+        body = encode_decision_entry(decision, fact, redactor)
         self._seq += 1
-        line, self._hash = seal(self._seq, self._hash, timestamp(time.time()), "decision", body)
+        line, self._hash = seal_entry(self._seq, self._hash, format_timestamp(time.time()), "decision", body)
         row = (self._seq, fact.session, decision.event, decision.verdict, line)
         self.db.execute("insert into record values (?, ?, ?, ?, ?)", row)
 
@@ -109,7 +109,7 @@ def timed(rounds: int, act: Callable[[int], object]) -> Summary:
 
 async def write_files(folder: Path, records: int, rounds: int) -> dict[str, object]:
     """Measure segment files, with their background task running as in the daemon."""
-    record = Record(str(folder), SETTINGS)
+    record = RecordWriter(str(folder), SETTINGS)
     found: dict[str, object] = {}
     async with trio.open_nursery() as nursery:
         await nursery.start(record.run)
@@ -130,7 +130,7 @@ async def write_files(folder: Path, records: int, rounds: int) -> dict[str, obje
     return found
 
 
-async def write_together(record: Record, rounds: int) -> tuple[Summary, float]:
+async def write_together(record: RecordWriter, rounds: int) -> tuple[Summary, float]:
     series: list[float] = []
 
     async def write() -> None:
@@ -182,7 +182,7 @@ def measure(records: int, rounds: int) -> dict[str, object]:
     with tempfile.TemporaryDirectory(prefix="record-", dir=os.environ.get("TMPDIR")) as name:
         folder = Path(name)
         files = trio.run(write_files, folder / "files", records, rounds)
-        queries = timed(20, lambda number: query(str(folder / "files"), Filters(session=f"session-{number}")))
+        queries = timed(20, lambda number: query_record(str(folder / "files"), Filters(session=f"session-{number}")))
         results: dict[str, object] = {"files": files | {"query": queries}}
         for synchronous in ("normal", "full"):
             place = folder / synchronous

@@ -36,7 +36,7 @@ from typing import Any
 import trio
 
 from hooklatch.paths import ADMIN_SOCKET, AGENT_SOCKET
-from hooklatch.service.process.daemon import Options, make_full_collections_rare, serve
+from hooklatch.service.process.daemon import DaemonOptions, make_full_collections_rare, open_daemon
 from machine import Summary, print_machine, raise_open_files, save, summary
 
 GUARD = "def allow(event):\n    return None\n"
@@ -163,10 +163,10 @@ async def running(folder: Path, hooks: int) -> AsyncGenerator[tuple[Administrato
     config = folder / "hooks.toml"
     config.write_text(hooks_file(config, hooks, 0))
     (folder / "guards.py").write_text(GUARD)
-    options = Options(
+    options = DaemonOptions(
         config=str(config), runtime_dir=str(folder / "run"), state_dir=str(folder / "state"), owns_process=False
     )
-    async with serve(options), trio.open_nursery() as nursery:
+    async with open_daemon(options), trio.open_nursery() as nursery:
         make_full_collections_rare()  # as the daemon's own process does once it serves
         command = [sys.executable, __file__, "--agents", str(folder / "run" / AGENT_SOCKET)]
         start = trio.run_process  # it is killed with the nursery

@@ -43,7 +43,7 @@ from machine import ROOT, print_machine, save, summary
 
 WORKERS = 4
 GUARDS = wire.Source("file", str(ROOT / "bench" / "guards.py"))
-CODE = wire.Code(Path(GUARDS.location).read_bytes(), str(ROOT / "bench"))
+CODE = wire.LoadCode(Path(GUARDS.location).read_bytes(), str(ROOT / "bench"))
 HOOKS = {
     function: Hook(
         id=function, event="pre_tool_use", layer=Layer.GLOBAL, matcher=compile_matcher(None),

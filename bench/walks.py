@@ -225,8 +225,10 @@ async def walk_all(root: Path, rounds: int, recorder: Recorder, folder: str) -> 
     """Run the daemon of the checkout that was imported, and make each trip."""
     daemon = daemon_of(root)
     hold_the_file_watch()
-    options = daemon.Options(f"{folder}/hooks.toml", f"{folder}/run", f"{folder}/state", owns_process=False)
-    async with daemon.serve(options):
+    options_class = getattr(daemon, "DaemonOptions", None) or daemon.Options  # as older checkouts call them
+    open_daemon = getattr(daemon, "open_daemon", None) or daemon.serve
+    options = options_class(f"{folder}/hooks.toml", f"{folder}/run", f"{folder}/state", owns_process=False)
+    async with open_daemon(options):
         agent = Client(await trio.open_unix_socket(f"{folder}/run/agent.sock"))
         admin = Client(await trio.open_unix_socket(f"{folder}/run/admin.sock"))
         await agent.call("hello", protocol=1, session={"cwd": folder})

@@ -18,8 +18,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from hooklatch.entry.commands import entry_command
-from hooklatch.hosts.find import find
+from hooklatch.entry.commands import make_entry_command
+from hooklatch.hosts.find import find_host
 
 HERE = Path(__file__).resolve().parent
 PATIENCE = 30.0  # seconds to wait for something that should be there at once
@@ -59,9 +59,9 @@ class Demo:
 
     def send(self, event: dict[str, Any]) -> subprocess.Popen[str]:
         name = event["hook_event_name"]
-        spec = find("claude-code").events[name]
+        spec = find_host("claude-code").events[name]
         process = subprocess.Popen(
-            entry_command("claude-code", name, spec.kind, spec.wait), env=self.environment, text=True,
+            make_entry_command("claude-code", name, spec.kind, spec.wait), env=self.environment, text=True,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
         assert process.stdin is not None

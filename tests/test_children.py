@@ -150,7 +150,7 @@ def test_who_owns_a_worker_can_be_seen() -> None:
 def test_a_program_gets_its_environment_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOOKLATCH_LEAK", "1")
 
-    done = children.run(["/usr/bin/env", "-0"], {"A": "1"}, timeout=60)
+    done = children.run_child(["/usr/bin/env", "-0"], {"A": "1"}, timeout=60)
 
     assert done.stdout == b"A=1\0"
 
@@ -160,6 +160,8 @@ def test_our_own_python_runs_nothing_of_the_environment(tmp_path: Path) -> None:
         (tmp_path / name).write_text("import os; os._exit(3)\n")
     environ = {"PATH": os.defpath, "PYTHONPATH": str(tmp_path)}
 
-    done = children.run(children.isolated(sys.executable, "-c", "import json"), environ, timeout=60, cwd=str(tmp_path))
+    done = children.run_child(
+        children.isolated_command(sys.executable, "-c", "import json"), environ, timeout=60, cwd=str(tmp_path)
+    )
 
     assert (done.returncode, done.stderr) == (0, b"")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hooklatch.disks import Lane, in_time, is_plain, mounts_away, way_of
+from hooklatch.disks import LookupThread, is_plain, limit_look, list_remote_mounts, resolve_path
 from support.repository import ROOT
 from support.tables import table
 
@@ -25,7 +25,7 @@ MOUNTINFO = r"""
 
 
 def test_what_is_not_known_to_be_local_is_away_and_what_lies_over_it_counts() -> None:
-    assert mounts_away(MOUNTINFO) == {"/proc": "0:21", "/mnt/a b": "0:30", "/new": "0:33", "/mnt/bound": "0:30"}
+    assert list_remote_mounts(MOUNTINFO) == {"/proc": "0:21", "/mnt/a b": "0:30", "/new": "0:33", "/mnt/bound": "0:30"}
 
 
 # Below the folder `t`, in which `away` and `real/away` are mount points of disks that must not be touched.
@@ -55,7 +55,7 @@ def test_a_way_ends_before_a_disk_that_is_away(tmp_path: Path, path: str, disk: 
             (top / name).symlink_to(target)
     away = {str(top / "away"): "A", str(top / "real" / "away"): "B"}
 
-    way = way_of(f"{top}/{path}", away)
+    way = resolve_path(f"{top}/{path}", away)
 
     assert (way.disk, way.end) == (disk, str(top / end))
     if is_plain(f"{top}/{path}", away):
@@ -67,14 +67,14 @@ def test_a_loop_of_links_ends_and_a_disk_that_answers_is_passed(tmp_path: Path) 
     (tmp_path / "away").mkdir()
 
     with pytest.raises(OSError, match="Too many levels"):
-        way_of(str(tmp_path / "loop"), {})
+        resolve_path(str(tmp_path / "loop"), {})
 
-    assert way_of(str(tmp_path / "away"), {str(tmp_path / "away"): "A"}, ["A"]).disk is None
-    assert way_of(str(tmp_path), {"/": "R"}).disk == "R"
+    assert resolve_path(str(tmp_path / "away"), {str(tmp_path / "away"): "A"}, ["A"]).disk is None
+    assert resolve_path(str(tmp_path), {"/": "R"}).disk == "R"
 
 
 def test_a_look_that_is_late_is_the_only_one_until_it_returns() -> None:
-    lane, goes_on, begun = Lane("the disk", patience=0.02), threading.Event(), list[int]()
+    lane, goes_on, begun = LookupThread("the disk", patience=0.02), threading.Event(), list[int]()
 
     def hang() -> None:
         begun.append(threading.get_ident())
@@ -92,7 +92,7 @@ def test_a_look_that_is_late_is_the_only_one_until_it_returns() -> None:
 
 
 def test_what_a_look_raises_is_raised_with_its_path() -> None:
-    @in_time
+    @limit_look
     def late(path: str) -> None:
         raise TimeoutError(110, "late", "another")
 
@@ -101,7 +101,7 @@ def test_what_a_look_raises_is_raised_with_its_path() -> None:
 
     assert (caught.value.filename, caught.value.strerror) == ("/x", "late")
     with pytest.raises(ValueError, match="garbage"):
-        in_time(lambda path: [][0] if path else int("garbage"))("")
+        limit_look(lambda path: [][0] if path else int("garbage"))("")
 
 
 # -- nobody else looks -------------------------------------------------------------------------------------------
@@ -142,7 +142,7 @@ def calls(node: ast.AST, within: str = "") -> Iterator[tuple[ast.Call, str]]:
                 inside = "async"
             case ast.FunctionDef(decorator_list=decorators):
                 names = {ast.unparse(one) for one in decorators}
-                inside = "in time" if names & {"in_time", "in_time_below"} else "function"
+                inside = "in time" if names & {"limit_look", "limit_tree_look"} else "function"
             case ast.Lambda():
                 inside = "function"
             case _:
@@ -165,7 +165,7 @@ def test_the_service_looks_at_files_in_time_and_not_from_the_event_loop() -> Non
             if called in WAITING and within == "async":
                 waiting.append(f"{name}:{call.lineno} {called}")
 
-    assert not untimed, f"a disk may never answer: decorate what looks with in_time of hooklatch/disks.py: {untimed}"
+    assert not untimed, f"a disk may never answer: decorate what looks with limit_look of hooklatch/disks.py: {untimed}"
     assert not waiting, f"the event loop would wait: use looked or in_thread of service/config/looks.py: {waiting}"
     assert ours == OURS.keys(), "the list names what does not look"
     found = [within for _, within in calls(ast.parse("async def f():\n stamp(x)\n lambda: stamp(y)"))]

@@ -70,7 +70,7 @@ def test_the_guard_of_the_readme_refuses_what_it_says(tmp_path: Path) -> None:
 
     answer = subprocess.run(
         [sys.executable, "-c", "import guards, hooklatch_worker.author.events as e;"
-         "event = e.build('pre_tool_use', {'tool_name': 'Bash', 'tool_input': {'command': 'git push --force'}},"
+         "event = e.build_event('pre_tool_use', {'tool_name': 'Bash', 'tool_input': {'command': 'git push --force'}},"
          " {}, None, None, False);"
          "print(guards.no_force_push(event).verdict)"],
         cwd=tmp_path, capture_output=True, text=True, check=True,

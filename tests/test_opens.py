@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hooklatch.files import create_anew, open_regular, reading
+from hooklatch.files import create_anew, open_regular, open_regular_file
 from support.daemons import nothing_left
 from support.repository import ROOT
 
@@ -76,7 +76,7 @@ def test_a_new_file_takes_the_place_of_whatever_had_its_name(tmp_path: Path) -> 
         put()
         with os.fdopen(create_anew(str(name)), "wb") as file:
             file.write(b"new")
-        with reading(str(name)) as file:
+        with open_regular_file(str(name)) as file:
             assert file.read() == b"new"
         assert name.stat().st_mode & 0o777 == 0o600
         name.unlink()

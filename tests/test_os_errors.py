@@ -6,7 +6,7 @@ import ast
 import builtins
 from collections.abc import Iterator
 
-from hooklatch.errors import trouble, where_and_why, why
+from hooklatch.errors import describe_error, explain_error, locate_error
 from support.repository import ROOT
 from support.tables import table
 
@@ -36,7 +36,7 @@ DENIED = PermissionError(13, "Permission denied", "/h/a.toml")
 def test_an_error_says_what_happened_where_and_what_to_do(
     error: Exception, reason: str, place: str, message: str
 ) -> None:
-    assert (why(error), where_and_why(error), trouble(error)) == (reason, place, message)
+    assert (explain_error(error), locate_error(error), describe_error(error)) == (reason, place, message)
 
 
 def named_in(node: ast.expr | None) -> set[str]:

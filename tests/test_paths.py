@@ -19,19 +19,19 @@ def session_folder(tmp_path: Path) -> Path:
 def test_a_flag_stands_alone() -> None:
     environ = {"HOOKLATCH_RUNTIME_DIR": "/elsewhere", "HOME": "/home/dev"}
 
-    assert paths.runtime_dirs("/flag", environ) == ["/flag"]
+    assert paths.list_runtime_dirs("/flag", environ) == ["/flag"]
 
 
 def test_the_environment_stands_alone_where_there_is_no_flag() -> None:
     environ = {"HOOKLATCH_RUNTIME_DIR": "/elsewhere", "HOME": "/home/dev"}
 
-    assert paths.runtime_dirs(None, environ) == ["/elsewhere"]
+    assert paths.list_runtime_dirs(None, environ) == ["/elsewhere"]
 
 
 def test_the_session_folder_comes_before_the_home_folder(session_folder: Path) -> None:
     environ = {"XDG_RUNTIME_DIR": str(session_folder), "HOME": "/home/dev"}
 
-    found = paths.runtime_dirs(None, environ)
+    found = paths.list_runtime_dirs(None, environ)
 
     assert found == [f"{session_folder}/hooklatch", "/home/dev/.local/state/hooklatch/run"]
 
@@ -40,27 +40,27 @@ def test_the_session_folder_comes_before_the_home_folder(session_folder: Path) -
 def test_a_session_folder_that_others_can_enter_is_ignored(session_folder: Path, mode: int) -> None:
     session_folder.chmod(mode)
 
-    found = paths.runtime_dirs(None, {"XDG_RUNTIME_DIR": str(session_folder), "HOME": "/home/dev"})
+    found = paths.list_runtime_dirs(None, {"XDG_RUNTIME_DIR": str(session_folder), "HOME": "/home/dev"})
 
     assert found == ["/home/dev/.local/state/hooklatch/run"]
 
 
 @pytest.mark.parametrize("value", ["", "relative", "/nonexistent/run", "/dev/null", "/a\0b"])
 def test_a_session_folder_that_is_none_is_ignored(value: str) -> None:
-    found = paths.runtime_dirs(None, {"XDG_RUNTIME_DIR": value, "HOME": "/home/dev"})
+    found = paths.list_runtime_dirs(None, {"XDG_RUNTIME_DIR": value, "HOME": "/home/dev"})
 
     assert found == ["/home/dev/.local/state/hooklatch/run"]
 
 
 def test_without_a_home_the_user_database_is_asked() -> None:
-    (found,) = paths.runtime_dirs(None, {})
+    (found,) = paths.list_runtime_dirs(None, {})
 
     assert found.startswith("/")
     assert found.endswith("/.local/state/hooklatch/run")
 
 
 def test_the_temporary_folder_is_never_chosen() -> None:
-    assert not any(found.startswith("/tmp") for found in paths.runtime_dirs(None, {"TMPDIR": "/tmp"}))
+    assert not any(found.startswith("/tmp") for found in paths.list_runtime_dirs(None, {"TMPDIR": "/tmp"}))
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_the_temporary_folder_is_never_chosen() -> None:
 def test_the_configuration_is_where_the_nearest_word_says(
     flag: str | None, environ: dict[str, str], expected: str
 ) -> None:
-    assert paths.config_file(flag, environ) == expected
+    assert paths.find_config_file(flag, environ) == expected
 
 
 def test_the_state_folder_follows_the_base_directory_specification() -> None:
@@ -94,7 +94,7 @@ def pointer(tmp_path: Path) -> Path:
 
 
 def pointed(pointer: Path, flag: str | None = None, **more: str) -> str:
-    return paths.pointed_dir(flag, {"HOME": str(pointer.parents[3]), **more})
+    return paths.read_pointed_dir(flag, {"HOME": str(pointer.parents[3]), **more})
 
 
 def test_the_daemons_pointer_names_a_directory(pointer: Path) -> None:

@@ -16,13 +16,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import socket
 
-__all__ = ["connect", "connected", "credentials_of"]
+__all__ = ["connect_socket", "open_connection", "read_credentials"]
 
 SIZE = 12  # bytes of struct ucred (unix(7), SO_PEERCRED): pid, uid and gid, an int each
 ROOT = 0
 
 
-def credentials_of(stream: "sockets.socket") -> tuple[int, int]:
+def read_credentials(stream: "sockets.socket") -> tuple[int, int]:
     """Return the process and the user at the other end; the pid is 0 where that is in another PID namespace.
 
     Raises:
@@ -37,7 +37,7 @@ def credentials_of(stream: "sockets.socket") -> tuple[int, int]:
     return int.from_bytes(data[:4], sys.byteorder), int.from_bytes(data[4:8], sys.byteorder)
 
 
-def connect(stream: "sockets.socket", path: "str | bytes", daemon_uid: "int | None") -> None:
+def connect_socket(stream: "sockets.socket", path: "str | bytes", daemon_uid: "int | None") -> None:
     """Connect a socket to where this user, root or the user `daemon_uid` listens.
 
     Raises:
@@ -46,19 +46,19 @@ def connect(stream: "sockets.socket", path: "str | bytes", daemon_uid: "int | No
         OSError: nobody listens there, or the kernel does not tell who.
     """
     stream.connect(path)
-    uid = credentials_of(stream)[1]
+    uid = read_credentials(stream)[1]
     if uid not in (ROOT, posix.geteuid(), daemon_uid):
-        raise PermissionError(1, f"another user listens there: {named(uid)}")
+        raise PermissionError(1, f"another user listens there: {format_user(uid)}")
 
 
-def connected(path: str, daemon_uid: "int | None") -> "socket.socket":
-    """Return a non-blocking socket that is connected.  Raises what `connect` does."""
+def open_connection(path: str, daemon_uid: "int | None") -> "socket.socket":
+    """Return a non-blocking socket that is connected.  Raises what `connect_socket` does."""
     import socket  # imported here: what is light does not connect this way
 
     stream = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         stream.setblocking(False)
-        connect(stream, path, daemon_uid)
+        connect_socket(stream, path, daemon_uid)
         stream.getpeername()  # unix(7): EAGAIN from connect leaves a socket that only looks connected
     except BaseException:
         stream.close()
@@ -66,7 +66,7 @@ def connected(path: str, daemon_uid: "int | None") -> "socket.socket":
     return stream
 
 
-def named(uid: int) -> str:
+def format_user(uid: int) -> str:
     """Return a user as people know it: its name, where there is one, and its number."""
     try:
         import pwd  # needed only here, and it may load a shared library

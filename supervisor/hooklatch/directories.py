@@ -11,7 +11,7 @@ from contextlib import suppress
 
 from hooklatch.files import open_regular
 
-__all__ = ["LockedError", "lock", "sync_folder"]
+__all__ = ["LockedError", "lock_directory", "sync_folder"]
 
 
 class LockedError(Exception):
@@ -22,7 +22,7 @@ class LockedError(Exception):
         self.holder = holder
 
 
-def lock(folder: str, name: str) -> int:
+def lock_directory(folder: str, name: str) -> int:
     """Lock a directory for the life of this process; return the descriptor to keep open.
 
     Raises:

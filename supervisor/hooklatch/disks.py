@@ -27,8 +27,9 @@ from functools import partial, wraps
 from typing import Concatenate, NamedTuple, ParamSpec, TypeVar
 
 __all__ = [
-    "PATIENCE", "Lane", "Way", "away_now", "disk_of", "here", "in_time", "in_time_below", "is_plain", "lane",
-    "mounts_away", "way_of",
+    "PATIENCE", "LookupThread", "ResolvedPath", "away_now", "find_disk", "look_here", "limit_look", "limit_tree_look",
+    "is_plain", "find_lane",
+    "list_remote_mounts", "resolve_path",
 ]  # fmt: skip
 
 PATIENCE = 2.0  # seconds for one look; a gate that waits for one has 5 s or more by default
@@ -47,7 +48,7 @@ T = TypeVar("T")
 # -- which disk --------------------------------------------------------------------------------------------------
 
 
-class Way(NamedTuple):
+class ResolvedPath(NamedTuple):
     """Where a path leads, links followed; `disk` is the one before which that stopped, None at its end.
 
     `steps` are the directories that exist along it, each with the name that was looked up there.
@@ -58,7 +59,7 @@ class Way(NamedTuple):
     steps: list[tuple[str, str]]
 
 
-def mounts_away(mountinfo: str) -> dict[str, str]:
+def list_remote_mounts(mountinfo: str) -> dict[str, str]:
     """Return the disks that are not local, by mount point, from the text of /proc/self/mountinfo (proc(5))."""
     found: dict[str, str] = {}
     for line in filter(None, mountinfo.split("\n")):  # no other character ends a line here
@@ -71,16 +72,16 @@ def mounts_away(mountinfo: str) -> dict[str, str]:
     return found
 
 
-def way_of(path: str, away: Mapping[str, str], answering: Collection[str] = ()) -> Way:
+def resolve_path(path: str, away: Mapping[str, str], answering: Collection[str] = ()) -> ResolvedPath:
     """Follow an absolute path on local disks, and on those that are `answering`.  What is missing stays as named.
 
     Raises:
         OSError: a step of it cannot be looked up.
         ValueError: it has a null byte.
     """
-    where, names, steps, links, is_there = "", parts_of(path), list[tuple[str, str]](), 0, True
+    where, names, steps, links, is_there = "", split_path(path), list[tuple[str, str]](), 0, True
     if away.get("/", "") not in ("", *answering):
-        return Way("/", away["/"], steps)
+        return ResolvedPath("/", away["/"], steps)
     while names:
         name = names.pop()
         if name == "..":
@@ -90,7 +91,7 @@ def way_of(path: str, away: Mapping[str, str], answering: Collection[str] = ()) 
             steps.append((where or "/", name))
         at = f"{where}/{name}"
         if (disk := away.get(at)) is not None and disk not in answering:
-            return Way(at, disk, steps)
+            return ResolvedPath(at, disk, steps)
         try:
             is_link = stat.S_ISLNK(os.lstat(at).st_mode)
         except (FileNotFoundError, NotADirectoryError):
@@ -103,9 +104,9 @@ def way_of(path: str, away: Mapping[str, str], answering: Collection[str] = ()) 
         if links > MAX_LINKS:
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
         target = os.readlink(at)
-        names += parts_of(target)
+        names += split_path(target)
         where = "" if target.startswith("/") else where
-    return Way(where or "/", None, steps)
+    return ResolvedPath(where or "/", None, steps)
 
 
 class OpenHow(ctypes.Structure):
@@ -139,11 +140,11 @@ def is_plain(path: str, away: Mapping[str, str] | None = None) -> bool:
     return True
 
 
-def parts_of(path: str) -> list[str]:
+def split_path(path: str) -> list[str]:
     return [name for name in reversed(path.split("/")) if name not in ("", ".")]
 
 
-class Mounts:
+class RemoteMounts:
     """The disks that are not local, as the kernel lists them now."""
 
     def __init__(self) -> None:
@@ -167,23 +168,23 @@ class Mounts:
         text, at = b"", 0
         while more := os.pread(self._fd, 2**16, at):
             text, at = text + more, at + len(more)
-        self._away = mounts_away(os.fsdecode(text))
+        self._away = list_remote_mounts(os.fsdecode(text))
 
 
-MOUNTS = Mounts()
+MOUNTS = RemoteMounts()
 away_now = MOUNTS.now
 
 
-def disk_of(path: str, *, is_tree: bool = False) -> str | None:
+def find_disk(path: str, *, is_tree: bool = False) -> str | None:
     """Return the first disk on the way to a path, or below it, that may not answer; None if all of it is local."""
-    return next_disk(path, MOUNTS.now(), (), is_tree=is_tree)
+    return find_next_disk(path, MOUNTS.now(), (), is_tree=is_tree)
 
 
-def next_disk(path: str, away: Mapping[str, str], answering: Collection[str], *, is_tree: bool) -> str | None:
+def find_next_disk(path: str, away: Mapping[str, str], answering: Collection[str], *, is_tree: bool) -> str | None:
     end, disk = path, None
     try:
         if not is_plain(path, away):
-            end, disk, _ = way_of(os.path.join(os.getcwd(), path), away, answering)
+            end, disk, _ = resolve_path(os.path.join(os.getcwd(), path), away, answering)
     except (OSError, ValueError):
         return None  # whoever looks meets the same on the same step
     if disk is None and is_tree:
@@ -195,17 +196,17 @@ def next_disk(path: str, away: Mapping[str, str], answering: Collection[str], *,
 # -- one look at a time ------------------------------------------------------------------------------------------
 
 
-class Here(threading.local):
+class ThreadDisks(threading.local):
     """What is known of the thread that runs: the disks that it may wait for."""
 
     answering: tuple[str, ...] = ()
     is_checked = False
 
 
-HERE = Here()
+HERE = ThreadDisks()
 
 
-class Lane:
+class LookupThread:
     """Runs one look at a time in a thread, and gives up those that take longer than `patience` seconds."""
 
     def __init__(self, place: str, patience: float = PATIENCE) -> None:
@@ -259,57 +260,57 @@ class Lane:
         return TimeoutError(errno.ETIMEDOUT, f"{self._place} {since}")
 
 
-LANES: dict[str, Lane] = {}
+LANES: dict[str, LookupThread] = {}
 
 
-def lane(key: str, place: str, patience: float = PATIENCE) -> Lane:
+def find_lane(key: str, place: str, patience: float = PATIENCE) -> LookupThread:
     """Return the lane of what has this key: a disk, or something else that may not answer; errors call it `place`."""
-    return LANES.get(key) or LANES.setdefault(key, Lane(place, patience))
+    return LANES.get(key) or LANES.setdefault(key, LookupThread(place, patience))
 
 
-def within(path: str, look: Callable[[], T], *, is_tree: bool) -> T:
+def look_within_time(path: str, look: Callable[[], T], *, is_tree: bool) -> T:
     """Look at a path, from the thread of its disk if that may not answer."""
     if HERE.is_checked:
         return look()
     away, answering = MOUNTS.now(), HERE.answering
-    find = partial(next_disk, path, away, is_tree=is_tree)
+    find = partial(find_next_disk, path, away, is_tree=is_tree)
     disk, own = find(answering), None
     while disk is not None:
         place = next(at for at, other in away.items() if other == disk)
-        answering, own = (*answering, disk), lane(disk, f"the disk at {place}")
+        answering, own = (*answering, disk), find_lane(disk, f"the disk at {place}")
         disk = own.look(partial(find, answering), answering)
     return look() if own is None else own.look(look, answering)
 
 
-def in_time(look: Callable[Concatenate[str, P], T]) -> Callable[Concatenate[str, P], T]:
+def limit_look(look: Callable[Concatenate[str, P], T]) -> Callable[Concatenate[str, P], T]:
     """Have a function that looks at a path end: where the disk is late, it raises a TimeoutError (an OSError)."""
 
     @wraps(look)
     def looked(path: str, /, *args: P.args, **named: P.kwargs) -> T:
-        return named_for(path, partial(look, path, *args, **named), is_tree=False)
+        return look_named_disk(path, partial(look, path, *args, **named), is_tree=False)
 
     return looked
 
 
-def in_time_below(look: Callable[[str], T]) -> Callable[[str], T]:
-    """Have a function end that looks at a directory and all that is below it, as `in_time` does."""
+def limit_tree_look(look: Callable[[str], T]) -> Callable[[str], T]:
+    """Have a function end that looks at a directory and all that is below it, as `limit_look` does."""
 
     @wraps(look)
     def looked(path: str, /) -> T:
-        return named_for(path, partial(look, path), is_tree=True)
+        return look_named_disk(path, partial(look, path), is_tree=True)
 
     return looked
 
 
-def named_for(path: str, look: Callable[[], T], *, is_tree: bool) -> T:
+def look_named_disk(path: str, look: Callable[[], T], *, is_tree: bool) -> T:
     try:
-        return within(path, look, is_tree=is_tree)
+        return look_within_time(path, look, is_tree=is_tree)
     except TimeoutError as error:
         raise TimeoutError(error.errno, error.strerror, path) from None
 
 
-def here(look: Callable[[str], T], path: str) -> T:
-    """Call a function that looks at one path alone, of which `disk_of` has just said that it is local."""
+def look_here(look: Callable[[str], T], path: str) -> T:
+    """Call a function that looks at one path alone, of which `find_disk` has just said that it is local."""
     HERE.is_checked = True
     try:
         return look(path)

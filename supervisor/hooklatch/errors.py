@@ -22,34 +22,34 @@ __all__ = [
     "RequestFailedError",
     "SessionClosedError",
     "UnreadableAnswerError",
-    "installing",
-    "trouble",
-    "where_and_why",
-    "why",
+    "format_install_command",
+    "describe_error",
+    "locate_error",
+    "explain_error",
 ]
 
 
-def why(error: BaseException) -> str:
+def explain_error(error: BaseException) -> str:
     """Return an error's words, without the number and the path that an OSError begins and ends with."""
     return getattr(error, "strerror", None) or str(error)
 
 
-def where_and_why(error: BaseException) -> str:
+def locate_error(error: BaseException) -> str:
     """Return an error's words after the path that it is about, if it is one of the system about a path."""
     place = getattr(error, "filename", None) if isinstance(error, OSError) else None
     path = place.decode(errors="backslashreplace") if isinstance(place, bytes) else place
-    return why(error) if path is None else f"{path} cannot be accessed: {why(error)}"
+    return explain_error(error) if path is None else f"{path} cannot be accessed: {explain_error(error)}"
 
 
-def trouble(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """Return an error as a message of its own: what happened and where, and of one of the system what to do."""
     if not isinstance(error, OSError):
-        return why(error)
+        return explain_error(error)
     mend = "let the user that runs hooklatch read it" if isinstance(error, PermissionError) else "fix it"
-    return f"{where_and_why(error)}; {mend}, or remove it"
+    return f"{locate_error(error)}; {mend}, or remove it"
 
 
-def installing(wanted: str) -> str:
+def format_install_command(wanted: str) -> str:
     """Return the command that installs something where this hooklatch is, which may be an environment of its own."""
     import shlex  # imported here: this module is imported by what must start fast
     import sys

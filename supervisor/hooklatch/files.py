@@ -12,7 +12,7 @@ import stat
 from contextlib import suppress
 from io import BufferedReader
 
-__all__ = ["create_anew", "open_regular", "reading"]
+__all__ = ["create_anew", "open_regular", "open_regular_file"]
 
 
 def open_regular(path: str, flags: int = os.O_RDONLY) -> int:
@@ -28,7 +28,7 @@ def open_regular(path: str, flags: int = os.O_RDONLY) -> int:
     return fd
 
 
-def reading(path: str) -> BufferedReader:
+def open_regular_file(path: str) -> BufferedReader:
     """Open a regular file for reading.
 
     Raises:

@@ -15,10 +15,10 @@ __all__ = [
     "AGENT_SOCKET",
     "FLEET_TOKEN",
     "POINTER",
-    "candidate_dirs",
-    "config_file",
-    "pointed_dir",
-    "runtime_dirs",
+    "list_candidate_dirs",
+    "find_config_file",
+    "read_pointed_dir",
+    "list_runtime_dirs",
     "state_dir",
 ]
 
@@ -33,7 +33,7 @@ _REGULAR = 0o100000
 _MAX_POINTER = 4096  # bytes; PATH_MAX
 
 
-def runtime_dirs(flag: str | None, environ: "Mapping[str, str]") -> list[str]:
+def list_runtime_dirs(flag: str | None, environ: "Mapping[str, str]") -> list[str]:
     """Return the directories that may hold the sockets: the daemon uses the first, clients try each in turn.
 
     An explicitly named directory is the only candidate: falling back from it could reach another daemon, with other
@@ -45,32 +45,32 @@ def runtime_dirs(flag: str | None, environ: "Mapping[str, str]") -> list[str]:
     candidates: list[str] = []
     session_folder = environ.get("XDG_RUNTIME_DIR", "")
     if _is_private_directory(session_folder):
-        candidates.append(_join(session_folder, "hooklatch"))
-    home = _home(environ)
+        candidates.append(_join_path(session_folder, "hooklatch"))
+    home = _find_home(environ)
     if home:
-        candidates.append(_join(home, ".local/state/hooklatch/run"))
+        candidates.append(_join_path(home, ".local/state/hooklatch/run"))
     return candidates
 
 
-def config_file(flag: str | None, environ: "Mapping[str, str]") -> str:
+def find_config_file(flag: str | None, environ: "Mapping[str, str]") -> str:
     """Return the path of the file that declares the hooks; it need not exist."""
     named = flag or environ.get("HOOKLATCH_CONFIG")
-    return named or _join(_xdg(environ, "XDG_CONFIG_HOME", ".config"), "hooklatch/hooks.toml")
+    return named or _join_path(_find_xdg_dir(environ, "XDG_CONFIG_HOME", ".config"), "hooklatch/hooks.toml")
 
 
 def state_dir(environ: "Mapping[str, str]") -> str:
     """Return the directory for data that outlives the daemon; it need not exist."""
-    return _join(_xdg(environ, "XDG_STATE_HOME", ".local/state"), "hooklatch")
+    return _join_path(_find_xdg_dir(environ, "XDG_STATE_HOME", ".local/state"), "hooklatch")
 
 
-def pointed_dir(flag: str | None, environ: "Mapping[str, str]") -> str:
+def read_pointed_dir(flag: str | None, environ: "Mapping[str, str]") -> str:
     """Return the directory that the daemon's pointer names; "" if another one is named, or no pointer can be trusted.
 
     Nobody but this user can have written it.  It may be stale.
     """
     if flag or environ.get("HOOKLATCH_RUNTIME_DIR"):
         return ""
-    path = _join(state_dir(environ), POINTER)
+    path = _join_path(state_dir(environ), POINTER)
     try:
         fd = posix.open(path, posix.O_RDONLY | posix.O_NOFOLLOW | posix.O_CLOEXEC | posix.O_NONBLOCK)
     except (OSError, ValueError):
@@ -89,19 +89,19 @@ def pointed_dir(flag: str | None, environ: "Mapping[str, str]") -> str:
     return line[:-1].decode("utf-8", "surrogateescape") if is_path and b"\0" not in line else ""
 
 
-def candidate_dirs(flag: str | None, environ: "Mapping[str, str]") -> list[str]:
-    """Return the directories to look for the daemon in, in turn: those of `runtime_dirs`, then the pointer's."""
-    known, pointed = runtime_dirs(flag, environ), pointed_dir(flag, environ)
+def list_candidate_dirs(flag: str | None, environ: "Mapping[str, str]") -> list[str]:
+    """Return the directories to look for the daemon in, in turn: those of `list_runtime_dirs`, then the pointer's."""
+    known, pointed = list_runtime_dirs(flag, environ), read_pointed_dir(flag, environ)
     return [*known, *([pointed] if pointed and pointed not in known else [])]
 
 
-def _xdg(environ: "Mapping[str, str]", name: str, default: str) -> str:
+def _find_xdg_dir(environ: "Mapping[str, str]", name: str, default: str) -> str:
     # XDG base directory specification: a relative path is invalid and must be ignored.
     value = environ.get(name, "")
-    return value if value.startswith("/") else _join(_home(environ), default)
+    return value if value.startswith("/") else _join_path(_find_home(environ), default)
 
 
-def _home(environ: "Mapping[str, str]") -> str:
+def _find_home(environ: "Mapping[str, str]") -> str:
     """Return the home directory, or "" if neither the environment nor the user database has one."""
     home = environ.get("HOME", "")
     if home.startswith("/"):
@@ -125,5 +125,5 @@ def _is_private_directory(path: str) -> bool:
     return is_directory and status.st_uid == posix.getuid() and status.st_mode & 0o777 == 0o700
 
 
-def _join(folder: str, name: str) -> str:
+def _join_path(folder: str, name: str) -> str:
     return f"{folder.rstrip('/')}/{name}"

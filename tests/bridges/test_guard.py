@@ -13,16 +13,16 @@ from typing import Any
 import pytest
 import trio
 
-from hooklatch.bridges.guard import Guard, open_guard, open_guard_sync, words_of
-from hooklatch.bridges.rulings import Abilities, Refuse, Ruling, Run
+from hooklatch.bridges.guard import Guard, label_tool, open_guard, open_guard_sync
+from hooklatch.bridges.rulings import ProceedRuling, RefuseRuling, Ruling, SdkAbilities
 from support.bridged import REFUSALS, Bridged
 from support.scripted_daemon import Peer, ScriptedDaemon, decision
 
-SOME = Abilities(name="a test", rewrites=True)
+SOME = SdkAbilities(name="a test", rewrites=True)
 
 
 def texts(ruling: Ruling) -> str:
-    assert isinstance(ruling, Refuse), ruling
+    assert isinstance(ruling, RefuseRuling), ruling
     return ruling.text
 
 
@@ -42,9 +42,9 @@ async def test_under_trio_each_word_gets_its_own_answer(place: Bridged) -> None:
 
     for word, text in REFUSALS.items():
         assert text in texts(rulings[word])
-    assert isinstance(rulings["hello"], Run)
+    assert isinstance(rulings["hello"], ProceedRuling)
     assert rulings["hello"].value == {"word": "hello"}
-    assert isinstance(rulings["rewrite"], Run)
+    assert isinstance(rulings["rewrite"], ProceedRuling)
     assert rulings["rewrite"].value == {"word": "rewritten"}
     assert "nobody can be asked in a test" in texts(rulings["ask"])
 
@@ -57,7 +57,7 @@ def test_under_asyncio_too(place: Bridged) -> None:
     denied, allowed = asyncio.run(main())
 
     assert "not said here" in texts(denied)
-    assert isinstance(allowed, Run)
+    assert isinstance(allowed, ProceedRuling)
 
 
 def test_a_guard_of_threads_serves_any_loop_and_any_thread(place: Bridged) -> None:
@@ -281,4 +281,4 @@ def test_without_its_sdk_a_bridge_says_what_to_install(bridge: str, extra: str) 
     ],
 )
 def test_a_tool_is_shown_in_the_words_of_every_agent(name: str, given: dict[str, Any], said: dict[str, Any]) -> None:
-    assert words_of(name, given) == said
+    assert label_tool(name, given) == said

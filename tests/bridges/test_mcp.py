@@ -17,7 +17,7 @@ import pytest
 
 from hooklatch.bridges.guard import open_guard
 from hooklatch.bridges.mcp import command_of, run_proxy
-from hooklatch.bridges.mcp_messages import UnreadableMessageError, call_of, dumps, read_strictly
+from hooklatch.bridges.mcp_messages import UnreadableMessageError, encode_message, read_call, read_strictly
 from support.bridged import REFUSALS, Bridged
 from support.daemons import nothing_left
 from support.repository import ROOT
@@ -260,13 +260,13 @@ def test_a_server_that_cannot_be_started_is_said(place: Bridged) -> None:
 def test_without_a_name_the_tool_has_the_servers_own() -> None:
     message = read_strictly(CALL.encode())
 
-    assert call_of(message, None).tool == "speak"
-    assert call_of(message, "words").tool == "mcp__words__speak"
+    assert read_call(message, None).tool == "speak"
+    assert read_call(message, "words").tool == "mcp__words__speak"
 
 
 @table("number", [2**70, 1.0, 1e300, -0.0, 12345678901234567890])
 def test_numbers_go_past_as_they_are(number: object) -> None:
-    assert read_strictly(dumps({"a": number})) == {"a": number}
+    assert read_strictly(encode_message({"a": number})) == {"a": number}
 
 
 @table("line", [b"", b"[]", b"null", b"{", b'{"a":Infinity}'])

@@ -6,15 +6,23 @@ from typing import Any
 
 import pytest
 
-from hooklatch.bridges.rulings import Abilities, Ask, Refuse, Run, UnreadableInputError, read_object, rule
+from hooklatch.bridges.rulings import (
+    AskRuling,
+    ProceedRuling,
+    RefuseRuling,
+    SdkAbilities,
+    UnreadableInputError,
+    make_ruling,
+    read_object,
+)
 from hooklatch.client.protocol.decisions import Decision
 from support.tables import table
 
 INPUT = {"command": "ls", "limit": 3}
 OTHER = {"command": "ls -l", "limit": 3}
-NOTHING = Abilities(name="some SDK")
-ALL = Abilities(name="some SDK", rewrites=True, asks=True, asks_about_rewrites=True)
-NO_SHOW = Abilities(name="some SDK", rewrites=True, asks=True)
+NOTHING = SdkAbilities(name="some SDK")
+ALL = SdkAbilities(name="some SDK", rewrites=True, asks=True, asks_about_rewrites=True)
+NO_SHOW = SdkAbilities(name="some SDK", rewrites=True, asks=True)
 
 
 def decided(verdict: str, **fields: Any) -> Decision:
@@ -28,20 +36,20 @@ def patched(verdict: str, value: object, **fields: Any) -> Decision:
 @table(
     ("decision", "abilities", "expected"),
     [
-        (decided("pass"), NOTHING, (Run, False, False)),
-        (decided("allow"), NOTHING, (Run, False, True)),
-        (patched("pass", OTHER), ALL, (Run, True, False)),
-        (patched("allow", OTHER), ALL, (Run, True, True)),
-        (patched("pass", dict(INPUT)), NOTHING, (Run, False, False)),
-        (patched("pass", {"limit": 3, "command": "ls"}), NOTHING, (Run, False, False)),
+        (decided("pass"), NOTHING, (ProceedRuling, False, False)),
+        (decided("allow"), NOTHING, (ProceedRuling, False, True)),
+        (patched("pass", OTHER), ALL, (ProceedRuling, True, False)),
+        (patched("allow", OTHER), ALL, (ProceedRuling, True, True)),
+        (patched("pass", dict(INPUT)), NOTHING, (ProceedRuling, False, False)),
+        (patched("pass", {"limit": 3, "command": "ls"}), NOTHING, (ProceedRuling, False, False)),
     ],
 )
 def test_what_may_go_on_goes_on_with_the_input_that_guards_agreed_on(
-    decision: Decision, abilities: Abilities, expected: tuple[type, bool, bool]
+    decision: Decision, abilities: SdkAbilities, expected: tuple[type, bool, bool]
 ) -> None:
-    ruling = rule(decision, "tool_input", INPUT, abilities)
+    ruling = make_ruling(decision, "tool_input", INPUT, abilities)
 
-    assert isinstance(ruling, Run)
+    assert isinstance(ruling, ProceedRuling)
     assert (type(ruling), ruling.is_rewritten, ruling.is_approved) == expected
     assert ruling.value == (OTHER if ruling.is_rewritten else INPUT)
 
@@ -65,36 +73,36 @@ def test_what_may_go_on_goes_on_with_the_input_that_guards_agreed_on(
     ],
 )
 def test_what_may_not_or_cannot_be_said_is_refused_with_the_reason(
-    decision: Decision, abilities: Abilities, text: str
+    decision: Decision, abilities: SdkAbilities, text: str
 ) -> None:
-    ruling = rule(decision, "tool_input", INPUT, abilities)
+    ruling = make_ruling(decision, "tool_input", INPUT, abilities)
 
-    assert isinstance(ruling, Refuse)
+    assert isinstance(ruling, RefuseRuling)
     assert text in ruling.text
     assert ruling.text
     assert ruling.halts is (decision.verdict == "halt")
 
 
 def test_an_unknown_verdict_is_refused() -> None:
-    ruling = rule(decided("surely"), "tool_input", INPUT, ALL)
+    ruling = make_ruling(decided("surely"), "tool_input", INPUT, ALL)
 
-    assert isinstance(ruling, Refuse)
+    assert isinstance(ruling, RefuseRuling)
 
 
 @table(("decision", "abilities"), [(decided("ask"), NO_SHOW), (decided("ask"), ALL), (patched("ask", OTHER), ALL)])
-def test_a_question_shows_what_would_run(decision: Decision, abilities: Abilities) -> None:
-    ruling = rule(decision, "tool_input", INPUT, abilities)
+def test_a_question_shows_what_would_run(decision: Decision, abilities: SdkAbilities) -> None:
+    ruling = make_ruling(decision, "tool_input", INPUT, abilities)
 
-    assert isinstance(ruling, Ask)
+    assert isinstance(ruling, AskRuling)
     assert ruling.value == (OTHER if decision.patch else INPUT)
 
 
 def test_a_prompt_is_ruled_like_an_input() -> None:
-    cannot = rule(decided("pass", patch={"prompt": "b"}), "prompt", "a", NOTHING)
-    can = rule(decided("pass", patch={"prompt": "b"}), "prompt", "a", ALL)
+    cannot = make_ruling(decided("pass", patch={"prompt": "b"}), "prompt", "a", NOTHING)
+    can = make_ruling(decided("pass", patch={"prompt": "b"}), "prompt", "a", ALL)
 
-    assert isinstance(cannot, Refuse)
-    assert isinstance(can, Run)
+    assert isinstance(cannot, RefuseRuling)
+    assert isinstance(can, ProceedRuling)
     assert can.value == "b"
 
 

@@ -18,7 +18,7 @@ import tempfile
 import threading
 
 from hooklatch import hook
-from hooklatch_worker.sandbox.seccomp import CALLS, outward, sockets, strict
+from hooklatch_worker.sandbox.seccomp import CALLS, list_outward_rules, list_socket_rules, list_strict_rules
 
 LIBC = ctypes.CDLL(None, use_errno=True)
 COLUMN = 0 if os.uname().machine == "x86_64" else 1
@@ -357,7 +357,9 @@ def try_all(event):
 @hook("pre_tool_use", match="Calls")
 def make_calls(event):
     """Make every call that a level refuses, with arguments that it refuses and that no kernel would take."""
-    rules = strict() if event.tool_input["level"] == "strict" else [*outward(), *sockets()]
+    rules = (
+        list_strict_rules() if event.tool_input["level"] == "strict" else [*list_outward_rules(), *list_socket_rules()]
+    )
     calls = {rule.call for rule in rules} - {"fcntl", "ioctl"}
     there = sorted(name for name in calls if CALLS[name][COLUMN] is not None)
     print(json.dumps({name: tried(lambda name=name: call(name, -1, -1, -1, -1, -1)) for name in there}))

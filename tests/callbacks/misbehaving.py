@@ -206,7 +206,7 @@ def writes_a_frame_of_garbage(event):
 def forge(**changes):
     from hooklatch_worker import wire
 
-    return wire.frame(msgspec.structs.replace(wire.Answered(1, 1, b'{"verdict":"allow"}'), **changes))
+    return wire.encode_frame(msgspec.structs.replace(wire.CallAnswered(1, 1, b'{"verdict":"allow"}'), **changes))
 
 
 def forges_another_call(event):
@@ -222,7 +222,7 @@ def forges_another_generation(event):
 def forges_a_load(event):
     from hooklatch_worker import wire
 
-    os.write(3, wire.frame(wire.Loaded(1, [], [], {})))
+    os.write(3, wire.encode_frame(wire.SourceLoaded(1, [], [], {})))
     return well(event)
 
 

@@ -182,7 +182,7 @@ class Arena:
 
     def guardians(self) -> list[int]:
         """List the processes that watch over a zygote."""
-        return [pid for pid in linux.children(self.daemon.pid) if is_guardian(pid)]
+        return [pid for pid in linux.list_children(self.daemon.pid) if is_guardian(pid)]
 
     def zygotes(self) -> list[int]:
         return below(self.guardians())
@@ -192,7 +192,7 @@ class Arena:
 
     def commands(self) -> list[int]:
         """List what workers started: the commands of shell hooks."""
-        return [pid for worker in self.workers() for pid in linux.descendants(worker)]
+        return [pid for worker in self.workers() for pid in linux.list_descendants(worker)]
 
     # -- clients ---------------------------------------------------------------------------------------------------
 
@@ -283,14 +283,14 @@ def vars_of(settings: Settings) -> dict[str, Any]:
 
 
 def below(parents: Iterable[int]) -> list[int]:
-    return [child for parent in parents for child in linux.children(parent)]
+    return [child for parent in parents for child in linux.list_children(parent)]
 
 
 def is_guardian(pid: int) -> bool:
     """Return whether a process runs what the daemon starts as its guardian."""
     try:
         with open(f"/proc/{pid}/cmdline", "rb") as file:
-            return b"guardian.live" in file.read()
+            return b"guardian.run_guardian" in file.read()
     except OSError:
         return False
 

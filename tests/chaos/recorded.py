@@ -13,8 +13,8 @@ import msgspec
 
 from chaos.checker import Recorded, Violation
 from chaos.history import Answered, Line, Outcome
-from hooklatch.record.findings import Witness
-from hooklatch.record.verify import verify
+from hooklatch.record.findings import ChainWitness
+from hooklatch.record.verify import verify_record
 
 __all__ = ["faults_of", "read_records", "side_files"]
 
@@ -49,7 +49,7 @@ def recorded(table: dict[str, Any]) -> Recorded:
 def faults_of(folder: Path, history: Iterable[Line]) -> list[Violation]:
     """Have the whole chain checked against itself, its anchor and what clients were told."""
     heads = {line.head for line in history if isinstance(line, Answered) and line.head is not None}
-    report = verify(str(folder), [Witness(*head) for head in sorted(heads)])
+    report = verify_record(str(folder), [ChainWitness(*head) for head in sorted(heads)])
     if report.ok:
         return []
     return [

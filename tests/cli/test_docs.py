@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from hooklatch.cli.commands import COMMANDS, command_line
+from hooklatch.cli.commands import COMMANDS, build_command_line
 from hooklatch.cli.terminal.parser import Parser
 from support.commands import Daemon, new_place, serving
 from support.repository import ROOT
@@ -50,7 +50,7 @@ def codes_of(name: str) -> set[str]:
 
 
 def parser_of(name: str) -> Parser:
-    return command_line().declared().commands[name].declared()
+    return build_command_line().declared().commands[name].declared()
 
 
 def test_every_command_has_its_section() -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from hooklatch.cli.commands import COMMANDS, command_line
+from hooklatch.cli.commands import COMMANDS, build_command_line
 from hooklatch.cli.terminal.exits import Exit
 from hooklatch.cli.terminal.parser import Parser
 from support.commands import PROGRAM, Place
@@ -30,8 +30,8 @@ def add_parser(self, name, *, deprecated=False, **options):
     return plain_add(self, name, color=True, **options)
 
 argparse.ArgumentParser.__init__, argparse._SubParsersAction.add_parser = init, add_parser
-from hooklatch.cli.commands import command_line
-print(command_line().parse_args(["hooks", "add", "stop", "--run", "guards.py:f"]).target)
+from hooklatch.cli.commands import build_command_line
+print(build_command_line().parse_args(["hooks", "add", "stop", "--run", "guards.py:f"]).target)
 """
 
 
@@ -76,7 +76,7 @@ def test_the_parsers_take_what_argparse_of_python_3_14_gives_to_those_below_a_co
 
 @table("command", [*(name for rows in COMMANDS.values() for name, _, _ in rows), "hooks add", "hooks explain", ""])
 def test_help_has_an_example_and_exit_codes(command: str) -> None:
-    parser = command_line().declared()
+    parser = build_command_line().declared()
     for word in command.split():
         parser = parser.commands[word].declared()
 
@@ -118,7 +118,7 @@ def test_what_is_misspelt_gets_the_nearest_name(
     words: list[str], near: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:
-        command_line().parse_args(words)
+        build_command_line().parse_args(words)
 
     assert ended.value.code == 64
     assert f"did you mean {near}?" in capsys.readouterr().err
@@ -163,7 +163,7 @@ def test_what_is_missing_may_be_there_and_misspelt(place: Place, words: tuple[st
 
 def test_help_fits_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    lines = [line for parser in all_parsers(command_line()) for line in parser.format_help().splitlines()]
+    lines = [line for parser in all_parsers(build_command_line()) for line in parser.format_help().splitlines()]
 
     assert len(lines) > 500
     long = [line for line in lines if len(line) > 80 and not line.startswith("example: ")]
@@ -198,7 +198,7 @@ def test_words_of_a_command_line_cannot_command_the_terminal(place: Place) -> No
 @table("words", [["dashboard", "--port", "65536"], ["dashboard", "--port", "x"], ["listen", "--port", "9" * 5000]])
 def test_a_port_that_is_none_is_told_what_one_is(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        command_line().parse_args(words)
+        build_command_line().parse_args(words)
 
     assert "is not a port; write a number up to 65535" in capsys.readouterr().err
 

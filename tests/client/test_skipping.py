@@ -265,11 +265,11 @@ def test_counts_are_reported_once() -> None:
 
 def test_the_end_of_a_connection_stands_in_the_socket_before_it_is_read() -> None:
     """What the barrier rests on: once shutdown or send has returned, the other end's poll says so."""
-    from hooklatch.client.sockets import poll_of
+    from hooklatch.client.sockets import make_poll
 
     for act in (lambda one: one.send(b"x"), lambda one: one.shutdown(socket.SHUT_RDWR), lambda one: one.close()):
         ours, theirs = socket.socketpair(socket.AF_UNIX)
-        poll = poll_of(theirs)
+        poll = make_poll(theirs)
         with ours, theirs:
             assert not poll.poll(0)
             act(ours)

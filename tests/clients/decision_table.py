@@ -20,15 +20,15 @@ from typing import Any, get_args
 import msgspec
 from msgspec import inspect
 
-from hooklatch.core.decisions.asks import Closed, answered
-from hooklatch.core.decisions.decision import FAILURES, refuse, unrecorded
+from hooklatch.core.decisions.asks import AskResolution, apply_resolution
+from hooklatch.core.decisions.decision import FAILURES, deny_unrecorded, refuse_fire
 from hooklatch.core.hooks.catalogue import Catalogue, EventDefinition, EventSpec, Model
-from hooklatch.core.messages import Decision, DecisionVerdict, Head, Outcome
-from hooklatch.dialects.axes import spec_for
+from hooklatch.core.messages import CallOutcome, ChainHead, DecisionVerdict, FireDecision
+from hooklatch.dialects.axes import adapt_spec
 from hooklatch.dialects.find import BUILT_IN
 from hooklatch.hosts.find import HOSTS
-from hooklatch.hosts.host import Host, Native
-from hooklatch_worker.author.verdicts import Answer, decode
+from hooklatch.hosts.host import Host, HostEvent
+from hooklatch_worker.author.verdicts import Answer, decode_answer
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -46,6 +46,8 @@ COPIES = [
     ROOT / "clients/rust/src/decisions.json",
 ]
 DEPTH = 1000  # levels of a line: what CPython's recursion limit lets the daemon itself read
+# What clients call these structs.
+WORDS: dict[type, str] = {CallOutcome: "outcome", ChainHead: "head", FireDecision: "decision"}
 CATALOGUE = Catalogue.standard()
 INTERNAL = {"answer", "traceback", "is_lost", "is_orphaned", "before"}  # of an outcome: never sent
 MESSAGE = {"role": "user", "content": "look"}
@@ -57,12 +59,12 @@ FORMS = ("patch", "append", "resume", "value", "revision")
 
 def table() -> dict[str, Any]:
     """Return the table as it should be."""
-    decision, more = fields_of(Decision)
+    decision, more = fields_of(FireDecision)
     return {
         "depth": DEPTH,
         "decision": {"always": decision, "sometimes": {**more, "rendered": "any", "followed_by": "decisions"}},
-        "outcome": dict(zip(("always", "sometimes"), fields_of(Outcome), strict=True)),
-        "head": dict(zip(("always", "sometimes"), fields_of(Head), strict=True)),
+        "outcome": dict(zip(("always", "sometimes"), fields_of(CallOutcome), strict=True)),
+        "head": dict(zip(("always", "sometimes"), fields_of(ChainHead), strict=True)),
         "events": {name: spec.model for name, spec in CATALOGUE.items()},
         "combinations": rows(),
     }
@@ -105,13 +107,13 @@ def word_of(kind: inspect.Type) -> str:
         case inspect.ListType(item_type=part):
             return f"{word_of(part)}s"
         case inspect.StructType(cls=struct):
-            return struct.__name__.lower()
+            return WORDS.get(struct, struct.__name__.lower())
     raise TypeError(f"no word for {kind}")
 
 
 def rows() -> list[dict[str, Any]]:
     """Return the combinations: what is `set` is never null there, what is `null` is never anything else."""
-    seen: defaultdict[tuple[Model, str, str | None], list[Decision]] = defaultdict(list)
+    seen: defaultdict[tuple[Model, str, str | None], list[FireDecision]] = defaultdict(list)
     for model, decision in combinations():
         seen[model, decision.verdict, decision.cause].append(decision)
     models, verdicts = list(get_args(Model)), list(get_args(DecisionVerdict))
@@ -127,15 +129,15 @@ def rows() -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def retryable(found: list[Decision]) -> dict[str, bool]:
+def retryable(found: list[FireDecision]) -> dict[str, bool]:
     (value,) = {one.retryable for one in found}
     return {"retryable": value}
 
 
-def combinations() -> Iterator[tuple[Model, Decision]]:
+def combinations() -> Iterator[tuple[Model, FireDecision]]:
     """Yield at least one decision of each form that the daemon can answer."""
     for spec in {shape_of(spec): spec for spec in specs()}.values():
-        made = [refuse(spec, cause, "why", decision_id="d1", revision=7) for cause in FAILURES]
+        made = [refuse_fire(spec, cause, "why", decision_id="d1", revision=7) for cause in FAILURES]
         for decision in {form_of(one): one for one in (*played(spec), *made)}.values():
             yield from ((spec.model, one) for one in made_of(spec, decision))
 
@@ -147,7 +149,7 @@ def shape_of(spec: EventSpec) -> tuple[object, ...]:
     return *axes, spec.verdicts, spec.outputs, spec.patch if hosts else bool(spec.patch), hosts
 
 
-def form_of(decision: Decision) -> tuple[object, ...]:
+def form_of(decision: FireDecision) -> tuple[object, ...]:
     forms = tuple(getattr(decision, key) is None for key in FORMS)
     return decision.verdict, decision.cause, *forms, bool(decision.inject), bool(decision.reason), decision.retryable
 
@@ -156,7 +158,7 @@ def specs() -> list[EventSpec]:
     """Return the events: the catalogue's, such as operators can define, and each as dialects have it."""
     found = dict(CATALOGUE.with_custom(customs()))
     feeds = [feed for dialect in BUILT_IN.values() for event in dialect.events.values() for feed in event.feeds]
-    return [*found.values(), *(spec_for(feed, found[feed.event]) for feed in feeds)]
+    return [*found.values(), *(adapt_spec(feed, found[feed.event]) for feed in feeds)]
 
 
 def customs() -> Iterator[EventDefinition]:
@@ -170,7 +172,7 @@ def customs() -> Iterator[EventDefinition]:
                 yield EventDefinition(name=name, model=model, verdicts=verdicts, outputs=OUTPUTS, patch=patch)  # type: ignore[arg-type]
 
 
-def played(spec: EventSpec) -> Iterator[Decision]:
+def played(spec: EventSpec) -> Iterator[FireDecision]:
     alphabet = replies(spec)
     plain = [msgspec.json.encode({"verdict": word, "reason": "why"}) for word in sorted(spec.verdicts)]
     unmarked: dict[str, Any] = {"b": {}}
@@ -190,34 +192,38 @@ def replies(spec: EventSpec) -> list[Reply]:
     words += [{"verdict": word, "reason": reason} for word in sorted(spec.verdicts) for reason in ("", "why")]
     words += [{"verdict": "claim", "value": 1}] if "claim" in spec.verdicts else []
     answers = [msgspec.json.encode(word | extra) for word in words for extra in extras]
-    assert all(isinstance(decode(one), Answer) for one in answers)
+    assert all(isinstance(decode_answer(one), Answer) for one in answers)
     return [None, *answers, *(failed(cause, "it failed") for cause in FAILURES)]
 
 
-def made_of(spec: EventSpec, decision: Decision) -> Iterator[Decision]:
+def made_of(spec: EventSpec, decision: FireDecision) -> Iterator[FireDecision]:
     """Yield a decision, and what else becomes of it before it is answered or announced."""
     for one in [decision, *(asked(spec, decision) if decision.verdict == "ask" else ())]:
         yield one
         fitted = list(fitted_to_hosts(spec, one))
         yield from fitted
         if spec.fails_closed:
-            yield from (unrecorded(made, "the disk is full") for made in (one, *fitted))
+            yield from (deny_unrecorded(made, "the disk is full") for made in (one, *fitted))
 
 
-def asked(spec: EventSpec, decision: Decision) -> Iterator[Decision]:
-    yield answered(spec, decision, Closed(id="d1", verdict="allow", cause="policy", reason="fine", by="tom"))
-    yield answered(spec, decision, Closed(id="d1", verdict="deny", cause="policy", reason="no", by="tom"))
+def asked(spec: EventSpec, decision: FireDecision) -> Iterator[FireDecision]:
+    yield apply_resolution(
+        spec, decision, AskResolution(id="d1", verdict="allow", cause="policy", reason="fine", by="tom")
+    )
+    yield apply_resolution(
+        spec, decision, AskResolution(id="d1", verdict="deny", cause="policy", reason="no", by="tom")
+    )
     for cause in FAILURES:
-        yield answered(spec, decision, Closed(id="d1", verdict="deny", cause=cause, reason="why"))
+        yield apply_resolution(spec, decision, AskResolution(id="d1", verdict="deny", cause=cause, reason="why"))
 
 
-def fitted_to_hosts(spec: EventSpec, decision: Decision) -> Iterator[Decision]:
+def fitted_to_hosts(spec: EventSpec, decision: FireDecision) -> Iterator[FireDecision]:
     for host, told in natives(spec.name):
         yield host.fit(told, decision)
 
 
 @cache
-def natives(event: str) -> list[tuple[Host, Native]]:
+def natives(event: str) -> list[tuple[Host, HostEvent]]:
     return [
         (host, native(host.name, name))
         for host in HOSTS.values()

@@ -7,7 +7,7 @@ import pytest
 from msgspec import inspect
 
 from clients.decision_table import COPIES, text
-from hooklatch.client.protocol.decisions import TABLE, AnsweredDecision, Outcome
+from hooklatch.client.protocol.decisions import TABLE, AnsweredDecision, HookOutcome
 
 
 @pytest.mark.slow
@@ -19,7 +19,7 @@ def test_the_table_of_each_client_is_the_one_that_the_daemons_code_gives() -> No
         assert copy.read_text() == now, f"{copy} is not up to date; run: python tests/clients/decision_table.py"
 
 
-@pytest.mark.parametrize(("name", "kind"), [("decision", AnsweredDecision), ("outcome", Outcome)])
+@pytest.mark.parametrize(("name", "kind"), [("decision", AnsweredDecision), ("outcome", HookOutcome)])
 def test_what_the_python_client_reads_has_the_fields_of_the_table(name: str, kind: type[msgspec.Struct]) -> None:
     struct = inspect.type_info(kind)
     assert isinstance(struct, inspect.StructType)

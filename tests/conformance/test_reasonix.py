@@ -95,7 +95,7 @@ async def files_of_its_own(place: Place) -> None:
         answer = await client.render("PreToolUse", toolName="shell", toolArgs={})
 
     assert answer["decision"] == "pass"
-    assert paths.config_file(None, {"HOME": "/home/me"}) == "/home/me/.config/hooklatch/hooks.toml"
+    assert paths.find_config_file(None, {"HOME": "/home/me"}) == "/home/me/.config/hooklatch/hooks.toml"
 
 
 # -- matching -----------------------------------------------------------------------------------------------------

@@ -116,7 +116,7 @@ async def home_override(place: Place) -> None:
     async with place.own_daemon({}) as daemon, daemon.session() as client:
         assert (await client.call("hooks"))["hooks"] == []
 
-    assert paths.config_file(None, named) == "/isolated/hooks.toml"
+    assert paths.find_config_file(None, named) == "/isolated/hooks.toml"
 
 
 @check("RG-09")

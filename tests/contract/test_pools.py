@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import trio
 
-from hooklatch.core.messages import Outcome
+from hooklatch.core.messages import CallOutcome
 from hooklatch.processes.pool import Pool
 from hooklatch_worker import deny
 from support.calls import LoneFire, call_of
@@ -100,11 +100,11 @@ async def running(kind: str, folder: Path) -> AsyncGenerator[Pool]:
             yield workers.pool
 
 
-async def ask(pool: Pool, function: str, timeout: float = 10.0, **payload: Any) -> Outcome:
+async def ask(pool: Pool, function: str, timeout: float = 10.0, **payload: Any) -> CallOutcome:
     return await pool.call(call_of(function, payload), LoneFire(), trio.current_time() + timeout)
 
 
-def shape(outcome: Outcome) -> tuple[str, bool, Any]:
+def shape(outcome: CallOutcome) -> tuple[str, bool, Any]:
     return outcome.cause, outcome.is_lost, json.loads(outcome.answer) if outcome.answer else None
 
 
@@ -152,7 +152,7 @@ async def test_a_call_that_is_cancelled_leaves_the_pool_fit_for_others(kind: str
 @pytest.mark.parametrize("kind", ["fake", "real"])
 async def test_one_call_that_waits_keeps_no_other_waiting(kind: str, tmp_path: Path) -> None:
     began, go = tmp_path / "called", tmp_path / "may-go-on"
-    replies: list[Outcome] = []
+    replies: list[CallOutcome] = []
 
     async def wait() -> None:
         replies.append(await ask(pool, "wait", began=str(began), go=str(go)))

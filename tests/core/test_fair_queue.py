@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hooklatch.core.fair_queue import FAVOURS, SAMPLES, FairQueue, Pace
+from hooklatch.core.fair_queue import FAVOURS, SAMPLES, FairQueue, MedianDuration
 from support.tables import table
 
 
@@ -229,7 +229,7 @@ def test_of_any_lines_each_is_served_as_often_as_the_others_while_it_lasts(lengt
 
 
 def test_a_pace_is_not_known_from_few_calls_and_a_few_slow_ones_do_not_move_it() -> None:
-    pace = Pace()
+    pace = MedianDuration()
     for _ in range(SAMPLES - 1):
         pace.add(1.0)
     assert pace.median == 0

@@ -5,10 +5,20 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from hooklatch.core.health import DO_ABOUT, Condition, Faults, Warned, Yellow, is_vital_well, red, word, yellow
+from hooklatch.core.health import (
+    DO_ABOUT,
+    ActiveFaults,
+    HealthInputs,
+    HealthWarning,
+    WarningInputs,
+    health_findings,
+    health_warnings,
+    health_word,
+    is_vital_well,
+)
 from hooklatch.core.hooks.suspension import Suspension
 
-SOUND = Condition(
+SOUND = HealthInputs(
     is_draining=False, parts=[], listeners=[], is_zygote_alive=True, record=[], is_record_sound=True, isolation=[],
     files=[], hooks=[], faults=[], quarantined=[], state=[], suspended=[], fleet=[],
 )  # fmt: skip
@@ -38,7 +48,7 @@ WRONG = [
 
 
 def test_a_sound_daemon_is_ready() -> None:
-    assert (word(SOUND), red(SOUND)) == ("ready", [])
+    assert (health_word(SOUND), health_findings(SOUND)) == ("ready", [])
 
 
 @pytest.mark.parametrize(("change", "reason", "what", "do"), WRONG, ids=[f"{row[1]}-{row[3]}" for row in WRONG])
@@ -47,9 +57,9 @@ def test_each_thing_that_is_wrong_makes_it_red_with_its_word_and_what_to_do(
 ) -> None:
     condition = msgspec.structs.replace(SOUND, **change)
 
-    (found,) = red(condition)
+    (found,) = health_findings(condition)
 
-    assert word(condition) == "red"
+    assert health_word(condition) == "red"
     assert found.reason == reason
     assert what in found.what
     assert do in found.do
@@ -58,14 +68,14 @@ def test_each_thing_that_is_wrong_makes_it_red_with_its_word_and_what_to_do(
 def test_every_field_of_the_condition_counts() -> None:
     named = {name for change, *_ in WRONG for name in change}
 
-    assert named == {*Condition.__struct_fields__} - {"is_draining", "is_record_sound"}
+    assert named == {*HealthInputs.__struct_fields__} - {"is_draining", "is_record_sound"}
 
 
 def test_one_that_leaves_says_so_whatever_is_wrong() -> None:
     leaving = msgspec.structs.replace(SOUND, is_draining=True, files=["broken"])
 
-    assert word(leaving) == "draining"
-    assert [one.reason for one in red(leaving)] == ["files"]
+    assert health_word(leaving) == "draining"
+    assert [one.reason for one in health_findings(leaving)] == ["files"]
 
 
 @pytest.mark.parametrize(
@@ -81,7 +91,7 @@ def test_one_that_leaves_says_so_whatever_is_wrong() -> None:
 def test_a_restart_is_called_for_where_no_gate_can_be_decided(change: dict[str, object], is_well: bool) -> None:
     condition = msgspec.structs.replace(SOUND, **change)
 
-    assert any(one.is_vital for one in red(condition)) is not is_well
+    assert any(one.is_vital for one in health_findings(condition)) is not is_well
     assert is_well is is_vital_well(
         is_zygote_alive=condition.is_zygote_alive, is_record_sound=condition.is_record_sound
     )
@@ -89,11 +99,11 @@ def test_a_restart_is_called_for_where_no_gate_can_be_decided(change: dict[str, 
 
 def test_a_condition_of_which_something_is_missing_cannot_be_made() -> None:
     with pytest.raises(TypeError, match="is_draining"):
-        Condition()  # type: ignore[call-arg]
+        HealthInputs()  # type: ignore[call-arg]
 
 
 def test_a_fault_lasts_until_it_is_taken_back() -> None:
-    faults = Faults()
+    faults = ActiveFaults()
     faults.report("metrics", "the port is in use")
     faults.report("state file", "broken", "twice")
     faults.report("metrics")
@@ -102,10 +112,12 @@ def test_a_fault_lasts_until_it_is_taken_back() -> None:
 
 
 def test_all_that_is_yellow_says_what_to_do() -> None:
-    assert {*DO_ABOUT} == {*Yellow.__struct_fields__}, "a line for each field, in core/health.py"
+    assert {*DO_ABOUT} == {*WarningInputs.__struct_fields__}, "a line for each field, in core/health.py"
     assert all(DO_ABOUT.values())
-    empty = dict.fromkeys(Yellow.__struct_fields__, ())
+    empty = dict.fromkeys(WarningInputs.__struct_fields__, ())
 
-    assert yellow(Yellow(**empty)) == []
+    assert health_warnings(WarningInputs(**empty)) == []
     for field in empty:
-        assert yellow(Yellow(**{**empty, field: ["it"]})) == [Warned(field, "it", DO_ABOUT[field])]
+        assert health_warnings(WarningInputs(**{**empty, field: ["it"]})) == [
+            HealthWarning(field, "it", DO_ABOUT[field])
+        ]

@@ -14,29 +14,29 @@ from hooklatch.core.keyspace import (
     GarbageStepError,
     Keyspace,
     Namespace,
-    Place,
     RefusedStepError,
-    session_scope,
+    StateScope,
+    name_session_scope,
 )
-from hooklatch_worker.author.state import Asked, Operation
+from hooklatch_worker.author.state import Operation, StateRequest
 from support.tables import table
 
 NAMESPACE = Namespace("global", "", "/guards.py")
-PLACE = Place(NAMESPACE)
-LIVE = Place(NAMESPACE, session_scope("s", is_claimed=False))
-CLAIMED = Place(NAMESPACE, session_scope("s", is_claimed=True), linger=100.0)
+PLACE = StateScope(NAMESPACE)
+LIVE = StateScope(NAMESPACE, name_session_scope("s", is_claimed=False))
+CLAIMED = StateScope(NAMESPACE, name_session_scope("s", is_claimed=True), linger=100.0)
 NOTHING = object()
 
 
-def asked(operation: Operation, value: object = NOTHING, expected: object = NOTHING, **rest: Any) -> Asked:
+def asked(operation: Operation, value: object = NOTHING, expected: object = NOTHING, **rest: Any) -> StateRequest:
     def written(one: object) -> bytes:
         return b"" if one is NOTHING else json.dumps(one).encode()
 
     key = rest.pop("key", "k")
-    return Asked(1, 1, 1, operation, key, value=written(value), expected=written(expected), **rest)
+    return StateRequest(1, 1, 1, operation, key, value=written(value), expected=written(expected), **rest)
 
 
-def step(space: Keyspace, asked: Asked, *, at: float = 0.0, place: Place = PLACE) -> Any:
+def step(space: Keyspace, asked: StateRequest, *, at: float = 0.0, place: StateScope = PLACE) -> Any:
     """Take a step as the daemon does; give what the callback gets."""
     planned = space.plan(place, asked, at)
     if planned.is_change:
@@ -44,7 +44,7 @@ def step(space: Keyspace, asked: Asked, *, at: float = 0.0, place: Place = PLACE
     return json.loads(planned.result) if planned.result else None
 
 
-def filled(count: int, *, place: Place = PLACE, **rest: Any) -> Keyspace:
+def filled(count: int, *, place: StateScope = PLACE, **rest: Any) -> Keyspace:
     space = Keyspace()
     for number in range(count):
         step(space, asked("set", 1, key=f"k{number}", **rest), place=place)
@@ -99,26 +99,26 @@ def test_a_counter_never_wraps(before: float, by: float) -> None:
 @table(
     "garbage",
     [
-        Asked(1, 1, 1, "set", "k", value=b"{"),
-        Asked(1, 1, 1, "set", "k", value=b'"\xff"'),
-        Asked(1, 1, 1, "set", "k", value=b"[" * 10_000),
-        Asked(1, 1, 1, "set", "k", value=b" null"),
-        Asked(1, 1, 1, "set", "k", value=b"NaN"),
-        Asked(1, 1, 1, "set", "k"),
-        Asked(1, 1, 1, "increment", "k"),
-        Asked(1, 1, 1, "increment", "k", value=b'"1"'),
-        Asked(1, 1, 1, "increment", "k", value=b"true"),
-        Asked(1, 1, 1, "increment", "k", value=b"1e999"),
-        Asked(1, 1, 1, "get", ""),
-        Asked(1, 1, 1, "get", "k" * 257),
-        Asked(1, 1, 1, "set", "k", value=b'"' + b"x" * 16 * 1024 + b'"'),
-        Asked(1, 1, 1, "compare_and_set", "k", expected=b"}"),
-        Asked(1, 1, 1, "set", "k", value=b"1", ttl=-1.0),
-        Asked(1, 1, 1, "set", "k", value=b"1", ttl=float("nan")),
-        Asked(1, 1, 1, "set", "k", value=b"1", ttl=1e12),
+        StateRequest(1, 1, 1, "set", "k", value=b"{"),
+        StateRequest(1, 1, 1, "set", "k", value=b'"\xff"'),
+        StateRequest(1, 1, 1, "set", "k", value=b"[" * 10_000),
+        StateRequest(1, 1, 1, "set", "k", value=b" null"),
+        StateRequest(1, 1, 1, "set", "k", value=b"NaN"),
+        StateRequest(1, 1, 1, "set", "k"),
+        StateRequest(1, 1, 1, "increment", "k"),
+        StateRequest(1, 1, 1, "increment", "k", value=b'"1"'),
+        StateRequest(1, 1, 1, "increment", "k", value=b"true"),
+        StateRequest(1, 1, 1, "increment", "k", value=b"1e999"),
+        StateRequest(1, 1, 1, "get", ""),
+        StateRequest(1, 1, 1, "get", "k" * 257),
+        StateRequest(1, 1, 1, "set", "k", value=b'"' + b"x" * 16 * 1024 + b'"'),
+        StateRequest(1, 1, 1, "compare_and_set", "k", expected=b"}"),
+        StateRequest(1, 1, 1, "set", "k", value=b"1", ttl=-1.0),
+        StateRequest(1, 1, 1, "set", "k", value=b"1", ttl=float("nan")),
+        StateRequest(1, 1, 1, "set", "k", value=b"1", ttl=1e12),
     ],
 )
-def test_what_no_worker_of_ours_asks_is_garbage(garbage: Asked) -> None:
+def test_what_no_worker_of_ours_asks_is_garbage(garbage: StateRequest) -> None:
     space = Keyspace()
 
     with pytest.raises(GarbageStepError):
@@ -158,7 +158,7 @@ def test_a_claimed_session_ends_a_while_after_its_last_use_and_a_live_one_does_n
 
 def test_a_live_session_takes_up_what_lingered_over_a_restart() -> None:
     space = Keyspace()
-    step(space, asked("set", 7), place=Place(NAMESPACE, LIVE.scope, linger=100.0))
+    step(space, asked("set", 7), place=StateScope(NAMESPACE, LIVE.scope, linger=100.0))
     assert step(space, asked("get"), at=99.0, place=LIVE) == 7
 
     assert step(space, asked("get"), at=1e9, place=LIVE) == 7
@@ -166,7 +166,11 @@ def test_a_live_session_takes_up_what_lingered_over_a_restart() -> None:
 
 def test_scopes_and_namespaces_do_not_see_one_another() -> None:
     space = Keyspace()
-    others = [LIVE, CLAIMED, *(Place(Namespace(*one)) for one in (("global", "", "/a.py"), ("project", "/p", "/a.py")))]
+    others = [
+        LIVE,
+        CLAIMED,
+        *(StateScope(Namespace(*one)) for one in (("global", "", "/a.py"), ("project", "/p", "/a.py"))),
+    ]
 
     assert [step(space, asked("increment", 1), place=place) for place in (PLACE, *others)] == [1] * 5
 
@@ -215,7 +219,9 @@ def test_what_has_ended_makes_room() -> None:
 def test_claimed_sessions_take_no_room_from_live_ones() -> None:
     space = Keyspace()
     for number in range(3):
-        step(space, asked("set", 1), place=Place(NAMESPACE, session_scope(f"{number}", is_claimed=True), 100.0))
+        step(
+            space, asked("set", 1), place=StateScope(NAMESPACE, name_session_scope(f"{number}", is_claimed=True), 100.0)
+        )
     with pytest.raises(RefusedStepError):
         step(space, asked("set", 1), place=CLAIMED)
 
@@ -225,7 +231,7 @@ def test_claimed_sessions_take_no_room_from_live_ones() -> None:
 
 def test_all_sources_together_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keyspace, "MAX_TOTAL", 1100)
-    space, other = filled(3), Place(Namespace("global", "", "/other.py"))
+    space, other = filled(3), StateScope(Namespace("global", "", "/other.py"))
 
     with pytest.raises(RefusedStepError, match="all sources"):
         step(space, asked("set", "x" * 100), place=other)
@@ -248,7 +254,7 @@ def test_all_sources_together_are_bounded(monkeypatch: pytest.MonkeyPatch) -> No
         max_size=40,
     )
 )
-def test_what_is_counted_is_what_is_held(steps: list[tuple[Place, Operation, str, int, float, float]]) -> None:
+def test_what_is_counted_is_what_is_held(steps: list[tuple[StateScope, Operation, str, int, float, float]]) -> None:
     space, now = Keyspace(), 0.0
     for place, operation, key, value, ttl, passed in steps:
         now += passed
@@ -259,7 +265,7 @@ def test_what_is_counted_is_what_is_held(steps: list[tuple[Place, Operation, str
     sizes = [len(key.encode()) + len(entry.value) + keyspace.OVERHEAD for _, key, entry in held]
     assert space.total.keys >= len(held)
     assert space.total.bytes >= sum(sizes)
-    for account in {keyspace.account_of(place) for place, *_ in steps} & set(space._accounts):
+    for account in {keyspace.find_account(place) for place, *_ in steps} & set(space._accounts):
         space._usage[account].may_end_at = 0.0
         space._drop_ended(account, now)
     assert (space.total.keys, space.total.bytes) == (len(held), sum(sizes))

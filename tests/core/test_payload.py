@@ -6,7 +6,7 @@ import json
 import msgspec
 import pytest
 
-from hooklatch.core.payload import Payload, PayloadError, canonical
+from hooklatch.core.payload import Payload, PayloadError, canonicalize_json
 from support.tables import table
 
 DEEP = b"[" * 100_000 + b"]" * 100_000
@@ -148,4 +148,4 @@ def test_a_patch_that_is_no_plain_json_is_refused(value: bytes) -> None:
 
 
 def test_a_value_has_one_canonical_spelling() -> None:
-    assert canonical(b' {"b": [1.0, true], "a": "\\u00e9"} ') == '{"a":"é","b":[1.0,true]}'.encode()
+    assert canonicalize_json(b' {"b": [1.0, true], "a": "\\u00e9"} ') == '{"a":"é","b":[1.0,true]}'.encode()

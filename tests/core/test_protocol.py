@@ -13,7 +13,7 @@ from hooklatch.core.protocol import (
     Request,
     Response,
     RpcError,
-    convert,
+    convert_params,
     encode_error,
     encode_notification,
     encode_request,
@@ -328,7 +328,7 @@ def test_json_that_is_no_message_is_an_invalid_request(line: bytes, text: str) -
 
 
 def test_params_become_the_shape_that_is_asked_for() -> None:
-    found = convert(msgspec.Raw(b'{"event":"stop","priorities":[1],"unknown":true}'), Registration)
+    found = convert_params(msgspec.Raw(b'{"event":"stop","priorities":[1],"unknown":true}'), Registration)
 
     assert found == Registration("stop", [1])
 
@@ -349,14 +349,14 @@ def test_params_become_the_shape_that_is_asked_for() -> None:
 )
 def test_params_of_another_shape_name_the_field(params: bytes, text: str) -> None:
     with pytest.raises(RpcError) as caught:
-        convert(msgspec.Raw(params), Registration)
+        convert_params(msgspec.Raw(params), Registration)
 
     assert caught.value.code is ErrorCode.INVALID_PARAMS
     assert text in caught.value.message
 
 
 def test_big_integers_in_params_survive() -> None:
-    assert convert(msgspec.Raw(b'{"n":%d}' % BIG), dict[str, Any]) == {"n": BIG}
+    assert convert_params(msgspec.Raw(b'{"n":%d}' % BIG), dict[str, Any]) == {"n": BIG}
 
 
 def test_a_request_reads_as_it_was_written() -> None:

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from hooklatch.core.restarts import Breaker, BreakerState, Lifecycle, Restart, RestartPolicy, TokenBucket
+from hooklatch.core.restarts import Breaker, BreakerState, ChildLifecycle, Restart, RestartPolicy, TokenBucket
 from support.tables import table
 
 
@@ -166,8 +166,8 @@ def test_who_waits_as_long_as_a_bucket_says_gets_a_token(rate: float, now: float
 POLICY = RestartPolicy(intensity=2, period=10.0, waits=(0.0, 1.0, 60.0))
 
 
-def life_of(restart: Restart = Restart.PERMANENT, *, is_significant: bool = False) -> Lifecycle:
-    life = Lifecycle(restart, POLICY, is_significant=is_significant)
+def life_of(restart: Restart = Restart.PERMANENT, *, is_significant: bool = False) -> ChildLifecycle:
+    life = ChildLifecycle(restart, POLICY, is_significant=is_significant)
     life.started(0.0)
     return life
 

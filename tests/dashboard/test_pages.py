@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 import pytest
 
-from hooklatch.errors import installing
+from hooklatch.errors import format_install_command
 from support.commands import Place, payload
 from support.dashboards import Visitor, dashboard, shown, until
 
@@ -287,7 +287,7 @@ def test_a_library_that_is_missing_is_named(place: Place) -> None:
     done = place.run("dashboard", PYTHONPATH=str(missing))
 
     assert done.returncode == 69
-    assert f"hypercorn is not installed; it comes with: {installing('hooklatch[dashboard]')}" in done.stderr
+    assert f"hypercorn is not installed; it comes with: {format_install_command('hooklatch[dashboard]')}" in done.stderr
 
 
 def test_a_port_that_is_taken_is_said(visitor: Visitor, place: Place) -> None:

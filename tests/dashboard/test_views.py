@@ -13,21 +13,21 @@ import pytest
 import trio
 
 from hooklatch.core.protocol import Response
-from hooklatch.dashboard.daemon.answers import Asks, Hook, HooksAnswer, Timings
-from hooklatch.dashboard.daemon.asker import Answer
-from hooklatch.dashboard.daemon.feed import Watch
-from hooklatch.dashboard.daemon.link import Daemon, DaemonLink, UnansweredError, answer_of
+from hooklatch.dashboard.daemon.answers import HooksAnswer, HookSummary, OpenAskList, TimingSummary
+from hooklatch.dashboard.daemon.asker import QueryResult
+from hooklatch.dashboard.daemon.feed import AnnouncementBuffer
+from hooklatch.dashboard.daemon.link import DaemonConnector, DaemonLink, DaemonUnansweredError, read_reply
 from hooklatch.dashboard.daemon.samples import LENGTH, Samples
 from hooklatch.dashboard.daemon.sources import read_source
-from hooklatch.dashboard.views.charts import columns, range_bar
-from hooklatch.dashboard.views.decisions import announced, entry_of
-from hooklatch.dashboard.views.differences import changes_of
-from hooklatch.dashboard.views.revisions import Difference, Revision, difference, revisions_of
-from hooklatch.dashboard.views.text import MOST, harmless, moment, pretty
+from hooklatch.dashboard.views.charts import draw_columns, draw_range_bar
+from hooklatch.dashboard.views.decisions import build_announced_row, build_record_row
+from hooklatch.dashboard.views.differences import list_field_changes
+from hooklatch.dashboard.views.revisions import Revision, RevisionDiff, compare_revisions, list_revisions
+from hooklatch.dashboard.views.text import MOST, format_moment, format_page_json, make_visible
 from hooklatch.dashboard.web.actions import Actions
 from hooklatch.dashboard.web.keys import Keys
-from hooklatch.dashboard.web.rendering import in_order, new_environment
-from hooklatch.dashboard.web.site import Site
+from hooklatch.dashboard.web.rendering import build_environment, isolate_text_direction
+from hooklatch.dashboard.web.site import DashboardSite
 from support.asked import ask
 from support.tables import table
 
@@ -48,18 +48,18 @@ from support.tables import table
     ],
 )
 def test_what_cannot_be_seen_is_shown_as_its_escape(text: str, shown: str) -> None:
-    assert harmless(text) == shown
+    assert make_visible(text) == shown
 
 
 def test_a_huge_text_is_cut_and_said_to_be() -> None:
-    shown = harmless("\x00" * (MOST + 1))
+    shown = make_visible("\x00" * (MOST + 1))
 
     assert len(shown) < 5 * MOST
     assert shown.endswith(f"({MOST + 1} characters)")
 
 
 def test_a_template_prints_nothing_as_it_is() -> None:
-    environment = new_environment("/base")
+    environment = build_environment("/base")
     page = environment.from_string('<p title="{{ one }}">{{ one }}{{ nothing }}<a href="{{ link("hook", name=one) }}">')
 
     text = page.render(one='<b>"\u202e', nothing=None)
@@ -70,7 +70,7 @@ def test_a_template_prints_nothing_as_it_is() -> None:
 
 
 def test_words_from_right_to_left_stay_in_their_order() -> None:
-    text = in_order('mv <\u05d0\u05d1> \u0645 1 2 "\u202e"')
+    text = isolate_text_direction('mv <\u05d0\u05d1> \u0645 1 2 "\u202e"')
 
     assert text == "mv &lt;<bdi>\u05d0\u05d1</bdi>&gt; <bdi>\u0645</bdi> 1 2 &#34;\\u202e&#34;"
 
@@ -89,7 +89,7 @@ def test_words_from_right_to_left_stay_in_their_order() -> None:
     ],
 )
 def test_a_moment_that_is_none_is_shown_as_it_is(at: object, pattern: str) -> None:
-    assert re.fullmatch(pattern, moment(at))
+    assert re.fullmatch(pattern, format_moment(at))
 
 
 def lines(changes: list[Any]) -> list[tuple[str, list[str]]]:
@@ -109,13 +109,13 @@ def lines(changes: list[Any]) -> list[tuple[str, list[str]]]:
     ],
 )
 def test_what_a_patch_changed_is_a_difference(payload: object, patch: object, shown: object) -> None:
-    assert lines(changes_of(payload, patch)) == shown
+    assert lines(list_field_changes(payload, patch)) == shown
 
 
 def test_long_texts_are_compared_at_their_beginning_and_unchanged_lines_left_out() -> None:
     old = "\n".join(map(str, range(100)))
-    (change,) = changes_of({"text": old}, {"text": old.replace("\n50\n", "\nfifty\n")})
-    (huge,) = changes_of({"text": "x\n" * 100_000}, {"text": "y\n" * 100_000})
+    (change,) = list_field_changes({"text": old}, {"text": old.replace("\n50\n", "\nfifty\n")})
+    (huge,) = list_field_changes({"text": "x\n" * 100_000}, {"text": "y\n" * 100_000})
 
     assert [line.text for line in change.lines if line.mark == "@"] == ["47 unchanged lines", "46 unchanged lines"]
     assert len(huge.lines) <= 600
@@ -128,20 +128,22 @@ def test_a_record_is_read_whatever_is_in_it() -> None:
         "warnings": "none", "excerpt": [1], "patch": 5, "duration_ms": True,
     }  # fmt: skip
 
-    entry = entry_of(odd)
+    entry = build_record_row(odd)
 
     assert (entry.seq, entry.verdict, entry.hook, entry.duration_ms) == (None, "decision", "", None)
     assert [one.said for one in entry.outcomes] == ["unknown"] * 3
     assert entry.warnings == []
-    assert entry_of({}).kind == "unknown"
-    assert entry_of({"kind": "fleet", "action": "stale"}).line == "action stale"
-    assert "cannot be shown" in pretty({1, 2})
+    assert build_record_row({}).kind == "unknown"
+    assert build_record_row({"kind": "fleet", "action": "stale"}).line == "action stale"
+    assert "cannot be shown" in format_page_json({1, 2})
 
 
 def test_a_decision_that_is_not_in_the_record_says_so_and_shows_no_payload() -> None:
     decision = {"decision_id": "d-1", "event": "stop", "verdict": "deny", "patch": {"secret": "x"}, "outcomes": []}
 
-    entry = announced({"decision": decision, "tool": "Bash", "host": "codex", "session_id": None}, fault="not there")
+    entry = build_announced_row(
+        {"decision": decision, "tool": "Bash", "host": "codex", "session_id": None}, fault="not there"
+    )
 
     assert (entry.id, entry.verdict, entry.tool, entry.host) == ("d-1", "deny", "Bash", "codex")
     assert entry.fault == "not there"
@@ -164,55 +166,56 @@ HISTORY = [
 @table(
     ("first", "last", "found"),
     [
-        (1, 5, Difference(["a", "c"], ["x"], [])),
-        (2, 5, Difference(["c"], ["b", "x"], ["a"])),
-        (5, 2, Difference(["b", "x"], ["c"], ["a"])),
-        (2, 2, Difference()),
-        (3, 4, Difference(changed=["a"])),
+        (1, 5, RevisionDiff(["a", "c"], ["x"], [])),
+        (2, 5, RevisionDiff(["c"], ["b", "x"], ["a"])),
+        (5, 2, RevisionDiff(["b", "x"], ["c"], ["a"])),
+        (2, 2, RevisionDiff()),
+        (3, 4, RevisionDiff(changed=["a"])),
     ],
 )
-def test_what_lies_between_two_revisions(first: int, last: int, found: Difference) -> None:
-    assert difference(HISTORY, first, last) == found
+def test_what_lies_between_two_revisions(first: int, last: int, found: RevisionDiff) -> None:
+    assert compare_revisions(HISTORY, first, last) == found
 
 
 @table(("first", "last"), [(0, 5), (1, 9), (7, 9)])
 def test_a_difference_over_a_gap_is_not_known(first: int, last: int) -> None:
-    assert "does not tell" in difference(HISTORY, first, last).fault
+    assert "does not tell" in compare_revisions(HISTORY, first, last).fault
 
 
 def test_what_comes_back_has_changed() -> None:
     back = [revision(3, 2, added=["a"]), revision(2, 1, removed=["a"])]
 
-    assert difference(back, 1, 3) == Difference(changed=["a"])
+    assert compare_revisions(back, 1, 3) == RevisionDiff(changed=["a"])
 
 
 def test_records_of_other_kinds_or_shapes_are_no_revisions() -> None:
     good = {"kind": "registry", "revision": 2, "previous": 1, "at": "", "digest": "d"}
     good |= {"added": ["a"], "removed": [], "changed": []}
 
-    assert [one.number for one in revisions_of([good, {"kind": "registry"}, {**good, "kind": "source"}])] == [2]
+    assert [one.number for one in list_revisions([good, {"kind": "registry"}, {**good, "kind": "source"}])] == [2]
 
 
 def test_a_chart_holds_numbers_alone() -> None:
-    bar = str(range_bar(Timings(4, {}, 0.01, 5.0, 70.0, 1e9)))
-    tall = str(columns([(0, 0), (4, 1), (2, 9)]))
+    bar = str(draw_range_bar(TimingSummary(4, {}, 0.01, 5.0, 70.0, 1e9)))
+    tall = str(draw_columns([(0, 0), (4, 1), (2, 9)]))
 
     assert "nan" not in bar + tall
     assert bar.count("<rect") == 1
     assert tall.count('class="failed"') == 2
     assert "style" not in bar + tall
-    assert (str(range_bar(Timings(0, {}))), str(columns([(0, 0)]))) == ("", "")
+    assert (str(draw_range_bar(TimingSummary(0, {}))), str(draw_columns([(0, 0)]))) == ("", "")
 
 
-def hooks(**counts: tuple[int, int]) -> Answer[HooksAnswer]:
+def hooks(**counts: tuple[int, int]) -> QueryResult[HooksAnswer]:
     found = [
-        Hook(
-            name, name, "global", "stop", "", "active", True, Timings(calls, {"crash": failed}), None, "", "python",
+        HookSummary(
+            name, name, "global", "stop", "", "active", True, TimingSummary(calls, {"crash": failed}), None, "",
+            "python",
             None, None, False, False, 100, None, None, None,
         )
         for name, (calls, failed) in counts.items()
     ]  # fmt: skip
-    return Answer(HooksAnswer(1, "", found))
+    return QueryResult(HooksAnswer(1, "", found))
 
 
 def test_intervals_are_differences_of_counts() -> None:
@@ -221,7 +224,7 @@ def test_intervals_are_differences_of_counts() -> None:
         samples.take(1000 + step * LENGTH, hooks(a=counts))
     samples.take(1000 + 4 * LENGTH + 1, hooks(a=(99, 9)))  # within an interval
     samples.take(9000, hooks(a=(200, 0)))  # nobody looked for long
-    samples.take(9010, Answer(fault="no daemon"))
+    samples.take(9010, QueryResult(fault="no daemon"))
 
     assert samples.of("a") == [(4, 1), (0, 0), (2, 0)]
     assert samples.of("b") == []
@@ -230,9 +233,9 @@ def test_intervals_are_differences_of_counts() -> None:
 async def test_of_many_decisions_the_newest_are_shown_and_the_others_counted() -> None:
     told = [{"topic": "decisions", "decision": {"decision_id": str(number)}} for number in range(50)]
     told += [{"topic": "decisions", "missed": 7}, {"topic": "operations", "kind": "suspended"}]
-    watch = Watch()
+    watch = AnnouncementBuffer()
 
-    with pytest.raises(UnansweredError, match="over"):
+    with pytest.raises(DaemonUnansweredError, match="over"):
         await watch.receive(Told(told))
     newest, omitted = watch.take()
 
@@ -252,7 +255,7 @@ class Told(DaemonLink):
         await trio.lowlevel.checkpoint()
         for one in self._told:
             return one
-        raise UnansweredError("it is over")
+        raise DaemonUnansweredError("it is over")
 
 
 def test_a_source_is_compared_with_what_the_daemon_loaded(tmp_path: Path) -> None:
@@ -277,14 +280,14 @@ def test_an_answer_without_what_a_page_needs_is_none(missing: str) -> None:
     told = {"hooks": [], "revision": 1, "digest": "d"}
     del told[missing]
 
-    with pytest.raises(UnansweredError, match="cannot be understood"):
-        answer_of(Response(1, msgspec.Raw(msgspec.json.encode(told))), "hooks", HooksAnswer)
+    with pytest.raises(DaemonUnansweredError, match="cannot be understood"):
+        read_reply(Response(1, msgspec.Raw(msgspec.json.encode(told))), "hooks", HooksAnswer)
 
 
 def asked(**more: Any) -> str:
     """Return the page on which somebody answers an ask."""
-    told = msgspec.json.decode(msgspec.json.encode({"asks": [ask(**more)]}), type=Asks).asks[0]
-    actions = Actions(Site(Daemon(list), Keys(1), "me"))
+    told = msgspec.json.decode(msgspec.json.encode({"asks": [ask(**more)]}), type=OpenAskList).asks[0]
+    actions = Actions(DashboardSite(DaemonConnector(list), Keys(1), "me"))
     return html.unescape(bytes(actions._ask_form(told, {}).body).decode())
 
 

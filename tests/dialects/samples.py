@@ -6,12 +6,12 @@ from typing import Any
 
 import msgspec
 
-from hooklatch.dialects.axes import is_due, spec_for
-from hooklatch.dialects.dialect import Dialect, Feed
-from hooklatch.dialects.find import find, names
-from hooklatch.dialects.rendering import NativeAnswer, render
+from hooklatch.dialects.axes import adapt_spec, is_due
+from hooklatch.dialects.dialect import Dialect, EventMapping
+from hooklatch.dialects.find import find_dialect, list_dialects
+from hooklatch.dialects.rendering import NativeAnswer, render_decision
 from hooklatch.dialects.systems.beam import CONTEXT
-from hooklatch.dialects.translation import carry, to_canonical
+from hooklatch.dialects.translation import carry_patch, translate_to_canonical
 from support.plays import CATALOGUE, Reply, play
 
 VALUES = {
@@ -32,7 +32,7 @@ VALUES = {
 
 
 def dialects() -> list[Dialect]:
-    found = [find(name) for name in names()]
+    found = [find_dialect(name) for name in list_dialects()]
     return [dialect for dialect in found if dialect is not None]
 
 
@@ -45,7 +45,7 @@ def label(value: object) -> str:
     match value:
         case Dialect(name=name):
             return name
-        case Feed(event=event):
+        case EventMapping(event=event):
             return event
         case _:
             return str(value)
@@ -88,16 +88,16 @@ def fire(
     """Fire a native event through every feed; `replies` answer the first one, `later` the others."""
     native = sample(dialect, event) if payload is None else payload
     decisions: list[dict[str, Any]] = []
-    for index, fed in enumerate(to_canonical(dialect, event, native)):
+    for index, fed in enumerate(translate_to_canonical(dialect, event, native)):
         if not is_due(fed.feed, [decision["verdict"] for decision in decisions]):
             continue
         for earlier in decisions:
-            fed = carry(fed, earlier.get("patch"))
+            fed = carry_patch(fed, earlier.get("patch"))
         own = replies if index == 0 else {"later": later}
-        spec = spec_for(fed.feed, CATALOGUE[fed.event])
+        spec = adapt_spec(fed.feed, CATALOGUE[fed.event])
         decisions.append(wire(play(spec, payload=fed.payload, context=context, marks=marks, **own).decision))
-    return decisions, render(dialect, event, decisions[0], decisions[1:], native)
+    return decisions, render_decision(dialect, event, decisions[0], decisions[1:], native)
 
 
-def gates() -> list[tuple[Dialect, str, Feed]]:
+def gates() -> list[tuple[Dialect, str, EventMapping]]:
     return [(d, e, f) for d, e in cases() for f in d.events[e].feeds if f.fails_closed]

@@ -7,8 +7,8 @@ import pytest
 from dialects.samples import cases, gates, label
 from hooklatch.core.hooks.registry import Layer
 from hooklatch.core.messages import Cause
-from hooklatch.dialects.axes import in_order, is_due, spec_for
-from hooklatch.dialects.dialect import Dialect, Feed, feed
+from hooklatch.dialects.axes import adapt_spec, is_due, order_dialect_hooks
+from hooklatch.dialects.dialect import Dialect, EventMapping, feed
 from hooklatch.dialects.systems.beam import BEAM
 from hooklatch.dialects.systems.ethos import ETHOS
 from hooklatch.dialects.systems.exathena import EXATHENA
@@ -27,7 +27,7 @@ def test_axes_change_neither_model_nor_words(dialect: Dialect, event: str) -> No
     assert dialect.events[event].feeds
     for fed in dialect.events[event].feeds:
         before = CATALOGUE[fed.event]
-        after = spec_for(fed, before)
+        after = adapt_spec(fed, before)
         assert (after.model, after.verdicts, after.outputs, after.patch, after.timeout) == (
             (before.model, before.verdicts, before.outputs, before.patch, before.timeout)
         )
@@ -36,9 +36,9 @@ def test_axes_change_neither_model_nor_words(dialect: Dialect, event: str) -> No
 @table("cause", CAUSES)
 @table(("dialect", "event", "fed"), gates(), ids=label)
 def test_a_gate_fails_closed_under_the_axes_of_every_dialect(
-    dialect: Dialect, event: str, fed: Feed, cause: Cause
+    dialect: Dialect, event: str, fed: EventMapping, cause: Cause
 ) -> None:
-    spec = spec_for(fed, CATALOGUE[fed.event])
+    spec = adapt_spec(fed, CATALOGUE[fed.event])
 
     played = play(spec, payload={**BASH, **ASIDE}, first=None, broken=failed(cause), last=None)
 
@@ -47,13 +47,13 @@ def test_a_gate_fails_closed_under_the_axes_of_every_dialect(
 
 def axes(dialect: Dialect, event: str, index: int = 0) -> dict[str, object]:
     fed = dialect.events[event].feeds[index]
-    spec = spec_for(fed, CATALOGUE[fed.event])
+    spec = adapt_spec(fed, CATALOGUE[fed.event])
     return {"flow": spec.flow, "view": spec.view, "combine": spec.combine, "ends_at": set(spec.ends_at)}
 
 
 def test_ethos_asks_all_and_lets_the_error_decide() -> None:
     fed = ETHOS.events["before_tool_call"].feeds[0]
-    played = play(spec_for(fed, CATALOGUE[fed.event]), a=deny("first"), b=amend(tool_input={}), c=deny("second"))
+    played = play(adapt_spec(fed, CATALOGUE[fed.event]), a=deny("first"), b=amend(tool_input={}), c=deny("second"))
 
     assert played.asked == ["a", "b", "c"]
     assert (played.decision.verdict, played.decision.reason, played.decision.patch) == ("deny", "first", None)
@@ -61,21 +61,21 @@ def test_ethos_asks_all_and_lets_the_error_decide() -> None:
 
 def test_beam_stops_at_the_first_ask() -> None:
     fed = BEAM.events["pre_tool_use"].feeds[0]
-    played = play(spec_for(fed, CATALOGUE[fed.event]), a=ask("sure?"), b=deny("no"))
+    played = play(adapt_spec(fed, CATALOGUE[fed.event]), a=ask("sure?"), b=deny("no"))
 
     assert (played.decision.verdict, played.asked) == ("ask", ["a"])
 
 
 def test_beam_threads_its_context_through_a_notification() -> None:
     fed = BEAM.events["stop"].feeds[0]
-    played = play(spec_for(fed, CATALOGUE[fed.event]), payload={}, a=context(trail=["a"]), b=None)
+    played = play(adapt_spec(fed, CATALOGUE[fed.event]), payload={}, a=context(trail=["a"]), b=None)
 
     assert [call.context for call in played.calls] == [{}, {"trail": ["a"]}]
 
 
 def test_radium_shows_the_original_and_takes_the_last() -> None:
     fed = RADIUM.events["BeforeTool"].feeds[0]
-    played = play(spec_for(fed, CATALOGUE[fed.event]), a=amend(tool_input={"n": 1}), b=amend(tool_input={"n": 2}))
+    played = play(adapt_spec(fed, CATALOGUE[fed.event]), a=amend(tool_input={"n": 1}), b=amend(tool_input={"n": 2}))
 
     assert played.shown[:2] == [BASH, BASH]
     assert played.patch == {"tool_input": {"n": 2}}
@@ -94,12 +94,12 @@ def test_the_axes_are_those_of_the_table() -> None:
 
 def test_the_hooks_of_a_gate_never_run_side_by_side() -> None:
     with pytest.raises(ValueError, match="run in order"):
-        spec_for(feed("pre_tool_use", flow="concurrent"), CATALOGUE["pre_tool_use"])
+        adapt_spec(feed("pre_tool_use", flow="concurrent"), CATALOGUE["pre_tool_use"])
 
 
 def test_a_feed_sets_no_axes_of_another_event() -> None:
     with pytest.raises(ValueError, match="sets no axes"):
-        spec_for(feed("pre_tool_use"), CATALOGUE["stop"])
+        adapt_spec(feed("pre_tool_use"), CATALOGUE["stop"])
 
 
 DUE = [([], True), (["pass"], True), (["allow"], True), (["ask"], False), (["deny"], False), (["halt"], False)]
@@ -127,12 +127,12 @@ ORDERS = [
 
 @pytest.mark.parametrize(("dialect", "expected"), ORDERS, ids=label)
 def test_hooks_stand_in_the_order_of_their_system(dialect: Dialect, expected: list[str]) -> None:
-    assert [one.id for one in in_order(dialect, HOOKS)] == expected
+    assert [one.id for one in order_dialect_hooks(dialect, HOOKS)] == expected
 
 
 def test_exathenas_transforms_are_each_of_the_prompt_as_it_came_and_the_last_one_counts() -> None:
     fed = EXATHENA.events["UserPromptSubmit"].feeds[0]
-    spec = spec_for(fed, CATALOGUE[fed.event])
+    spec = adapt_spec(fed, CATALOGUE[fed.event])
     first, last = amend(prompt="first"), amend(prompt="last")
 
     settled = play(spec, payload={"prompt": "p"}, a=[first, None], b=last, guard=None)

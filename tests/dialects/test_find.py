@@ -10,10 +10,10 @@ from dialects.judges import of_ethos
 from dialects.samples import dialects, label
 from hooklatch.core.hooks.catalogue import Catalogue, EventDefinition
 from hooklatch.dialects import find as finding
-from hooklatch.dialects.dialect import Dialect, InvalidDialectError, checked
-from hooklatch.dialects.find import find, from_table, load_entry_points, names
-from hooklatch.dialects.rendering import render
-from hooklatch.dialects.translation import to_canonical
+from hooklatch.dialects.dialect import Dialect, InvalidDialectError, validate_dialect
+from hooklatch.dialects.find import build_dialect, find_dialect, list_dialects, load_entry_points
+from hooklatch.dialects.rendering import render_decision
+from hooklatch.dialects.translation import translate_to_canonical
 from support.tables import table
 
 MINE: dict[str, Any] = {
@@ -35,20 +35,20 @@ def mine(event: str, **changes: Any) -> dict[str, Any]:
 
 
 def test_there_are_five() -> None:
-    assert names() == ("ethos", "exathena", "reasonix", "radium", "beam")
-    assert find("claude") is None
+    assert list_dialects() == ("ethos", "exathena", "reasonix", "radium", "beam")
+    assert find_dialect("claude") is None
 
 
 def test_a_dialect_of_a_table_works_as_ours_do() -> None:
-    dialect = from_table(MINE)
+    dialect = build_dialect(MINE)
 
-    (fed,) = to_canonical(dialect, "beforeTool", {"tool": "Bash", "input": {}})
-    rendered = render(dialect, "beforeTool", {"event": "pre_tool_use", "verdict": "ask", "reason": "sure?"})
+    (fed,) = translate_to_canonical(dialect, "beforeTool", {"tool": "Bash", "input": {}})
+    rendered = render_decision(dialect, "beforeTool", {"event": "pre_tool_use", "verdict": "ask", "reason": "sure?"})
 
     assert (fed.event, fed.payload) == ("pre_tool_use", {"tool_name": "Bash", "tool_input": {}})
     assert rendered.value == {"refused": "sure?"}
-    assert find("mine", {"mine": dialect}) is dialect
-    assert names({"mine": dialect})[-1] == "mine"
+    assert find_dialect("mine", {"mine": dialect}) is dialect
+    assert list_dialects({"mine": dialect})[-1] == "mine"
 
 
 @pytest.mark.parametrize("dialect", dialects(), ids=label)
@@ -58,7 +58,7 @@ def test_our_own_can_be_written_as_tables(dialect: Dialect) -> None:
         for feed in event["feeds"]:
             del feed["verdicts"], feed["match"]
 
-    assert from_table(table) == msgspec.structs.replace(dialect, name="copy")
+    assert build_dialect(table) == msgspec.structs.replace(dialect, name="copy")
 
 
 def test_a_custom_event_can_be_fed() -> None:
@@ -67,8 +67,8 @@ def test_a_custom_event_can_be_fed() -> None:
     )
     table = mine("deploy", feeds=["deploy_requested"], answers={"words": {"deny": "error"}})
 
-    dialect = from_table(table, catalogue)
-    rendered = render(dialect, "deploy", {"event": "deploy_requested", "verdict": "deny", "reason": ""})
+    dialect = build_dialect(table, catalogue)
+    rendered = render_decision(dialect, "deploy", {"event": "deploy_requested", "verdict": "deny", "reason": ""})
 
     assert of_ethos("deploy", rendered.value)[0].word == "stops"
 
@@ -132,7 +132,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 @table(("table", "text"), REFUSED, ids=lambda value: value if isinstance(value, str) else "")
 def test_a_table_that_cannot_stand_is_refused(table: dict[str, Any], text: str) -> None:
     with pytest.raises(InvalidDialectError, match=text.replace("(", r"\(")):
-        from_table(table)
+        build_dialect(table)
 
 
 @pytest.mark.parametrize("dialect", dialects(), ids=label)
@@ -142,7 +142,7 @@ def test_a_gate_cannot_be_passed_off_as_something_else(dialect: Dialect) -> None
     events = {**dialect.events, name: msgspec.structs.replace(event, feeds=(forged,))}
 
     with pytest.raises(InvalidDialectError, match="states other verdicts"):
-        checked(msgspec.structs.replace(dialect, events=events))
+        validate_dialect(msgspec.structs.replace(dialect, events=events))
 
 
 def point(name: str, value: object) -> object:
@@ -157,11 +157,11 @@ def point(name: str, value: object) -> object:
 def test_entry_points_that_cannot_be_used_are_told_and_the_rest_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     points = [
         point("good", MINE),
-        point("object", from_table({**MINE, "name": "other"})),
+        point("object", build_dialect({**MINE, "name": "other"})),
         point("twice", MINE),
         point("broken", ImportError("no module")),
         point("number", 7),
-        point("ours", find("beam")),
+        point("ours", find_dialect("beam")),
     ]
     monkeypatch.setattr(finding, "entry_points", lambda group: points if group == "hooklatch.dialects" else [])
 

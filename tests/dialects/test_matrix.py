@@ -10,9 +10,9 @@ import pytest
 from dialects.judges import CHANGED_AT, JUDGES, Judgement
 from dialects.samples import cases, fire, gates, label, sample
 from hooklatch.core.messages import Cause
-from hooklatch.dialects.dialect import Dialect, Feed
-from hooklatch.dialects.find import find
-from hooklatch.dialects.rendering import render
+from hooklatch.dialects.dialect import Dialect, EventMapping
+from hooklatch.dialects.find import find_dialect
+from hooklatch.dialects.rendering import render_decision
 from hooklatch_worker.author.verdicts import allow, amend, append, ask, claim, deny, halt, inject, resume
 from support.plays import CATALOGUE, Reply, failed
 from support.tables import table
@@ -69,14 +69,16 @@ def test_a_refusal_stops_however_it_is_read(dialect: Dialect, event: str, word: 
 
 
 @table(("dialect", "event", "feed"), GATES, ids=label)
-def test_a_refusal_without_a_reason_stops_too(dialect: Dialect, event: str, feed: Feed) -> None:
+def test_a_refusal_without_a_reason_stops_too(dialect: Dialect, event: str, feed: EventMapping) -> None:
     _, rendered = fire(dialect, event, guard=deny(""))
 
     assert words(dialect, event, rendered.value) == {"stops"}
 
 
 @table(("dialect", "event", "feed", "key"), PATCHES, ids=label)
-def test_a_refusal_between_patches_stops_and_shows_none(dialect: Dialect, event: str, feed: Feed, key: str) -> None:
+def test_a_refusal_between_patches_stops_and_shows_none(
+    dialect: Dialect, event: str, feed: EventMapping, key: str
+) -> None:
     change = amend(**{key: CHANGES[key]})
     _, rendered = fire(dialect, event, first=change, guard=deny("no"), last=change)
 
@@ -96,7 +98,7 @@ def test_an_ask_asks_or_stops(dialect: Dialect, event: str) -> None:
 
 @table("cause", CAUSES)
 @table(("dialect", "event", "feed"), GATES, ids=label)
-def test_a_failure_stops_and_its_cause_is_seen(dialect: Dialect, event: str, feed: Feed, cause: Cause) -> None:
+def test_a_failure_stops_and_its_cause_is_seen(dialect: Dialect, event: str, feed: EventMapping, cause: Cause) -> None:
     decisions, rendered = fire(dialect, event, first=None, broken=failed(cause, "boom"))
 
     assert decisions[0]["cause"] == cause
@@ -106,7 +108,7 @@ def test_a_failure_stops_and_its_cause_is_seen(dialect: Dialect, event: str, fee
 
 
 @table(("dialect", "event", "feed"), GATES, ids=label)
-def test_garbage_stops(dialect: Dialect, event: str, feed: Feed) -> None:
+def test_garbage_stops(dialect: Dialect, event: str, feed: EventMapping) -> None:
     _, rendered = fire(dialect, event, liar=b'{"verdict": "perhaps"}')
 
     assert words(dialect, event, rendered.value) == {"stops"}
@@ -143,7 +145,7 @@ EXPRESSIBLE = set(CHANGED_AT)
 
 
 @table(("dialect", "event", "feed", "key"), PATCHES, ids=label)
-def test_a_patch_that_can_be_said_is_said(dialect: Dialect, event: str, feed: Feed, key: str) -> None:
+def test_a_patch_that_can_be_said_is_said(dialect: Dialect, event: str, feed: EventMapping, key: str) -> None:
     _, rendered = fire(dialect, event, amender=amend(**{key: CHANGES[key]}))
 
     runs = words(dialect, event, rendered.value) == {"runs"}
@@ -203,14 +205,16 @@ def test_no_claim_is_none(dialect: Dialect, event: str) -> None:
 
 @table("verdict", [None, "", "yes", 7, ["pass"]], ids=str)
 @table(("dialect", "event", "feed"), GATES, ids=label)
-def test_a_verdict_that_nobody_understands_stops(dialect: Dialect, event: str, feed: Feed, verdict: object) -> None:
-    rendered = render(dialect, event, {"event": feed.event, "verdict": verdict}, [], sample(dialect, event))
+def test_a_verdict_that_nobody_understands_stops(
+    dialect: Dialect, event: str, feed: EventMapping, verdict: object
+) -> None:
+    rendered = render_decision(dialect, event, {"event": feed.event, "verdict": verdict}, [], sample(dialect, event))
 
     assert words(dialect, event, rendered.value) == {"stops"}
 
 
 def test_a_halt_of_a_later_feed_is_not_hidden_by_an_earlier_pass() -> None:
-    radium = find("radium")
+    radium = find_dialect("radium")
     assert radium is not None
 
     _, rendered = fire(radium, "AfterTool", hook=amend(tool_response="clean"), later=halt("enough"))
@@ -221,11 +225,11 @@ def test_a_halt_of_a_later_feed_is_not_hidden_by_an_earlier_pass() -> None:
 @table("word", ["deny", "halt", "ask"])
 @table(("dialect", "event", "feed", "key"), PATCHES, ids=label)
 def test_a_patch_beside_a_refusal_or_an_ask_is_never_let_through_unseen(
-    dialect: Dialect, event: str, feed: Feed, key: str, word: str
+    dialect: Dialect, event: str, feed: EventMapping, key: str, word: str
 ) -> None:
     decision = {"event": feed.event, "verdict": word, "reason": "no", "patch": {key: CHANGES[key]}}
 
-    rendered = render(dialect, event, decision, [], sample(dialect, event))
+    rendered = render_decision(dialect, event, decision, [], sample(dialect, event))
 
     assert words(dialect, event, rendered.value) == {"stops"}
     assert MARK not in str(rendered.value)

@@ -4,7 +4,7 @@ import pytest
 
 from dialects.samples import cases, dialects, label
 from hooklatch.dialects.dialect import Dialect, UnknownNativeEventError
-from hooklatch.dialects.find import find
+from hooklatch.dialects.find import find_dialect
 from support.plays import CATALOGUE
 from support.tables import table
 
@@ -80,7 +80,7 @@ def test_the_table_has_a_row_for_every_event_of_the_catalogue() -> None:
 @table("row", ROWS, ids=lambda row: row[0])
 def test_names_lead_both_ways(row: list[str]) -> None:
     for name, cell in zip(COLUMNS, row[1:], strict=True):
-        dialect = find(name)
+        dialect = find_dialect(name)
         assert dialect is not None
         fed = [name for name, event in dialect.events.items() if any(feed.event == row[0] for feed in event.feeds)]
         assert fed == cell.split()
@@ -101,7 +101,7 @@ def test_several_feeds_come_in_their_order(dialect: Dialect, event: str) -> None
 
 
 def test_an_unknown_name_is_refused_with_the_nearest_one() -> None:
-    reasonix = find("reasonix")
+    reasonix = find_dialect("reasonix")
     assert reasonix is not None
 
     with pytest.raises(UnknownNativeEventError, match="did you mean 'PreToolUse'"):
@@ -109,7 +109,7 @@ def test_an_unknown_name_is_refused_with_the_nearest_one() -> None:
 
 
 def test_radium_types_have_the_spelling_of_its_configuration_too() -> None:
-    radium = find("radium")
+    radium = find_dialect("radium")
     assert radium is not None
 
     assert radium.resolve("before_tool") == "BeforeTool"

@@ -3,7 +3,7 @@
 import pytest
 
 from dialects.samples import dialects, label
-from hooklatch.dialects.dialect import Dialect, Feed
+from hooklatch.dialects.dialect import Dialect, EventMapping
 from hooklatch.dialects.systems.beam import CONTEXT
 from support.repository import ROOT
 
@@ -20,7 +20,7 @@ def row(dialect: Dialect, name: str) -> str:
     return f"| {name} | {feeds} | {keys(dialect, event.feeds[0])} | {', '.join(said)} |".replace("|  |", "| |")
 
 
-def keys(dialect: Dialect, feed: Feed) -> str:
+def keys(dialect: Dialect, feed: EventMapping) -> str:
     known = CONTEXT if dialect.name == "beam" else {}
     renamed = [
         f"`{native}` {path}"

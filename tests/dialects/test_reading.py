@@ -6,17 +6,17 @@ from typing import Any
 import pytest
 
 from dialects.samples import cases, label, sample, wire
-from hooklatch.dialects.axes import spec_for
+from hooklatch.dialects.axes import adapt_spec
 from hooklatch.dialects.dialect import Dialect
-from hooklatch.dialects.reading import read_answer
-from hooklatch.dialects.rendering import render
+from hooklatch.dialects.reading import translate_answer
+from hooklatch.dialects.rendering import render_decision
 from hooklatch.dialects.systems.beam import BEAM
 from hooklatch.dialects.systems.ethos import ETHOS
 from hooklatch.dialects.systems.exathena import EXATHENA
 from hooklatch.dialects.systems.radium import RADIUM
 from hooklatch.dialects.systems.reasonix import REASONIX
-from hooklatch.dialects.translation import to_canonical
-from hooklatch_worker.author.verdicts import GarbageError, decode
+from hooklatch.dialects.translation import translate_to_canonical
+from hooklatch_worker.author.verdicts import GarbageError, decode_answer
 from support.plays import CATALOGUE, play
 from support.tables import table
 
@@ -140,7 +140,7 @@ READ: list[tuple[Dialect, str, object, dict[str, Any]]] = [
 
 @table(("dialect", "event", "answer", "expected"), READ, ids=label)
 def test_answers_are_understood(dialect: Dialect, event: str, answer: object, expected: dict[str, Any]) -> None:
-    assert read_answer(dialect, event, answer) == expected
+    assert translate_answer(dialect, event, answer) == expected
 
 
 GARBAGE: list[tuple[Dialect, str, object]] = [
@@ -190,13 +190,13 @@ GARBAGE: list[tuple[Dialect, str, object]] = [
 @table(("dialect", "event", "answer"), GARBAGE, ids=label)
 def test_what_nobody_understands_is_garbage(dialect: Dialect, event: str, answer: object) -> None:
     with pytest.raises(GarbageError):
-        read_answer(dialect, event, answer)
+        translate_answer(dialect, event, answer)
 
 
 @table("answer", [None, {}, {"verdict": "deny", "reason": "no"}, {"warnings": ["w"]}], ids=str)
 @table(("dialect", "event"), cases(), ids=label)
 def test_our_own_words_are_understood_everywhere(dialect: Dialect, event: str, answer: dict[str, Any] | None) -> None:
-    assert read_answer(dialect, event, answer) == (answer or {})
+    assert translate_answer(dialect, event, answer) == (answer or {})
 
 
 BACK: list[tuple[Dialect, str, object, str]] = [  # an answer, and where in what is rendered it stands
@@ -237,18 +237,18 @@ def test_an_answer_that_is_read_and_rendered_comes_back(
     dialect: Dialect, event: str, answer: object, place: str
 ) -> None:
     native = sample(dialect, event)
-    fed = to_canonical(dialect, event, native)[0]
-    verdict = read_answer(dialect, event, answer, shown=native)
+    fed = translate_to_canonical(dialect, event, native)[0]
+    verdict = translate_answer(dialect, event, answer, shown=native)
 
-    decision = wire(play(spec_for(fed.feed, CATALOGUE[fed.event]), payload=fed.payload, a=dump(verdict)).decision)
-    value = render(dialect, event, decision, [], native).value
+    decision = wire(play(adapt_spec(fed.feed, CATALOGUE[fed.event]), payload=fed.payload, a=dump(verdict)).decision)
+    value = render_decision(dialect, event, decision, [], native).value
 
     assert (value[int(place)] if place.isdigit() else value[place] if place else value) == answer
 
 
 def dump(verdict: dict[str, Any]) -> bytes:
     data = json.dumps(verdict).encode()
-    decode(data)
+    decode_answer(data)
     return data
 
 
@@ -256,13 +256,13 @@ SHOWN = {"event": "pre_tool_use", "tool_name": "Bash", "tool_input": {"command":
 
 
 def test_a_context_that_is_handed_back_unchanged_says_nothing() -> None:
-    assert read_answer(BEAM, "pre_tool_use", {"ok": dict(SHOWN)}, shown=SHOWN) == {}
+    assert translate_answer(BEAM, "pre_tool_use", {"ok": dict(SHOWN)}, shown=SHOWN) == {}
 
 
 def test_what_a_context_changes_is_told_apart_as_patch_and_context() -> None:
     changed = {**SHOWN, "tool_input": {"command": "ls -l"}, "checked": True}
 
-    read = read_answer(BEAM, "pre_tool_use", {"ok": changed}, shown=SHOWN)
+    read = translate_answer(BEAM, "pre_tool_use", {"ok": changed}, shown=SHOWN)
 
     assert read == {"patch": {"tool_input": {"command": "ls -l"}}, "context": {"checked": True}}
 
@@ -270,18 +270,18 @@ def test_what_a_context_changes_is_told_apart_as_patch_and_context() -> None:
 def test_a_key_taken_out_of_the_context_is_null() -> None:
     rest = {key: value for key, value in SHOWN.items() if key != "dangerous"}
 
-    assert read_answer(BEAM, "pre_tool_use", {"ok": rest}, shown=SHOWN) == {"context": {"dangerous": None}}
+    assert translate_answer(BEAM, "pre_tool_use", {"ok": rest}, shown=SHOWN) == {"context": {"dangerous": None}}
 
 
 def test_a_guard_that_changes_what_it_cannot_change_answers_garbage() -> None:
     with pytest.raises(GarbageError, match="cannot change tool_name"):
-        read_answer(BEAM, "pre_tool_use", {"ok": {**SHOWN, "tool_name": "Read"}}, shown=SHOWN)
+        translate_answer(BEAM, "pre_tool_use", {"ok": {**SHOWN, "tool_name": "Read"}}, shown=SHOWN)
 
 
 def test_a_change_of_a_part_keeps_the_rest_of_the_field() -> None:
     shown = {"model_id": "m", "input": "hi", "request_modifications": {"top_p": 1}}
     answer = {**GO, "modified_data": {"modified_input": "less"}}
 
-    read = read_answer(RADIUM, "BeforeModel", answer, shown=shown)
+    read = translate_answer(RADIUM, "BeforeModel", answer, shown=shown)
 
     assert read == {"patch": {"request": {"input": "less", "request_modifications": {"top_p": 1}}}}

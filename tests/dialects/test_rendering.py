@@ -6,8 +6,8 @@ import pytest
 
 from dialects.samples import fire, label
 from hooklatch.dialects.dialect import Dialect
-from hooklatch.dialects.exits import outcome_text
-from hooklatch.dialects.rendering import render
+from hooklatch.dialects.exits import format_outcome_line
+from hooklatch.dialects.rendering import render_decision
 from hooklatch.dialects.systems.beam import BEAM
 from hooklatch.dialects.systems.ethos import ETHOS
 from hooklatch.dialects.systems.exathena import EXATHENA
@@ -305,7 +305,7 @@ TEXTS = [
 
 @pytest.mark.parametrize(("outcome", "expected"), TEXTS)
 def test_people_see_scope_event_command_and_outcome(outcome: dict[str, Any], expected: str) -> None:
-    assert outcome_text(outcome) == expected
+    assert format_outcome_line(outcome) == expected
 
 
 REASONS = [
@@ -320,7 +320,7 @@ REASONS = [
 
 @pytest.mark.parametrize(("decision", "expected"), REASONS)
 def test_a_reason_is_never_empty_and_shows_the_failure(decision: dict[str, Any], expected: str) -> None:
-    rendered = render(BEAM, "pre_tool_use", {"event": "pre_tool_use", "verdict": "deny", **decision})
+    rendered = render_decision(BEAM, "pre_tool_use", {"event": "pre_tool_use", "verdict": "deny", **decision})
 
     assert rendered.value == {"deny": expected}
 
@@ -329,6 +329,6 @@ def test_context_without_a_place_in_the_payload_is_handed_back_and_null_takes_a_
     payload = {"event": "stop", "dangerous": 1, "session_id": "s"}
     decision = {"event": "stop", "verdict": "pass", "context": {"dangerous": None, "seen": True}}
 
-    rendered = render(BEAM, "stop", decision, [], payload)
+    rendered = render_decision(BEAM, "stop", decision, [], payload)
 
     assert rendered.value == {"ok": {"event": "stop", "session_id": "s", "seen": True}}

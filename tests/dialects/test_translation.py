@@ -12,7 +12,7 @@ from hooklatch.dialects.systems.ethos import ETHOS
 from hooklatch.dialects.systems.exathena import EXATHENA
 from hooklatch.dialects.systems.radium import RADIUM
 from hooklatch.dialects.systems.reasonix import REASONIX
-from hooklatch.dialects.translation import carry, to_canonical, to_native
+from hooklatch.dialects.translation import carry_patch, translate_to_canonical, translate_to_native
 from support.tables import table
 
 SESSION = {"session_id": "s", "parent_session_id": None}
@@ -108,26 +108,26 @@ CANONICAL = [  # dialect, event, native payload, canonical payload
 
 @table(("dialect", "event", "native", "expected"), CANONICAL, ids=label)
 def test_keys_lead_both_ways(dialect: Dialect, event: str, native: dict[str, Any], expected: dict[str, Any]) -> None:
-    payload = to_canonical(dialect, event, native)[0].payload
+    payload = translate_to_canonical(dialect, event, native)[0].payload
 
     assert payload == expected
-    assert to_native(dialect, event, payload) == native
+    assert translate_to_native(dialect, event, payload) == native
 
 
 @table(("dialect", "event"), cases(), ids=label)
 def test_every_key_of_every_event_survives_the_round_trip(dialect: Dialect, event: str) -> None:
     native = sample(dialect, event)
 
-    found = to_canonical(dialect, event, native)
+    found = translate_to_canonical(dialect, event, native)
 
     assert found
     for fed in found:
-        assert to_native(dialect, event, fed.payload, feed=fed.feed) == native
+        assert translate_to_native(dialect, event, fed.payload, feed=fed.feed) == native
 
 
 @table(("dialect", "event"), cases(), ids=label)
 def test_unknown_keys_are_kept(dialect: Dialect, event: str) -> None:
-    found = to_canonical(dialect, event, sample(dialect, event))
+    found = translate_to_canonical(dialect, event, sample(dialect, event))
 
     assert found
     for fed in found:
@@ -139,8 +139,8 @@ def test_unknown_keys_are_kept(dialect: Dialect, event: str) -> None:
 def test_the_payload_that_was_given_is_not_changed(dialect: Dialect, event: str) -> None:
     native = sample(dialect, event)
 
-    for fed in to_canonical(dialect, event, native):
-        to_native(dialect, event, fed.payload)
+    for fed in translate_to_canonical(dialect, event, native):
+        translate_to_native(dialect, event, fed.payload)
 
     assert native == sample(dialect, event)
 
@@ -157,19 +157,19 @@ CONTRADICTIONS = [
 @pytest.mark.parametrize(("dialect", "event", "native"), CONTRADICTIONS, ids=label)
 def test_a_field_said_in_two_ways_is_refused(dialect: Dialect, event: str, native: dict[str, Any]) -> None:
     with pytest.raises(PayloadError):
-        to_canonical(dialect, event, native)
+        translate_to_canonical(dialect, event, native)
 
 
 def test_two_spellings_that_agree_are_one() -> None:
     native = {"event": "Stop", "lastAssistantText": "done", "last_assistant_message": "done"}
 
-    assert to_canonical(REASONIX, "Stop", native)[0].payload == {"last_assistant_message": "done"}
+    assert translate_to_canonical(REASONIX, "Stop", native)[0].payload == {"last_assistant_message": "done"}
 
 
 def test_no_argument_can_pass_for_the_name_of_the_tool() -> None:
     native = {"tool_name": "bash", ":tool_name": "read", '"tool_name"': "read", "command": "rm -rf /"}
 
-    payload = to_canonical(EXATHENA, "PreToolUse", native)[0].payload
+    payload = translate_to_canonical(EXATHENA, "PreToolUse", native)[0].payload
 
     assert payload["tool_name"] == "bash"
     assert payload["tool_input"] == {":tool_name": "read", "tool_name": "read", "command": "rm -rf /"}
@@ -190,8 +190,8 @@ NESTED: list[tuple[dict[str, Any], dict[str, Any]]] = [
 def test_arguments_stand_in_a_map_of_their_own_or_beside_the_names(
     native: dict[str, Any], tool_input: dict[str, Any]
 ) -> None:
-    (fed,) = to_canonical(EXATHENA, "PreToolUse", {"tool_name": "edit", "tool_use_id": "t", **native})
-    (again,) = to_canonical(EXATHENA, "PreToolUse", to_native(EXATHENA, "PreToolUse", fed.payload))
+    (fed,) = translate_to_canonical(EXATHENA, "PreToolUse", {"tool_name": "edit", "tool_use_id": "t", **native})
+    (again,) = translate_to_canonical(EXATHENA, "PreToolUse", translate_to_native(EXATHENA, "PreToolUse", fed.payload))
 
     assert fed.payload == again.payload == {"tool_name": "edit", "tool_use_id": "t", "tool_input": tool_input}
 
@@ -199,20 +199,20 @@ def test_arguments_stand_in_a_map_of_their_own_or_beside_the_names(
 @pytest.mark.parametrize("beside", [{"path": "a"}, {"cwd": "/w"}, {'"tool_name"': "x"}, {"arguments ": 1}])
 def test_arguments_in_both_places_are_refused(beside: dict[str, Any]) -> None:
     with pytest.raises(PayloadError, match="keep one form"):
-        to_canonical(EXATHENA, "PreToolUse", {"tool_name": "edit", "arguments": {}, **beside})
+        translate_to_canonical(EXATHENA, "PreToolUse", {"tool_name": "edit", "arguments": {}, **beside})
 
 
 def test_a_later_feed_sees_what_an_earlier_one_changed() -> None:
-    first, second = to_canonical(RADIUM, "AfterTool", {"tool_name": "t", "arguments": {}, "result": "raw"})
+    first, second = translate_to_canonical(RADIUM, "AfterTool", {"tool_name": "t", "arguments": {}, "result": "raw"})
 
     assert first.event == "tool_result"
-    assert carry(second, {"tool_response": "clean"}).payload["tool_response"] == "clean"
+    assert carry_patch(second, {"tool_response": "clean"}).payload["tool_response"] == "clean"
 
 
 def test_a_threaded_context_stands_in_for_no_field() -> None:
     context = {"tool_input": {"command": "rm"}, "dangerous": None, "note": 1, "event": "stop"}
     payload = {"tool_name": "Bash", "dangerous": True}
 
-    native = to_native(BEAM, "pre_tool_use", payload, context=context)
+    native = translate_to_native(BEAM, "pre_tool_use", payload, context=context)
 
     assert native == {"event": "pre_tool_use", "tool_name": "Bash", "note": 1}

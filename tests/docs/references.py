@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from hooklatch.cli.describing.schema import CONFIG, schema_of
+from hooklatch.cli.describing.schema import CONFIG, find_schema
 from hooklatch.core.hooks.catalogue import Catalogue, EventSpec
 
 DOCS = Path(__file__).parent.parent.parent / "docs/reference"
@@ -48,7 +48,7 @@ def pages() -> dict[Path, str]:
 
 
 def of_toml() -> str:
-    schema = schema_of(CONFIG) or {}
+    schema = find_schema(CONFIG) or {}
     shapes = schema["$defs"]
     parts = [TOML]
     for name, one in shapes["ConfigFile"]["properties"].items():

@@ -6,11 +6,11 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from hooklatch.cli.commands import command_line
+from hooklatch.cli.commands import build_command_line
 from support.tables import table
 from test_docs import PAGES
 
-ROOT_PARSER = command_line().declared()
+ROOT_PARSER = build_command_line().declared()
 NAMED = re.compile(r"`hooklatch ([a-z][^`]*)`")
 
 

@@ -6,7 +6,7 @@ import re
 from typing import get_args
 
 from docs.messages import GAP, findings, pieces
-from hooklatch.core.health import REASONS, Yellow
+from hooklatch.core.health import REASONS, WarningInputs
 from hooklatch.core.messages import Cause
 from hooklatch.entry.refusals import WORDS
 from support.repository import ROOT
@@ -31,7 +31,7 @@ def test_each_red_word_has_an_entry() -> None:
 
 
 def test_each_yellow_word_has_an_entry() -> None:
-    assert sorted(entries("Yellow")) == sorted(Yellow.__struct_fields__)
+    assert sorted(entries("Yellow")) == sorted(WarningInputs.__struct_fields__)
 
 
 def test_each_refusal_of_the_entry_has_an_entry() -> None:

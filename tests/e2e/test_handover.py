@@ -22,7 +22,7 @@ import pytest
 import trio
 
 import hooklatch
-from hooklatch.entry.commands import entry_command
+from hooklatch.entry.commands import make_entry_command
 from support.commands import Started
 from support.daemons import Client
 from support.service_manager import Manager, managing
@@ -126,7 +126,7 @@ async def fire_alone(path: str, tally: Tally) -> None:
 
 
 def fire_as_claude_code(runtime: Path, tally: Tally) -> None:
-    command = entry_command("claude-code", "PreToolUse", "gate", 60, runtime_dir=runtime)
+    command = make_entry_command("claude-code", "PreToolUse", "gate", 60, runtime_dir=runtime)
     for number in tally.numbers():
         event = {"hook_event_name": "PreToolUse", "session_id": "cc", "cwd": "/", **call(number)}
         event["tool_input"] |= {"command": "true", "file_path": "/x"}

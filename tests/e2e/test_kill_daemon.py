@@ -127,7 +127,7 @@ async def test_nothing_outlives_a_daemon_that_ends_well(tmp_path: Path) -> None:
 
 async def test_nothing_of_a_killed_zygote_is_left_and_the_daemon_goes_on(tmp_path: Path) -> None:
     async with crowded(tmp_path) as daemon:
-        old = set(knowing(daemon.word)) - {daemon.process.pid, *linux.children(daemon.process.pid)}
+        old = set(knowing(daemon.word)) - {daemon.process.pid, *linux.list_children(daemon.process.pid)}
         os.kill((await daemon.status())["zygote"]["pid"], signal.SIGKILL)
 
         await until(lambda: not old & set(knowing(daemon.word)))

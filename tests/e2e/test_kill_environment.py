@@ -33,7 +33,7 @@ class Two(Process):
         """Return the zygote of the other environment, and its guardian."""
         (one,) = (await self.status())["environments"]
         zygote: int = one["zygote"]
-        (guardian,) = [pid for pid in linux.children(self.process.pid) if zygote in linux.children(pid)]
+        (guardian,) = [pid for pid in linux.list_children(self.process.pid) if zygote in linux.list_children(pid)]
         return [zygote, guardian]
 
     async def works(self) -> bool:
@@ -73,8 +73,8 @@ async def test_a_zygote_that_dies_with_its_guardian_takes_only_its_own_workers(t
         pairs = {"the daemon's own": await named(daemon, {"zygote", "guardian"}), "the other one": await daemon.aside()}
         pids = pairs.pop(killed)
         (kept,) = pairs.values()
-        below = {pid for zygote in pids for pid in linux.descendants(zygote)} - set(pids)
-        spared = {pid for zygote in kept for pid in linux.descendants(zygote)}
+        below = {pid for zygote in pids for pid in linux.list_descendants(zygote)} - set(pids)
+        spared = {pid for zygote in kept for pid in linux.list_descendants(zygote)}
         for number in (signal.SIGSTOP, signal.SIGKILL):
             for pid in pids:
                 os.kill(pid, number)

@@ -6,11 +6,11 @@ import hashlib
 
 import pytest
 
-from hooklatch.service.building.pinning import prepared
-from hooklatch.service.building.sources import UnitError, Version
+from hooklatch.service.building.pinning import prepare_version
+from hooklatch.service.building.sources import SourceVersion, UnitError
 from hooklatch.service.config.configuration import FileConfig, read_config
-from hooklatch.service.reading.declared_files import FleetFiles, unfit_for_fleet
-from hooklatch.service.reading.plan import Plan
+from hooklatch.service.reading.declared_files import FleetFiles, find_fleet_misfit
+from hooklatch.service.reading.plan import ReloadPlan
 from hooklatch_worker.wire import Source
 
 ROOT = "/state/fleet/7"
@@ -19,16 +19,16 @@ ROOT = "/state/fleet/7"
 def test_a_source_of_a_bundle_requires_no_packages() -> None:
     code = b'# /// script\n# dependencies = ["httpx"]\n# ///\n'
     digest = hashlib.sha256(code).hexdigest()
-    plan = Plan(main=FileConfig("/etc/hooks.toml"), fleet=FleetFiles(root=ROOT, pins={"guard.py": digest}))
-    version = Version(Source("file", f"{ROOT}/guard.py", digest), code, {}, 0)
+    plan = ReloadPlan(main=FileConfig("/etc/hooks.toml"), fleet=FleetFiles(root=ROOT, pins={"guard.py": digest}))
+    version = SourceVersion(Source("file", f"{ROOT}/guard.py", digest), code, {}, 0)
 
     with pytest.raises(UnitError, match="no signature covers"):
-        prepared(version, plan)
+        prepare_version(version, plan)
 
 
 def test_a_file_of_a_bundle_names_no_interpreter() -> None:
     text = b'[[source]]\npath = "guard.py"\npython = "/usr/bin/python3"\n'
-    fault = unfit_for_fleet(ROOT, read_config(f"{ROOT}/hooks.toml", text, ("source", "hook")))
+    fault = find_fleet_misfit(ROOT, read_config(f"{ROOT}/hooks.toml", text, ("source", "hook")))
 
     assert fault is not None
     assert "names the interpreter /usr/bin/python3" in fault.message

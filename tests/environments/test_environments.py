@@ -66,11 +66,11 @@ async def test_there_are_not_more_than_the_limit(tmp_path: Path, monkeypatch: py
 async def test_two_daemons_that_want_the_same_make_it_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[str] = []
 
-    async def make(recipe: making.Recipe, folder: str, seen: Any) -> str:
+    async def make(recipe: making.EnvironmentRecipe, folder: str, seen: Any) -> str:
         made.append(folder)
-        return await making.make(recipe, folder, seen)
+        return await making.make_environment(recipe, folder, seen)
 
-    monkeypatch.setattr(module, "make", make)
+    monkeypatch.setattr(module, "make_environment", make)
     async with running(tmp_path, count=2) as both:
         for one in both:
             with pytest.raises(BeingMadeError):
@@ -81,7 +81,7 @@ async def test_two_daemons_that_want_the_same_make_it_once(tmp_path: Path, monke
 
         assert len(made) == 1
         assert {one.interpreter.prefix for one in found} == set(made)
-        store.tidy(both[0].folder, kept=-1.0)
+        store.remove_unused_environments(both[0].folder, kept=-1.0)
         assert store.is_ready(made[0])  # both hold it
 
 
@@ -146,7 +146,10 @@ async def test_what_another_process_uses_is_not_spoilt(tmp_path: Path, monkeypat
         await theirs.settle()
         made = await theirs.made(BARE, may_make=True)
 
-        for name, value, said in (("MOST", 0, "are in use already"), ("examine", unexamined, "gave no answer")):
+        for name, value, said in (
+            ("MOST", 0, "are in use already"),
+            ("examine_interpreter", unexamined, "gave no answer"),
+        ):
             with monkeypatch.context() as patch:
                 patch.setattr(module, name, value)
                 with pytest.raises(EnvironmentFaultError, match=said):
@@ -166,13 +169,13 @@ def test_what_was_not_used_for_long_is_removed_and_what_somebody_holds_stays(tmp
         if age is not None:
             (tmp_path / name / store.READY).touch()
             os.utime(tmp_path / name / store.READY, (time.time() - age, time.time() - age))
-    lock = store.held(str(tmp_path / "held"), fcntl.LOCK_SH)
+    lock = store.lock_environment(str(tmp_path / "held"), fcntl.LOCK_SH)
     assert lock is not None
 
-    store.tidy(str(tmp_path), kept=50.0)
+    store.remove_unused_environments(str(tmp_path), kept=50.0)
 
     assert {path.name for path in tmp_path.iterdir() if path.is_dir()} == {"fresh", "held"}
     os.close(lock)
-    store.tidy(str(tmp_path), kept=50.0)
+    store.remove_unused_environments(str(tmp_path), kept=50.0)
     assert {path.name for path in tmp_path.iterdir() if path.is_dir()} == {"fresh"}
-    store.tidy(str(tmp_path / "nothing"))
+    store.remove_unused_environments(str(tmp_path / "nothing"))

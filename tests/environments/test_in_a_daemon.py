@@ -18,7 +18,7 @@ import pytest
 import trio
 
 from hooklatch.environments import environments, making
-from hooklatch.environments.commands import Running
+from hooklatch.environments.commands import ProgramOutput
 from support.daemons import Client, Daemon, running_daemon
 from support.pools import until
 from support.survivors import nobody_survives
@@ -94,15 +94,15 @@ class Installers:
     def __init__(self) -> None:
         self.may_begin = trio.Event()
 
-    async def make(self, recipe: making.Recipe, folder: str, seen: Running) -> str:
+    async def make(self, recipe: making.EnvironmentRecipe, folder: str, seen: ProgramOutput) -> str:
         await self.may_begin.wait()
-        return await making.make(recipe, folder, seen)
+        return await making.make_environment(recipe, folder, seen)
 
 
 @pytest.fixture
 def installers(monkeypatch: pytest.MonkeyPatch) -> Installers:
     held = Installers()
-    monkeypatch.setattr(environments, "make", held.make)
+    monkeypatch.setattr(environments, "make_environment", held.make)
     return held
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hooklatch.environments.interpreter import EnvironmentFaultError, examine, mark_of
+from hooklatch.environments.interpreter import EnvironmentFaultError, examine_interpreter, stamp_interpreter_file
 from support.daemons import nothing_left
 
 FOREIGN = "#!/bin/sh\nprintf '%s' '{answer}'\n"
@@ -28,7 +28,7 @@ def packages_of(python: Path) -> Path:
 
 async def test_an_environment_has_its_own_packages_and_ours_alone(python: Path) -> None:
     with nothing_left():
-        found, watched = await examine(str(python))
+        found, watched = await examine_interpreter(str(python))
 
     assert found.prefix == str(python.parents[1])
     assert str(packages_of(python)) in found.path
@@ -41,7 +41,7 @@ async def test_a_pth_file_is_read_and_not_run(python: Path, tmp_path: Path) -> N
     pth = packages_of(python) / "editable.pth"
     pth.write_text(f"{tmp_path}\nimport os; os.mkdir({str(tmp_path / 'was-run')!r})\n")
     try:
-        found, _ = await examine(str(python))
+        found, _ = await examine_interpreter(str(python))
     finally:
         pth.unlink()
 
@@ -59,7 +59,7 @@ async def test_what_others_could_write_to_is_refused(python: Path, place: str) -
     path.chmod(before | 0o002)
     try:
         with pytest.raises(EnvironmentFaultError, match=r"writable by others; fix it with: chmod .*go-w") as caught:
-            await examine(str(python))
+            await examine_interpreter(str(python))
     finally:
         path.chmod(before)
 
@@ -74,7 +74,7 @@ async def test_a_link_to_what_others_could_write_is_refused(python: Path, tmp_pa
     link.symlink_to(shared)
     try:
         with pytest.raises(EnvironmentFaultError, match="shared is writable by others"):
-            await examine(str(python))
+            await examine_interpreter(str(python))
     finally:
         link.unlink()
 
@@ -87,11 +87,11 @@ async def test_what_others_could_put_where_a_link_leads_is_refused(python: Path,
         if name == "folder":
             (tmp_path / name).mkdir(0o700)
             (tmp_path / name / "module.py").touch()
-        await examine(str(python))  # nobody else can reach it
+        await examine_interpreter(str(python))  # nobody else can reach it
 
         (tmp_path / name / "module.py" if name == "folder" else tmp_path).chmod(0o777)
         with pytest.raises(EnvironmentFaultError, match="writable by others"):
-            await examine(str(python))
+            await examine_interpreter(str(python))
     finally:
         link.unlink()
 
@@ -101,12 +101,12 @@ async def test_what_others_could_put_where_a_pth_file_leads_is_refused(python: P
     pth = packages_of(python) / "editable.pth"
     pth.write_text(f"{tmp_path}/{line}\n{'x' * 5000}\n")
     try:
-        found, _ = await examine(str(python))
+        found, _ = await examine_interpreter(str(python))
         assert not [path for path in found.path if path.startswith(str(tmp_path))]
 
         os.chmod(tmp_path, 0o777)
         with pytest.raises(EnvironmentFaultError, match=f"nothing is at {tmp_path}/{line}, and others could put"):
-            await examine(str(python))
+            await examine_interpreter(str(python))
     finally:
         pth.unlink()
 
@@ -116,12 +116,12 @@ async def test_what_is_written_while_it_is_looked_at_counts_as_a_change(python: 
     busy.write_text(f'#!/bin/sh\nmktemp {packages_of(python)}/XXXXXX >/dev/null\nexec {python} "$@"\n')
     busy.chmod(0o755)
     try:
-        _, marks = await examine(str(busy))
+        _, marks = await examine_interpreter(str(busy))
     finally:
         busy.unlink()
 
     packages = str(packages_of(python))
-    assert marks[packages] != mark_of(packages)
+    assert marks[packages] != stamp_interpreter_file(packages)
 
 
 async def test_what_is_neither_run_nor_imported_may_be_as_it_is(python: Path) -> None:
@@ -129,7 +129,7 @@ async def test_what_is_neither_run_nor_imported_may_be_as_it_is(python: Path) ->
     lock.touch()
     lock.chmod(0o666)
 
-    found, _ = await examine(str(python))
+    found, _ = await examine_interpreter(str(python))
 
     assert found.prefix == str(python.parents[1])
 
@@ -148,25 +148,25 @@ async def test_what_cannot_run_hooks_is_said(tmp_path: Path, answer: str, text: 
     program.chmod(0o755)
 
     with pytest.raises(EnvironmentFaultError, match=text):
-        await examine(str(program))
+        await examine_interpreter(str(program))
 
 
 async def test_what_is_not_there_or_no_program_is_said(tmp_path: Path) -> None:
     (tmp_path / "python").touch()
 
     with pytest.raises(EnvironmentFaultError, match="does not exist; make the environment"):
-        await examine(str(tmp_path / "nothing"))
+        await examine_interpreter(str(tmp_path / "nothing"))
     with pytest.raises(EnvironmentFaultError, match="is not a program"):
-        await examine(str(tmp_path / "python"))
+        await examine_interpreter(str(tmp_path / "python"))
     with pytest.raises(EnvironmentFaultError, match="ended with code 1"):
-        await examine("/bin/false")
+        await examine_interpreter("/bin/false")
 
 
 async def test_without_our_packages_it_says_what_to_install(python: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hooklatch.environments.interpreter.soabi_here", lambda: "another-abi")
+    monkeypatch.setattr("hooklatch.environments.interpreter.read_soabi", lambda: "another-abi")
 
     with pytest.raises(EnvironmentFaultError, match=f'{python} -m pip install "msgspec>='):
-        await examine(str(python))
+        await examine_interpreter(str(python))
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
@@ -176,6 +176,6 @@ async def test_what_belongs_to_somebody_else_is_refused(python: Path) -> None:
     os.chown(path, 12345, 12345)
     try:
         with pytest.raises(EnvironmentFaultError, match="belongs to user 12345"):
-            await examine(str(python))
+            await examine_interpreter(str(python))
     finally:
         path.unlink()

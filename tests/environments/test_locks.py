@@ -11,7 +11,7 @@ import pytest
 
 from hooklatch.environments.requirements import Requirements
 from hooklatch.processes.pool_limits import PoolLimits
-from hooklatch.service.building.sources import Sources, UnitError, read
+from hooklatch.service.building.sources import Sources, UnitError, read_source_version
 from hooklatch_worker.wire import Source
 
 LOCK = "# /// script\n# dependencies = ['a']\n# [tool.hooklatch]\n# lock = 'a.lock'\n# ///\n"
@@ -45,7 +45,7 @@ async def test_a_lock_that_changes_while_its_environment_is_found_is_read_again(
     unused: Any = None
     environments: Any = found
     sources = Sources(unused, unused, {}, on_adopted=unused, environments=environments)
-    version = read(Source("file", str(guards)))
+    version = read_source_version(Source("file", str(guards)))
     version = type(version)(version.source, version.code, version.stamps, 0, None, None, version.requires(), True)
 
     with pytest.raises(UnitError, match="changed while its environment was found") as caught:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from hooklatch.environments import environments, store
-from hooklatch.environments.requirements import requirements_of
+from hooklatch.environments.requirements import read_requirements
 from support.repository import ROOT
 
 PAGE = (ROOT / "docs" / "guides" / "environments.md").read_text()
@@ -14,7 +14,7 @@ PAGE = (ROOT / "docs" / "guides" / "environments.md").read_text()
 def test_the_example_of_a_block_is_one() -> None:
     (text,) = re.findall(r"^```py\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
     compile(text, "example", "exec")
-    found = requirements_of(text.encode())
+    found = read_requirements(text.encode())
 
     assert found is not None
     assert found.dependencies == ("detect-secrets==1.5.0",)

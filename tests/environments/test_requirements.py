@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hooklatch.environments.requirements import Requirements, RequirementsError, requirements_of, with_lock
+from hooklatch.environments.requirements import Requirements, RequirementsError, add_lock_file, read_requirements
 from support.tables import table
 
 
@@ -13,13 +13,13 @@ def block(*lines: str) -> bytes:
 
 
 def test_a_file_without_a_block_needs_nothing() -> None:
-    assert requirements_of(b"# /// scripted\nimport os\n") is None
-    assert requirements_of(b'text = """\n    # /// script\n"""\n') is None
+    assert read_requirements(b"# /// scripted\nimport os\n") is None
+    assert read_requirements(b'text = """\n    # /// script\n"""\n') is None
 
 
 def test_spelling_and_order_make_no_other_environment() -> None:
-    one = requirements_of(block('# requires-python = ">=3.11"', '# dependencies = ["httpx >= 0.28", "attrs"]'))
-    other = requirements_of(
+    one = read_requirements(block('# requires-python = ">=3.11"', '# dependencies = ["httpx >= 0.28", "attrs"]'))
+    other = read_requirements(
         block("#", "# dependencies = [", '#   "attrs", "httpx>=0.28"', "# ]", "# [tool.x]", "# y = 1")
     )
 
@@ -29,14 +29,14 @@ def test_spelling_and_order_make_no_other_environment() -> None:
 
 
 def test_a_mark_of_the_encoding_hides_no_block() -> None:
-    found = requirements_of(b"\xef\xbb\xbf# /// script\n# dependencies = ['a']\n# ///\n")
+    found = read_requirements(b"\xef\xbb\xbf# /// script\n# dependencies = ['a']\n# ///\n")
 
     assert found is not None
     assert found.dependencies == ("a",)
 
 
 def test_what_is_not_admitted_is_another_python() -> None:
-    found = requirements_of(block('# requires-python = ">=3.12,<3.14"'))
+    found = read_requirements(block('# requires-python = ">=3.12,<3.14"'))
 
     assert found is not None
     assert [found.admits(version) for version in ("3.11.9", "3.12.0", "3.13.1", "3.14.0")] == [False, True, True, False]
@@ -75,7 +75,7 @@ def test_what_is_not_admitted_is_another_python() -> None:
 )
 def test_what_is_no_requirement_is_refused(lines: list[str], text: str, line: int) -> None:
     with pytest.raises(RequirementsError, match=text) as caught:
-        requirements_of(block(*lines))
+        read_requirements(block(*lines))
 
     assert caught.value.line == line
 
@@ -84,36 +84,40 @@ LOCK = "[tool.hooklatch]", 'lock = "guards.lock"'
 
 
 def test_a_lock_is_packages_with_their_hashes_and_nothing_else() -> None:
-    found = requirements_of(block('# dependencies = ["a"]', *(f"# {line}" for line in LOCK)))
+    found = read_requirements(block('# dependencies = ["a"]', *(f"# {line}" for line in LOCK)))
     assert found is not None
     good = (
         b"# by a tool\na==1.0 \\\n    --hash=sha256:00 \\\n    --hash=sha256:11\n    # via b\nb==2 --hash=sha256:22\n"
     )
 
-    assert with_lock(found, good).digest() != with_lock(found, good.replace(b"22", b"33")).digest() != found.digest()
+    assert (
+        add_lock_file(found, good).digest()
+        != add_lock_file(found, good.replace(b"22", b"33")).digest()
+        != found.digest()
+    )
     for bad in (b"a==1.0\n", b"-r other\n", b"--index-url=x\na==1 --hash=sha256:00\n", b"", b"# nothing\n",
                 b"a==1 --hash=md5:00\n", b"a==1 --hash=sha256:00 --find-links=x\n",
                 b"a @ https://x.example/a.tar.gz --hash=sha256:00\n", b"a @ file:/srv/a.tar.gz --hash=sha256:00\n",
                 b"/srv/a.tar.gz --hash=sha256:00\n", b"./a.zip --hash=sha256:00\n", b". --hash=sha256:00\n",
                 b"a==1 --hash=sha256:\n", b"a==1 --hash=sha256:00 b==2\n"):  # fmt: skip
         with pytest.raises(RequirementsError, match=r"guards\.lock"):
-            with_lock(found, bad)
+            add_lock_file(found, bad)
 
 
 def test_installers_get_what_was_read_of_a_lock_and_no_line_as_it_stands() -> None:
     lock = b"A == 1.0 ; python_version<'4' \\\r\n  --hash=sha256:00 # via b\r\n"
 
-    assert with_lock(Requirements(("a",), lock="x"), lock).locked == 'A==1.0; python_version < "4" --hash=sha256:00'
+    assert add_lock_file(Requirements(("a",), lock="x"), lock).locked == 'A==1.0; python_version < "4" --hash=sha256:00'
 
 
 @table("line", ['lock = "/etc/x"', 'lock = "../x"', "lock = 1", "locks = 1"])
 def test_what_is_no_lock_is_refused(line: str) -> None:
     with pytest.raises(RequirementsError, match="lock"):
-        requirements_of(block('# dependencies = ["a"]', "# [tool.hooklatch]", f"# {line}"))
+        read_requirements(block('# dependencies = ["a"]', "# [tool.hooklatch]", f"# {line}"))
 
 
 def test_a_block_that_is_open_or_double_is_refused() -> None:
     with pytest.raises(RequirementsError, match="has no end"):
-        requirements_of(b'# /// script\n# dependencies = ["httpx"]\nimport httpx\n')
+        read_requirements(b'# /// script\n# dependencies = ["httpx"]\nimport httpx\n')
     with pytest.raises(RequirementsError, match="more than one"):
-        requirements_of(block() + b"\n" + block())
+        read_requirements(block() + b"\n" + block())

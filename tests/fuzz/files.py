@@ -8,7 +8,7 @@ from fuzz.checks import document, said
 from hooklatch.cli.terminal.exits import CommandError
 from hooklatch.cli.testing.cases import read_cases
 from hooklatch.core.hooks.catalogue import Catalogue, EventDefinition
-from hooklatch.core.hooks.conditions import Facts, InvalidConditionError, UnreadableFieldError, compile_where
+from hooklatch.core.hooks.conditions import InvalidConditionError, PayloadFacts, UnreadableFieldError, compile_where
 from hooklatch.core.hooks.definitions import InvalidHookError, read_definition
 from hooklatch.core.hooks.matchers import MatcherError, compile_matcher
 from hooklatch.core.payload import Payload
@@ -63,7 +63,7 @@ def judge_conditions(data: bytes) -> None:
             continue
         for tool in ("Bash", "Write", text) if where is not None else ():
             for given in inputs:
-                facts = Facts(GATE, Payload(msgspec.json.encode({"tool_name": tool, "tool_input": given})), "/w")
+                facts = PayloadFacts(GATE, Payload(msgspec.json.encode({"tool_name": tool, "tool_input": given})), "/w")
                 try:
                     assert where.may_hold(facts) in (True, False)
                 except UnreadableFieldError as error:
@@ -92,7 +92,7 @@ def read_configuration(data: bytes) -> FileConfig | None:
     if config is None:
         return None
     for limits in filter(None, [config.limits]):
-        wire.encode(limits.worker)  # it must travel to the zygote
+        wire.encode_body(limits.worker)  # it must travel to the zygote
     return config
 
 

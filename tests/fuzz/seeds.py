@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterator
 
 from hooklatch_worker import wire
-from hooklatch_worker.author.call_context import Emitted
-from hooklatch_worker.author.marker import Marker
+from hooklatch_worker.author.call_context import EmittedTelemetry
+from hooklatch_worker.author.marker import MarkedEvent
 from hooklatch_worker.lsp import wire as lsp_wire
 from support.repository import ROOT
 
@@ -60,33 +60,35 @@ def settings() -> Iterator[bytes]:
 
 
 def frames() -> Iterator[bytes]:
-    marker = Marker(event="pre_tool_use", match={"glob": "mcp__*"}, config={"limit": 5})
+    marker = MarkedEvent(event="pre_tool_use", match={"glob": "mcp__*"}, config={"limit": 5})
     for message in (
-        wire.Loaded(
+        wire.SourceLoaded(
             1,
-            [wire.Declared("guard", 3, marker)],
+            [wire.HookDeclaration("guard", 3, marker)],
             ["guard"],
             {"/a/guards.py": "5e1f"},
-            build=wire.Build({"/a/lib.py": b"pass"}),
+            build=wire.BuildFiles({"/a/lib.py": b"pass"}),
         ),
         wire.LoadFailed(1, "no module named 'x'", "/a/guards.py", 3),
-        wire.Answered(1, 2, b'{"verdict":"deny"}', stdout=b"out", stderr=b"err", truncated=True, exit_code=3),
-        wire.Answered(1, 2, cause="crash", message="ValueError: no"),
-        wire.Answered(1, 2, emitted=[Emitted("lsp_diagnostics_start", b"{}")]),
-        wire.Ready(7),
-        wire.Forked(1, 7),
+        wire.CallAnswered(1, 2, b'{"verdict":"deny"}', stdout=b"out", stderr=b"err", truncated=True, exit_code=3),
+        wire.CallAnswered(1, 2, cause="crash", message="ValueError: no"),
+        wire.CallAnswered(1, 2, emitted=[EmittedTelemetry("lsp_diagnostics_start", b"{}")]),
+        wire.ZygoteReady(7),
+        wire.WorkerForked(1, 7),
         wire.ForkFailed(1, "no memory"),
-        wire.Exited(1, 7, -9),
+        wire.WorkerExited(1, 7, -9),
     ):
-        yield wire.frame(message)
-    yield wire.frame(wire.Ready(1)) + wire.frame(wire.Exited(1, 2, 0)) + b"\0\0"
+        yield wire.encode_frame(message)
+    yield wire.encode_frame(wire.ZygoteReady(1)) + wire.encode_frame(wire.WorkerExited(1, 2, 0)) + b"\0\0"
 
 
 def served() -> Iterator[bytes]:
     """Yield what a language server says."""
-    yield lsp_wire.encode({"id": 1, "result": {"capabilities": {"textDocumentSync": 1}}})
-    yield lsp_wire.encode({"method": "textDocument/publishDiagnostics", "params": {"uri": "file:///a", "version": 2}})
-    yield lsp_wire.encode({"id": "a", "error": {"code": -32601, "message": "no"}}) * 2
+    yield lsp_wire.encode_lsp_message({"id": 1, "result": {"capabilities": {"textDocumentSync": 1}}})
+    yield lsp_wire.encode_lsp_message(
+        {"method": "textDocument/publishDiagnostics", "params": {"uri": "file:///a", "version": 2}}
+    )
+    yield lsp_wire.encode_lsp_message({"id": "a", "error": {"code": -32601, "message": "no"}}) * 2
     yield b"Content-Type: a\r\nContent-Length: 2\r\n\r\n{}"
     yield b"file://localhost/home/me/%41b.py"
 

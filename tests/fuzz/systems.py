@@ -16,14 +16,14 @@ from hooklatch.core.hooks.matchers import MatcherError
 from hooklatch.core.payload import Payload, PayloadError
 from hooklatch.core.protocol import RpcError
 from hooklatch.dialects.dialect import InvalidDialectError
-from hooklatch.dialects.find import BUILT_IN, from_table
-from hooklatch.dialects.reading import read_answer
+from hooklatch.dialects.find import BUILT_IN, build_dialect
+from hooklatch.dialects.reading import translate_answer
 from hooklatch.dialects.registration import read_matcher
-from hooklatch.dialects.rendering import render
-from hooklatch.dialects.translation import to_canonical, to_native
-from hooklatch.hosts.find import find, names
-from hooklatch.hosts.host import UnreadableError, denied
-from hooklatch.service.dispatch.dialect_fires import payload_of, read_native_hooks
+from hooklatch.dialects.rendering import render_decision
+from hooklatch.dialects.translation import translate_to_canonical, translate_to_native
+from hooklatch.hosts.find import find_host, list_hosts
+from hooklatch.hosts.host import UnreadableError, make_denied_decision
+from hooklatch.service.dispatch.dialect_fires import encode_payload, read_native_hooks
 from hooklatch_worker.author import verdicts
 
 __all__ = ["read_dialect", "read_native", "read_rendered", "read_registrations", "read_host"]
@@ -40,14 +40,14 @@ def read_dialect(data: bytes) -> None:
         except (ValueError, RecursionError):
             return
     try:
-        dialect = from_table(table)
+        dialect = build_dialect(table)
     except InvalidDialectError as error:
         said(error)
         return
     for name in dialect.events:
         for answer in ({}, {"deny": "no"}, "ok", 2, table):
             try:
-                read_answer(dialect, name, answer)
+                translate_answer(dialect, name, answer)
             except verdicts.GarbageError:
                 continue
 
@@ -56,21 +56,21 @@ def read_native(data: bytes) -> None:
     """A native fire: its payload inwards and outwards, and an answer in that system's words."""
     first, _, second = data.partition(b"\xff")
     try:
-        payload = payload_of(FireParams("", msgspec.Raw(first)))
+        payload = encode_payload(FireParams("", msgspec.Raw(first)))
     except RpcError as error:
         return said(error)
     answer = document(second)
     for dialect in DIALECTS:
         for name in dialect.events:
             try:
-                fed = to_canonical(dialect, name, payload)
+                fed = translate_to_canonical(dialect, name, payload)
             except PayloadError as error:
                 said(error)
                 continue
             for one in fed:
-                to_native(dialect, name, one.payload, feed=one.feed, context=payload)
+                translate_to_native(dialect, name, one.payload, feed=one.feed, context=payload)
             try:
-                verdict = read_answer(dialect, name, answer, shown=payload)
+                verdict = translate_answer(dialect, name, answer, shown=payload)
             except (verdicts.GarbageError, PayloadError):
                 continue
             # As the daemon takes it, from its JSON.
@@ -89,7 +89,7 @@ def read_rendered(data: bytes) -> None:
         return
     for dialect in DIALECTS:
         for name in dialect.events:
-            msgspec.json.encode(render(dialect, name, made, (), {}).value)
+            msgspec.json.encode(render_decision(dialect, name, made, (), {}).value)
 
 
 class WireDecision(msgspec.Struct):
@@ -128,8 +128,8 @@ def read_registrations(data: bytes) -> None:
 
 def read_host(data: bytes) -> None:
     """Read a document as each host's, for each of its events; what can be read is answered, too."""
-    for name in names():
-        host = find(name)
+    for name in list_hosts():
+        host = find_host(name)
         for event in (None, *host.events):
             try:
                 native = host.read(event, data, {})
@@ -142,4 +142,4 @@ def read_host(data: bytes) -> None:
                 continue
             payload = Payload(bytes(request.params.payload))
             assert native.document.keys() <= payload.fields.keys() or name == "generic"
-            host.answer(native, denied(native.event, "policy", "no"))
+            host.answer(native, make_denied_decision(native.event, "policy", "no"))

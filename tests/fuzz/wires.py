@@ -8,8 +8,8 @@ from fuzz.checks import pieces, said
 from hooklatch.core.decisions.combining import find_fault
 from hooklatch.core.fire_params import FireParams
 from hooklatch.core.hooks.catalogue import Catalogue
-from hooklatch.core.payload import Payload, PayloadError, canonical
-from hooklatch.core.protocol import LineBuffer, Request, RpcError, convert, encode_error, read_message
+from hooklatch.core.payload import Payload, PayloadError, canonicalize_json
+from hooklatch.core.protocol import LineBuffer, Request, RpcError, convert_params, encode_error, read_message
 from hooklatch.service.api.hook_methods import RegisterParams
 from hooklatch.service.api.session_methods import HelloParams, TopicsParams, UpdateParams
 from hooklatch_worker import wire
@@ -41,7 +41,7 @@ def read_frames(data: bytes) -> list[bytes] | None:
             except wire.FrameError as error:
                 said(error)
             else:
-                assert decode(wire.encode(message)) == message
+                assert decode(wire.encode_body(message)) == message
     return bodies
 
 
@@ -82,21 +82,21 @@ def read_line(line: bytes) -> None:
     if isinstance(message, Request):
         for shape in PARAMS:
             try:
-                convert(message.params, shape)
+                convert_params(message.params, shape)
             except RpcError as error:
                 encode_error(None, error)
 
 
 def read_verdict(data: bytes) -> None:
     try:
-        answer = verdicts.decode(data)
+        answer = verdicts.decode_answer(data)
     except verdicts.GarbageError as error:
         return said(error)
     for name in CATALOGUE:
         find_fault(CATALOGUE[name], answer)
     msgspec.json.encode(answer)  # what is accepted can be told on
     for part in (answer.patch or {}).values():
-        canonical(part)
+        canonicalize_json(part)
     return None
 
 
@@ -107,13 +107,13 @@ def read_payload(data: bytes) -> None:
     try:
         fields = payload.fields
         texts = {key: payload.text(key) for key in fields}
-        assert all(canonical(fields[key]) for key in texts if texts[key] is not None)
-        patch = verdicts.decode(b'{"patch":%b}' % (second or b"{}")).patch or {}
+        assert all(canonicalize_json(fields[key]) for key in texts if texts[key] is not None)
+        patch = verdicts.decode_answer(b'{"patch":%b}' % (second or b"{}")).patch or {}
         patched = payload.patched(patch)
     except (PayloadError, verdicts.GarbageError) as error:
         return said(error)
     for key, raw in patch.items():
-        assert canonical(patched.fields[key]) == canonical(raw)
+        assert canonicalize_json(patched.fields[key]) == canonicalize_json(raw)
     assert patched.patched(patch) is patched, "a patch that is in force changes something"
     assert Payload(patched.data).fields.keys() == patched.fields.keys()
     return None
@@ -131,7 +131,7 @@ def read_language_server(data: bytes) -> None:
         cut.feed(piece)
         found += iter(cut.take, None)
     assert found == messages, "messages depend on how they arrive"
-    lsp_wire.path_of(data.decode("utf-8", "replace"))
+    lsp_wire.parse_file_uri(data.decode("utf-8", "replace"))
     return None
 
 
@@ -139,10 +139,10 @@ def read_shell_answer(data: bytes) -> None:
     for name in CATALOGUE:
         spec = CATALOGUE[name]
         try:
-            verdict = answers.read_answer(
+            verdict = answers.parse_command_output(
                 data, event=name, fails_closed=spec.fails_closed, allows=spec.verdicts | spec.outputs
             )
-            verdicts.decode(verdicts.encode(verdict))
+            verdicts.decode_answer(verdicts.encode_verdict(verdict))
             answers.read_text(data)
         except verdicts.GarbageError as error:
             said(error)

@@ -9,8 +9,8 @@ import msgspec
 
 from hooklatch.cli.testing.cases import Case, read_cases
 from hooklatch.guards.catalogue import cases_of, entries
-from hooklatch_worker.author.events import build
-from hooklatch_worker.author.verdicts import encode
+from hooklatch_worker.author.events import build_event
+from hooklatch_worker.author.verdicts import encode_verdict
 
 __all__ = ["NAMES", "NOT_STOPPED", "PURE", "answers_to", "cases"]
 
@@ -35,6 +35,6 @@ def answers_to(name: str, case: Case) -> list[dict[str, Any]]:
             names = [marker.match] if isinstance(marker.match, str) else marker.match
             if marker.event != case.params.event or not {payload["tool_name"], payload["tool_kind"]} & set(names):
                 continue
-            answer = hook(build(case.params.event, payload, envelope, None, None, False))
-            found += [msgspec.json.decode(encode(answer))] if answer is not None else []
+            answer = hook(build_event(case.params.event, payload, envelope, None, None, False))
+            found += [msgspec.json.decode(encode_verdict(answer))] if answer is not None else []
     return found

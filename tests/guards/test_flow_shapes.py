@@ -7,7 +7,7 @@ import msgspec
 from guards.flow_shapes import FETCHED, FLOWING, LOSING, QUIET
 from guards.test_everyday import GUARDS
 from guards.test_shapes import verdict
-from hooklatch.core.hooks.conditions import Facts, compile_where
+from hooklatch.core.hooks.conditions import PayloadFacts, compile_where
 from hooklatch.core.payload import Payload
 from hooklatch.guards.gallery import destructive_commands, git_rules, protected_paths
 from support.plays import CATALOGUE
@@ -45,7 +45,9 @@ def test_a_condition_calls_its_hook_for_what_flows(text: str) -> None:
     payload = {"tool_name": "Bash", "tool_input": {"command": text}}
 
     assert where is not None
-    assert where.may_hold(Facts(CATALOGUE["pre_tool_use"], Payload(msgspec.json.encode(payload)), "/srv/app/web"))
+    assert where.may_hold(
+        PayloadFacts(CATALOGUE["pre_tool_use"], Payload(msgspec.json.encode(payload)), "/srv/app/web")
+    )
 
 
 @table("text", QUIET)

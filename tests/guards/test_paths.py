@@ -13,7 +13,7 @@ import pytest
 
 from guards.path_shapes import REMOVING, WRITING
 from guards.test_shapes import Event, verdict
-from hooklatch.core.hooks.conditions import Facts, compile_where
+from hooklatch.core.hooks.conditions import PayloadFacts, compile_where
 from hooklatch.core.payload import Payload
 from hooklatch.guards import Word, commands
 from hooklatch.guards.gallery import destructive_commands, git_rules, protected_paths
@@ -61,7 +61,9 @@ def test_a_condition_calls_its_hook_for_a_detour(text: str) -> None:
     payload = {"tool_name": "Bash", "tool_input": {"command": text}}
 
     assert where is not None
-    assert where.may_hold(Facts(CATALOGUE["pre_tool_use"], Payload(msgspec.json.encode(payload)), "/srv/app/web"))
+    assert where.may_hold(
+        PayloadFacts(CATALOGUE["pre_tool_use"], Payload(msgspec.json.encode(payload)), "/srv/app/web")
+    )
 
 
 @table("path", [".env\0", "a\0b", "/proc/1/root/etc/passwd", "/proc/1/cwd/x", "x" * 5000, "\udcff", "a/" * 3000, "~\0"])

@@ -11,7 +11,7 @@ from guards.programs import DESTROYING
 from guards.programs_of_git import WRITTEN
 from guards.quiet import QUIET
 from guards.shapes import RUNNING
-from hooklatch.core.hooks.conditions import Facts, compile_where
+from hooklatch.core.hooks.conditions import PayloadFacts, compile_where
 from hooklatch.core.payload import Payload
 from hooklatch.guards import UnreadableCommandError, commands
 from hooklatch.guards.gallery import destructive_commands, git_rules, protected_paths
@@ -79,7 +79,9 @@ def test_a_condition_calls_its_hook_for_what_runs(text: str) -> None:
     payload = {"tool_name": "Bash", "tool_input": {"command": text}}
 
     assert where is not None
-    assert where.may_hold(Facts(CATALOGUE["pre_tool_use"], Payload(msgspec.json.encode(payload)), "/srv/app/web"))
+    assert where.may_hold(
+        PayloadFacts(CATALOGUE["pre_tool_use"], Payload(msgspec.json.encode(payload)), "/srv/app/web")
+    )
 
 
 @table(

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hooklatch.core.hooks.catalogue import Catalogue
-from hooklatch.core.messages import Cause, Decision
-from hooklatch.hosts.find import find, names
+from hooklatch.core.messages import Cause, FireDecision
+from hooklatch.hosts.find import find_host, list_hosts
 from hooklatch.hosts.host import HookOutput, UnreadableError
 from support.honoured import GATES, effect, said
 from support.native import answered, decided, native
@@ -36,9 +36,9 @@ texts = st.none() | st.text(max_size=20)
 
 
 @st.composite
-def cases(draw: st.DrawFn) -> tuple[str, str, Decision]:
+def cases(draw: st.DrawFn) -> tuple[str, str, FireDecision]:
     host, event = draw(st.sampled_from(GATES))
-    canonical = find(host).events[event].event
+    canonical = find_host(host).events[event].event
     decision = decided(
         draw(st.sampled_from(["pass", "allow", "ask", "deny", "halt", "claim"])),
         patch=draw(patches),
@@ -55,7 +55,7 @@ def cases(draw: st.DrawFn) -> tuple[str, str, Decision]:
 
 @examples(100)
 @given(case=cases())
-def test_an_answer_is_never_less_strict_than_the_decision(case: tuple[str, str, Decision]) -> None:
+def test_an_answer_is_never_less_strict_than_the_decision(case: tuple[str, str, FireDecision]) -> None:
     never_less_strict(*case)
 
 
@@ -75,7 +75,7 @@ def test_no_gate_of_any_host_is_told_less_than_was_decided(
     never_less_strict(host, event, decided(verdict, patch=patch, append="text for the model"))
 
 
-def never_less_strict(host: str, event: str, decision: Decision) -> None:
+def never_less_strict(host: str, event: str, decision: FireDecision) -> None:
     done = effect(host, event, answered(host, event, decision, tool_input=INPUT), INPUT)
 
     patch = {key: msgspec.json.decode(raw) for key, raw in (decision.patch or {}).items()}
@@ -91,24 +91,24 @@ def never_less_strict(host: str, event: str, decision: Decision) -> None:
     if done.done != "blocked" and "tool_input" in patch and host != "generic":
         assert done.input == patch["tool_input"]
     if done.done != "blocked" and host != "generic":
-        assert patch.keys() <= find(host).events[event].patch
+        assert patch.keys() <= find_host(host).events[event].patch
 
 
 @examples(100)
 @given(case=cases())
-def test_what_fits_is_what_is_told_and_each_difference_is_said(case: tuple[str, str, Decision]) -> None:
+def test_what_fits_is_what_is_told_and_each_difference_is_said(case: tuple[str, str, FireDecision]) -> None:
     host, event, decision = case
     seen = native(host, event, tool_input=INPUT)
 
-    fit = find(host).fit(seen, decision)
+    fit = find_host(host).fit(seen, decision)
 
-    assert find(host).fit(seen, fit).verdict == fit.verdict
-    assert find(host).render(seen, fit) == find(host).answer(seen, decision)
+    assert find_host(host).fit(seen, fit).verdict == fit.verdict
+    assert find_host(host).render(seen, fit) == find_host(host).answer(seen, decision)
     if fit.verdict != decision.verdict:
         assert len(fit.warnings) > len(decision.warnings)
 
 
-@pytest.mark.parametrize("host", names())
+@pytest.mark.parametrize("host", list_hosts())
 @examples(30)
 @given(data=st.data())
 def test_rubbish_at_a_gate_is_refused_in_a_form_that_the_host_honours(host: str, data: st.DataObject) -> None:
@@ -131,7 +131,7 @@ def test_rubbish_at_a_gate_is_refused_in_a_form_that_the_host_honours(host: str,
 
 def refusal_of(host: str, event: str, document: bytes) -> HookOutput | None:
     """Return what a document that cannot be judged is answered with; None if it can be judged."""
-    adapter = find(host)
+    adapter = find_host(host)
     try:
         adapter.request(adapter.read(event, document, {}))
     except UnreadableError as error:
@@ -143,7 +143,7 @@ def refusal_of(host: str, event: str, document: bytes) -> HookOutput | None:
 @table(("host", "event"), GATES)
 @table("cause", ["no_daemon", "protocol", "payload"])
 def test_a_failure_blocks_a_gate_and_says_so(host: str, event: str, cause: Cause) -> None:
-    output = find(host).failure(event, cause, "what happened")
+    output = find_host(host).failure(event, cause, "what happened")
 
     assert effect(host, event, output).done == "blocked"
     if event not in ("Elicitation", "ElicitationResult"):  # their answer has no place for a reason
@@ -152,13 +152,13 @@ def test_a_failure_blocks_a_gate_and_says_so(host: str, event: str, cause: Cause
 
 
 OTHERS = [
-    (name, event) for name in names() for event, spec in find(name).events.items() if spec.kind != "gate"
+    (name, event) for name in list_hosts() for event, spec in find_host(name).events.items() if spec.kind != "gate"
 ]  # fmt: skip
 
 
 @table(("host", "event"), OTHERS)
 def test_a_failure_of_any_other_event_is_silent(host: str, event: str) -> None:
-    output = find(host).failure(event, "protocol", "what happened")
+    output = find_host(host).failure(event, "protocol", "what happened")
 
     assert (said(output), output.stderr, output.exit_code) == ({}, "", 0)
 
@@ -172,14 +172,14 @@ def test_no_event_without_a_gate_refuses_anything(host: str, event: str, verdict
 
     assert output.exit_code == 0
     assert said(output).get("decision") in (None, "pass")
-    can = find(host).events[event].can
-    warned = find(host).fit(native(host, event), decision).warnings
+    can = find_host(host).events[event].can
+    warned = find_host(host).fit(native(host, event), decision).warnings
     assert bool(warned) is (verdict != "pass" and verdict not in can)
 
 
 def test_an_unknown_event_is_refused() -> None:
-    for host in names():
-        output = find(host).failure("no-such-event", "protocol", "why")
+    for host in list_hosts():
+        output = find_host(host).failure("no-such-event", "protocol", "why")
 
         assert output.exit_code == 2 or host == "opencode"
         assert "why" in output.stdout + output.stderr
@@ -188,9 +188,9 @@ def test_an_unknown_event_is_refused() -> None:
 # --- tables agree
 
 
-@table("host", names())
+@table("host", list_hosts())
 def test_a_host_promises_nothing_that_the_catalogue_refuses(host: str) -> None:
-    for name, event in find(host).events.items():
+    for name, event in find_host(host).events.items():
         if not event.event:
             assert event.kind == "notify", name
             assert not event.can, name
@@ -205,9 +205,9 @@ def test_a_host_promises_nothing_that_the_catalogue_refuses(host: str) -> None:
         assert ("patch" in event.can) is bool(event.patch), name
 
 
-@table("host", names())
+@table("host", list_hosts())
 def test_a_gate_can_deny_and_is_one_in_the_catalogue(host: str) -> None:
-    for name, event in find(host).events.items():
+    for name, event in find_host(host).events.items():
         if event.kind == "gate":
             assert "deny" in event.can, name
             assert CATALOGUE[event.event].is_gate, name
@@ -215,15 +215,15 @@ def test_a_gate_can_deny_and_is_one_in_the_catalogue(host: str) -> None:
             assert "deny" not in event.can, name
 
 
-@table("host", names())
+@table("host", list_hosts())
 def test_an_entry_waits_less_long_than_its_host(host: str) -> None:
-    for name, event in find(host).events.items():
+    for name, event in find_host(host).events.items():
         assert event.wait < event.limit, name
         assert (event.wait > 0) is (event.kind != "notify"), name
 
 
 def test_a_host_is_found_by_what_people_call_it() -> None:
-    for host in names():
-        assert find(host).name == host
-        assert all(find(alias.upper()).name == host for alias in find(host).aliases)
-    assert find("Claude Code").name == "claude-code"
+    for host in list_hosts():
+        assert find_host(host).name == host
+        assert all(find_host(alias.upper()).name == host for alias in find_host(host).aliases)
+    assert find_host("Claude Code").name == "claude-code"

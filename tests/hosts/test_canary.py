@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hooklatch.hosts import canary
-from hooklatch.hosts.find import find
+from hooklatch.hosts.find import find_host
 from hooklatch.install.layouts import LAYOUTS
 from hooklatch.install.refusing import is_refusal
 from support.tables import table
@@ -27,9 +27,9 @@ def document(name: str, value: object, **more: object) -> bytes:
 
 @table("name", COMMANDS)
 def test_every_program_is_refused_in_a_form_that_it_honours_and_the_nonce_comes_back(name: str) -> None:
-    host = find(name)
+    host = find_host(name)
 
-    answer = canary.answer(host, host.read(LAYOUTS[name].gate, document(name, NONCE), {}))
+    answer = canary.refuse_canary(host, host.read(LAYOUTS[name].gate, document(name, NONCE), {}))
 
     assert answer is not None
     assert is_refusal(name, answer.exit_code, answer.stdout.encode(), answer.stderr.encode())
@@ -38,9 +38,9 @@ def test_every_program_is_refused_in_a_form_that_it_honours_and_the_nonce_comes_
 
 @given(VALUES, st.dictionaries(st.sampled_from(["permission_mode", "allow", "decision", "verdict"]), VALUES))
 def test_whatever_it_holds_and_whatever_is_beside_it_it_only_refuses(value: object, more: dict[str, object]) -> None:
-    host = find("claude-code")
+    host = find_host("claude-code")
 
-    answer = canary.answer(host, host.read("PreToolUse", document("claude-code", value, **more), {}))
+    answer = canary.refuse_canary(host, host.read("PreToolUse", document("claude-code", value, **more), {}))
 
     assert answer is not None
     assert is_refusal("claude-code", answer.exit_code, answer.stdout.encode(), answer.stderr.encode())
@@ -48,20 +48,20 @@ def test_whatever_it_holds_and_whatever_is_beside_it_it_only_refuses(value: obje
 
 @pytest.mark.parametrize("value", ["allow", NONCE.upper(), NONCE + "0", "\x1b[31m", '"}}', 1, None])
 def test_a_nonce_that_is_none_is_not_repeated(value: object) -> None:
-    assert canary.reason_for(value) == "hooklatch refuses the canary without a nonce, as it has to"
+    assert canary.format_canary_reason(value) == "hooklatch refuses the canary without a nonce, as it has to"
 
 
 def test_the_key_elsewhere_in_a_call_is_no_canary() -> None:
-    host = find("claude-code")
+    host = find_host("claude-code")
     call = {**LAYOUTS["claude-code"].canary, "tool_input": {"command": "true", canary.KEY: NONCE}}
 
     native = host.read("PreToolUse", json.dumps({"hook_event_name": "PreToolUse", **call}).encode(), {})
 
-    assert canary.answer(host, native) is None
+    assert canary.refuse_canary(host, native) is None
 
 
 def test_where_nothing_can_be_refused_it_is_an_event_like_any_other() -> None:
-    host = find("claude-code")
+    host = find_host("claude-code")
     native = host.read("Stop", json.dumps({"hook_event_name": "Stop", canary.KEY: NONCE}).encode(), {})
 
-    assert canary.answer(host, native) is None
+    assert canary.refuse_canary(host, native) is None

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from hooklatch.hosts.find import find
+from hooklatch.hosts.find import find_host
 from hooklatch.hosts.host import HookOutput
 from support.honoured import effect, said
 from support.native import answered, decided
 from support.repository import ROOT
 from support.tables import table
 
-CLAUDE = find("claude-code")
+CLAUDE = find_host("claude-code")
 GATES = [name for name, event in CLAUDE.events.items() if event.kind == "gate"]
 OTHERS = [name for name, event in CLAUDE.events.items() if event.kind != "gate"]
 AWAITED = [name for name, event in CLAUDE.events.items() if event.kind == "context"]

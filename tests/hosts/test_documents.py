@@ -11,8 +11,8 @@ import pytest
 
 from hooklatch.core.payload import Payload, PayloadError
 from hooklatch.core.tools import KINDS
-from hooklatch.hosts.find import find
-from hooklatch.hosts.host import Request, UnreadableError
+from hooklatch.hosts.find import find_host
+from hooklatch.hosts.host import HostFire, UnreadableError
 from support.repository import RECORDED, TESTS
 from support.tables import table
 
@@ -29,24 +29,24 @@ LINES = [
 ]
 
 
-def requested(host: str, event: str, document: object, **environ: str) -> Request:
-    adapter = find(host)
+def requested(host: str, event: str, document: object, **environ: str) -> HostFire:
+    adapter = find_host(host)
     raw = document if isinstance(document, bytes) else json.dumps(document).encode()
     return adapter.request(adapter.read(event, raw, environ))
 
 
-def payload_of(request: Request) -> dict[str, Any]:
+def payload_of(request: HostFire) -> dict[str, Any]:
     payload: dict[str, Any] = msgspec.json.decode(request.params.payload)
     return payload
 
 
 @table(("host", "name", "line"), LINES)
 def test_each_recorded_document_is_fired_whole(host: str, name: str, line: bytes) -> None:
-    native = find(host).read(name, line, {})
+    native = find_host(host).read(name, line, {})
     if not native.event:
         return
 
-    request = find(host).request(native)
+    request = find_host(host).request(native)
 
     sent, document = payload_of(request), json.loads(line)
     assert {key: sent[key] for key in document} == document
@@ -56,11 +56,11 @@ def test_each_recorded_document_is_fired_whole(host: str, name: str, line: bytes
 
 @table(("host", "name", "line"), LINES)
 def test_each_recorded_tool_call_says_what_it_does(host: str, name: str, line: bytes) -> None:
-    native = find(host).read(name, line, {})
+    native = find_host(host).read(name, line, {})
     if "tool" not in native.event or native.event == "post_tool_batch":
         return
 
-    sent = payload_of(find(host).request(native))
+    sent = payload_of(find_host(host).request(native))
 
     assert sent["tool_kind"] in KINDS - {"other"} or sent["tool_name"] in (
         "ToolSearch",
@@ -299,7 +299,7 @@ def test_cursor_tells_one_call_in_two_ways() -> None:
 def test_a_document_for_another_event_is_refused_as_the_gate_that_is_involved() -> None:
     for installed, said in (("PreToolUse", "Stop"), ("Stop", "PreToolUse")):
         with pytest.raises(UnreadableError) as caught:
-            find("codex").read(installed, json.dumps({"hook_event_name": said}).encode(), {})
+            find_host("codex").read(installed, json.dumps({"hook_event_name": said}).encode(), {})
 
         assert caught.value.event == "PreToolUse"
 
@@ -311,10 +311,10 @@ def test_copilots_spellings_of_one_event_are_one() -> None:
         ("PermissionRequest", "permissionRequest"),
     ):
         document = {"hook_event_name": said, "sessionId": "s", "toolName": "view", "toolArgs": {"path": "/"}}
-        assert find("copilot").read(installed, json.dumps(document).encode(), {}).name == installed
+        assert find_host("copilot").read(installed, json.dumps(document).encode(), {}).name == installed
 
     with pytest.raises(UnreadableError):
-        find("copilot").read("preToolUse", b'{"hook_event_name":"PostToolUse"}', {})
+        find_host("copilot").read("preToolUse", b'{"hook_event_name":"PostToolUse"}', {})
 
 
 def test_a_failed_tool_of_gemini_is_a_failure() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hooklatch.hosts.find import find
+from hooklatch.hosts.find import find_host
 from hooklatch.hosts.host import HookOutput
 from support.honoured import said
 from support.native import answered, decided, native
@@ -90,7 +90,7 @@ STRICTER: list[tuple[str, str, Any, dict[str, Any], str]] = [
 def test_what_a_host_cannot_be_told_becomes_a_deny_that_says_so(
     host: str, event: str, decision: Any, document: dict[str, Any], why: str
 ) -> None:
-    fit = find(host).fit(native(host, event, **document), decision)
+    fit = find_host(host).fit(native(host, event, **document), decision)
 
     assert fit.verdict == "deny"
     assert why in fit.warnings[-1]
@@ -99,13 +99,13 @@ def test_what_a_host_cannot_be_told_becomes_a_deny_that_says_so(
 
 
 def test_gemini_may_be_told_to_change_what_was_there() -> None:
-    fit = find("gemini").fit(native("gemini", "BeforeTool", tool_input={"command": "rm"}), PATCH)
+    fit = find_host("gemini").fit(native("gemini", "BeforeTool", tool_input={"command": "rm"}), PATCH)
 
     assert fit.verdict == "pass"
 
 
 def test_an_allow_that_a_host_does_not_take_is_no_more_than_a_pass() -> None:
-    fit = find("codex").fit(native("codex", TOOL), ALLOW)
+    fit = find_host("codex").fit(native("codex", TOOL), ALLOW)
 
     assert fit.verdict == "pass"
     assert "takes no allow" in fit.warnings[0]

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from hooklatch.hosts.find import find, names
-from hooklatch.hosts.host import NativeEvent
+from hooklatch.hosts.find import find_host, list_hosts
+from hooklatch.hosts.host import HostEventSpec
 from support.repository import ROOT
 from support.tables import table
 
 PAGE = (ROOT / "docs" / "reference" / "host-events.md").read_text()
 ORDER = ("allow", "deny", "ask", "halt", "patch", "context", "resume")
-OTHERS = [name for name in names() if name not in ("claude-code", "generic")]  # a page of its own; the catalogue
+OTHERS = [name for name in list_hosts() if name not in ("claude-code", "generic")]  # a page of its own; the catalogue
 
 
-def row(name: str, event: NativeEvent) -> str:
+def row(name: str, event: HostEventSpec) -> str:
     can = ", ".join(word for word in ORDER if word in event.can) or "nothing"
     return f"| {name} | {f'`{event.event}`' if event.event else '-'} | {event.kind} | {can} |"
 
 
 @table("host", OTHERS)
 def test_the_page_has_a_hosts_table_as_it_is_in_force(host: str) -> None:
-    section = PAGE.partition(f"\n## {find(host).title}\n")[2].partition("\n## ")[0]
+    section = PAGE.partition(f"\n## {find_host(host).title}\n")[2].partition("\n## ")[0]
 
     rows = [line for line in section.splitlines() if line.startswith("| ")][1:]
-    assert rows == [row(name, event) for name, event in find(host).events.items()]
+    assert rows == [row(name, event) for name, event in find_host(host).events.items()]

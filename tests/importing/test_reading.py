@@ -12,7 +12,7 @@ import pytest
 from hooklatch.core.hooks.definitions import HookDefinition
 from hooklatch.core.hooks.shell_definitions import ShellCommand
 from hooklatch.dialects.systems.reasonix import REASONIX
-from hooklatch.importing import Imported, UnreadableFileError, claude, read_hooks, reasonix
+from hooklatch.importing import ImportResult, UnreadableFileError, claude, read_hooks, reasonix
 from hooklatch.importing.writing import write_toml
 from hooklatch.service.config.configuration import read_config
 from hooklatch_worker.shell.forms import CLAUDE_NAMES
@@ -55,15 +55,15 @@ def reasonix_file(event: str, **entry: Any) -> bytes:
     return json.dumps({"hooks": {event: [{"command": "guard.sh", **entry}]}}).encode()
 
 
-def imported(data: bytes | str, name: str = "settings.json") -> Imported:
+def imported(data: bytes | str, name: str = "settings.json") -> ImportResult:
     return read_hooks(name, data.encode() if isinstance(data, str) else data)
 
 
-def text_of(found: Imported) -> str:
+def text_of(found: ImportResult) -> str:
     return write_toml(found, origin="/home/me/settings.json", stem="mine")
 
 
-def hooks_of(found: Imported) -> list[HookDefinition]:
+def hooks_of(found: ImportResult) -> list[HookDefinition]:
     """Return the hooks that a daemon would have, all of them without a problem."""
     hooks = read_config("/mine.toml", text_of(found).encode()).hooks
     assert [hook.problem for hook in hooks] == [None] * len(hooks)

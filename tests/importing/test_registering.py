@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from hooklatch.importing.registering import MAX_BYTES, definitions_in
+from hooklatch.importing.registering import MAX_BYTES, read_definitions
 from support.tables import table
 
 GUARD = {"match": "shell", "command": "exit 2"}
@@ -37,7 +37,7 @@ IN_A_SESSION: list[tuple[object, dict[str, Any]]] = [
 
 
 def read(data: str | bytes) -> dict[str, list[dict[str, Any]]]:
-    return definitions_in("/h/settings.json", data.encode() if isinstance(data, str) else data, "project")
+    return read_definitions("/h/settings.json", data.encode() if isinstance(data, str) else data, "project")
 
 
 @table(("hooks", "expected"), IN_A_SESSION)

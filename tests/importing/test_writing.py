@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as running
 from hypothesis import strategies as st
 
-from hooklatch.importing import Imported, ImportedHook
+from hooklatch.importing import ImportedHook, ImportResult
 from hooklatch.importing.writing import ORDER, write_toml
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
@@ -23,7 +23,7 @@ SETTINGS = st.dictionaries(st.sampled_from(ORDER[1:]), VALUE)
 
 def written(settings: dict[str, Any], problem: str | None) -> str:
     hook = ImportedHook("the place", {"id": "x", **settings}, problem, {"id": "o", **settings} if problem else None)
-    return write_toml(Imported("claude", [hook], []), origin="settings.json", stem="mine")
+    return write_toml(ImportResult("claude", [hook], []), origin="settings.json", stem="mine")
 
 
 @running(deadline=None, suppress_health_check=[HealthCheck.too_slow])

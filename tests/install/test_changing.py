@@ -14,20 +14,20 @@ from hypothesis import strategies as st
 
 from hooklatch.install import files
 from hooklatch.install.changing import (
-    Change,
-    apply,
-    diff_of,
-    installing,
-    installing_plugin,
-    uninstalling,
-    uninstalling_plugin,
+    FileEdit,
+    apply_edit,
+    diff_edit,
+    plan_install,
+    plan_plugin_install,
+    plan_plugin_uninstall,
+    plan_settings_uninstall,
 )
-from hooklatch.install.entries import Shape, find_entries
+from hooklatch.install.entries import SettingsShape, find_entries
 from hooklatch.install.files import FileError
-from hooklatch.install.jsonc import parse
-from hooklatch.install.plugin import plugin_text
+from hooklatch.install.jsonc import parse_jsonc
+from hooklatch.install.plugin import make_plugin
 
-SHAPE = Shape()
+SHAPE = SettingsShape()
 LINE = "/py -I -S /x/hooklatch/entry/entry.py codex Stop --kind gate --wait 605"
 HANDLERS: dict[str, dict[str, Any]] = {
     event: {"type": "command", "command": LINE, "timeout": 610} for event in ("PreToolUse", "Stop")
@@ -54,14 +54,14 @@ class Home:
     def data(self) -> bytes | None:
         return Path(self.path).read_bytes() if os.path.exists(self.path) else None
 
-    def install(self, handlers: dict[str, dict[str, Any]] = HANDLERS) -> Change:
-        change = installing(self.path, SHAPE, handlers, self.environ)
+    def install(self, handlers: dict[str, dict[str, Any]] = HANDLERS) -> FileEdit:
+        change = plan_install(self.path, SHAPE, handlers, self.environ)
         if not change.is_none:
-            apply(change, "codex", self.environ)
+            apply_edit(change, "codex", self.environ)
         return change
 
     def uninstall(self) -> str | None:
-        return apply(uninstalling(self.path, SHAPE, self.environ), "codex", self.environ)
+        return apply_edit(plan_settings_uninstall(self.path, SHAPE, self.environ), "codex", self.environ)
 
     def tree(self) -> set[str]:
         return {str(path.relative_to(self.folder)) for path in self.folder.rglob("*")}
@@ -116,9 +116,9 @@ def test_what_was_edited_meanwhile_is_kept_and_nothing_of_ours_is_left(data: byt
 
         assert home.data is not None
         rest = home.data.decode().removeprefix("\ufeff")
-        original = parse(data.decode().removeprefix("\ufeff"))
+        original = parse_jsonc(data.decode().removeprefix("\ufeff"))
         assert original is not None
-        root = parse(rest)
+        root = parse_jsonc(rest)
         assert root is not None
         assert root.value == {"edited": number, **original.value}
         assert "// mine" in rest
@@ -203,11 +203,11 @@ def test_what_cannot_be_read_is_refused_and_left_alone(home: Home, data: bytes, 
 
 def test_a_file_that_changes_under_our_hands_is_not_overwritten(home: Home) -> None:
     home.write(b"{}")
-    change = installing(home.path, SHAPE, HANDLERS, home.environ)
+    change = plan_install(home.path, SHAPE, HANDLERS, home.environ)
     home.write(b'{"a": 1}')
 
     with pytest.raises(FileError, match="was changed by another program"):
-        apply(change, "codex", home.environ)
+        apply_edit(change, "codex", home.environ)
 
     assert (home.data, home.tree()) == (b'{"a": 1}', {"conf", "conf/settings.json"})
 
@@ -251,22 +251,22 @@ def test_a_backup_that_somebody_changed_is_not_trusted(home: Home) -> None:
 def test_a_diff_shows_what_changes(home: Home) -> None:
     home.write(b'{"a": 1}')
 
-    diff = diff_of(installing(home.path, SHAPE, {"Stop": {"command": LINE}}, home.environ))
+    diff = diff_edit(plan_install(home.path, SHAPE, {"Stop": {"command": LINE}}, home.environ))
 
     assert '-{"a": 1}\n\\ No newline at end of file\n+{"a": 1, "hooks": {"Stop": ' in diff
 
 
 def test_a_plugin_of_somebody_else_is_left_alone_and_an_edited_one_is_kept(home: Home) -> None:
-    text = plugin_text({"tool.execute.before": ["x"]}, 610)
+    text = make_plugin({"tool.execute.before": ["x"]}, 610)
     home.write(b"// mine")
     with pytest.raises(FileError, match="is not hooklatch's"):
-        installing_plugin(home.path, text, home.environ)
+        plan_plugin_install(home.path, text, home.environ)
     home.write(b"")
     os.unlink(home.path)
-    apply(installing_plugin(home.path, text, home.environ), "opencode", home.environ)
+    apply_edit(plan_plugin_install(home.path, text, home.environ), "opencode", home.environ)
     home.write((home.data or b"") + b"// edited")
 
-    backup = apply(uninstalling_plugin(home.path, home.environ), "opencode", home.environ)
+    backup = apply_edit(plan_plugin_uninstall(home.path, home.environ), "opencode", home.environ)
 
     assert home.data is None
     assert backup is not None
@@ -275,7 +275,7 @@ def test_a_plugin_of_somebody_else_is_left_alone_and_an_edited_one_is_kept(home:
 
 def test_what_cannot_be_written_leaves_no_trace(home: Home) -> None:
     home.write(b"{}")
-    change = installing(home.path, SHAPE, HANDLERS, home.environ)
+    change = plan_install(home.path, SHAPE, HANDLERS, home.environ)
 
     with pytest.raises(FileError, match="cannot be made"):
         files.make_folders("/proc/nowhere/at/all")

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hooklatch.install.editing import add, at, remove
-from hooklatch.install.jsonc import JsoncError, Node, beyond_json, parse
+from hooklatch.install.editing import append_to_list, find_node, remove_child
+from hooklatch.install.jsonc import JsoncError, JsonNode, find_beyond_json, parse_jsonc
 
 SPACES = st.sampled_from(["", " ", "\n", "\n  ", "\r\n\t", " /* a, } */ ", " // b ]\n", "\n// c\r\n", "/**/"])
 WORDS = st.sampled_from(["a", "b", 'with "quotes"', "ü", "", "x//y", "/*z*/"])
@@ -18,7 +18,7 @@ PLAIN = st.one_of(st.none(), st.booleans(), st.integers(-9, 9), WORDS)
 ENTRY = {"hooks": [{"type": "command", "command": "guard -x 'a b'", "timeout": 600}]}
 
 
-def value_of(node: Node | None) -> Any:
+def value_of(node: JsonNode | None) -> Any:
     return None if node is None else node.value
 
 
@@ -71,17 +71,17 @@ def is_kept(before: str, after: str) -> bool:
 def test_what_is_read_is_what_was_written(both: tuple[Any, str]) -> None:
     value, text = both
 
-    assert value_of(parse(text)) == value
+    assert value_of(parse_jsonc(text)) == value
 
 
 @given(TEXTS)
 def test_an_added_entry_is_the_last_of_its_list_and_all_else_stays(both: tuple[Any, str]) -> None:
     value, text = both
 
-    after = add(text, ("hooks", "PreToolUse"), ENTRY)
+    after = append_to_list(text, ("hooks", "PreToolUse"), ENTRY)
 
     hooks = value.get("hooks", {})
-    assert value_of(parse(after)) == {
+    assert value_of(parse_jsonc(after)) == {
         **value, "hooks": {**hooks, "PreToolUse": [*hooks.get("PreToolUse", []), ENTRY]},
     }  # fmt: skip
     assert is_kept(text, after)
@@ -92,9 +92,9 @@ def test_a_removed_entry_takes_nothing_along(both: tuple[Any, str]) -> None:
     value, text = both
     count = len(value.get("hooks", {}).get("PreToolUse", []))
 
-    after = remove(add(text, ("hooks", "PreToolUse"), ENTRY), ("hooks", "PreToolUse", count))
+    after = remove_child(append_to_list(text, ("hooks", "PreToolUse"), ENTRY), ("hooks", "PreToolUse", count))
 
-    assert value_of(parse(after)) == {
+    assert value_of(parse_jsonc(after)) == {
         **value, "hooks": {**value.get("hooks", {}), "PreToolUse": value.get("hooks", {}).get("PreToolUse", [])},
     }  # fmt: skip
     assert comments(after) == comments(text)
@@ -111,9 +111,9 @@ def test_any_child_can_be_removed(both: tuple[Any, str], data: st.DataObject) ->
         return
     key = data.draw(st.sampled_from(sorted(value)))
 
-    after = remove(text, (key,))
+    after = remove_child(text, (key,))
 
-    assert value_of(parse(after)) == {name: one for name, one in value.items() if name != key}
+    assert value_of(parse_jsonc(after)) == {name: one for name, one in value.items() if name != key}
 
 
 LINED = '{\n    "model": "x", // mine\n    "hooks": {\n        "Stop": []\n    } /* end */\n}\n'
@@ -136,13 +136,16 @@ def test_what_was_added_to_a_usual_file_comes_out_without_a_trace(text: str) -> 
     bare = text.removeprefix("\ufeff")
 
     assert (
-        remove(add(bare, ("hooks", "PreToolUse"), ENTRY), ("hooks", "PreToolUse") if "hooks" in text else ("hooks",))
+        remove_child(
+            append_to_list(bare, ("hooks", "PreToolUse"), ENTRY),
+            ("hooks", "PreToolUse") if "hooks" in text else ("hooks",),
+        )
         == bare
     )
 
 
 def test_the_style_of_the_file_is_kept() -> None:
-    after = add(LINED.replace("    ", "\t").replace("\n", "\r\n"), ("hooks", "PreToolUse"), [1])
+    after = append_to_list(LINED.replace("    ", "\t").replace("\n", "\r\n"), ("hooks", "PreToolUse"), [1])
 
     assert after == (
         '{\r\n\t"model": "x", // mine\r\n\t"hooks": {\r\n\t\t"Stop": [],\r\n\t\t"PreToolUse": [\r\n\t\t\t[\r\n'
@@ -167,7 +170,7 @@ def test_the_style_of_the_file_is_kept() -> None:
 )
 def test_what_cannot_be_read_is_refused_with_its_place(text: str, line: int, column: int, what: str) -> None:
     with pytest.raises(JsoncError) as caught:
-        parse(text)
+        parse_jsonc(text)
 
     assert (caught.value.line, caught.value.column) == (line, column)
     assert what in str(caught.value)
@@ -176,15 +179,15 @@ def test_what_cannot_be_read_is_refused_with_its_place(text: str, line: int, col
 @pytest.mark.parametrize("text", ["[]", '{"hooks": []}', '{"hooks": {"PreToolUse": {}}}', "1"])
 def test_a_file_of_another_shape_is_refused(text: str) -> None:
     with pytest.raises(JsoncError, match="expected"):
-        add(text, ("hooks", "PreToolUse"), ENTRY)
+        append_to_list(text, ("hooks", "PreToolUse"), ENTRY)
 
 
 @pytest.mark.parametrize("text", ["", "\n", "// only a comment", "/* one */\r\n"])
 def test_a_file_without_anything_gets_all_of_it(text: str) -> None:
-    after = add(text, ("hooks", "PreToolUse"), ENTRY)
+    after = append_to_list(text, ("hooks", "PreToolUse"), ENTRY)
 
     assert after.startswith(text)
-    assert value_of(at(parse(after), ("hooks", "PreToolUse"))) == [ENTRY]
+    assert value_of(find_node(parse_jsonc(after), ("hooks", "PreToolUse"))) == [ENTRY]
 
 
 @pytest.mark.parametrize(
@@ -202,7 +205,7 @@ def test_what_a_reader_of_plain_json_does_not_take_is_found(
     text: str, plain: str | None, with_comments: str | None
 ) -> None:
     for has_comments, wanted in ((False, plain), (True, with_comments)):
-        found = beyond_json(text, has_comments=has_comments)
+        found = find_beyond_json(text, has_comments=has_comments)
         assert found is None if wanted is None else str(found).startswith(wanted)
 
 
@@ -216,4 +219,4 @@ def test_what_is_plain_json_is_told_from_what_is_not(both: tuple[Any, str]) -> N
     except ValueError:
         is_plain = False
 
-    assert (beyond_json(text, has_comments=False) is None) == is_plain
+    assert (find_beyond_json(text, has_comments=False) is None) == is_plain

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hooklatch.hosts.own_entries import is_entry
-from hooklatch.install.entries import Shape, find_entries, is_nothing, with_entries, without_entries
-from hooklatch.install.jsonc import parse
+from hooklatch.install.entries import SettingsShape, add_entries, find_entries, is_nothing, remove_entries
+from hooklatch.install.jsonc import parse_jsonc
 
-GROUPED, FLAT = Shape(), Shape(is_grouped=False, root=(("version", 1),))
+GROUPED, FLAT = SettingsShape(), SettingsShape(is_grouped=False, root=(("version", 1),))
 WORDS = ["/usr/bin/python3", "-I", "-S", "/a b/hooklatch/entry/entry.py", "claude-code", "Stop", "--kind", "gate"]
 LINE = shlex.join([*WORDS, "--wait", "605"])
 OURS: dict[str, dict[str, Any]] = {
@@ -33,41 +33,43 @@ STYLES: list[dict[str, Any]] = [{"indent": 2}, {"indent": 4}, {"indent": "\t"}, 
 
 
 def value(text: str) -> Any:
-    root = parse(text)
+    root = parse_jsonc(text)
     return None if root is None else root.value
 
 
 @given(SETTINGS, st.sampled_from(STYLES), st.sampled_from([GROUPED, FLAT]))
-def test_all_is_found_again_and_taken_out(settings: dict[str, Any], style: dict[str, Any], shape: Shape) -> None:
+def test_all_is_found_again_and_taken_out(
+    settings: dict[str, Any], style: dict[str, Any], shape: SettingsShape
+) -> None:
     import json
 
     text = json.dumps(settings, **style) + "\n"
 
-    after = with_entries(text, shape, OURS)
+    after = add_entries(text, shape, OURS)
 
     assert {one.event: one.handler for one in find_entries(after)} == OURS
-    rest = value(without_entries(after, settings))
+    rest = value(remove_entries(after, settings))
     assert {**rest, "version": 1} == {**settings, "version": 1}
-    assert not list(find_entries(without_entries(after)))
+    assert not list(find_entries(remove_entries(after)))
 
 
 def test_a_usual_file_gets_its_bytes_back_without_a_backup() -> None:
     text = '{\n  "hooks": {\n    "PreToolUse": [\n      {"hooks": [{"command": "mine"}]} // first\n    ]\n  }\n}\n'
 
-    assert without_entries(with_entries(text, GROUPED, OURS)) == text
+    assert remove_entries(add_entries(text, GROUPED, OURS)) == text
 
 
 def test_a_handler_that_somebody_added_to_our_group_stays() -> None:
-    text = with_entries("{}", GROUPED, OURS)
+    text = add_entries("{}", GROUPED, OURS)
     mine = text.replace('"hooks": [{"type"', '"hooks": [{"command": "mine"}, {"type"', 1)
 
-    assert value(without_entries(mine)) == {"hooks": {"PreToolUse": [{"hooks": [{"command": "mine"}]}]}}
+    assert value(remove_entries(mine)) == {"hooks": {"PreToolUse": [{"hooks": [{"command": "mine"}]}]}}
 
 
 def test_lists_that_were_empty_before_stay_empty() -> None:
     text = '{"hooks": {"Stop": []}}'
 
-    assert without_entries(with_entries(text, GROUPED, OURS), value(text)) == text
+    assert remove_entries(add_entries(text, GROUPED, OURS), value(text)) == text
 
 
 @pytest.mark.parametrize(
@@ -96,5 +98,5 @@ def test_our_command_line_is_told_from_others(words: list[str], is_ours: bool) -
         ('{"hooks": {"Stop": []}}', GROUPED, False),
     ],
 )
-def test_an_empty_file_is_one_that_nobody_wrote_to(text: str, shape: Shape, is_empty: bool) -> None:
+def test_an_empty_file_is_one_that_nobody_wrote_to(text: str, shape: SettingsShape, is_empty: bool) -> None:
     assert is_nothing(text, shape) is is_empty

@@ -11,7 +11,7 @@ import trio
 import trio.testing
 from trio.testing import wait_all_tasks_blocked
 
-from hooklatch.service.registry.admission import Admission, Flow
+from hooklatch.service.registry.admission import Admission, FairQueueKey
 from overload.floods import Answers, fires, flooded_daemon
 from support.pools import until
 
@@ -24,7 +24,7 @@ class Passing:
         self.nursery = nursery
         self.names: list[str] = []
 
-    def start(self, name: str, flow: Flow) -> trio.CancelScope:
+    def start(self, name: str, flow: FairQueueKey) -> trio.CancelScope:
         scope = trio.CancelScope()
 
         async def go() -> None:
@@ -44,7 +44,7 @@ async def passing() -> AsyncGenerator[Passing]:
 
 
 async def test_flows_take_turns_however_many_wait_of_each(passing: Passing) -> None:
-    many, few = Flow(), Flow()
+    many, few = FairQueueKey(), FairQueueKey()
     for _ in range(50):
         passing.start("many", many)
     await wait_all_tasks_blocked()
@@ -62,7 +62,7 @@ async def test_flows_take_turns_however_many_wait_of_each(passing: Passing) -> N
 async def test_one_passes_each_time_that_the_loop_goes_round(passing: Passing) -> None:
     """Two may seem to pass: who looks is once among the first of a round, and then among the last of the next."""
     for _ in range(20):
-        passing.start("one", Flow())
+        passing.start("one", FairQueueKey())
     await wait_all_tasks_blocked()
     passing.nursery.start_soon(passing.admission.run)
 
@@ -76,7 +76,7 @@ async def test_one_passes_each_time_that_the_loop_goes_round(passing: Passing) -
 
 
 async def test_who_leaves_the_turnstile_takes_nobodys_turn(passing: Passing) -> None:
-    flow = Flow()
+    flow = FairQueueKey()
     scopes: list[trio.CancelScope] = []
     for number in range(4):
         scopes.append(passing.start(str(number), flow))
@@ -94,7 +94,7 @@ async def test_who_leaves_the_turnstile_takes_nobodys_turn(passing: Passing) -> 
 async def test_it_works_again_after_everybody_has_passed(passing: Passing) -> None:
     passing.nursery.start_soon(passing.admission.run)
     for number in range(3):
-        passing.start(str(number), Flow())
+        passing.start(str(number), FairQueueKey())
         await wait_all_tasks_blocked()
 
     assert passing.names == ["0", "1", "2"]
@@ -104,7 +104,7 @@ async def test_while_the_workers_are_busy_one_passes_each_millisecond(mock_clock
     async with trio.open_nursery() as nursery:
         passing = Passing(Admission(lambda: 4), nursery)
         for name in ("one", "two", "three"):
-            passing.start(name, Flow())
+            passing.start(name, FairQueueKey())
         passing.admission.in_flight = 8
         nursery.start_soon(passing.admission.run)
         await wait_all_tasks_blocked()

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from hooklatch.core.limits import ADMIN_PLACES, places
+from hooklatch.core.limits import ADMIN_PLACES, divide_descriptors
 from hooklatch.core.protocol import ErrorCode, RpcError
-from hooklatch.service.transport.server import refuse
+from hooklatch.service.transport.server import refuse_connection
 from support.commands import PROGRAM, Daemon, new_place
 from support.guards import WAITING
 from support.tables import table
@@ -26,7 +26,7 @@ MOST = 200
 
 @table("descriptors", [64, 200, 256, 1024, 2048, 4096, 2**16, 2**20])
 def test_what_serves_everybody_keeps_descriptors_and_administrators_keep_places(descriptors: int) -> None:
-    room = places(descriptors)
+    room = divide_descriptors(descriptors)
 
     assert room.agents >= room.administrators > 0
     assert room.administrators <= ADMIN_PLACES
@@ -38,7 +38,7 @@ def test_a_client_that_is_refused_hears_why_although_it_has_said_something() -> 
     with client:
         client.sendall(b"x" * 2**16)
 
-        refuse(server, RpcError(ErrorCode.OVERLOAD, "no more"))
+        refuse_connection(server, RpcError(ErrorCode.OVERLOAD, "no more"))
 
         assert b"no more" in client.recv(2**16)
         assert client.recv(1) == b""
@@ -136,7 +136,10 @@ def test_clients_cannot_take_the_descriptors_that_gates_need() -> None:
                 peer.stream.shutdown(socket.SHUT_WR)
 
         assert refused is not None
-        assert (refused["data"]["name"], f"{places(MOST).agents} connections of agents" in refused["message"]) == (
+        assert (
+            refused["data"]["name"],
+            f"{divide_descriptors(MOST).agents} connections of agents" in refused["message"],
+        ) == (
             "overload",
             True,
         )

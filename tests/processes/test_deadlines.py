@@ -17,15 +17,15 @@ import pytest
 import trio
 import trio.testing
 
-from hooklatch.core.messages import Outcome
+from hooklatch.core.messages import CallOutcome
 from hooklatch.core.protocol import Response
 from hooklatch.processes.life import WorkerProcess
 from hooklatch.processes.pool import Pool
 from hooklatch.processes.pool_limits import PoolLimits
-from hooklatch.processes.worker import Worker, draw_call_ids
+from hooklatch.processes.worker import PoolWorker, draw_call_ids
 from hooklatch.service.registry.admission import Admission
 from hooklatch.service.registry.budget import Budget
-from hooklatch.service.transport.connection import Connection, Shared
+from hooklatch.service.transport.connection import Connection, ConnectionTasks
 from hooklatch.service.transport.hangups import Hangups
 from hooklatch.service.transport.line_timeouts import LineTimeouts
 from hooklatch.service.transport.reader_handoff import ReaderHandoff
@@ -49,9 +49,9 @@ class Scripted:
         fds = [ours.detach(), pidfd, *(os.memfd_create(name) for name in ("stdout", "stderr", "progress"))]
         self.held = WorkerProcess(self.zygote, 1, self.process.pid, fds)  # type: ignore[arg-type]
 
-    def received(self) -> wire.Call:
+    def received(self) -> wire.RunCall:
         body = wire.FrameReader().take(self.theirs.recv(2**16))
-        return msgspec.msgpack.decode(body or b"", type=wire.Call)
+        return msgspec.msgpack.decode(body or b"", type=wire.RunCall)
 
     def has_begun(self, number: int, call_id: int) -> None:
         """Say that the call of this number after the first one has just begun."""
@@ -61,7 +61,7 @@ class Scripted:
     def answer(self) -> None:
         """Answer the call that was sent, at once."""
         call = self.received()
-        self.theirs.sendall(wire.frame(wire.Answered(1, call.call_id, ALLOWED)))
+        self.theirs.sendall(wire.encode_frame(wire.CallAnswered(1, call.call_id, ALLOWED)))
 
     def close(self) -> None:
         self.process.kill()
@@ -87,7 +87,7 @@ def pool_of(worker: Scripted) -> Pool:
 
     zygote = SimpleNamespace(fork=fork)
     pool = Pool(wire.Source("module", "guard"), 1, zygote, PoolLimits(workers=1))  # type: ignore[arg-type]
-    pool._idle.append(Worker(worker.held))
+    pool._idle.append(PoolWorker(worker.held))
     return pool
 
 
@@ -97,7 +97,7 @@ async def test_an_answer_of_a_worker_at_its_deadline_or_after_it_is_none(
     scripted: Scripted, mock_clock: trio.testing.MockClock, late_by: float, attempt: int
 ) -> None:
     pool = pool_of(scripted)
-    replies: list[Outcome] = []
+    replies: list[CallOutcome] = []
 
     async def call() -> None:
         replies.append(await pool.call(ASKED, FIRE, trio.current_time() + 1.0))
@@ -118,7 +118,7 @@ async def test_an_answer_of_a_worker_at_its_deadline_or_after_it_is_none(
 
 async def test_an_answer_before_the_deadline_is_one(scripted: Scripted, mock_clock: trio.testing.MockClock) -> None:
     pool = pool_of(scripted)
-    replies: list[Outcome] = []
+    replies: list[CallOutcome] = []
 
     async def call() -> None:
         replies.append(await pool.call(ASKED, FIRE, trio.current_time() + 1.0))
@@ -149,7 +149,7 @@ async def test_a_worker_that_claims_to_have_run_others_than_it_can_is_garbage(
     scripted: Scripted, claim: Callable[[list[int]], tuple[int, list[float]]]
 ) -> None:
     pool = pool_of(scripted)
-    replies: list[Outcome] = []
+    replies: list[CallOutcome] = []
 
     async def call() -> None:
         asked = call_of("guard", then=["second", "third"])
@@ -160,7 +160,7 @@ async def test_a_worker_that_claims_to_have_run_others_than_it_can_is_garbage(
         await trio.testing.wait_all_tasks_blocked()
         sent = scripted.received()
         number, before = claim([sent.call_id, *(following.call_id for following in sent.then)])
-        scripted.theirs.sendall(wire.frame(wire.Answered(1, number, before=before)))
+        scripted.theirs.sendall(wire.encode_frame(wire.CallAnswered(1, number, before=before)))
 
     assert [(reply.cause, reply.is_lost, reply.before) for reply in replies] == [("protocol", True, ())]
 
@@ -170,7 +170,7 @@ async def test_a_worker_says_how_long_each_took_within_what_all_did(
     scripted: Scripted, mock_clock: trio.testing.MockClock, claimed: float
 ) -> None:
     pool = pool_of(scripted)
-    replies: list[Outcome] = []
+    replies: list[CallOutcome] = []
 
     async def call() -> None:
         asked = call_of("guard", then=["second"], timeout=60.0)
@@ -181,7 +181,7 @@ async def test_a_worker_says_how_long_each_took_within_what_all_did(
         await trio.testing.wait_all_tasks_blocked()
         sent = scripted.received()
         mock_clock.jump(0.5)
-        scripted.theirs.sendall(wire.frame(wire.Answered(1, sent.then[0].call_id, before=[claimed])))
+        scripted.theirs.sendall(wire.encode_frame(wire.CallAnswered(1, sent.then[0].call_id, before=[claimed])))
 
     assert [(reply.cause, reply.before, reply.duration_ms) for reply in replies] == [("policy", (500.0,), 0.0)]
 
@@ -293,7 +293,11 @@ async def test_an_answer_of_a_serving_client_counts_before_its_deadline_alone(
 ) -> None:
     ours, theirs = socket.socketpair()
     connection = Connection(
-        1, ours, None, Shared(Admission(), Budget(Counter()), ReaderHandoff(), LineTimeouts(), Hangups()), role="agent"
+        1,
+        ours,
+        None,
+        ConnectionTasks(Admission(), Budget(Counter()), ReaderHandoff(), LineTimeouts(), Hangups()),
+        role="agent",
     )  # type: ignore[arg-type]
     outcomes: list[str] = []
 

@@ -163,7 +163,7 @@ async def watched_pool(folder: Path, **limits: Any) -> AsyncGenerator[Workers]:
 
 def zygotes_children(workers: Workers) -> set[int]:
     assert workers.zygote.pid is not None
-    return set(linux.descendants(workers.zygote.pid)) - waiting_for_an_order(workers.zygote.pid)
+    return set(linux.list_descendants(workers.zygote.pid)) - waiting_for_an_order(workers.zygote.pid)
 
 
 @pytest.mark.parametrize("function", ["bomb", "bomb_of_sessions", "bomb_in_the_shell"])
@@ -275,14 +275,14 @@ def test_what_is_frozen_starts_nothing_more(tmp_path: Path) -> None:
             signal.pause()
         finally:
             os._exit(0)
-    while len(list(linux.descendants(root))) < 20:
+    while len(list(linux.list_descendants(root))) < 20:
         continue
 
-    frozen = linux.freeze([root], timeout=60)
+    frozen = linux.freeze_processes([root], timeout=60)
     size = forks.stat().st_size
-    states = {linux.state_of(pid) for pid in frozen}
+    states = {linux.read_process_state(pid) for pid in frozen}
     select.select([], [], [], 0.1)
-    later = {root, *linux.descendants(root)}, forks.stat().st_size
+    later = {root, *linux.list_descendants(root)}, forks.stat().st_size
     for pid in frozen | later[0]:
         os.kill(pid, signal.SIGKILL)
     os.waitpid(root, 0)

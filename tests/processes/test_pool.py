@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import trio
 
-from hooklatch.core.messages import Outcome
+from hooklatch.core.messages import CallOutcome
 from hooklatch.processes.pool import Pool
 from hooklatch.processes.resource_limits import watch_memory
-from hooklatch.processes.worker import LoadError
+from hooklatch.processes.worker import SourceLoadError
 from hooklatch.processes.zygote import open_zygote
 from hooklatch_worker import wire
 from support.calls import LoneFire, call_of
@@ -32,7 +32,7 @@ class Calls:
     def __init__(self, workers: Workers, nursery: trio.Nursery) -> None:
         self._workers = workers
         self._nursery = nursery
-        self.replies: list[tuple[str, Outcome]] = []
+        self.replies: list[tuple[str, CallOutcome]] = []
 
     def start(self, name: str, function: str = "wait", **options: Any) -> trio.CancelScope:
         scope = trio.CancelScope()
@@ -385,7 +385,7 @@ async def refused(folder: Path, text: str, **limits: Any) -> str:
     with pytest.raises(BaseExceptionGroup) as caught:
         async with running_pool(folder, text, **limits):
             raise AssertionError("it was accepted")
-    found = caught.value.split(LoadError)[0]
+    found = caught.value.split(SourceLoadError)[0]
     assert found is not None
     while isinstance(found, BaseExceptionGroup):
         found = found.exceptions[0]
@@ -405,9 +405,8 @@ async def test_an_import_that_forks_and_dies_is_noticed(tmp_path: Path) -> None:
 
 
 async def test_an_import_that_forges_its_answer_is_noticed(tmp_path: Path) -> None:
-    forged = (
-        "import os\nfrom hooklatch_worker import wire\nos.write(3, wire.frame(wire.Loaded(999, [], ['pid'], {})))\n"
-    )
+    forged = "import os\nfrom hooklatch_worker import wire\n"
+    forged += "os.write(3, wire.encode_frame(wire.SourceLoaded(999, [], ['pid'], {})))\n"
 
     assert "sent an unexpected message" in await refused(tmp_path, forged)
 
@@ -438,7 +437,7 @@ async def test_pools_of_one_zygote_share_no_fate(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     async with running_pool(tmp_path / "a", WORKADAY) as workers, trio.open_nursery() as nursery:
         other = Pool(
-            workers.pool.source, 2, workers.zygote, workers.pool.limits, wire.Code(WORKADAY.encode(), str(tmp_path))
+            workers.pool.source, 2, workers.zygote, workers.pool.limits, wire.LoadCode(WORKADAY.encode(), str(tmp_path))
         )
         await nursery.start(other.run)
         before = set(other.status().pids)

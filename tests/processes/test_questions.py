@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 import trio
 
-from hooklatch.core.messages import Outcome
+from hooklatch.core.messages import CallOutcome
 from hooklatch_worker import wire
-from hooklatch_worker.author.state import Asked
+from hooklatch_worker.author.state import StateRequest
 from support.calls import LoneFire, call_of
 from support.pools import Workers, running_pool, until
 
@@ -22,22 +22,22 @@ pytestmark = pytest.mark.slow
 
 SOURCE = """
 import json, os, socket, time
-from hooklatch_worker.author.state import Asked
+from hooklatch_worker.author.state import StateRequest
 from hooklatch_worker import context
-from hooklatch_worker.author.event import call_of
+from hooklatch_worker.author.event import find_call
 from hooklatch_worker import wire
 
 def send(event):
     '''Send frames of the test's making, then answer as if nothing were.'''
-    line = call_of(event).line
+    line = find_call(event).line
     def asked(generation, call_id, *rest):
-        return Asked(line._generation + generation, line._call_id + call_id, *rest)
-    os.write(3, b"".join(wire.frame(asked(*one)) for one in event.payload["frames"]))
+        return StateRequest(line._generation + generation, line._call_id + call_id, *rest)
+    os.write(3, b"".join(wire.encode_frame(asked(*one)) for one in event.payload["frames"]))
     time.sleep(event.payload.get("wait", 0))
 
 def garble(event):
-    line = call_of(event).line
-    body = wire.encode(Asked(line._generation, line._call_id, 1, "get", "k")).replace(b"get", b"got")
+    line = find_call(event).line
+    body = wire.encode_body(StateRequest(line._generation, line._call_id, 1, "get", "k")).replace(b"get", b"got")
     os.write(3, wire.HEADER.pack(len(body)) + body)
     time.sleep(60)
 
@@ -57,14 +57,14 @@ class Counter:
     def __init__(self) -> None:
         self.count = 0
 
-    def __call__(self, asked: Asked) -> wire.Told:
+    def __call__(self, asked: StateRequest) -> wire.StateResponse:
         self.count += 1
-        return wire.Told(asked.generation, asked.call_id, asked.number, json.dumps(self.count).encode())
+        return wire.StateResponse(asked.generation, asked.call_id, asked.number, json.dumps(self.count).encode())
 
 
 async def call(
-    workers: Workers, function: str, on_asked: Callable[[Asked], wire.Told] | None, **payload: object
-) -> Outcome:
+    workers: Workers, function: str, on_asked: Callable[[StateRequest], wire.StateResponse] | None, **payload: object
+) -> CallOutcome:
     files = {"began": str(workers.folder / "began"), "go": str(workers.folder / "go")}
     fire = LoneFire(on_asked=on_asked)
     return await workers.pool.call(call_of(function, files | payload), fire, trio.current_time() + 10.0)
@@ -100,7 +100,7 @@ async def test_what_is_out_of_turn_ends_the_worker_and_is_garbage(tmp_path: Path
 
 
 async def test_what_the_daemon_itself_takes_for_garbage_ends_the_worker(tmp_path: Path) -> None:
-    def refuse(asked: Asked) -> wire.Told:
+    def refuse(asked: StateRequest) -> wire.StateResponse:
         raise wire.FrameError("about state: a value that is no JSON")
 
     async with running_pool(tmp_path, SOURCE, workers=2) as workers:

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import trio
 
-from hooklatch.core.messages import Outcome
+from hooklatch.core.messages import CallOutcome
 from hooklatch_worker import wire
-from hooklatch_worker.author.state import Asked
+from hooklatch_worker.author.state import StateRequest
 from support.calls import LoneFire, call_of
 from support.pools import Workers, running_pool, until
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 HASTY = """
 import os, sys, threading, time
 from hooklatch_worker import context, deny, wire
-from hooklatch_worker.author.event import call_of
+from hooklatch_worker.author.event import find_call
 
 def note(event):
     with open(event.payload["began"], "a") as file:
@@ -46,11 +46,11 @@ def print_some(event): note(event); print("some")
 def print_and_end(event): note(event); os.write(2, b"last words"); os._exit(3)
 def ask(event): note(event); event.state.increment(event.payload["key"])
 def ask_wrongly(event):
-    line = call_of(event).line
+    line = find_call(event).line
     line._call_id += 1
-    call_of(event).call_id += 1
+    find_call(event).call_id += 1
     event.state.get("key")
-def tell_time_left(event): return context(said=call_of(event).remaining)
+def tell_time_left(event): return context(said=find_call(event).remaining)
 def hold(event):
     note(event)
     while not os.path.exists(event.payload["go"]): time.sleep(0.002)
@@ -61,7 +61,7 @@ calls.MAX_RUN_SECONDS = 60.0  # a busy machine ends no run
 """
 
 
-async def call(workers: Workers, first: str, *then: str, fire: LoneFire | None = None, **more: Any) -> Outcome:
+async def call(workers: Workers, first: str, *then: str, fire: LoneFire | None = None, **more: Any) -> CallOutcome:
     timeouts = {"timeout": more.pop("timeout", None)}
     files = {"began": str(workers.folder / "began"), "go": str(workers.folder / "go")}
     asked = call_of(first, files | more, then=then, **timeouts)
@@ -159,9 +159,9 @@ async def test_what_one_asks_is_asked_by_it(tmp_path: Path) -> None:
     asked_by: list[str] = []
 
     class Fire(LoneFire):
-        def answer(self, call: Any, asked: Asked) -> wire.Told:
+        def answer(self, call: Any, asked: StateRequest) -> wire.StateResponse:
             asked_by.append(call.hook.id)
-            return wire.Told(asked.generation, asked.call_id, asked.number, b"1")
+            return wire.StateResponse(asked.generation, asked.call_id, asked.number, b"1")
 
     async with running_pool(tmp_path, SOURCE + "\ndef other(event): ask(event)\n", workers=2) as workers:
         outcome = await call(workers, "ask", "quiet", "other", "ask", "quiet", key="k", fire=Fire())

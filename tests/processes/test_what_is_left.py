@@ -22,7 +22,7 @@ def forged():
     while "generation" not in frame.f_locals:
         frame = frame.f_back
     generation = frame.f_locals["generation"]
-    return [wire.frame(wire.Answered(generation, number, b'{"verdict":"allow"}')) for number in range(1, 4)]
+    return [wire.encode_frame(wire.CallAnswered(generation, number, b'{"verdict":"allow"}')) for number in range(1, 4)]
 
 
 def leave_a_child(event):

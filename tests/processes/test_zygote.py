@@ -15,7 +15,7 @@ import trio.testing
 
 from hooklatch.processes.guardian import Guardian
 from hooklatch.processes.life import ForkError, WorkerProcess, ZygoteLostError
-from hooklatch.processes.zygote import Zygote, open_zygote
+from hooklatch.processes.zygote import ZygoteClient, open_zygote
 from hooklatch_worker import wire
 from hooklatch_worker.sandbox import linux
 from support.daemons import nothing_left
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.slow  # each test starts a zygote: 0.15 s and more
 
 
 @asynccontextmanager
-async def running_zygote() -> AsyncGenerator[Zygote]:
+async def running_zygote() -> AsyncGenerator[ZygoteClient]:
     with nobody_survives(), nothing_left():
         async with open_zygote() as zygote:
             yield zygote
@@ -39,13 +39,13 @@ def end(worker: WorkerProcess) -> None:
     worker.close()
 
 
-def nothing_but_the_next(zygote: Zygote) -> bool:
+def nothing_but_the_next(zygote: ZygoteClient) -> bool:
     """Return whether the zygote has no child but the one worker that waits for an order."""
     next_one = waiting_for_an_order(pid_of(zygote))
-    return len(next_one) == 1 and set(linux.children(pid_of(zygote))) == next_one
+    return len(next_one) == 1 and set(linux.list_children(pid_of(zygote))) == next_one
 
 
-def pid_of(zygote: Zygote) -> int:
+def pid_of(zygote: ZygoteClient) -> int:
     assert zygote.pid is not None
     return zygote.pid
 
@@ -151,7 +151,7 @@ async def test_the_next_worker_waits_before_it_is_ordered() -> None:
 
         assert worker.pid == waiting
         await until(lambda: waiting_for_an_order(pid_of(zygote)))
-        assert set(linux.children(pid_of(zygote))) == {waiting, *waiting_for_an_order(pid_of(zygote))}
+        assert set(linux.list_children(pid_of(zygote))) == {waiting, *waiting_for_an_order(pid_of(zygote))}
         end(worker)
 
 
@@ -160,7 +160,7 @@ async def test_a_worker_that_died_before_its_order_is_not_given_away() -> None:
         await until(lambda: nothing_but_the_next(zygote))
         (waiting,) = waiting_for_an_order(pid_of(zygote))
         os.kill(waiting, signal.SIGKILL)
-        await until(lambda: not linux.children(pid_of(zygote)))
+        await until(lambda: not linux.list_children(pid_of(zygote)))
         worker = await zygote.fork(SOURCE, LIMITS)
 
         assert worker.pid != waiting

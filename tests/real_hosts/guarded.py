@@ -116,6 +116,6 @@ def _dying_daemon(host: Host, stage: Stage) -> dict[str, Result]:
 
 def _kill_whole(pid: int) -> None:
     """Kill a daemon and all below it, it first: nothing of it can answer any more, or start it again."""
-    for each in [pid, *linux.descendants(pid)]:
+    for each in [pid, *linux.list_descendants(pid)]:
         with suppress(ProcessLookupError):
             os.kill(each, signal.SIGKILL)

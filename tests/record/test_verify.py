@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from hooklatch.record.files.chain import GENESIS, seal
-from hooklatch.record.files.mark import Mark, path_of_mark
+from hooklatch.record.files.chain import GENESIS, seal_entry
+from hooklatch.record.files.mark import HighWaterMark, mark_path
 from hooklatch.record.files.reading import NoRecordError
-from hooklatch.record.files.slots import slot_line
-from hooklatch.record.findings import VerifyReport, Witness
-from hooklatch.record.verify import verify
-from hooklatch.record.writer import Record
+from hooklatch.record.files.slots import encode_slot_line
+from hooklatch.record.findings import ChainWitness, VerifyReport
+from hooklatch.record.verify import verify_record
+from hooklatch.record.writer import RecordWriter
 from support.profiles import examples
 from support.records import SETTINGS, decision, fact, opened, segments
 
@@ -47,12 +47,12 @@ def copy(sample: Path, tmp_path: Path) -> Path:
 def copied(sample: Path, to: Path) -> Path:
     shutil.rmtree(to, ignore_errors=True)
     shutil.copytree(sample, to)
-    shutil.copy(path_of_mark(str(sample)), path_of_mark(str(to)))
+    shutil.copy(mark_path(str(sample)), mark_path(str(to)))
     return to
 
 
-def found(folder: Path, *witnesses: Witness) -> list[tuple[str, int | None]]:
-    return [(finding.what, finding.seq) for finding in verify(str(folder), witnesses).findings]
+def found(folder: Path, *witnesses: ChainWitness) -> list[tuple[str, int | None]]:
+    return [(finding.what, finding.seq) for finding in verify_record(str(folder), witnesses).findings]
 
 
 def rewrite(path: Path, change: Callable[[Lines], Lines]) -> None:
@@ -60,7 +60,7 @@ def rewrite(path: Path, change: Callable[[Lines], Lines]) -> None:
 
 
 def test_a_sound_record_is_one_range_up_to_its_anchor(sample: Path) -> None:
-    report = verify(str(sample))
+    report = verify_record(str(sample))
 
     assert report.ok
     assert (report.records, report.segments, report.ranges) == (22, 4, [(1, 22)])
@@ -69,7 +69,7 @@ def test_a_sound_record_is_one_range_up_to_its_anchor(sample: Path) -> None:
 
 
 def test_it_says_what_it_proves_and_what_it_cannot(sample: Path) -> None:
-    report = verify(str(sample))
+    report = verify_record(str(sample))
 
     assert "unless all records after it were rewritten too" in report.proves
     assert "tamper-evident, not tamper-proof" in report.does_not_prove[0]
@@ -80,7 +80,7 @@ def test_where_there_is_no_record_it_says_so(tmp_path: Path, what: str) -> None:
     folder = tmp_path / "nothing" if what == "no folder" else tmp_path
 
     with pytest.raises(NoRecordError, match=r"there is no record|holds no record"):
-        verify(str(folder))
+        verify_record(str(folder))
 
 
 # -- one change each: the second segment holds records 7 to 11 --------------------------------------------------------
@@ -119,11 +119,11 @@ def test_a_record_that_was_changed_and_sealed_anew_contradicts_the_next(copy: Pa
     def forge(lines: Lines) -> Lines:
         record = msgspec.json.decode(lines[2])
         body = msgspec.json.encode({"verdict": "pass"})
-        return [*lines[:2], seal(9, record["prev"], record["at"], "decision", body)[0], *lines[3:]]
+        return [*lines[:2], seal_entry(9, record["prev"], record["at"], "decision", body)[0], *lines[3:]]
 
     rewrite(segments(copy)[1], forge)
 
-    report = verify(str(copy))
+    report = verify_record(str(copy))
     assert [(one.what, one.seq) for one in report.findings] == [("altered", 9)]
     assert report.ranges == [(1, 9), (10, 22)]
 
@@ -155,13 +155,13 @@ def test_an_end_that_was_on_the_disk_and_is_cut_off_is_missing(copy: Path) -> No
 
 def test_an_end_behind_the_anchor_can_be_cut_off_and_only_a_witness_shows_it(sample: Path, tmp_path: Path) -> None:
     folder = copied(sample, tmp_path / "copy")
-    record = Record(str(folder), SETTINGS)
+    record = RecordWriter(str(folder), SETTINGS)
     head = record.decided(decision(99), fact())
     whole = copied(folder, tmp_path / "before")
     record.close()
     assert head is not None
-    witness = Witness(head.seq, head.hash)
-    before = verify(str(whole), [witness])
+    witness = ChainWitness(head.seq, head.hash)
+    before = verify_record(str(whole), [witness])
     rewrite(segments(whole)[3], lambda lines: lines[:-1])
 
     assert (before.ok, before.anchored_through) == (True, 22)
@@ -179,22 +179,29 @@ def test_a_whole_chain_made_anew_is_shown_by_a_witness_alone(copy: Path) -> None
     for seq, line in enumerate(lines, start=1):
         record = msgspec.json.decode(line)
         body = msgspec.json.encode({key: value for key, value in record.items() if key not in PLACE} | {"verdict": "x"})
-        made, prev = seal(seq, prev, record["at"], record["kind"], body)
+        made, prev = seal_entry(seq, prev, record["at"], record["kind"], body)
         forged.append(made)
     (copy / "0000000000000001.jsonl").write_bytes(forged[0] + b"".join(forged[1:]))
-    (copy / "anchor").write_bytes(slot_line(b"%018d %b" % (len(forged), prev.encode())))
-    mark = Mark(is_shut=True, through=len(forged), seq=len(forged), hash=prev)
-    Path(path_of_mark(str(copy))).write_bytes(slot_line(mark.spelled()))
+    (copy / "anchor").write_bytes(encode_slot_line(b"%018d %b" % (len(forged), prev.encode())))
+    mark = HighWaterMark(is_shut=True, through=len(forged), seq=len(forged), hash=prev)
+    Path(mark_path(str(copy))).write_bytes(encode_slot_line(mark.spelled()))
 
     assert found(copy) == []
-    assert found(copy, Witness(9, own[:32])) == [("witness", 9)]
+    assert found(copy, ChainWitness(9, own[:32])) == [("witness", 9)]
 
 
 PLACE = ("seq", "prev", "at", "kind", "hash")
 
 
 @pytest.mark.parametrize(
-    "text", [None, b"", b"garbage\n", slot_line(b"x"), *(slot_line(b"%018d %b" % (seq, b"0" * 64)) for seq in (22, 30))]
+    "text",
+    [
+        None,
+        b"",
+        b"garbage\n",
+        encode_slot_line(b"x"),
+        *(encode_slot_line(b"%018d %b" % (seq, b"0" * 64)) for seq in (22, 30)),
+    ],
 )
 def test_an_anchor_that_is_gone_or_says_something_else_is_found(copy: Path, text: bytes | None) -> None:
     if text is None:
@@ -208,16 +215,16 @@ def test_an_anchor_that_is_gone_or_says_something_else_is_found(copy: Path, text
 @pytest.mark.parametrize(
     ("witness", "result"),
     [
-        (lambda own: Witness(9, own), "confirmed"),
-        (lambda own: Witness(9, own[:16]), "confirmed"),
-        (lambda _: Witness(9, "0" * 32), "contradicted"),
-        (lambda own: Witness(400, own), "missing"),
+        (lambda own: ChainWitness(9, own), "confirmed"),
+        (lambda own: ChainWitness(9, own[:16]), "confirmed"),
+        (lambda _: ChainWitness(9, "0" * 32), "contradicted"),
+        (lambda own: ChainWitness(400, own), "missing"),
     ],
 )
-def test_a_witness_is_compared(copy: Path, witness: Callable[[str], Witness], result: str) -> None:
+def test_a_witness_is_compared(copy: Path, witness: Callable[[str], ChainWitness], result: str) -> None:
     own = msgspec.json.decode(segments(copy)[1].read_bytes().splitlines()[2])["hash"]
 
-    report = verify(str(copy), [witness(own)])
+    report = verify_record(str(copy), [witness(own)])
 
     assert [one["result"] for one in report.witnesses] == [result]
     assert report.ok is (result == "confirmed")
@@ -226,7 +233,7 @@ def test_a_witness_is_compared(copy: Path, witness: Callable[[str], Witness], re
 def test_a_witness_of_what_retention_removed_is_not_held_against_the_record(copy: Path) -> None:
     segments(copy)[0].unlink()
 
-    report = verify(str(copy), [Witness(3, "0" * 32)])
+    report = verify_record(str(copy), [ChainWitness(3, "0" * 32)])
 
     assert [one["result"] for one in report.witnesses] == ["retired"]
 
@@ -242,7 +249,7 @@ def test_a_line_that_is_being_written_has_a_moment_to_come_to_its_end(copy: Path
             path.write_bytes(data)
         told.append(done)
 
-    report = verify(str(copy), on_progress=on_progress)
+    report = verify_record(str(copy), on_progress=on_progress)
 
     assert report.ok
     assert told[-1] > 0
@@ -277,7 +284,7 @@ def test_a_partial_line_within_the_record_is_a_note_and_not_waited_for(
 
     monkeypatch.setattr("time.sleep", sleep)
 
-    report = verify(str(explained))
+    report = verify_record(str(explained))
 
     assert report.ok
     assert report.ranges == [(1, 8)]
@@ -291,7 +298,7 @@ def test_a_line_that_was_changed_before_an_explained_partial_line_is_missing_too
     rewrite(segments(explained)[0], change)
 
     assert found(explained) == [("altered", 5), ("missing", 5)]
-    assert verify(str(explained)).ranges == [(1, 4), (6, 8)]
+    assert verify_record(str(explained)).ranges == [(1, 4), (6, 8)]
 
 
 # -- any change at all ------------------------------------------------------------------------------------------------
@@ -374,6 +381,6 @@ def test_any_single_change_of_the_files_is_found(sample: Path, tmp_path: Path, k
     if {path.name: path.read_bytes() for path in segments(folder)} == before:
         return
 
-    report: VerifyReport = verify(str(folder))
+    report: VerifyReport = verify_record(str(folder))
 
     assert not report.ok

@@ -10,10 +10,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from hooklatch.core.messages import Head
-from hooklatch.record.files.chain import seal
+from hooklatch.core.messages import ChainHead
+from hooklatch.record.files.chain import seal_entry
 from hooklatch.record.settings import RecordSettings
-from hooklatch.record.writer import Record, RecordError
+from hooklatch.record.writer import RecordError, RecordWriter
 from support.daemons import nothing_left
 from support.records import SETTINGS, decision, fact, kinds, lines, opened, records, segments
 
@@ -25,7 +25,7 @@ def test_a_record_tells_of_its_start_and_its_end(tmp_path: Path) -> None:
     assert kinds(tmp_path / "record") == ["segment", "started", "decision", "stopped"]
     started = records(tmp_path / "record")[1]
     assert (started["pid"], started["after"], started["durability"]) == (os.getpid(), "nothing", "written")
-    assert head == Head(3, records(tmp_path / "record")[2]["hash"][:32])
+    assert head == ChainHead(3, records(tmp_path / "record")[2]["hash"][:32])
 
 
 def test_each_record_holds_the_hash_of_the_one_before(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def test_a_start_without_an_end_before_it_says_crash(tmp_path: Path) -> None:
 def test_a_second_writer_is_refused_and_named(tmp_path: Path) -> None:
     with opened(tmp_path):
         with nothing_left(), pytest.raises(RecordError, match=rf"another process \(pid {os.getpid()}\) writes"):
-            Record(str(tmp_path), SETTINGS)
+            RecordWriter(str(tmp_path), SETTINGS)
 
         assert kinds(tmp_path) == ["segment", "started"]
     with opened(tmp_path):
@@ -91,25 +91,25 @@ def test_a_folder_of_somebody_else_is_refused(tmp_path: Path) -> None:
     os.chown(tmp_path, 12345, 12345)
 
     with pytest.raises(RecordError, match="belongs to another user"):
-        Record(str(tmp_path), SETTINGS)
+        RecordWriter(str(tmp_path), SETTINGS)
 
 
 def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
 
     with nothing_left(), pytest.raises(RecordError, match="cannot be opened in"):
-        Record(str(tmp_path / "file" / "record"), SETTINGS)
+        RecordWriter(str(tmp_path / "file" / "record"), SETTINGS)
 
 
 @pytest.mark.parametrize("name", ["lock", "0000000000000001.jsonl"])
 def test_a_link_in_the_place_of_a_file_is_not_followed(tmp_path: Path, name: str) -> None:
-    line, _ = seal(1, "0" * 64, "2026-01-31T12:00:00.000Z", "segment", b"{}")
+    line, _ = seal_entry(1, "0" * 64, "2026-01-31T12:00:00.000Z", "segment", b"{}")
     (tmp_path / "elsewhere").write_bytes(line)
     (tmp_path / "record").mkdir()
     (tmp_path / "record" / name).symlink_to(tmp_path / "elsewhere")
 
     with nothing_left(), pytest.raises(RecordError):
-        Record(str(tmp_path / "record"), SETTINGS)
+        RecordWriter(str(tmp_path / "record"), SETTINGS)
 
     assert (tmp_path / "elsewhere").read_bytes() == line
 
@@ -237,4 +237,4 @@ def test_a_pipe_in_the_place_of_a_segment_is_said_and_holds_nobody_up(tmp_path: 
             record.decided(decision(), fact())
         os.mkfifo(tmp_path / "0000000000009999.jsonl")
         with pytest.raises(RecordError, match=r"/0000000000009999\.jsonl cannot be accessed: it is not a regular file"):
-            Record(str(tmp_path), SETTINGS)
+            RecordWriter(str(tmp_path), SETTINGS)

@@ -9,14 +9,14 @@ from typing import Any
 
 import msgspec
 
-from hooklatch.core.decisions.call import Call, Envelope
+from hooklatch.core.decisions.call import Call, EventEnvelope
 from hooklatch.core.hooks.catalogue import Catalogue
 from hooklatch.core.hooks.matchers import compile_matcher
 from hooklatch.core.hooks.registry import Hook, Layer, PythonTarget
 from hooklatch.core.payload import Payload
 from hooklatch_worker import wire
-from hooklatch_worker.author.call_context import Emitted
-from hooklatch_worker.author.state import Asked
+from hooklatch_worker.author.call_context import EmittedTelemetry
+from hooklatch_worker.author.state import StateRequest
 
 __all__ = ["LoneFire", "call_of"]
 
@@ -31,26 +31,26 @@ class LoneFire:
         event: str = "pre_tool_use",
         *,
         share: str = "",
-        on_asked: Callable[[Asked], wire.Told] | None = None,
+        on_asked: Callable[[StateRequest], wire.StateResponse] | None = None,
         **envelope: Any,
     ) -> None:
         self.spec = Catalogue.standard()[event]
         self.share = share
         self.deadline = math.inf
-        self.emitted: list[Emitted] = []
+        self.emitted: list[EmittedTelemetry] = []
         self._on_asked = on_asked
-        told = dict.fromkeys(Envelope.__struct_fields__) | {"event": event, "context": {}} | envelope
-        self.envelope = msgspec.convert(told, Envelope)
+        told = dict.fromkeys(EventEnvelope.__struct_fields__) | {"event": event, "context": {}} | envelope
+        self.envelope = msgspec.convert(told, EventEnvelope)
 
     def sent(self) -> None:
         """Do nothing: there is nothing of a fire to prepare meanwhile."""
 
-    def answer(self, call: Call, asked: Asked) -> wire.Told:
+    def answer(self, call: Call, asked: StateRequest) -> wire.StateResponse:
         if self._on_asked is None:
             raise wire.FrameError("a question about state, which nobody serves")
         return self._on_asked(asked)
 
-    def take(self, emitted: Sequence[Emitted]) -> None:
+    def take(self, emitted: Sequence[EmittedTelemetry]) -> None:
         self.emitted += emitted
 
 

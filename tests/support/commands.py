@@ -42,10 +42,10 @@ CONFIG = '[[source]]\npath = "guards.py"\n'
 
 def held_to_schema(words: Sequence[str], said: Any) -> Any:
     """Return what a command has printed with `--json`, once it is as its schema says."""
-    from hooklatch.cli.describing.schema import described_names
+    from hooklatch.cli.describing.schema import list_schema_names
     from support.described import check
 
-    names = {*described_names()}
+    names = {*list_schema_names()}
     name = next((name for count in (3, 2, 1) if (name := " ".join(words[:count])) in names), None)
     if name is not None and name != "log":  # the kinds of records are in docs/reference/record.md
         check(name, said)
@@ -166,7 +166,7 @@ class Daemon(Started):
         """Assert that what is done in this block ends the daemon and every process below it."""
         with ExitStack() as stack:
             left: list[int] = []
-            for pid in linux.descendants(self.pid):
+            for pid in linux.list_descendants(self.pid):
                 try:
                     left.append(os.pidfd_open(pid))
                 except ProcessLookupError:

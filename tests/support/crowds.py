@@ -21,13 +21,13 @@ from support.survivors import PATIENCE, knowing, waiting_for_an_order
 DAEMON = """
 import json, sys
 from hooklatch.service.process.daemon import run_daemon
-from hooklatch.service.process.folders import Options
+from hooklatch.service.process.folders import DaemonOptions
 
 def ready(what):
     print(json.dumps({"pid": what.pid, "agent": what.agent, "admin": what.admin}), flush=True)
 
 folder = sys.argv[1]
-options = Options(config=folder + "/hooks.toml", runtime_dir=folder + "/run", state_dir=folder + "/state")
+options = DaemonOptions(config=folder + "/hooks.toml", runtime_dir=folder + "/run", state_dir=folder + "/state")
 run_daemon(options, on_ready=ready)
 """
 CONFIG = """
@@ -136,7 +136,7 @@ class Process:
         while True:
             status = await self.status()
             zygote = status["zygote"]["pid"]
-            above = {self.process.pid, *linux.children(self.process.pid), zygote}
+            above = {self.process.pid, *linux.list_children(self.process.pid), zygote}
             found = set(knowing(self.word)) - above - waiting_for_an_order(zygote)
             if not any(source["starting"] for source in status["sources"]):
                 return found - {pid for source in status["sources"] for pid in source["pids"]}
@@ -167,7 +167,7 @@ def started(folder: Path, word: str, *, more: str = "") -> Generator[Process]:
 
 async def named(daemon: Process, names: set[str]) -> list[int]:
     zygote = (await daemon.status())["zygote"]["pid"]
-    (guardian,) = [pid for pid in linux.children(daemon.process.pid) if zygote in linux.children(pid)]
+    (guardian,) = [pid for pid in linux.list_children(daemon.process.pid) if zygote in linux.list_children(pid)]
     pids = {"zygote": [zygote], "guardian": [guardian], "worker": await daemon.workers()}
     return [pid for name in sorted(names) for pid in pids[name]]
 

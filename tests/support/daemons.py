@@ -17,11 +17,11 @@ from typing import Any
 import trio
 
 from hooklatch.client.protocol.decisions import TABLE
-from hooklatch.client.protocol.exchange import unclear
+from hooklatch.client.protocol.exchange import explain_unclear_line
 from hooklatch.dialects import find
-from hooklatch.service.process.daemon import serve
-from hooklatch.service.process.folders import Options
-from hooklatch.service.process.parts import Parts
+from hooklatch.service.process.daemon import open_daemon
+from hooklatch.service.process.folders import DaemonOptions
+from hooklatch.service.process.parts import DaemonComponents
 from hooklatch_worker.sandbox import linux
 from support.repository import CALLBACKS
 from support.warm_guardians import of_the_interpreter, warm_guardians
@@ -41,7 +41,7 @@ class RpcFailure(Exception):
 
 def check_as_clients_do(line: bytes, message: dict[str, Any]) -> None:
     """Hold each line that a real daemon writes to what clients take: a strict reader must not refuse a true answer."""
-    assert unclear(line) is None, line[:1000]
+    assert explain_unclear_line(line) is None, line[:1000]
     for said in (message.get("result"), (message.get("params") or {}).get("decision")):
         if isinstance(said, dict) and {"decision_id", "verdict"} <= said.keys():
             assert TABLE.fault(said) == "", said
@@ -135,7 +135,7 @@ class Client:
 class Daemon:
     """A daemon under test: its parts, its folder, and clients of it."""
 
-    def __init__(self, parts: Parts, folder: Path) -> None:
+    def __init__(self, parts: DaemonComponents, folder: Path) -> None:
         self.parts = parts
         self.folder = folder
         self.agent = parts.places["agent"]
@@ -192,13 +192,13 @@ async def running_daemon(
             path = folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
-        options = Options(
+        options = DaemonOptions(
             config=str(folder / config),
             runtime_dir=str(folder / "run"),
             state_dir=str(folder / "state"),
             owns_process=False,
         )
-        async with serve(options) as daemon:
+        async with open_daemon(options) as daemon:
             yield Daemon(daemon.parts, folder)
 
 
@@ -228,7 +228,7 @@ def nothing_left() -> Generator[None]:
     While a block of another thread is open, whose daemon opens and closes descriptors meanwhile, that block answers for
     the descriptors of both.
     """
-    fds, children = open_descriptors(), set(linux.children())
+    fds, children = open_descriptors(), set(linux.list_children())
     own = threading.get_ident()
     CHECKED.append(own)
     try:
@@ -236,7 +236,7 @@ def nothing_left() -> Generator[None]:
     finally:
         CHECKED.remove(own)
     pids, of_ours = of_the_interpreter()
-    assert set(linux.children()) - children - pids == set(), "a child process was left"
+    assert set(linux.list_children()) - children - pids == set(), "a child process was left"
     if any(one != own for one in CHECKED):
         return
     for _ in range(200):  # a look that was left alone closes its descriptors when its thread gets to run

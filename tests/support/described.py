@@ -7,7 +7,7 @@ from typing import Any
 
 from jsonschema import Draft202012Validator
 
-from hooklatch.cli.describing.schema import schema_of
+from hooklatch.cli.describing.schema import find_schema
 
 __all__ = ["check"]
 
@@ -21,7 +21,7 @@ def check(command: str, said: object) -> None:
 
 @functools.cache
 def validator(command: str) -> Draft202012Validator:
-    found = schema_of(command)
+    found = find_schema(command)
     assert found is not None, f"there is no schema of {command}"
     return Draft202012Validator(strict(found))
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from hooklatch.entry import building
-from hooklatch.entry.commands import Kind, entry_command
+from hooklatch.entry.commands import Kind, make_entry_command
 
 __all__ = ["FORMS", "Daemon", "Talk", "DOCUMENT", "result", "command", "run", "start"]
 
@@ -86,8 +86,8 @@ def sanitized() -> str:
 def command(form: str, host: str, event: str, kind: Kind, wait: float, **more: Any) -> list[str]:
     """Return the words of an entry in one of `FORMS`."""
     if form == "sanitized":
-        return [sanitized(), *entry_command(host, event, kind, wait, **more)[4:]]
-    return entry_command(host, event, kind, wait, form="c" if form == "c" else "python", **more)
+        return [sanitized(), *make_entry_command(host, event, kind, wait, **more)[4:]]
+    return make_entry_command(host, event, kind, wait, form="c" if form == "c" else "python", **more)
 
 
 def start(words: Sequence[str], *, environ: dict[str, str] | None = None, **more: Any) -> subprocess.Popen[bytes]:

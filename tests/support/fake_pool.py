@@ -19,20 +19,20 @@ import trio
 from callbacks import scripted
 from hooklatch.core.decisions.call import Call
 from hooklatch.core.hooks.registry import PythonTarget
-from hooklatch.core.messages import Decision, Head, Outcome
+from hooklatch.core.messages import CallOutcome, ChainHead, FireDecision
 from hooklatch.core.protocol import Request, RpcError
 from hooklatch.environments.environments import Environments
 from hooklatch.processes.fire_context import FireContext
 from hooklatch.processes.pool import Pool
 from hooklatch.processes.pool_limits import PoolLimits
-from hooklatch.processes.zygote import Zygote
+from hooklatch.processes.zygote import ZygoteClient
 from hooklatch.record.settings import RecordSettings
-from hooklatch.record.writer import Fact, Record
-from hooklatch.service.building.sources import Sources, Unit, Version, read
+from hooklatch.record.writer import FireFacts, RecordWriter
+from hooklatch.service.building.sources import SourceBuild, Sources, SourceVersion, read_source_version
 from hooklatch.service.config.state_file import StateFile
-from hooklatch.service.loading.files import Files
-from hooklatch.service.process.parts import Parts
-from hooklatch.service.reading.plan import Seen
+from hooklatch.service.loading.files import Reloader
+from hooklatch.service.process.parts import DaemonComponents
+from hooklatch.service.reading.plan import ObservedFiles
 from hooklatch.service.reading.plugins import Discovery
 from hooklatch_worker import wire
 from hooklatch_worker.author import verdicts
@@ -64,7 +64,7 @@ class FakePool(Pool):
         super().__init__(source, build, None, PoolLimits())  # type: ignore[arg-type]  # nothing is forked
         self.functions = functions
 
-    async def call(self, call: Call, fire: FireContext, deadline: float) -> Outcome:
+    async def call(self, call: Call, fire: FireContext, deadline: float) -> CallOutcome:
         outcome, before = await self._call(call, fire, deadline), list[float]()
         for hook in call.then:
             if outcome.cause != "policy" or outcome.answer:
@@ -74,7 +74,7 @@ class FakePool(Pool):
             outcome = await self._call(msgspec.structs.replace(call, hook=hook), fire, deadline)
         return msgspec.structs.replace(outcome, before=tuple(before))
 
-    async def _call(self, call: Call, fire: FireContext, deadline: float) -> Outcome:
+    async def _call(self, call: Call, fire: FireContext, deadline: float) -> CallOutcome:
         target = call.hook.target
         assert isinstance(target, PythonTarget)
         event = SimpleNamespace(
@@ -85,19 +85,19 @@ class FakePool(Pool):
         answer = b""
         with trio.move_on_at(deadline) as scope:
             try:
-                answer = verdicts.encode(await self.functions[target.function](event))
+                answer = verdicts.encode_verdict(await self.functions[target.function](event))
             except verdicts.GarbageError as error:
-                return Outcome(cause="protocol", message=str(error))
+                return CallOutcome(cause="protocol", message=str(error))
             except Died:
-                return Outcome(cause="crash", message="the worker exited with code 3", is_lost=True)
+                return CallOutcome(cause="crash", message="the worker exited with code 3", is_lost=True)
             except Exception as error:
-                return Outcome(cause="crash", message=f"{type(error).__name__}: {error}")
+                return CallOutcome(cause="crash", message=f"{type(error).__name__}: {error}")
         if scope.cancelled_caught or trio.current_time() >= deadline:
-            return Outcome(cause="timeout", message="no answer", is_lost=True)
-        return Outcome(cause="policy", answer=answer)
+            return CallOutcome(cause="timeout", message="no answer", is_lost=True)
+        return CallOutcome(cause="policy", answer=answer)
 
 
-class FakeUnit(Unit):
+class FakeUnit(SourceBuild):
     """A build that is current until its source is said to have a new version."""
 
     version = 0
@@ -107,11 +107,11 @@ class FakeUnit(Unit):
     def is_untouched(self) -> bool:
         return self.version == self.now()
 
-    def is_like(self, other: Unit) -> bool:
+    def is_like(self, other: SourceBuild) -> bool:
         return isinstance(other, FakeUnit) and self.version == other.version
 
-    def newer(self) -> Version | None:
-        return None if self.is_untouched else read(self.source)
+    def newer(self) -> SourceVersion | None:
+        return None if self.is_untouched else read_source_version(self.source)
 
 
 class FakeSources(Sources):
@@ -125,7 +125,7 @@ class FakeSources(Sources):
         super().__init__(*arguments, **named)
         self.place = place
 
-    async def build(self, version: Version, limits: PoolLimits) -> Unit:
+    async def build(self, version: SourceVersion, limits: PoolLimits) -> SourceBuild:
         self._builds += 1
         source, number = version.source, self.place.version
 
@@ -133,15 +133,15 @@ class FakeSources(Sources):
             return await self.place.act(event, number)
 
         pool = FakePool({"act": run}, source, self._builds)
-        unit = FakeUnit(version, pool, wire.Loaded(0, [], ["act"], {}))
+        unit = FakeUnit(version, pool, wire.SourceLoaded(0, [], ["act"], {}))
         unit.version, unit.now = number, lambda: self.place.version
         return unit
 
 
-class FakeFiles(Files):
+class FakeFiles(Reloader):
     """Looks without a thread: a clock that jumps does not wait for one."""
 
-    async def see(self, *, mends: bool = False) -> Seen:
+    async def see(self, *, mends: bool = False) -> ObservedFiles:
         return self.look(lambda: Discovery({}, {}, set()), mends=mends)()
 
 
@@ -155,7 +155,7 @@ class FakeState(StateFile):
         return
 
 
-class FakeRecord(Record):
+class FakeRecord(RecordWriter):
     """Keeps no file, and counts."""
 
     def __init__(self) -> None:  # nothing is opened
@@ -164,23 +164,23 @@ class FakeRecord(Record):
         self.is_synced_first = False
 
     @property
-    def head(self) -> Head | None:
-        return Head(self.count, "0" * 16)
+    def head(self) -> ChainHead | None:
+        return ChainHead(self.count, "0" * 16)
 
-    def show(self, fact: Fact) -> None:
+    def show(self, fact: FireFacts) -> None:
         return
 
-    def decided(self, decision: Decision, fact: Fact) -> Head | None:
+    def decided(self, decision: FireDecision, fact: FireFacts) -> ChainHead | None:
         self.count += 1
         return self.head
 
-    def abandoned(self, event: str, decision_id: str, revision: int | None, fact: Fact) -> Head | None:
+    def abandoned(self, event: str, decision_id: str, revision: int | None, fact: FireFacts) -> ChainHead | None:
         return self.head
 
-    def append(self, kind: str, **fields: Any) -> Head:
-        return Head(self.count, "0" * 16)
+    def append(self, kind: str, **fields: Any) -> ChainHead:
+        return ChainHead(self.count, "0" * 16)
 
-    async def durable(self, head: Head | None) -> None:
+    async def durable(self, head: ChainHead | None) -> None:
         return
 
     def apply(self, settings: RecordSettings) -> None:
@@ -192,7 +192,7 @@ class FakeConnection:
 
     numbers = itertools.count(1)
 
-    def __init__(self, parts: Parts, *, is_admin: bool) -> None:
+    def __init__(self, parts: DaemonComponents, *, is_admin: bool) -> None:
         self.number = next(self.numbers)
         self.is_admin = is_admin
         self.peer = (os.getpid(), os.getuid())
@@ -230,7 +230,7 @@ class FakePlace:
     def __init__(self) -> None:
         self.version = 1
         self.gates: dict[str, tuple[trio.Event, trio.Event]] = {}
-        self.parts: Parts
+        self.parts: DaemonComponents
 
     async def connect(self, *, is_admin: bool) -> FakeConnection:
         return FakeConnection(self.parts, is_admin=is_admin)
@@ -276,8 +276,8 @@ class FakePlace:
 async def running_fakes() -> AsyncGenerator[FakePlace]:
     """Run the daemon's parts as `service.process.daemon.serve` does, but for its processes and sockets."""
     place = FakePlace()
-    parts = place.parts = Parts(
-        config="/nowhere/hooks.toml", state=FakeState(), record=FakeRecord(), zygote=Zygote(owns_process=False),
+    parts = place.parts = DaemonComponents(
+        config="/nowhere/hooks.toml", state=FakeState(), record=FakeRecord(), zygote=ZygoteClient(owns_process=False),
         environments=Environments("/nowhere/environments", owns_process=False),
         supervisors=(), end=None, places={"admin": "/nobody/admin.sock"},
         make_sources=partial(FakeSources, place), make_files=FakeFiles,

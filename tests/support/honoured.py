@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from typing import Any, NamedTuple
 
-from hooklatch.hosts.find import find, names
+from hooklatch.hosts.find import find_host, list_hosts
 from hooklatch.hosts.host import HookOutput
 
 __all__ = ["GATES", "Effect", "effect", "said"]
@@ -21,7 +21,9 @@ class Effect(NamedTuple):
     input: Any = None
 
 
-GATES = [(name, event) for name in names() for event, spec in find(name).events.items() if spec.kind == "gate"]
+GATES = [
+    (name, event) for name in list_hosts() for event, spec in find_host(name).events.items() if spec.kind == "gate"
+]
 
 
 def said(output: HookOutput) -> dict[str, Any]:

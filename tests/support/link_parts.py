@@ -13,24 +13,24 @@ import trio
 
 from hooklatch.fleet.engine.engine import Engine
 from hooklatch.fleet.engine.opening import open_engine
-from hooklatch.fleet.link.daemon import DaemonAbsentError, DaemonRefusedError, FollowAnswer, Target
+from hooklatch.fleet.link.daemon import DaemonAbsentError, DaemonRefusedError, FollowAnswer, WantedBundle
 from hooklatch.fleet.link.link import Link
-from hooklatch.fleet.policy.batches import unpack
+from hooklatch.fleet.policy.batches import unpack_batch
 from hooklatch.fleet.policy.bundles import Bundle, encode_bundle, read_bundle
 from hooklatch.fleet.policy.manifests import (
     START,
-    Envelope,
     FleetError,
     Manifest,
-    Rollout,
-    newest,
-    payload_of,
+    RolloutTarget,
+    SignedManifest,
+    encode_signed_text,
     read_envelope,
-    walk,
+    select_newest,
+    verify_manifests,
 )
 from hooklatch.fleet.policy.settings import FleetSettings
-from hooklatch.fleet.policy.signing import PrivateKey, new_key
-from hooklatch.record.files.chain import GENESIS, seal
+from hooklatch.fleet.policy.signing import PrivateKey, make_key
+from hooklatch.record.files.chain import GENESIS, seal_entry
 
 __all__ = [
     "FLEET", "HOST", "MemoryDaemon", "Publisher", "WrittenRecord", "linked", "settings_of", "shipped_records", "until",
@@ -38,7 +38,7 @@ __all__ = [
 ]  # fmt: skip
 
 FLEET, HOST = "acme", "h1"
-EVERYBODY = Rollout()
+EVERYBODY = RolloutTarget()
 PATIENCE = 30.0  # seconds; only a failing test waits so long
 
 
@@ -49,8 +49,8 @@ class MemoryDaemon:
         self.host, self.labels = host, labels
         self.is_there = True
         self.head = START
-        self.applied: Target | None = None
-        self.history: list[Target] = []  # as applied
+        self.applied: WantedBundle | None = None
+        self.history: list[WantedBundle] = []  # as applied
         self.contacts = 0
         self.shipped_seq: list[int] = []
         self.refusals: list[str] = []
@@ -81,13 +81,15 @@ class MemoryDaemon:
             self.contacts += 1
         elif manifests:
             try:
-                walked = walk(FLEET, self.head, [read_envelope(text.encode()) for text in manifests], self._keys)
+                walked = verify_manifests(
+                    FLEET, self.head, [read_envelope(text.encode()) for text in manifests], self._keys
+                )
             except FleetError as error:
                 self.refusals.append(str(error))
                 raise DaemonRefusedError(str(error)) from None
             self.head = walked.head
-            self._wanted = newest(walked.manifests, self.host, self.labels) or self._wanted
-        wanted = Target(self._wanted.version, self._wanted.bundle) if self._wanted is not None else None
+            self._wanted = select_newest(walked.manifests, self.host, self.labels) or self._wanted
+        wanted = WantedBundle(self._wanted.version, self._wanted.bundle) if self._wanted is not None else None
         return FollowAnswer(self.head, wanted, self.applied, None, self.host, tuple(self.labels), "ready", 7)
 
     async def apply(self, version: int, bundle: bytes) -> None:
@@ -102,7 +104,7 @@ class MemoryDaemon:
         except FleetError as error:
             self.refusals.append(str(error))
             raise DaemonRefusedError(str(error)) from None
-        self.applied = Target(version, self._wanted.bundle)
+        self.applied = WantedBundle(version, self._wanted.bundle)
         self.history.append(self.applied)
 
     async def shipped(self, seq: int) -> None:
@@ -114,22 +116,22 @@ class Publisher:
     """Signs versions one after the other."""
 
     def __init__(self, key: PrivateKey | None = None) -> None:
-        self.key = key or new_key()
+        self.key = key or make_key()
         self._last = START
         self.envelopes: list[bytes] = []
 
-    def make(self, text: str, rollout: Rollout = EVERYBODY, **changes: Any) -> tuple[bytes, bytes]:
+    def make(self, text: str, rollout: RolloutTarget = EVERYBODY, **changes: Any) -> tuple[bytes, bytes]:
         """Return the next version and its bundle, without publishing it."""
         bundle = encode_bundle(Bundle({"guards.py": text.encode()}))
         manifest = Manifest(
             fleet=FLEET, version=self._last.version + 1, previous=self._last.digest,
             bundle=hashlib.sha256(bundle).hexdigest(), size=len(bundle), rollout=rollout,
         )  # fmt: skip
-        payload = payload_of(msgspec.structs.replace(manifest, **changes))
-        envelope = Envelope(payload, self.key.public.id, self.key.sign(payload.encode()))
+        payload = encode_signed_text(msgspec.structs.replace(manifest, **changes))
+        envelope = SignedManifest(payload, self.key.public.id, self.key.sign(payload.encode()))
         return msgspec.json.encode(envelope), bundle
 
-    async def push(self, engine: Engine, text: str, rollout: Rollout = EVERYBODY, **changes: Any) -> int:
+    async def push(self, engine: Engine, text: str, rollout: RolloutTarget = EVERYBODY, **changes: Any) -> int:
         envelope, bundle = self.make(text, rollout, **changes)
         read = read_envelope(envelope)
         await engine.put_bundle(msgspec.json.decode(read.payload)["bundle"], bundle)
@@ -155,7 +157,7 @@ class WrittenRecord:
         found: list[bytes] = []
         for _ in range(count):
             self.seq += 1
-            line, self.hash = seal(self.seq, self.hash, "2026-01-01T00:00:00.000Z", kind, body)
+            line, self.hash = seal_entry(self.seq, self.hash, "2026-01-01T00:00:00.000Z", kind, body)
             found.append(line)
         self.lines += found
         with open(self.folder / f"{self._segment:016d}.jsonl", "ab") as file:
@@ -210,7 +212,7 @@ async def shipped_records(engine: Engine, host: str = HOST, epoch: int = 1) -> l
     return [
         record.document
         for batch in await engine.batches(host, epoch, 0, limit=10_000)
-        for record in unpack(batch.data, host=host, epoch=epoch, first=batch.first, last=batch.last)
+        for record in unpack_batch(batch.data, host=host, epoch=epoch, first=batch.first, last=batch.last)
     ]
 
 

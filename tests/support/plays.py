@@ -8,17 +8,17 @@ import msgspec
 
 from hooklatch.core.decisions.call import Call
 from hooklatch.core.decisions.decision import Machine
-from hooklatch.core.decisions.phases import start
+from hooklatch.core.decisions.phases import start_machine
 from hooklatch.core.hooks.catalogue import Catalogue, EventSpec
 from hooklatch.core.hooks.conditions import compile_where
 from hooklatch.core.hooks.matchers import compile_matcher
 from hooklatch.core.hooks.registry import Hook, Layer, ServedTarget
-from hooklatch.core.hooks.snapshots import Chain
-from hooklatch.core.messages import Cause, Decision, Outcome
+from hooklatch.core.hooks.snapshots import EventHooks
+from hooklatch.core.messages import CallOutcome, Cause, FireDecision
 from hooklatch.core.payload import Payload
-from hooklatch_worker.author.verdicts import Verdict, encode
+from hooklatch_worker.author.verdicts import Verdict, encode_verdict
 
-Reply = Verdict[Any] | Outcome | bytes | None
+Reply = Verdict[Any] | CallOutcome | bytes | None
 
 CATALOGUE = Catalogue.standard()
 BASH = {"tool_name": "Bash", "tool_input": {"command": "ls"}}
@@ -27,7 +27,7 @@ BASH = {"tool_name": "Bash", "tool_input": {"command": "ls"}}
 class Play(msgspec.Struct):
     """A fire that was played to its end."""
 
-    decision: Decision
+    decision: FireDecision
     calls: list[Call]
 
     @property
@@ -57,23 +57,23 @@ def hook(
     return Hook(id=id, event=event, matcher=compile_matcher(match), where=compile_where(where), **settings)
 
 
-def failed(cause: Cause, message: str = "") -> Outcome:
-    return Outcome(cause=cause, message=message)
+def failed(cause: Cause, message: str = "") -> CallOutcome:
+    return CallOutcome(cause=cause, message=message)
 
 
-def outcome_of(reply: Reply) -> Outcome:
-    if isinstance(reply, Outcome):
+def outcome_of(reply: Reply) -> CallOutcome:
+    if isinstance(reply, CallOutcome):
         return reply
-    return Outcome(cause="policy", answer=reply if isinstance(reply, bytes) else encode(reply))
+    return CallOutcome(cause="policy", answer=reply if isinstance(reply, bytes) else encode_verdict(reply))
 
 
 def begin(spec: EventSpec, hooks: Sequence[Hook], payload: object, context: dict[str, Any] | None = None) -> Machine:
     first = Payload(msgspec.json.encode(payload))
-    chain = Chain(spec, hooks)
-    return start(chain, chain.select(first), first, context or {})
+    chain = EventHooks(spec, hooks)
+    return start_machine(chain, chain.select(first), first, context or {})
 
 
-def end(fire: Machine) -> Decision:
+def end(fire: Machine) -> FireDecision:
     return fire.decide(decision_id="d1", revision=7, duration_ms=1.5)
 
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import trio
 
-from hooklatch.core.messages import Outcome
+from hooklatch.core.messages import CallOutcome
 from hooklatch.processes.pool import Pool
 from hooklatch.processes.pool_limits import PoolLimits
-from hooklatch.processes.zygote import Zygote, open_zygote
+from hooklatch.processes.zygote import ZygoteClient, open_zygote
 from hooklatch_worker import wire
 from support.calls import LoneFire, call_of
 from support.daemons import Daemon, nothing_left
@@ -25,14 +25,14 @@ from support.survivors import nobody_survives
 class Workers:
     """A running pool, and the ways in which tests ask it."""
 
-    def __init__(self, pool: Pool, zygote: Zygote, folder: Path) -> None:
+    def __init__(self, pool: Pool, zygote: ZygoteClient, folder: Path) -> None:
         self.pool = pool
         self.zygote = zygote
         self.folder = folder
 
     async def call(
         self, function: str, *, timeout: float = 10.0, is_gate: bool = True, share: str = "", **payload: Any
-    ) -> Outcome:
+    ) -> CallOutcome:
         files = {"began": str(self.folder / "began"), "go": str(self.folder / "go")}
         fire = LoneFire("pre_tool_use" if is_gate else "notification", share=share)
         return await self.pool.call(call_of(function, files | payload), fire, trio.current_time() + timeout)
@@ -60,7 +60,11 @@ async def running_pool(folder: Path, text: str, **limits: Any) -> AsyncGenerator
     with nobody_survives(), nothing_left():
         async with open_zygote() as zygote, trio.open_nursery() as nursery:
             pool = Pool(
-                wire.Source("file", str(path)), 1, zygote, PoolLimits(**limits), wire.Code(text.encode(), str(folder))
+                wire.Source("file", str(path)),
+                1,
+                zygote,
+                PoolLimits(**limits),
+                wire.LoadCode(text.encode(), str(folder)),
             )
             await nursery.start(pool.run)
             yield Workers(pool, zygote, folder)

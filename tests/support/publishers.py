@@ -10,16 +10,16 @@ import pytest
 
 from hooklatch.cli.commands import run as run_command
 from hooklatch.fleet.engine.engine import Engine, UnreachableError
-from hooklatch.fleet.policy.manifests import START, Head, Rollout
-from hooklatch.fleet.policy.reports import Gates, HostReport, encode_report
-from hooklatch.fleet.policy.signing import PrivateKey, new_key
-from hooklatch.fleet.publishing.versions import Entry, History, Plan, signed
+from hooklatch.fleet.policy.manifests import START, PolicyHead, RolloutTarget
+from hooklatch.fleet.policy.reports import GateCounts, HostReport, encode_report
+from hooklatch.fleet.policy.signing import PrivateKey, make_key
+from hooklatch.fleet.publishing.versions import StoredVersion, VersionDraft, VersionHistory, sign_version
 from support.commands import Place, Started
 from support.described import check
 
 FLEET = "acme"
-KEY = new_key()
-OTHER_KEY = new_key()
+KEY = make_key()
+OTHER_KEY = make_key()
 KEYS = {KEY.public.id: KEY.public}
 
 
@@ -29,17 +29,24 @@ def digest_of(letter: str) -> str:
 
 
 def grown(
-    history: History, bundle: str, percent: float = 100.0, *labels: str, key: PrivateKey = KEY, is_believed: bool = True
-) -> History:
+    history: VersionHistory,
+    bundle: str,
+    percent: float = 100.0,
+    *labels: str,
+    key: PrivateKey = KEY,
+    is_believed: bool = True,
+) -> VersionHistory:
     """Return a history with one more version."""
-    plan = Plan(bundle=digest_of(bundle), size=1, rollout=Rollout(labels, percent))
-    manifest, envelope = signed(history, plan, key, created="2026-11-22T10:00:00+00:00", publisher="ann", message="")
-    return History(history.fleet, (*history.entries, Entry(manifest, envelope, is_believed)))
+    plan = VersionDraft(bundle=digest_of(bundle), size=1, rollout=RolloutTarget(labels, percent))
+    manifest, envelope = sign_version(
+        history, plan, key, created="2026-11-22T10:00:00+00:00", publisher="ann", message=""
+    )
+    return VersionHistory(history.fleet, (*history.entries, StoredVersion(manifest, envelope, is_believed)))
 
 
-def history_of(*versions: tuple[Any, ...]) -> History:
+def history_of(*versions: tuple[Any, ...]) -> VersionHistory:
     """Return a history of versions: each a bundle's letter, a percentage, and labels."""
-    history = History(FLEET)
+    history = VersionHistory(FLEET)
     for version in versions:
         history = grown(history, *version)
     return history
@@ -51,14 +58,14 @@ def report_of(
     decided: int = 0,
     denied: Mapping[str, int] = {},
     *,
-    head: Head = START,
+    head: PolicyHead = START,
     since: int = 1,
     **facts: Any,
 ) -> HostReport:
     """Return what a host says: which bundle is in force there, by its letter or digest, and what its gates decided."""
     digest = digest_of(bundle) if len(bundle) == 1 else bundle
     applied = {"applied": head.version or 1, "bundle": digest} if bundle else {}
-    gates = Gates(since, decided, dict(denied))
+    gates = GateCounts(since, decided, dict(denied))
     return HostReport(**{"host": host, "health": "ready", "head": head, "gates": gates, **applied, **facts})
 
 

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from hooklatch.fleet.policy.bundles import Bundle, encode_bundle
-from hooklatch.fleet.policy.manifests import Envelope, Manifest, Rollout, payload_of
-from hooklatch.fleet.policy.signing import PrivateKey, new_key
+from hooklatch.fleet.policy.manifests import Manifest, RolloutTarget, SignedManifest, encode_signed_text
+from hooklatch.fleet.policy.signing import PrivateKey, make_key
 from support.daemons import Client
 
 __all__ = ["DENIES_BASH", "Published", "Publisher", "brought", "guard"]
@@ -25,7 +25,7 @@ def guard(reason: str, tool: str = "Bash") -> str:
     )
 
 
-EVERYWHERE = Rollout()
+EVERYWHERE = RolloutTarget()
 DENIES_BASH = {"guards.py": guard("fleet")}
 
 
@@ -51,7 +51,7 @@ class Publisher:
 
     def __init__(self, fleet: str = "acme", key: PrivateKey | None = None) -> None:
         self.fleet = fleet
-        self.key = key or new_key()
+        self.key = key or make_key()
         self.versions: list[Published] = []
         self._previous = ""
 
@@ -64,7 +64,7 @@ class Publisher:
         files: Mapping[str, str],
         *,
         suspendable: bool = False,
-        rollout: Rollout = EVERYWHERE,
+        rollout: RolloutTarget = EVERYWHERE,
         bundle: bytes | None = None,
         **changes: Any,
     ) -> Published:
@@ -75,8 +75,8 @@ class Publisher:
             fleet=self.fleet, version=len(self.versions) + 1, previous=self._previous,
             bundle=hashlib.sha256(bundle).hexdigest(), size=len(bundle), rollout=rollout,
         )  # fmt: skip
-        payload = payload_of(msgspec.structs.replace(manifest, **changes))
-        envelope = Envelope(payload, self.key.public.id, self.key.sign(payload.encode()))
+        payload = encode_signed_text(msgspec.structs.replace(manifest, **changes))
+        envelope = SignedManifest(payload, self.key.public.id, self.key.sign(payload.encode()))
         self._previous = envelope.digest
         made = Published(manifest.version, msgspec.json.encode(envelope).decode(), bundle)
         self.versions.append(made)

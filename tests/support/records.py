@@ -14,13 +14,13 @@ import msgspec
 import pytest
 import trio
 
-from hooklatch.core.messages import Decision, Head, Outcome
+from hooklatch.core.messages import CallOutcome, ChainHead, FireDecision
 from hooklatch.core.payload import Payload
-from hooklatch.record.files.mark import path_of_mark
-from hooklatch.record.findings import Finding
+from hooklatch.record.files.mark import mark_path
+from hooklatch.record.findings import RecordFinding
 from hooklatch.record.settings import RecordSettings
-from hooklatch.record.verify import verify
-from hooklatch.record.writer import Fact, Record
+from hooklatch.record.verify import verify_record
+from hooklatch.record.writer import FireFacts, RecordWriter
 from support.daemons import nothing_left
 
 SETTINGS = RecordSettings(low_bytes=0, critical_bytes=0, full_bytes=0)
@@ -28,13 +28,13 @@ SYNC = msgspec.structs.replace(SETTINGS, durability="sync")
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount a disk")
 
 
-def decision(number: int = 1, **changes: Any) -> Decision:
+def decision(number: int = 1, **changes: Any) -> FireDecision:
     """Make a deny by one hook."""
-    outcome = Outcome(
+    outcome = CallOutcome(
         layer="global", hook="guards:no_rm", outcome="answered", verdict="deny", cause="policy", message="no rm",
         duration_ms=1.5,
     )  # fmt: skip
-    made = Decision(
+    made = FireDecision(
         decision_id=f"d-{number}", event="pre_tool_use", verdict="deny", cause="policy", reason="no rm", layer="global",
         hook="guards:no_rm", retryable=False, patch=None, payload_digest="ab" * 32, append=None, resume=None,
         value=None, revision=7, duration_ms=2.5, outcomes=[outcome],
@@ -42,29 +42,29 @@ def decision(number: int = 1, **changes: Any) -> Decision:
     return msgspec.structs.replace(made, **changes)
 
 
-def fact(payload: object = None, *, is_gate: bool = True, session: str | None = "s1", **place: Any) -> Fact:
+def fact(payload: object = None, *, is_gate: bool = True, session: str | None = "s1", **place: Any) -> FireFacts:
     """Make the facts of a fire; the payload is an object, or JSON as bytes."""
     given = {"tool_name": "Bash", "tool_input": {"command": "rm -rf build"}} if payload is None else payload
     data = given if isinstance(given, bytes) else json.dumps(given, ensure_ascii=False).encode()
-    return Fact(Payload(data), is_gate, session, **place)
+    return FireFacts(Payload(data), is_gate, session, **place)
 
 
-def decided(record: Record, number: int = 1) -> Head:
+def decided(record: RecordWriter, number: int = 1) -> ChainHead:
     """Record the decision of a gate."""
     head = record.decided(decision(number), fact())
     assert head is not None
     return head
 
 
-def found_beyond_faults(folder: Path) -> list[Finding]:
+def found_beyond_faults(folder: Path) -> list[RecordFinding]:
     """Return what verify finds beside the faults that the record tells itself."""
-    return [finding for finding in verify(str(folder)).findings if finding.what != "fault"]
+    return [finding for finding in verify_record(str(folder)).findings if finding.what != "fault"]
 
 
 @contextmanager
-def opened(folder: Path, settings: RecordSettings = SETTINGS, **options: Any) -> Generator[Record]:
+def opened(folder: Path, settings: RecordSettings = SETTINGS, **options: Any) -> Generator[RecordWriter]:
     """Open a record in `folder`, and close it afterwards."""
-    record = Record(str(folder), settings, **options)
+    record = RecordWriter(str(folder), settings, **options)
     try:
         yield record
     finally:
@@ -72,7 +72,7 @@ def opened(folder: Path, settings: RecordSettings = SETTINGS, **options: Any) ->
 
 
 @asynccontextmanager
-async def running(folder: Path, settings: RecordSettings = SETTINGS, **options: Any) -> AsyncGenerator[Record]:
+async def running(folder: Path, settings: RecordSettings = SETTINGS, **options: Any) -> AsyncGenerator[RecordWriter]:
     """Open a record and run its background for as long as the block lasts; nothing of it is left."""
     with nothing_left(), opened(folder, settings, **options) as record:
         async with trio.open_nursery() as nursery:
@@ -93,7 +93,7 @@ class Beside:
 
 
 def mark_of(folder: Path) -> Path:
-    return Path(path_of_mark(str(folder)))
+    return Path(mark_path(str(folder)))
 
 
 def segments(folder: Path) -> list[Path]:
@@ -112,7 +112,7 @@ def kinds(folder: Path) -> list[str]:
     return [record["kind"] for record in records(folder)]
 
 
-def recorded(given: Decision, facts: Fact, folder: Path, **settings: Any) -> dict[str, Any]:
+def recorded(given: FireDecision, facts: FireFacts, folder: Path, **settings: Any) -> dict[str, Any]:
     """Record one decision in a folder of its own; give what stands there."""
     with opened(folder, msgspec.structs.replace(SETTINGS, **settings)) as record:
         record.decided(given, facts)

@@ -14,15 +14,15 @@ from typing import Any, TypeVar
 import trio
 
 from hooklatch.cli.commands import run
-from hooklatch.fleet.engine.engine import Batch, Engine
+from hooklatch.fleet.engine.engine import Engine, RecordBatch
 from hooklatch.fleet.engine.opening import open_engine
-from hooklatch.fleet.policy.batches import pack
-from hooklatch.fleet.policy.manifests import Head
+from hooklatch.fleet.policy.batches import pack_batch
+from hooklatch.fleet.policy.manifests import PolicyHead
 from hooklatch.fleet.policy.reports import HostReport, RecordHead, encode_report
 from hooklatch.fleet.policy.settings import DEFAULT_FIELDS, RECORD_FIELDS
-from hooklatch.fleet.sink.logs import Entry, HostLog
-from hooklatch.record.files.chain import GENESIS, read_link, seal
-from hooklatch.record.writer import Record
+from hooklatch.fleet.sink.logs import FleetLogEntry, HostLog
+from hooklatch.record.files.chain import GENESIS, read_link, seal_entry
+from hooklatch.record.writer import RecordWriter
 from support.commands import Place
 from support.described import check
 from support.records import SETTINGS, decision, fact, lines
@@ -51,7 +51,7 @@ AT_ONCE = 3  # records in a batch
 def write_record(folder: Path, count: int = 4, *, session: str = "s1", verdict: str = "deny") -> Path:
     """Write a record of some decisions, or go on with it, as a daemon does."""
     folder.parent.mkdir(parents=True, exist_ok=True)
-    record = Record(str(folder), SETTINGS)
+    record = RecordWriter(str(folder), SETTINGS)
     for number in range(count):
         record.decided(decision(number, verdict=verdict), fact(session=session, cwd="/home/me/project"))
     record.close()
@@ -66,7 +66,7 @@ def chain(count: int, *, start: int = 1, prev: str = GENESIS, body: bytes = b'{"
     """Return the lines of a chain of decisions."""
     made: list[bytes] = []
     for seq in range(start, start + count):
-        line, prev = seal(seq, prev, "2026-01-31T12:00:00.000Z", "decision", body)
+        line, prev = seal_entry(seq, prev, "2026-01-31T12:00:00.000Z", "decision", body)
         made.append(line)
     return made
 
@@ -88,9 +88,9 @@ async def ship_lines(
     """Append lines of a record to a host's log, in small batches; return the last number."""
     last = 0
     for start in range(0, len(given), at_once):
-        packed = pack(host, epoch, given[start : start + at_once], fields)
+        packed = pack_batch(host, epoch, given[start : start + at_once], fields)
         assert packed is not None
-        await engine.append(host, epoch, Batch(packed.first, packed.last, packed.data))
+        await engine.append(host, epoch, RecordBatch(packed.first, packed.last, packed.data))
         last = packed.last
     return last
 
@@ -111,17 +111,17 @@ async def tell(engine: Engine, host: str, folder: Path | None = None, **changes:
         assert link is not None
         record = RecordHead(link.seq, link.hash)
     facts: dict[str, object] = {
-        "host": host, "labels": ("ci",), "head": Head(), "health": "ready", "stale_s": 0.5, "epoch": 1,
+        "host": host, "labels": ("ci",), "head": PolicyHead(), "health": "ready", "stale_s": 0.5, "epoch": 1,
         "record": record, "shipped": record.seq if record is not None else 0, "clock": int(time.time() * 1000),
     }  # fmt: skip
     await engine.report(host, encode_report(HostReport(**{**facts, **changes})))  # type: ignore[arg-type]
 
 
-def entry_of(host: str, line: bytes, fields: Sequence[str]) -> Entry:
+def entry_of(host: str, line: bytes, fields: Sequence[str]) -> FleetLogEntry:
     """Return a line of a record as it arrives."""
-    packed = pack(host, 1, [line], fields)
+    packed = pack_batch(host, 1, [line], fields)
     assert packed is not None
-    (entry,) = HostLog(host).take(1, Batch(packed.first, packed.last, packed.data, 1)).entries
+    (entry,) = HostLog(host).take(1, RecordBatch(packed.first, packed.last, packed.data, 1)).entries
     return entry
 
 

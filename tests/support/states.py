@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from hooklatch.service.config.state_witness import Witness
+from hooklatch.service.config.state_witness import StateWitness
 
 __all__ = ["put_state"]
 
@@ -13,4 +13,4 @@ __all__ = ["put_state"]
 def put_state(folder: Path, text: str) -> None:
     """Have the state folder hold this state, as if it were the one that was written last."""
     (folder / "state.json").write_text(text)
-    Witness(str(folder)).settle(hashlib.sha256(text.encode()).hexdigest())
+    StateWitness(str(folder)).settle(hashlib.sha256(text.encode()).hexdigest())

@@ -57,7 +57,7 @@ def knowing(word: str) -> list[int]:
 def waiting_for_an_order(zygote: int) -> set[int]:
     """Return the zygote's worker that waits for an order, if there is one just now: it has no limits of its own yet."""
     found: set[int] = set()
-    for pid in linux.children(zygote):
+    for pid in linux.list_children(zygote):
         with suppress(ProcessLookupError):
             if resource.prlimit(pid, resource.RLIMIT_NOFILE) == resource.prlimit(zygote, resource.RLIMIT_NOFILE):
                 found.add(pid)

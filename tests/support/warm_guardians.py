@@ -44,7 +44,7 @@ with socket.socket(fileno={line}) as line:
         data, fds, _, _ = socket.recv_fds(line, {most}, 4, socket.MSG_CMSG_CLOEXEC)
         if not data:
             os._exit(0)
-        pid = linux.checked(linux.LIBC.syscall({clone}, PARENT | signal.SIGCHLD, 0, 0, 0, 0), "clone")
+        pid = linux.raise_errno(linux.LIBC.syscall({clone}, PARENT | signal.SIGCHLD, 0, 0, 0, 0), "clone")
         if pid == 0:
             break
         for fd in fds:
@@ -64,7 +64,7 @@ for number, limits in asked["limits"]:
 os.environ.clear()
 os.environ.update(asked["environ"])
 sys.path[:] = asked["path"]
-guardian.live(fds[0], asked["daemon"])
+guardian.run_guardian(fds[0], asked["daemon"])
 """
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from hooklatch.testing import Worker, assert_amends, assert_denies, assert_fails, assert_passes, event
 from hooklatch.testing.in_process import NotAHookError
-from hooklatch.testing.workers import LoadError
+from hooklatch.testing.workers import HooksLoadError
 from support import daemons
 from support.survivors import nobody_survives
 from testing import guards_of_an_author as guards
@@ -77,7 +77,7 @@ def test_what_is_tested_is_the_file_as_it_is(file: Path, worker: Worker) -> None
         with pytest.raises(NotAHookError, match="no_force_push is no hook"):
             worker["no_force_push"].run(push)
         file.write_text(f"{code}\n)")
-        with pytest.raises(LoadError, match="SyntaxError"):
+        with pytest.raises(HooksLoadError, match="SyntaxError"):
             worker.run(push)
     finally:
         file.write_text(code)
@@ -88,7 +88,7 @@ def test_a_file_that_does_not_load_is_said_with_its_line(tmp_path: Path) -> None
     (tmp_path / "broken.py").write_text("from hooklatch import hook\n@hook('stop', matc=1)\ndef f(event): ...\n")
     (tmp_path / "broken.py").chmod(0o600)
 
-    with pytest.raises(LoadError, match=r"broken\.py:2: TypeError: @hook has no option 'matc'"):
+    with pytest.raises(HooksLoadError, match=r"broken\.py:2: TypeError: @hook has no option 'matc'"):
         Worker(tmp_path / "broken.py")
-    with pytest.raises(LoadError, match="is not there"):
+    with pytest.raises(HooksLoadError, match="is not there"):
         Worker(tmp_path / "gone.py")

@@ -6,7 +6,7 @@ import pytest
 
 from hooklatch_worker import wire
 
-FIRST, SECOND = wire.frame(wire.Code(b"first")), wire.frame(wire.Code(b"second"))
+FIRST, SECOND = wire.encode_frame(wire.LoadCode(b"first")), wire.encode_frame(wire.LoadCode(b"second"))
 
 
 def test_a_frame_that_came_whole_leaves_nothing() -> None:

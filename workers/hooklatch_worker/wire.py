@@ -13,9 +13,9 @@ import struct
 
 import msgspec
 
-from hooklatch_worker.author.call_context import Emitted
-from hooklatch_worker.author.marker import Marker
-from hooklatch_worker.author.state import Asked
+from hooklatch_worker.author.call_context import EmittedTelemetry
+from hooklatch_worker.author.marker import MarkedEvent
+from hooklatch_worker.author.state import StateRequest
 
 __all__ = [
     "ISOLATION_LEVELS",
@@ -25,32 +25,32 @@ __all__ = [
     "MAX_RUN_SECONDS",
     "PROGRESS",
     "PROGRESS_BYTES",
-    "Answered",
-    "Build",
-    "Call",
-    "Code",
-    "Declared",
-    "Elsewhere",
-    "Exited",
-    "Fork",
+    "CallAnswered",
+    "BuildFiles",
+    "RunCall",
+    "LoadCode",
+    "HookDeclaration",
+    "ForeignHook",
+    "WorkerExited",
+    "ForkWorker",
     "ForkFailed",
-    "Forked",
+    "WorkerForked",
     "FrameError",
     "FrameReader",
     "FromWorker",
     "FromZygote",
     "Isolation",
     "LoadFailed",
-    "Loaded",
-    "Next",
-    "Ready",
+    "SourceLoaded",
+    "FollowingCall",
+    "ZygoteReady",
     "Source",
-    "Told",
+    "StateResponse",
     "WorkerLimits",
     "decode_from_worker",
     "decode_from_zygote",
-    "encode",
-    "frame",
+    "encode_body",
+    "encode_frame",
 ]
 
 ISOLATION_LEVELS = ("standard", "restricted", "strict")  # from the weakest to the strongest
@@ -101,7 +101,7 @@ class WorkerLimits(msgspec.Struct, frozen=True):
     isolation: Isolation = Isolation()
 
 
-class Fork(msgspec.Struct, frozen=True, tag="fork"):
+class ForkWorker(msgspec.Struct, frozen=True, tag="fork"):
     """Daemon to zygote: fork a worker for this source."""
 
     generation: int
@@ -109,13 +109,13 @@ class Fork(msgspec.Struct, frozen=True, tag="fork"):
     limits: WorkerLimits
 
 
-class Ready(msgspec.Struct, frozen=True, tag="ready"):
+class ZygoteReady(msgspec.Struct, frozen=True, tag="ready"):
     """Zygote to daemon: it is ready."""
 
     pid: int
 
 
-class Forked(msgspec.Struct, frozen=True, tag="forked"):
+class WorkerForked(msgspec.Struct, frozen=True, tag="forked"):
     """Zygote to daemon; with it come the worker's socket, its pidfd, its output and error, and its progress."""
 
     generation: int
@@ -127,7 +127,7 @@ class ForkFailed(msgspec.Struct, frozen=True, tag="fork_failed"):
     message: str
 
 
-class Exited(msgspec.Struct, frozen=True, tag="exited"):
+class WorkerExited(msgspec.Struct, frozen=True, tag="exited"):
     """How a worker ended: an exit code, or a negative signal number.  For diagnostics only."""
 
     generation: int
@@ -135,7 +135,7 @@ class Exited(msgspec.Struct, frozen=True, tag="exited"):
     code: int
 
 
-class Build(msgspec.Struct, frozen=True, array_like=True):
+class BuildFiles(msgspec.Struct, frozen=True, array_like=True):
     """The files of a source's folder that its workers run or read, besides the source itself.
 
     `files` are their bytes by path, `names` those that were named as data.  `folders` are the directories that modules
@@ -148,7 +148,7 @@ class Build(msgspec.Struct, frozen=True, array_like=True):
     names: list[str] = []
 
 
-class Code(msgspec.Struct, frozen=True, tag="code", array_like=True):
+class LoadCode(msgspec.Struct, frozen=True, tag="code", array_like=True):
     """Daemon to worker, before anything else: the bytes of the file to import, and of its build; empty for a module.
 
     They are the bytes that were checked.  The files may hold others by now, which must not run instead, and must not
@@ -159,13 +159,13 @@ class Code(msgspec.Struct, frozen=True, tag="code", array_like=True):
 
     data: bytes
     folder: str = ""
-    build: Build = Build()
+    build: BuildFiles = BuildFiles()
     is_open: bool = False
     pins: dict[str, str] | None = None
 
 
-class Next(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One more callback of a `Call`: what it does not say is as in the first one."""
+class FollowingCall(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """One more callback of a `RunCall`: what it does not say is as in the first one."""
 
     call_id: int
     timeout: float
@@ -174,7 +174,7 @@ class Next(msgspec.Struct, frozen=True, array_like=True, gc=False):
     runtime: str = "trio"
 
 
-class Call(msgspec.Struct, frozen=True, tag="call", array_like=True, gc=False):
+class RunCall(msgspec.Struct, frozen=True, tag="call", array_like=True, gc=False):
     """Daemon to worker: run one callback, within `timeout` seconds.
 
     `payload`, `envelope`, `config` and `merged` are JSON objects.  `then` are to be run after it, in order, each only
@@ -194,18 +194,18 @@ class Call(msgspec.Struct, frozen=True, tag="call", array_like=True, gc=False):
     runtime: str = "trio"
     is_native: bool = False  # it may answer with any plain value in a dialect's format, which the daemon reads
     limit: float = math.inf  # seconds
-    then: list[Next] = []
+    then: list[FollowingCall] = []
 
 
-class Declared(msgspec.Struct, frozen=True):
+class HookDeclaration(msgspec.Struct, frozen=True):
     """A function marked with @hook, as found in a source."""
 
     function: str
     line: int
-    marker: Marker
+    marker: MarkedEvent
 
 
-class Elsewhere(msgspec.Struct, frozen=True):
+class ForeignHook(msgspec.Struct, frozen=True):
     """A function marked with @hook in another file than the source's: not a hook, unless that file is a source too."""
 
     function: str
@@ -214,7 +214,7 @@ class Elsewhere(msgspec.Struct, frozen=True):
     line: int
 
 
-class Loaded(msgspec.Struct, frozen=True, tag="loaded", array_like=True):
+class SourceLoaded(msgspec.Struct, frozen=True, tag="loaded", array_like=True):
     """Worker to daemon: the source is imported.
 
     `files` are the files that ran: of a file's folder with their sha256, empty for one that is not of the build; of a
@@ -225,13 +225,13 @@ class Loaded(msgspec.Struct, frozen=True, tag="loaded", array_like=True):
     """
 
     generation: int
-    hooks: list[Declared]
+    hooks: list[HookDeclaration]
     functions: list[str]
     files: dict[str, str]
     isolation: str = "standard"
     missing: list[str] = []
-    elsewhere: list[Elsewhere] = []
-    build: Build | None = None
+    elsewhere: list[ForeignHook] = []
+    build: BuildFiles | None = None
 
 
 class LoadFailed(msgspec.Struct, frozen=True, tag="load_failed", array_like=True):
@@ -244,7 +244,7 @@ class LoadFailed(msgspec.Struct, frozen=True, tag="load_failed", array_like=True
     is_refused: bool = False
 
 
-class Answered(msgspec.Struct, frozen=True, tag="answered", array_like=True, gc=False):
+class CallAnswered(msgspec.Struct, frozen=True, tag="answered", array_like=True, gc=False):
     """Worker to daemon: the callback has ended, with this result.
 
     `answer` is JSON for `verdicts.decode`, empty for no opinion.  A `cause` says that there is no answer, and why.
@@ -262,12 +262,15 @@ class Answered(msgspec.Struct, frozen=True, tag="answered", array_like=True, gc=
     stderr: bytes = b""
     truncated: bool = False
     exit_code: int | None = None
-    emitted: list[Emitted] = []
+    emitted: list[EmittedTelemetry] = []
     before: list[float] = []
 
 
-class Told(msgspec.Struct, frozen=True, tag="told", array_like=True):
-    """Daemon to worker: the result of an `Asked`.  `value` is JSON, empty for none; with an `error` nothing changed."""
+class StateResponse(msgspec.Struct, frozen=True, tag="told", array_like=True):
+    """Daemon to worker: the result of an `StateRequest`.
+
+    `value` is JSON, empty for none; with an `error` nothing changed.
+    """
 
     generation: int
     call_id: int
@@ -276,20 +279,20 @@ class Told(msgspec.Struct, frozen=True, tag="told", array_like=True):
     error: str = ""
 
 
-FromWorker = Loaded | LoadFailed | Answered | Asked
-FromZygote = Ready | Forked | ForkFailed | Exited
+FromWorker = SourceLoaded | LoadFailed | CallAnswered | StateRequest
+FromZygote = ZygoteReady | WorkerForked | ForkFailed | WorkerExited
 
 ENCODER = msgspec.msgpack.Encoder()
 FROM_WORKER: msgspec.msgpack.Decoder[FromWorker] = msgspec.msgpack.Decoder(FromWorker)
 FROM_ZYGOTE: msgspec.msgpack.Decoder[FromZygote] = msgspec.msgpack.Decoder(FromZygote)
 
 
-def encode(message: msgspec.Struct) -> bytes:
+def encode_body(message: msgspec.Struct) -> bytes:
     """Return a message's msgpack bytes, without a length."""
     return ENCODER.encode(message)
 
 
-def frame(message: msgspec.Struct) -> bytearray:
+def encode_frame(message: msgspec.Struct) -> bytearray:
     """Return a message as one frame."""
     data = bytearray(HEADER.size)
     ENCODER.encode_into(message, data, HEADER.size)

@@ -10,9 +10,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final, cast
 
-from hooklatch.bridges.extras import missing
+from hooklatch.bridges.extras import make_missing_sdk_error
 from hooklatch.bridges.guard import Guard
-from hooklatch.bridges.rulings import Abilities, Ask, Refuse, Run
+from hooklatch.bridges.rulings import AskRuling, ProceedRuling, RefuseRuling, SdkAbilities
 
 try:
     from claude_agent_sdk import (
@@ -29,12 +29,12 @@ try:
     )
     from claude_agent_sdk.types import HookEvent
 except ModuleNotFoundError as error:
-    raise missing("claude-agent-sdk", error) from error
+    raise make_missing_sdk_error("claude-agent-sdk", error) from error
 
 __all__ = ["can_use_tool", "guarded", "hooks"]
 
-HOOK: Final = Abilities(name="Claude Code", rewrites=True, asks=True, asks_about_rewrites=True)
-PROMPT: Final = Abilities(name="Claude Code")
+HOOK: Final = SdkAbilities(name="Claude Code", rewrites=True, asks=True, asks_about_rewrites=True)
+PROMPT: Final = SdkAbilities(name="Claude Code")
 MARGIN: Final = 5.0  # seconds between our refusal and the end of the host's patience
 # What each event is told as, and which of its keys go along.
 TOLD: Final[Mapping[HookEvent, tuple[str, tuple[str, ...]]]] = {
@@ -66,29 +66,31 @@ def hooks(guard: Guard) -> dict[HookEvent, list[HookMatcher]]:
             fields["tool_name"], fields["tool_input"], tool_use_id or fields.get("tool_use_id"), HOOK,
             agent_id=fields.get("agent_id"), agent_type=fields.get("agent_type"),
         )  # fmt: skip
-        return cast("HookJSONOutput", tool_answer(ruling))
+        return cast("HookJSONOutput", build_tool_answer(ruling))
 
     async def before_prompt(given: HookInput, tool_use_id: str | None, context: HookContext) -> HookJSONOutput:
         ruling = await guard.before_prompt(cast("Mapping[str, Any]", given)["prompt"], PROMPT)
-        if isinstance(ruling, Run):
+        if isinstance(ruling, ProceedRuling):
             return {}
-        stop = {"continue_": False, "stopReason": ruling.text} if isinstance(ruling, Refuse) and ruling.halts else {}
+        stop = (
+            {"continue_": False, "stopReason": ruling.text} if isinstance(ruling, RefuseRuling) and ruling.halts else {}
+        )
         return cast("HookJSONOutput", {"decision": "block", "reason": ruling.text, **stop})
 
     found: dict[HookEvent, list[HookMatcher]] = {
-        "PreToolUse": [gate(before_tool, guard.limit("pre_tool_use"))],
-        "UserPromptSubmit": [gate(before_prompt, guard.limit("user_prompt_submit"))],
+        "PreToolUse": [make_gate(before_tool, guard.limit("pre_tool_use"))],
+        "UserPromptSubmit": [make_gate(before_prompt, guard.limit("user_prompt_submit"))],
     }
     for event, (name, keys) in TOLD.items():
-        found[event] = [HookMatcher(hooks=[told(guard, name, keys)])]
+        found[event] = [HookMatcher(hooks=[make_notification(guard, name, keys)])]
     return found
 
 
-def gate(callback: Callback, limit: float) -> HookMatcher:
+def make_gate(callback: Callback, limit: float) -> HookMatcher:
     return HookMatcher(hooks=[callback], timeout=limit + MARGIN, on_failure="block")
 
 
-def told(guard: Guard, event: str, keys: tuple[str, ...]) -> Callback:
+def make_notification(guard: Guard, event: str, keys: tuple[str, ...]) -> Callback:
     async def tell(given: HookInput, tool_use_id: str | None, context: HookContext) -> HookJSONOutput:
         fields = cast("Mapping[str, Any]", given)
         await guard.tell(event, **{key: fields[key] for key in keys if key in fields})
@@ -97,17 +99,17 @@ def told(guard: Guard, event: str, keys: tuple[str, ...]) -> Callback:
     return tell
 
 
-def tool_answer(ruling: Run | Ask | Refuse) -> dict[str, Any]:
+def build_tool_answer(ruling: ProceedRuling | AskRuling | RefuseRuling) -> dict[str, Any]:
     """Return the answer to PreToolUse."""
     specific: dict[str, Any] = {"hookEventName": "PreToolUse"}
     match ruling:
-        case Refuse(text=text, halts=halts):
+        case RefuseRuling(text=text, halts=halts):
             specific |= {"permissionDecision": "deny", "permissionDecisionReason": text}
             stop = {"continue_": False, "stopReason": text} if halts else {}
             return {"hookSpecificOutput": specific, **stop}
-        case Ask(text=text, value=value, is_rewritten=is_rewritten):
+        case AskRuling(text=text, value=value, is_rewritten=is_rewritten):
             specific |= {"permissionDecision": "ask", "permissionDecisionReason": text}
-        case Run(value=value, is_rewritten=is_rewritten, is_approved=is_approved):
+        case ProceedRuling(value=value, is_rewritten=is_rewritten, is_approved=is_approved):
             if not is_rewritten and not is_approved:
                 return {}
             specific |= {"permissionDecision": "allow"} if is_approved else {}
@@ -124,12 +126,12 @@ def can_use_tool(guard: Guard, ask: CanUseTool | None = None) -> CanUseTool:
 
     async def decide(name: str, tool_input: dict[str, Any], context: ToolPermissionContext) -> PermissionResult:
         ruling = await guard.before_tool(name, tool_input, context.tool_use_id, HOOK, agent_id=context.agent_id)
-        if isinstance(ruling, Refuse):
+        if isinstance(ruling, RefuseRuling):
             return PermissionResultDeny(message=ruling.text, interrupt=ruling.halts)
-        if isinstance(ruling, Run) and ruling.is_approved:
+        if isinstance(ruling, ProceedRuling) and ruling.is_approved:
             return PermissionResultAllow(updated_input=ruling.value)
         if ask is None:
-            why = ruling.text if isinstance(ruling, Ask) else "no hook allows it"
+            why = ruling.text if isinstance(ruling, AskRuling) else "no hook allows it"
             return PermissionResultDeny(message=f"permission is needed, and nobody is there to give it: {why}")
         answer = await ask(name, ruling.value, context)
         if isinstance(answer, PermissionResultAllow) and answer.updated_input is None:

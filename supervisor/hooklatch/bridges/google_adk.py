@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from hooklatch.bridges.extras import missing
+from hooklatch.bridges.extras import make_missing_sdk_error
 from hooklatch.bridges.guard import Guard
-from hooklatch.bridges.rulings import Abilities, Ask, Run
+from hooklatch.bridges.rulings import AskRuling, ProceedRuling, SdkAbilities
 
 try:
     from google.adk.agents.callback_context import CallbackContext
@@ -22,11 +22,11 @@ try:
     from google.adk.tools.tool_context import ToolContext
     from google.genai import types
 except ModuleNotFoundError as error:
-    raise missing("google-adk", error) from error
+    raise make_missing_sdk_error("google-adk", error) from error
 
 __all__ = ["GuardPlugin"]
 
-PROMPT: Final = Abilities(name="google-adk")
+PROMPT: Final = SdkAbilities(name="google-adk")
 
 
 class NotRun(dict[str, Any]):
@@ -42,7 +42,7 @@ class GuardPlugin(BasePlugin):
     def __init__(self, guard: Guard, *, approvals: bool = False) -> None:
         super().__init__(name="hooklatch")
         self._guard = guard
-        self._can = Abilities(name="google-adk", rewrites=True, asks=approvals)
+        self._can = SdkAbilities(name="google-adk", rewrites=True, asks=approvals)
 
     async def before_tool_callback(
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext
@@ -51,12 +51,12 @@ class GuardPlugin(BasePlugin):
         ruling = await self._guard.before_tool(
             tool.name, tool_args, tool_context.function_call_id, self._can, agent_type=tool_context.agent_name
         )
-        if isinstance(ruling, Run):
+        if isinstance(ruling, ProceedRuling):
             if ruling.is_rewritten:
                 tool_args.clear()
                 tool_args.update(ruling.value)
             return None
-        if isinstance(ruling, Ask):
+        if isinstance(ruling, AskRuling):
             answer = tool_context.tool_confirmation
             if answer is not None and answer.confirmed is True:
                 return None
@@ -70,13 +70,17 @@ class GuardPlugin(BasePlugin):
     ) -> None:
         """Tell of a call that was made."""
         if not isinstance(result, NotRun):
-            await self._guard.tell("post_tool_use", **about(tool, tool_args, tool_context), tool_response=result)
+            await self._guard.tell(
+                "post_tool_use", **describe_tool_call(tool, tool_args, tool_context), tool_response=result
+            )
 
     async def on_tool_error_callback(
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext, error: Exception
     ) -> None:
         """Tell of a call that has failed."""
-        await self._guard.tell("post_tool_use_failure", **about(tool, tool_args, tool_context), error=error)
+        await self._guard.tell(
+            "post_tool_use_failure", **describe_tool_call(tool, tool_args, tool_context), error=error
+        )
 
     async def before_run_callback(self, *, invocation_context: InvocationContext) -> types.Content | None:
         """End the run with the reason if what the person has said is refused."""
@@ -85,7 +89,7 @@ class GuardPlugin(BasePlugin):
         if not said:
             return None  # an answer to a question
         ruling = await self._guard.before_prompt("\n".join(said), PROMPT)
-        return None if isinstance(ruling, Run) else types.ModelContent(ruling.text)
+        return None if isinstance(ruling, ProceedRuling) else types.ModelContent(ruling.text)
 
     async def before_model_callback(self, *, callback_context: CallbackContext, llm_request: LlmRequest) -> None:
         """Tell that the model is asked."""
@@ -101,5 +105,5 @@ class GuardPlugin(BasePlugin):
         await self._guard.tell("stop")
 
 
-def about(tool: BaseTool, tool_args: dict[str, Any], context: ToolContext) -> dict[str, Any]:
+def describe_tool_call(tool: BaseTool, tool_args: dict[str, Any], context: ToolContext) -> dict[str, Any]:
     return {"tool_name": tool.name, "tool_input": tool_args, "tool_use_id": context.function_call_id}

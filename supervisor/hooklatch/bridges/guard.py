@@ -23,12 +23,12 @@ import anyio.lowlevel
 import anyio.to_thread
 import msgspec
 
-from hooklatch.bridges.rulings import Abilities, Refuse, Ruling, read_object, rule
+from hooklatch.bridges.rulings import RefuseRuling, Ruling, SdkAbilities, make_ruling, read_object
 from hooklatch.client.async_client import Session, session
 from hooklatch.client.protocol.decisions import Decision
 from hooklatch.client.protocol.json_values import encode_plain
-from hooklatch.client.session.options import Options
-from hooklatch.client.session.tool_runs import plain, printed
+from hooklatch.client.session.options import SessionOptions
+from hooklatch.client.session.tool_runs import make_plain_result, print_value_as_text
 from hooklatch.client.sync_client import SyncSession, connect_sync
 from hooklatch.core.tools import UnclearToolError, arguments, kind_of
 
@@ -59,7 +59,7 @@ class Guard:
         name: str,
         tool_input: object,
         tool_use_id: str | None,
-        abilities: Abilities,
+        abilities: SdkAbilities,
         /,
         *,
         kind: Mapping[str, Any] | None = None,
@@ -72,36 +72,38 @@ class Guard:
         """
         return await self._ask(self._tool_question(name, tool_input, tool_use_id, envelope, kind or {}), abilities)
 
-    async def before_prompt(self, prompt: str, abilities: Abilities, /) -> Ruling:
+    async def before_prompt(self, prompt: str, abilities: SdkAbilities, /) -> Ruling:
         """Fire user_prompt_submit."""
-        return await self._ask(lambda: Question("user_prompt_submit", "prompt", prompt, {"prompt": prompt}), abilities)
+        return await self._ask(
+            lambda: GateRequest("user_prompt_submit", "prompt", prompt, {"prompt": prompt}), abilities
+        )
 
     def before_tool_blocking(
-        self, name: str, tool_input: object, tool_use_id: str | None, abilities: Abilities, /, **envelope: str | None
+        self, name: str, tool_input: object, tool_use_id: str | None, abilities: SdkAbilities, /, **envelope: str | None
     ) -> Ruling:
         """Do what `before_tool` does, in a thread without an event loop; only over a session of `connect_sync`."""
         return self._ask_blocking(self._tool_question(name, tool_input, tool_use_id, envelope, {}), abilities)
 
-    def before_prompt_blocking(self, prompt: str, abilities: Abilities, /) -> Ruling:
+    def before_prompt_blocking(self, prompt: str, abilities: SdkAbilities, /) -> Ruling:
         """Do what `before_prompt` does, in a thread without an event loop; only over a session of `connect_sync`."""
-        question = Question("user_prompt_submit", "prompt", prompt, {"prompt": prompt})
+        question = GateRequest("user_prompt_submit", "prompt", prompt, {"prompt": prompt})
         return self._ask_blocking(lambda: question, abilities)
 
     async def tell(self, event: str, /, **payload: Any) -> None:
         """Fire an event that nobody waits for; values that JSON cannot say become text."""
         try:
             with anyio.move_on_after(RECEIPT):
-                await self._fire(event, tidy(payload), wait=False)
+                await self._fire(event, drop_empty_fields(payload), wait=False)
         except Exception as error:
-            log.warning("not told: event=%s %s", event, printed(error))
+            log.warning("not told: event=%s %s", event, print_value_as_text(error))
 
     def tell_blocking(self, event: str, /, **payload: Any) -> None:
         """Do what `tell` does, in a thread without an event loop; only over a session of `connect_sync`."""
         try:
             blocking = self._blocking()
-            within(RECEIPT, partial(blocking.fire, event, wait=False, payload=tidy(payload)))
+            call_within(RECEIPT, partial(blocking.fire, event, wait=False, payload=drop_empty_fields(payload)))
         except Exception as error:
-            log.warning("not told: event=%s %s", event, printed(error))
+            log.warning("not told: event=%s %s", event, print_value_as_text(error))
 
     def _tool_question(
         self,
@@ -110,17 +112,17 @@ class Guard:
         tool_use_id: str | None,
         envelope: Mapping[str, str | None],
         kind: Mapping[str, Any],
-    ) -> Callable[[], Question]:
-        def question() -> Question:
+    ) -> Callable[[], GateRequest]:
+        def question() -> GateRequest:
             value = read_object(tool_input)
-            payload: dict[str, Any] = {"tool_name": name, "tool_input": value, **(kind or words_of(name, value))}
+            payload: dict[str, Any] = {"tool_name": name, "tool_input": value, **(kind or label_tool(name, value))}
             if tool_use_id:
                 payload["tool_use_id"] = tool_use_id
-            return Question("pre_tool_use", "tool_input", value, payload, {k: v for k, v in envelope.items() if v})
+            return GateRequest("pre_tool_use", "tool_input", value, payload, {k: v for k, v in envelope.items() if v})
 
         return question
 
-    async def _ask(self, make: Callable[[], Question], abilities: Abilities) -> Ruling:
+    async def _ask(self, make: Callable[[], GateRequest], abilities: SdkAbilities) -> Ruling:
         try:
             question = make()
             sent = question.encoded()
@@ -130,9 +132,9 @@ class Guard:
                 )
             return question.settled(sent, fired, abilities)
         except Exception as error:
-            return failed(error)
+            return make_failure_ruling(error)
 
-    def _ask_blocking(self, make: Callable[[], Question], abilities: Abilities) -> Ruling:
+    def _ask_blocking(self, make: Callable[[], GateRequest], abilities: SdkAbilities) -> Ruling:
         try:
             question = make()
             sent = question.encoded()
@@ -140,9 +142,9 @@ class Guard:
                 self._blocking().fire, question.event, payload=question.payload, envelope=question.envelope,
                 timeout=self._patience(),
             )  # fmt: skip
-            return question.settled(sent, within(self.limit(question.event), fire), abilities)
+            return question.settled(sent, call_within(self.limit(question.event), fire), abilities)
         except Exception as error:
-            return failed(error)
+            return make_failure_ruling(error)
 
     async def _fire(self, event: str, payload: Mapping[str, Any], **options: Any) -> object:
         if isinstance(self._session, SyncSession):
@@ -167,7 +169,7 @@ class Guard:
         return self._session.budgets.get(event, BUDGET) + GRACE if self._deadline is None else self._deadline
 
 
-class Question(msgspec.Struct, frozen=True):
+class GateRequest(msgspec.Struct, frozen=True):
     """One event that can refuse; `value` is what stands at `key` of its payload, and what may go on."""
 
     event: str
@@ -184,26 +186,26 @@ class Question(msgspec.Struct, frozen=True):
         """
         return bytes(encode_plain(self.value, self.key))
 
-    def settled(self, sent: bytes, fired: object, abilities: Abilities) -> Ruling:
+    def settled(self, sent: bytes, fired: object, abilities: SdkAbilities) -> Ruling:
         """Return the ruling; a value that was changed while guards judged it is refused."""
         if not isinstance(fired, Decision):
-            return Refuse(text="the hook daemon did not decide (fail-safe deny)")
+            return RefuseRuling(text="the hook daemon did not decide (fail-safe deny)")
         if self.encoded() != sent:
-            return Refuse(text=f"the {self.key} was changed while its guards judged it")
-        return rule(fired, self.key, self.value, abilities)
+            return RefuseRuling(text=f"the {self.key} was changed while its guards judged it")
+        return make_ruling(fired, self.key, self.value, abilities)
 
 
-def failed(error: Exception) -> Refuse:
+def make_failure_ruling(error: Exception) -> RefuseRuling:
     if isinstance(error, TimeoutError):
-        return Refuse(text="no decision came in time (fail-safe deny); see: hooklatch status")
-    return Refuse(text=f"the guard could not be asked (fail-safe deny): {printed(error)}")
+        return RefuseRuling(text="no decision came in time (fail-safe deny); see: hooklatch status")
+    return RefuseRuling(text=f"the guard could not be asked (fail-safe deny): {print_value_as_text(error)}")
 
 
-def tidy(payload: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: plain(value) for key, value in payload.items() if value is not None}
+def drop_empty_fields(payload: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: make_plain_result(value) for key, value in payload.items() if value is not None}
 
 
-def within(seconds: float, function: Callable[[], T]) -> T:
+def call_within(seconds: float, function: Callable[[], T]) -> T:
     """Call a function in a thread of its own, and wait for it.
 
     Raises:
@@ -215,7 +217,7 @@ def within(seconds: float, function: Callable[[], T]) -> T:
         try:
             result = function()
         except BaseException as error:  # raised where somebody waits for it
-            outcome.put(partial(throw, error))
+            outcome.put(partial(raise_error, error))
         else:
             outcome.put(lambda: result)
 
@@ -226,13 +228,13 @@ def within(seconds: float, function: Callable[[], T]) -> T:
         raise TimeoutError(f"nothing after {seconds} s") from None
 
 
-def throw(error: BaseException) -> Any:
+def raise_error(error: BaseException) -> Any:
     raise error
 
 
 @asynccontextmanager
 async def open_guard(
-    session_id: str | None = None, /, *, deadline: float | None = None, **options: Unpack[Options]
+    session_id: str | None = None, /, *, deadline: float | None = None, **options: Unpack[SessionOptions]
 ) -> AsyncGenerator[Guard]:
     """Open a session and guard it: `async with open_guard(host="my-agent") as guard`.
 
@@ -254,7 +256,7 @@ async def open_guard(
 
 @contextmanager
 def open_guard_sync(
-    session_id: str | None = None, /, *, deadline: float | None = None, **options: Unpack[Options]
+    session_id: str | None = None, /, *, deadline: float | None = None, **options: Unpack[SessionOptions]
 ) -> Generator[Guard]:
     """Open a guard for a program that starts its agent without an event loop, or in several: any thread may use it.
 
@@ -269,7 +271,7 @@ def open_guard_sync(
             guard.tell_blocking("session_end")
 
 
-def words_of(name: str, tool_input: Mapping[str, Any]) -> dict[str, Any]:
+def label_tool(name: str, tool_input: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a tool's name says that it does, in the words that are the same for every agent.
 
     A program's own tool may bear a known name and take other arguments: then a guard that reads them fails, and denies.

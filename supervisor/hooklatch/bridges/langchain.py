@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
-from hooklatch.bridges.extras import missing
+from hooklatch.bridges.extras import make_missing_sdk_error
 from hooklatch.bridges.guard import Guard
-from hooklatch.bridges.rulings import Abilities, Ask, Ruling, Run
+from hooklatch.bridges.rulings import AskRuling, ProceedRuling, Ruling, SdkAbilities
 
 try:
     from langchain.agents.middleware import AgentMiddleware, AgentState
@@ -21,7 +21,7 @@ try:
     from langgraph.runtime import Runtime
     from langgraph.types import Command, interrupt
 except ModuleNotFoundError as error:
-    raise missing("langchain", error) from error
+    raise make_missing_sdk_error("langchain", error) from error
 
 __all__ = ["GuardMiddleware"]
 
@@ -39,12 +39,12 @@ class GuardMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
     def __init__(self, guard: Guard, *, approvals: bool = False) -> None:
         super().__init__()
         self._guard = guard
-        self._can = Abilities(name="langchain", rewrites=True, asks=approvals)
+        self._can = SdkAbilities(name="langchain", rewrites=True, asks=approvals)
 
     def wrap_tool_call(self, request: ToolCallRequest, handler: Handler) -> ToolMessage | Command[Any]:
         """Call the tool if its guards agree; else answer the call with the reason."""
         call = request.tool_call
-        permitted = settled(
+        permitted = apply_ruling(
             request, self._guard.before_tool_blocking(call["name"], call["args"], call["id"], self._can)
         )
         if isinstance(permitted, ToolMessage):
@@ -54,17 +54,19 @@ class GuardMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         except GraphBubbleUp:
             raise  # an interrupt inside of the tool, which has not ended
         except Exception as error:
-            event, payload = failure_of(permitted, error)
+            event, payload = describe_failure(permitted, error)
             self._guard.tell_blocking(event, **payload)
             raise
-        event, payload = result_of(permitted, result)
+        event, payload = describe_result(permitted, result)
         self._guard.tell_blocking(event, **payload)
         return result
 
     async def awrap_tool_call(self, request: ToolCallRequest, handler: AsyncHandler) -> ToolMessage | Command[Any]:
         """Do what `wrap_tool_call` does, in an event loop."""
         call = request.tool_call
-        permitted = settled(request, await self._guard.before_tool(call["name"], call["args"], call["id"], self._can))
+        permitted = apply_ruling(
+            request, await self._guard.before_tool(call["name"], call["args"], call["id"], self._can)
+        )
         if isinstance(permitted, ToolMessage):
             return permitted
         try:
@@ -72,24 +74,24 @@ class GuardMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         except GraphBubbleUp:
             raise
         except Exception as error:
-            event, payload = failure_of(permitted, error)
+            event, payload = describe_failure(permitted, error)
             await self._guard.tell(event, **payload)
             raise
-        event, payload = result_of(permitted, result)
+        event, payload = describe_result(permitted, result)
         await self._guard.tell(event, **payload)
         return result
 
     @hook_config(can_jump_to=["end"])
     def before_agent(self, state: AgentState[Any], runtime: Runtime[Any]) -> dict[str, Any] | None:
         """End the run with the reason if the prompt is refused."""
-        prompt = prompt_of(state)
-        return None if prompt is None else end_of(self._guard.before_prompt_blocking(prompt, PROMPT))
+        prompt = find_prompt(state)
+        return None if prompt is None else make_end(self._guard.before_prompt_blocking(prompt, PROMPT))
 
     @hook_config(can_jump_to=["end"])
     async def abefore_agent(self, state: AgentState[Any], runtime: Runtime[Any]) -> dict[str, Any] | None:
         """Do what `before_agent` does, in an event loop."""
-        prompt = prompt_of(state)
-        return None if prompt is None else end_of(await self._guard.before_prompt(prompt, PROMPT))
+        prompt = find_prompt(state)
+        return None if prompt is None else make_end(await self._guard.before_prompt(prompt, PROMPT))
 
     def before_model(self, state: AgentState[Any], runtime: Runtime[Any]) -> None:
         """Tell that the model is asked."""
@@ -101,68 +103,70 @@ class GuardMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
 
     def after_model(self, state: AgentState[Any], runtime: Runtime[Any]) -> None:
         """Tell that the model has answered."""
-        self._guard.tell_blocking("model_response", **response_of(state))
+        self._guard.tell_blocking("model_response", **describe_response(state))
 
     async def aafter_model(self, state: AgentState[Any], runtime: Runtime[Any]) -> None:
         """Do what `after_model` does, in an event loop."""
-        await self._guard.tell("model_response", **response_of(state))
+        await self._guard.tell("model_response", **describe_response(state))
 
     def after_agent(self, state: AgentState[Any], runtime: Runtime[Any]) -> None:
         """Tell that the run has ended."""
-        self._guard.tell_blocking("stop", last_assistant_message=text_of(state["messages"][-1]))
+        self._guard.tell_blocking("stop", last_assistant_message=format_message(state["messages"][-1]))
 
     async def aafter_agent(self, state: AgentState[Any], runtime: Runtime[Any]) -> None:
         """Do what `after_agent` does, in an event loop."""
-        await self._guard.tell("stop", last_assistant_message=text_of(state["messages"][-1]))
+        await self._guard.tell("stop", last_assistant_message=format_message(state["messages"][-1]))
 
 
-PROMPT = Abilities(name="langchain")
+PROMPT = SdkAbilities(name="langchain")
 
 
-def settled(request: ToolCallRequest, ruling: Ruling) -> ToolCallRequest | ToolMessage:
+def apply_ruling(request: ToolCallRequest, ruling: Ruling) -> ToolCallRequest | ToolMessage:
     """Return the request that may be made, or the answer that refuses it."""
     call = request.tool_call
-    if isinstance(ruling, Ask):
+    if isinstance(ruling, AskRuling):
         # Raises, and ends the run of the graph here; resumed, all of this happens again and it returns the answer.
         question = {"reason": ruling.text, "tool_name": call["name"], "tool_input": call["args"]}
         if interrupt(question) is True:
             return request
-    elif isinstance(ruling, Run):
+    elif isinstance(ruling, ProceedRuling):
         return request.override(tool_call={**call, "args": ruling.value}) if ruling.is_rewritten else request
     return ToolMessage(content=ruling.text, name=call["name"], tool_call_id=call["id"] or "", status="error")
 
 
-def failure_of(request: ToolCallRequest, error: Exception) -> tuple[str, dict[str, Any]]:
-    return "post_tool_use_failure", {**about(request), "error": f"{type(error).__name__}: {error}"}
+def describe_failure(request: ToolCallRequest, error: Exception) -> tuple[str, dict[str, Any]]:
+    return "post_tool_use_failure", {**describe_tool_call(request), "error": f"{type(error).__name__}: {error}"}
 
 
-def result_of(request: ToolCallRequest, result: object) -> tuple[str, dict[str, Any]]:
+def describe_result(request: ToolCallRequest, result: object) -> tuple[str, dict[str, Any]]:
     if isinstance(result, ToolMessage) and result.status == "error":
-        return "post_tool_use_failure", {**about(request), "error": text_of(result)}
-    said = text_of(result) if isinstance(result, ToolMessage) else result
-    return "post_tool_use", {**about(request), "tool_response": said}
+        return "post_tool_use_failure", {**describe_tool_call(request), "error": format_message(result)}
+    said = format_message(result) if isinstance(result, ToolMessage) else result
+    return "post_tool_use", {**describe_tool_call(request), "tool_response": said}
 
 
-def about(request: ToolCallRequest) -> dict[str, Any]:
+def describe_tool_call(request: ToolCallRequest) -> dict[str, Any]:
     call = request.tool_call
     return {"tool_name": call["name"], "tool_input": call["args"], "tool_use_id": call["id"]}
 
 
-def prompt_of(state: AgentState[Any]) -> str | None:
+def find_prompt(state: AgentState[Any]) -> str | None:
     """Return what the person has said last; None if the run goes on without anything new."""
     last = state["messages"][-1] if state["messages"] else None
-    return text_of(last) if isinstance(last, HumanMessage) else None
+    return format_message(last) if isinstance(last, HumanMessage) else None
 
 
-def end_of(ruling: Ruling) -> dict[str, Any] | None:
-    return None if isinstance(ruling, Run) else {"jump_to": "end", "messages": [AIMessage(content=ruling.text)]}
+def make_end(ruling: Ruling) -> dict[str, Any] | None:
+    return (
+        None if isinstance(ruling, ProceedRuling) else {"jump_to": "end", "messages": [AIMessage(content=ruling.text)]}
+    )
 
 
-def response_of(state: AgentState[Any]) -> dict[str, Any]:
+def describe_response(state: AgentState[Any]) -> dict[str, Any]:
     last = state["messages"][-1]
     usage = last.usage_metadata if isinstance(last, AIMessage) else None
     return {"model_id": "", "usage": None if usage is None else dict(cast("dict[str, Any]", usage))}
 
 
-def text_of(message: BaseMessage) -> str:
+def format_message(message: BaseMessage) -> str:
     return str(message.text)

@@ -28,18 +28,18 @@ from hooklatch.bridges.mcp_messages import (
     Id,
     Message,
     UnreadableMessageError,
-    call_of,
-    cancelled_id,
-    dumps,
-    error,
+    encode_message,
+    find_cancelled_id,
     is_call,
+    make_error_message,
+    make_refused_result,
+    read_call,
+    read_result,
     read_strictly,
-    refused_call,
-    result_text,
-    with_arguments,
+    replace_arguments,
 )
-from hooklatch.bridges.rulings import Abilities, Ruling, Run
-from hooklatch_worker.sandbox.children import as_the_person
+from hooklatch.bridges.rulings import ProceedRuling, Ruling, SdkAbilities
+from hooklatch_worker.sandbox.children import make_user_environment
 
 __all__ = ["Proxy", "command_of", "run_proxy"]
 
@@ -47,7 +47,7 @@ log = logging.getLogger("hooklatch.bridges")
 CHUNK: Final = 2**16
 MAX_LINE: Final = 64 * 2**20  # bytes: a result may hold files
 PATIENCE: Final = 5.0  # seconds for a server to end by itself after its input has ended, and again after SIGTERM
-ABILITIES: Final = Abilities(name="an MCP proxy", rewrites=True)
+ABILITIES: Final = SdkAbilities(name="an MCP proxy", rewrites=True)
 Receive: TypeAlias = Callable[[], Awaitable[bytes]]
 Send: TypeAlias = Callable[[bytes], Awaitable[None]]
 
@@ -58,8 +58,8 @@ class Proxy:
     def __init__(self, guard: Guard, group: TaskGroup, *, to_client: Send, to_server: Send, name: str | None) -> None:
         self._guard = guard
         self._group = group
-        self._to_client = one_at_a_time(to_client, group.cancel_scope)
-        self._to_server = one_at_a_time(to_server, group.cancel_scope)
+        self._to_client = serialize_sends(to_client, group.cancel_scope)
+        self._to_server = serialize_sends(to_server, group.cancel_scope)
         self._name = name
         self._asking: dict[Id, anyio.CancelScope] = {}  # calls that wait for their guards
         self._running: dict[Id, CallRequest] = {}  # calls that the server has
@@ -70,16 +70,16 @@ class Proxy:
         try:
             message = read_strictly(line)
             if is_call(message):
-                self._judge_soon(message, call_of(message, self._name))
+                self._judge_soon(message, read_call(message, self._name))
                 return
         except UnreadableMessageError as problem:
-            await self._to_client(dumps(error(message, problem)))
+            await self._to_client(encode_message(make_error_message(message, problem)))
             return
-        cancelled = cancelled_id(message)
+        cancelled = find_cancelled_id(message)
         if cancelled is not None and (scope := self._asking.pop(cancelled, None)) is not None:
             scope.cancel()  # the server has not heard of it
             return
-        await self._to_server(dumps(message))
+        await self._to_server(encode_message(message))
 
     async def from_server(self, line: bytes) -> None:
         """Take a line of the server: it goes to the client as it is; hooks hear of results."""
@@ -115,19 +115,19 @@ class Proxy:
                 del self._asking[call.id]
         if ruling is None:
             return  # its client has cancelled it
-        if not isinstance(ruling, Run):
-            await self._to_client(dumps(refused_call(call.id, ruling.text)))
+        if not isinstance(ruling, ProceedRuling):
+            await self._to_client(encode_message(make_refused_result(call.id, ruling.text)))
             return
         if ruling.is_rewritten:
-            message = with_arguments(message, ruling.value)
+            message = replace_arguments(message, ruling.value)
         self._running[call.id] = msgspec.structs.replace(call, arguments=ruling.value)
-        await self._to_server(dumps(message))
+        await self._to_server(encode_message(message))
 
     async def _tell(self, call: CallRequest, answer: Message) -> None:
         payload = {
             "tool_name": call.tool, "tool_input": call.arguments, "tool_use_id": call.tool_use_id, **call.kind,
         }  # fmt: skip
-        has_failed, said = result_text(answer)
+        has_failed, said = read_result(answer)
         if has_failed:
             await self._guard.tell("post_tool_use_failure", **payload, error=said)
         else:
@@ -144,7 +144,7 @@ async def run_proxy(
     Raises:
         OSError: the server cannot be started.
     """
-    server = await anyio.open_process(list(command), stderr=None, env=as_the_person(os.environ))
+    server = await anyio.open_process(list(command), stderr=None, env=make_user_environment(os.environ))
     code = 1
     assert server.stdin is not None
     output = server.stdout
@@ -152,12 +152,12 @@ async def run_proxy(
     try:
         async with anyio.create_task_group() as group:
             proxy = Proxy(guard, group, to_client=send, to_server=server.stdin.send, name=name)
-            group.start_soon(read_lines, receive, proxy.from_client, partial(leave, proxy, server))
+            group.start_soon(read_lines, receive, proxy.from_client, partial(end_input, proxy, server))
             await read_lines(partial(output.receive, CHUNK), proxy.from_server)
             group.cancel_scope.cancel()
     finally:
         with anyio.CancelScope(shield=True):
-            code = await end(server)
+            code = await end_server(server)
     return code
 
 
@@ -182,7 +182,7 @@ async def read_lines(
         await at_end()
 
 
-async def leave(proxy: Proxy, server: Process) -> None:
+async def end_input(proxy: Proxy, server: Process) -> None:
     """End the server's input, and give it some time to finish what it has; it ends the proxy with its own end."""
     proxy.client_left()
     await close_input(server)
@@ -204,7 +204,7 @@ async def read_some(receive: Receive) -> bytes:
         return b""
 
 
-def one_at_a_time(send: Send, scope: anyio.CancelScope) -> Send:
+def serialize_sends(send: Send, scope: anyio.CancelScope) -> Send:
     """Return `send`, so that lines of several tasks never mix; where it fails, the proxy ends."""
     lock = anyio.Lock(fast_acquire=True)
 
@@ -219,7 +219,7 @@ def one_at_a_time(send: Send, scope: anyio.CancelScope) -> Send:
     return send_whole
 
 
-async def end(server: Process) -> int:
+async def end_server(server: Process) -> int:
     """End the server as MCP says: end its input, then SIGTERM, then SIGKILL; return its exit code."""
     await close_input(server)
     for insist in (server.terminate, server.kill):

@@ -13,8 +13,9 @@ from typing import Any, Final, TypeAlias, cast
 import msgspec
 
 __all__ = [
-    "CallRequest", "Id", "Message", "UnreadableMessageError", "cancelled_id", "call_of", "dumps", "error", "is_call",
-    "read_strictly", "refused_call", "result_text", "with_arguments",
+    "CallRequest", "Id", "Message", "UnreadableMessageError", "find_cancelled_id", "read_call", "encode_message",
+    "make_error_message", "is_call",
+    "read_strictly", "make_refused_result", "read_result", "replace_arguments",
 ]  # fmt: skip
 
 Id: TypeAlias = "str | int"
@@ -63,7 +64,9 @@ def read_strictly(line: bytes) -> Message:
             a batch too, which no client needs any more.
     """
     try:
-        value: object = json.loads(line.decode(), object_pairs_hook=unique, parse_constant=refuse_constant)
+        value: object = json.loads(
+            line.decode(), object_pairs_hook=refuse_repeated_keys, parse_constant=refuse_constant
+        )
     except (ValueError, RecursionError) as problem:
         raise UnreadableMessageError(f"not a message: {problem}") from None
     if not isinstance(value, dict):
@@ -71,7 +74,7 @@ def read_strictly(line: bytes) -> Message:
     return cast("Message", value)
 
 
-def unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
+def refuse_repeated_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
     found = dict(pairs)
     if len(found) != len(pairs):
         raise ValueError("a key occurs twice in one object")
@@ -82,7 +85,7 @@ def refuse_constant(name: str) -> object:
     raise ValueError(f"{name} is not JSON")
 
 
-def dumps(message: Message) -> bytes:
+def encode_message(message: Message) -> bytes:
     """Return a message as a line; all but ASCII is escaped, so that no reader can find another line's end."""
     return json.dumps(message, ensure_ascii=True, separators=(",", ":")).encode() + b"\n"
 
@@ -92,7 +95,7 @@ def is_call(message: Message) -> bool:
     return message.get("method") == "tools/call"
 
 
-def call_of(message: Message, server: str | None) -> CallRequest:
+def read_call(message: Message, server: str | None) -> CallRequest:
     """Return what is called.
 
     Raises:
@@ -116,25 +119,25 @@ def call_of(message: Message, server: str | None) -> CallRequest:
     return CallRequest(identity, server or "", name, cast("dict[str, Any]", arguments or {}), tool_use_id)
 
 
-def with_arguments(message: Message, arguments: dict[str, Any]) -> Message:
+def replace_arguments(message: Message, arguments: dict[str, Any]) -> Message:
     """Return the call with other arguments."""
     return {**message, "params": {**message["params"], "arguments": arguments}}
 
 
-def refused_call(identity: Id, text: str) -> Message:
+def make_refused_result(identity: Id, text: str) -> Message:
     """Return the answer to a call that was refused: a result that is an error, which clients show to the model."""
     content = [{"type": "text", "text": text}]
     return {"jsonrpc": "2.0", "id": identity, "result": {"content": content, "isError": True}}
 
 
-def error(message: object, problem: UnreadableMessageError) -> Message:
+def make_error_message(message: object, problem: UnreadableMessageError) -> Message:
     """Return the answer to a message that is not passed on."""
     identity = cast("Message", message).get("id") if isinstance(message, dict) else None
     usable = identity if isinstance(identity, str | int) and not isinstance(identity, bool) else None
     return {"jsonrpc": "2.0", "id": usable, "error": {"code": problem.code, "message": f"hooklatch: {problem}"}}
 
 
-def cancelled_id(message: Message) -> Id | None:
+def find_cancelled_id(message: Message) -> Id | None:
     """Return which request a notification cancels, if it is one that does."""
     params = message.get("params")
     if message.get("method") != "notifications/cancelled" or not isinstance(params, dict):
@@ -143,7 +146,7 @@ def cancelled_id(message: Message) -> Id | None:
     return identity if isinstance(identity, str | int) and not isinstance(identity, bool) else None
 
 
-def result_text(answer: Message) -> tuple[bool, object]:
+def read_result(answer: Message) -> tuple[bool, object]:
     """Return whether a call has failed, and its result or its error."""
     if (failure := answer.get("error")) is not None:
         return True, failure

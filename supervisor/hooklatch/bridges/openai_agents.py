@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from copy import copy
 from typing import Any, Final
 
-from hooklatch.bridges.extras import missing
+from hooklatch.bridges.extras import make_missing_sdk_error
 from hooklatch.bridges.guard import Guard
-from hooklatch.bridges.rulings import Abilities, Refuse, Run, UnreadableInputError, read_object
+from hooklatch.bridges.rulings import ProceedRuling, RefuseRuling, SdkAbilities, UnreadableInputError, read_object
 
 try:
     from agents import (
@@ -31,11 +31,11 @@ try:
     from agents.items import TResponseInputItem
     from agents.tool_context import ToolContext
 except ModuleNotFoundError as error:
-    raise missing("openai-agents", error) from error
+    raise make_missing_sdk_error("openai-agents", error) from error
 
 __all__ = ["TellingHooks", "guarded", "guarded_tools", "prompt_guardrail", "tool_guardrail"]
 
-ABILITIES: Final = Abilities(name="openai-agents")
+ABILITIES: Final = SdkAbilities(name="openai-agents")
 
 
 def guarded(guard: Guard, agent: Agent[Any]) -> Agent[Any]:
@@ -87,9 +87,9 @@ def tool_guardrail(guard: Guard) -> ToolInputGuardrail[Any]:
         ruling = await guard.before_tool(
             call.tool_name, call.tool_arguments, call.tool_call_id, ABILITIES, agent_type=data.agent.name
         )
-        if isinstance(ruling, Run):
+        if isinstance(ruling, ProceedRuling):
             return ToolGuardrailFunctionOutput.allow()
-        if isinstance(ruling, Refuse) and ruling.halts:
+        if isinstance(ruling, RefuseRuling) and ruling.halts:
             return ToolGuardrailFunctionOutput.raise_exception(output_info=ruling.text)
         return ToolGuardrailFunctionOutput.reject_content(ruling.text)
 
@@ -102,14 +102,14 @@ def prompt_guardrail(guard: Guard) -> InputGuardrail[Any]:
     async def judge(
         context: RunContextWrapper[Any], agent: Agent[Any], given: str | list[TResponseInputItem]
     ) -> GuardrailFunctionOutput:
-        ruling = await guard.before_prompt(given if isinstance(given, str) else text_of(given), ABILITIES)
-        text = None if isinstance(ruling, Run) else ruling.text
+        ruling = await guard.before_prompt(given if isinstance(given, str) else find_last_user_text(given), ABILITIES)
+        text = None if isinstance(ruling, ProceedRuling) else ruling.text
         return GuardrailFunctionOutput(output_info=text, tripwire_triggered=text is not None)
 
     return InputGuardrail(guardrail_function=judge, name="hooklatch", run_in_parallel=False)
 
 
-def text_of(items: list[TResponseInputItem]) -> str:
+def find_last_user_text(items: list[TResponseInputItem]) -> str:
     """Return what the person has said: the text of the last message of a user."""
     for item in reversed(items):
         if item.get("role") == "user":
@@ -133,11 +133,11 @@ class TellingHooks(RunHooks[Any]):
         system_prompt: str | None,
         input_items: list[TResponseInputItem],
     ) -> None:
-        await self._guard.tell("model_request", model_id=model_of(agent))
+        await self._guard.tell("model_request", model_id=find_model_name(agent))
 
     async def on_llm_end(self, context: RunContextWrapper[Any], agent: Agent[Any], response: ModelResponse) -> None:
         usage = {"input_tokens": response.usage.input_tokens, "output_tokens": response.usage.output_tokens}
-        await self._guard.tell("model_response", model_id=model_of(agent), usage=usage)
+        await self._guard.tell("model_response", model_id=find_model_name(agent), usage=usage)
 
     async def on_tool_end(self, context: RunContextWrapper[Any], agent: Agent[Any], tool: Tool, result: object) -> None:
         call: dict[str, object] = {"tool_name": tool.name, "tool_input": None}
@@ -149,7 +149,7 @@ class TellingHooks(RunHooks[Any]):
         await self._guard.tell("stop", result=output)
 
 
-def model_of(agent: Agent[Any]) -> str:
+def find_model_name(agent: Agent[Any]) -> str:
     return agent.model if isinstance(agent.model, str) else type(agent.model).__name__
 
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from hooklatch.bridges.extras import missing
+from hooklatch.bridges.extras import make_missing_sdk_error
 from hooklatch.bridges.guard import Guard
-from hooklatch.bridges.rulings import Abilities, Ask, Refuse
+from hooklatch.bridges.rulings import AskRuling, RefuseRuling, SdkAbilities
 from hooklatch.client.protocol.json_values import encode_plain
 from hooklatch.errors import InvalidPayloadError
 
@@ -24,11 +24,11 @@ try:
     from pydantic_ai.tools import RunContext, ToolDefinition
     from pydantic_core import to_jsonable_python
 except ModuleNotFoundError as error:
-    raise missing("pydantic-ai", error) from error
+    raise make_missing_sdk_error("pydantic-ai", error) from error
 
 __all__ = ["PromptRefusedError", "guard_hooks"]
 
-PROMPT: Final = Abilities(name="pydantic-ai")
+PROMPT: Final = SdkAbilities(name="pydantic-ai")
 
 
 class PromptRefusedError(AgentRunError):
@@ -49,12 +49,12 @@ def guard_hooks(guard: Guard, *, approvals: bool = False) -> Hooks[Any]:
         ctx: RunContext[Any], /, *, call: ToolCallPart, tool_def: ToolDefinition, args: dict[str, Any]
     ) -> dict[str, Any]:
         is_plain = is_json(args)
-        can = Abilities(name="pydantic-ai", rewrites=is_plain, asks=approvals)
+        can = SdkAbilities(name="pydantic-ai", rewrites=is_plain, asks=approvals)
         shown = args if is_plain else to_jsonable_python(args, fallback=str)
         ruling = await guard.before_tool(call.tool_name, shown, call.tool_call_id, can)
-        if isinstance(ruling, Refuse):
+        if isinstance(ruling, RefuseRuling):
             raise ToolFailed(ruling.text)
-        if isinstance(ruling, Ask):
+        if isinstance(ruling, AskRuling):
             if not ctx.tool_call_approved:
                 raise ApprovalRequired(metadata={"reason": ruling.text})
             return args
@@ -64,7 +64,7 @@ def guard_hooks(guard: Guard, *, approvals: bool = False) -> Hooks[Any]:
     async def after_tool(
         ctx: RunContext[Any], /, *, call: ToolCallPart, tool_def: ToolDefinition, args: dict[str, Any], result: Any
     ) -> Any:
-        await guard.tell("post_tool_use", **about(call, args), tool_response=result)
+        await guard.tell("post_tool_use", **describe_tool_call(call, args), tool_response=result)
         return result
 
     @hooks.on.tool_execute_error
@@ -77,15 +77,15 @@ def guard_hooks(guard: Guard, *, approvals: bool = False) -> Hooks[Any]:
         args: dict[str, Any],
         error: Exception,
     ) -> Any:
-        await guard.tell("post_tool_use_failure", **about(call, args), error=error)
+        await guard.tell("post_tool_use_failure", **describe_tool_call(call, args), error=error)
         raise error
 
     @hooks.on.before_run
     async def before_run(ctx: RunContext[Any], /) -> None:
         if ctx.prompt is None:
             return  # a run that goes on with what it has
-        ruling = await guard.before_prompt(text_of(ctx.prompt), PROMPT)
-        if isinstance(ruling, Refuse):
+        ruling = await guard.before_prompt(format_prompt(ctx.prompt), PROMPT)
+        if isinstance(ruling, RefuseRuling):
             raise PromptRefusedError(ruling.text)
 
     @hooks.on.after_run
@@ -116,12 +116,12 @@ def is_json(args: dict[str, Any]) -> bool:
     return True
 
 
-def about(call: ToolCallPart, args: dict[str, Any]) -> dict[str, Any]:
+def describe_tool_call(call: ToolCallPart, args: dict[str, Any]) -> dict[str, Any]:
     shown = args if is_json(args) else to_jsonable_python(args, fallback=str)
     return {"tool_name": call.tool_name, "tool_input": shown, "tool_use_id": call.tool_call_id}
 
 
-def text_of(prompt: str | Sequence[Any]) -> str:
+def format_prompt(prompt: str | Sequence[Any]) -> str:
     """Return the text of a prompt; of what is no text (an image), its type."""
     if isinstance(prompt, str):
         return prompt

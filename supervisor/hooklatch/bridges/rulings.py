@@ -18,13 +18,22 @@ from typing import Any, TypeAlias, cast
 import msgspec
 
 from hooklatch.client.protocol.decisions import Decision
-from hooklatch.core.payload import canonical
-from hooklatch_worker.author.ambiguity import ambiguity
+from hooklatch.core.payload import canonicalize_json
+from hooklatch_worker.author.ambiguity import find_ambiguity
 
-__all__ = ["Abilities", "Ask", "Refuse", "Ruling", "Run", "UnreadableInputError", "read_object", "rule"]
+__all__ = [
+    "SdkAbilities",
+    "AskRuling",
+    "RefuseRuling",
+    "Ruling",
+    "ProceedRuling",
+    "UnreadableInputError",
+    "read_object",
+    "make_ruling",
+]
 
 
-class Abilities(msgspec.Struct, frozen=True, kw_only=True):
+class SdkAbilities(msgspec.Struct, frozen=True, kw_only=True):
     """What an SDK can express at one of its points; `name` is how a refusal names it.
 
     rewrites: what goes on can be replaced.
@@ -38,7 +47,7 @@ class Abilities(msgspec.Struct, frozen=True, kw_only=True):
     asks_about_rewrites: bool = False
 
 
-class Run(msgspec.Struct, frozen=True, kw_only=True):
+class ProceedRuling(msgspec.Struct, frozen=True, kw_only=True):
     """It may go on, with `value`.  `is_approved`: a hook said allow, so that the SDK need not ask by itself."""
 
     value: Any
@@ -47,7 +56,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     decision: Decision | None = None
 
 
-class Ask(msgspec.Struct, frozen=True, kw_only=True):
+class AskRuling(msgspec.Struct, frozen=True, kw_only=True):
     """A person has to approve it, with `value`; `text` says why."""
 
     text: str
@@ -56,7 +65,7 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     decision: Decision | None = None
 
 
-class Refuse(msgspec.Struct, frozen=True, kw_only=True):
+class RefuseRuling(msgspec.Struct, frozen=True, kw_only=True):
     """It must not go on; `text` is for the model.  `halts`: the whole run should end."""
 
     text: str
@@ -64,44 +73,50 @@ class Refuse(msgspec.Struct, frozen=True, kw_only=True):
     decision: Decision | None = None
 
 
-Ruling: TypeAlias = Run | Ask | Refuse
+Ruling: TypeAlias = ProceedRuling | AskRuling | RefuseRuling
 
 
 class UnreadableInputError(ValueError):
     """The input of a tool is not one JSON object that every parser reads alike."""
 
 
-def rule(decision: Decision, key: str, value: object, abilities: Abilities) -> Ruling:
+def make_ruling(decision: Decision, key: str, value: object, abilities: SdkAbilities) -> Ruling:
     """Translate the decision on an event whose payload has `value` at `key`."""
     if decision.verdict not in ("pass", "allow", "ask"):
-        return Refuse(text=decision.reason or decision.explanation, halts=decision.verdict == "halt", decision=decision)
+        return RefuseRuling(
+            text=decision.reason or decision.explanation, halts=decision.verdict == "halt", decision=decision
+        )
     patch = decision.patch or {}
     if foreign := patch.keys() - {key}:
-        return refusal(f"a hook wants another {min(foreign)}, and {abilities.name} has no place for it", decision)
+        return make_refusal(f"a hook wants another {min(foreign)}, and {abilities.name} has no place for it", decision)
     wanted = patch.get(key, value)
     if isinstance(value, dict) is not isinstance(wanted, dict) or isinstance(value, str) is not isinstance(wanted, str):
-        return refusal(f"a hook wants a {key} of another type", decision)
-    is_rewritten = canonical(msgspec.json.encode(wanted)) != canonical(msgspec.json.encode(value))
+        return make_refusal(f"a hook wants a {key} of another type", decision)
+    is_rewritten = canonicalize_json(msgspec.json.encode(wanted)) != canonicalize_json(msgspec.json.encode(value))
     if decision.verdict == "ask":
-        return question(decision, key, wanted, is_rewritten, abilities)
+        return make_ask_ruling(decision, key, wanted, is_rewritten, abilities)
     if is_rewritten and not abilities.rewrites:
-        return refusal(f"a hook wants another {key}, and {abilities.name} cannot replace it", decision)
+        return make_refusal(f"a hook wants another {key}, and {abilities.name} cannot replace it", decision)
     chosen = wanted if is_rewritten else value
-    return Run(value=chosen, is_rewritten=is_rewritten, is_approved=decision.verdict == "allow", decision=decision)
+    return ProceedRuling(
+        value=chosen, is_rewritten=is_rewritten, is_approved=decision.verdict == "allow", decision=decision
+    )
 
 
-def question(decision: Decision, key: str, wanted: object, is_rewritten: bool, abilities: Abilities) -> Ask | Refuse:
+def make_ask_ruling(
+    decision: Decision, key: str, wanted: object, is_rewritten: bool, abilities: SdkAbilities
+) -> AskRuling | RefuseRuling:
     why = decision.reason or "a hook asks for it"
     if not abilities.asks:
-        return refusal(f"approval is needed, and nobody can be asked in {abilities.name}: {why}", decision)
+        return make_refusal(f"approval is needed, and nobody can be asked in {abilities.name}: {why}", decision)
     if is_rewritten and not abilities.asks_about_rewrites:
         said = f"approval is needed, and {abilities.name} cannot show the {key} that a hook wants instead: {why}"
-        return refusal(said, decision)
-    return Ask(text=why, value=wanted, is_rewritten=is_rewritten, decision=decision)
+        return make_refusal(said, decision)
+    return AskRuling(text=why, value=wanted, is_rewritten=is_rewritten, decision=decision)
 
 
-def refusal(text: str, decision: Decision) -> Refuse:
-    return Refuse(text=text, decision=decision)
+def make_refusal(text: str, decision: Decision) -> RefuseRuling:
+    return RefuseRuling(text=text, decision=decision)
 
 
 def read_object(text: object) -> dict[str, Any]:
@@ -120,7 +135,7 @@ def read_object(text: object) -> dict[str, Any]:
         data = text.encode() if isinstance(text, str) else text
     except UnicodeEncodeError:
         raise UnreadableInputError("the input contains a lone surrogate, which UTF-8 cannot encode") from None
-    if (problem := ambiguity(data)) is not None:
+    if (problem := find_ambiguity(data)) is not None:
         raise UnreadableInputError(f"the input is not JSON that all parsers read alike: {problem}")
     value: object = msgspec.json.decode(data)
     if not isinstance(value, dict):

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from hooklatch.bridges.extras import missing
+from hooklatch.bridges.extras import make_missing_sdk_error
 from hooklatch.bridges.guard import Guard
-from hooklatch.bridges.rulings import Abilities, Ask, Refuse, Run
+from hooklatch.bridges.rulings import AskRuling, ProceedRuling, RefuseRuling, SdkAbilities
 
 try:
     from strands.hooks import (
@@ -24,11 +24,11 @@ try:
         HookRegistry,
     )
 except ModuleNotFoundError as error:
-    raise missing("strands", error) from error
+    raise make_missing_sdk_error("strands", error) from error
 
 __all__ = ["GuardHooks"]
 
-PROMPT: Final = Abilities(name="strands")
+PROMPT: Final = SdkAbilities(name="strands")
 QUESTION: Final = "hooklatch"
 
 
@@ -41,7 +41,7 @@ class GuardHooks(HookProvider):
 
     def __init__(self, guard: Guard, *, approvals: bool = False) -> None:
         self._guard = guard
-        self._can = Abilities(name="strands", rewrites=True, asks=approvals)
+        self._can = SdkAbilities(name="strands", rewrites=True, asks=approvals)
 
     def register_hooks(self, registry: HookRegistry, **kwargs: Any) -> None:
         """Register what asks and what tells."""
@@ -56,11 +56,11 @@ class GuardHooks(HookProvider):
         """Cancel the call with the reason, unless its guards agree."""
         call = event.tool_use
         ruling = await self._guard.before_tool(call["name"], call["input"], call["toolUseId"], self._can)
-        if isinstance(ruling, Ask):
+        if isinstance(ruling, AskRuling):
             question = {"reason": ruling.text, "tool_name": call["name"], "tool_input": call["input"]}
             if event.interrupt(QUESTION, reason=question) is not True:
                 event.cancel_tool = ruling.text
-        elif isinstance(ruling, Refuse):
+        elif isinstance(ruling, RefuseRuling):
             event.cancel_tool = ruling.text
             if ruling.halts:
                 event.agent.cancel(after_current_tools=True)
@@ -87,17 +87,17 @@ class GuardHooks(HookProvider):
         if not said:
             return  # an answer to a question, or a run that goes on
         ruling = await self._guard.before_prompt("\n".join(said), PROMPT)
-        if not isinstance(ruling, Run):
+        if not isinstance(ruling, ProceedRuling):
             event.cancel = ruling.text
 
     async def before_model(self, event: BeforeModelCallEvent) -> None:
         """Tell that the model is asked."""
-        await self._guard.tell("model_request", model_id=model_of(event))
+        await self._guard.tell("model_request", model_id=find_model_name(event))
 
     async def after_model(self, event: AfterModelCallEvent) -> None:
         """Tell that the model has answered."""
         reason = None if event.stop_response is None else event.stop_response.stop_reason
-        await self._guard.tell("model_response", model_id=model_of(event), finish_reason=reason)
+        await self._guard.tell("model_response", model_id=find_model_name(event), finish_reason=reason)
 
     async def after_run(self, event: AfterInvocationEvent) -> None:
         """Tell that the run has ended."""
@@ -108,5 +108,5 @@ class GuardHooks(HookProvider):
             await self._guard.tell("stop", finish_reason=result.stop_reason, last_assistant_message=str(result))
 
 
-def model_of(event: BeforeModelCallEvent | AfterModelCallEvent) -> str:
+def find_model_name(event: BeforeModelCallEvent | AfterModelCallEvent) -> str:
     return type(event.agent.model).__name__

@@ -32,10 +32,10 @@ def say_version() -> int:
     from hooklatch.cli.terminal import output
     from hooklatch.version import VERSION
 
-    output.prepare()
-    output.say(f"hooklatch {VERSION}")
-    fault = output.finish()
+    output.prepare_streams()
+    output.print_line(f"hooklatch {VERSION}")
+    fault = output.finish_output()
     if fault is None:
         return 0
-    output.complain(fault)
+    output.print_error(fault)
     return 74  # Exit.IO_ERROR, whose module costs more than all of this

@@ -10,7 +10,7 @@ from hooklatch.cli.terminal.parser import PROGRAM, Parser
 from hooklatch.errors import DaemonUnreachableError, HooklatchError, RequestFailedError, UnreadableAnswerError
 from hooklatch.version import VERSION
 
-__all__ = ["COMMANDS", "command_line", "run"]
+__all__ = ["COMMANDS", "build_command_line", "run"]
 
 # Under the title that `hooklatch --help` shows: a command's name, its module below `hooklatch.cli`, and its help.
 COMMANDS = {
@@ -80,7 +80,7 @@ CODES = {
 }
 
 
-def command_line() -> Parser:
+def build_command_line() -> Parser:
     """Return the parser of the whole command line."""
     return Parser(
         declare=declare_all,
@@ -99,36 +99,36 @@ def declare_all(parser: Parser) -> None:
 
 def run(words: list[str]) -> int:
     """Run a command and return its exit code."""
-    output.prepare()
-    arguments: argparse.Namespace = command_line().parse_args(words)
+    output.prepare_streams()
+    arguments: argparse.Namespace = build_command_line().parse_args(words)
     try:
         code = int(arguments.run(arguments))
     except CommandError as error:
-        output.complain(str(error))
+        output.print_error(str(error))
         return error.code
     except HooklatchError as error:
-        output.complain(text_of(error))
-        return code_of(error)
+        output.print_error(format_error(error))
+        return find_exit_code(error)
     except Exception as error:
         if isinstance(error.__cause__, KeyboardInterrupt):  # Python 3.11 wraps one from within a class that is made
             raise KeyboardInterrupt from None
         import traceback
 
         traceback.print_exc()
-        output.complain("this is a bug in hooklatch; please report it with the lines above")
+        output.print_error("this is a bug in hooklatch; please report it with the lines above")
         return Exit.SOFTWARE
-    fault = output.finish()
+    fault = output.finish_output()
     if fault is not None:
-        output.complain(fault)
+        output.print_error(fault)
         return code or Exit.IO_ERROR
     return code
 
 
-def text_of(error: HooklatchError) -> str:
+def format_error(error: HooklatchError) -> str:
     return error.message if isinstance(error, RequestFailedError) else str(error)
 
 
-def code_of(error: HooklatchError) -> Exit:
+def find_exit_code(error: HooklatchError) -> Exit:
     match error:
         case DaemonUnreachableError():
             return Exit.UNAVAILABLE

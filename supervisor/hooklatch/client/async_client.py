@@ -14,16 +14,16 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 
-from hooklatch.client.protocol.announcements import Announcement, Inbox
+from hooklatch.client.protocol.announcements import Announcement, AnnouncementQueue
 from hooklatch.client.protocol.decisions import Accepted, Decision
-from hooklatch.client.session.fires import fire
-from hooklatch.client.session.hooks import target_of
+from hooklatch.client.session.fires import fire_event
+from hooklatch.client.session.hooks import describe_target
 from hooklatch.client.session.operations import Registration, SessionOperations
-from hooklatch.client.session.options import HookItem, HookOptions, Options, Scope
+from hooklatch.client.session.options import HookItem, HookOptions, Scope, SessionOptions
 from hooklatch.client.session.served import ServedFunction
 from hooklatch.client.session.session_state import SessionState
-from hooklatch.client.session.steps import Steps, fail
-from hooklatch.client.sockets import candidates
+from hooklatch.client.session.steps import Steps, fail_steps
+from hooklatch.client.sockets import list_socket_candidates
 from hooklatch.errors import DaemonUnreachableError, SessionClosedError
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ Callback = TypeVar("Callback", bound=Callable[[Announcement], object])
 
 
 def connect(
-    path: str | os.PathLike[str] | None = None, *, session_id: str | None = None, **options: Unpack[Options]
+    path: str | os.PathLike[str] | None = None, *, session_id: str | None = None, **options: Unpack[SessionOptions]
 ) -> Session:
     """Open a session with the daemon: `async with connect() as s`, under trio or under asyncio.
 
@@ -50,10 +50,10 @@ def connect(
         DaemonUnreachableError: with `require=True`: no daemon is reachable.
         RequestFailedError: the daemon refused the session or one of its hooks.
     """
-    return Session(candidates(path, options.get("runtime_dir")), SessionState(session_id, options))
+    return Session(list_socket_candidates(path, options.get("runtime_dir")), SessionState(session_id, options))
 
 
-def session(id: str | None = None, **options: Unpack[Options]) -> Session:  # noqa: A002 - the key's name on the wire
+def session(id: str | None = None, **options: Unpack[SessionOptions]) -> Session:  # noqa: A002 - the key's name on the wire
     """Open the session with that id, or a new one: `async with session(host="my-agent") as s`. See `connect`."""
     return connect(session_id=id, **options)
 
@@ -65,7 +65,7 @@ class Announcements:
         self._owner = owner
         self._new_event = owner.opened.tasks.event
         self._news = self._new_event()
-        self.inbox = Inbox(lambda: self._news.set())
+        self.inbox = AnnouncementQueue(lambda: self._news.set())
 
     def __aiter__(self) -> Announcements:
         return self
@@ -150,7 +150,7 @@ class Session(SessionOperations):
 
     async def run_steps(self, steps: Steps[T]) -> T:
         if self._reconnector is None:
-            return fail(steps, DaemonUnreachableError("the session was not opened; use it in async with"))
+            return fail_steps(steps, DaemonUnreachableError("the session was not opened; use it in async with"))
         return await self._reconnector.run(steps)
 
     @overload
@@ -182,7 +182,7 @@ class Session(SessionOperations):
             ValueError: the payload is not plain finite JSON (InvalidPayloadError), or an argument makes no sense.
             SessionClosedError: the session is over.
         """
-        return await self.run_steps(fire(self._state, event, fields, wait=wait))
+        return await self.run_steps(fire_event(self._state, event, fields, wait=wait))
 
     async def register(
         self,
@@ -204,7 +204,7 @@ class Session(SessionOperations):
             RequestFailedError: the daemon refused it; `name` is "load_failed" if the file could not be loaded.
             DaemonUnreachableError: there is no daemon to register it with.
         """
-        (registration,) = await self.register_all([target_of(event, function, run, options)], scope=scope)
+        (registration,) = await self.register_all([describe_target(event, function, run, options)], scope=scope)
         return registration
 
     async def register_all(

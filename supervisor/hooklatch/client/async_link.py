@@ -19,11 +19,11 @@ import anyio
 import msgspec
 
 from hooklatch.client.protocol.announcements import Announcement
-from hooklatch.client.protocol.decisions import Decision, skipped_decision
-from hooklatch.client.protocol.exchange import Action, CallRequested, Exchange, reply
+from hooklatch.client.protocol.decisions import Decision, make_skipped_decision
+from hooklatch.client.protocol.exchange import Action, CallRequested, Exchange, encode_reply
 from hooklatch.client.protocol.liveness import Liveness
 from hooklatch.client.protocol.skipping import REPORT, SkippedCounts
-from hooklatch.client.sockets import hang_up, poll_of
+from hooklatch.client.sockets import hang_up, make_poll
 from hooklatch.client.tasks import SessionTasks
 from hooklatch.errors import DaemonUnreachableError, HooklatchError
 
@@ -58,7 +58,7 @@ class AsyncLink:
         self._announce = announce
         self._skipped = skipped
         self._unbroken = 0
-        self._poll = poll_of(connection)
+        self._poll = make_poll(connection)
 
     @property
     def failure(self) -> HooklatchError | None:
@@ -102,7 +102,7 @@ class AsyncLink:
             return None
         if not self._skipped.unreported:
             self._tasks.start_from_anywhere(self._report_later)
-        return skipped_decision(event, self._skipped.add(event), permission.revision)
+        return make_skipped_decision(event, self._skipped.add(event), permission.revision)
 
     async def _report_later(self) -> None:
         await anyio.sleep(REPORT)
@@ -160,7 +160,7 @@ class AsyncLink:
                 assert_never(action)
 
     async def _answer(self, call: CallRequested) -> None:
-        self._send(reply(call, await self._serve(call)))
+        self._send(encode_reply(call, await self._serve(call)))
 
     def _send(self, line: bytes) -> None:
         if self.failure is not None:

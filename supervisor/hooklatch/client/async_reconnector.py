@@ -21,13 +21,13 @@ import msgspec
 
 from hooklatch.client.async_link import AsyncLink
 from hooklatch.client.protocol.exchange import CallRequested
-from hooklatch.client.protocol.liveness import backoff
-from hooklatch.client.session.operations import introduce
+from hooklatch.client.protocol.liveness import compute_backoff
+from hooklatch.client.session.operations import introduce_session
 from hooklatch.client.session.session_base import FAREWELL, SessionBase
 from hooklatch.client.session.session_state import SessionState
-from hooklatch.client.session.steps import Ask, CallFunction, Returned, RunApart, Steps
-from hooklatch.client.sockets import connecting
-from hooklatch.client.tasks import END_OF_PROGRAM, SessionTasks, call
+from hooklatch.client.session.steps import CallFunction, FunctionReturned, RequestStep, RunApart, Steps
+from hooklatch.client.sockets import connect_to_first
+from hooklatch.client.tasks import END_OF_PROGRAM, SessionTasks, call_function
 from hooklatch.errors import DaemonUnreachableError, HooklatchError
 
 __all__ = ["AsyncReconnector"]
@@ -89,12 +89,12 @@ class AsyncReconnector(SessionBase):
             while True:
                 try:
                     match step:
-                        case Ask(method, params):
+                        case RequestStep(method, params):
                             answer = await request(method, params)
                         case CallFunction(function, argument):
                             started = time.perf_counter()
-                            result = await call(function, argument)
-                            answer = Returned(result, (time.perf_counter() - started) * 1000)
+                            result = await call_function(function, argument)
+                            answer = FunctionReturned(result, (time.perf_counter() - started) * 1000)
                         case RunApart(others):
                             self.tasks.start_soon(self.run, others)
                             answer = None
@@ -152,11 +152,11 @@ class AsyncReconnector(SessionBase):
                 if self._link is not None:
                     self._link, attempts = None, 0
                     self.note(link.failure)
-            await anyio.sleep(backoff(attempts, random.random()))
+            await anyio.sleep(compute_backoff(attempts, random.random()))
             attempts += 1
 
     async def _connect(self) -> socket.socket:
-        attempts = connecting(self._paths, self.state.daemon_uid, self.state.liveness.connect)
+        attempts = connect_to_first(self._paths, self.state.daemon_uid, self.state.liveness.connect)
         try:
             while True:
                 delay = next(attempts)
@@ -167,7 +167,7 @@ class AsyncReconnector(SessionBase):
 
     async def _introduce(self, link: AsyncLink) -> None:
         try:
-            revision = await self._run(introduce(self.state, lambda: self._publish(link)), link.request)
+            revision = await self._run(introduce_session(self.state, lambda: self._publish(link)), link.request)
         except HooklatchError as error:
             self._link = None
             link.end(DaemonUnreachableError(str(error)))
@@ -194,7 +194,7 @@ class AsyncReconnector(SessionBase):
     async def _serve(self, request: CallRequested) -> bytes | str:
         try:
             function, event = self.served(request)
-            return self.encoded(await call(function, event))
+            return self.encoded(await call_function(function, event))
         except (*END_OF_PROGRAM, anyio.get_cancelled_exc_class()):
             raise
         except BaseException as error:

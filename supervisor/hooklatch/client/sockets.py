@@ -10,23 +10,27 @@ from collections.abc import Generator, Sequence
 from contextlib import suppress
 from itertools import count
 
-from hooklatch.client.protocol.liveness import crowd_delay
-from hooklatch.credentials import connected
-from hooklatch.errors import DaemonUnreachableError, why
-from hooklatch.paths import AGENT_SOCKET, runtime_dirs
+from hooklatch.client.protocol.liveness import compute_crowd_delay
+from hooklatch.credentials import open_connection
+from hooklatch.errors import DaemonUnreachableError, explain_error
+from hooklatch.paths import AGENT_SOCKET, list_runtime_dirs
 
-__all__ = ["candidates", "connecting", "hang_up", "poll_of"]
+__all__ = ["list_socket_candidates", "connect_to_first", "hang_up", "make_poll"]
 
 
-def candidates(path: str | os.PathLike[str] | None, runtime_dir: str | os.PathLike[str] | None) -> list[str]:
+def list_socket_candidates(
+    path: str | os.PathLike[str] | None, runtime_dir: str | os.PathLike[str] | None
+) -> list[str]:
     """Return the sockets to try, in turn. A path that was given is the only one."""
     if path is not None:
         return [os.path.abspath(path)]
     named = None if runtime_dir is None else os.fspath(runtime_dir)
-    return [os.path.abspath(os.path.join(folder, AGENT_SOCKET)) for folder in runtime_dirs(named, os.environ)]
+    return [os.path.abspath(os.path.join(folder, AGENT_SOCKET)) for folder in list_runtime_dirs(named, os.environ)]
 
 
-def connecting(paths: Sequence[str], daemon_uid: int | None, budget: float) -> Generator[float, None, socket.socket]:
+def connect_to_first(
+    paths: Sequence[str], daemon_uid: int | None, budget: float
+) -> Generator[float, None, socket.socket]:
     """Connect to the first of `paths` where a daemon listens that may be taken, within `budget` seconds each.
 
     Yields the seconds to wait before the next attempt, and returns the socket. Neither library's own way to connect is
@@ -41,30 +45,30 @@ def connecting(paths: Sequence[str], daemon_uid: int | None, budget: float) -> G
         deadline = time.monotonic() + budget
         try:
             for attempts in count():
-                if (connection := attempt(path, daemon_uid)) is not None:
+                if (connection := attempt_connect(path, daemon_uid)) is not None:
                     return connection
                 if time.monotonic() >= deadline:
                     raise TimeoutError(f"its backlog was full for {budget:g} s")
-                yield crowd_delay(attempts)
+                yield compute_crowd_delay(attempts)
         except OSError as error:
-            failures.append((path, why(error)))
+            failures.append((path, explain_error(error)))
             is_denied = is_denied or isinstance(error, PermissionError)
     raise DaemonUnreachableError.at(failures, is_denied=is_denied)
 
 
-def attempt(path: str, daemon_uid: int | None) -> socket.socket | None:
+def attempt_connect(path: str, daemon_uid: int | None) -> socket.socket | None:
     """Return a connected non-blocking socket, or None if the backlog is full and a later attempt may succeed.
 
     Raises:
         OSError: nothing listens there, or another user does.
     """
     try:
-        return connected(path, daemon_uid)
+        return open_connection(path, daemon_uid)
     except BlockingIOError:
         return None
 
 
-def poll_of(connection: socket.socket) -> select.poll:
+def make_poll(connection: socket.socket) -> select.poll:
     """Return what tells whether the socket has something to read, or its end."""
     poll = select.poll()
     poll.register(connection, select.POLLIN)

@@ -11,17 +11,17 @@ from types import TracebackType
 from typing import Any, Literal, TypeVar, Unpack, overload
 from weakref import WeakSet
 
-from hooklatch.client.protocol.announcements import Announcement, Inbox
+from hooklatch.client.protocol.announcements import Announcement, AnnouncementQueue
 from hooklatch.client.protocol.decisions import Accepted, Decision
-from hooklatch.client.session.fires import fire
-from hooklatch.client.session.hooks import refuse_async, target_of
+from hooklatch.client.session.fires import fire_event
+from hooklatch.client.session.hooks import describe_target, refuse_async
 from hooklatch.client.session.operations import Registration, SessionOperations
-from hooklatch.client.session.options import HookItem, HookOptions, Options, Scope
+from hooklatch.client.session.options import HookItem, HookOptions, Scope, SessionOptions
 from hooklatch.client.session.served import ServedFunction
 from hooklatch.client.session.session_state import SessionState
 from hooklatch.client.session.steps import Steps
-from hooklatch.client.sockets import candidates
-from hooklatch.client.sync_link import in_thread
+from hooklatch.client.sockets import list_socket_candidates
+from hooklatch.client.sync_link import start_thread
 from hooklatch.client.sync_reconnector import SyncReconnector
 
 __all__ = ["SyncAnnouncements", "SyncSession", "connect_sync"]
@@ -33,7 +33,7 @@ Callback = TypeVar("Callback", bound=Callable[[Announcement], object])
 
 
 def connect_sync(
-    path: str | os.PathLike[str] | None = None, *, session_id: str | None = None, **options: Unpack[Options]
+    path: str | os.PathLike[str] | None = None, *, session_id: str | None = None, **options: Unpack[SessionOptions]
 ) -> SyncSession:
     """Open a session with the daemon: `with connect_sync(host="my-agent") as s`. See `hooklatch.connect`.
 
@@ -47,7 +47,7 @@ def connect_sync(
     """
     state = SessionState(session_id, options)
     refuse_async(state.hooks)
-    return SyncSession(SyncReconnector(candidates(path, options.get("runtime_dir")), state))
+    return SyncSession(SyncReconnector(list_socket_candidates(path, options.get("runtime_dir")), state))
 
 
 class SyncAnnouncements:
@@ -56,7 +56,7 @@ class SyncAnnouncements:
     def __init__(self, owner: SyncSession) -> None:
         self._owner = owner
         self._news = threading.Event()
-        self.inbox = Inbox(self._news.set)
+        self.inbox = AnnouncementQueue(self._news.set)
 
     def __iter__(self) -> SyncAnnouncements:
         return self
@@ -149,7 +149,7 @@ class SyncSession(SessionOperations):
         What it takes, means and raises is as in `hooklatch.Session.fire`.
         """
         reconnector = self._reconnector
-        return reconnector.run(fire(reconnector.state, event, fields, wait=wait))
+        return reconnector.run(fire_event(reconnector.state, event, fields, wait=wait))
 
     def register(
         self,
@@ -171,7 +171,7 @@ class SyncSession(SessionOperations):
             RequestFailedError: the daemon refused it; `name` is "load_failed" if the file could not be loaded.
             DaemonUnreachableError: there is no daemon to register it with.
         """
-        (registration,) = self.register_all([target_of(event, function, run, options)], scope=scope)
+        (registration,) = self.register_all([describe_target(event, function, run, options)], scope=scope)
         return registration
 
     def register_all(self, hooks: Sequence[HookItem], *, scope: Scope = "session") -> list[Registration[int]]:
@@ -195,7 +195,7 @@ class SyncSession(SessionOperations):
         """
         listener = self.announcements()
         self.ensure_subscribed()
-        in_thread(self._call_back, listener, callback)
+        start_thread(self._call_back, listener, callback)
         return callback
 
     def _call_back(self, listener: SyncAnnouncements, callback: Callable[[Announcement], object]) -> None:

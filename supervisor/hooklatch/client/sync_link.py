@@ -18,14 +18,14 @@ from typing import Final, assert_never
 import msgspec
 
 from hooklatch.client.protocol.announcements import Announcement
-from hooklatch.client.protocol.decisions import Decision, skipped_decision
-from hooklatch.client.protocol.exchange import Action, CallRequested, Exchange, reply
+from hooklatch.client.protocol.decisions import Decision, make_skipped_decision
+from hooklatch.client.protocol.exchange import Action, CallRequested, Exchange, encode_reply
 from hooklatch.client.protocol.liveness import Liveness
 from hooklatch.client.protocol.skipping import REPORT, SkippedCounts
-from hooklatch.client.sockets import hang_up, poll_of
+from hooklatch.client.sockets import hang_up, make_poll
 from hooklatch.errors import DaemonUnreachableError, HooklatchError
 
-__all__ = ["SyncLink", "in_thread"]
+__all__ = ["SyncLink", "start_thread"]
 
 CHUNK: Final = 2**16
 
@@ -51,7 +51,7 @@ class SyncLink:
         self._serve = serve
         self._announce = announce
         self._skipped = skipped
-        self._poll = poll_of(connection)
+        self._poll = make_poll(connection)
 
     @property
     def failure(self) -> HooklatchError | None:
@@ -116,7 +116,7 @@ class SyncLink:
             timer = threading.Timer(REPORT, self.report)
             timer.daemon = True
             timer.start()
-        return skipped_decision(event, number, permission.revision)
+        return make_skipped_decision(event, number, permission.revision)
 
     def report(self, *, deadline: float = inf) -> None:
         """Tell the daemon how many events were skipped, if any were."""
@@ -179,16 +179,16 @@ class SyncLink:
     def _see_to(self, action: Action) -> None:
         match action:
             case CallRequested():
-                in_thread(self._answer, action)
+                start_thread(self._answer, action)
             case bytes():
-                in_thread(self._send, action)
+                start_thread(self._send, action)
             case Announcement():
                 self._announce(action)
             case _:
                 assert_never(action)
 
     def _answer(self, call: CallRequested) -> None:
-        self._send(reply(call, self._serve(call)))
+        self._send(encode_reply(call, self._serve(call)))
 
     def _send(self, line: bytes, deadline: float = inf) -> None:
         """Send a line, unless the connection ends before; what is not sent whole at the deadline ends it."""
@@ -254,5 +254,5 @@ def is_ready(connection: socket.socket, what: int, timeout: float | None) -> boo
     return bool(poll.poll(None if timeout is None else timeout * 1000 + 1))  # poll rounds down to milliseconds
 
 
-def in_thread(function: Callable[..., object], *arguments: object) -> None:
+def start_thread(function: Callable[..., object], *arguments: object) -> None:
     threading.Thread(target=function, args=arguments, name=f"hooklatch-{function.__name__}", daemon=True).start()

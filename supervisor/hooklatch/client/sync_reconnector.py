@@ -19,12 +19,12 @@ from typing import TypeVar
 import msgspec
 
 from hooklatch.client.protocol.exchange import CallRequested
-from hooklatch.client.protocol.liveness import backoff
-from hooklatch.client.session.operations import introduce
+from hooklatch.client.protocol.liveness import compute_backoff
+from hooklatch.client.session.operations import introduce_session
 from hooklatch.client.session.session_base import FAREWELL, SessionBase
 from hooklatch.client.session.session_state import SessionState
-from hooklatch.client.session.steps import Ask, CallFunction, Returned, RunApart, Steps
-from hooklatch.client.sockets import connecting
+from hooklatch.client.session.steps import CallFunction, FunctionReturned, RequestStep, RunApart, Steps
+from hooklatch.client.sockets import connect_to_first
 from hooklatch.client.sync_link import SyncLink
 from hooklatch.errors import DaemonUnreachableError, HooklatchError
 
@@ -107,12 +107,12 @@ class SyncReconnector(SessionBase):
             while True:
                 try:
                     match step:
-                        case Ask(method, params):
+                        case RequestStep(method, params):
                             answer = request(method, params)
                         case CallFunction(function, argument):
                             started = time.perf_counter()
                             result = function(argument)
-                            answer = Returned(result, (time.perf_counter() - started) * 1000)
+                            answer = FunctionReturned(result, (time.perf_counter() - started) * 1000)
                         case RunApart(others):
                             answer = self.run(others)
                 except BaseException as error:
@@ -164,7 +164,7 @@ class SyncReconnector(SessionBase):
                 self.note(link.failure)
             finally:
                 self._tried.set()
-            self._closing.wait(backoff(attempts, random.random()))
+            self._closing.wait(compute_backoff(attempts, random.random()))
             attempts += 1
 
     def _open(self) -> SyncLink:
@@ -175,7 +175,7 @@ class SyncReconnector(SessionBase):
         try:
             if self.state.is_closed:  # closed since this call looked for a link to end
                 raise DaemonUnreachableError("the session was closed")
-            revision = self._run(introduce(self.state, lambda: self._publish(link)), link.request)
+            revision = self._run(introduce_session(self.state, lambda: self._publish(link)), link.request)
         except BaseException as error:
             self._link = None
             link.end(DaemonUnreachableError(str(error)))
@@ -188,7 +188,7 @@ class SyncReconnector(SessionBase):
         return link
 
     def _connect(self) -> socket.socket:
-        attempts = connecting(self._paths, self.state.daemon_uid, self.state.liveness.connect)
+        attempts = connect_to_first(self._paths, self.state.daemon_uid, self.state.liveness.connect)
         try:
             while not self._closing.wait(next(attempts)):
                 pass

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import asyncio
     import socket
 
-__all__ = ["END_OF_PROGRAM", "SessionTasks", "call", "open_tasks"]
+__all__ = ["END_OF_PROGRAM", "SessionTasks", "call_function", "open_tasks"]
 
 log = logging.getLogger("hooklatch.client")
 # Whatever else the host's functions raise must not end what keeps the session connected.
@@ -116,7 +116,7 @@ async def open_tasks() -> AsyncGenerator[SessionTasks]:
             tasks = SessionTasks(None)
             host.start_soon(tasks.run)
         else:
-            loop = running_loop()
+            loop = find_running_loop()
             tasks = SessionTasks(loop)
             # No group of the calling task: under asyncio a session may be opened in one task, or one
             # `run_until_complete`, and closed in another, and any number of sessions in any order.
@@ -132,7 +132,7 @@ def is_under_trio() -> bool:
     return trio is not None and bool(trio.lowlevel.in_trio_task())
 
 
-def running_loop() -> asyncio.AbstractEventLoop:
+def find_running_loop() -> asyncio.AbstractEventLoop:
     import asyncio  # not loaded under trio
 
     try:
@@ -143,10 +143,10 @@ def running_loop() -> asyncio.AbstractEventLoop:
         ) from None
 
 
-async def call(function: Callable[..., object], argument: object) -> object:
+async def call_function(function: Callable[..., object], argument: object) -> object:
     """Call a function of the user: an async one directly, any other in a thread; await what either returns."""
     try:
-        result = function(argument) if is_async(function) else await in_thread(function, argument)
+        result = function(argument) if is_async(function) else await call_in_thread(function, argument)
         return await result if inspect.isawaitable(result) else result
     except anyio.get_cancelled_exc_class():
         if is_cancelled():
@@ -154,7 +154,7 @@ async def call(function: Callable[..., object], argument: object) -> object:
         raise RuntimeError("it waited for a task that was cancelled") from None
 
 
-async def in_thread(function: Callable[..., object], argument: object) -> object:
+async def call_in_thread(function: Callable[..., object], argument: object) -> object:
     return await anyio.to_thread.run_sync(function, argument, abandon_on_cancel=True)
 
 

@@ -23,7 +23,7 @@ from collections.abc import Container, Hashable, Iterator
 from itertools import chain
 from typing import Generic, TypeVar
 
-__all__ = ["FairQueue", "Pace"]
+__all__ = ["FairQueue", "MedianDuration"]
 
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
@@ -147,7 +147,7 @@ class FairQueue(Generic[K, T]):
             self._regulars.clear()
 
 
-class Pace:
+class MedianDuration:
     """The median duration of recent calls, which a few slow ones do not move."""
 
     def __init__(self) -> None:

@@ -1,7 +1,7 @@
 """What is wrong with a daemon, and what to do about it: the one definition of red and of yellow.  Pure; asks nobody.
 
 `health` says in a word whether it is red, `status` and `doctor` list it with what to do, the metrics count it: all of
-them by `red`.  What only deserves a look is yellow.  Neither can be told without what to do.
+them by `health_findings`.  What only deserves a look is yellow.  Neither can be told without what to do.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ from typing import Literal, TypeAlias, get_args
 
 import msgspec
 
-from hooklatch.core.hooks.names import quoted
+from hooklatch.core.hooks.names import quote_name
 from hooklatch.core.hooks.suspension import Suspension
 
 __all__ = [
-    "DO_ABOUT", "REASONS", "Condition", "Faults", "Finding", "Warned", "Word", "Yellow", "is_vital_well", "red",
-    "word", "yellow",
+    "DO_ABOUT", "REASONS", "HealthInputs", "ActiveFaults", "HealthFinding", "HealthWarning", "Word", "WarningInputs",
+    "is_vital_well", "health_findings",
+    "health_word", "health_warnings",
 ]  # fmt: skip
 
 Word: TypeAlias = Literal["ready", "red", "draining"]
@@ -32,7 +33,7 @@ LINK = "see what it says; `hooklatch link` must run, and says on its standard er
 RESTART = "fix what is named, and make a change again that would be lost; else start the daemon again"
 
 
-class Finding(msgspec.Struct, frozen=True):
+class HealthFinding(msgspec.Struct, frozen=True):
     """One thing that is wrong: the word for its kind, what it is, and what to do.
 
     `is_vital`: no gate can be decided meanwhile, so that a restart is called for.
@@ -44,7 +45,7 @@ class Finding(msgspec.Struct, frozen=True):
     is_vital: bool = False
 
 
-class Condition(msgspec.Struct, frozen=True, kw_only=True):
+class HealthInputs(msgspec.Struct, frozen=True, kw_only=True):
     """All that makes a daemon ready or not, at one moment; of texts and diagnostics, what `str` says is told."""
 
     is_draining: bool
@@ -63,7 +64,7 @@ class Condition(msgspec.Struct, frozen=True, kw_only=True):
     fleet: Sequence[str]  # what of its policy is not in force, or is too old
 
 
-class Warned(msgspec.Struct, frozen=True):
+class HealthWarning(msgspec.Struct, frozen=True):
     """One thing that deserves a look and makes nothing red by itself: the word for its kind, and what to do."""
 
     reason: str
@@ -71,7 +72,7 @@ class Warned(msgspec.Struct, frozen=True):
     do: str
 
 
-class Yellow(msgspec.Struct, frozen=True, kw_only=True):
+class WarningInputs(msgspec.Struct, frozen=True, kw_only=True):
     """All that deserves a look, at one moment."""
 
     record: Sequence[str]
@@ -85,7 +86,7 @@ class Yellow(msgspec.Struct, frozen=True, kw_only=True):
     notes: Sequence[str]  # on what guards nothing and may be meant so
 
 
-# What to do about each field of `Yellow`; one without a line here cannot be told.
+# What to do about each field of `WarningInputs`; one without a line here cannot be told.
 DO_ABOUT = {
     "record": "nothing about what is over; else fix what it names: it goes on by itself (see: hooklatch log verify)",
     "switches": "see what each hook is now, and switch it again by its full name: hooklatch hooks",
@@ -99,9 +100,11 @@ DO_ABOUT = {
 }
 
 
-def yellow(seen: Yellow) -> list[Warned]:
+def health_warnings(seen: WarningInputs) -> list[HealthWarning]:
     """Return each thing that deserves a look, with what to do."""
-    return [Warned(field, text, DO_ABOUT[field]) for field in seen.__struct_fields__ for text in getattr(seen, field)]
+    return [
+        HealthWarning(field, text, DO_ABOUT[field]) for field in seen.__struct_fields__ for text in getattr(seen, field)
+    ]
 
 
 def is_vital_well(*, is_zygote_alive: bool, is_record_sound: bool) -> bool:
@@ -109,38 +112,40 @@ def is_vital_well(*, is_zygote_alive: bool, is_record_sound: bool) -> bool:
     return is_zygote_alive and is_record_sound
 
 
-def red(condition: Condition) -> list[Finding]:
+def health_findings(condition: HealthInputs) -> list[HealthFinding]:
     """Return each thing that makes it red: gates are denied, or guards left out, for another reason than policy."""
-    return list(findings(condition))
+    return list(list_findings(condition))
 
 
-def findings(condition: Condition) -> Iterator[Finding]:
-    yield from (Finding("parts", text, DESCRIPTORS) for text in condition.listeners)
-    yield from (Finding("parts", text, BY_ITSELF) for text in condition.parts)
+def list_findings(condition: HealthInputs) -> Iterator[HealthFinding]:
+    yield from (HealthFinding("parts", text, DESCRIPTORS) for text in condition.listeners)
+    yield from (HealthFinding("parts", text, BY_ITSELF) for text in condition.parts)
     if not condition.is_zygote_alive:
         text = "the zygote does not run, so no worker can be started"
-        yield Finding("zygote", text, BY_ITSELF, is_vital=True)
-    yield from (Finding("record", text, DISK, is_vital=not condition.is_record_sound) for text in condition.record)
-    yield from (Finding("isolation", str(one), SAVED_FILE) for one in condition.isolation)
-    yield from (Finding("files", str(one), SAVED_FILE) for one in condition.files)
-    yield from (Finding("hooks", str(one), SAVED_FILE) for one in condition.hooks)
-    yield from (Finding("faults", text, RESTART) for text in condition.faults)
+        yield HealthFinding("zygote", text, BY_ITSELF, is_vital=True)
+    yield from (
+        HealthFinding("record", text, DISK, is_vital=not condition.is_record_sound) for text in condition.record
+    )
+    yield from (HealthFinding("isolation", str(one), SAVED_FILE) for one in condition.isolation)
+    yield from (HealthFinding("files", str(one), SAVED_FILE) for one in condition.files)
+    yield from (HealthFinding("hooks", str(one), SAVED_FILE) for one in condition.hooks)
+    yield from (HealthFinding("faults", text, RESTART) for text in condition.faults)
     for name in condition.quarantined:
         text = f"{name} is quarantined: its worker died too often"
-        yield Finding("quarantined", text, f"fix it, then: hooklatch hooks enable {quoted(name)}")
-    yield from (Finding("state", text, RESTART) for text in condition.state)
+        yield HealthFinding("quarantined", text, f"fix it, then: hooklatch hooks enable {quote_name(name)}")
+    yield from (HealthFinding("state", text, RESTART) for text in condition.state)
     for one in condition.suspended:
-        what, which = (one.hook, quoted(one.hook)) if one.hook is not None else ("every hook", "--all")
-        yield Finding("suspended", f"{what} is suspended: {one.reason}", f"to end that: hooklatch resume {which}")
-    yield from (Finding("fleet", text, LINK) for text in condition.fleet)
+        what, which = (one.hook, quote_name(one.hook)) if one.hook is not None else ("every hook", "--all")
+        yield HealthFinding("suspended", f"{what} is suspended: {one.reason}", f"to end that: hooklatch resume {which}")
+    yield from (HealthFinding("fleet", text, LINK) for text in condition.fleet)
 
 
-def word(condition: Condition) -> Word:
+def health_word(condition: HealthInputs) -> Word:
     """Say in a word how it is: it leaves, it is red, or it can do its work."""
-    return "draining" if condition.is_draining else "red" if red(condition) else "ready"
+    return "draining" if condition.is_draining else "red" if health_findings(condition) else "ready"
 
 
-class Faults:
+class ActiveFaults:
     """What is wrong for as long as whoever found it says so."""
 
     def __init__(self) -> None:

@@ -16,11 +16,12 @@ from collections.abc import Iterator
 
 import msgspec
 
-from hooklatch_worker.author.state import MAX_KEY, MAX_TTL, MAX_VALUE, Asked
+from hooklatch_worker.author.state import MAX_KEY, MAX_TTL, MAX_VALUE, StateRequest
 
 __all__ = [
-    "MAX_BYTES", "MAX_KEYS", "MAX_TOTAL", "Entry", "GarbageStepError", "Keyspace", "Namespace", "Place", "PlannedStep",
-    "RefusedStepError", "Usage", "session_scope",
+    "MAX_BYTES", "MAX_KEYS", "MAX_TOTAL", "StoredValue", "GarbageStepError", "Keyspace", "Namespace", "StateScope",
+    "PlannedStep",
+    "RefusedStepError", "Usage", "name_session_scope",
 ]  # fmt: skip
 
 MAX_KEYS = 10_000  # per account
@@ -48,8 +49,8 @@ class Namespace(msgspec.Struct, frozen=True, order=True):
     source: str
 
 
-class Place(msgspec.Struct, frozen=True):
-    """One scope of a namespace: "" if all sessions share it, otherwise a `session_scope`.
+class StateScope(msgspec.Struct, frozen=True):
+    """One scope of a namespace: "" if all sessions share it, otherwise a `name_session_scope`.
 
     The scope expires after `linger` seconds without use; None means never.
     """
@@ -59,7 +60,7 @@ class Place(msgspec.Struct, frozen=True):
     linger: float | None = None
 
 
-def session_scope(session_id: str, *, is_claimed: bool) -> str:
+def name_session_scope(session_id: str, *, is_claimed: bool) -> str:
     """Return the name of a session's scope.
 
     Sessions that only a one-shot client claims have their own scopes and account: they neither reach the values of
@@ -68,7 +69,7 @@ def session_scope(session_id: str, *, is_claimed: bool) -> str:
     return f"{CLAIMED if is_claimed else LIVE}{session_id}"
 
 
-class Entry(msgspec.Struct, frozen=True):
+class StoredValue(msgspec.Struct, frozen=True):
     """A value as JSON, and the time at which it expires."""
 
     value: bytes
@@ -79,7 +80,7 @@ class PlannedStep(msgspec.Struct, frozen=True):
     """The result of a step, and its change if `is_change`: the new entry, or None to remove the key."""
 
     result: bytes
-    entry: Entry | None = None
+    entry: StoredValue | None = None
     is_change: bool = False
 
 
@@ -95,7 +96,7 @@ class ScopeValues:
     __slots__ = ("ends_at", "entries")
 
     def __init__(self) -> None:
-        self.entries: dict[str, Entry] = {}
+        self.entries: dict[str, StoredValue] = {}
         self.ends_at = math.inf
 
 
@@ -110,56 +111,56 @@ class Keyspace:
         self._usage: dict[Account, Usage] = {}
         self.total = Usage()
 
-    def plan(self, place: Place, asked: Asked, now: float) -> PlannedStep:
+    def plan(self, place: StateScope, asked: StateRequest, now: float) -> PlannedStep:
         """Return the result and the change of a step, without applying it.
 
         Raises:
             RefusedStepError: it exceeds a limit, or the current value does not allow it.
             GarbageStepError: a genuine worker never requests it.
         """
-        check(asked)
+        validate_state_request(asked)
         before = self.find(place, asked.key, now)
         planned = STEPS[asked.operation](asked, before, now + asked.ttl if asked.ttl else math.inf)
         if planned.is_change and planned.entry is not None:
             self._check_room(place, asked.key, planned.entry, now)
         return planned
 
-    def find(self, place: Place, key: str, now: float) -> Entry | None:
+    def find(self, place: StateScope, key: str, now: float) -> StoredValue | None:
         """Return a key's entry unless it has expired; the lookup renews its scope."""
         scope = self._scope(place, now)
         if scope is None:
             return None
-        scope.ends_at = end_of(place, now)
+        scope.ends_at = find_expiry(place, now)
         entry = scope.entries.get(key)
         return entry if entry is not None and entry.ends_at > now else None
 
-    def take(self, place: Place, key: str, entry: Entry | None, now: float) -> None:
+    def take(self, place: StateScope, key: str, entry: StoredValue | None, now: float) -> None:
         """Set an entry, or remove the current one."""
-        account = account_of(place)
+        account = find_account(place)
         scope = self._scope(place, now)
         if scope is None:
             if entry is None:
                 return
             scope = self._accounts.setdefault(account, {}).setdefault(place.scope, ScopeValues())
-        scope.ends_at = end_of(place, now)
+        scope.ends_at = find_expiry(place, now)
         old = scope.entries.pop(key, None)
         if old is not None:
-            self._count(account, -1, -size_of(key, old))
+            self._count(account, -1, -measure_entry(key, old))
         if entry is not None:
             scope.entries[key] = entry
-            self._count(account, 1, size_of(key, entry))
+            self._count(account, 1, measure_entry(key, entry))
             self._note_end(account, min(entry.ends_at, scope.ends_at))
         elif not scope.entries:
             self._drop(account, place.scope)
 
-    def places_of(self, scope: str) -> list[Place]:
+    def places_of(self, scope: str) -> list[StateScope]:
         """Return the places of all namespaces that have values in a scope."""
-        return [Place(namespace, scope) for (namespace, _), scopes in self._accounts.items() if scope in scopes]
+        return [StateScope(namespace, scope) for (namespace, _), scopes in self._accounts.items() if scope in scopes]
 
-    def end_scope(self, place: Place) -> None:
+    def end_scope(self, place: StateScope) -> None:
         """Drop all values of a place."""
-        if place.scope in self._accounts.get(account_of(place), {}):
-            self._drop(account_of(place), place.scope)
+        if place.scope in self._accounts.get(find_account(place), {}):
+            self._drop(find_account(place), place.scope)
 
     def end_namespace(self, namespace: Namespace) -> None:
         """Drop all values of a namespace."""
@@ -167,11 +168,11 @@ class Keyspace:
             for scope in list(self._accounts[account]):
                 self._drop(account, scope)
 
-    def live(self, now: float) -> Iterator[tuple[Place, str, Entry]]:
+    def live(self, now: float) -> Iterator[tuple[StateScope, str, StoredValue]]:
         """Yield everything that has not expired; steps may be applied between two items."""
         for (namespace, _), scopes in list(self._accounts.items()):
             for name, scope in list(scopes.items()):
-                place = Place(namespace, name)
+                place = StateScope(namespace, name)
                 for key, entry in list(scope.entries.items()):
                     if min(entry.ends_at, scope.ends_at) > now:
                         yield place, key, entry
@@ -190,18 +191,18 @@ class Keyspace:
         self._usage.clear()
         self.total = Usage()
 
-    def _scope(self, place: Place, now: float) -> ScopeValues | None:
-        account = account_of(place)
+    def _scope(self, place: StateScope, now: float) -> ScopeValues | None:
+        account = find_account(place)
         scope = self._accounts.get(account, {}).get(place.scope)
         if scope is not None and scope.ends_at <= now:
             self._drop(account, place.scope)
             return None
         return scope
 
-    def _check_room(self, place: Place, key: str, entry: Entry, now: float) -> None:
+    def _check_room(self, place: StateScope, key: str, entry: StoredValue, now: float) -> None:
         if self._has_room(place, key, entry):
             return
-        account = account_of(place)
+        account = find_account(place)
         self._drop_ended(account, now)
         if not self._has_room(place, key, entry):
             usage = self._usage.get(account, Usage())
@@ -211,11 +212,11 @@ class Keyspace:
                 " ttl"
             )
 
-    def _has_room(self, place: Place, key: str, entry: Entry) -> bool:
-        account = account_of(place)
+    def _has_room(self, place: StateScope, key: str, entry: StoredValue) -> bool:
+        account = find_account(place)
         usage = self._usage.get(account, Usage())
         old = self._accounts.get(account, {}).get(place.scope, EMPTY).entries.get(key)
-        keys, size = int(old is None), size_of(key, entry) - (size_of(key, old) if old is not None else 0)
+        keys, size = int(old is None), measure_entry(key, entry) - (measure_entry(key, old) if old is not None else 0)
         # A step that shrinks always fits; otherwise a full source could not even be emptied.
         is_growing = keys > 0 or size > 0
         fits = (
@@ -238,7 +239,7 @@ class Keyspace:
                 for key, entry in list(scope.entries.items()):
                     if entry.ends_at <= now:
                         del scope.entries[key]
-                        self._count(one, -1, -size_of(key, entry))
+                        self._count(one, -1, -measure_entry(key, entry))
                     else:
                         self._note_end(one, min(entry.ends_at, scope.ends_at))
                 if not scope.entries:
@@ -247,7 +248,7 @@ class Keyspace:
     def _drop(self, account: Account, scope: str) -> None:
         scopes = self._accounts[account]
         entries = scopes.pop(scope).entries
-        self._count(account, -len(entries), -sum(size_of(key, entry) for key, entry in entries.items()))
+        self._count(account, -len(entries), -sum(measure_entry(key, entry) for key, entry in entries.items()))
         if not scopes:
             del self._accounts[account]
             del self._usage[account]
@@ -265,19 +266,19 @@ class Keyspace:
 EMPTY = ScopeValues()
 
 
-def account_of(place: Place) -> Account:
+def find_account(place: StateScope) -> Account:
     return place.namespace, place.scope.startswith(CLAIMED)
 
 
-def end_of(place: Place, now: float) -> float:
+def find_expiry(place: StateScope, now: float) -> float:
     return now + place.linger if place.linger is not None else math.inf
 
 
-def size_of(key: str, entry: Entry) -> int:
+def measure_entry(key: str, entry: StoredValue) -> int:
     return len(key.encode()) + len(entry.value) + OVERHEAD
 
 
-def check(asked: Asked) -> None:
+def validate_state_request(asked: StateRequest) -> None:
     """Check a step against the limits that the worker's own code enforces.
 
     Raises:
@@ -294,28 +295,28 @@ def check(asked: Asked) -> None:
         raise GarbageStepError(f"a value that is not JSON: {error}") from None
 
 
-def get(asked: Asked, before: Entry | None, ends_at: float) -> PlannedStep:
+def plan_get(asked: StateRequest, before: StoredValue | None, ends_at: float) -> PlannedStep:
     return PlannedStep(before.value if before is not None else b"")
 
 
-def put(asked: Asked, before: Entry | None, ends_at: float) -> PlannedStep:
+def plan_put(asked: StateRequest, before: StoredValue | None, ends_at: float) -> PlannedStep:
     if not asked.value:
         raise GarbageStepError("a set without a value")
-    return PlannedStep(b"", Entry(asked.value, ends_at), is_change=True)
+    return PlannedStep(b"", StoredValue(asked.value, ends_at), is_change=True)
 
 
-def delete(asked: Asked, before: Entry | None, ends_at: float) -> PlannedStep:
+def plan_delete(asked: StateRequest, before: StoredValue | None, ends_at: float) -> PlannedStep:
     return PlannedStep(b"true" if before is not None else b"", None, is_change=before is not None)
 
 
-def compare_and_set(asked: Asked, before: Entry | None, ends_at: float) -> PlannedStep:
+def compare_and_set(asked: StateRequest, before: StoredValue | None, ends_at: float) -> PlannedStep:
     if (before.value if before is not None else b"") != asked.expected:
         return PlannedStep(b"")
-    entry = Entry(asked.value, ends_at) if asked.value else None
+    entry = StoredValue(asked.value, ends_at) if asked.value else None
     return PlannedStep(b"true", entry, is_change=entry is not None or before is not None)
 
 
-def increment(asked: Asked, before: Entry | None, ends_at: float) -> PlannedStep:
+def plan_increment(asked: StateRequest, before: StoredValue | None, ends_at: float) -> PlannedStep:
     try:
         by = NUMBER.decode(asked.value)
     except msgspec.MsgspecError as error:
@@ -330,9 +331,15 @@ def increment(asked: Asked, before: Entry | None, ends_at: float) -> PlannedStep
         raise RefusedStepError(f"{asked.key!r} would exceed the range of a counter")
     return PlannedStep(
         value := msgspec.json.encode(total),
-        Entry(value, before.ends_at if before is not None else ends_at),
+        StoredValue(value, before.ends_at if before is not None else ends_at),
         is_change=True,
     )
 
 
-STEPS = {"get": get, "set": put, "increment": increment, "delete": delete, "compare_and_set": compare_and_set}
+STEPS = {
+    "get": plan_get,
+    "set": plan_put,
+    "increment": plan_increment,
+    "delete": plan_delete,
+    "compare_and_set": compare_and_set,
+}

@@ -27,9 +27,9 @@ __all__ = [
     "Name",
     "Names",
     "Path",
-    "Places",
+    "ConnectionLimits",
     "Tables",
-    "places",
+    "divide_descriptors",
 ]
 
 Name: TypeAlias = Annotated[str, msgspec.Meta(max_length=200)]
@@ -47,15 +47,15 @@ RESERVED = 1024  # descriptors for everything but connections; half of the limit
 ADMIN_PLACES = 16  # connections reserved for administrators, which a flood of agents cannot take
 
 
-class Places(msgspec.Struct, frozen=True):
+class ConnectionLimits(msgspec.Struct, frozen=True):
     """The maximum number of connections on each socket."""
 
     agents: int
     administrators: int
 
 
-def places(descriptors: int) -> Places:
+def divide_descriptors(descriptors: int) -> ConnectionLimits:
     """Divide the process's file descriptors between the two sockets."""
     free = min(MAX_CONNECTIONS, descriptors - min(RESERVED, descriptors // 2))
     administrators = min(ADMIN_PLACES, max(free // 4, 1))
-    return Places(max(free - administrators, 1), administrators)
+    return ConnectionLimits(max(free - administrators, 1), administrators)

@@ -9,10 +9,10 @@ import msgspec
 __all__ = [
     "RETRYABLE",
     "Cause",
-    "Decision",
+    "FireDecision",
     "DecisionVerdict",
-    "Head",
-    "Outcome",
+    "ChainHead",
+    "CallOutcome",
 ]
 
 DecisionVerdict = Literal["pass", "allow", "deny", "ask", "halt", "claim"]
@@ -36,7 +36,7 @@ Cause = Literal[
 RETRYABLE: frozenset[Cause] = frozenset({"timeout", "overload", "quarantined", "draining", "no_daemon", "abandoned"})
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class CallOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How one call ended.
 
     Whoever ran the call sets the `cause`, and if that is "policy" the `answer` (JSON, empty for no opinion).  Then the
@@ -76,12 +76,12 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     is_orphaned: bool = False
     before: tuple[float, ...] = ()
 
-    def lasting(self, seconds: float) -> Outcome:
+    def lasting(self, seconds: float) -> CallOutcome:
         """Return a copy with the time that the call took."""
         return msgspec.structs.replace(self, duration_ms=round(seconds * 1000, 3))
 
 
-class Head(msgspec.Struct, frozen=True):
+class ChainHead(msgspec.Struct, frozen=True):
     """The end of the decision record's chain: a record's number, and the first half of its sha256, in hexadecimal.
 
     Whoever keeps it can later show whether the record up to there was changed.
@@ -91,7 +91,7 @@ class Head(msgspec.Struct, frozen=True):
     hash: str
 
 
-class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
+class FireDecision(msgspec.Struct, frozen=True, omit_defaults=True):
     """The one answer to a fire.  Denied by default; only the combining rules can change that.
 
     `layer` and `hook` name the hook that decided; `name` is its full name, if these are ambiguous.
@@ -116,9 +116,9 @@ class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
     inject: list[dict[str, Any]] = []
     name: str = ""
     context: dict[str, Any] = {}
-    outcomes: list[Outcome] = []
+    outcomes: list[CallOutcome] = []
     warnings: list[str] = []
-    record: Head | None = None
+    record: ChainHead | None = None
 
     @property
     def is_refusal(self) -> bool:

@@ -9,9 +9,9 @@ from typing import Any, Final, cast
 import msgspec
 
 from hooklatch.core.tools import UnclearToolError, arguments, kind_of
-from hooklatch_worker.author.failures import clipped
+from hooklatch_worker.author.failures import clip_error_text
 
-__all__ = ["MAX_PAYLOAD", "Payload", "PayloadError", "canonical"]
+__all__ = ["MAX_PAYLOAD", "Payload", "PayloadError", "canonicalize_json"]
 
 MAX_PAYLOAD = 8 * 2**20  # bytes; a write tool carries whole files
 TOOL_KEYS: Final = frozenset({"tool_name", "tool_input"})
@@ -26,7 +26,7 @@ class PayloadError(ValueError):
     """The bytes are not a JSON object that all parsers read alike."""
 
     def __init__(self, message: str) -> None:
-        super().__init__(clipped(message))
+        super().__init__(clip_error_text(message))
 
 
 class Payload:
@@ -77,12 +77,12 @@ class Payload:
         Raises:
             PayloadError: it cannot be read, or the tool's new input does not say what a tool of its kind does.
         """
-        changed = {key: raw for key, raw in patch.items() if not means_same(self.fields.get(key), raw)}
+        changed = {key: raw for key, raw in patch.items() if not has_same_meaning(self.fields.get(key), raw)}
         if not changed:
             return self
         fields = {**self.fields, **changed}
         if changed.keys() & TOOL_KEYS:
-            fields |= retold(fields, changed)
+            fields |= translate_changes(fields, changed)
         copy = Payload(msgspec.json.encode(fields), self.version + 1)
         copy._fields = fields
         return copy
@@ -94,7 +94,7 @@ class Payload:
         return self._digest
 
 
-def retold(fields: Mapping[str, msgspec.Raw], changed: Mapping[str, msgspec.Raw]) -> dict[str, msgspec.Raw]:
+def translate_changes(fields: Mapping[str, msgspec.Raw], changed: Mapping[str, msgspec.Raw]) -> dict[str, msgspec.Raw]:
     """Return the kind and the canonical arguments of a tool that was changed, where the payload has them."""
     try:
         told: dict[str, msgspec.Raw] = {}
@@ -113,7 +113,7 @@ def retold(fields: Mapping[str, msgspec.Raw], changed: Mapping[str, msgspec.Raw]
     return told
 
 
-def means_same(old: msgspec.Raw | None, new: msgspec.Raw) -> bool:
+def has_same_meaning(old: msgspec.Raw | None, new: msgspec.Raw) -> bool:
     if old is None:
         return False
     if old == new:
@@ -123,16 +123,16 @@ def means_same(old: msgspec.Raw | None, new: msgspec.Raw) -> bool:
         # What Python takes for different is; of what it takes for equal, 1, 1.0 and true are still to be told apart.
         return before == after and SORTED.encode(before) == SORTED.encode(after)
     except NOT_PLAIN as error:
-        raise no_plain_json(error) from None
+        raise describe_json_error(error) from None
 
 
-def canonical(raw: msgspec.Raw | bytes) -> bytes:
+def canonicalize_json(raw: msgspec.Raw | bytes) -> bytes:
     """Return one spelling for all JSON of equal meaning; 1, 1.0 and true stay different."""
     try:
         return SORTED.encode(decode(raw))
     except NOT_PLAIN as error:
-        raise no_plain_json(error) from None
+        raise describe_json_error(error) from None
 
 
-def no_plain_json(error: Exception) -> PayloadError:
+def describe_json_error(error: Exception) -> PayloadError:
     return PayloadError(f"a value is not plain JSON: {error}")

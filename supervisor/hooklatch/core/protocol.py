@@ -17,7 +17,7 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
-from hooklatch_worker.author.failures import clipped
+from hooklatch_worker.author.failures import clip_error_text
 
 __all__ = [
     "MAX_FRAME",
@@ -28,7 +28,7 @@ __all__ = [
     "Request",
     "Response",
     "RpcError",
-    "convert",
+    "convert_params",
     "encode_error",
     "encode_notification",
     "encode_request",
@@ -215,7 +215,7 @@ def read_message(line: bytes) -> Request | Response:
     except RecursionError:
         raise RpcError(ErrorCode.PARSE_ERROR, "the JSON is nested too deep") from None
     except DECODE_ERRORS as error:
-        problem = f"not JSON: {problem_of(error, line)}"
+        problem = f"not JSON: {describe_json_problem(error, line)}"
         raise RpcError(ErrorCode.PARSE_ERROR, problem, request_id=find_id(line)) from None
     if message.jsonrpc != "2.0":
         number = None if message.id is msgspec.UNSET else message.id
@@ -234,7 +234,7 @@ def read_message(line: bytes) -> Request | Response:
     raise RpcError(ErrorCode.INVALID_REQUEST, "a response needs a result or an error")
 
 
-def problem_of(error: BaseException, data: bytes | msgspec.Raw) -> str:
+def describe_json_problem(error: BaseException, data: bytes | msgspec.Raw) -> str:
     """Return what is wrong with some JSON, naming lone surrogates."""
     text = str(error)
     # msgspec reports "\\ud800" just before the end of a string as truncated input.
@@ -279,22 +279,22 @@ def read_ends(line: bytes) -> tuple[int | str | None, bool]:
     return number, b"method" not in found and (b"result" in found or b"error" in found)
 
 
-def convert(params: msgspec.Raw, shape: type[T]) -> T:
+def convert_params(params: msgspec.Raw, shape: type[T]) -> T:
     """Decode params into a struct.
 
     Raises:
         RpcError: the params do not fit; the text names the field.
     """
     try:
-        return cast("T", decoder_of(cast("Hashable", shape)).decode(params))
+        return cast("T", make_decoder(cast("Hashable", shape)).decode(params))
     except RecursionError:
         raise RpcError(ErrorCode.INVALID_PARAMS, "params are nested too deep") from None
     except DECODE_ERRORS as error:
-        raise RpcError(ErrorCode.INVALID_PARAMS, f"bad params: {problem_of(error, params)}") from None
+        raise RpcError(ErrorCode.INVALID_PARAMS, f"bad params: {describe_json_problem(error, params)}") from None
 
 
 @cache
-def decoder_of(shape: Hashable) -> msgspec.json.Decoder[object]:
+def make_decoder(shape: Hashable) -> msgspec.json.Decoder[object]:
     return msgspec.json.Decoder(cast("type[object]", shape))
 
 
@@ -311,5 +311,5 @@ def encode_result(number: object, result: object) -> bytes:
 
 
 def encode_error(number: object, error: RpcError) -> bytes:
-    body = {"code": int(error.code), "message": clipped(error.message), "data": {"name": error.code.label}}
+    body = {"code": int(error.code), "message": clip_error_text(error.message), "data": {"name": error.code.label}}
     return to_lines([{"jsonrpc": "2.0", "id": number, "error": body}])

@@ -39,7 +39,7 @@ __all__ = [
     "PERIOD",
     "Breaker",
     "BreakerState",
-    "Lifecycle",
+    "ChildLifecycle",
     "LifecycleState",
     "NextStep",
     "Restart",
@@ -84,7 +84,7 @@ class Restarts:
         """Record a failure."""
         policy = self._policy
         self._failures.append(now)
-        prune(self._failures, now - policy.period)
+        prune_moments(self._failures, now - policy.period)
         self.is_down = self.is_down or len(self._failures) > policy.intensity
         nth = len(policy.waits) if self.is_down else len(self._failures)
         self.not_before = now + policy.waits[min(nth, len(policy.waits)) - 1]
@@ -104,7 +104,7 @@ LifecycleState: TypeAlias = Literal["running", "waiting", "down", "ended"]
 NextStep: TypeAlias = Literal["restart", "end", "escalate"]
 
 
-class Lifecycle:
+class ChildLifecycle:
     """The state machine of one supervised part."""
 
     def __init__(self, restart: Restart, policy: RestartPolicy, *, is_significant: bool) -> None:
@@ -209,7 +209,7 @@ class Breaker:
             self._wait = min(self._wait * 2, LAST_PROBE)
             return self._open(now)
         self._deaths.append(now)
-        prune(self._deaths, now - self._period)
+        prune_moments(self._deaths, now - self._period)
         if self.state is BreakerState.CLOSED and len(self._deaths) > self._intensity:
             self._wait = FIRST_PROBE
             return self._open(now)
@@ -259,7 +259,7 @@ class TokenBucket:
         return (1.0 - self._tokens) / self._rate
 
 
-def prune(moments: deque[float], until: float) -> None:
+def prune_moments(moments: deque[float], until: float) -> None:
     """Drop the moments up to and including `until`."""
     while moments and moments[0] <= until:
         moments.popleft()

@@ -20,10 +20,10 @@ from typing import Annotated, Any, Literal, TypeAlias, TypeVar, Union, cast, get
 
 import msgspec
 
-from hooklatch.core.text import did_you_mean
-from hooklatch_worker.author.failures import clipped
+from hooklatch.core.text import suggest_name
+from hooklatch_worker.author.failures import clip_error_text
 
-__all__ = ["InvalidTableError", "Path", "read_table", "unknown_key"]
+__all__ = ["InvalidTableError", "Path", "read_table", "describe_unknown_key"]
 
 T = TypeVar("T")
 Path: TypeAlias = tuple[str | int, ...]
@@ -38,7 +38,7 @@ class InvalidTableError(ValueError):
     """A table that is not accepted: which `table`, what is wrong with it, and the `path` to the key."""
 
     def __init__(self, reason: str, path: Path = (), *, table: str = "") -> None:
-        self.reason = clipped(reason)
+        self.reason = clip_error_text(reason)
         self.path = path
         super().__init__(f"{table}: {self.reason}" if table else self.reason)
 
@@ -52,20 +52,20 @@ def read_table(value: object, into: type[T], noun: str) -> T:
     try:
         return msgspec.convert(value, into)
     except msgspec.ValidationError as error:
-        raise explained(error, value, into, noun) from None
+        raise explain_validation_error(error, value, into, noun) from None
 
 
-def keys_of(struct: type[msgspec.Struct]) -> list[str]:
+def list_table_keys(struct: type[msgspec.Struct]) -> list[str]:
     """Return the keys of a table, its own before those that it takes over from another."""
     return sorted(struct.__struct_fields__, key=lambda key: key not in struct.__annotations__)
 
 
-def unknown_key(table: str, key: str, known: Collection[str]) -> str:
+def describe_unknown_key(table: str, key: str, known: Collection[str]) -> str:
     """Say that a table has no such key, and which one was probably meant."""
-    return f"{table} has no key {key!r}" + (did_you_mean(key, known) or f"; it takes {', '.join(known)}")
+    return f"{table} has no key {key!r}" + (suggest_name(key, known) or f"; it takes {', '.join(known)}")
 
 
-class Place:
+class TablePosition:
     """A place in a table: what is there, what should be, and how a message calls it."""
 
     def __init__(self, value: object, hint: object, noun: str) -> None:
@@ -73,7 +73,9 @@ class Place:
         self.hint: Any = hint
         self.path: Path = ()
         self._noun = noun
-        self.owner = named(value, noun)  # the entry that this is in, by its name; nothing where it has none
+        self.owner = format_entry_label(
+            value, noun
+        )  # the entry that this is in, by its name; nothing where it has none
         self._keys: list[str] = []  # since the last table that has a noun
 
     @property
@@ -97,10 +99,10 @@ class Place:
     def enter(self, key: str, index: str) -> bool:
         """Go one step down; a list or table of plain values is a value itself, and not entered."""
         if key:
-            self._go(key, cast("Mapping[str, Any]", self.value)[key], hints_of(struct_in(self.hint))[key])
+            self._go(key, cast("Mapping[str, Any]", self.value)[key], read_type_hints(find_struct_type(self.hint))[key])
             self._keys.append(key)
             return True
-        items = items_in(self.hint, *([dict] if index == "..." else [list, tuple]))
+        items = find_item_type(self.hint, *([dict] if index == "..." else [list, tuple]))
         if items is None:
             return False
         if index == "...":
@@ -112,16 +114,16 @@ class Place:
             value = cast("list[Any]", self.value)[int(index)]
             self._noun, self._keys = self._keys[-1], []
             self._go(int(index), value, items)
-            self.owner = named(value, self._noun)
+            self.owner = format_entry_label(value, self._noun)
         return True
 
     def _go(self, step: str | int, value: object, hint: object) -> None:
         self.path, self.value, self.hint = (*self.path, step), value, hint
 
 
-def explained(error: msgspec.ValidationError, value: object, into: type, noun: str) -> InvalidTableError:
+def explain_validation_error(error: msgspec.ValidationError, value: object, into: type, noun: str) -> InvalidTableError:
     """Turn an error and its path into our message; the only place that reads msgspec's."""
-    text, place = str(error), Place(value, into, noun)
+    text, place = str(error), TablePosition(value, into, noun)
     if (at := AT.search(text)) is not None:
         text = text[: at.start()]
         for key, index in STEP.findall(at[1]):
@@ -133,54 +135,58 @@ def explained(error: msgspec.ValidationError, value: object, into: type, noun: s
     if cause is not None:
         return InvalidTableError(str(cause), place.path, table=place.owner)
     if (found := UNKNOWN.fullmatch(text)) is not None:
-        reason = unknown_key(place.table, found[1], keys_of(struct_in(place.hint)))
+        reason = describe_unknown_key(place.table, found[1], list_table_keys(find_struct_type(place.hint)))
         return InvalidTableError(reason, (*place.path, found[1]), table=place.owner)
     if (found := MISSING.fullmatch(text)) is not None:
         reason = (
-            f"{place.this} has no {found[1]}; write {example_of(found[1], hints_of(struct_in(place.hint))[found[1]])}"
+            f"{place.this} has no {found[1]}; write "
+            f"{format_example(found[1], read_type_hints(find_struct_type(place.hint))[found[1]])}"
         )
         return InvalidTableError(reason, place.path, table=place.owner)
-    is_what = phrase(place.hint) if place.key else "a table"
-    reason = f"{place.key or place.table} is {is_what}, not {shown(place.value)}{meant(place.value, place.hint)}"
+    is_what = describe_type(place.hint) if place.key else "a table"
+    reason = (
+        f"{place.key or place.table} is {is_what}, not "
+        f"{format_table_value(place.value)}{suggest_allowed_word(place.value, place.hint)}"
+    )
     return InvalidTableError(reason, place.path, table=place.owner)
 
 
-def named(value: object, noun: str) -> str:
+def format_entry_label(value: object, noun: str) -> str:
     """Name an entry by its id or its name; nothing where it has none."""
     if not isinstance(value, Mapping):
         return ""
     table = cast("Mapping[str, object]", value)
     name = table.get("id") or table.get("name")
-    return f"{noun} {clipped(name)!r}" if isinstance(name, str) else ""
+    return f"{noun} {clip_error_text(name)!r}" if isinstance(name, str) else ""
 
 
-def alternatives(hint: Any) -> Iterator[Any]:
+def list_type_alternatives(hint: Any) -> Iterator[Any]:
     """Yield the types that a hint allows, its unions and annotations taken apart."""
     if get_origin(hint) is Annotated:
-        yield from alternatives(get_args(hint)[0])
+        yield from list_type_alternatives(get_args(hint)[0])
     elif get_origin(hint) in (Union, UnionType):
         for one in get_args(hint):
-            yield from alternatives(one)
+            yield from list_type_alternatives(one)
     else:
         yield hint
 
 
-def struct_in(hint: Any) -> Any:
-    structs = (one for one in alternatives(hint) if isinstance(one, type) and issubclass(one, msgspec.Struct))
+def find_struct_type(hint: Any) -> Any:
+    structs = (one for one in list_type_alternatives(hint) if isinstance(one, type) and issubclass(one, msgspec.Struct))
     return next(structs, None)
 
 
-def items_in(hint: Any, *containers: type) -> Any:
+def find_item_type(hint: Any, *containers: type) -> Any:
     """Return the type of the tables in a list or a table, None where it does not hold tables."""
     held = (
         get_args(one)[1 if get_origin(one) is dict else 0]
-        for one in alternatives(hint)
+        for one in list_type_alternatives(hint)
         if get_origin(one) in containers
     )
-    return next((items for items in held if struct_in(items) is not None), None)
+    return next((items for items in held if find_struct_type(items) is not None), None)
 
 
-def hints_of(struct: Any) -> dict[str, Any]:
+def read_type_hints(struct: Any) -> dict[str, Any]:
     return get_type_hints(struct, include_extras=True)
 
 
@@ -192,39 +198,39 @@ def is_accepted(value: object, hint: Any) -> bool:
     return True
 
 
-def example_of(key: str, hint: Any) -> str:
+def format_example(key: str, hint: Any) -> str:
     examples = next((one.examples for one in get_args(hint) if isinstance(one, msgspec.Meta) and one.examples), None)
-    return f"{key} = {json.dumps(examples[0])}" if examples else phrase(hint)
+    return f"{key} = {json.dumps(examples[0])}" if examples else describe_type(hint)
 
 
-def meant(value: object, hint: Any) -> str:
+def suggest_allowed_word(value: object, hint: Any) -> str:
     """Return the end of a message on a word that is none of those allowed."""
-    words = [word for one in alternatives(hint) if get_origin(one) is Literal for word in get_args(one)]
-    return did_you_mean(value, words) if isinstance(value, str) else ""
+    words = [word for one in list_type_alternatives(hint) if get_origin(one) is Literal for word in get_args(one)]
+    return suggest_name(value, words) if isinstance(value, str) else ""
 
 
-def phrase(hint: Any) -> str:
+def describe_type(hint: Any) -> str:
     """Say what a value of a type is."""
     origin: Any = get_origin(hint)
     arguments: list[Any] = [*get_args(hint)]
     if origin is Annotated:
         meta = next(one for one in arguments if isinstance(one, msgspec.Meta))
         extra = meta.extra or {}
-        said: str = extra.get("is") or f"{phrase(arguments[0])}{bounds(meta)}"
+        said: str = extra.get("is") or f"{describe_type(arguments[0])}{describe_bounds(meta)}"
         return f"{said} ({extra['note']})" if "note" in extra else said
     if origin in (Union, UnionType):
-        return " or ".join(phrase(one) for one in arguments if one not in (NoneType, msgspec.UnsetType))
+        return " or ".join(describe_type(one) for one in arguments if one not in (NoneType, msgspec.UnsetType))
     if origin is Literal:
         return f"one of {', '.join(map(repr, arguments))}" if len(arguments) > 1 else repr(arguments[0])
     if origin in (list, tuple, frozenset):
-        said = phrase(arguments[0])
+        said = describe_type(arguments[0])
         return f"a list of {said.removeprefix('a ')}s" if said.startswith("a ") else f"a list, each {said}"
     if origin is dict and arguments[1] is str:
         return "a table of strings"
     return WORDS.get(hint, "a table")
 
 
-def bounds(meta: msgspec.Meta) -> str:
+def describe_bounds(meta: msgspec.Meta) -> str:
     if meta.ge is not None and meta.le is not None:
         return f" from {meta.ge} to {meta.le}"
     limits = (("over", meta.gt), ("at least", meta.ge), ("under", meta.lt), ("at most", meta.le))
@@ -232,8 +238,8 @@ def bounds(meta: msgspec.Meta) -> str:
     return f" {said}" if said else ""
 
 
-def shown(value: object) -> str:
+def format_table_value(value: object) -> str:
     try:
-        return clipped(repr(value))
+        return clip_error_text(repr(value))
     except RecursionError:
         return "something nested too deep"

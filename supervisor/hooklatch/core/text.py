@@ -13,14 +13,14 @@ from collections.abc import Iterable
 __all__ = [
     "REDACTED",
     "TOO_DEEP",
-    "counted",
-    "did_you_mean",
-    "disguised",
-    "escaped",
+    "format_count",
+    "suggest_name",
+    "find_disguised_word",
+    "escape_text",
     "is_unicode",
-    "left_out",
+    "find_omission_mark",
     "read_duration",
-    "shown",
+    "format_duration",
 ]
 
 REDACTED = "[redacted]"  # what stands in the place of a secret
@@ -45,12 +45,12 @@ LONG = ((86400, "d"), (3600, "h"), (60, "min"))  # what is shown in a unit is at
 DURATION = re.compile(rf"(\d+(?:\.\d+)?|\.\d+) ?({'|'.join(UNITS)})?", re.ASCII)
 
 
-def counted(number: int, noun: str) -> str:
+def format_count(number: int, noun: str) -> str:
     """Return a number with its noun: `1 hook`, `2 hooks`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def did_you_mean(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
+def suggest_name(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
     """Return the nearest known name as the end of a message, or an empty string if none is similar enough."""
     from difflib import get_close_matches  # imported here: few commands and requests have something to suggest
 
@@ -68,12 +68,12 @@ def is_unicode(text: str) -> bool:
     return True
 
 
-def left_out(*texts: str) -> str | None:
+def find_omission_mark(*texts: str) -> str | None:
     """Return the mark that stands in one of these texts in the place of something; None if they are whole."""
     return next((mark for mark in (REDACTED, TOO_DEEP) for text in texts if mark in text), None)
 
 
-def escaped(text: str, *, kept: str = "") -> str:
+def escape_text(text: str, *, kept: str = "") -> str:
     """Return a text in which everything can be seen, but for the characters that are kept: others are their escapes."""
     if text.isascii() and text.isprintable():
         return text
@@ -91,7 +91,7 @@ def is_visible(letter: str, before: str) -> bool:
     return letter == EMOJI and unicodedata.category(before) == "So"
 
 
-def disguised(text: str) -> str | None:
+def find_disguised_word(text: str) -> str | None:
     """Return the first word, in ASCII, in which a letter is taken for one of ours; None if none has such a letter.
 
     That is one that looks like ours and stands beside them, or one of ours in another form.
@@ -125,7 +125,7 @@ def read_duration(text: str) -> float:
     return seconds
 
 
-def shown(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Format a duration for people, wherever they read one: `300 ms`, `2.5 s`, `90 s`, `15 min`, `24.5 h`, `99 d`."""
     if 0 < seconds < 1:
         return f"{math.ceil(seconds * 1000)} ms"

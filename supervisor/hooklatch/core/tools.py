@@ -91,7 +91,7 @@ def arguments(kind: str, tool_input: Mapping[str, Any], *, former: Mapping[str, 
     for key, names in KEYS.get(kind, {}).items():
         given = {name: found.pop(name) for name in names if name in found}
         if given:
-            found[key] = one_of(kind, key, given)
+            found[key] = select_value(kind, key, given)
     if kind == "edit":
         add_paths(found)
     needed = NEEDED.get(kind, ())
@@ -100,14 +100,14 @@ def arguments(kind: str, tool_input: Mapping[str, Any], *, former: Mapping[str, 
     return found
 
 
-def one_of(kind: str, key: str, given: Mapping[str, Any]) -> object:
+def select_value(kind: str, key: str, given: Mapping[str, Any]) -> object:
     """Return the one value that several keys agree on."""
     first, *others = given.values()
     if any(type(other) is not type(first) or other != first for other in others):
         raise UnclearToolError(f"{' and '.join(given)} of a {kind} tool differ, and both could be its {key}")
     if kind == "shell" and key == "command":
         is_typed = isinstance(first, str) and not given.keys().isdisjoint(TYPED)
-        return typed(command_of(first)) if is_typed else command_of(first)
+        return typed(join_command(first)) if is_typed else join_command(first)
     if key in TEXT and not isinstance(first, str):
         raise UnclearToolError(f"the {key} of a {kind} tool is not text")
     return first
@@ -127,7 +127,7 @@ def typed(text: str) -> str:
     return "\n"
 
 
-def command_of(value: object) -> str:
+def join_command(value: object) -> str:
     """Return a command as one line: some programs send an argument list."""
     if isinstance(value, str):
         return value
@@ -140,7 +140,7 @@ def command_of(value: object) -> str:
 def add_paths(found: Arguments) -> None:
     """Add `paths`: a patch names its files in its text, and there may be several."""
     if "patch" not in found and BEGIN in str(found.get("command")):
-        found["patch"] = command_of(found.pop("command"))
+        found["patch"] = join_command(found.pop("command"))
     text = found.get("patch")
     paths = [found["path"]] if "path" in found else []
     if isinstance(text, str):

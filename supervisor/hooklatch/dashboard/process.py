@@ -12,19 +12,19 @@ import trio
 from hypercorn.config import Config
 from hypercorn.trio import serve as serve_http  # pyright: ignore[reportUnknownVariableType]  # bare generics
 
-from hooklatch.dashboard.daemon.link import Daemon
-from hooklatch.dashboard.web.application import new_application
+from hooklatch.dashboard.daemon.link import DaemonConnector
+from hooklatch.dashboard.web.application import build_application
 from hooklatch.dashboard.web.keys import Keys
-from hooklatch.dashboard.web.site import Site
+from hooklatch.dashboard.web.site import DashboardSite
 
-__all__ = ["ADDRESS", "bound", "serve"]
+__all__ = ["ADDRESS", "bind_loopback", "serve_dashboard"]
 
 ADDRESS = "127.0.0.1"
 GRACE = 1.0  # seconds for answers that are being sent when it ends
 MOST_HEAD = 2**14
 
 
-def bound(port: int) -> socket.socket:
+def bind_loopback(port: int) -> socket.socket:
     """Return a socket on a port of loopback, 0 for any that is free.
 
     Raises:
@@ -41,7 +41,7 @@ def bound(port: int) -> socket.socket:
     return listener
 
 
-async def serve(
+async def serve_dashboard(
     listener: socket.socket,
     folders: Callable[[], Sequence[str]],
     who: str,
@@ -54,7 +54,7 @@ async def serve(
 
     `on_ready` is told the URL to begin with, which is good for one visit.
     """
-    site = Site(Daemon(folders, daemon_uid), Keys(listener.getsockname()[1]), who)
+    site = DashboardSite(DaemonConnector(folders, daemon_uid), Keys(listener.getsockname()[1]), who)
     is_over = trio.Event()
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as received:
         async with trio.open_nursery() as nursery:
@@ -62,12 +62,12 @@ async def serve(
             nursery.start_soon(site.checks.run)
             nursery.start_soon(end_on_signal, received, site, is_over)
             on_ready(site.keys.url)
-            application: Any = new_application(site)  # two packages that name ASGI's types differently
-            await serve_http(application, config_of(listener), shutdown_trigger=is_over.wait, mode="asgi")
+            application: Any = build_application(site)  # two packages that name ASGI's types differently
+            await serve_http(application, make_server_config(listener), shutdown_trigger=is_over.wait, mode="asgi")
             nursery.cancel_scope.cancel()
 
 
-async def end_on_signal(signals: AsyncIterator[int], site: Site, is_over: trio.Event) -> None:
+async def end_on_signal(signals: AsyncIterator[int], site: DashboardSite, is_over: trio.Event) -> None:
     """End every open stream, so that the server need not wait for one, and then the server."""
     async for _ in signals:
         site.feed.end()
@@ -75,7 +75,7 @@ async def end_on_signal(signals: AsyncIterator[int], site: Site, is_over: trio.E
         return
 
 
-def config_of(listener: socket.socket) -> Config:
+def make_server_config(listener: socket.socket) -> Config:
     """Return the server's configuration; it takes the socket over."""
     config = Config()
     config.bind = [f"fd://{listener.detach()}"]

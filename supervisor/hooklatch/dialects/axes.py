@@ -9,14 +9,14 @@ import msgspec
 
 from hooklatch.core.hooks.catalogue import EventSpec
 from hooklatch.core.hooks.registry import Hook, Layer
-from hooklatch.dialects.dialect import Dialect, Feed
+from hooklatch.dialects.dialect import Dialect, EventMapping
 
-__all__ = ["in_order", "is_due", "spec_for"]
+__all__ = ["order_dialect_hooks", "is_due", "adapt_spec"]
 
 AXES = ("flow", "view", "combine", "ends_at")
 
 
-def spec_for(feed: Feed, spec: EventSpec) -> EventSpec:
+def adapt_spec(feed: EventMapping, spec: EventSpec) -> EventSpec:
     """Return the spec with the feed's axes in place of its own; model, verdicts, outputs and patch keys stay.
 
     Raises:
@@ -30,20 +30,20 @@ def spec_for(feed: Feed, spec: EventSpec) -> EventSpec:
     return msgspec.structs.replace(spec, **changes) if changes else spec
 
 
-def is_due(feed: Feed, verdicts: Sequence[str]) -> bool:
+def is_due(feed: EventMapping, verdicts: Sequence[str]) -> bool:
     """Return whether to fire a feed, given the verdicts of the feeds before it."""
     return feed.when == "always" or all(verdict in ("pass", "allow", "claim") for verdict in verdicts)
 
 
-def in_order(dialect: Dialect, hooks: Sequence[Hook]) -> tuple[Hook, ...]:
+def order_dialect_hooks(dialect: Dialect, hooks: Sequence[Hook]) -> tuple[Hook, ...]:
     """Return all hooks, sorted into the firing order of that system; the fleet's, which none has, come first."""
     if dialect.by_priority:
         return tuple(sorted(hooks, key=lambda hook: (hook.layer is not Layer.FLEET, -hook.priority)))
     if not dialect.layers:
         return tuple(hooks)
     ranks = {label: rank for rank, label in enumerate(dialect.layers)}
-    return tuple(sorted(hooks, key=lambda hook: rank_of(hook, ranks)))
+    return tuple(sorted(hooks, key=lambda hook: rank_hook(hook, ranks)))
 
 
-def rank_of(hook: Hook, ranks: Mapping[str, int]) -> int:
+def rank_hook(hook: Hook, ranks: Mapping[str, int]) -> int:
     return -1 if hook.layer is Layer.FLEET else ranks.get(hook.layer.label, len(ranks))

@@ -4,7 +4,7 @@
     native answer ◀─words, patch, outputs── decision (Answers, written in the dialect's style)
 
 Independent of dispatch.  A dialect can make an event stricter or order it differently; it cannot change an event's
-model, remove a refusal, or map a gate to something that cannot refuse: `checked` enforces that.
+model, remove a refusal, or map a gate to something that cannot refuse: `validate_dialect` enforces that.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ import msgspec
 
 from hooklatch.core.hooks.catalogue import Catalogue, Combine, EventSpec, Flow, View
 from hooklatch.core.hooks.definitions import InvalidHookError, read_definition
-from hooklatch.core.text import did_you_mean
-from hooklatch_worker.author.failures import clipped
+from hooklatch.core.text import suggest_name
+from hooklatch_worker.author.failures import clip_error_text
 
 __all__ = [
     "OUTPUT_WORDS",
     "REFUSALS",
     "Answers",
     "Dialect",
-    "Feed",
+    "EventMapping",
     "InvalidDialectError",
     "Matching",
     "NativeEvent",
     "Style",
     "UnknownNativeEventError",
-    "checked",
+    "validate_dialect",
     "feed",
 ]
 
@@ -47,18 +47,18 @@ class InvalidDialectError(ValueError):
 
     def __init__(self, name: str, reason: str) -> None:
         self.name = name
-        self.reason = clipped(reason)
-        super().__init__(f"dialect {clipped(name)!r}: {self.reason}")
+        self.reason = clip_error_text(reason)
+        super().__init__(f"dialect {clip_error_text(name)!r}: {self.reason}")
 
 
 class UnknownNativeEventError(LookupError):
     """A dialect has no event with this name."""
 
     def __init__(self, dialect: str, name: str, known: Iterable[str]) -> None:
-        super().__init__(f"{dialect} has no event {clipped(name)!r}{did_you_mean(name, known)}")
+        super().__init__(f"{dialect} has no event {clip_error_text(name)!r}{suggest_name(name, known)}")
 
 
-class Feed(msgspec.Struct, frozen=True, kw_only=True):
+class EventMapping(msgspec.Struct, frozen=True, kw_only=True):
     """One canonical event that a native event maps to.  Axes that are None keep the catalogue's value.
 
     Paths are keys joined by dots.  A native path of several keys is copied; the object that contains it stays in place.
@@ -98,7 +98,7 @@ class Answers(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 class NativeEvent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One event of the other system.  It is answered with the decision on its first feed."""
 
-    feeds: tuple[Feed, ...]
+    feeds: tuple[EventMapping, ...]
     answers: Answers = Answers()
     model: str | None = None  # the other system's name for its execution model, if it has several
     aliases: tuple[str, ...] = ()  # other spellings of the name, for example in its configuration files
@@ -146,13 +146,13 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         return self.events[self.resolve(name)]
 
 
-def feed(event: str, keys: dict[str, str] | None = None, **axes: Any) -> Feed:
+def feed(event: str, keys: dict[str, str] | None = None, **axes: Any) -> EventMapping:
     """Return a feed of a standard event; its verdicts and match field come from the catalogue."""
     spec = Catalogue.standard()[event]
-    return Feed(event=event, keys=keys or {}, verdicts=spec.verdicts, match=spec.match, **axes)
+    return EventMapping(event=event, keys=keys or {}, verdicts=spec.verdicts, match=spec.match, **axes)
 
 
-def checked(dialect: Dialect, catalogue: Catalogue | None = None) -> Dialect:
+def validate_dialect(dialect: Dialect, catalogue: Catalogue | None = None) -> Dialect:
     """Return the dialect unchanged if it is complete and does not loosen any event.
 
     Raises:
@@ -173,23 +173,23 @@ def checked(dialect: Dialect, catalogue: Catalogue | None = None) -> Dialect:
             if spelling in seen:
                 raise InvalidDialectError(dialect.name, f"two of its events are called {spelling!r}")
             seen.add(spelling)
-        problem = _problem_of_event(dialect, event, catalogue)
+        problem = _find_event_problem(dialect, event, catalogue)
         if problem is not None:
             raise InvalidDialectError(dialect.name, f"event {name!r}: {problem}")
     return dialect
 
 
-def _problem_of_event(dialect: Dialect, event: NativeEvent, catalogue: Catalogue) -> str | None:
+def _find_event_problem(dialect: Dialect, event: NativeEvent, catalogue: Catalogue) -> str | None:
     if not event.feeds:
         return "it feeds no event of the catalogue"
-    problem = _problem_of_words(event.answers.words)
+    problem = _find_word_problem(event.answers.words)
     if problem is not None:
         return problem
     for fed in event.feeds:
         spec = catalogue.get(fed.event)
         if spec is None:
-            return f"there is no event {fed.event!r} to feed{did_you_mean(fed.event, catalogue)}"
-        problem = _problem_of_feed(fed, spec) or _problem_of_keys(fed)
+            return f"there is no event {fed.event!r} to feed{suggest_name(fed.event, catalogue)}"
+        problem = _find_feed_problem(fed, spec) or _find_key_problem(fed)
         if problem is not None:
             return problem
         if spec.fails_closed and not any(word in event.answers.words for word in REFUSALS):
@@ -199,10 +199,10 @@ def _problem_of_event(dialect: Dialect, event: NativeEvent, catalogue: Catalogue
             return f"it feeds the gate {fed.event} beside other events; a gate must come first, and be the only gate"
     if event.feeds[0].when != "always":
         return 'its first feed cannot depend on feeds before it; write when = "always"'
-    return _problem_of_answers(dialect, event.answers, [catalogue[fed.event] for fed in event.feeds])
+    return _find_answer_problem(dialect, event.answers, [catalogue[fed.event] for fed in event.feeds])
 
 
-def _problem_of_feed(fed: Feed, spec: EventSpec) -> str | None:
+def _find_feed_problem(fed: EventMapping, spec: EventSpec) -> str | None:
     if fed.verdicts != spec.verdicts or fed.match != spec.match:
         return f"its feed of {spec.name} states other verdicts than the catalogue; make it with feed()"
     if spec.model != "notify" and fed.flow == "concurrent":
@@ -213,7 +213,7 @@ def _problem_of_feed(fed: Feed, spec: EventSpec) -> str | None:
     return None
 
 
-def _problem_of_keys(fed: Feed) -> str | None:
+def _find_key_problem(fed: EventMapping) -> str | None:
     if any(not all(path.split(".")) for path in (*fed.keys, *fed.keys.values())):
         return "a path of its key map has an empty part"
     paths = list(fed.keys.values())
@@ -228,16 +228,16 @@ def _problem_of_keys(fed: Feed) -> str | None:
     return None
 
 
-def _problem_of_words(words: dict[str, str]) -> str | None:
+def _find_word_problem(words: dict[str, str]) -> str | None:
     for word, native in words.items():
         if word not in VERDICTS:
-            return f"unknown verdict {word!r}{did_you_mean(word, VERDICTS)}"
+            return f"unknown verdict {word!r}{suggest_name(word, VERDICTS)}"
         if native in ("", "ok"):
             return f"{word} cannot be written as {native!r}, which means that all is well"
     return None
 
 
-def _problem_of_answers(dialect: Dialect, answers: Answers, specs: list[EventSpec]) -> str | None:
+def _find_answer_problem(dialect: Dialect, answers: Answers, specs: list[EventSpec]) -> str | None:
     patchable = {key for spec in specs for key in spec.patch}
     legal = {output for spec in specs for output in spec.outputs}
     for path in answers.patch:

@@ -36,7 +36,7 @@ def read_exit(event: NativeEvent, name: str, answer: object) -> dict[str, Any]:
         raise GarbageError(
             f"an answer on {name} is an exit code, or an object with exitCode or decision, not {answer!r}"
         )
-    text = first_text(said, "stderr", "message", "stdout")
+    text = find_first_text(said, "stderr", "message", "stdout")
     is_gate = event.feeds[0].fails_closed
     if code == BLOCK or decision == "block":
         return {"verdict": "deny", "reason": text} if is_gate else {"warnings": [text or f"a hook on {name} exited 2"]}
@@ -48,13 +48,13 @@ def read_exit(event: NativeEvent, name: str, answer: object) -> dict[str, Any]:
     return read_output(event, name, said)
 
 
-def first_text(said: dict[str, Any], *keys: str) -> str:
+def find_first_text(said: dict[str, Any], *keys: str) -> str:
     texts = (said.get(key) for key in keys)
     return next((text.strip() for text in texts if isinstance(text, str) and text.strip()), "")
 
 
 def read_output(event: NativeEvent, name: str, said: dict[str, Any]) -> dict[str, Any]:
-    text, answers = first_text(said, "stdout"), event.answers
+    text, answers = find_first_text(said, "stdout"), event.answers
     if not text or not (answers.patch or answers.outputs):
         return {}
     if said.get("truncated"):

@@ -9,7 +9,7 @@ import msgspec
 
 from hooklatch.dialects.verdict_mapping import MappedDecision
 
-__all__ = ["BLOCK", "outcome_text", "text_of_message", "write_exit"]
+__all__ = ["BLOCK", "format_outcome_line", "format_message_text", "write_exit"]
 
 BLOCK: Final = 2
 WARN: Final = 1
@@ -21,18 +21,18 @@ CODES: Final[dict[str, int | None]] = {"pass": 0, "block": BLOCK, "warn": WARN, 
 def write_exit(mapped: MappedDecision) -> object:
     """Return exit code, streams and outcomes; only exit code 2 blocks, on any event."""
     outcomes = [
-        outcome_of(outcome, mapped)
+        exit_outcome(outcome, mapped)
         for decision in mapped.decisions
         for outcome in cast("list[dict[str, Any]]", decision.get("outcomes") or [])
         if not outcome.get("unneeded")
     ]
     notes = [note for decision in mapped.decisions for note in cast("list[str]", decision.get("warnings") or [])]
     is_noted = bool(notes) or any(outcome["decision"] != "pass" for outcome in outcomes)
-    stdout = "" if mapped.is_refusal else written_out(mapped)
+    stdout = "" if mapped.is_refusal else write_output(mapped)
     verdict = "block" if mapped.is_refusal else "warn" if is_noted else "pass"
     # Standard output is read after exit code 0 only, so a warning must not suppress it.
     code = BLOCK if mapped.is_refusal else WARN if is_noted and not stdout else 0
-    lines = [text for text in map(outcome_text, outcomes) if text]
+    lines = [text for text in map(format_outcome_line, outcomes) if text]
     if mapped.is_refusal and not any(outcome["decision"] == "block" for outcome in outcomes):
         lines.append(f"hook [hooklatch/{mapped.name}]: block: {mapped.reason}")
     return {
@@ -47,33 +47,33 @@ def write_exit(mapped: MappedDecision) -> object:
     }
 
 
-def written_out(mapped: MappedDecision) -> str:
+def write_output(mapped: MappedDecision) -> str:
     answers = mapped.event.answers
     parts = [mapped.patch[key] for key in answers.patch.values() if key in mapped.patch]
-    if any(not text_of(part).strip() for part in parts):
+    if any(not format_output_value(part).strip() for part in parts):
         lost = f"{mapped.dialect.name} reads empty output on {mapped.name} as no change"
         mapped.warnings.append(f"a change to empty was lost: {lost}")
-    parts += [text_of_message(m) for m in mapped.outputs.get("inject", []) if "inject" in answers.outputs]
+    parts += [format_message_text(m) for m in mapped.outputs.get("inject", []) if "inject" in answers.outputs]
     parts += [mapped.outputs[output] for output in ("append", "resume") if output in mapped.outputs]
-    return "\n".join(text for text in map(text_of, parts) if text)
+    return "\n".join(text for text in map(format_output_value, parts) if text)
 
 
-def text_of(value: object) -> str:
+def format_output_value(value: object) -> str:
     return value if isinstance(value, str) else "" if value is None else msgspec.json.encode(value).decode()
 
 
-def text_of_message(message: Mapping[str, Any]) -> str:
+def format_message_text(message: Mapping[str, Any]) -> str:
     """Return the text of a message, without its role."""
     content = message.get("content")
     if not isinstance(content, list):
-        return text_of(content)
+        return format_output_value(content)
     blocks = cast("list[object]", content)
     texts = [cast("dict[str, Any]", block).get("text") for block in blocks if isinstance(block, dict)]
-    return "\n".join(text for text in texts if isinstance(text, str)) or text_of(blocks)
+    return "\n".join(text for text in texts if isinstance(text, str)) or format_output_value(blocks)
 
 
-def outcome_of(outcome: Mapping[str, Any], mapped: MappedDecision) -> dict[str, Any]:
-    verdict = verdict_of(outcome, mapped)
+def exit_outcome(outcome: Mapping[str, Any], mapped: MappedDecision) -> dict[str, Any]:
+    verdict = exit_verdict(outcome, mapped)
     is_block = verdict == "block"
     code = outcome.get("exit_code")
     stderr = outcome.get("stderr") or ""
@@ -93,7 +93,7 @@ def outcome_of(outcome: Mapping[str, Any], mapped: MappedDecision) -> dict[str, 
     return {**shown, "truncated": True} if outcome.get("truncated") else shown
 
 
-def verdict_of(outcome: Mapping[str, Any], mapped: MappedDecision) -> str:
+def exit_verdict(outcome: Mapping[str, Any], mapped: MappedDecision) -> str:
     decider = mapped.decider
     hook = decider.get("hook")
     is_decider = hook is not None and outcome.get("hook") == hook and outcome.get("layer") == decider.get("layer")
@@ -105,7 +105,7 @@ def verdict_of(outcome: Mapping[str, Any], mapped: MappedDecision) -> str:
     return "error" if outcome.get("cause") in CANNOT_START else "warn"
 
 
-def outcome_text(outcome: Mapping[str, Any]) -> str:
+def format_outcome_line(outcome: Mapping[str, Any]) -> str:
     """Return the line about one hook for people; empty if it passed."""
     if outcome["decision"] == "pass":
         return ""

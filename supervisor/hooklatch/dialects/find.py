@@ -11,14 +11,14 @@ from types import MappingProxyType
 from typing import Any, Final, cast
 
 from hooklatch.core.hooks.catalogue import Catalogue
-from hooklatch.core.tables import InvalidTableError, read_table, unknown_key
-from hooklatch.core.text import did_you_mean
+from hooklatch.core.tables import InvalidTableError, describe_unknown_key, read_table
+from hooklatch.core.text import suggest_name
 from hooklatch.dialects.dialect import (
     Dialect,
-    Feed,
+    EventMapping,
     InvalidDialectError,
     UnknownNativeEventError,
-    checked,
+    validate_dialect,
 )
 from hooklatch.dialects.systems.beam import BEAM
 from hooklatch.dialects.systems.ethos import ETHOS
@@ -26,26 +26,26 @@ from hooklatch.dialects.systems.exathena import EXATHENA
 from hooklatch.dialects.systems.radium import RADIUM
 from hooklatch.dialects.systems.reasonix import REASONIX
 
-__all__ = ["GROUP", "find", "from_table", "load_entry_points", "names", "unknown_event"]
+__all__ = ["GROUP", "find_dialect", "build_dialect", "load_entry_points", "list_dialects", "describe_undefined_event"]
 
 GROUP: Final = "hooklatch.dialects"
 BUILT_IN: Final[Mapping[str, Dialect]] = MappingProxyType(
-    {dialect.name: checked(dialect) for dialect in (ETHOS, EXATHENA, REASONIX, RADIUM, BEAM)}
+    {dialect.name: validate_dialect(dialect) for dialect in (ETHOS, EXATHENA, REASONIX, RADIUM, BEAM)}
 )
 DERIVED = frozenset({"verdicts", "match"})  # fields of a feed that come from the catalogue and are never written
 
 
-def find(name: str, more: Mapping[str, Dialect] | None = None) -> Dialect | None:
+def find_dialect(name: str, more: Mapping[str, Dialect] | None = None) -> Dialect | None:
     """Return the dialect with this name; built-in ones take precedence, so they cannot be replaced."""
     return BUILT_IN.get(name) or (more or {}).get(name)
 
 
-def names(more: Mapping[str, Dialect] | None = None) -> tuple[str, ...]:
+def list_dialects(more: Mapping[str, Dialect] | None = None) -> tuple[str, ...]:
     """Return the names of all dialects."""
     return tuple(dict.fromkeys((*BUILT_IN, *(more or {}))))
 
 
-def unknown_event(catalogue: Catalogue, event: str) -> str:
+def describe_undefined_event(catalogue: Catalogue, event: str) -> str:
     """Return the message for an event that is not defined, with the event that was probably meant.
 
     Another system's name for one of our events comes first.
@@ -56,10 +56,10 @@ def unknown_event(catalogue: Catalogue, event: str) -> str:
         except UnknownNativeEventError:
             continue
         return f"there is no event {event!r}; {dialect.name}'s {event} is {native.feeds[0].event!r} here"
-    return f"there is no event {event!r}" + (did_you_mean(event, catalogue) or "; see: hooklatch events")
+    return f"there is no event {event!r}" + (suggest_name(event, catalogue) or "; see: hooklatch events")
 
 
-def from_table(table: Mapping[str, Any], catalogue: Catalogue | None = None) -> Dialect:
+def build_dialect(table: Mapping[str, Any], catalogue: Catalogue | None = None) -> Dialect:
     """Build a dialect from a table; an event may be written as just the name of the event that it feeds.
 
     Raises:
@@ -72,10 +72,10 @@ def from_table(table: Mapping[str, Any], catalogue: Catalogue | None = None) -> 
         raise InvalidDialectError("", 'it has no name; write name = "mine"')
     if name in BUILT_IN:
         raise InvalidDialectError(name, "there is a dialect of that name; choose another")
-    events = table_at(name, table.get("events", {}), "events")
-    written = {**table, "events": {key: event_of(name, key, value, catalogue) for key, value in events.items()}}
+    events = require_table(name, table.get("events", {}), "events")
+    written = {**table, "events": {key: convert_event(name, key, value, catalogue) for key, value in events.items()}}
     try:
-        return checked(read_table(written, Dialect, "dialect"), catalogue)
+        return validate_dialect(read_table(written, Dialect, "dialect"), catalogue)
     except InvalidTableError as error:
         raise InvalidDialectError(name, error.reason) from None
 
@@ -92,7 +92,7 @@ def load_entry_points() -> tuple[dict[str, Dialect], list[str]]:
         ]
     for point in points:
         try:
-            dialect = dialect_of(point.load())
+            dialect = convert_dialect(point.load())
             if dialect.name in dialects or dialect.name in BUILT_IN:
                 raise InvalidDialectError(dialect.name, "there is a dialect of that name; choose another")
             dialects[dialect.name] = dialect
@@ -102,37 +102,40 @@ def load_entry_points() -> tuple[dict[str, Dialect], list[str]]:
     return dialects, problems
 
 
-def dialect_of(value: object) -> Dialect:
+def convert_dialect(value: object) -> Dialect:
     if isinstance(value, Dialect):
-        return checked(value)
+        return validate_dialect(value)
     if isinstance(value, Mapping):
-        return from_table(cast("Mapping[str, Any]", value))
+        return build_dialect(cast("Mapping[str, Any]", value))
     raise InvalidDialectError("", f"it is neither a Dialect nor a table, but {type(value).__name__}")
 
 
-def event_of(dialect: str, name: str, value: object, catalogue: Catalogue) -> dict[str, Any]:
+def convert_event(dialect: str, name: str, value: object, catalogue: Catalogue) -> dict[str, Any]:
     what = f"event {name!r}"
-    table: Mapping[str, Any] = {"feeds": [value]} if isinstance(value, str) else table_at(dialect, value, what)
+    table: Mapping[str, Any] = {"feeds": [value]} if isinstance(value, str) else require_table(dialect, value, what)
     feeds = table.get("feeds")
     if not isinstance(feeds, list | tuple):  # which reading the table says better
         return dict(table)
-    return {**table, "feeds": [feed_of(dialect, what, feed, catalogue) for feed in cast("Iterable[object]", feeds)]}
+    return {
+        **table,
+        "feeds": [convert_feed(dialect, what, feed, catalogue) for feed in cast("Iterable[object]", feeds)],
+    }
 
 
-def feed_of(dialect: str, what: str, value: object, catalogue: Catalogue) -> dict[str, Any]:
-    table: Mapping[str, Any] = {"event": value} if isinstance(value, str) else table_at(dialect, value, "a feed")
-    known = [field for field in Feed.__struct_fields__ if field not in DERIVED]
+def convert_feed(dialect: str, what: str, value: object, catalogue: Catalogue) -> dict[str, Any]:
+    table: Mapping[str, Any] = {"event": value} if isinstance(value, str) else require_table(dialect, value, "a feed")
+    known = [field for field in EventMapping.__struct_fields__ if field not in DERIVED]
     for key in table:
         if key not in known:
-            raise InvalidDialectError(dialect, unknown_key(f"a feed of {what}", key, known))
+            raise InvalidDialectError(dialect, describe_unknown_key(f"a feed of {what}", key, known))
     spec = catalogue.get(str(table.get("event")))
     if spec is None:
-        hint = did_you_mean(str(table.get("event")), catalogue)
+        hint = suggest_name(str(table.get("event")), catalogue)
         raise InvalidDialectError(dialect, f"{what} feeds {table.get('event')!r}, which is not an event{hint}")
     return {**table, "verdicts": list(spec.verdicts), "match": spec.match}
 
 
-def table_at(dialect: str, value: object, what: str) -> Mapping[str, Any]:
+def require_table(dialect: str, value: object, what: str) -> Mapping[str, Any]:
     if isinstance(value, Mapping):
         return cast("Mapping[str, Any]", value)
     raise InvalidDialectError(dialect, f"{what} is a table, not {value!r}")

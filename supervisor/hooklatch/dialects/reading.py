@@ -11,13 +11,13 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from hooklatch.dialects.dialect import Dialect, Feed, NativeEvent, Style
+from hooklatch.dialects.dialect import Dialect, EventMapping, NativeEvent, Style
 from hooklatch.dialects.exit_reading import read_exit
-from hooklatch.dialects.translation import is_same, known_keys, to_canonical
+from hooklatch.dialects.translation import is_same, list_known_keys, translate_to_canonical
 from hooklatch.dialects.verdict_mapping import STRICTER
 from hooklatch_worker.author.verdicts import GarbageError
 
-__all__ = ["AnswerContext", "read_answer"]
+__all__ = ["AnswerContext", "translate_answer"]
 
 OUTPUT_KEYS = frozenset({"patch", "inject", "append", "resume", "warnings", "last", "context"})
 CANONICAL = OUTPUT_KEYS | {"verdict", "reason", "value"}
@@ -35,14 +35,14 @@ class AnswerContext(msgspec.Struct, frozen=True):
         return self.dialect.events[self.name]
 
     @property
-    def feed(self) -> Feed:
+    def feed(self) -> EventMapping:
         return self.event.feeds[0]
 
 
 AnswerReader = Callable[[AnswerContext, object], dict[str, Any]]
 
 
-def read_answer(
+def translate_answer(
     dialect: Dialect, native_event: str, answer: object, *, shown: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
     """Return the answer as a canonical verdict object, for the first event that the native one feeds.
@@ -73,21 +73,21 @@ def is_ours(asked: AnswerContext, answer: object) -> bool:
     return said.keys() <= CANONICAL and bool(said.keys() & OUTPUT_KEYS) and not said.keys() & theirs
 
 
-def refusing(asked: AnswerContext, verdict: str, reason: object) -> dict[str, Any]:
+def make_refusal_answer(asked: AnswerContext, verdict: str, reason: object) -> dict[str, Any]:
     """Return a refusal, or the nearest stricter one that the event has; a warning if the event guards nothing."""
     word = next((word for word in STRICTER[verdict] if word in asked.feed.verdicts), None)
     if word is None or (word == "halt" and verdict != "halt" and not asked.feed.fails_closed):
-        return {"warnings": [f"{verdict} means nothing on {asked.name} and was ignored: {text_of(reason)}"]}
-    return {"verdict": word, "reason": text_of(reason)}
+        return {"warnings": [f"{verdict} means nothing on {asked.name} and was ignored: {format_reason(reason)}"]}
+    return {"verdict": word, "reason": format_reason(reason)}
 
 
-def text_of(reason: object) -> str:
+def format_reason(reason: object) -> str:
     if isinstance(reason, str):
         return reason
     return "" if reason is None else msgspec.json.encode(reason).decode()
 
 
-def untupled(answer: object) -> object:
+def convert_pair(answer: object) -> object:
     """Convert a pair, which is how a tuple arrives through JSON, to a word with its value."""
     if not isinstance(answer, list):
         return answer
@@ -95,13 +95,13 @@ def untupled(answer: object) -> object:
     return {pair[0]: pair[1]} if len(pair) == 2 and isinstance(pair[0], str) else pair
 
 
-def object_of(asked: AnswerContext, answer: object) -> dict[str, Any]:
+def require_object(asked: AnswerContext, answer: object) -> dict[str, Any]:
     if isinstance(answer, dict):
         return cast("dict[str, Any]", answer)
     raise GarbageError(f"a hook on {asked.name} answers with an object, not {answer!r}")
 
 
-def patch_of(asked: AnswerContext, changes: Mapping[str, Any]) -> dict[str, Any]:
+def translate_patch(asked: AnswerContext, changes: Mapping[str, Any]) -> dict[str, Any]:
     """Convert the native keys of an answer to a patch; null means "not set"."""
     paths = {native: path for path, native in asked.event.answers.patch.items()}
     patch: dict[str, Any] = {}
@@ -111,17 +111,17 @@ def patch_of(asked: AnswerContext, changes: Mapping[str, Any]) -> dict[str, Any]
         if value is not None:
             key, _, part = paths[native].partition(".")
             if part:
-                patch.setdefault(key, whole_of(asked, key))[part] = value
+                patch.setdefault(key, read_whole_field(asked, key))[part] = value
             else:
                 patch[key] = value
     return {"patch": patch} if patch else {}
 
 
-def whole_of(asked: AnswerContext, key: str) -> dict[str, Any]:
+def read_whole_field(asked: AnswerContext, key: str) -> dict[str, Any]:
     """Return the whole field as the callback received it, since a patch replaces whole values."""
     if asked.shown is None:
         return {}
-    whole = to_canonical(asked.dialect, asked.name, dict(asked.shown))[0].payload.get(key)
+    whole = translate_to_canonical(asked.dialect, asked.name, dict(asked.shown))[0].payload.get(key)
     return dict(cast("dict[str, Any]", whole)) if isinstance(whole, dict) else {}
 
 
@@ -129,21 +129,21 @@ def read_merged(asked: AnswerContext, answer: object) -> dict[str, Any]:
     answers = asked.event.answers
     if answers.is_empty:
         return {"warnings": [f"an answer on {asked.name} has no effect; it was ignored"]}
-    said = object_of(asked, answer)
+    said = require_object(asked, answer)
     if "claim" in answers.words:
         return read_claim(asked, said, answers.words["claim"])
     for verdict in ("halt", "deny", "ask"):
         word = answers.words.get(verdict)
         if word is not None and said.get(word) is not None:
             # An empty text refuses as well: anything that looks like a refusal is one.
-            return refusing(asked, verdict, said[word])
+            return make_refusal_answer(asked, verdict, said[word])
     outputs = {output: said[key] for output, key in answers.outputs.items() if said.get(key) is not None}
     taken = {*answers.outputs.values(), *answers.words.values()}
-    changes, unknown = known_in(asked, {key: value for key, value in said.items() if key not in taken})
-    return {**outputs, **unknown, **patch_of(asked, changes)}
+    changes, unknown = select_known_changes(asked, {key: value for key, value in said.items() if key not in taken})
+    return {**outputs, **unknown, **translate_patch(asked, changes)}
 
 
-def known_in(asked: AnswerContext, changes: Mapping[str, Any]) -> tuple[Mapping[str, Any], dict[str, Any]]:
+def select_known_changes(asked: AnswerContext, changes: Mapping[str, Any]) -> tuple[Mapping[str, Any], dict[str, Any]]:
     """Return the changes that the event has keys for, and a warning that names the others.
 
     On a gate the others are left: what an answer there says of them could be a refusal.
@@ -169,7 +169,7 @@ def read_claim(asked: AnswerContext, said: dict[str, Any], flag: str) -> dict[st
 def read_tagged(asked: AnswerContext, answer: object) -> dict[str, Any]:
     if answer == "ok":
         return {}
-    said = object_of(asked, untupled(answer))
+    said = require_object(asked, convert_pair(answer))
     plural = asked.dialect.structured
     if plural and said.keys() <= set(plural.values()) and (len(said) > 1 or not is_one_word(asked, said)):
         return read_structured(asked, {part: said.get(key) for part, key in plural.items()})
@@ -187,17 +187,21 @@ def read_word(asked: AnswerContext, word: str, carried: object) -> dict[str, Any
     answers = asked.event.answers
     for verdict in {*answers.words, "deny", "halt"}:
         if word == answers.words.get(verdict, verdict):
-            return {"verdict": "claim", "value": carried} if verdict == "claim" else refusing(asked, verdict, carried)
+            return (
+                {"verdict": "claim", "value": carried}
+                if verdict == "claim"
+                else make_refusal_answer(asked, verdict, carried)
+            )
     for output, key in answers.outputs.items():
         if word == key:
             return {output: carried}
-    return patch_of(asked, {word: carried})
+    return translate_patch(asked, {word: carried})
 
 
 def read_structured(asked: AnswerContext, said: dict[str, Any]) -> dict[str, Any]:
     answers = asked.event.answers
     if said.get("halt") is not None:
-        return refusing(asked, "halt", said["halt"])
+        return make_refusal_answer(asked, "halt", said["halt"])
     verdict: dict[str, Any] = {}
     for output in ("inject", "append"):
         if said.get(output):
@@ -206,12 +210,12 @@ def read_structured(asked: AnswerContext, said: dict[str, Any]) -> dict[str, Any
             verdict[output] = said[output]
     if said.get("patch") is not None:
         key = next(iter(answers.patch.values()), "transform")
-        verdict |= patch_of(asked, {key: said["patch"]})
+        verdict |= translate_patch(asked, {key: said["patch"]})
     return verdict
 
 
 def read_results(asked: AnswerContext, answer: object) -> dict[str, Any]:
-    said = object_of(asked, answer)
+    said = require_object(asked, answer)
     unknown = said.keys() - {"success", "message", "modified_data", "should_continue"}
     is_well, goes_on = said.get("success"), said.get("should_continue", True)
     if unknown or not isinstance(is_well, bool) or not isinstance(goes_on, bool):
@@ -221,24 +225,29 @@ def read_results(asked: AnswerContext, answer: object) -> dict[str, Any]:
         # It failed and does not refuse: on a gate it may be a guard that could not decide, elsewhere it is skipped.
         begins = f"the hook on {asked.name} reports an error"
         raise GarbageError(
-            text_of(message) or begins if not asked.feed.fails_closed else f"{begins}: {text_of(message)}"
+            format_reason(message) or begins if not asked.feed.fails_closed else f"{begins}: {format_reason(message)}"
         )
     if "claim" in asked.event.answers.words:
         return read_claiming_result(asked, message, data, goes_on=goes_on)
     if asked.feed.fails_closed:
         if not goes_on:
-            return refusing(asked, "deny", message)
+            return make_refusal_answer(asked, "deny", message)
     elif not asked.event.answers.patch and data is not None:
         warning = f"modified data on {asked.name} has no effect; it was ignored"
-        return {"warnings": [warning], **ending(goes_on=goes_on, message=message)}
-    changes, ignored = known_in(asked, object_of(asked, data) if data is not None else {})
-    warnings = {"warnings": [text_of(message)]} if not is_well and message else {}
-    return {**patch_of(asked, changes), **ignored, **warnings, **ending(goes_on=goes_on, message=message)}
+        return {"warnings": [warning], **make_chain_end(goes_on=goes_on, message=message)}
+    changes, ignored = select_known_changes(asked, require_object(asked, data) if data is not None else {})
+    warnings = {"warnings": [format_reason(message)]} if not is_well and message else {}
+    return {
+        **translate_patch(asked, changes),
+        **ignored,
+        **warnings,
+        **make_chain_end(goes_on=goes_on, message=message),
+    }
 
 
-def ending(*, goes_on: bool, message: object) -> dict[str, Any]:
+def make_chain_end(*, goes_on: bool, message: object) -> dict[str, Any]:
     """Return whether the chain ends, and what a hook says of its result: it is shown, whatever is decided."""
-    said = {"reason": text_of(message)} if message or not goes_on else {}
+    said = {"reason": format_reason(message)} if message or not goes_on else {}
     return said if goes_on else {"last": True, **said}
 
 
@@ -246,24 +255,24 @@ def read_claiming_result(asked: AnswerContext, message: object, data: object, *,
     word = asked.event.answers.words["claim"]
     if word == "stop":
         if goes_on:
-            return ending(goes_on=True, message=message)
+            return make_chain_end(goes_on=True, message=message)
         return {"verdict": "claim", "value": message if data is None else data}
     if isinstance(data, dict) and word in data:
         return {"verdict": "claim", "value": cast("dict[str, Any]", data)[word]}
     if data is not None:
         raise GarbageError(f"the data of {asked.name} has no {word!r}")
-    return ending(goes_on=goes_on, message=message)
+    return make_chain_end(goes_on=goes_on, message=message)
 
 
 def read_threaded(asked: AnswerContext, answer: object) -> dict[str, Any]:
     if answer == "ok":
         return {}
-    said = object_of(asked, untupled(answer))
+    said = require_object(asked, convert_pair(answer))
     if len(said) != 1:
         raise GarbageError(f"an answer on {asked.name} is ok, or deny or ask with its value, not {answer!r}")
     word, carried = next(iter(said.items()))
     if word in ("deny", "ask"):
-        return refusing(asked, word, carried)
+        return make_refusal_answer(asked, word, carried)
     if word != "ok" or not isinstance(carried, dict):
         raise GarbageError(f"an answer on {asked.name} is ok with a context, deny or ask with a reason, not {answer!r}")
     return read_context(asked, cast("dict[str, Any]", carried))
@@ -271,7 +280,7 @@ def read_threaded(asked: AnswerContext, answer: object) -> dict[str, Any]:
 
 def read_context(asked: AnswerContext, context: dict[str, Any]) -> dict[str, Any]:
     """Separate changed fields from changed context by comparing with what the callback received."""
-    known, shown = known_keys(asked.dialect, asked.name), asked.shown
+    known, shown = list_known_keys(asked.dialect, asked.name), asked.shown
     fields: dict[str, Any] = {}
     free: dict[str, Any] = {}
     for key, value in context.items():
@@ -282,7 +291,7 @@ def read_context(asked: AnswerContext, context: dict[str, Any]) -> dict[str, Any
     fixed = sorted(fields.keys() - set(asked.event.answers.patch.values()))
     if fixed and shown is not None and asked.feed.fails_closed:
         raise GarbageError(f"a hook on {asked.name} cannot change {', '.join(fixed)}")
-    patch = patch_of(asked, {key: value for key, value in fields.items() if key not in fixed})
+    patch = translate_patch(asked, {key: value for key, value in fields.items() if key not in fixed})
     return {**patch, **({"context": free} if free else {})}
 
 

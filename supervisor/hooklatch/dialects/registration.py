@@ -12,7 +12,7 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from hooklatch.core.hooks.definitions import InvalidHookError, default_id
+from hooklatch.core.hooks.definitions import InvalidHookError, derive_hook_id
 from hooklatch.core.hooks.matchers import MatcherError, compile_matcher
 from hooklatch.core.hooks.registry import EVERY_GATE
 from hooklatch.dialects.dialect import Dialect, UnknownNativeEventError
@@ -73,9 +73,9 @@ def read_registration(dialect: Dialect, native: object) -> list[NativeHook]:
     A hook is registered for the first event that its native event feeds, whose decision is the answer.  One that is no
     definition in that dialect, names an unknown event, or claims another model has a fault.
     """
-    hooks = [hook_of(dialect, entry) for entry in entries_of(dialect, native)]
+    hooks = [convert_native_hook(dialect, entry) for entry in list_native_definitions(dialect, native)]
     definitions = [hook.table for hook in hooks]
-    ids = [definition.get("id") or id_of(definition.get("run")) for definition in definitions]
+    ids = [definition.get("id") or find_default_id(definition.get("run")) for definition in definitions]
     for index, (definition, hook_id) in enumerate(zip(definitions, ids, strict=True)):
         if hook_id is not None and ids.count(hook_id) > 1:
             definition["id"] = f"{hook_id}@{definition['event']}"
@@ -84,18 +84,18 @@ def read_registration(dialect: Dialect, native: object) -> list[NativeHook]:
     return hooks
 
 
-def id_of(run: object) -> str | None:
+def find_default_id(run: object) -> str | None:
     """Return the default id of a hook by its target: one function on two events needs two ids."""
-    return default_id(run) if isinstance(run, str) else None
+    return derive_hook_id(run) if isinstance(run, str) else None
 
 
-def entries_of(dialect: Dialect, native: object) -> Iterator[NativeDefinition]:
+def list_native_definitions(dialect: Dialect, native: object) -> Iterator[NativeDefinition]:
     if not isinstance(native, Mapping):
         yield NativeDefinition(None, {}, fault=f"a hook of {dialect.name} is a table, not {native!r}")
         return
     table = dict(cast("Mapping[str, Any]", native))
     if is_single(dialect, table):
-        events = table.get(renamed_key(dialect, "event", table))
+        events = table.get(find_native_key(dialect, "event", table))
         for event in cast("list[object]", events) if isinstance(events, list) else [events]:
             yield NativeDefinition(event, table)
         return
@@ -108,35 +108,35 @@ def entries_of(dialect: Dialect, native: object) -> Iterator[NativeDefinition]:
             yield NativeDefinition(event, {}, fault=f"{event} holds a list of hooks, not {groups!r}")
             continue
         for group in cast("list[object]", groups):
-            yield from entries_of_group(dialect, event, group)
+            yield from list_group_definitions(dialect, event, group)
 
 
 def is_single(dialect: Dialect, table: dict[str, Any]) -> bool:
-    return renamed_key(dialect, "event", table) in table
+    return find_native_key(dialect, "event", table) in table
 
 
-def renamed_key(dialect: Dialect, ours: str, table: Mapping[str, Any]) -> str:
+def find_native_key(dialect: Dialect, ours: str, table: Mapping[str, Any]) -> str:
     """Return the native key for the canonical key `ours`."""
     theirs = (native for native, own in dialect.registration.items() if own == ours and native in table)
     return next(theirs, ours)
 
 
-def entries_of_group(dialect: Dialect, event: str, group: object) -> Iterator[NativeDefinition]:
+def list_group_definitions(dialect: Dialect, event: str, group: object) -> Iterator[NativeDefinition]:
     table = dict(cast("Mapping[str, Any]", group)) if isinstance(group, Mapping) else {}
     if "hooks" in table:
-        hooks, key = table.pop("hooks"), renamed_key(dialect, "match", table)
+        hooks, key = table.pop("hooks"), find_native_key(dialect, "match", table)
         matcher = table.pop(key, None)
         if table or not isinstance(hooks, list):
             fault = f"a group of {event} has a matcher and a list of hooks, and nothing else"
             yield NativeDefinition(event, {}, matcher, fault)
             return
         for hook in cast("list[object]", hooks):
-            yield entry_of(event, hook, matcher)
+            yield expand_named_hook(event, hook, matcher)
     else:
-        yield entry_of(event, cast("Any", group))
+        yield expand_named_hook(event, cast("Any", group))
 
 
-def entry_of(event: str, hook: object, matcher: object = None) -> NativeDefinition:
+def expand_named_hook(event: str, hook: object, matcher: object = None) -> NativeDefinition:
     """Expand a hook given by name only: "file.py:function" is run by a worker, any other name is served."""
     if isinstance(hook, str) and hook:
         table = {"run": hook} if ":" in hook.strip(":") else {"id": hook, "served": True}
@@ -146,30 +146,30 @@ def entry_of(event: str, hook: object, matcher: object = None) -> NativeDefiniti
     return NativeDefinition(event, {}, matcher, f"a hook of {event} is a name or a table, not {hook!r}")
 
 
-def hook_of(dialect: Dialect, native: NativeDefinition) -> NativeHook:
+def convert_native_hook(dialect: Dialect, native: NativeDefinition) -> NativeHook:
     has_problem = isinstance(native.table.get("problem"), str)
     if has_problem and native.event == EVERY_GATE:
-        return NativeHook(remainder_of(dialect, native), "")
+        return NativeHook(read_remainder(dialect, native), "")
     try:
-        event = resolved(dialect, native)
-        table = (remainder_of if has_problem else definition_of)(dialect, native)
+        event = resolve_native_event(dialect, native)
+        table = (read_remainder if has_problem else convert_definition)(dialect, native)
         return NativeHook(table, event, written=native.event)
     except InvalidHookError as error:
-        return NativeHook(remainder_of(dialect, native), "", error, native.event)
+        return NativeHook(read_remainder(dialect, native), "", error, native.event)
 
 
-def remainder_of(dialect: Dialect, native: NativeDefinition) -> dict[str, Any]:
+def read_remainder(dialect: Dialect, native: NativeDefinition) -> dict[str, Any]:
     """Return what a refused hook leaves: its keys under our names, on our event, for the tools that it is for."""
     rest: dict[str, Any] = {dialect.registration.get(key, key): value for key, value in native.table.items()}
     own, rest["event"] = rest.pop("match", None), native.event
     with suppress(InvalidHookError):
-        event = resolved(dialect, native)
+        event = resolve_native_event(dialect, native)
         rest["event"] = dialect.events[event].feeds[0].event
-        rest["match"] = matcher_of(dialect, event, own, native.matcher, "")
+        rest["match"] = convert_matcher(dialect, event, own, native.matcher, "")
     return rest
 
 
-def resolved(dialect: Dialect, native: NativeDefinition) -> str:
+def resolve_native_event(dialect: Dialect, native: NativeDefinition) -> str:
     """Return the native event that a definition is for.
 
     Raises:
@@ -180,15 +180,15 @@ def resolved(dialect: Dialect, native: NativeDefinition) -> str:
     try:
         return dialect.resolve(native.event)
     except UnknownNativeEventError as error:
-        raise InvalidHookError(name_of(dialect, native), str(error)) from None
+        raise InvalidHookError(find_native_name(dialect, native), str(error)) from None
 
 
-def name_of(dialect: Dialect, native: NativeDefinition) -> str:
-    return str(native.table.get(renamed_key(dialect, "id", native.table)) or "")
+def find_native_name(dialect: Dialect, native: NativeDefinition) -> str:
+    return str(native.table.get(find_native_key(dialect, "id", native.table)) or "")
 
 
-def definition_of(dialect: Dialect, native: NativeDefinition) -> dict[str, Any]:
-    table, name, event = dict(native.table), name_of(dialect, native), resolved(dialect, native)
+def convert_definition(dialect: Dialect, native: NativeDefinition) -> dict[str, Any]:
+    table, name, event = dict(native.table), find_native_name(dialect, native), resolve_native_event(dialect, native)
     if native.fault is not None:
         raise InvalidHookError(name, native.fault)
     for key, reason in dialect.unkept.items():
@@ -197,13 +197,13 @@ def definition_of(dialect: Dialect, native: NativeDefinition) -> dict[str, Any]:
     check_model(dialect, event, table, name)
     definition = {dialect.registration.get(key, key): value for key, value in table.items()}
     definition["event"] = dialect.events[event].feeds[0].event
-    matcher = matcher_of(dialect, event, definition.pop("match", None), native.matcher, name)
+    matcher = convert_matcher(dialect, event, definition.pop("match", None), native.matcher, name)
     if matcher is not None:
         definition["match"] = matcher
     if not any(key in definition for key in TARGETS):
         definition["served"] = True
     if "timeout" in definition:
-        definition["timeout"] = seconds(dialect, definition["timeout"])
+        definition["timeout"] = convert_timeout(dialect, definition["timeout"])
     if "command" in definition:
         definition.setdefault("id", f"{event}: {definition['command']}"[:200].replace("\n", " "))
     if definition.keys() & {"command", "argv"}:
@@ -220,11 +220,11 @@ def check_model(dialect: Dialect, event: str, table: dict[str, Any], name: str) 
         raise InvalidHookError(name, f"{event} is a {model} point; it takes no {stated} hooks")
 
 
-def matcher_of(dialect: Dialect, event: str, own: object, of_group: object, name: str) -> object:
+def convert_matcher(dialect: Dialect, event: str, own: object, of_group: object, name: str) -> object:
     source: object = own if own is not None else of_group
     if own is not None and of_group is not None:
         raise InvalidHookError(name, "it has a matcher and its group has one; keep one of them")
-    source = pattern_in(dialect, source, name)
+    source = read_pattern_map(dialect, source, name)
     if source is None:
         return None
     if dialect.matcher != "none" and dialect.events[event].feeds[0].match != "tool_name":
@@ -237,7 +237,7 @@ def matcher_of(dialect: Dialect, event: str, own: object, of_group: object, name
         raise InvalidHookError(name, f"match: {error}") from None
 
 
-def pattern_in(dialect: Dialect, source: object, name: str) -> object:
+def read_pattern_map(dialect: Dialect, source: object, name: str) -> object:
     """Return the pattern of a matcher that is a map; canonical matchers stay as they are."""
     field = dialect.matcher_field
     if field is None or not isinstance(source, Mapping):
@@ -250,7 +250,7 @@ def pattern_in(dialect: Dialect, source: object, name: str) -> object:
     return fields.get(field)
 
 
-def seconds(dialect: Dialect, timeout: object) -> object:
+def convert_timeout(dialect: Dialect, timeout: object) -> object:
     if isinstance(timeout, bool) or not isinstance(timeout, int | float) or dialect.timeout_unit == "s":
         return timeout  # anything but a number is rejected with the rest of the definition
     try:

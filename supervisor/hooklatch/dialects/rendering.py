@@ -16,10 +16,10 @@ import msgspec
 
 from hooklatch.dialects.dialect import Dialect, Style
 from hooklatch.dialects.exits import write_exit
-from hooklatch.dialects.translation import is_same, known_keys, overlaid
-from hooklatch.dialects.verdict_mapping import MappedDecision, express, settle
+from hooklatch.dialects.translation import is_same, list_known_keys, overlay_context
+from hooklatch.dialects.verdict_mapping import MappedDecision, express_patch, settle_native_decision
 
-__all__ = ["NativeAnswer", "render"]
+__all__ = ["NativeAnswer", "render_decision"]
 
 WireDecision = Mapping[str, Any]
 
@@ -31,7 +31,7 @@ class NativeAnswer(msgspec.Struct, frozen=True):
     warnings: list[str]
 
 
-def render(
+def render_decision(
     dialect: Dialect,
     native_event: str,
     decision: WireDecision,
@@ -44,7 +44,7 @@ def render(
         UnknownNativeEventError: the dialect has no such event.
     """
     name = dialect.resolve(native_event)
-    mapped = settle(dialect, name, [decision, *followed_by], native_payload or {})
+    mapped = settle_native_decision(dialect, name, [decision, *followed_by], native_payload or {})
     value = WRITERS[dialect.style](mapped)
     return NativeAnswer(value, mapped.warnings)
 
@@ -58,12 +58,12 @@ def write_merged(mapped: MappedDecision) -> object:
         if mapped.word != "claim":
             return {flag: False}
         value = mapped.value
-        return {**(cast("dict[str, Any]", value) if isinstance(value, dict) else beside(value)), flag: True}
+        return {**(cast("dict[str, Any]", value) if isinstance(value, dict) else list_extra_outputs(value)), flag: True}
     parts = {**mapped.patch, **{answers.outputs[key]: part for key, part in mapped.outputs.items()}}
     return parts if mapped.word == "pass" else {**parts, answers.words[mapped.word]: mapped.reason}
 
 
-def beside(value: object) -> dict[str, object]:
+def list_extra_outputs(value: object) -> dict[str, object]:
     return {} if value is None else {"value": value}
 
 
@@ -83,12 +83,12 @@ def write_tagged(mapped: MappedDecision) -> object:
         return result
     return {
         "result": result,
-        "outputs": structured(mapped),
+        "outputs": build_structured_form(mapped),
         **(dialect.on_halt if mapped.word == "halt" else {}),
     }
 
 
-def structured(mapped: MappedDecision) -> dict[str, object]:
+def build_structured_form(mapped: MappedDecision) -> dict[str, object]:
     """Return the form that has no deny: a caller that reads only this one sees any refusal as a halt."""
     parts: dict[str, object] = {
         "halt": mapped.reason if mapped.word not in ("pass", "allow", "claim") else None,
@@ -110,13 +110,13 @@ def write_threaded(mapped: MappedDecision) -> object:
     native = {**mapped.payload, **mapped.patch}
     if dialect.event_key is not None:
         native = {**native, dialect.event_key: name}
-    known = known_keys(dialect, name)
+    known = list_known_keys(dialect, name)
     for key in sorted(context.keys() & known):
         if native.get(key) != context[key]:
             mapped.warnings.append(
                 f"the context's {key} was left out: it is a field of {name}, and no guard has seen it"
             )
-    return {"ok": overlaid(native, context, known)}
+    return {"ok": overlay_context(native, context, known)}
 
 
 def write_results(mapped: MappedDecision) -> object:
@@ -124,15 +124,15 @@ def write_results(mapped: MappedDecision) -> object:
     results: list[dict[str, Any]] = []
     place: int | None = None
     for decision in mapped.decisions:
-        for outcome in last_words(decision):
-            if is_of(outcome, mapped.decider):
+        for outcome in select_last_outcomes(decision):
+            if is_outcome_of(outcome, mapped.decider):
                 place = len(results)
-            results.append(result_of(mapped, outcome))
+            results.append(build_result(mapped, outcome))
     if mapped.is_refusal:
         stop = {"success": False, "message": mapped.reason, "modified_data": None, "should_continue": False}
         return [*results, stop] if place is None else [*results[:place], stop, *results[place + 1 :]]
     if mapped.word == "claim":
-        return claimed(mapped, results, place)
+        return build_claim_results(mapped, results, place)
     merged: dict[str, Any] = {}
     for result in results:
         merged.update(result["modified_data"] or {})
@@ -144,13 +144,15 @@ def write_results(mapped: MappedDecision) -> object:
     return results
 
 
-def last_words(decision: WireDecision) -> list[dict[str, Any]]:
+def select_last_outcomes(decision: WireDecision) -> list[dict[str, Any]]:
     """Return one outcome per hook that was needed: its second answer, if it was called again, replaces its first."""
     outcomes = cast("list[dict[str, Any]]", decision.get("outcomes") or [])
     return list({(one.get("layer"), one.get("hook")): one for one in outcomes if not one.get("unneeded")}.values())
 
 
-def claimed(mapped: MappedDecision, results: list[dict[str, Any]], place: int | None) -> list[dict[str, Any]]:
+def build_claim_results(
+    mapped: MappedDecision, results: list[dict[str, Any]], place: int | None
+) -> list[dict[str, Any]]:
     word = mapped.event.answers.words["claim"]
     value = mapped.value
     text = value if value is None or isinstance(value, str) else msgspec.json.encode(value).decode()
@@ -162,16 +164,16 @@ def claimed(mapped: MappedDecision, results: list[dict[str, Any]], place: int | 
     return [*results, claim] if place is None else [*results[:place], claim]
 
 
-def is_of(outcome: Mapping[str, Any], decision: WireDecision) -> bool:
+def is_outcome_of(outcome: Mapping[str, Any], decision: WireDecision) -> bool:
     hook = decision.get("hook")
     return hook is not None and outcome.get("hook") == hook and outcome.get("layer") == decision.get("layer")
 
 
-def result_of(mapped: MappedDecision, outcome: Mapping[str, Any]) -> dict[str, Any]:
+def build_result(mapped: MappedDecision, outcome: Mapping[str, Any]) -> dict[str, Any]:
     is_last, message = bool(outcome.get("last")), outcome.get("message") or None
     is_well = outcome.get("outcome") == "answered" and outcome.get("verdict") not in ("deny", "ask", "halt")
     counts = mapped.word == "pass" and is_well and not outcome.get("observed")
-    written, _ = express(mapped.event, outcome.get("patch") or {}, mapped.payload) if counts else ({}, [])
+    written, _ = express_patch(mapped.event, outcome.get("patch") or {}, mapped.payload) if counts else ({}, [])
     return {
         "success": is_well and not (is_last and message),  # stopping for a reason is not reported as success there
         "message": message,

@@ -15,25 +15,34 @@ import msgspec
 
 from hooklatch.core.fire_params import EnvelopeParams
 from hooklatch.core.hooks.catalogue import Catalogue
-from hooklatch.core.payload import PayloadError, canonical
-from hooklatch.dialects.dialect import Dialect, Feed
+from hooklatch.core.payload import PayloadError, canonicalize_json
+from hooklatch.dialects.dialect import Dialect, EventMapping
 
-__all__ = ["MISSING", "Fed", "carry", "dig", "is_same", "known_keys", "to_canonical", "to_native"]
+__all__ = [
+    "MISSING",
+    "TranslatedEvent",
+    "carry_patch",
+    "find_at_path",
+    "is_same",
+    "list_known_keys",
+    "translate_to_canonical",
+    "translate_to_native",
+]
 
 MISSING: Final = object()
 OF_SESSIONS: Final = frozenset({*EnvelopeParams.__struct_fields__, "call_id"})
 
 
-class Fed(msgspec.Struct, frozen=True):
+class TranslatedEvent(msgspec.Struct, frozen=True):
     """One canonical event to fire, with its payload; `stated` is what that says of the fire's session, by its name."""
 
     event: str
     payload: dict[str, Any]
-    feed: Feed
+    feed: EventMapping
     stated: dict[str, Any] = {}
 
 
-def to_canonical(dialect: Dialect, native_event: str, payload: dict[str, Any]) -> list[Fed]:
+def translate_to_canonical(dialect: Dialect, native_event: str, payload: dict[str, Any]) -> list[TranslatedEvent]:
     """Return the canonical events that a native event feeds, in firing order.
 
     Raises:
@@ -46,15 +55,15 @@ def to_canonical(dialect: Dialect, native_event: str, payload: dict[str, Any]) -
         stated = own.pop(dialect.event_key)
         if stated not in (name, native_event):
             raise PayloadError(f"the payload says {dialect.event_key} = {stated!r}, but {name!r} was fired")
-    return [_fed(feed, _inward(feed, own)) for feed in dialect.events[name].feeds]
+    return [_feed_event(feed, _translate_inward(feed, own)) for feed in dialect.events[name].feeds]
 
 
-def to_native(
+def translate_to_native(
     dialect: Dialect,
     native_event: str,
     canonical_payload: dict[str, Any],
     *,
-    feed: Feed | None = None,
+    feed: EventMapping | None = None,
     context: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Return a payload in the dialect's keys, as its hooks expect it; `feed` defaults to the first one.
@@ -63,22 +72,22 @@ def to_native(
     gathers all other keys, canonical keys besides it are left out.
     """
     name = dialect.resolve(native_event)
-    native = _outward(feed or dialect.events[name].feeds[0], canonical_payload)
+    native = _translate_outward(feed or dialect.events[name].feeds[0], canonical_payload)
     if dialect.event_key is not None:
         native = {dialect.event_key: name, **native}
     if dialect.style == "threaded" and context:
-        native = overlaid(native, context, known_keys(dialect, name))
+        native = overlay_context(native, context, list_known_keys(dialect, name))
     return native
 
 
-def carry(fed: Fed, patch: Mapping[str, Any] | None) -> Fed:
+def carry_patch(fed: TranslatedEvent, patch: Mapping[str, Any] | None) -> TranslatedEvent:
     """Return a later feed of the same native event with the patch of an earlier one applied to its payload."""
     known = {path.partition(".")[0] for path in fed.feed.keys.values()} | fed.payload.keys()
     changed = {key: value for key, value in (patch or {}).items() if key in known}
     return msgspec.structs.replace(fed, payload={**fed.payload, **changed}) if changed else fed
 
 
-def known_keys(dialect: Dialect, native_event: str) -> frozenset[str]:
+def list_known_keys(dialect: Dialect, native_event: str) -> frozenset[str]:
     """Return every top-level key, native or canonical, that is a field of the event and thus closed to context."""
     known = {dialect.event_key} if dialect.event_key is not None else set[str]()
     for feed in dialect.event(native_event).feeds:
@@ -87,14 +96,14 @@ def known_keys(dialect: Dialect, native_event: str) -> frozenset[str]:
     return frozenset(known)
 
 
-def overlaid(native: dict[str, Any], context: Mapping[str, Any], known: frozenset[str]) -> dict[str, Any]:
+def overlay_context(native: dict[str, Any], context: Mapping[str, Any], known: frozenset[str]) -> dict[str, Any]:
     """Return the payload with the context's other keys added or replaced; null removes a key."""
     free = {key: value for key, value in context.items() if key not in known}
     merged = {**native, **free}
     return {key: value for key, value in merged.items() if value is not None or key not in free}
 
 
-def dig(value: object, path: str) -> object:
+def find_at_path(value: object, path: str) -> object:
     """Return the value at a path in nested objects, or MISSING."""
     for key in path.split("."):
         if not isinstance(value, dict) or key not in value:
@@ -105,37 +114,37 @@ def dig(value: object, path: str) -> object:
 
 def is_same(one: object, other: object) -> bool:
     """Compare as JSON: 1, 1.0 and true are three different values."""
-    return canonical(msgspec.json.encode(one)) == canonical(msgspec.json.encode(other))
+    return canonicalize_json(msgspec.json.encode(one)) == canonicalize_json(msgspec.json.encode(other))
 
 
-def _fed(feed: Feed, payload: dict[str, Any]) -> Fed:
-    names = OF_SESSIONS.intersection(feed.keys.values()) - _own_fields(feed.event)
+def _feed_event(feed: EventMapping, payload: dict[str, Any]) -> TranslatedEvent:
+    names = OF_SESSIONS.intersection(feed.keys.values()) - _list_own_fields(feed.event)
     stated = {name: payload[name] for name in names if payload.get(name) is not None}
-    return Fed(feed.event, payload, feed, stated)
+    return TranslatedEvent(feed.event, payload, feed, stated)
 
 
 @cache
-def _own_fields(event: str) -> frozenset[str]:
+def _list_own_fields(event: str) -> frozenset[str]:
     """Return the fields of an event, which name something of it and not of its session: a compaction's metadata."""
     spec = Catalogue.standard().get(event)
     return frozenset(field.name for field in spec.fields) if spec is not None else frozenset()
 
 
-def _inward(feed: Feed, payload: dict[str, Any]) -> dict[str, Any]:
+def _translate_inward(feed: EventMapping, payload: dict[str, Any]) -> dict[str, Any]:
     rest, found = dict(payload), dict[str, Any]()
     for native, path in feed.keys.items():
-        value = dig(payload, native)
+        value = find_at_path(payload, native)
         if value is not MISSING:
-            _put(found, path, value)
+            _put_at_path(found, path, value)
             if "." not in native:
                 rest.pop(native)
     if feed.gathers is not None:
-        found[feed.gathers] = _gathered(feed, rest)
+        found[feed.gathers] = _gather_keys(feed, rest)
         rest = {}
     for key, value in rest.items():
-        found[key] = _merged(found[key], value, key) if key in found else value
+        found[key] = _merge_values(found[key], value, key) if key in found else value
     for field, source in feed.fills.items():
-        value = dig(found, source)
+        value = find_at_path(found, source)
         if field not in found and value is not MISSING:
             found[field] = value
     for field, value in feed.defaults.items():
@@ -143,10 +152,10 @@ def _inward(feed: Feed, payload: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _gathered(feed: Feed, rest: dict[str, Any]) -> dict[str, Any]:
+def _gather_keys(feed: EventMapping, rest: dict[str, Any]) -> dict[str, Any]:
     whole = rest.get(feed.nested) if feed.nested is not None else None
     if not isinstance(whole, dict):
-        return {_unquoted(key, feed): value for key, value in rest.items()}
+        return {_unquote_key(key, feed): value for key, value in rest.items()}
     if len(rest) > 1:
         beside = next(key for key in rest if key != feed.nested)
         raise PayloadError(
@@ -155,19 +164,19 @@ def _gathered(feed: Feed, rest: dict[str, Any]) -> dict[str, Any]:
     return cast("dict[str, Any]", whole)
 
 
-def _outward(feed: Feed, payload: dict[str, Any]) -> dict[str, Any]:
-    rest = _without_filled(feed, payload)
+def _translate_outward(feed: EventMapping, payload: dict[str, Any]) -> dict[str, Any]:
+    rest = _drop_filled(feed, payload)
     native: dict[str, Any] = {}
     copied: dict[str, Any] = {}
     for path, own in ((own, path) for path, own in feed.keys.items()):
-        value = _take(rest, path)
+        value = _take_at_path(rest, path)
         if value is not MISSING:
             (copied if "." in own else native)[own] = value
     if feed.gathers is not None:
         arguments = rest.get(feed.gathers)
         if isinstance(arguments, dict):
             for key, value in cast("dict[str, Any]", arguments).items():
-                native[_quoted(key, feed)] = value
+                native[_quote_key(key, feed)] = value
         rest = {}
     native.update(rest)
     for own, value in copied.items():
@@ -176,10 +185,10 @@ def _outward(feed: Feed, payload: dict[str, Any]) -> dict[str, Any]:
     return native
 
 
-def _without_filled(feed: Feed, payload: dict[str, Any]) -> dict[str, Any]:
+def _drop_filled(feed: EventMapping, payload: dict[str, Any]) -> dict[str, Any]:
     rest = dict(payload)
     for field, source in feed.fills.items():
-        value = dig(payload, source)
+        value = find_at_path(payload, source)
         if field in rest and value is not MISSING and is_same(rest[field], value):
             del rest[field]
     for field, value in feed.defaults.items():
@@ -188,14 +197,14 @@ def _without_filled(feed: Feed, payload: dict[str, Any]) -> dict[str, Any]:
     return rest
 
 
-def _put(found: dict[str, Any], path: str, value: object) -> None:
+def _put_at_path(found: dict[str, Any], path: str, value: object) -> None:
     *parents, last = path.split(".")
     for key in parents:
         found = found.setdefault(key, {})
     found[last] = value
 
 
-def _take(rest: dict[str, Any], path: str) -> object:
+def _take_at_path(rest: dict[str, Any], path: str) -> object:
     """Remove and return the value at a path; also remove objects that become empty."""
     key, _, below = path.partition(".")
     if not below:
@@ -204,7 +213,7 @@ def _take(rest: dict[str, Any], path: str) -> object:
     if not isinstance(inner, dict):
         return MISSING
     copy = dict(cast("dict[str, Any]", inner))
-    value = _take(copy, below)
+    value = _take_at_path(copy, below)
     if value is not MISSING:
         rest[key] = copy
         if not copy:
@@ -226,14 +235,14 @@ def _set_nested(native: dict[str, Any], path: str, value: object) -> bool:
     return is_set
 
 
-def _merged(one: Any, other: Any, key: str) -> Any:
+def _merge_values(one: Any, other: Any, key: str) -> Any:
     if not _are_objects(one, other):
         if not is_same(one, other):
             raise PayloadError(f"the payload holds two different values for {key!r}")
         return one
     merged: dict[str, Any] = dict(one)
     for name, value in other.items():
-        merged[name] = _merged(merged[name], value, f"{key}.{name}") if name in merged else value
+        merged[name] = _merge_values(merged[name], value, f"{key}.{name}") if name in merged else value
     return merged
 
 
@@ -243,10 +252,10 @@ def _are_objects(*values: object) -> bool:
 
 # An argument with the name of one of the event's own keys is put in quotation marks, just as Elixir has a string key
 # besides an atom.  A plain mapped name is never an argument, so no argument can be mistaken for a field.
-def _quoted(key: str, feed: Feed) -> str:
+def _quote_key(key: str, feed: EventMapping) -> str:
     return f'"{key}"' if key.strip('"') in (*feed.keys, feed.nested) else key
 
 
-def _unquoted(key: str, feed: Feed) -> str:
+def _unquote_key(key: str, feed: EventMapping) -> str:
     is_quoted = len(key) > 1 and key[0] == key[-1] == '"' and key.strip('"') in (*feed.keys, feed.nested)
     return key[1:-1] if is_quoted else key

@@ -19,12 +19,12 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from hooklatch.core.decisions.decision import failure_text
+from hooklatch.core.decisions.decision import format_failure
 from hooklatch.core.messages import Cause
 from hooklatch.dialects.dialect import OUTPUT_WORDS, REFUSALS, Dialect, NativeEvent
-from hooklatch.dialects.translation import MISSING, dig, is_same
+from hooklatch.dialects.translation import MISSING, find_at_path, is_same
 
-__all__ = ["STRICTER", "MappedDecision", "express", "reason_of", "settle"]
+__all__ = ["STRICTER", "MappedDecision", "express_patch", "format_refusal_reason", "settle_native_decision"]
 
 STRICTER: Final[dict[str, tuple[str, ...]]] = {
     "ask": ("ask", "deny", "halt"),
@@ -65,16 +65,17 @@ class MappedDecision(msgspec.Struct, kw_only=True):
         return self.word in REFUSALS
 
 
-def settle(
+def settle_native_decision(
     dialect: Dialect, name: str, decisions: Sequence[Mapping[str, Any]], payload: Mapping[str, Any]
 ) -> MappedDecision:
     """Return the answer to one native event, from the decisions on all its feeds in order."""
     event = dialect.events[name]
-    decider = max(decisions, key=severity)
-    verdict = verdict_of(decider)
+    decider = max(decisions, key=rank_severity)
+    verdict = read_verdict(decider)
     word = next((word for word in STRICTER.get(verdict, ()) if word in event.answers.words), "pass")
     mapped = MappedDecision(
-        dialect=dialect, name=name, decisions=decisions, payload=payload, word=word, reason=reason_of(decider),
+        dialect=dialect, name=name, decisions=decisions, payload=payload, word=word,
+        reason=format_refusal_reason(decider),
         decider=decider, value=decider.get("value"),
     )  # fmt: skip
     if word == "pass" and verdict not in ("pass", "allow"):
@@ -82,26 +83,26 @@ def settle(
     elif word != verdict and verdict != "allow":
         mapped.warnings.append(f"{verdict} became {word}: {dialect.name} has no word for {verdict} on {name}")
     if not mapped.is_refusal:
-        patch(mapped)
-    outputs(mapped)
+        map_patch(mapped)
+    map_outputs(mapped)
     return mapped
 
 
-def severity(decision: Mapping[str, Any]) -> int:
-    return {"pass": 0, "allow": 1, "claim": 2, "ask": 3}.get(verdict_of(decision), 4)
+def rank_severity(decision: Mapping[str, Any]) -> int:
+    return {"pass": 0, "allow": 1, "claim": 2, "ask": 3}.get(read_verdict(decision), 4)
 
 
-def verdict_of(decision: Mapping[str, Any]) -> str:
+def read_verdict(decision: Mapping[str, Any]) -> str:
     verdict = decision.get("verdict")
     # An unknown verdict must not be taken for permission.
     return verdict if verdict in ("pass", "allow", "ask", "halt", "claim") else "deny"
 
 
-def patch(mapped: MappedDecision) -> None:
+def map_patch(mapped: MappedDecision) -> None:
     dialect, name, event = mapped.dialect, mapped.name, mapped.event
     for index, decision in enumerate(mapped.decisions):
         changes = cast("dict[str, Any]", decision.get("patch") or {})
-        written, unsaid = express(event, changes, mapped.payload)
+        written, unsaid = express_patch(event, changes, mapped.payload)
         is_crowded_out = bool(changes) and mapped.word == "ask" and dialect.style not in CARRIES_PATCH_WITH_ASK
         if is_gate(event, decision, index) and (unsaid or is_crowded_out):
             keys = ", ".join(unsaid or changes)
@@ -111,7 +112,7 @@ def patch(mapped: MappedDecision) -> None:
             )
             mapped.word = next(word for word in REFUSALS if word in event.answers.words)
             mapped.reason = (
-                f"{patcher(decision, keys)} changed {keys}, which {dialect.name} cannot express (fail-safe deny)"
+                f"{find_patcher(decision, keys)} changed {keys}, which {dialect.name} cannot express (fail-safe deny)"
             )
             mapped.decider, mapped.patch = decision, {}
             return
@@ -125,7 +126,7 @@ def is_gate(event: NativeEvent, decision: Mapping[str, Any], index: int) -> bool
     return (named or event.feeds[min(index, len(event.feeds) - 1)]).fails_closed
 
 
-def express(
+def express_patch(
     event: NativeEvent, changes: Mapping[str, Any], payload: Mapping[str, Any]
 ) -> tuple[dict[str, Any], list[str]]:
     """Return a patch by native key, and the canonical keys that have none.
@@ -139,7 +140,7 @@ def express(
             written[table[key]] = value
         elif inner and isinstance(value, dict) and cast("dict[str, Any]", value).keys() <= inner.keys():
             # The whole value is replaced, so parts that it no longer contains are unset.
-            before = {part: given_in(event, payload, f"{key}.{part}") for part in inner}
+            before = {part: find_given_value(event, payload, f"{key}.{part}") for part in inner}
             after = {part: cast("dict[str, Any]", value).get(part) for part in inner}
             written.update({inner[part]: after[part] for part in inner if not is_same(after[part], before[part])})
         else:
@@ -147,20 +148,20 @@ def express(
     return written, unsaid
 
 
-def given_in(event: NativeEvent, payload: Mapping[str, Any], path: str) -> object:
+def find_given_value(event: NativeEvent, payload: Mapping[str, Any], path: str) -> object:
     """Return what a native payload has at a canonical path; None if it has nothing there."""
-    value = next((dig(payload, key) for key, own in event.feeds[0].keys.items() if own == path), None)
+    value = next((find_at_path(payload, key) for key, own in event.feeds[0].keys.items() if own == path), None)
     return None if value is MISSING else value
 
 
-def patcher(decision: Mapping[str, Any], key: str) -> str:
+def find_patcher(decision: Mapping[str, Any], key: str) -> str:
     for outcome in reversed(cast("list[dict[str, Any]]", decision.get("outcomes") or [])):
         if key in (outcome.get("patch") or {}):
             return f"hook {outcome.get('layer')}/{outcome.get('hook')}"
     return "a hook"
 
 
-def outputs(mapped: MappedDecision) -> None:
+def map_outputs(mapped: MappedDecision) -> None:
     dialect, name, decisions, answers = mapped.dialect, mapped.name, mapped.decisions, mapped.event.answers
     has_room = not mapped.is_refusal or dialect.style in CARRIES_OUTPUTS_WITH_REFUSAL
     for output in OUTPUT_WORDS:
@@ -173,13 +174,13 @@ def outputs(mapped: MappedDecision) -> None:
             mapped.warnings.append(f"{output} was lost: {dialect.name} has no room for it on {name}")
 
 
-def reason_of(decision: Mapping[str, Any]) -> str:
+def format_refusal_reason(decision: Mapping[str, Any]) -> str:
     """Return a reason that is never empty, and names the hook and the failure behind it."""
     reason, cause = str(decision.get("reason") or ""), decision.get("cause")
     who = "/".join(str(part) for part in (decision.get("layer"), decision.get("hook")) if part)
     if cause in (None, "policy"):
         return reason or (f"hook {who} gave no reason" if who else "no reason was given")
-    begins = failure_text(cast("Cause", cause), "")
+    begins = format_failure(cast("Cause", cause), "")
     text = reason if reason.startswith(begins) else f"{begins}: {reason}" if reason else begins
     if who and who not in text:
         text = f"{text} ({who})"

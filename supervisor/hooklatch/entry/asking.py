@@ -15,7 +15,7 @@ import posix
 import sys
 import time
 
-from hooklatch.credentials import connect
+from hooklatch.credentials import connect_socket
 from hooklatch.entry.refusals import (
     BLOCK,
     CHUNK,
@@ -27,10 +27,10 @@ from hooklatch.entry.refusals import (
     REFUSED,
     SILENCE,
     VARIABLES,
-    failure,
-    quoted,
+    make_failure_output,
+    quote_json_text,
 )
-from hooklatch.paths import AGENT_SOCKET, candidate_dirs
+from hooklatch.paths import AGENT_SOCKET, list_candidate_dirs
 
 try:
     import _socket as sockets  # `socket` itself costs as much as starting the interpreter
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 else:
     import _signal as signals  # `signal` imports enum, and enum half of the library
 
-__all__ = ["Entry", "UnansweredError", "ask", "read_answer", "run"]
+__all__ = ["ForwarderProcess", "NoAnswerError", "request_answer", "read_entry_reply", "run_entry"]
 
 HEAD = b'{"jsonrpc":"2.0","id":1,"method":"host","params":{"host":"%s","event":"%s","document":"'
 RESULT = '{"jsonrpc":"2.0","id":1,"result":{"exit_code":'
@@ -57,7 +57,7 @@ NAME = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789
 MAX_NAME = 100
 
 
-class UnansweredError(Exception):
+class NoAnswerError(Exception):
     """There is no answer to pass on; `why` is a key of `refusals.WORDS`."""
 
     def __init__(self, why: str, detail: bytes = b"") -> None:
@@ -66,7 +66,7 @@ class UnansweredError(Exception):
         self.detail = detail
 
 
-class Entry:
+class ForwarderProcess:
     """The command line, and whether the host is being answered already."""
 
     def __init__(self, words: list[str]) -> None:
@@ -96,7 +96,7 @@ class Entry:
                 elif word == "--wait":
                     waits = value
                 elif word == "--daemon-uid":
-                    self.daemon_uid = uid_of(value)
+                    self.daemon_uid = parse_uid(value)
                     if self.daemon_uid is None:
                         self.problem = self.problem or "--daemon-uid needs the number of a user"
                 else:
@@ -107,7 +107,7 @@ class Entry:
                 names.append(word)
         self.runtime_dir = self.pins.get("--runtime-dir")
         self.host, self.event = (*names, "", "")[:2]
-        self.limit = NOTICE if self.kind == "notify" else milliseconds(waits)
+        self.limit = NOTICE if self.kind == "notify" else parse_milliseconds(waits)
         if not self.problem and len(names) < 2:
             self.problem = "expected HOST EVENT --kind gate|context|notify --wait SECONDS"
         if not self.problem and not self.limit:
@@ -115,19 +115,19 @@ class Entry:
 
     def fail(self, why: str, detail: bytes = b"") -> "NoReturn":
         """Answer the host without a decision, and exit."""
-        self.leave(*failure(self.host, self.event, self.kind, why, detail))
+        self.leave(*make_failure_output(self.host, self.event, self.kind, why, detail))
 
     def leave(self, code: int, stdout: bytes, stderr: bytes) -> "NoReturn":
         """Answer the host, and exit."""
         self.is_leaving = True
         try:
-            write(1, stdout)
+            write_all(1, stdout)
         except OSError as error:
             # Whatever the host has read is no document, so only the exit code can still speak.
-            code, _, complaint = failure("", "", self.kind, "output", reason_of(error))
+            code, _, complaint = make_failure_output("", "", self.kind, "output", encode_reason(error))
             stderr = complaint
         try:
-            write(2, stderr)
+            write_all(2, stderr)
         except OSError:
             posix._exit(code)  # pyright: ignore[reportPrivateUsage] - there is no other way to report it
         posix._exit(code)  # pyright: ignore[reportPrivateUsage]
@@ -137,12 +137,12 @@ class Entry:
             self.fail("late" if number == signals.SIGALRM else "ended")
 
 
-def run(words: list[str]) -> "NoReturn":
+def run_entry(words: list[str]) -> "NoReturn":
     """Execute the command line, and exit."""
-    entry = Entry(words)
+    entry = ForwarderProcess(words)
     try:
         if entry.problem:
-            raise UnansweredError("usage", encoded(entry.problem))
+            raise NoAnswerError("usage", encode_text(entry.problem))
         deadline = time.monotonic() + entry.limit / 1000
         for number in (signals.SIGALRM, *ENDINGS):
             signals.signal(number, entry.on_signal)
@@ -150,15 +150,15 @@ def run(words: list[str]) -> "NoReturn":
         signals.setitimer(signals.ITIMER_REAL, entry.limit / 1000, 0.05)
         check_output()
         document = read_input()
-        answer = ask(entry, document, deadline, posix.environ)
+        answer = request_answer(entry, document, deadline, posix.environ)
         if entry.kind == "notify":
-            code, stdout, stderr = failure(entry.host, entry.event, "notify", "")
+            code, stdout, stderr = make_failure_output(entry.host, entry.event, "notify", "")
         else:
-            code, stdout, stderr = read_answer(entry, answer)
-    except UnansweredError as error:
+            code, stdout, stderr = read_entry_reply(entry, answer)
+    except NoAnswerError as error:
         entry.fail(error.why, error.detail)
     except BaseException as error:
-        entry.fail("bug", encoded(f"{type(error).__name__}: {error}"))
+        entry.fail("bug", encode_text(f"{type(error).__name__}: {error}"))
     entry.leave(code, stdout, stderr)
 
 
@@ -170,13 +170,13 @@ def check_output() -> None:
     try:
         posix.fstat(1)
     except OSError as error:
-        raise UnansweredError("output", reason_of(error)) from None
+        raise NoAnswerError("output", encode_reason(error)) from None
 
 
 def read_input() -> bytes:
     """Return the document; read it whole even if it is too large, since a host may take a closed pipe for a failure."""
     if posix.isatty(0):
-        raise UnansweredError("terminal")
+        raise NoAnswerError("terminal")
     chunks: list[bytes] = []
     size = 0
     while True:
@@ -186,14 +186,14 @@ def read_input() -> bytes:
             posix.set_blocking(0, True)
             continue
         except OSError as error:
-            raise UnansweredError("unread", reason_of(error)) from None
+            raise NoAnswerError("unread", encode_reason(error)) from None
         if not chunk:
             break
         size += len(chunk)
         if size <= MAX_FRAME:
             chunks.append(chunk)
     if size > MAX_FRAME:
-        raise UnansweredError("huge", b"%d bytes" % size)
+        raise NoAnswerError("huge", b"%d bytes" % size)
     try:
         posix.fstat(2)
     except OSError:
@@ -202,11 +202,11 @@ def read_input() -> bytes:
     try:
         document.decode()
     except UnicodeDecodeError:
-        raise UnansweredError("encoding") from None
+        raise NoAnswerError("encoding") from None
     return document
 
 
-def write(descriptor: int, data: bytes) -> None:
+def write_all(descriptor: int, data: bytes) -> None:
     rest = memoryview(data)
     while rest:
         try:
@@ -218,27 +218,29 @@ def write(descriptor: int, data: bytes) -> None:
 # -- the daemon's side ---------------------------------------------------------------------------------------------
 
 
-def ask(entry: Entry, document: bytes, deadline: float, environ: "Mapping[bytes, bytes]") -> bytes:
+def request_answer(
+    entry: ForwarderProcess, document: bytes, deadline: float, environ: "Mapping[bytes, bytes]"
+) -> bytes:
     """Return the line that the daemon answers; `environ` is the host's.
 
     Raises:
         UnansweredError: there is none, or none that is whole.
     """
-    before = HEAD % (entry.host.encode(), entry.event.encode()) + quoted(document) + b'","environ":{'
-    before += passed_on(environ)
-    socket, path = connected(entry)
+    before = HEAD % (entry.host.encode(), entry.event.encode()) + quote_json_text(document) + b'","environ":{'
+    before += encode_passed_environment(environ)
+    socket, path = connect_or_start(entry)
     try:
         remaining = max(1, int((deadline - time.monotonic()) * 1000))
         line = before + b'},"budget":%d.%03d}}\n' % (remaining // 1000, remaining % 1000)
         if len(line) - 1 > MAX_FRAME:
-            raise UnansweredError("huge", b"%d bytes" % (len(line) - 1))
-        send(entry, socket, path, line)
-        return receive(entry, socket, path)
+            raise NoAnswerError("huge", b"%d bytes" % (len(line) - 1))
+        send_request(entry, socket, path, line)
+        return receive_response(entry, socket, path)
     finally:
         socket.close()
 
 
-def passed_on(environ: "Mapping[bytes, bytes]") -> bytes:
+def encode_passed_environment(environ: "Mapping[bytes, bytes]") -> bytes:
     pairs: list[bytes] = []
     for name in VARIABLES:
         value = environ.get(name.encode())
@@ -246,44 +248,46 @@ def passed_on(environ: "Mapping[bytes, bytes]") -> bytes:
             try:
                 value.decode()
             except UnicodeDecodeError:
-                raise UnansweredError("variable", name.encode()) from None
-            pairs.append(b'"%s":"%s"' % (name.encode(), quoted(value)))
+                raise NoAnswerError("variable", name.encode()) from None
+            pairs.append(b'"%s":"%s"' % (name.encode(), quote_json_text(value)))
     return b",".join(pairs)
 
 
-def connected(entry: Entry) -> "tuple[sockets.socket, bytes]":
+def connect_or_start(entry: ForwarderProcess) -> "tuple[sockets.socket, bytes]":
     """Return a connection to the daemon; start it if nobody listens and that is wanted."""
-    environ = looked_up()
+    environ = look_up_settings()
     failures: list[bytes] = []
     found = try_folders(entry, environ, failures)
     if found is None and entry.starts and entry.kind != "notify":
         if not has_started(entry):
-            raise UnansweredError("not_started", b", ".join(failures))
+            raise NoAnswerError("not_started", b", ".join(failures))
         failures.clear()
         found = try_folders(entry, environ, failures)
     if found is None:
-        raise UnansweredError("no_daemon", b", ".join(failures))
+        raise NoAnswerError("no_daemon", b", ".join(failures))
     return found
 
 
 def try_folders(
-    entry: Entry, environ: "dict[str, str]", failures: "list[bytes]"
+    entry: ForwarderProcess, environ: "dict[str, str]", failures: "list[bytes]"
 ) -> "tuple[sockets.socket, bytes] | None":
-    for folder in candidate_dirs(entry.runtime_dir, environ):
-        if (found := attempt(entry, folder, failures)) is not None:
+    for folder in list_candidate_dirs(entry.runtime_dir, environ):
+        if (found := attempt_connection(entry, folder, failures)) is not None:
             return found
     return None
 
 
-def attempt(entry: Entry, folder: str, failures: "list[bytes]") -> "tuple[sockets.socket, bytes] | None":
-    path = encoded(f"{folder.rstrip('/')}/{AGENT_SOCKET}")
+def attempt_connection(
+    entry: ForwarderProcess, folder: str, failures: "list[bytes]"
+) -> "tuple[sockets.socket, bytes] | None":
+    path = encode_text(f"{folder.rstrip('/')}/{AGENT_SOCKET}")
     socket = sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM)
     try:
         limit_silence(socket)
-        connect(socket, path, entry.daemon_uid)
+        connect_socket(socket, path, entry.daemon_uid)
     except (OSError, ValueError) as error:
         socket.close()
-        failures.append(path + b": " + reason_of(error))
+        failures.append(path + b": " + encode_reason(error))
         return None
     return socket, path
 
@@ -296,7 +300,7 @@ def limit_silence(socket: "sockets.socket") -> None:
     socket.setsockopt(sockets.SOL_SOCKET, sockets.SO_SNDTIMEO, limit)
 
 
-def send(entry: Entry, socket: "sockets.socket", path: bytes, line: bytes) -> None:
+def send_request(entry: ForwarderProcess, socket: "sockets.socket", path: bytes, line: bytes) -> None:
     rest = memoryview(line)
     while rest:
         try:
@@ -307,48 +311,48 @@ def send(entry: Entry, socket: "sockets.socket", path: bytes, line: bytes) -> No
             return  # the daemon hung up, perhaps after sending an error: reading the answer will tell
 
 
-def receive(entry: Entry, socket: "sockets.socket", path: bytes) -> bytes:
+def receive_response(entry: ForwarderProcess, socket: "sockets.socket", path: bytes) -> bytes:
     received = bytearray()
     searched = 0
     while (end := received.find(b"\n", searched)) < 0:
         searched = len(received)
         if searched > MAX_FRAME:
-            raise UnansweredError("long")
+            raise NoAnswerError("long")
         try:
             chunk = socket.recv(CHUNK)
         except BlockingIOError:
             check_alive(entry, path)
             continue
         except OSError as error:
-            raise UnansweredError("hung_up", path + b": " + reason_of(error)) from None
+            raise NoAnswerError("hung_up", path + b": " + encode_reason(error)) from None
         if not chunk:
-            raise UnansweredError("hung_up", path)
+            raise NoAnswerError("hung_up", path)
         received += chunk
     if end > MAX_FRAME:
-        raise UnansweredError("long")
+        raise NoAnswerError("long")
     return bytes(received[:end])
 
 
-def check_alive(entry: Entry, path: bytes) -> None:
+def check_alive(entry: ForwarderProcess, path: bytes) -> None:
     """Return if the daemon reacts to a new connection at all, by an answer, an error or a hang-up."""
     probe = sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM)
     try:
         limit_silence(probe)
-        connect(probe, path, entry.daemon_uid)
+        connect_socket(probe, path, entry.daemon_uid)
     except OSError:
-        raise UnansweredError("silent", path) from None
+        raise NoAnswerError("silent", path) from None
     try:
         probe.send(PING)
         probe.recv(1)
     except BlockingIOError:
-        raise UnansweredError("silent", path) from None
+        raise NoAnswerError("silent", path) from None
     except OSError:
         return  # it reset the connection
     finally:
         probe.close()
 
 
-def read_answer(entry: Entry, line: bytes) -> "tuple[int, bytes, bytes]":
+def read_entry_reply(entry: ForwarderProcess, line: bytes) -> "tuple[int, bytes, bytes]":
     """Return exit code, standard output and standard error out of the daemon's answer.
 
     It is taken only in the one form that the daemon writes: any other was not written by it, or not for this.
@@ -356,26 +360,28 @@ def read_answer(entry: Entry, line: bytes) -> "tuple[int, bytes, bytes]":
     try:
         text = line.decode()
         if text.startswith(ERRORS):
-            raise UnansweredError("error", message_of(text))
+            raise NoAnswerError("error", decode_message_text(text))
         begin = len(RESULT)
         code = text[begin : begin + 1]
         if not text.startswith(RESULT) or code not in ("0", "2"):
-            raise UnansweredError("rubbish")
-        stdout, end = string_after(text, begin + 1, ',"stdout":"')
-        stderr, end = string_after(text, end, ',"stderr":"')
+            raise NoAnswerError("rubbish")
+        stdout, end = find_string_after(text, begin + 1, ',"stdout":"')
+        stderr, end = find_string_after(text, end, ',"stderr":"')
         if text[end:] != "}}":
-            raise UnansweredError("rubbish")
+            raise NoAnswerError("rubbish")
         outputs = stdout.encode(), stderr.encode()
     except (ValueError, SystemError):
         # SystemError: Python 3.11's scanner raises json.JSONDecodeError only if `json` is imported.
-        raise UnansweredError("rubbish") from None
-    return checked(entry, int(code), *outputs)
+        raise NoAnswerError("rubbish") from None
+    return validate_entry_output(entry, int(code), *outputs)
 
 
-def checked(entry: Entry, code: int, stdout: bytes, stderr: bytes) -> "tuple[int, bytes, bytes]":
+def validate_entry_output(
+    entry: ForwarderProcess, code: int, stdout: bytes, stderr: bytes
+) -> "tuple[int, bytes, bytes]":
     document = stdout.rstrip(b" \t\r\n")
     if document and not (document.startswith(b"{") and document.endswith(b"}")):
-        raise UnansweredError("rubbish")
+        raise NoAnswerError("rubbish")
     if code == BLOCK and entry.kind == "gate":
         # Where a refusal comes with a document, or without a text, some hosts go on.
         return (
@@ -386,10 +392,10 @@ def checked(entry: Entry, code: int, stdout: bytes, stderr: bytes) -> "tuple[int
     return code, stdout, stderr
 
 
-def string_after(text: str, begin: int, key: str) -> "tuple[str, int]":
+def find_string_after(text: str, begin: int, key: str) -> "tuple[str, int]":
     """Return the string that follows a key, and where it ends."""
     if not text.startswith(key, begin):
-        raise UnansweredError("rubbish")
+        raise NoAnswerError("rubbish")
     begin += len(key)
     if text.startswith('"', begin):  # most answers are empty
         return "", begin + 1
@@ -400,15 +406,15 @@ def string_after(text: str, begin: int, key: str) -> "tuple[str, int]":
     return scanstring(text, begin, True)  # pyright: ignore[reportUnknownVariableType]
 
 
-def message_of(text: str) -> bytes:
+def decode_message_text(text: str) -> bytes:
     begin = text.find(',"message":"')
-    return string_after(text, begin, ',"message":"')[0].encode(errors="replace") if begin >= 0 else b""
+    return find_string_after(text, begin, ',"message":"')[0].encode(errors="replace") if begin >= 0 else b""
 
 
 # -- a daemon that is not there ------------------------------------------------------------------------------------
 
 
-def has_started(entry: Entry) -> bool:
+def has_started(entry: ForwarderProcess) -> bool:
     """Have the daemon started, and wait until that is done; return whether it was.  starting.py sees to it once."""
     program = f"{__file__.rpartition('/')[0]}/starting.py"
     words = [sys.executable, "-I", program, "--wait", f"{entry.limit / 1000:.3f}"]
@@ -427,14 +433,14 @@ def is_name(word: str) -> bool:
     return 0 < len(word) <= MAX_NAME and NAME.issuperset(word)
 
 
-def milliseconds(seconds: str) -> int:
+def parse_milliseconds(seconds: str) -> int:
     """Return 0 for what is no number of seconds."""
     whole, point, part = seconds.partition(".")
     is_valid = is_number(whole, 6) and (not point or is_number(part, 3))
     return int(whole) * 1000 + int(part.ljust(3, "0")) if is_valid else 0
 
 
-def uid_of(text: str) -> "int | None":
+def parse_uid(text: str) -> "int | None":
     """Return None for what is no number of a user; the highest one is the kernel's for nobody at all."""
     return int(text) if is_number(text, 10) and int(text) < 2**32 - 1 else None
 
@@ -443,15 +449,15 @@ def is_number(digits: str, most: int) -> bool:
     return digits.isascii() and digits.isdecimal() and len(digits) <= most
 
 
-def looked_up() -> "dict[str, str]":
+def look_up_settings() -> "dict[str, str]":
     encoding = sys.getfilesystemencoding()
     values = [(name, posix.environ.get(name.encode())) for name in LOOKED_UP]
     return {name: value.decode(encoding, "surrogateescape") for name, value in values if value is not None}
 
 
-def encoded(text: str) -> bytes:
+def encode_text(text: str) -> bytes:
     return text.encode(sys.getfilesystemencoding(), "surrogateescape")
 
 
-def reason_of(error: Exception) -> bytes:
-    return encoded(str(getattr(error, "strerror", None) or error))
+def encode_reason(error: Exception) -> bytes:
+    return encode_text(str(getattr(error, "strerror", None) or error))

@@ -23,7 +23,7 @@ from hooklatch import paths
 from hooklatch.entry import refusals
 from hooklatch_worker.sandbox import children
 
-__all__ = ["BuildError", "build", "built", "compile_entry", "header", "place"]
+__all__ = ["BuildError", "build_program", "find_or_build_program", "compile_entry", "make_header", "program_path"]
 
 SOURCE = Path(__file__).with_name("entry.c")
 STARTING = Path(__file__).resolve().with_name("starting.py")
@@ -36,38 +36,38 @@ class BuildError(Exception):
     """The C form cannot be built here: why."""
 
 
-def build(folder: str | os.PathLike[str] | None = None) -> Path:
+def build_program(folder: str | os.PathLike[str] | None = None) -> Path:
     """Return the program, built unless it is there already; `folder` is the user's state directory if it is not named.
 
     Raises:
         BuildError: there is no compiler, or what it makes cannot be used.
     """
-    path = place(folder)
+    path = program_path(folder)
     if not path.is_file():
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            make(path)
+            compile_program(path)
         except OSError as error:
             raise BuildError(f"{error.filename or path}: {error.strerror}") from None
     return path
 
 
-def built(folder: str | os.PathLike[str] | None = None) -> Path | None:
+def find_or_build_program(folder: str | os.PathLike[str] | None = None) -> Path | None:
     """Return the program if it can be had."""
     try:
-        return build(folder)
+        return build_program(folder)
     except BuildError:
         return None
 
 
-def place(folder: str | os.PathLike[str] | None = None) -> Path:
+def program_path(folder: str | os.PathLike[str] | None = None) -> Path:
     """Return where the program is, or would be."""
-    digest = hashlib.sha256(SOURCE.read_bytes() + header().encode()).hexdigest()[:16]
+    digest = hashlib.sha256(SOURCE.read_bytes() + make_header().encode()).hexdigest()[:16]
     base = Path(folder) if folder is not None else Path(paths.state_dir(os.environ), "entries")
     return base.absolute() / f"entry-{digest}"
 
 
-def make(path: Path) -> None:
+def compile_program(path: Path) -> None:
     """Compile, check, and only then give it its name: nobody sees half a program."""
     with tempfile.TemporaryDirectory(prefix=".build-", dir=path.parent) as folder:
         program = Path(folder, "entry")
@@ -75,7 +75,7 @@ def make(path: Path) -> None:
             compile_entry(program, "-static")
         except BuildError:
             compile_entry(program)  # the C library may be there only as a shared one
-        check(program, Path(folder))
+        probe_program(program, Path(folder))
         program.chmod(0o700)
         program.replace(path)
 
@@ -86,28 +86,28 @@ def compile_entry(program: Path, *flags: str) -> None:
     Raises:
         BuildError: there is none, or it fails; with its last words.
     """
-    path = children.absolute(os.environ.get("PATH", os.defpath))
+    path = children.filter_absolute_path(os.environ.get("PATH", os.defpath))
     compiler = next((found for name in COMPILERS if (found := shutil.which(name, path=path)) is not None), None)
     if compiler is None:
         raise BuildError(f"there is no C compiler ({', '.join(COMPILERS)})")
-    program.with_name("refusals.h").write_text(header())
+    program.with_name("refusals.h").write_text(make_header())
     command = [compiler, *FLAGS, *flags, "-I", str(program.parent), "-o", str(program), str(SOURCE)]
     try:
-        done = children.run(command, children.COMPILER.of(os.environ), timeout=PATIENCE)
+        done = children.run_child(command, children.COMPILER.of(os.environ), timeout=PATIENCE)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise BuildError(f"{compiler} cannot be run: {getattr(error, 'strerror', None) or error}") from None
     if done.returncode != 0:
         raise BuildError(f"{compiler} failed: {done.stderr.decode(errors='replace').strip()[-2000:]}")
 
 
-def check(program: Path, folder: Path) -> None:
+def probe_program(program: Path, folder: Path) -> None:
     """Have it refuse, and have it pass an answer on.
 
     Raises:
         BuildError: it does not, as a program of another machine or libc would not.
     """
     words = ["codex", "PermissionRequest", "--kind", "gate", "--wait", "60", "--runtime-dir", str(folder)]
-    refusal = refusals.failure(
+    refusal = refusals.make_failure_output(
         "", "", "gate", "usage", b"expected HOST EVENT --kind gate|context|notify --wait SECONDS"
     )
     said = b'{"a":"b"}\n'
@@ -121,7 +121,7 @@ def check(program: Path, folder: Path) -> None:
             daemon = threading.Thread(target=answer_once, args=(listener, answer), daemon=True)
             daemon.start()
             words[-1] = f"/proc/{os.getpid()}/fd/{here}"
-            if run(program, []) != refusal or run(program, words) != (0, said, b""):
+            if run_built_program(program, []) != refusal or run_built_program(program, words) != (0, said, b""):
                 raise BuildError("the program that was built does not answer as it should")
             daemon.join(PATIENCE)
         finally:
@@ -138,9 +138,9 @@ def answer_once(listener: socket.socket, answer: bytes) -> None:
         connection.sendall(answer)
 
 
-def run(program: Path, words: list[str]) -> tuple[int, bytes, bytes]:
+def run_built_program(program: Path, words: list[str]) -> tuple[int, bytes, bytes]:
     try:
-        done = children.run([str(program), *words], {}, stdin=b"{}", timeout=PATIENCE)
+        done = children.run_child([str(program), *words], {}, stdin=b"{}", timeout=PATIENCE)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise BuildError(
             f"the program that was built cannot be run: {getattr(error, 'strerror', None) or error}"
@@ -151,7 +151,7 @@ def run(program: Path, words: list[str]) -> tuple[int, bytes, bytes]:
 # -- the header ----------------------------------------------------------------------------------------------------
 
 
-def header() -> str:
+def make_header() -> str:
     """Return refusals.h: the data of refusals.py, and what the command line of a start needs."""
     numbers = {
         name: getattr(refusals, name) for name in ("BLOCK", "CHUNK", "MAX_FRAME", "NOTICE", "PATH_LIMIT", "SILENCE")
@@ -160,28 +160,30 @@ def header() -> str:
         "AGENT_SOCKET": paths.AGENT_SOCKET, "BEFORE": refusals.BEFORE, "POINTER": paths.POINTER,
         "PYTHON": sys.executable, "REFUSED": refusals.REFUSED, "STARTING": str(STARTING),
     }  # fmt: skip
-    forms = [f"    {{{', '.join(map(literal, (*key, *form)))}}}," for key, form in refusals.FORMS.items()]
-    silences = [f"    {{{literal(host)}, {literal(said)}}}," for host, said in refusals.SILENCES.items()]
+    forms = [f"    {{{', '.join(map(format_c_string, (*key, *form)))}}}," for key, form in refusals.FORMS.items()]
+    silences = [
+        f"    {{{format_c_string(host)}, {format_c_string(said)}}}," for host, said in refusals.SILENCES.items()
+    ]
     return "\n".join([
         "/* Generated by building.py from refusals.py. */",
         "#define COUNT(array) (sizeof(array) / sizeof *(array))",
         *(f"#define {name} {value}" for name, value in numbers.items()),
-        *(f"#define {name} {literal(text)}" for name, text in texts.items()),
+        *(f"#define {name} {format_c_string(text)}" for name, text in texts.items()),
         "enum why {", *(f"    WHY_{why.upper()}," for why in refusals.WORDS), "};",
-        *array("words", refusals.WORDS.values()),
-        *array("variables", refusals.VARIABLES), *array("handed", refusals.HANDED),
-        *array("handed_prefixes", refusals.HANDED_PREFIXES),
+        *format_c_array("words", refusals.WORDS.values()),
+        *format_c_array("variables", refusals.VARIABLES), *format_c_array("handed", refusals.HANDED),
+        *format_c_array("handed_prefixes", refusals.HANDED_PREFIXES),
         "static const struct { const char *host, *event, *before, *after; } forms[] = {", *forms, "};",
         "static const struct { const char *host, *said; } silences[] = {", *silences, "};",
-        *array("documented", refusals.DOCUMENTED), "",
+        *format_c_array("documented", refusals.DOCUMENTED), "",
     ])  # fmt: skip
 
 
-def array(name: str, texts: Iterable[str]) -> list[str]:
-    return [f"static const char *const {name}[] = {{", *(f"    {literal(text)}," for text in texts), "};"]
+def format_c_array(name: str, texts: Iterable[str]) -> list[str]:
+    return [f"static const char *const {name}[] = {{", *(f"    {format_c_string(text)}," for text in texts), "};"]
 
 
-def literal(text: str) -> str:
+def format_c_string(text: str) -> str:
     """Return a C string: octal escapes have at most three digits, so they end."""
     plain = [chr(byte) if 32 <= byte < 127 and byte not in b'"\\?' else f"\\{byte:03o}" for byte in os.fsencode(text)]
     return f'"{"".join(plain)}"'

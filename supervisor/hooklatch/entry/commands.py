@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-__all__ = ["ENTRY", "Form", "Kind", "entry_command"]
+__all__ = ["ENTRY", "Form", "Kind", "make_entry_command"]
 
 Form: TypeAlias = Literal["python", "c", "best"]
 Kind: TypeAlias = Literal["gate", "context", "notify"]
@@ -18,7 +18,7 @@ Kind: TypeAlias = Literal["gate", "context", "notify"]
 ENTRY = Path(__file__).resolve().with_name("entry.py")
 
 
-def entry_command(
+def make_entry_command(
     host: str,
     event: str,
     kind: Kind,
@@ -41,7 +41,7 @@ def entry_command(
     Raises:
         BuildError: the C form was asked for and cannot be built.
     """
-    words = [*program_of(form), host, event, "--kind", kind, "--wait", f"{wait:.3f}".rstrip("0").rstrip(".")]
+    words = [*entry_program(form), host, event, "--kind", kind, "--wait", f"{wait:.3f}".rstrip("0").rstrip(".")]
     if runtime_dir is not None:
         words += ["--runtime-dir", str(Path(runtime_dir).absolute())]
     if daemon_uid is not None:
@@ -53,11 +53,11 @@ def entry_command(
     return words
 
 
-def program_of(form: Form) -> list[str]:
+def entry_program(form: Form) -> list[str]:
     if form != "python":
         from hooklatch.entry import building
 
-        program = building.build() if form == "c" else building.built()
+        program = building.build_program() if form == "c" else building.find_or_build_program()
         if program is not None:
             return [str(program)]
     # The path as it is, not resolved: the link in a virtual environment is what makes it that environment's.

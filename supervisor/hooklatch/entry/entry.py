@@ -15,9 +15,9 @@ BLOCK = 2  # the only exit code that stops an agent
 def main(words: list[str]) -> int:
     """Answer one event from standard input; return the exit code."""
     try:
-        from hooklatch.entry.asking import run
+        from hooklatch.entry.asking import run_entry
 
-        return run(words)
+        return run_entry(words)
     except BaseException as error:
         text = f"hooklatch: refused: the entry cannot run ({type(error).__name__}: {error})\n"
         try:

@@ -27,11 +27,11 @@ from typing import Any
 import h11
 import trio
 
-from hooklatch.entry.asking import Entry, UnansweredError, ask, read_answer
-from hooklatch.entry.refusals import MAX_FRAME, failure
-from hooklatch.hosts.find import find
+from hooklatch.entry.asking import ForwarderProcess, NoAnswerError, read_entry_reply, request_answer
+from hooklatch.entry.refusals import MAX_FRAME, make_failure_output
+from hooklatch.hosts.find import find_host
 
-__all__ = ["ADDRESS", "Reply", "TokenError", "answer", "read_token", "serve", "settings_of"]
+__all__ = ["ADDRESS", "Reply", "TokenError", "ask_for_reply", "read_token", "serve_listener", "make_listener_settings"]
 
 logger = logging.getLogger("hooklatch.listener")
 ADDRESS = "127.0.0.1"
@@ -54,7 +54,7 @@ class TokenError(Exception):
     """The token's file cannot be used: why."""
 
 
-class Refused(Exception):
+class HttpRefusedError(Exception):
     """A request that is not answered with a decision; status and text."""
 
     def __init__(self, status: int, text: str) -> None:
@@ -62,7 +62,7 @@ class Refused(Exception):
         self.status = status
 
 
-LATE = Refused(408, "the request did not end in time")
+LATE = HttpRefusedError(408, "the request did not end in time")
 
 
 def read_token(path: str) -> str:
@@ -98,7 +98,7 @@ def read_token(path: str) -> str:
 # -- one request ---------------------------------------------------------------------------------------------------
 
 
-def admit(request: h11.Request, token: str, port: int) -> str:
+def admit_request(request: h11.Request, token: str, port: int) -> str:
     """Return the event that a request is for.
 
     Raises:
@@ -107,80 +107,80 @@ def admit(request: h11.Request, token: str, port: int) -> str:
     headers = [(bytes(name), bytes(value)) for name, value in request.headers]
     names = [value for name, value in headers if name == b"host"]
     if names not in ([f"{ADDRESS}:{port}".encode()], [f"localhost:{port}".encode()]):
-        raise Refused(421, "this listener answers to its own address and port alone")
+        raise HttpRefusedError(421, "this listener answers to its own address and port alone")
     given = [value for name, value in headers if name == b"authorization"]
     if len(given) != 1 or not hmac.compare_digest(given[0], f"Bearer {token}".encode()):
-        raise Refused(401, "the bearer token is missing or wrong; install hooklatch for Claude Code again")
+        raise HttpRefusedError(401, "the bearer token is missing or wrong; install hooklatch for Claude Code again")
     if any(name == b"origin" for name, _ in headers):
-        raise Refused(403, "a page in a browser may not ask")
+        raise HttpRefusedError(403, "a page in a browser may not ask")
     parts = bytes(request.target).decode("ascii", "replace").split("/")
-    if len(parts) != 3 or parts[:2] != ["", HOST] or parts[2] not in find(HOST).events or parts[2] in UNHEARD:
-        raise Refused(404, "there is no such event here; the path is /claude-code/EVENT")
+    if len(parts) != 3 or parts[:2] != ["", HOST] or parts[2] not in find_host(HOST).events or parts[2] in UNHEARD:
+        raise HttpRefusedError(404, "there is no such event here; the path is /claude-code/EVENT")
     if request.method != b"POST":
-        raise Refused(405, "an event is posted")
+        raise HttpRefusedError(405, "an event is posted")
     return parts[2]
 
 
-def project_of(request: h11.Request) -> dict[bytes, bytes]:
+def read_project_environment(request: h11.Request) -> dict[bytes, bytes]:
     """Return the environment of the host, as far as a header tells it."""
     values = [bytes(value) for name, value in request.headers if bytes(name) == PROJECT]
     return {b"CLAUDE_PROJECT_DIR": values[0]} if len(values) == 1 and values[0] else {}
 
 
-async def answer(event: str, document: bytes, environ: dict[bytes, bytes], place: Sequence[str]) -> Reply:
+async def ask_for_reply(event: str, document: bytes, environ: dict[bytes, bytes], place: Sequence[str]) -> Reply:
     """Return what the daemon says to an event; whatever is no whole answer is a status that blocks, and a text."""
-    spec = find(HOST).events[event]
+    spec = find_host(HOST).events[event]
     wait = spec.wait if spec.kind != "notify" else 1.0
-    entry = Entry([HOST, event, "--kind", spec.kind, "--wait", f"{wait:.3f}", *place])
+    entry = ForwarderProcess([HOST, event, "--kind", spec.kind, "--wait", f"{wait:.3f}", *place])
     with trio.move_on_after(wait + GRACE):
         return await trio.to_thread.run_sync(ask_daemon, entry, document, environ, wait, abandon_on_cancel=True)
-    return failed(504, "late")
+    return make_failed_reply(504, "late")
 
 
-def ask_daemon(entry: Entry, document: bytes, environ: dict[bytes, bytes], wait: float) -> Reply:
+def ask_daemon(entry: ForwarderProcess, document: bytes, environ: dict[bytes, bytes], wait: float) -> Reply:
     try:
         document.decode()
     except UnicodeDecodeError:
-        return failed(400, "encoding")
+        return make_failed_reply(400, "encoding")
     try:
-        line = ask(entry, document, time.monotonic() + wait, environ)
-        code, stdout, stderr = read_answer(entry, line)
-    except UnansweredError as error:
-        return failed(502, error.why, error.detail)
+        line = request_answer(entry, document, time.monotonic() + wait, environ)
+        code, stdout, stderr = read_entry_reply(entry, line)
+    except NoAnswerError as error:
+        return make_failed_reply(502, error.why, error.detail)
     if code:
         return 403, "text/plain; charset=utf-8", stderr.decode()
     return 200, "application/json", stdout.decode() if stdout.strip() else "{}\n"
 
 
-def refused(refusal: Refused) -> Reply:
+def make_refused_reply(refusal: HttpRefusedError) -> Reply:
     return refusal.status, "text/plain; charset=utf-8", f"hooklatch: refused: {refusal}\n"
 
 
-def failed(status: int, why: str, detail: bytes = b"") -> Reply:
-    return status, "text/plain; charset=utf-8", failure(HOST, "", "gate", why, detail)[2].decode()
+def make_failed_reply(status: int, why: str, detail: bytes = b"") -> Reply:
+    return status, "text/plain; charset=utf-8", make_failure_output(HOST, "", "gate", why, detail)[2].decode()
 
 
 # -- http ----------------------------------------------------------------------------------------------------------
 
 
-class Places:
+class ListenerConnections:
     """Who is connected: strangers, of whom the oldest leaves for a new one, and those who have shown the token."""
 
     def __init__(self) -> None:
         self.known = trio.Semaphore(MAX_CONNECTIONS)
-        self.strangers: dict[Stay, None] = {}  # the oldest first
+        self.strangers: dict[ConnectionLease, None] = {}  # the oldest first
 
 
-class Stay:
+class ConnectionLease:
     """How long one connection may stay: briefly, unless it shows the token.  A context manager around its service."""
 
-    def __init__(self, places: Places) -> None:
+    def __init__(self, places: ListenerConnections) -> None:
         self.is_known = False
         self.is_late = False  # it has shown no token in time
         self._places = places
         self._scope = trio.CancelScope()
 
-    def __enter__(self) -> Stay:
+    def __enter__(self) -> ConnectionLease:
         strangers = self._places.strangers
         if len(strangers) >= MAX_STRANGERS:
             oldest = next(iter(strangers))
@@ -214,13 +214,13 @@ class Stay:
             await self._places.known.acquire()
             self.is_known = True
             return
-        raise Refused(503, f"{MAX_CONNECTIONS} connections are open already")
+        raise HttpRefusedError(503, f"{MAX_CONNECTIONS} connections are open already")
 
 
 class Client:
     """One connection: requests in, one reply to each."""
 
-    def __init__(self, stream: trio.SocketStream, token: str, place: Sequence[str], stay: Stay) -> None:
+    def __init__(self, stream: trio.SocketStream, token: str, place: Sequence[str], stay: ConnectionLease) -> None:
         self._stream = stream
         self._stay = stay
         self._token = token
@@ -234,8 +234,8 @@ class Client:
         while is_open:
             try:
                 reply = await self._handle()
-            except Refused as refusal:
-                reply = refused(refusal)
+            except HttpRefusedError as refusal:
+                reply = make_refused_reply(refusal)
             except h11.RemoteProtocolError as error:
                 reply = error.error_status_hint, "text/plain; charset=utf-8", f"hooklatch: refused: {error}\n"
             if reply is None:
@@ -250,7 +250,7 @@ class Client:
     async def refuse_late(self) -> None:
         """Tell a client that has shown no token in time."""
         with trio.move_on_after(1):
-            await self._send(*refused(LATE))
+            await self._send(*make_refused_reply(LATE))
         await self._hang_up()
 
     async def _hang_up(self) -> None:
@@ -268,7 +268,7 @@ class Client:
         if patience.cancelled_caught:
             return None
         posted = await self._posted()
-        return await answer(*posted, self._place) if posted is not None else None
+        return await ask_for_reply(*posted, self._place) if posted is not None else None
 
     async def _posted(self) -> tuple[str, bytes, dict[bytes, bytes]] | None:
         """Return the event, the document and the environment of a request; None at the end of input."""
@@ -276,9 +276,9 @@ class Client:
             request = await self._next()
             if not isinstance(request, h11.Request):
                 return None
-            event = admit(request, self._token, self._port)
+            event = admit_request(request, self._token, self._port)
             await self._stay.prolong()
-            return event, await self._body(), project_of(request)
+            return event, await self._body(), read_project_environment(request)
         raise LATE
 
     async def _begun(self) -> None:
@@ -292,7 +292,7 @@ class Client:
             if isinstance(event, h11.Data):
                 document += event.data
             if len(document) > MAX_FRAME:
-                raise Refused(413, f"the event is larger than {MAX_FRAME} bytes")
+                raise HttpRefusedError(413, f"the event is larger than {MAX_FRAME} bytes")
         return bytes(document)
 
     async def _next(self) -> object:
@@ -311,13 +311,13 @@ class Client:
         await self._stream.send_all(data + (self._http.send(h11.EndOfMessage()) or b""))
 
 
-async def serve(port: int, token: str, place: Sequence[str], on_ready: Callable[[int], None]) -> None:
+async def serve_listener(port: int, token: str, place: Sequence[str], on_ready: Callable[[int], None]) -> None:
     """Listen on a port of loopback, 0 for any that is free, until cancelled; tell `on_ready` which.
 
     Raises:
         OSError: it cannot be listened on.
     """
-    places = Places()
+    places = ListenerConnections()
     (listener,) = await trio.open_tcp_listeners(port, host=ADDRESS)
     trio.to_thread.current_default_thread_limiter().total_tokens = MAX_CONNECTIONS
 
@@ -325,7 +325,7 @@ async def serve(port: int, token: str, place: Sequence[str], on_ready: Callable[
         # The boundary that must catch all: one client's end is no other's.  It gets no reply then, which blocks.
         try:
             async with stream:
-                stay = Stay(places)
+                stay = ConnectionLease(places)
                 client = Client(stream, token, place, stay)
                 with stay:
                     await client.serve()
@@ -341,7 +341,7 @@ async def serve(port: int, token: str, place: Sequence[str], on_ready: Callable[
         on_ready(listener.socket.getsockname()[1])
 
 
-def settings_of(port: int) -> dict[str, Any]:
+def make_listener_settings(port: int) -> dict[str, Any]:
     """Return the hooks of Claude Code's settings that ask a listener on this port."""
     hooks = {
         event: [{"hooks": [{
@@ -352,7 +352,7 @@ def settings_of(port: int) -> dict[str, Any]:
             "headers": {"Authorization": "Bearer $HOOKLATCH_TOKEN", "Hooklatch-Project-Dir": "$CLAUDE_PROJECT_DIR"},
             "allowedEnvVars": ["HOOKLATCH_TOKEN", "CLAUDE_PROJECT_DIR"],
         }]}]
-        for event, spec in find(HOST).events.items()
+        for event, spec in find_host(HOST).events.items()
         if spec.event and event not in UNHEARD and not spec.takes_over
     }  # fmt: skip
     return {"hooks": hooks}

@@ -11,7 +11,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BEFORE", "BLOCK", "CHUNK", "DOCUMENTED", "FORMS", "HANDED", "HANDED_PREFIXES", "MAX_FRAME", "NOTICE",
-    "PATH_LIMIT", "REFUSED", "SILENCE", "SILENCES", "VARIABLES", "WORDS", "failure", "plain", "quoted",
+    "PATH_LIMIT", "REFUSED", "SILENCE", "SILENCES", "VARIABLES", "WORDS", "make_failure_output", "make_ascii_detail",
+    "quote_json_text",
 ]  # fmt: skip
 
 BLOCK: "Final" = 2  # the exit code that stops an agent; after any other it goes on
@@ -80,26 +81,26 @@ REFUSED: "Final" = "hooklatch: refused\n"  # where the daemon refuses without a 
 _CONTROLS = bytes(range(32))
 
 
-def failure(host: str, event: str, kind: str, why: str, detail: bytes = b"") -> "tuple[int, bytes, bytes]":
+def make_failure_output(host: str, event: str, kind: str, why: str, detail: bytes = b"") -> "tuple[int, bytes, bytes]":
     """Return exit code, standard output and standard error for an event without a decision.
 
     `why` is a key of `WORDS`.  Only a gate is refused; an unknown kind is one.
     """
     if kind in ("context", "notify"):
         return 0, SILENCES.get(host, "").encode(), b""
-    text = BEFORE.encode() + WORDS[why].encode() + (b" (" + plain(detail) + b")" if detail else b"")
+    text = BEFORE.encode() + WORDS[why].encode() + (b" (" + make_ascii_detail(detail) + b")" if detail else b"")
     form = FORMS.get((host, event))
     if form is None:
         return BLOCK, b"", text + b"\n"
-    return 0, form[0].encode() + quoted(text) + form[1].encode(), b""
+    return 0, form[0].encode() + quote_json_text(text) + form[1].encode(), b""
 
 
-def plain(text: bytes) -> bytes:
+def make_ascii_detail(text: bytes) -> bytes:
     """Return a detail of bounded length as printable ASCII."""
     return bytes([byte if 32 <= byte < 127 else 63 for byte in text[:1000]])
 
 
-def quoted(text: bytes) -> bytes:
+def quote_json_text(text: bytes) -> bytes:
     """Return UTF-8 text as the inside of a JSON string."""
     text = text.replace(b"\\", b"\\\\").replace(b'"', b'\\"')
     text = text.replace(b"\n", b"\\n").replace(b"\r", b"\\r").replace(b"\t", b"\\t")

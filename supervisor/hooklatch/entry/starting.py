@@ -22,7 +22,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import cast
 
-__all__ = ["ENVIRONMENT", "environment_of", "main", "remembered"]
+__all__ = ["ENVIRONMENT", "encode_start_environment", "main", "read_start_environment"]
 
 ENVIRONMENT = "start.json"  # in the state directory: the variables that a daemon is started with
 # Said by options of the command; a TMPDIR may be gone with the login that had it.
@@ -34,24 +34,24 @@ def main(words: list[str]) -> int:
     """Start the daemon unless it listens by now; return 0 if it does."""
     # pip can install for one user, in a place that an isolated interpreter does not look in.
     sys.path.append(str(MAIN.parents[1]))
-    from hooklatch.paths import runtime_dirs, state_dir
+    from hooklatch.paths import list_runtime_dirs, state_dir
     from hooklatch_worker.sandbox import children
 
     given = dict(zip(words[::2], words[1::2], strict=True))
     limit = float(given.pop("--wait"))
     pinned, named = given.get("--state-dir"), given.get("--runtime-dir")
-    environ = children.OWN.of(remembered(pinned) if pinned is not None else os.environ)
+    environ = children.OWN.of(read_start_environment(pinned) if pinned is not None else os.environ)
     if named is not None:
         environ["HOOKLATCH_RUNTIME_DIR"] = named
     folder = pinned or state_dir(environ)
     os.makedirs(folder, mode=0o700, exist_ok=True)
     wait_for_lock(folder, limit)
-    if any(is_listened_to(f"{one}/agent.sock") for one in runtime_dirs(named, environ)):
+    if any(is_listened_to(f"{one}/agent.sock") for one in list_runtime_dirs(named, environ)):
         return 0
     options = [word for pair in given.items() for word in pair]
-    command = children.isolated(sys.executable, str(MAIN), "serve", "--detach", *options)
+    command = children.isolated_command(sys.executable, str(MAIN), "serve", "--detach", *options)
     # Not the agent's umask: with that, what the daemon compiles beside hooks could be anybody's to write.
-    return children.start(command, environ, stdin=subprocess.DEVNULL, umask=0o077).wait()
+    return children.start_child(command, environ, stdin=subprocess.DEVNULL, umask=0o077).wait()
 
 
 def wait_for_lock(folder: str, limit: float) -> None:
@@ -66,12 +66,12 @@ def wait_for_lock(folder: str, limit: float) -> None:
 
 def is_listened_to(path: str) -> bool:
     """Return whether a daemon listens that the entry would take."""
-    from hooklatch.credentials import connect
+    from hooklatch.credentials import connect_socket
 
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.setblocking(False)  # whoever waits here holds the lock
         try:
-            connect(probe, path, None)
+            connect_socket(probe, path, None)
         except BlockingIOError:
             return True  # its backlog is full
         except OSError:
@@ -79,7 +79,7 @@ def is_listened_to(path: str) -> bool:
     return True
 
 
-def environment_of(environ: Mapping[str, str]) -> bytes:
+def encode_start_environment(environ: Mapping[str, str]) -> bytes:
     """Return the content of ENVIRONMENT: what a daemon may have of the operator's environment."""
     from hooklatch_worker.sandbox.children import OWN
 
@@ -87,12 +87,12 @@ def environment_of(environ: Mapping[str, str]) -> bytes:
     return json.dumps({"environ": kept}, indent=1).encode() + b"\n"
 
 
-def remembered(folder: str) -> dict[str, str]:
+def read_start_environment(folder: str) -> dict[str, str]:
     """Return the variables that a daemon is started with.
 
     Raises:
         OSError: they cannot be read, or somebody else could have written them.
-        ValueError: the file is not what `environment_of` returns.
+        ValueError: the file is not what `encode_start_environment` returns.
     """
     path = os.path.join(folder, ENVIRONMENT)
     with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as file:

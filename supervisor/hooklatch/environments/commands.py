@@ -20,7 +20,7 @@ import trio
 from hooklatch.processes.guardian import OWNED
 from hooklatch_worker.sandbox import children
 
-__all__ = ["Ended", "Running", "run"]
+__all__ = ["CommandExit", "ProgramOutput", "run_program"]
 
 # Between us and the program: outlives neither, and leaves nothing that the program started.
 KEEPER = """import os, select, signal, sys, time
@@ -33,7 +33,7 @@ linux.become_subreaper()
 linux.wake_when_orphaned()
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
 try:
-    program = children.start(sys.argv[1:], os.environ)
+    program = children.start_child(sys.argv[1:], os.environ)
     poll = select.poll()
     for fd in daemon, os.pidfd_open(program.pid):
         poll.register(fd, select.POLLIN)
@@ -51,7 +51,7 @@ MAX_SAID = 64 * 2**20  # bytes that it may say, all of them in memory: to write 
 END_TIMEOUT = 2.0  # seconds that the keeper has for killing what is left
 
 
-class Ended(msgspec.Struct, frozen=True):
+class CommandExit(msgspec.Struct, frozen=True):
     """How a program ended, None if it took too long, and what it said."""
 
     code: int | None
@@ -63,7 +63,7 @@ class Ended(msgspec.Struct, frozen=True):
         return "\n".join([line.rstrip() for line in text.splitlines() if line.strip()][-lines:])
 
 
-class Running:
+class ProgramOutput:
     """The output of a program that runs."""
 
     def __init__(self) -> None:
@@ -78,44 +78,51 @@ class Running:
         return os.pread(self.fd, size - start, start)
 
 
-async def run(
-    command: Sequence[str], environ: Mapping[str, str], *, folder: str, timeout: float, seen: Running | None = None
-) -> Ended:
+async def run_program(
+    command: Sequence[str],
+    environ: Mapping[str, str],
+    *,
+    folder: str,
+    timeout: float,
+    seen: ProgramOutput | None = None,
+) -> CommandExit:
     """Run a program, named by its path, to its end; kill it after `timeout` seconds, or when cancelled.
 
     Raises:
         OSError: it cannot be started.
     """
-    seen = seen or Running()
+    seen = seen or ProgramOutput()
     seen.fd = os.memfd_create("output", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
         os.ftruncate(seen.fd, MAX_SAID)
         fcntl.fcntl(seen.fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK)
-        process = start([*keeper(), *command], environ, folder, seen.fd)  # at once: then it is owned before any sweep
+        process = start_program(
+            [*keeper_command(), *command], environ, folder, seen.fd
+        )  # at once: then it is owned before any sweep
         OWNED.add(process.pid)
         try:
-            code = await wait(process, timeout)
+            code = await wait_for_program(process, timeout)
         finally:
             OWNED.discard(process.pid)
-        return Ended(code, seen.output())
+        return CommandExit(code, seen.output())
     finally:
         os.close(seen.fd)
         seen.fd = -1
 
 
-def keeper() -> list[str]:
+def keeper_command() -> list[str]:
     path = [os.fspath(entry) or os.getcwd() for entry in sys.path]
-    return children.isolated(sys.executable, "-S", "-c", KEEPER.format(path=path, daemon=os.getpid()))
+    return children.isolated_command(sys.executable, "-S", "-c", KEEPER.format(path=path, daemon=os.getpid()))
 
 
-def start(command: list[str], environ: Mapping[str, str], folder: str, output: int) -> subprocess.Popen[bytes]:
-    return children.start(
+def start_program(command: list[str], environ: Mapping[str, str], folder: str, output: int) -> subprocess.Popen[bytes]:
+    return children.start_child(
         command, environ, cwd=folder, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
         start_new_session=True, umask=0o077,
     )  # fmt: skip
 
 
-async def wait(process: subprocess.Popen[bytes], timeout: float) -> int | None:
+async def wait_for_program(process: subprocess.Popen[bytes], timeout: float) -> int | None:
     pidfd = os.pidfd_open(process.pid)
     has_ended = False
     try:

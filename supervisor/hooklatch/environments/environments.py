@@ -26,16 +26,25 @@ from typing import Literal
 import msgspec
 import trio
 
-from hooklatch.environments.commands import Running
-from hooklatch.environments.interpreter import EnvironmentFaultError, Mark, examine, mark_of
-from hooklatch.environments.making import Recipe, find_python, make
+from hooklatch.environments.commands import ProgramOutput
+from hooklatch.environments.interpreter import EnvironmentFaultError, Mark, examine_interpreter, stamp_interpreter_file
+from hooklatch.environments.making import EnvironmentRecipe, find_python, make_environment
 from hooklatch.environments.requirements import Requirements
-from hooklatch.environments.store import READY, held, held_if_ready, is_ready, locked, make_root, tidy, used
-from hooklatch.errors import trouble, where_and_why
+from hooklatch.environments.store import (
+    READY,
+    is_ready,
+    lock_environment,
+    lock_if_ready,
+    make_root,
+    note_environment_use,
+    remove_unused_environments,
+    wait_for_environment_lock,
+)
+from hooklatch.errors import describe_error, locate_error
 from hooklatch.processes.guardian import Interpreter
 from hooklatch.processes.life import ForkError
 from hooklatch.processes.supervisor import ChildSpec, Supervisor
-from hooklatch.processes.zygote import Zygote, run_zygote
+from hooklatch.processes.zygote import ZygoteClient, run_zygote
 from hooklatch_worker.sandbox.safety import UnsafeFileError
 
 __all__ = ["BeingMadeError", "Environment", "Environments", "EnvironmentStatus"]
@@ -71,7 +80,9 @@ class EnvironmentStatus(msgspec.Struct, frozen=True):
 class Environment:
     """An environment in use, with its zygote."""
 
-    def __init__(self, interpreter: Interpreter, marks: dict[str, Mark], zygote: Zygote, lock: int | None) -> None:
+    def __init__(
+        self, interpreter: Interpreter, marks: dict[str, Mark], zygote: ZygoteClient, lock: int | None
+    ) -> None:
         self.interpreter = interpreter
         self.marks = marks
         self.zygote = zygote
@@ -83,7 +94,7 @@ class Environment:
 
     def watch(self, path: str) -> None:
         """Count a change of one more file as a change of this environment."""
-        self.marks.setdefault(path, mark_of(path))
+        self.marks.setdefault(path, stamp_interpreter_file(path))
 
     @property
     def is_current(self) -> bool:
@@ -92,15 +103,17 @@ class Environment:
         Raises:
             TimeoutError: a disk of it is late.
         """
-        return not self.is_doubted and all(mark_of(path) == mark for path, mark in list(self.marks.items()))
+        return not self.is_doubted and all(
+            stamp_interpreter_file(path) == mark for path, mark in list(self.marks.items())
+        )
 
 
-class Making:
+class EnvironmentBuild:
     """An environment that is being made, or could not be."""
 
-    def __init__(self, recipe: Recipe) -> None:
+    def __init__(self, recipe: EnvironmentRecipe) -> None:
         self.recipe = recipe
-        self.seen = Running()
+        self.seen = ProgramOutput()
         self.began = trio.current_time()
         self.failures = 0
         self.fault: str | None = None
@@ -118,7 +131,7 @@ class Environments:
         self.changed: Callable[[], None] = lambda: None  # told whenever a making has ended
         self._owns_process = owns_process
         self._used: dict[str, Environment] = {}  # by name: what makes it another one is part of that
-        self._makings: dict[str, Making] = {}
+        self._makings: dict[str, EnvironmentBuild] = {}
         # Of interpreters that are named, and until when that is believed.
         self._faults: dict[str, tuple[str, float]] = {}
         self._fresh: set[str] = set()  # made, and not used yet
@@ -145,10 +158,10 @@ class Environments:
                 for one in self._used.values():
                     if one.lock is not None:
                         with suppress(FileNotFoundError):  # somebody has removed it
-                            used(one.interpreter.prefix)
-                await trio.to_thread.run_sync(tidy, self.folder)
+                            note_environment_use(one.interpreter.prefix)
+                await trio.to_thread.run_sync(remove_unused_environments, self.folder)
             except OSError as error:
-                logger.warning("environments are not tidied: %s", trouble(error))
+                logger.warning("environments are not tidied: %s", describe_error(error))
 
     def roots(self) -> frozenset[int]:
         """Return the processes below which everything that runs hooks in these environments is."""
@@ -190,23 +203,23 @@ class Environments:
         """
         async with self._turn:
             python, version, fits = await find_python(requirements)
-            recipe = Recipe(requirements, python, version, fits)
+            recipe = EnvironmentRecipe(requirements, python, version, fits)
             key = recipe.key
             folder = os.path.join(self.folder, key)
             if (making := self._makings.get(key)) is not None:
                 self._wait_or_fail(making, may_make=may_make)
-            lock = await trio.to_thread.run_sync(held_if_ready, folder)
+            lock = await trio.to_thread.run_sync(lock_if_ready, folder)
             if lock is None:
                 if not may_make:
                     raise EnvironmentFaultError(
                         "it requires packages, and nobody has made its environment: that is done for files that the"
                         " operator or a trusted project declares; declare it as a [[source]]"
                     )
-                self._begin(Making(recipe), key)
-                raise BeingMadeError(being_made(recipe))
+                self._begin(EnvironmentBuild(recipe), key)
+                raise BeingMadeError(describe_making(recipe))
             return await self._reused(recipe, folder, lock)
 
-    async def _reused(self, recipe: Recipe, folder: str, lock: int) -> Environment:
+    async def _reused(self, recipe: EnvironmentRecipe, folder: str, lock: int) -> Environment:
         """Return an environment that is there; one that does not work any more is made anew."""
         python = os.path.join(folder, "bin", "python")
         try:
@@ -230,11 +243,11 @@ class Environments:
                 raise
             if recipe.key in self._fresh:  # made here just now: to make it again at once would give the same
                 self._fresh.discard(recipe.key)
-                self._failed(self._makings.setdefault(recipe.key, Making(recipe)), error)
+                self._failed(self._makings.setdefault(recipe.key, EnvironmentBuild(recipe)), error)
                 raise
             logger.warning("an environment is made anew: %s", error, extra={"path": folder})
-            self._begin(Making(recipe), recipe.key)
-            raise BeingMadeError(being_made(recipe)) from None
+            self._begin(EnvironmentBuild(recipe), recipe.key)
+            raise BeingMadeError(describe_making(recipe)) from None
 
     async def _current(self, python: str) -> Environment | None:
         """Return the environment of an interpreter that is in use and as it was, from its marks."""
@@ -253,7 +266,7 @@ class Environments:
     def _spoil(self, folder: str, python: str) -> bool:
         """Have an environment be made anew, unless another process uses it; return whether it is to be."""
         try:
-            lock = held(folder, fcntl.LOCK_EX)
+            lock = lock_environment(folder, fcntl.LOCK_EX)
         except OSError:  # who knows who uses it
             return False
         if lock is None and all(one.interpreter.python != python for one in self._used.values()):
@@ -271,8 +284,8 @@ class Environments:
         try:
             if len(self._used) >= MOST:
                 raise EnvironmentFaultError(TOO_MANY.format(MOST))
-            interpreter, marks = await examine(python, is_ours=lock is not None)
-            zygote = Zygote(owns_process=self._owns_process, interpreter=interpreter)
+            interpreter, marks = await examine_interpreter(python, is_ours=lock is not None)
+            zygote = ZygoteClient(owns_process=self._owns_process, interpreter=interpreter)
             one = Environment(interpreter, marks, zygote, lock)
             one.requires, one.users = requires, 1
             self._count += 1
@@ -280,7 +293,7 @@ class Environments:
             try:
                 await self.supervisor.start(self._spec(one))
             except (ForkError, OSError) as error:
-                raise EnvironmentFaultError(f"{python} does not run as a zygote: {where_and_why(error)}") from None
+                raise EnvironmentFaultError(f"{python} does not run as a zygote: {locate_error(error)}") from None
         except BaseException:
             if lock is not None:
                 os.close(lock)
@@ -320,15 +333,15 @@ class Environments:
             making.not_before = 0.0
         self._faults.clear()
 
-    def _wait_or_fail(self, making: Making, *, may_make: bool) -> None:
+    def _wait_or_fail(self, making: EnvironmentBuild, *, may_make: bool) -> None:
         making.wanted_at = trio.current_time()
         if making.fault is None:
-            raise BeingMadeError(being_made(making.recipe))
+            raise BeingMadeError(describe_making(making.recipe))
         if may_make and not making.is_running and trio.current_time() >= making.not_before:
             self._begin(making, making.recipe.key)
         raise EnvironmentFaultError(making.fault)  # until it is known to be there, what was wrong stays what is said
 
-    def _begin(self, making: Making, key: str) -> None:
+    def _begin(self, making: EnvironmentBuild, key: str) -> None:
         self._makings[key] = making
         making.is_running, making.began = True, trio.current_time()
         if self._idle.is_set():  # else somebody may wait for that one
@@ -336,7 +349,7 @@ class Environments:
         if not self.supervisor.spawn(f"making {key}", self._make, making, key):
             self._ended(making, EnvironmentFaultError("the daemon ends"))
 
-    async def _make(self, making: Making, key: str) -> None:
+    async def _make(self, making: EnvironmentBuild, key: str) -> None:
         try:
             async with self._room:
                 await self._make_held(making, os.path.join(self.folder, key))
@@ -351,7 +364,7 @@ class Environments:
         finally:
             self._ended(making)
 
-    def _ended(self, making: Making, error: Exception | None = None) -> None:
+    def _ended(self, making: EnvironmentBuild, error: Exception | None = None) -> None:
         if error is not None:
             self._failed(making, error)
         making.is_running = False
@@ -359,24 +372,26 @@ class Environments:
             self._idle.set()
         self.changed()
 
-    def _failed(self, making: Making, error: Exception) -> None:
+    def _failed(self, making: EnvironmentBuild, error: Exception) -> None:
         making.failures += 1
         making.not_before = trio.current_time() + min(FIRST_WAIT * 2 ** (making.failures - 1), LAST_WAIT)
-        making.fault = f"its environment could not be made: {trouble(error)}"
+        making.fault = f"its environment could not be made: {describe_error(error)}"
         logger.error(
-            "environment not made: %s", trouble(error), extra={"path": os.path.join(self.folder, making.recipe.key)}
+            "environment not made: %s",
+            describe_error(error),
+            extra={"path": os.path.join(self.folder, making.recipe.key)},
         )
 
-    async def _make_held(self, making: Making, folder: str) -> None:
+    async def _make_held(self, making: EnvironmentBuild, folder: str) -> None:
         await trio.to_thread.run_sync(make_root, self.folder)
-        using = await locked(folder, fcntl.LOCK_SH)
+        using = await wait_for_environment_lock(folder, fcntl.LOCK_SH)
         try:
             # Not the lock of those who use it: who removes the directory by hand ends none of them, and one of them may
             # wait for this very making.
-            lock = await locked(folder, fcntl.LOCK_EX, "making")
+            lock = await wait_for_environment_lock(folder, fcntl.LOCK_EX, "making")
             try:
                 if not is_ready(folder):  # another daemon of this user may have made it
-                    await make(making.recipe, folder, making.seen)
+                    await make_environment(making.recipe, folder, making.seen)
             finally:
                 os.close(lock)
         finally:
@@ -396,7 +411,7 @@ class Environments:
             if not making.is_running and now - making.wanted_at > UNWANTED:
                 continue  # its source requires something else by now, or is gone
             recipe = making.recipe
-            said = making.fault or last_line(making.seen.output())
+            said = making.fault or find_last_line(making.seen.output())
             seconds = round(now - making.began, 1) if making.is_running else 0.0
             found.append(
                 EnvironmentStatus(
@@ -412,11 +427,11 @@ class Environments:
         return found
 
 
-def being_made(recipe: Recipe) -> str:
+def describe_making(recipe: EnvironmentRecipe) -> str:
     packages = ", ".join(recipe.requirements.dependencies) or "no packages"
     return f"its environment is being made (Python {recipe.version}, {packages}); see: hooklatch status"
 
 
-def last_line(output: bytes) -> str:
+def find_last_line(output: bytes) -> str:
     lines = [line.strip() for line in output.decode("utf-8", "replace").splitlines() if line.strip()]
     return lines[-1][:200] if lines else ""

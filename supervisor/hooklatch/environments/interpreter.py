@@ -20,14 +20,30 @@ import trio
 
 import hooklatch
 import hooklatch_worker
-from hooklatch.disks import in_time, lane
-from hooklatch.environments.commands import run
-from hooklatch.errors import trouble
+from hooklatch.disks import find_lane, limit_look
+from hooklatch.environments.commands import run_program
+from hooklatch.errors import describe_error
 from hooklatch.processes.guardian import Interpreter
-from hooklatch_worker.sandbox.children import OWN, isolated
-from hooklatch_worker.sandbox.safety import UnsafeFileError, check_file, check_folders, guards, read_safely
+from hooklatch_worker.sandbox.children import OWN, isolated_command
+from hooklatch_worker.sandbox.safety import (
+    UnsafeFileError,
+    check_file,
+    check_folders,
+    read_safely,
+    stamp_parent_folders,
+)
 
-__all__ = ["LEAST", "OURS", "SPARES", "EnvironmentFaultError", "Mark", "examine", "in_thread", "mark_of", "soabi_here"]
+__all__ = [
+    "LEAST",
+    "OURS",
+    "SPARES",
+    "EnvironmentFaultError",
+    "Mark",
+    "examine_interpreter",
+    "inspect_in_thread",
+    "stamp_interpreter_file",
+    "read_soabi",
+]
 
 LEAST = (3, 11)
 LOOK_TIMEOUT = 20.0  # seconds; enough for a cold start on a busy machine
@@ -91,7 +107,7 @@ class EnvironmentFaultError(Exception):
     """A source's environment cannot be used, or not yet; the text says why and what to do."""
 
 
-class Looked(msgspec.Struct, frozen=True):
+class InterpreterFacts(msgspec.Struct, frozen=True):
     """What an interpreter says of itself; only the version if that is too old."""
 
     version: tuple[int, int, int]
@@ -103,31 +119,31 @@ class Looked(msgspec.Struct, frozen=True):
     soabi: str = ""
 
 
-def soabi_here() -> str:
+def read_soabi() -> str:
     return str(sysconfig.get_config_var("SOABI") or "")
 
 
-def mark_of(path: str) -> Mark:
+def stamp_interpreter_file(path: str) -> Mark:
     """Return a value that changes when a file is written, or when a package is added to a directory.
 
     Raises:
         TimeoutError: its disk is late.
     """
     try:
-        return mark_at(path)
+        return stamp_at(path)
     except TimeoutError:
         raise
     except (OSError, ValueError):
         return ()
 
 
-@in_time
-def mark_at(path: str) -> Mark:
+@limit_look
+def stamp_at(path: str) -> Mark:
     status = os.stat(path)
-    return status.st_mtime_ns, status.st_size, status.st_ino, status.st_mode, status.st_uid, *guards(path)
+    return status.st_mtime_ns, status.st_size, status.st_ino, status.st_mode, status.st_uid, *stamp_parent_folders(path)
 
 
-async def examine(python: str, *, is_ours: bool = False) -> tuple[Interpreter, dict[str, Mark]]:
+async def examine_interpreter(python: str, *, is_ours: bool = False) -> tuple[Interpreter, dict[str, Mark]]:
     """Return an interpreter, and the marks of the paths whose change means that it is another one.
 
     Each mark is from before what it is of was looked at: what is written meanwhile is a change.  An interpreter that
@@ -136,48 +152,53 @@ async def examine(python: str, *, is_ours: bool = False) -> tuple[Interpreter, d
     Raises:
         EnvironmentFaultError: it must not be used, or cannot be.
     """
-    marks = await in_thread(python, marks_of)
-    virtual, sees_system = await in_thread(python, virtual_of)
-    looked = await look(python, virtual, sees_system=sees_system)
+    marks = await inspect_in_thread(python, list_path_stamps)
+    virtual, sees_system = await inspect_in_thread(python, find_virtual_environment)
+    looked = await inspect_interpreter(python, virtual, sees_system=sees_system)
     if looked.version[:2] < LEAST:
         least, version = ".".join(map(str, LEAST)), ".".join(map(str, looked.version))
         raise EnvironmentFaultError(f"{python} is Python {version}; hooks need {least} or later")
-    marks |= await in_thread(python, lambda _: {folder: mark_of(folder) for folder in looked.folders})
+    marks |= await inspect_in_thread(
+        python, lambda _: {folder: stamp_interpreter_file(folder) for folder in looked.folders}
+    )
     if not is_ours:
-        await in_thread(python, lambda _: check_all(virtual, looked))
-    fits = looked.soabi == soabi_here()
+        await inspect_in_thread(python, lambda _: check_all(virtual, looked))
+    fits = looked.soabi == read_soabi()
     interpreter = Interpreter(
         python=python, version=".".join(map(str, looked.version)), prefix=looked.prefix, path=looked.path, ours=OURS,
-        spares=places_of_spares() if fits else {}, is_virtual=bool(virtual),
+        spares=spare_package_folders() if fits else {}, is_virtual=bool(virtual),
     )  # fmt: skip
     await try_out(interpreter, fits=fits)
     return interpreter, marks
 
 
-async def in_thread(python: str, look: Callable[[str], T]) -> T:
+async def inspect_in_thread(python: str, look: Callable[[str], T]) -> T:
     """Return what is found by a function that looks at an interpreter, its packages, or what names it.
 
     Raises:
         EnvironmentFaultError: that cannot be looked at, or its disk is late.
     """
-    own = lane(f"interpreter {python}", f"the disk of {python}", LOOK_TIMEOUT)
+    own = find_lane(f"interpreter {python}", f"the disk of {python}", LOOK_TIMEOUT)
     try:
         return await trio.to_thread.run_sync(own.look, partial(look, python), abandon_on_cancel=True)
     except FileNotFoundError as error:
         raise EnvironmentFaultError(f"{error.filename} does not exist; make the environment, or fix the path") from None
     except (UnsafeFileError, OSError) as error:
-        raise EnvironmentFaultError(trouble(error)) from None
+        raise EnvironmentFaultError(describe_error(error)) from None
 
 
-def marks_of(python: str) -> dict[str, Mark]:
-    return {path: mark_of(path) for path in (python, in_time(os.path.realpath)(python), config_of(python))}
+def list_path_stamps(python: str) -> dict[str, Mark]:
+    return {
+        path: stamp_interpreter_file(path)
+        for path in (python, limit_look(os.path.realpath)(python), find_venv_config(python))
+    }
 
 
-def config_of(python: str) -> str:
+def find_venv_config(python: str) -> str:
     return os.path.join(os.path.dirname(os.path.dirname(python)), "pyvenv.cfg")
 
 
-def virtual_of(python: str) -> tuple[str, bool]:
+def find_virtual_environment(python: str) -> tuple[str, bool]:
     """Return the virtual environment of an interpreter, "" if it is in none, and whether it sees the system's packages.
 
     Raises:
@@ -187,7 +208,7 @@ def virtual_of(python: str) -> tuple[str, bool]:
     check_file(python)
     if not os.access(python, os.X_OK):
         raise UnsafeFileError(f"{python} is not a program; name an interpreter, such as .venv/bin/python")
-    config = config_of(python)
+    config = find_venv_config(python)
     if not os.path.lexists(config):
         return "", False
     pairs = [line.partition("=") for line in read_safely(config).decode("utf-8", "replace").splitlines()]
@@ -195,7 +216,7 @@ def virtual_of(python: str) -> tuple[str, bool]:
     return os.path.dirname(config), values.get("include-system-site-packages") == "true"
 
 
-def check_all(virtual: str, looked: Looked) -> None:
+def check_all(virtual: str, looked: InterpreterFacts) -> None:
     """Check everything that workers may import, and that can change.
 
     Raises:
@@ -262,14 +283,14 @@ def check_above(path: str) -> None:
         raise UnsafeFileError(f"nothing is at {path}, and others could put a package there: {error}") from None
 
 
-async def look(python: str, virtual: str, *, sees_system: bool) -> Looked:
+async def inspect_interpreter(python: str, virtual: str, *, sees_system: bool) -> InterpreterFacts:
     script = LOOK.format(least=LEAST, virtual=virtual, sees_system=sees_system) + "tell()\n"
-    answer = await last_line(python, script)
+    answer = await read_last_line(python, script)
     try:
-        return msgspec.json.decode(answer, type=Looked)
+        return msgspec.json.decode(answer, type=InterpreterFacts)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         raise EnvironmentFaultError(
-            f"{python} does not answer like a Python interpreter: {shortened(answer)}"
+            f"{python} does not answer like a Python interpreter: {clip_reply(answer)}"
         ) from None
 
 
@@ -279,14 +300,14 @@ async def try_out(interpreter: Interpreter, *, fits: bool) -> None:
     Raises:
         EnvironmentFaultError: that fails; the text says what to install.
     """
-    answer = await last_line(interpreter.python, TRY.format(enter=interpreter.enter))
+    answer = await read_last_line(interpreter.python, TRY.format(enter=interpreter.enter))
     try:
         said = msgspec.json.decode(answer, type=str)
     except (msgspec.MsgspecError, UnicodeDecodeError):
-        said = shortened(answer)
+        said = clip_reply(answer)
     if not said:
         return
-    wanted = f"msgspec>={least_msgspec()}"
+    wanted = f"msgspec>={minimum_msgspec()}"
     python = interpreter.python
     way = f'install it: {python} -m pip install "{wanted}" (or: uv pip install --python {python} "{wanted}")'
     if said == "lacks msgspec" and not fits:
@@ -296,9 +317,11 @@ async def try_out(interpreter: Interpreter, *, fits: bool) -> None:
     raise EnvironmentFaultError(f"{interpreter.python} cannot run hooks: {said}")
 
 
-async def last_line(python: str, script: str) -> bytes:
+async def read_last_line(python: str, script: str) -> bytes:
     try:
-        ended = await run(isolated(python, "-S", "-c", script), OWN.of(os.environ), folder="/", timeout=LOOK_TIMEOUT)
+        ended = await run_program(
+            isolated_command(python, "-S", "-c", script), OWN.of(os.environ), folder="/", timeout=LOOK_TIMEOUT
+        )
     except OSError as error:
         raise EnvironmentFaultError(f"{python} cannot be run: {error.strerror}") from None
     if ended.code != 0:
@@ -307,11 +330,11 @@ async def last_line(python: str, script: str) -> bytes:
     return ended.output.rpartition(b"\n")[2]
 
 
-def shortened(answer: bytes) -> str:
+def clip_reply(answer: bytes) -> str:
     return repr(answer[:200].decode("utf-8", "replace"))
 
 
-def places_of_spares() -> dict[str, str]:
+def spare_package_folders() -> dict[str, str]:
     """Return the folders of the packages that ours need, in the daemon's own environment."""
     from importlib.util import find_spec
 
@@ -323,5 +346,5 @@ def places_of_spares() -> dict[str, str]:
     return found
 
 
-def least_msgspec() -> str:
+def minimum_msgspec() -> str:
     return importlib.metadata.version("msgspec")

@@ -17,14 +17,14 @@ from importlib.util import find_spec
 import msgspec
 import trio
 
-from hooklatch.environments.commands import Ended, Running, run
-from hooklatch.environments.interpreter import SPARES, EnvironmentFaultError, in_thread
+from hooklatch.environments.commands import CommandExit, ProgramOutput, run_program
+from hooklatch.environments.interpreter import SPARES, EnvironmentFaultError, inspect_in_thread
 from hooklatch.environments.requirements import Requirements
 from hooklatch.environments.store import READY
-from hooklatch_worker.sandbox.children import INSTALLER, OWN, absolute, isolated
+from hooklatch_worker.sandbox.children import INSTALLER, OWN, filter_absolute_path, isolated_command
 from hooklatch_worker.sandbox.safety import UnsafeFileError, check_file
 
-__all__ = ["Recipe", "find_python", "find_uv", "make"]
+__all__ = ["EnvironmentRecipe", "find_python", "find_uv", "make_environment"]
 
 TIMEOUT = 900.0  # seconds for one program; big wheels over a slow line
 FIND_TIMEOUT = 20.0  # seconds for a look at which Pythons there are; loading waits for it
@@ -48,7 +48,7 @@ runpy.run_module("pip", run_name="__main__", alter_sys=True)
 """
 
 
-class Recipe(msgspec.Struct, frozen=True):
+class EnvironmentRecipe(msgspec.Struct, frozen=True):
     """What an environment is made of: an interpreter, its version and ABI, and packages."""
 
     requirements: Requirements
@@ -76,7 +76,7 @@ def find_uv() -> str | None:
     """Return the path of uv, if it is on the PATH or beside this interpreter, and nobody else can write it."""
     beside = os.path.join(os.path.dirname(sys.executable), "uv")
     for path in (
-        shutil.which("uv", path=absolute(os.environ.get("PATH", os.defpath))),
+        shutil.which("uv", path=filter_absolute_path(os.environ.get("PATH", os.defpath))),
         beside,
         os.path.expanduser("~/.local/bin/uv"),
     ):
@@ -100,13 +100,18 @@ async def find_python(requirements: Requirements) -> tuple[str, str, bool]:
     own = ".".join(map(str, sys.version_info[:3]))
     if requirements.admits(own):
         return sys.executable, own, True
-    uv, candidates = await in_thread("PATH", lambda _: (find_uv(), list(map(shutil.which, NAMES_OF_PYTHONS))))
+    uv, candidates = await inspect_in_thread("PATH", lambda _: (find_uv(), list(map(shutil.which, NAMES_OF_PYTHONS))))
     if uv is not None:
         command = [uv, "python", "find", "--no-python-downloads", "--no-project", requirements.python]
-        ended = await run(command, INSTALLER.of(os.environ), folder="/", timeout=FIND_TIMEOUT)
+        ended = await run_program(command, INSTALLER.of(os.environ), folder="/", timeout=FIND_TIMEOUT)
         candidates.insert(0, ended.last(1) if ended.code == 0 else None)
     for path in dict.fromkeys(candidates):
-        if path and os.path.isabs(path) and (version := await version_of(path)) and requirements.admits(version):
+        if (
+            path
+            and os.path.isabs(path)
+            and (version := await read_maker_version(path))
+            and requirements.admits(version)
+        ):
             return path, version, False
     raise EnvironmentFaultError(
         f"no Python here is {requirements.python} (the daemon's own is {own}); install one, so that python3.N is on the"
@@ -114,29 +119,31 @@ async def find_python(requirements: Requirements) -> tuple[str, str, bool]:
     )
 
 
-async def version_of(python: str) -> str | None:
+async def read_maker_version(python: str) -> str | None:
     try:
         check_file(python)
         code = "import sys; print('%d.%d.%d' % sys.version_info[:3])"
-        ended = await run(isolated(python, "-S", "-c", code), OWN.of(os.environ), folder="/", timeout=FIND_TIMEOUT)
+        ended = await run_program(
+            isolated_command(python, "-S", "-c", code), OWN.of(os.environ), folder="/", timeout=FIND_TIMEOUT
+        )
     except (UnsafeFileError, OSError):
         return None
     return ended.last(1) if ended.code == 0 else None
 
 
-async def make(recipe: Recipe, folder: str, seen: Running) -> str:
+async def make_environment(recipe: EnvironmentRecipe, folder: str, seen: ProgramOutput) -> str:
     """Make an environment in a directory that is held; return what made it.
 
     Raises:
         EnvironmentFaultError: an installer failed; with the last lines that it said.
     """
-    listed = await trio.to_thread.run_sync(prepare, folder, recipe)
+    listed = await trio.to_thread.run_sync(prepare_folder, folder, recipe)
     variables, python = INSTALLER.of(os.environ), os.path.join(folder, "bin", "python")
-    uv = await in_thread("PATH", lambda _: find_uv())
+    uv = await inspect_in_thread("PATH", lambda _: find_uv())
     if uv is not None:
         by, base = "uv", [uv, "--no-progress", "--color", "never"]
         options = ["--no-project", "--no-python-downloads", "--allow-existing"]
-        await step([*base, "venv", *options, "--python", recipe.python, folder], variables, folder, seen, "uv venv")
+        await run_step([*base, "venv", *options, "--python", recipe.python, folder], variables, folder, seen, "uv venv")
         install = [
             *base,
             "pip",
@@ -152,7 +159,9 @@ async def make(recipe: Recipe, folder: str, seen: Running) -> str:
         ]
     else:
         by = "pip"
-        await step(isolated(recipe.python, "-m", "venv", "--without-pip", folder), variables, folder, seen, "venv")
+        await run_step(
+            isolated_command(recipe.python, "-m", "venv", "--without-pip", folder), variables, folder, seen, "venv"
+        )
         spec = find_spec("pip")
         root = os.path.dirname(os.path.dirname(spec.origin)) if spec is not None and spec.origin else ""
         install = [
@@ -162,23 +171,25 @@ async def make(recipe: Recipe, folder: str, seen: Running) -> str:
     if recipe.requirements.locked:
         install.append("--require-hashes")
     if recipe.packages:
-        await step(install, variables, folder, seen, f"{by} install")
-    await trio.to_thread.run_sync(sign, folder, recipe, by)
+        await run_step(install, variables, folder, seen, f"{by} install")
+    await trio.to_thread.run_sync(sign_environment, folder, recipe, by)
     return by
 
 
-async def step(command: list[str], variables: Mapping[str, str], folder: str, seen: Running, name: str) -> None:
+async def run_step(
+    command: list[str], variables: Mapping[str, str], folder: str, seen: ProgramOutput, name: str
+) -> None:
     try:
-        ended: Ended = await run(command, variables, folder=folder, timeout=TIMEOUT, seen=seen)
+        ended: CommandExit = await run_program(command, variables, folder=folder, timeout=TIMEOUT, seen=seen)
     except OSError as error:
         raise EnvironmentFaultError(f"{name} cannot be run: {error.strerror}") from None
     if ended.code != 0:
         how = f"failed with code {ended.code}" if ended.code is not None else f"took over {TIMEOUT:.0f} s"
         said = ended.last(SHOWN).replace("\n", " | ")
-        raise EnvironmentFaultError(f"{name} {how}: {said}{hint_of(said)}")
+        raise EnvironmentFaultError(f"{name} {how}: {said}{find_hint(said)}")
 
 
-def hint_of(said: str) -> str:
+def find_hint(said: str) -> str:
     if "ensurepip" in said or "No module named pip" in said:
         return " (install uv, or your system's python3-venv)"
     if "binary" in said.lower() or "no-build" in said:
@@ -189,7 +200,7 @@ def hint_of(said: str) -> str:
     return ""
 
 
-def prepare(folder: str, recipe: Recipe) -> str:
+def prepare_folder(folder: str, recipe: EnvironmentRecipe) -> str:
     """Make an empty directory that nobody else can enter; return the path of what is to be installed there."""
     if os.path.lexists(folder):
         shutil.rmtree(folder)
@@ -200,7 +211,7 @@ def prepare(folder: str, recipe: Recipe) -> str:
     return listed
 
 
-def sign(folder: str, recipe: Recipe, by: str) -> None:
+def sign_environment(folder: str, recipe: EnvironmentRecipe, by: str) -> None:
     with open(os.path.join(folder, f"{READY}.new"), "wb") as file:
         file.write(msgspec.json.encode({"by": by, "made_at": time.time(), **msgspec.structs.asdict(recipe)}))
         file.flush()

@@ -16,7 +16,7 @@ import msgspec
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
 
-__all__ = ["MAX_DEPENDENCIES", "Requirements", "RequirementsError", "requirements_of", "with_lock"]
+__all__ = ["MAX_DEPENDENCIES", "Requirements", "RequirementsError", "read_requirements", "add_lock_file"]
 
 BEGIN, END = "# /// script", "# ///"
 KEYS = ("requires-python", "dependencies", "tool")
@@ -58,7 +58,7 @@ class Requirements(msgspec.Struct, frozen=True):
         return hashlib.sha256(msgspec.json.encode([self.dependencies, self.locked, more])).hexdigest()[:32]
 
 
-def requirements_of(code: bytes) -> Requirements | None:
+def read_requirements(code: bytes) -> Requirements | None:
     """Return what a file says that it needs, None if it has no block.
 
     Raises:
@@ -66,19 +66,19 @@ def requirements_of(code: bytes) -> Requirements | None:
     """
     if BEGIN.encode() not in code:
         return None
-    found = block_in(code.decode("utf-8-sig", "replace").splitlines())
+    found = find_block(code.decode("utf-8-sig", "replace").splitlines())
     if found is None:
         return None
     lines, first = found
     try:
-        return checked(tomllib.loads("\n".join(lines)), first)
+        return validate_requirements(tomllib.loads("\n".join(lines)), first)
     except tomllib.TOMLDecodeError as error:
         raise RequirementsError(f"its `{BEGIN}` block is not TOML: {error}", first) from None
     except (RecursionError, ValueError) as error:  # of a parser: too deep, or a number of thousands of digits
         raise RequirementsError(f"its `{BEGIN}` block cannot be read: {error!s:.200}", first) from None
 
 
-def block_in(lines: list[str]) -> tuple[list[str], int] | None:
+def find_block(lines: list[str]) -> tuple[list[str], int] | None:
     """Return the lines of the block, and the number of its first line.
 
     Raises:
@@ -105,7 +105,7 @@ def block_in(lines: list[str]) -> tuple[list[str], int] | None:
     return content[: ends[-1]], begins[0] + 1
 
 
-def checked(table: dict[str, Any], line: int) -> Requirements:
+def validate_requirements(table: dict[str, Any], line: int) -> Requirements:
     from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
     if unknown := [key for key in table if key not in KEYS]:
@@ -121,11 +121,13 @@ def checked(table: dict[str, Any], line: int) -> Requirements:
     if len(dependencies) > MAX_DEPENDENCIES:
         raise RequirementsError(f"it has more than {MAX_DEPENDENCIES} dependencies", line)
     try:
-        read = [requirement(one) for one in dependencies]
+        read = [parse_requirement(one) for one in dependencies]
     except NoRequirementError as error:
         raise RequirementsError(f"one of its dependencies {error}", line) from None
     try:
-        found = Requirements(tuple(sorted({str(one) for one in read})), str(SpecifierSet(python)), lock_in(table, line))
+        found = Requirements(
+            tuple(sorted({str(one) for one in read})), str(SpecifierSet(python)), read_lock_name(table, line)
+        )
     except InvalidSpecifier:
         raise RequirementsError(
             f"requires-python is not a version such as '>=3.12', but {python!r:.100}", line
@@ -140,7 +142,7 @@ class NoRequirementError(ValueError):
     """A text names no package to install; the text says why, after what it is of."""
 
 
-def requirement(text: str) -> Requirement:
+def parse_requirement(text: str) -> Requirement:
     """Return what a text requires.
 
     Raises:
@@ -166,7 +168,7 @@ def is_wheel(url: str) -> bool:
     return "+" not in scheme and rest.partition("#")[0].partition("?")[0].endswith(".whl")
 
 
-def lock_in(table: dict[str, Any], line: int) -> str:
+def read_lock_name(table: dict[str, Any], line: int) -> str:
     """Return the lock file that the block names under [tool.hooklatch], "" if none; other tools' tables are theirs."""
     tools: object = table.get("tool", {})
     own: object = cast("dict[str, object]", tools).get("hooklatch", {}) if isinstance(tools, dict) else None
@@ -181,7 +183,7 @@ def lock_in(table: dict[str, Any], line: int) -> str:
     return lock
 
 
-def with_lock(found: Requirements, data: bytes) -> Requirements:
+def add_lock_file(found: Requirements, data: bytes) -> Requirements:
     """Return requirements with what their lock file holds.
 
     Raises:
@@ -197,7 +199,7 @@ def with_lock(found: Requirements, data: bytes) -> Requirements:
         try:
             if not hashes:
                 raise NoRequirementError("is not a package with its --hash=sha256:…")
-            read = requirement(" ".join(word for word in words if word not in hashes))
+            read = parse_requirement(" ".join(word for word in words if word not in hashes))
         except NoRequirementError as error:
             way = f"to write one: uv pip compile --generate-hashes FILE -o {found.lock}"
             raise RequirementsError(f"line {number} of {found.lock} {error}; {way}", 0) from None

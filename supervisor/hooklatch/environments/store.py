@@ -17,11 +17,21 @@ from typing import Literal
 import trio
 
 from hooklatch.environments.interpreter import EnvironmentFaultError
-from hooklatch.errors import trouble
+from hooklatch.errors import describe_error
 from hooklatch.files import open_regular
 from hooklatch_worker.sandbox.safety import UnsafeFileError, check_folders
 
-__all__ = ["KEPT_DAYS", "READY", "held", "held_if_ready", "is_ready", "locked", "make_root", "tidy", "used"]
+__all__ = [
+    "KEPT_DAYS",
+    "READY",
+    "lock_environment",
+    "lock_if_ready",
+    "is_ready",
+    "wait_for_environment_lock",
+    "make_root",
+    "remove_unused_environments",
+    "note_environment_use",
+]
 
 logger = logging.getLogger("hooklatch.environments")
 READY = "ready"  # the last file that is written into an environment
@@ -32,12 +42,12 @@ def is_ready(folder: str) -> bool:
     return os.path.isfile(os.path.join(folder, READY))
 
 
-def used(folder: str) -> None:
+def note_environment_use(folder: str) -> None:
     """Note that an environment is in use now."""
     os.utime(os.path.join(folder, READY))
 
 
-def held(folder: str, how: int, what: Literal["lock", "making"] = "lock") -> int | None:
+def lock_environment(folder: str, how: int, what: Literal["lock", "making"] = "lock") -> int | None:
     """Lock an environment, so that no other daemon removes it; None if another one has it in another way.
 
     `how` is fcntl.LOCK_EX for removing, fcntl.LOCK_SH for using and making; with `what="making"` it keeps others from
@@ -52,9 +62,9 @@ def held(folder: str, how: int, what: Literal["lock", "making"] = "lock") -> int
     return fd
 
 
-async def locked(folder: str, how: int, what: Literal["lock", "making"] = "lock") -> int:
+async def wait_for_environment_lock(folder: str, how: int, what: Literal["lock", "making"] = "lock") -> int:
     """Wait until an environment can be locked so."""
-    while (fd := held(folder, how, what)) is None:  # noqa: ASYNC110  (it is another process that gives it up)
+    while (fd := lock_environment(folder, how, what)) is None:  # noqa: ASYNC110  (it is another process that gives it up)
         await trio.sleep(0.2)
     return fd
 
@@ -71,7 +81,7 @@ def make_root(folder: str) -> None:
     os.chmod(folder, 0o700)
 
 
-def held_if_ready(folder: str) -> int | None:
+def lock_if_ready(folder: str) -> int | None:
     """Lock an environment for use if it is there, and nobody else could have made it; else None.
 
     Raises:
@@ -82,19 +92,19 @@ def held_if_ready(folder: str) -> int | None:
     try:
         make_root(os.path.dirname(folder))
         check_folders(folder)
-        lock = held(folder, fcntl.LOCK_SH)
+        lock = lock_environment(folder, fcntl.LOCK_SH)
     except (UnsafeFileError, OSError) as error:
-        raise EnvironmentFaultError(trouble(error)) from None
+        raise EnvironmentFaultError(describe_error(error)) from None
     if lock is not None and not is_ready(folder):
         os.close(lock)
         return None
     if lock is not None:
         with suppress(OSError):  # of a disk that is full or read only: it is there all the same
-            used(folder)
+            note_environment_use(folder)
     return lock
 
 
-def tidy(root: str, kept: float = KEPT_DAYS * 86400.0) -> None:
+def remove_unused_environments(root: str, kept: float = KEPT_DAYS * 86400.0) -> None:
     """Remove the environments that were not used for `kept` seconds, and what is left of those that were not finished.
 
     One that anybody uses or makes is locked, and stays.
@@ -109,7 +119,7 @@ def tidy(root: str, kept: float = KEPT_DAYS * 86400.0) -> None:
             age = time.time() - os.stat(os.path.join(folder, READY)).st_mtime
         except OSError:
             age = kept + 1
-        if age <= kept or (lock := held(folder, fcntl.LOCK_EX)) is None:
+        if age <= kept or (lock := lock_environment(folder, fcntl.LOCK_EX)) is None:
             continue
         try:
             with suppress(OSError):

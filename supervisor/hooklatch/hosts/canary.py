@@ -10,22 +10,22 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from hooklatch.hosts.host import HookOutput, Host, Native, denied
+from hooklatch.hosts.host import HookOutput, Host, HostEvent, make_denied_decision
 
-__all__ = ["KEY", "answer", "reason_for"]
+__all__ = ["KEY", "refuse_canary", "format_canary_reason"]
 
 KEY: Final = "hooklatch_canary"
 NONCE: Final = re.compile(r"[0-9a-f]{32}")
 
 
-def answer(host: Host, native: Native) -> HookOutput | None:
+def refuse_canary(host: Host, native: HostEvent) -> HookOutput | None:
     """Return the refusal of a canary; None for every other document, and where nothing can be refused."""
     if KEY not in native.document or not native.is_gate:
         return None
-    return host.render(native, denied(native.event, "policy", reason_for(native.document[KEY])))
+    return host.render(native, make_denied_decision(native.event, "policy", format_canary_reason(native.document[KEY])))
 
 
-def reason_for(nonce: object) -> str:
+def format_canary_reason(nonce: object) -> str:
     """Return what is said to a canary; a nonce that is none is not repeated."""
     known = nonce if isinstance(nonce, str) and NONCE.fullmatch(nonce) else "without a nonce"
     return f"hooklatch refuses the canary {known}, as it has to"

@@ -5,20 +5,20 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import Final
 
-from hooklatch.core.text import did_you_mean
+from hooklatch.core.text import suggest_name
 from hooklatch.hosts.host import Host
 from hooklatch.hosts.programs.claude_code import ClaudeCode
 from hooklatch.hosts.programs.codex import Codex
 from hooklatch.hosts.programs.copilot import Copilot
 from hooklatch.hosts.programs.cursor import Cursor
 from hooklatch.hosts.programs.gemini import Gemini
-from hooklatch.hosts.programs.generic import Generic
+from hooklatch.hosts.programs.generic import GenericHost
 from hooklatch.hosts.programs.opencode import OpenCode
 from hooklatch.hosts.programs.qwen import Qwen
 
-__all__ = ["UnknownHostError", "find", "names"]
+__all__ = ["UnknownHostError", "find_host", "list_hosts"]
 
-ALL: Final = (ClaudeCode(), Codex(), Gemini(), Copilot(), Cursor(), OpenCode(), Qwen(), Generic())
+ALL: Final = (ClaudeCode(), Codex(), Gemini(), Copilot(), Cursor(), OpenCode(), Qwen(), GenericHost())
 HOSTS: Final = MappingProxyType({host.name: host for host in ALL})
 ALIASES: Final = MappingProxyType({alias: host.name for host in HOSTS.values() for alias in host.aliases})
 
@@ -27,7 +27,7 @@ class UnknownHostError(LookupError):
     """There is no host of that name; the text says which there are."""
 
 
-def find(name: str) -> Host:
+def find_host(name: str) -> Host:
     """Return a host by its name or an alias, in any case.
 
     Raises:
@@ -36,11 +36,11 @@ def find(name: str) -> Host:
     plain = name.strip().lower().replace("_", "-").replace(" ", "-")
     host = HOSTS.get(ALIASES.get(plain, plain))
     if host is None:
-        near = did_you_mean(plain, [*HOSTS, *ALIASES])
+        near = suggest_name(plain, [*HOSTS, *ALIASES])
         raise UnknownHostError(f"unknown host {name[:100]!r}; there are {', '.join(HOSTS)}{near}")
     return host
 
 
-def names() -> tuple[str, ...]:
+def list_hosts() -> tuple[str, ...]:
     """Return the names of all hosts, in the order in which they are listed to people."""
     return tuple(HOSTS)

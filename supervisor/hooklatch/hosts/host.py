@@ -20,15 +20,17 @@ from typing import Any, ClassVar, Final, Literal, TypeAlias, cast
 import msgspec
 
 from hooklatch.core.fire_params import EnvelopeParams, FireParams
-from hooklatch.core.messages import Cause, Decision
+from hooklatch.core.messages import Cause, FireDecision
 from hooklatch.core.payload import MAX_PAYLOAD
 from hooklatch.core.tools import UnclearToolError, arguments, kind_of
-from hooklatch.hosts.fitting import fitted
-from hooklatch_worker.author.ambiguity import ambiguity
+from hooklatch.hosts.fitting import fit_decision
+from hooklatch_worker.author.ambiguity import find_ambiguity
 
 __all__ = [
-    "GATE_LIMIT", "Call", "Host", "HookOutput", "Kind", "Native", "NativeEvent", "Request", "Tool", "UnreadableError",
-    "call_key", "compact", "context", "denied", "gate", "notice",
+    "GATE_LIMIT", "Call", "Host", "HookOutput", "Kind", "HostEvent", "HostEventSpec", "HostFire", "HostTool",
+    "UnreadableError",
+    "call_key", "encode_document", "make_context_event_spec", "make_denied_decision", "make_gate_event_spec",
+    "make_notice_event_spec",
 ]  # fmt: skip
 
 Kind: TypeAlias = Literal["gate", "context", "notify"]
@@ -41,7 +43,7 @@ FIELDS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 MARK: Final = b"\xef\xbb\xbf"  # a byte order mark; some programs on Windows write one
 
 
-class NativeEvent(msgspec.Struct, frozen=True, kw_only=True):
+class HostEventSpec(msgspec.Struct, frozen=True, kw_only=True):
     """One event of a host.
 
     `event` is its canonical name, "" if it has none and is not fired.  `can` says what the host really enforces there:
@@ -71,21 +73,21 @@ class NativeEvent(msgspec.Struct, frozen=True, kw_only=True):
         return min(CONTEXT_WAIT, self.limit - margin)
 
 
-def gate(event: str, can: str = "", patch: str = "", **more: Any) -> NativeEvent:
+def make_gate_event_spec(event: str, can: str = "", patch: str = "", **more: Any) -> HostEventSpec:
     """Return an event that the host lets us refuse."""
     keys = frozenset(patch.split())
     words = {"deny", *can.split(), *(["patch"] if keys else [])}
-    return NativeEvent(event=event, kind="gate", can=frozenset(words), patch=keys, limit=GATE_LIMIT, **more)
+    return HostEventSpec(event=event, kind="gate", can=frozenset(words), patch=keys, limit=GATE_LIMIT, **more)
 
 
-def context(event: str, can: str = "context", **more: Any) -> NativeEvent:
+def make_context_event_spec(event: str, can: str = "context", **more: Any) -> HostEventSpec:
     """Return an event that cannot be refused, and at which the host takes something from us."""
-    return NativeEvent(event=event, kind="context", can=frozenset(can.split()), limit=GATE_LIMIT, **more)
+    return HostEventSpec(event=event, kind="context", can=frozenset(can.split()), limit=GATE_LIMIT, **more)
 
 
-def notice(event: str = "", limit: float = 30.0, **more: Any) -> NativeEvent:
+def make_notice_event_spec(event: str = "", limit: float = 30.0, **more: Any) -> HostEventSpec:
     """Return an event at which nobody waits for an answer; without a canonical name it is not fired."""
-    return NativeEvent(event=event, kind="notify", limit=limit, **more)
+    return HostEventSpec(event=event, kind="notify", limit=limit, **more)
 
 
 class HookOutput(msgspec.Struct, frozen=True):
@@ -96,7 +98,7 @@ class HookOutput(msgspec.Struct, frozen=True):
     stderr: str = ""
 
 
-class Tool(msgspec.Struct, frozen=True):
+class HostTool(msgspec.Struct, frozen=True):
     """The tool call in a document; `name` is the host's own, `server` and `tool` an MCP server's."""
 
     name: str
@@ -106,14 +108,14 @@ class Tool(msgspec.Struct, frozen=True):
     tool: str = ""
 
 
-class Native(msgspec.Struct, frozen=True, kw_only=True):
+class HostEvent(msgspec.Struct, frozen=True, kw_only=True):
     """One event as a host sent it: its document whole, and what is said in canonical words.
 
     `fields` are the document's keys with their values byte for byte.
     """
 
     name: str
-    spec: NativeEvent
+    spec: HostEventSpec
     document: Mapping[str, Any]
     fields: dict[str, msgspec.Raw]
     environ: Mapping[str, str] = {}
@@ -134,12 +136,12 @@ class Native(msgspec.Struct, frozen=True, kw_only=True):
                 return value
         return None
 
-    def undecoded(self) -> Native:
+    def undecoded(self) -> HostEvent:
         """Return it for the time in which hooks run: the values of a large document can take many times its size."""
-        return msgspec.structs.replace(self, document=Undecoded(self.fields))
+        return msgspec.structs.replace(self, document=RawDocument(self.fields))
 
 
-class Undecoded(Mapping[str, Any]):
+class RawDocument(Mapping[str, Any]):
     """A document of which a value is decoded whenever it is asked for, and not kept."""
 
     def __init__(self, fields: Mapping[str, msgspec.Raw]) -> None:
@@ -155,7 +157,7 @@ class Undecoded(Mapping[str, Any]):
         return len(self._fields)
 
 
-class Request(msgspec.Struct, frozen=True, kw_only=True):
+class HostFire(msgspec.Struct, frozen=True, kw_only=True):
     """The fire of an event, and how it hangs together with others of the same tool call.
 
     `call` says where in a call without an id of its own it stands, and `call_key` is what the ends of that call have in
@@ -186,7 +188,7 @@ class Host:
     name: ClassVar[str]
     title: ClassVar[str]
     aliases: ClassVar[tuple[str, ...]] = ()
-    events: ClassVar[Mapping[str, NativeEvent]]
+    events: ClassVar[Mapping[str, HostEventSpec]]
 
     # Where most programs say what they say.
     name_keys: ClassVar[tuple[str, ...]] = ("hook_event_name",)
@@ -203,7 +205,7 @@ class Host:
 
     # -- in ------------------------------------------------------------------------------------------------------
 
-    def read(self, event: str | None, document: bytes, environ: Mapping[str, str]) -> Native:
+    def read(self, event: str | None, document: bytes, environ: Mapping[str, str]) -> HostEvent:
         """Read a host's document; `event` is what the entry was installed for.
 
         Raises:
@@ -218,14 +220,14 @@ class Host:
                 event or self.named_in(text),
                 "payload",
             )
-        problem = "it is not a JSON object" if not text.startswith(b"{") else ambiguity(text)
+        problem = "it is not a JSON object" if not text.startswith(b"{") else find_ambiguity(text)
         if problem is not None:
             gate = event or self.named_in(text)
             raise UnreadableError(f"the document that {self.title} sent cannot be read: {problem}", gate)
         fields = FIELDS.decode(text)
         values: dict[str, Any] = msgspec.json.decode(text)
         name = self.named(event, values)
-        return Native(name=name, spec=self.events[name], document=values, fields=fields, environ=environ)
+        return HostEvent(name=name, spec=self.events[name], document=values, fields=fields, environ=environ)
 
     def named(self, event: str | None, document: Mapping[str, Any]) -> str:
         """Return the event of a document, which has to be the one that the entry was installed for.
@@ -255,7 +257,7 @@ class Host:
                     return gate
         return None
 
-    def request(self, native: Native) -> Request:
+    def request(self, native: HostEvent) -> HostFire:
         """Return the fire of an event: the document whole, with canonical keys beside the host's own.
 
         Raises:
@@ -283,9 +285,9 @@ class Host:
         if isinstance(call_id, str) and len(call_id) > 200:
             call_id = hashlib.sha256(call_id.encode()).hexdigest()
         params = FireParams(native.event, msgspec.Raw(data), call_id=call_id, envelope=envelope)
-        return Request(params=params, call=call, call_key=key, same_call=same)
+        return HostFire(params=params, call=call, call_key=key, same_call=same)
 
-    def tool(self, native: Native) -> Tool | None:
+    def tool(self, native: HostEvent) -> HostTool | None:
         """Return the tool call that a document is about, None if it is about none."""
         name = next((native.document[key] for key in self.tool_keys if key in native.document), None)
         if not isinstance(name, str):
@@ -294,16 +296,16 @@ class Host:
         given: object = native.document[key] if key is not None else dict[str, Any]()
         if not isinstance(given, dict):
             raise UnclearToolError(f"the input of the tool {name[:100]!a} is not an object")
-        return self.known(native, Tool(name, cast("dict[str, Any]", given)))
+        return self.known(native, HostTool(name, cast("dict[str, Any]", given)))
 
-    def known(self, native: Native, tool: Tool) -> Tool:
+    def known(self, native: HostEvent, tool: HostTool) -> HostTool:
         """Return a tool with its kind, and where it is an MCP server's, with that server's name."""
         if tool.name.startswith("mcp__"):
             _, server, name = (*tool.name.split("__", 2), "")[:3]
             return msgspec.structs.replace(tool, kind="mcp", server=server, tool=name)
         return msgspec.structs.replace(tool, kind=kind_of(tool.name))
 
-    def added(self, native: Native, tool: Tool | None) -> dict[str, Any]:
+    def added(self, native: HostEvent, tool: HostTool | None) -> dict[str, Any]:
         """Return what the payload has beside the host's own keys."""
         document, added = native.document, dict[str, Any]()
         for ours, theirs in native.spec.renamed.items():
@@ -319,7 +321,7 @@ class Host:
             added["tool_args"] = arguments(tool.kind, tool.input, former=former)
         return added
 
-    def envelope(self, native: Native) -> dict[str, Any]:
+    def envelope(self, native: HostEvent) -> dict[str, Any]:
         """Return who fired and where."""
         said: dict[str, object] = {
             "session_id": native.text(*self.session_keys),
@@ -335,36 +337,36 @@ class Host:
         metadata = {key: native.document[key] for key in keys if key in native.document}
         return {key: value for key, value in said.items() if value is not None} | {"metadata": metadata}
 
-    def cwd(self, native: Native) -> str | None:
+    def cwd(self, native: HostEvent) -> str | None:
         """Return the agent's working directory; "" matches none: it is there and is no text."""
         if "cwd" not in native.document:
             return None
         value = native.document["cwd"]
         return value if isinstance(value, str) else ""
 
-    def call_id(self, native: Native) -> object:
+    def call_id(self, native: HostEvent) -> object:
         """Return the host's id of the tool call."""
         return next((native.document[key] for key in self.call_keys if key in native.document), None)
 
-    def call_of(self, native: Native, tool: Tool | None) -> tuple[Call | None, str]:
+    def call_of(self, native: HostEvent, tool: HostTool | None) -> tuple[Call | None, str]:
         """Return where in a tool call an event stands, and what that call's events have in common."""
         return None, ""
 
-    def same_call(self, native: Native, tool: Tool | None) -> str:
+    def same_call(self, native: HostEvent, tool: HostTool | None) -> str:
         """Return what all events have in common that tell this very call; "" if there is one alone."""
         return ""
 
     # -- out -----------------------------------------------------------------------------------------------------
 
-    def answer(self, native: Native, decision: Decision) -> HookOutput:
+    def answer(self, native: HostEvent, decision: FireDecision) -> HookOutput:
         """Return what the host is told of a decision: that, or the nearest stricter one."""
         return self.render(native, self.fit(native, decision))
 
-    def fit(self, native: Native, decision: Decision) -> Decision:
+    def fit(self, native: HostEvent, decision: FireDecision) -> FireDecision:
         """Return the nearest stricter decision that this host can be told, with a warning for each difference."""
-        return fitted(self.title, native.name, native.spec, decision)
+        return fit_decision(self.title, native.name, native.spec, decision)
 
-    def render(self, native: Native, decision: Decision) -> HookOutput:
+    def render(self, native: HostEvent, decision: FireDecision) -> HookOutput:
         """Return the host's form of a decision that fits it."""
         raise NotImplementedError
 
@@ -375,7 +377,9 @@ class Host:
             return self.refusal(event, f"hooklatch: refused: {reason} ({cause})")
         if spec.kind != "gate":
             return self.silence(event)
-        return self.render(Native(name=event, spec=spec, document={}, fields={}), denied(spec.event, cause, reason))
+        return self.render(
+            HostEvent(name=event, spec=spec, document={}, fields={}), make_denied_decision(spec.event, cause, reason)
+        )
 
     def refusal(self, event: str | None, reason: str) -> HookOutput:
         """Return a refusal without a decision, for an event that may be unknown."""
@@ -387,15 +391,15 @@ class Host:
         return HookOutput()
 
 
-def denied(event: str, cause: Cause, reason: str) -> Decision:
+def make_denied_decision(event: str, cause: Cause, reason: str) -> FireDecision:
     """Return the decision that stands where there is none."""
-    return Decision(
+    return FireDecision(
         decision_id="", event=event, verdict="deny", cause=cause, reason=reason, layer=None, hook=None, retryable=False,
         patch=None, payload_digest=None, append=None, resume=None, value=None, revision=None, duration_ms=0.0,
     )  # fmt: skip
 
 
-def call_key(session: str | None, tool: Tool | None) -> str:
+def call_key(session: str | None, tool: HostTool | None) -> str:
     """Return what tells one tool call of a session from another, "" for none; equal calls have the same."""
     if tool is None:
         return ""
@@ -403,12 +407,12 @@ def call_key(session: str | None, tool: Tool | None) -> str:
     return hashlib.sha256(said).hexdigest()[:32]
 
 
-def compact(document: Mapping[str, object]) -> str:
+def encode_document(document: Mapping[str, object]) -> str:
     """Return one line of ASCII JSON with its end; nothing for nothing."""
-    return json.dumps(document, separators=(",", ":"), default=plain) + "\n" if document else ""
+    return json.dumps(document, separators=(",", ":"), default=unwrap_raw) + "\n" if document else ""
 
 
-def plain(value: object) -> object:
+def unwrap_raw(value: object) -> object:
     if isinstance(value, msgspec.Raw):
         return msgspec.json.decode(value)
     raise TypeError(f"{type(value).__name__} is not JSON")

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator
 from typing import Final, cast
 
-__all__ = ["is_entry", "is_entry_alone", "words_of"]
+__all__ = ["is_entry", "is_entry_alone", "read_handler_command"]
 
 COMMANDS: Final = ("command", "bash")  # the keys of a handler that may hold a command line
 JOINING: Final = frozenset(";&|()<>`\n")  # what may have a shell run more than one command
@@ -19,17 +19,17 @@ def is_entry(words: list[str] | tuple[str, ...]) -> bool:
     return any("hooklatch" in word and "entry" in word.rpartition("hooklatch")[2] for word in words)
 
 
-def words_of(handler: object) -> tuple[str, ...] | None:
+def read_handler_command(handler: object) -> tuple[str, ...] | None:
     """Return the command line of a handler if it is one of ours."""
-    return next((words for words, _ in entries_of(handler)), None)
+    return next((words for words, _ in list_own_commands(handler)), None)
 
 
 def is_entry_alone(handler: object) -> bool:
     """Return whether a handler starts hooklatch's entry and surely nothing else, such as a guard behind `&&`."""
-    return any(JOINING.isdisjoint(text.strip()) for _, text in entries_of(handler))
+    return any(JOINING.isdisjoint(text.strip()) for _, text in list_own_commands(handler))
 
 
-def entries_of(handler: object) -> Iterator[tuple[tuple[str, ...], str]]:
+def list_own_commands(handler: object) -> Iterator[tuple[tuple[str, ...], str]]:
     """Yield the command lines of a handler that are ours, as words and as text."""
     if not isinstance(handler, dict):
         return

@@ -11,7 +11,7 @@ Imported hooks keep their payload form and exit code table, so scripts work unch
 note; nothing is dropped silently, and no guard becomes weaker without a note.
 """
 
-from hooklatch.importing.collecting import Imported, ImportedHook, Note
+from hooklatch.importing.collecting import ImportedHook, ImportNote, ImportResult
 from hooklatch.importing.documents import UnreadableFileError, read_hooks
 
-__all__ = ["Imported", "ImportedHook", "Note", "UnreadableFileError", "read_hooks"]
+__all__ = ["ImportResult", "ImportedHook", "ImportNote", "UnreadableFileError", "read_hooks"]

@@ -7,10 +7,15 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from hooklatch.core.hooks.catalogue import Catalogue
-from hooklatch.core.text import did_you_mean
+from hooklatch.core.text import suggest_name
 from hooklatch.hosts.own_entries import is_entry_alone
 from hooklatch.importing.collecting import Collector
-from hooklatch.importing.commands import missing_variables, recognise, slips_in, target_of
+from hooklatch.importing.commands import (
+    note_missing_variables,
+    read_command_target,
+    recognise_event,
+    suggest_misspelt_keys,
+)
 from hooklatch_worker.shell.forms import CLAUDE_NAMES
 
 __all__ = ["DIFFERENCES", "EVENTS", "KIND", "read_group"]
@@ -46,13 +51,13 @@ DIFFERENCES = (
 def read_group(event: str, group: Mapping[str, Any], place: str, collector: Collector) -> None:
     """Read one matcher and its handlers."""
     collector.kinds.append(KIND)
-    name, problem = recognise(event, EVENTS)
+    name, problem = recognise_event(event, EVENTS)
     if name is None:
         collector.lose(place, str(problem))
         return
     handlers, matcher = group.get("hooks"), group.get("matcher")
     if "hooks" not in group:
-        problem = problem or f"it has no hooks{slips_in(group, GROUP_KEYS)}"
+        problem = problem or f"it has no hooks{suggest_misspelt_keys(group, GROUP_KEYS)}"
     elif not isinstance(handlers, list):
         problem = problem or f"its hooks are a list of handlers, not {handlers!r:.80}"
     elif matcher is not None and not isinstance(matcher, str):
@@ -73,14 +78,14 @@ def read_group(event: str, group: Mapping[str, Any], place: str, collector: Coll
 
 def read_handler(event: str, matcher: str | None, handler: Mapping[str, Any], place: str, collector: Collector) -> None:
     kind = handler.get("type", "command")
-    target, unusable = target_of(handler, HANDLER_KEYS, expanded=PROVIDED)
+    target, unusable = read_command_target(handler, HANDLER_KEYS, expanded=PROVIDED)
     if kind != "command":
-        hint = did_you_mean(str(kind), ["command"]) or "; only commands can"
+        hint = suggest_name(str(kind), ["command"]) or "; only commands can"
         target, unusable = {}, f"a handler of type {kind!r:.80} cannot run here{hint}"
     if unusable is None:
         collector.note_unused(place, handler, HANDLER_KEYS)
     settings: dict[str, Any] = {"event": EVENTS[event], **target}
-    match, problem = match_of(event, matcher, place, collector)
+    match, problem = read_claude_matcher(event, matcher, place, collector)
     if match is not None:
         settings["match"] = match
     settings |= {"payload": "claude", "output": "json"}
@@ -96,7 +101,7 @@ def read_handler(event: str, matcher: str | None, handler: Mapping[str, Any], pl
         settings["description"] = handler["description"]
     collector.take_mark(place, handler, settings)
     if handler.get("async") is True or handler.get("asyncRewake") is True:
-        tame(settings, place, collector)
+        make_notification_only(settings, place, collector)
     if handler.get("once") is True:
         collector.note(place, "'once' has no counterpart: it runs every time")
     if "statusMessage" in handler:
@@ -106,11 +111,11 @@ def read_handler(event: str, matcher: str | None, handler: Mapping[str, Any], pl
             f"it runs only if {handler['if']!r} there, and there is no such condition here: narrow match, or have the"
             " command look at its input"
         )
-    problem = unusable or problem or missing_variables(settings, PROVIDED, place, collector)
+    problem = unusable or problem or note_missing_variables(settings, PROVIDED, place, collector)
     collector.keep(place, event, settings, problem, entry=handler)
 
 
-def match_of(event: str, matcher: str | None, place: str, collector: Collector) -> tuple[object, str | None]:
+def read_claude_matcher(event: str, matcher: str | None, place: str, collector: Collector) -> tuple[object, str | None]:
     """Read a matcher: nothing or "*" matches all, then names and lists of names, else a regex that is searched."""
     if matcher in (None, "", "*"):
         return None, None
@@ -127,7 +132,7 @@ def match_of(event: str, matcher: str | None, place: str, collector: Collector) 
     return names[0] if len(names) == 1 else names, None
 
 
-def tame(settings: dict[str, Any], place: str, collector: Collector) -> None:
+def make_notification_only(settings: dict[str, Any], place: str, collector: Collector) -> None:
     """Keep a command that is not waited for there from deciding."""
     text = "it is async there; here it is waited for"
     if Catalogue.standard()[settings["event"]].fails_closed:

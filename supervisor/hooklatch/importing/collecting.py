@@ -21,10 +21,10 @@ import msgspec
 
 from hooklatch.core.hooks.definitions import InvalidHookError, is_id, read_definition
 from hooklatch.core.hooks.matchers import MatcherError, compile_matcher
-from hooklatch.core.text import did_you_mean, is_unicode, shown
-from hooklatch.importing.places import line_at
+from hooklatch.core.text import format_duration, is_unicode, suggest_name
+from hooklatch.importing.places import find_line
 
-__all__ = ["Collector", "Imported", "ImportedHook", "Note", "nearest_key", "strings_in"]
+__all__ = ["Collector", "ImportResult", "ImportedHook", "ImportNote", "suggest_key", "list_strings"]
 
 MAX_TIMEOUT = 600.0  # seconds, the maximum in a definition
 MIN_TIMEOUT = 0.001
@@ -38,7 +38,7 @@ UNFIT = re.compile(r"[^A-Za-z0-9_.+-]+")
 TARGETS = ("command", "argv")
 
 
-class Note(msgspec.Struct, frozen=True):
+class ImportNote(msgspec.Struct, frozen=True):
     """A note for the user: its place in the file ("" for all of it), and whether something is lost.
 
     `is_dropped`: nothing is left of an entry.  `is_slip`: a key looks misspelt.
@@ -72,17 +72,17 @@ class ImportedHook(msgspec.Struct, frozen=True):
     override: dict[str, Any] | None = None
 
 
-class Imported(msgspec.Struct, frozen=True):
+class ImportResult(msgspec.Struct, frozen=True):
     """The result for one file; for JSON, `lines` maps places to line numbers."""
 
     kind: str
     hooks: list[ImportedHook]
-    notes: list[Note]
+    notes: list[ImportNote]
     lines: dict[str, int] = {}
 
     def line_of(self, place: str) -> int:
         """Return the line number of a place, 0 if unknown."""
-        return line_at(self.lines, place)
+        return find_line(self.lines, place)
 
     @property
     def has_losses(self) -> bool:
@@ -108,7 +108,7 @@ class Collector:
     """
 
     def __init__(self) -> None:
-        self.notes: list[Note] = []
+        self.notes: list[ImportNote] = []
         self.kinds: list[str] = []
         self.is_disabled = False
         self.own = 0
@@ -116,17 +116,17 @@ class Collector:
 
     def note(self, place: str, text: str, *, is_loss: bool = False) -> None:
         """Add a note about a difference."""
-        self.notes.append(Note(place, clip(text), is_loss))
+        self.notes.append(ImportNote(place, clip_note(text), is_loss))
 
     def lose(self, place: str, text: str) -> None:
         """Add a note that an entry is dropped, since its purpose is unknown."""
-        self.notes.append(Note(place, clip(text), is_loss=True, is_dropped=True))
+        self.notes.append(ImportNote(place, clip_note(text), is_loss=True, is_dropped=True))
 
     def note_unused(self, place: str, table: Mapping[str, Any], known: frozenset[str]) -> None:
         for key in sorted(table.keys() - known):
-            near = nearest_key(key, known)
+            near = suggest_key(key, known)
             text = f"{key!r} is not known here; the hook runs without it{near}"
-            self.notes.append(Note(place, clip(text), is_slip=bool(near)))
+            self.notes.append(ImportNote(place, clip_note(text), is_slip=bool(near)))
 
     def take_mark(self, place: str, table: Mapping[str, Any], settings: dict[str, Any]) -> None:
         """Read our own keys, which may be added to another system's file; without one a hook is a guard in its turn."""
@@ -157,30 +157,30 @@ class Collector:
             identity = [settings["event"], entry]
         for is_bad, text in (
             (
-                any("\0" in text for text in strings_in(settings)),
+                any("\0" in text for text in list_strings(settings)),
                 "it holds a null byte, which no command can contain",
             ),
-            (not all(map(is_unicode, strings_in(settings))), "it holds characters that are not valid Unicode"),
+            (not all(map(is_unicode, list_strings(settings))), "it holds characters that are not valid Unicode"),
         ):
             if is_bad:
                 settings, problem = {"event": settings["event"]}, problem or text
         if self.is_disabled and self.kinds[-1:] != ["reasonix"]:  # the key is Claude Code's: Reasonix runs them
             settings = {**settings, "enabled": False}
-        problem = problem or fault_of(settings)
+        problem = problem or find_settings_fault(settings)
         identity = None if is_named else identity
-        self._pending.append(PendingHook(place, name, identity, settings, problem and clip(problem), override))
+        self._pending.append(PendingHook(place, name, identity, settings, problem and clip_note(problem), override))
 
     def hooks(self) -> list[ImportedHook]:
         """Return all hooks with their ids; of identical entries, only the first one."""
-        counts = Counter(id_of(hook, hook.identity) for hook in self._pending)
+        counts = Counter(make_imported_id(hook, hook.identity) for hook in self._pending)
         hooks: dict[str, ImportedHook] = {}
         for hook in self._pending:
-            hook_id = id_of(hook, hook.identity)
+            hook_id = make_imported_id(hook, hook.identity)
             if hook.identity is None:
-                hook_id = unused(hook_id, hooks)
+                hook_id = make_unused_id(hook_id, hooks)
             elif counts[hook_id] > 1:
                 # Use all of their content: neither id may depend on the other's position.
-                hook_id = id_of(hook, [hook.identity, hook.settings, hook.problem])
+                hook_id = make_imported_id(hook, [hook.identity, hook.settings, hook.problem])
             if hook_id in hooks:
                 self.note(hook.place, f"it is the same as {hooks[hook_id].place}; it runs once")
                 continue
@@ -192,21 +192,22 @@ class Collector:
         """Return a time limit in seconds; None for the default of the event."""
         written = f"timeout {value!r:.40}"
         if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0 or value == math.inf:
-            fallback = "the event's default" if default is None else f"the default of {shown(default)}"
+            fallback = "the event's default" if default is None else f"the default of {format_duration(default)}"
             self.note(place, f"{written} is not a duration; {fallback} applies")
             return default
         if value > MAX_TIMEOUT / unit:
-            self.note(place, f"{written} was cut to {shown(MAX_TIMEOUT)}, the maximum")
+            self.note(place, f"{written} was cut to {format_duration(MAX_TIMEOUT)}, the maximum")
             return MAX_TIMEOUT
         seconds = max(round(value * unit, SETTLED), MIN_TIMEOUT)
         if seconds < HASTY:
             self.note(
-                place, f"{written} is {shown(seconds)}, too short for a command to start; was it meant in seconds?"
+                place,
+                f"{written} is {format_duration(seconds)}, too short for a command to start; was it meant in seconds?",
             )
         return seconds
 
 
-def fault_of(settings: Mapping[str, Any]) -> str | None:
+def find_settings_fault(settings: Mapping[str, Any]) -> str | None:
     """Return why these settings are not a valid definition, or None."""
     try:
         read_definition({"id": "imported", **{key: value for key, value in settings.items() if key != "match"}})
@@ -218,23 +219,23 @@ def fault_of(settings: Mapping[str, Any]) -> str | None:
     return None
 
 
-def id_of(hook: PendingHook, identity: object) -> str:
+def make_imported_id(hook: PendingHook, identity: object) -> str:
     """Return `name:program:digest`, or just the name if it belongs to the hook itself."""
     letters = [letter if letter.isprintable() and is_id(letter) else "_" for letter in hook.name[:MAX_NAME]]
     name = "".join(letters) or "hook"
     if identity is None:
         return name
     digest = hashlib.sha256(json.dumps(identity, sort_keys=True, default=str).encode()).hexdigest()
-    return ":".join(part for part in (name, program_of(hook.settings), digest[:DIGEST]) if part)
+    return ":".join(part for part in (name, short_program_name(hook.settings), digest[:DIGEST]) if part)
 
 
-def program_of(settings: Mapping[str, Any]) -> str:
+def short_program_name(settings: Mapping[str, Any]) -> str:
     """Return the name of the program that a hook runs, shortened to what helps to recognise it."""
     words = settings.get("argv") or str(settings.get("command", "")).split()
     return UNFIT.sub("", words[0].rstrip("\"'").rpartition("/")[2])[:MAX_PROGRAM] if words else ""
 
 
-def unused(base: str, taken: Mapping[str, object]) -> str:
+def make_unused_id(base: str, taken: Mapping[str, object]) -> str:
     number, candidate = 1, base
     while candidate in taken:
         number += 1
@@ -242,22 +243,22 @@ def unused(base: str, taken: Mapping[str, object]) -> str:
     return candidate
 
 
-def nearest_key(key: str, known: frozenset[str]) -> str:
-    return did_you_mean(key.casefold(), known, cutoff=0.7)
+def suggest_key(key: str, known: frozenset[str]) -> str:
+    return suggest_name(key.casefold(), known, cutoff=0.7)
 
 
-def strings_in(value: object) -> Iterator[str]:
+def list_strings(value: object) -> Iterator[str]:
     """Yield every string in a value, including keys."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
         for key, item in cast("Mapping[str, object]", value).items():
             yield key
-            yield from strings_in(item)
+            yield from list_strings(item)
     elif isinstance(value, list):
         for item in cast("list[object]", value):
-            yield from strings_in(item)
+            yield from list_strings(item)
 
 
-def clip(text: str) -> str:
+def clip_note(text: str) -> str:
     return text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}…"

@@ -8,9 +8,9 @@ from collections.abc import Collection, Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any, cast
 
-from hooklatch.importing.collecting import Collector, nearest_key, strings_in
+from hooklatch.importing.collecting import Collector, list_strings, suggest_key
 
-__all__ = ["missing_variables", "recognise", "slips_in", "target_of"]
+__all__ = ["note_missing_variables", "recognise_event", "suggest_misspelt_keys", "read_command_target"]
 
 SHELLS = {"bash": "bash", "sh": "sh", "zsh": "zsh"}
 VARIABLE = re.compile(r"\$\{?((?:CLAUDE|REASONIX)_[A-Z0-9_]+)")
@@ -18,7 +18,7 @@ VITAL = ("CLAUDE_PLUGIN_", "REASONIX_")  # paths; without one a command cannot f
 CLOSE = 0.82  # similarity at which a name of an event counts as a misspelling of another
 
 
-def target_of(
+def read_command_target(
     entry: Mapping[str, Any], known: frozenset[str], *, expanded: Collection[str] = ()
 ) -> tuple[dict[str, Any], str | None]:
     """Return what to run (a shell line, a line for a named shell, or a program with arguments), or the problem.
@@ -30,7 +30,7 @@ def target_of(
     if not isinstance(command, str) or not command.strip():
         if "command" in entry:
             return {}, f"its command is {command!r:.80}, which cannot be run"
-        return {}, f"it has no command{slips_in(entry, known)}"
+        return {}, f"it has no command{suggest_misspelt_keys(entry, known)}"
     if arguments is None:
         if shell is None:
             return {"command": command}, None
@@ -43,17 +43,17 @@ def target_of(
     argv = [command, *cast("list[str]", words)]
     placeholders = [f"${{{name}}}" for name in expanded]
     if any(placeholder in word for word in argv for placeholder in placeholders):
-        return {"command": "exec " + " ".join(quoted(word, placeholders) for word in argv)}, None
+        return {"command": "exec " + " ".join(quote_word(word, placeholders) for word in argv)}, None
     return {"argv": argv}, None
 
 
-def slips_in(entry: Iterable[str], known: frozenset[str]) -> str:
+def suggest_misspelt_keys(entry: Iterable[str], known: frozenset[str]) -> str:
     """Return a hint for each key that looks misspelt."""
     unknown = [key for key in entry if key not in known]
-    return "".join(f"; {key!r} is not known here{near}" for key in unknown if (near := nearest_key(key, known)))
+    return "".join(f"; {key!r} is not known here{near}" for key in unknown if (near := suggest_key(key, known)))
 
 
-def quoted(word: str, placeholders: Iterable[str]) -> str:
+def quote_word(word: str, placeholders: Iterable[str]) -> str:
     """Quote a word for a shell, leaving placeholders to be expanded."""
     for placeholder in placeholders:
         if placeholder in word:
@@ -61,12 +61,12 @@ def quoted(word: str, placeholders: Iterable[str]) -> str:
     return shlex.quote(word)
 
 
-def missing_variables(
+def note_missing_variables(
     settings: Mapping[str, Any], provided: Collection[str], place: str, collector: Collector
 ) -> str | None:
     """Note variables that the command uses and that are not set here; return a problem if it cannot run without one."""
     line = [settings.get(key, "") for key in ("command", "argv")]
-    named = {name for text in strings_in(line) for name in VARIABLE.findall(text)}
+    named = {name for text in list_strings(line) for name in VARIABLE.findall(text)}
     for name in sorted(named - set(provided) - set(settings.get("env", {}))):
         if name.startswith(VITAL):
             return f'it needs ${name}, which is not set here: add env = {{ {name} = "..." }}'
@@ -74,16 +74,16 @@ def missing_variables(
     return None
 
 
-def recognise(event: str, known: Iterable[str]) -> tuple[str | None, str | None]:
+def recognise_event(event: str, known: Iterable[str]) -> tuple[str | None, str | None]:
     """Return the event that is most likely meant, or None; and what is wrong with the name, or None."""
     if event in (names := list(known)):
         return event, None
-    by_letters = {letters_of(name): name for name in names}
-    near = get_close_matches(letters_of(event), by_letters, 1, CLOSE)
+    by_letters = {reduce_to_letters(name): name for name in names}
+    near = get_close_matches(reduce_to_letters(event), by_letters, 1, CLOSE)
     meant = by_letters[near[0]] if near else None
     return meant, f"there is no event here for {event!r}" + (f"; did you mean {meant!r}?" if meant else "")
 
 
-def letters_of(name: str) -> str:
+def reduce_to_letters(name: str) -> str:
     """Return a name without case and punctuation, so that `pre_tool_use` equals PreToolUse."""
     return "".join(letter for letter in name.casefold() if letter.isalnum())

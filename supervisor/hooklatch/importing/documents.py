@@ -13,10 +13,10 @@ from typing import Any, cast
 from hooklatch.core.hooks.registry import EVERY_GATE
 from hooklatch.hosts.own_entries import is_entry_alone
 from hooklatch.importing import claude, radium, reasonix
-from hooklatch.importing.collecting import Collector, Imported
-from hooklatch.importing.commands import recognise
-from hooklatch.importing.places import lines_of
-from hooklatch_worker.author.failures import clipped
+from hooklatch.importing.collecting import Collector, ImportResult
+from hooklatch.importing.commands import recognise_event
+from hooklatch.importing.places import index_json_lines
+from hooklatch_worker.author.failures import clip_error_text
 
 __all__ = ["UnreadableFileError", "read_hooks"]
 
@@ -30,10 +30,10 @@ class UnreadableFileError(ValueError):
     """A file holds no known kind of hooks; the text says where, and what it should hold."""
 
     def __init__(self, message: str) -> None:
-        super().__init__(clipped(message))
+        super().__init__(clip_error_text(message))
 
 
-def read_hooks(name: str, data: bytes, *, may_lack_hooks: bool = False) -> Imported:
+def read_hooks(name: str, data: bytes, *, may_lack_hooks: bool = False) -> ImportResult:
     """Read a file of another system; `name` appears in messages, and its suffix tells JSON from TOML.
 
     With `may_lack_hooks` it may be one of settings alone, if nothing in it looks like hooks at a wrong place.
@@ -42,13 +42,13 @@ def read_hooks(name: str, data: bytes, *, may_lack_hooks: bool = False) -> Impor
         UnreadableFileError: it cannot be parsed, or holds no hooks.
     """
     collector = Collector()
-    text = decode(name, data, collector)
-    document, is_toml = parse(name, text)
+    text = decode_document(name, data, collector)
+    document, is_toml = parse_document(name, text)
     if isinstance(document, list):
         read_list(name, cast("list[object]", document), collector)
     elif isinstance(document, Mapping):
         table = cast("Mapping[str, Any]", document)
-        if not may_lack_hooks or "hooks" in table or any(misplaced(table)):
+        if not may_lack_hooks or "hooks" in table or any(list_misplaced_keys(table)):
             read_table(name, table, collector, is_toml=is_toml)
     else:
         raise UnreadableFileError(f"{name} holds no table of hooks; {SHAPES}")
@@ -63,12 +63,12 @@ def read_hooks(name: str, data: bytes, *, may_lack_hooks: bool = False) -> Impor
             for difference in system.DIFFERENCES:
                 collector.note("", difference)
     hooks = collector.hooks()
-    return Imported(kind, hooks, collector.notes, {} if is_toml else places_of(text))
+    return ImportResult(kind, hooks, collector.notes, {} if is_toml else locate_entries(text))
 
 
-def places_of(text: str) -> dict[str, int]:
+def locate_entries(text: str) -> dict[str, int]:
     """Return the lines of a JSON document's entries, by place as in messages, without the leading `hooks`."""
-    lines = lines_of(text)
+    lines = index_json_lines(text)
     return (
         lines
         if "hooks" not in lines
@@ -76,7 +76,7 @@ def places_of(text: str) -> dict[str, int]:
     )
 
 
-def decode(name: str, data: bytes, collector: Collector) -> str:
+def decode_document(name: str, data: bytes, collector: Collector) -> str:
     encoding = "utf-16" if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig"
     for attempt in (encoding, "gb18030"):  # Reasonix reads GB18030 too, which Windows editors in China write
         try:
@@ -89,7 +89,7 @@ def decode(name: str, data: bytes, collector: Collector) -> str:
     raise UnreadableFileError(f"{name} is neither UTF-8 nor GB18030; save it as UTF-8")
 
 
-def parse(name: str, text: str) -> tuple[object, bool]:
+def parse_document(name: str, text: str) -> tuple[object, bool]:
     """Return the document, and whether it is TOML; without a suffix, JSON is tried first."""
     is_json = name.endswith((".json", ".jsonc")) or text.lstrip().startswith("{")
     if name.endswith(".toml"):
@@ -104,7 +104,7 @@ def parse(name: str, text: str) -> tuple[object, bool]:
 
 def parse_json(name: str, text: str) -> object:
     try:
-        return json.loads(text, object_pairs_hook=each_once)
+        return json.loads(text, object_pairs_hook=refuse_duplicate_keys)
     except json.JSONDecodeError as error:
         place = f"{name}:{error.lineno}"
         raise UnreadableFileError(f"{place}: not JSON: {error.msg} (column {error.colno})") from None
@@ -112,7 +112,7 @@ def parse_json(name: str, text: str) -> object:
         raise UnreadableFileError(f"{name}: not JSON: {error}") from None
 
 
-def each_once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+def refuse_duplicate_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
     """Return an object's entries; a duplicate key is an error, since one entry and its guards would be lost."""
     entries: dict[str, object] = {}
     for key, value in pairs:
@@ -138,12 +138,12 @@ def read_table(name: str, document: Mapping[str, Any], collector: Collector, *, 
     if document.get("disableAllHooks") is True:
         collector.is_disabled = True
     if isinstance(hooks, list) and is_toml:
-        radium.read(cast("list[object]", hooks), document, collector)
+        radium.read_radium_hooks(cast("list[object]", hooks), document, collector)
     elif isinstance(hooks, list):
         read_list(name, cast("list[object]", hooks), collector)
     elif isinstance(hooks, Mapping):
         read_events(cast("Mapping[str, object]", hooks), collector)
-        for key in misplaced(document):
+        for key in list_misplaced_keys(document):
             problem = "it is beside 'hooks' and not in it, so it never runs; move it into that object"
             keep_unreadable(key, key, problem, document[key], collector)
     elif hooks is None and any(isinstance(document[key], list) for key in document.keys() & EVENTS.keys()):
@@ -151,7 +151,7 @@ def read_table(name: str, document: Mapping[str, Any], collector: Collector, *, 
     elif is_toml and isinstance(document.get("hook"), list):
         raise UnreadableFileError(f"{name} has [[hook]]: it is in hooklatch's own format already; copy it into hooks.d")
     else:
-        instead = "".join(f", but {key!r:.80}" for key in islice(misplaced(document), 1))
+        instead = "".join(f", but {key!r:.80}" for key in islice(list_misplaced_keys(document), 1))
         raise UnreadableFileError(f"{name} has no hooks{instead}; {SHAPES}")
 
 
@@ -176,7 +176,7 @@ def read_events(events: Mapping[str, object], collector: Collector, *, is_whole_
     """Read entries listed under the name of their event; at the top level of a file other keys are allowed."""
     for event, entries in events.items():
         if is_whole_file and not (
-            is_of_entries(entries) or recognise(event, EVENTS)[0] or any(misplaced({event: entries}))
+            is_of_entries(entries) or recognise_event(event, EVENTS)[0] or any(list_misplaced_keys({event: entries}))
         ):
             continue
         if not isinstance(entries, list):
@@ -190,20 +190,20 @@ def read_events(events: Mapping[str, object], collector: Collector, *, is_whole_
                 keep_unreadable(place, event, f"it is {entry!r:.80}, not an object", entry, collector)
 
 
-def misplaced(document: Mapping[str, Any]) -> Iterator[str]:
+def list_misplaced_keys(document: Mapping[str, Any]) -> Iterator[str]:
     """Yield the keys beside `hooks` that look like it, or like something that belongs into it."""
     for key, value in document.items():
         if key != "hooks" and (
             key in EVENTS
             or is_like_hooks(key)
-            or holds_hooks(value)
-            or (is_of_entries(value) and recognise(key, EVENTS)[0] is not None)
+            or has_hook_entries(value)
+            or (is_of_entries(value) and recognise_event(key, EVENTS)[0] is not None)
         ):
             yield key
 
 
 def is_like_hooks(key: str) -> bool:
-    return recognise(key, ("hooks",))[0] is not None
+    return recognise_event(key, ("hooks",))[0] is not None
 
 
 def is_of_entries(value: object) -> bool:
@@ -211,7 +211,7 @@ def is_of_entries(value: object) -> bool:
     return any(isinstance(entry, Mapping) and OF_ENTRIES & cast("Mapping[str, Any]", entry).keys() for entry in entries)
 
 
-def holds_hooks(value: object) -> bool:
+def has_hook_entries(value: object) -> bool:
     """Return whether entries are listed under the name of an event somewhere in a value."""
     left = [value]
     while left:
@@ -228,8 +228,8 @@ def holds_hooks(value: object) -> bool:
 
 def keep_unreadable(place: str, event: str, problem: str, entry: object, collector: Collector) -> None:
     """Keep an entry that cannot be read as a hook with a problem, if it is known what it guards, or that it may."""
-    name, _ = recognise(event, EVENTS)
-    if name is None and not (is_like_hooks(event) or holds_hooks(entry)):
+    name, _ = recognise_event(event, EVENTS)
+    if name is None and not (is_like_hooks(event) or has_hook_entries(entry)):
         collector.lose(place, problem)
     else:
         collector.keep(place, event, {"event": EVENTS[name] if name else EVERY_GATE}, problem, entry=entry)

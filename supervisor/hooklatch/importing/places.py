@@ -8,13 +8,13 @@ from __future__ import annotations
 import json
 import re
 
-__all__ = ["line_at", "lines_of"]
+__all__ = ["find_line", "index_json_lines"]
 
 TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|\n')
 STEP = re.compile(r"(?:\.[^.\[]*|\[\d+\])$")  # the last step of a place
 
 
-def lines_of(text: str) -> dict[str, int]:
+def index_json_lines(text: str) -> dict[str, int]:
     """Return the line of each member and element of valid JSON, by its place such as `hooks.Stop[1].command`.
 
     Elements are counted from 1, as in messages.
@@ -33,7 +33,7 @@ def lines_of(text: str) -> dict[str, int]:
                 is_key = True
             case "[":
                 path.append(1)
-                lines.setdefault(place_of(path), line)
+                lines.setdefault(format_json_path(path), line)
             case "}" | "]":
                 path.pop()
                 is_key = False
@@ -47,15 +47,15 @@ def lines_of(text: str) -> dict[str, int]:
             case _:
                 if is_key:
                     path[-1] = json.loads(token, strict=False)
-                    lines[place_of(path)] = line
+                    lines[format_json_path(path)] = line
                 elif path and isinstance(path[-1], int):
-                    lines[place_of(path)] = line
+                    lines[format_json_path(path)] = line
         if token == "{" and len(path) > 1 and isinstance(path[-2], int):
-            lines[place_of(path[:-1])] = line
+            lines[format_json_path(path[:-1])] = line
     return lines
 
 
-def line_at(lines: dict[str, int], place: str) -> int:
+def find_line(lines: dict[str, int], place: str) -> int:
     """Return the line of a place, or of the nearest enclosing one; 0 if unknown."""
     while place and place not in lines:
         shorter = STEP.sub("", place)
@@ -63,7 +63,7 @@ def line_at(lines: dict[str, int], place: str) -> int:
     return lines.get(place, 0)
 
 
-def place_of(path: list[str | int]) -> str:
+def format_json_path(path: list[str | int]) -> str:
     place = ""
     for step in path:
         place += f"[{step}]" if isinstance(step, int) else f".{step}" if place else step

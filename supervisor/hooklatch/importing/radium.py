@@ -8,9 +8,9 @@ from typing import Any, NamedTuple, cast
 
 from hooklatch.dialects.systems.radium import RADIUM
 from hooklatch.importing.collecting import Collector
-from hooklatch.importing.commands import recognise
+from hooklatch.importing.commands import recognise_event
 
-__all__ = ["DIFFERENCES", "KIND", "TYPES", "read"]
+__all__ = ["DIFFERENCES", "KIND", "TYPES", "read_radium_hooks"]
 
 KIND = "radium"
 TYPES = {alias: event.feeds[0].event for event in RADIUM.events.values() for alias in event.aliases}
@@ -34,7 +34,7 @@ class RadiumEntry(NamedTuple):
     priority: int
 
 
-def read(entries: list[object], document: Mapping[str, Any], collector: Collector) -> None:
+def read_radium_hooks(entries: list[object], document: Mapping[str, Any], collector: Collector) -> None:
     """Read all hooks of a file, in Radium's firing order."""
     collector.kinds.append(KIND)
     collector.note_unused("", document, frozenset({"hooks", "enable_profiling"}))
@@ -44,7 +44,7 @@ def read(entries: list[object], document: Mapping[str, Any], collector: Collecto
     for number, entry in enumerate(entries, 1):
         place = f"hooks[{number}]"
         table = cast("Mapping[str, Any]", entry if isinstance(entry, Mapping) else {})
-        read_entries.append(RadiumEntry(place, table, priority_of(table, place, collector)))
+        read_entries.append(RadiumEntry(place, table, read_priority(table, place, collector)))
     # Sort before priorities are cut to the valid range, so that the order is kept among those that are cut.
     for entry in sorted(read_entries, key=lambda one: -one.priority):
         read_hook(entry, collector)
@@ -56,12 +56,12 @@ def read_hook(entry: RadiumEntry, collector: Collector) -> None:
     if not isinstance(name, str) or not name:
         collector.lose(place, "it has no name")
         return
-    event, problem = recognise(str(kind), TYPES)
+    event, problem = recognise_event(str(kind), TYPES)
     if event is None:
         collector.lose(place, f"{name!r}: there is no hook type {kind!r}")
         return
     collector.note_unused(place, table, KEYS)
-    settings: dict[str, Any] = {"event": TYPES[event], **common(entry, collector)}
+    settings: dict[str, Any] = {"event": TYPES[event], **read_common_keys(entry, collector)}
     override: dict[str, Any] | None = None
     if isinstance(script, str) and script.strip():
         settings |= {"command": script, "output": "json"}
@@ -74,7 +74,7 @@ def read_hook(entry: RadiumEntry, collector: Collector) -> None:
     collector.keep(place, name, settings, problem, is_named=True, override=override)
 
 
-def common(entry: RadiumEntry, collector: Collector) -> dict[str, Any]:
+def read_common_keys(entry: RadiumEntry, collector: Collector) -> dict[str, Any]:
     """Read the keys that are independent of what runs."""
     settings: dict[str, Any] = {}
     fitting = max(0, min(entry.priority, MAX_PRIORITY))
@@ -92,7 +92,7 @@ def common(entry: RadiumEntry, collector: Collector) -> dict[str, Any]:
     return settings
 
 
-def priority_of(table: Mapping[str, Any], place: str, collector: Collector) -> int:
+def read_priority(table: Mapping[str, Any], place: str, collector: Collector) -> int:
     value = table.get("priority", DEFAULT_PRIORITY)
     if isinstance(value, int) and not isinstance(value, bool):
         return value

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from hooklatch.importing import claude
 from hooklatch.importing.collecting import Collector
-from hooklatch.importing.commands import missing_variables, recognise, target_of
+from hooklatch.importing.commands import note_missing_variables, read_command_target, recognise_event
 from hooklatch_worker.shell.forms import REASONIX_NAMES
 
 __all__ = ["DIFFERENCES", "EVENTS", "KIND", "read_entry"]
@@ -51,15 +51,15 @@ DIFFERENCES = (
 def read_entry(event: str, entry: Mapping[str, Any], place: str, collector: Collector) -> None:
     """Read one hook."""
     collector.kinds.append(KIND)
-    name, problem = recognise(event, EVENTS)
+    name, problem = recognise_event(event, EVENTS)
     if name is None:
         collector.lose(place, str(problem))
         return
-    target, unusable = target_of(entry, KEYS | {"hooks"})
+    target, unusable = read_command_target(entry, KEYS | {"hooks"})
     if "contextFile" in entry:
         unusable = 'a contextFile without a command is not supported here; write command = "cat FILE"'
     settings: dict[str, Any] = {"event": EVENTS[name], **target}
-    match = match_of(name, entry.get("match"), place, collector)
+    match = read_reasonix_pattern(name, entry.get("match"), place, collector)
     if match is not None:
         settings["match"] = match
     problem = problem or unusable
@@ -81,13 +81,13 @@ def read_entry(event: str, entry: Mapping[str, Any], place: str, collector: Coll
     if event in READ_OUTPUT and not is_claude:
         collector.note(place, READ_OUTPUT[event], is_loss=True)
     if entry.get("async") is True:
-        claude.tame(settings, place, collector)
+        claude.make_notification_only(settings, place, collector)
     provided = claude.PROVIDED if is_claude else frozenset[str]()
-    problem = missing_variables(settings, provided, place, collector)
+    problem = note_missing_variables(settings, provided, place, collector)
     collector.keep(place, event, settings, problem, entry=entry)
 
 
-def match_of(event: str, pattern: object, place: str, collector: Collector) -> object:
+def read_reasonix_pattern(event: str, pattern: object, place: str, collector: Collector) -> object:
     """Read a pattern, which must match the whole name."""
     if pattern in (None, "", "*"):
         return None

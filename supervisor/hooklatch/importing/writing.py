@@ -11,7 +11,7 @@ from typing import Any, cast
 import tomlkit
 from tomlkit.items import AoT, Item
 
-from hooklatch.importing.collecting import Imported, ImportedHook
+from hooklatch.importing.collecting import ImportedHook, ImportResult
 
 __all__ = ["write_toml"]
 
@@ -23,35 +23,35 @@ ORDER = (
 MAX_STEM = 60  # characters of a file's name that go into an id
 
 
-def write_toml(imported: Imported, *, origin: str, stem: str) -> str:
+def write_toml(imported: ImportResult, *, origin: str, stem: str) -> str:
     """Return the text of the file; `stem` begins each id, since ids are unique over all files of hooks.d."""
     head = [f"Imported from {NAMES.get(imported.kind, imported.kind)}: {origin}", *map(str, imported.notes)]
-    lines = [f"# {one_line(line)}" for line in head]
+    lines = [f"# {make_comment_line(line)}" for line in head]
     for hook in imported.hooks:
-        lines += ["", *lines_of(hook, stem)]
+        lines += ["", *format_hook_toml(hook, stem)]
     return "\n".join(lines) + "\n"
 
 
-def lines_of(hook: ImportedHook, stem: str) -> Iterator[str]:
-    settings = {**hook.settings, "id": f"{one_line(stem)[:MAX_STEM]}:{hook.settings['id']}"}
-    lines = table_lines("hook", {key: settings[key] for key in ORDER if key in settings})
+def format_hook_toml(hook: ImportedHook, stem: str) -> Iterator[str]:
+    settings = {**hook.settings, "id": f"{make_comment_line(stem)[:MAX_STEM]}:{hook.settings['id']}"}
+    lines = format_table_lines("hook", {key: settings[key] for key in ORDER if key in settings})
     if hook.problem is None:
         yield from lines
         return
     if hook.override is not None:
-        lines += ["or, where a plugin has it, in hooks.toml:", *table_lines("override", hook.override)]
-    yield one_line(f"# {hook.place} does not run: {hook.problem}")
+        lines += ["or, where a plugin has it, in hooks.toml:", *format_table_lines("override", hook.override)]
+    yield make_comment_line(f"# {hook.place} does not run: {hook.problem}")
     yield from (f"# {line}" for line in lines)
 
 
-def table_lines(name: str, settings: Mapping[str, Any]) -> list[str]:
+def format_table_lines(name: str, settings: Mapping[str, Any]) -> list[str]:
     """Return the lines of one [[name]] table; a table within it stands on one line."""
     table = tomlkit.table()
-    cast("MutableMapping[str, object]", table).update({key: item_of(value) for key, value in settings.items()})
+    cast("MutableMapping[str, object]", table).update({key: make_toml_item(value) for key, value in settings.items()})
     return tomlkit.dumps({name: AoT([table])}).rstrip("\n").split("\n")
 
 
-def item_of(value: object) -> Item:
+def make_toml_item(value: object) -> Item:
     if not isinstance(value, dict):
         return tomlkit.item(value)
     table = tomlkit.inline_table()
@@ -59,6 +59,6 @@ def item_of(value: object) -> Item:
     return table
 
 
-def one_line(text: str) -> str:
+def make_comment_line(text: str) -> str:
     """Return a text that can stand in a comment, or in an id: a line break in it would begin a line of TOML."""
     return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)

@@ -1,7 +1,7 @@
 """Installs into a file of settings and takes it out again: which bytes a file gets, its backup, and its record.
 
 Knows files and their texts by way of the modules beside it; asks nobody and prints nothing.  What a change would be is
-worked out first (`Change`), and made by `apply`, so that a dry run shows exactly what would be done.
+worked out first (`FileEdit`), and made by `apply_edit`, so that a dry run shows exactly what would be done.
 """
 
 from __future__ import annotations
@@ -13,27 +13,27 @@ from difflib import unified_diff
 from typing import Any, cast
 
 from hooklatch.install import files, record
-from hooklatch.install.entries import Shape, find_entries, is_nothing, with_entries, without_entries
+from hooklatch.install.entries import SettingsShape, add_entries, find_entries, is_nothing, remove_entries
 from hooklatch.install.files import FileError
-from hooklatch.install.jsonc import JsoncError, parse
+from hooklatch.install.jsonc import JsoncError, parse_jsonc
 from hooklatch.install.plugin import is_plugin
 
 __all__ = [
-    "Change",
-    "apply",
-    "diff_of",
-    "editing",
-    "installing",
-    "installing_plugin",
-    "uninstalling",
-    "uninstalling_plugin",
+    "FileEdit",
+    "apply_edit",
+    "diff_edit",
+    "plan_edit",
+    "plan_install",
+    "plan_plugin_install",
+    "plan_settings_uninstall",
+    "plan_plugin_uninstall",
 ]
 
 MARK = "\ufeff"  # a byte order mark
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class FileEdit:
     """What a file holds, what it gets, and what it would be without hooklatch; None: no file."""
 
     path: str
@@ -48,105 +48,105 @@ class Change:
         return self.before == self.after
 
 
-def installing(
-    path: str, shape: Shape, handlers: Mapping[str, Mapping[str, Any]], environ: Mapping[str, str]
-) -> Change:
+def plan_install(
+    path: str, shape: SettingsShape, handlers: Mapping[str, Mapping[str, Any]], environ: Mapping[str, str]
+) -> FileEdit:
     """Return the change that gives each event its handler.
 
     Raises:
         FileError: the file cannot be read or understood; the text says where, and what to do.
     """
-    before = files.read(path)
-    mark, text = text_of(path, before)
+    before = files.read_if_present(path)
+    mark, text = split_bom(path, before)
     with understood(path):
         found = list(find_entries(text))
         there = {one.event: one.handler for one in found if one.matcher is None}
         if there == handlers and len(found) == len(handlers):
-            return Change(path, before, before, before)
-        without, backup = without_ours(path, before, shape, environ)
-        rest = text_of(path, without)[1]
-        after = with_entries(rest, shape, handlers)
-        check(path, after, rest, handlers)
-    return Change(path, before, (mark + after).encode(), without, backup)
+            return FileEdit(path, before, before, before)
+        without, backup = remove_own_entries(path, before, shape, environ)
+        rest = split_bom(path, without)[1]
+        after = add_entries(rest, shape, handlers)
+        validate_edit(path, after, rest, handlers)
+    return FileEdit(path, before, (mark + after).encode(), without, backup)
 
 
-def installing_plugin(path: str, text: str, environ: Mapping[str, str]) -> Change:
+def plan_plugin_install(path: str, text: str, environ: Mapping[str, str]) -> FileEdit:
     """Return the change that makes a file of our own.
 
     Raises:
         FileError: there is one of that name that is not ours, or it cannot be read.
     """
-    before = files.read(path)
+    before = files.read_if_present(path)
     if before is not None and not is_plugin(before):
         raise FileError(f"{path} is not hooklatch's; move it away, then install again")
-    return Change(path, before, text.encode(), None)
+    return FileEdit(path, before, text.encode(), None)
 
 
-def uninstalling(path: str, shape: Shape, environ: Mapping[str, str]) -> Change:
+def plan_settings_uninstall(path: str, shape: SettingsShape, environ: Mapping[str, str]) -> FileEdit:
     """Return the change that takes everything of ours out of a file.
 
     Raises:
         FileError: the file cannot be read or understood.
     """
-    before = files.read(path)
+    before = files.read_if_present(path)
     with understood(path):
-        without, backup = without_ours(path, before, shape, environ)
-    return Change(path, before, without, without, backup)
+        without, backup = remove_own_entries(path, before, shape, environ)
+    return FileEdit(path, before, without, without, backup)
 
 
-def uninstalling_plugin(path: str, environ: Mapping[str, str]) -> Change:
+def plan_plugin_uninstall(path: str, environ: Mapping[str, str]) -> FileEdit:
     """Return the change that takes a file of our own away; one that was edited is kept as a backup.
 
     Raises:
         FileError: it cannot be read.
     """
-    before = files.read(path)
+    before = files.read_if_present(path)
     if before is None or not is_plugin(before):
-        return Change(path, before, before, before)
-    known = record.installed(environ).get(path)
-    is_edited = known is None or record.digest(before) != known.digest
-    return Change(path, before, None, None, edited=before if is_edited else None)
+        return FileEdit(path, before, before, before)
+    known = record.list_installed(environ).get(path)
+    is_edited = known is None or record.digest_bytes(before) != known.digest
+    return FileEdit(path, before, None, None, edited=before if is_edited else None)
 
 
-def editing(
+def plan_edit(
     path: str, put: Callable[[str], str] | None, strip: Callable[[str], str], environ: Mapping[str, str]
-) -> Change:
+) -> FileEdit:
     """Return the change that puts something into a text (None: that takes it out), where `strip` takes it out.
 
     Raises:
         FileError: the file cannot be read.
     """
-    before = files.read(path)
-    history = History(path, before, environ)
-    without = history.original if history.is_untouched else stripped(path, before, strip)
+    before = files.read_if_present(path)
+    history = FileHistory(path, before, environ)
+    without = history.original if history.is_untouched else strip_bytes(path, before, strip)
     if put is None:
-        return Change(path, before, without, without, history.backup_of(without))
-    mark, text = text_of(path, without)
-    return Change(path, before, (mark + put(text)).encode(), without, history.backup_of(without))
+        return FileEdit(path, before, without, without, history.backup_of(without))
+    mark, text = split_bom(path, without)
+    return FileEdit(path, before, (mark + put(text)).encode(), without, history.backup_of(without))
 
 
-def stripped(path: str, data: bytes | None, strip: Callable[[str], str]) -> bytes | None:
+def strip_bytes(path: str, data: bytes | None, strip: Callable[[str], str]) -> bytes | None:
     if data is None:
         return None
-    mark, text = text_of(path, data)
+    mark, text = split_bom(path, data)
     return (mark + strip(text)).encode()
 
 
-class History:
+class FileHistory:
     """What is known of a file from its record: its bytes before us, and whether it is as we left it."""
 
     def __init__(self, path: str, now: bytes | None, environ: Mapping[str, str]) -> None:
-        self.known = record.installed(environ).get(path)
+        self.known = record.list_installed(environ).get(path)
         self.original: bytes | None = None
         self.is_untouched = False
         if self.known is None:
             return
         backup = self.known.backup
-        kept = files.read(backup) if backup is not None else None
-        if kept is not None and record.digest(kept) == self.known.backup_digest:
+        kept = files.read_if_present(backup) if backup is not None else None
+        if kept is not None and record.digest_bytes(kept) == self.known.backup_digest:
             self.original = kept
         has_original = backup is None or self.original is not None
-        self.is_untouched = has_original and now is not None and record.digest(now) == self.known.digest
+        self.is_untouched = has_original and now is not None and record.digest_bytes(now) == self.known.digest
 
     def backup_of(self, without: bytes | None) -> str | None:
         return (
@@ -154,69 +154,71 @@ class History:
         )
 
 
-def without_ours(
-    path: str, before: bytes | None, shape: Shape, environ: Mapping[str, str]
+def remove_own_entries(
+    path: str, before: bytes | None, shape: SettingsShape, environ: Mapping[str, str]
 ) -> tuple[bytes | None, str | None]:
     """Return a file's bytes without our entries, and the backup that holds exactly these, if one does."""
     if before is None:
         return None, None
-    history = History(path, before, environ)
+    history = FileHistory(path, before, environ)
     if history.is_untouched:
         return history.original, history.backup_of(history.original)
-    mark, text = text_of(path, before)
+    mark, text = split_bom(path, before)
     if not any(True for _ in find_entries(text)):
         return before, history.backup_of(before)
-    root = parse(text_of(path, history.original)[1]) if history.original is not None else None
-    rest = without_entries(text, None if root is None else root.value)
+    root = parse_jsonc(split_bom(path, history.original)[1]) if history.original is not None else None
+    rest = remove_entries(text, None if root is None else root.value)
     if history.original is None and is_nothing(rest, shape):
         return None, None
     without = (mark + rest).encode()
     return without, history.backup_of(without)
 
 
-def apply(change: Change, host: str, environ: Mapping[str, str]) -> str | None:
+def apply_edit(change: FileEdit, host: str, environ: Mapping[str, str]) -> str | None:
     """Make a change, and return the path of the backup that is now beside the file.
 
     Raises:
         FileError: it cannot be made; the file is as it was.
     """
     path, before, after = change.path, change.before, change.after
-    known = record.installed(environ).get(path)
+    known = record.list_installed(environ).get(path)
     if after is None:
-        kept = files.back_up(path, change.edited) if change.edited is not None else None
+        kept = files.back_up_file(path, change.edited) if change.edited is not None else None
         if before is not None:
-            files.delete(path, before)
-        record.forget(environ, path)
+            files.delete_file(path, before)
+        record.forget_file(environ, path)
         files.remove_folders(known.folders if known is not None else [])
         return kept
     is_uninstall = after == change.without
     if is_uninstall:
         if before != after:
-            files.replace(path, before, after)
-        record.forget(environ, path)
+            files.replace_file(path, before, after)
+        record.forget_file(environ, path)
         if change.backup is not None:
-            files.delete(change.backup, after)  # it says what the file says again
+            files.delete_file(change.backup, after)  # it says what the file says again
             return None
         return known.backup if known is not None else None
     folders = [*(known.folders if known is not None else []), *files.make_folders(path)]
     backup = change.backup
     try:
         if change.without is not None and backup is None:
-            backup = files.back_up(path, change.without)
+            backup = files.back_up_file(path, change.without)
         without = change.without or b""
-        files.replace(path, before, after)
+        files.replace_file(path, before, after)
     except FileError:
         if known is None:
             files.remove_folders(folders)
         if backup is not None and backup != change.backup and change.without is not None:
-            files.delete(backup, change.without)
+            files.delete_file(backup, change.without)
         raise
-    noted = record.Installed(host, record.digest(after), backup, record.digest(without) if backup else "", folders)
-    record.remember(environ, path, noted)
+    noted = record.InstalledFile(
+        host, record.digest_bytes(after), backup, record.digest_bytes(without) if backup else "", folders
+    )
+    record.remember_file(environ, path, noted)
     return backup
 
 
-def diff_of(change: Change) -> str:
+def diff_edit(change: FileEdit) -> str:
     """Return what a change does to a file, as `diff -u` shows it."""
     before, after = (
         (data or b"").decode(errors="replace").splitlines(keepends=True) for data in (change.before, change.after)
@@ -229,7 +231,7 @@ def diff_of(change: Change) -> str:
     )
 
 
-def text_of(path: str, data: bytes | None) -> tuple[str, str]:
+def split_bom(path: str, data: bytes | None) -> tuple[str, str]:
     """Return a file's byte order mark, "" if it has none, and the rest of it."""
     try:
         text = (data or b"").decode()
@@ -254,17 +256,20 @@ class understood:
             raise FileError(f"{place}: {error.what}; nothing was changed: mend the file, then try again") from None
 
 
-def check(path: str, after: str, rest: str, handlers: Mapping[str, Mapping[str, Any]]) -> None:
+def validate_edit(path: str, after: str, rest: str, handlers: Mapping[str, Mapping[str, Any]]) -> None:
     """Make sure that a text to be written holds the rest and our handlers, and nothing else."""
     there = {one.event: one.handler for one in find_entries(after)}
-    root, old = parse(without_entries(after, None if (old := parse(rest)) is None else old.value)), parse(rest)
+    root, old = (
+        parse_jsonc(remove_entries(after, None if (old := parse_jsonc(rest)) is None else old.value)),
+        parse_jsonc(rest),
+    )
     values = [node.value if node is not None else None for node in (root, old)]
-    is_alike = values[0] == values[1] or values[1] is None or without_version(values[0]) == values[1]
+    is_alike = values[0] == values[1] or values[1] is None or drop_version(values[0]) == values[1]
     if there != handlers or not is_alike:
         raise FileError(f"{path} would not hold what it should; nothing was changed; please report this as a bug")
 
 
-def without_version(value: object) -> object:
+def drop_version(value: object) -> object:
     if not isinstance(value, dict):
         return value
     return {key: one for key, one in cast("dict[str, object]", value).items() if key != "version"}

@@ -12,7 +12,7 @@ import tomllib
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
-__all__ = ["StateError", "with_trust", "without_trust"]
+__all__ = ["CodexConfigError", "add_trust", "remove_trust"]
 
 BEGIN: Final = "# hooklatch: its own entries, trusted with `hooklatch install codex --trust`"
 END: Final = "# hooklatch: end"
@@ -20,22 +20,22 @@ BLOCK: Final = re.compile(rf"(?:\r?\n)?{re.escape(BEGIN)}\r?\n(?P<tables>.*?){re
 TABLE: Final = re.compile(r'\[hooks\.state\.(?P<key>"[^\r\n]*")\]\r?\ntrusted_hash = "[^"\r\n]*"\r?\n')
 
 
-class StateError(ValueError):
+class CodexConfigError(ValueError):
     """A config.toml that cannot be read, or cannot be added to."""
 
 
-def with_trust(text: str, hashes: Mapping[str, str]) -> str:
+def add_trust(text: str, hashes: Mapping[str, str]) -> str:
     """Return the text with these hashes by their keys, and nothing else changed.
 
     Raises:
         StateError: it is no TOML, or its hooks.state is written in a form that cannot be added to.
     """
-    before = state_of(text)
-    text = without_trust(text)
-    bare = state_of(text)
+    before = read_codex_state(text)
+    text = remove_trust(text)
+    bare = read_codex_state(text)
     for key, value in hashes.items():
         if key in bare and bare[key].get("trusted_hash") != value:  # stale, or the person's own doing: take it over
-            text = replaced(text, key, value)
+            text = replace_value(text, key, value)
     new = {key: value for key, value in hashes.items() if key not in bare}
     if new:
         end = "\r\n" if "\r\n" in text else "\n"
@@ -45,32 +45,32 @@ def with_trust(text: str, hashes: Mapping[str, str]) -> str:
             for key, value in new.items()
         ]
         text += f"{lead}{end if text else ''}{BEGIN}{end}{''.join(tables)}{END}{end}"
-    after = state_of(text)
+    after = read_codex_state(text)
     wanted = {**bare, **{key: {**bare.get(key, {}), "trusted_hash": value} for key, value in hashes.items()}}
     if after != wanted or not before.keys() <= {*after, *hashes, *before}:
-        raise StateError(
+        raise CodexConfigError(
             "its [hooks.state] is written in a form that cannot be added to; trust the hooks in Codex: /hooks"
         )
     return text
 
 
-def without_trust(text: str) -> str:
-    """Return the text without what `with_trust` added, and with what somebody else put between its lines."""
+def remove_trust(text: str) -> str:
+    """Return the text without what `add_trust` added, and with what somebody else put between its lines."""
     return BLOCK.sub(lambda match: TABLE.sub("", match["tables"]), text)
 
 
-def replaced(text: str, key: str, value: str) -> str:
+def replace_value(text: str, key: str, value: str) -> str:
     header = re.escape(f"[hooks.state.{json.dumps(key, ensure_ascii=False)}]")
     pattern = rf'(^{header}[ \t]*\r?\n(?:(?![ \t]*\[)[^\n]*\n)*?[ \t]*trusted_hash[ \t]*=[ \t]*)"[^"\r\n]*"'
     return re.sub(pattern, lambda match: f'{match[1]}"{value}"', text, count=1, flags=re.MULTILINE)
 
 
-def state_of(text: str) -> dict[str, dict[str, Any]]:
+def read_codex_state(text: str) -> dict[str, dict[str, Any]]:
     try:
         hooks = tomllib.loads(text.replace("\r\n", "\n")).get("hooks", {})
     except tomllib.TOMLDecodeError as error:
-        raise StateError(f"it is not TOML: {error}") from None
+        raise CodexConfigError(f"it is not TOML: {error}") from None
     state = cast("dict[str, Any]", hooks).get("state", {}) if isinstance(hooks, dict) else None
     if not isinstance(state, dict) or not all(isinstance(one, dict) for one in cast("dict[str, Any]", state).values()):
-        raise StateError("its [hooks.state] is no table of tables")
+        raise CodexConfigError("its [hooks.state] is no table of tables")
     return cast("dict[str, dict[str, Any]]", state)

@@ -11,9 +11,9 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final
 
-from hooklatch.install.jsonc import JsoncError, Node, parse
+from hooklatch.install.jsonc import JsoncError, JsonNode, parse_jsonc
 
-__all__ = ["Path", "add", "at", "remove"]
+__all__ = ["Path", "append_to_list", "find_node", "remove_child"]
 
 Path = Sequence[str | int]
 
@@ -21,7 +21,7 @@ SPACE: Final = re.compile(r"[ \t]*")
 REST_OF_LINE: Final = re.compile(r"[ \t]*(?://[^\r\n]*|/\*(?:(?!\*/)[^\r\n])*\*/[ \t]*(?=[\r\n]))?")
 
 
-def at(root: Node | None, path: Path) -> Node | None:
+def find_node(root: JsonNode | None, path: Path) -> JsonNode | None:
     """Return the value at a path of keys and indices, None if it is not there."""
     node = root
     for step in path:
@@ -31,20 +31,20 @@ def at(root: Node | None, path: Path) -> Node | None:
     return node
 
 
-def add(text: str, path: Sequence[str], value: Any) -> str:
+def append_to_list(text: str, path: Sequence[str], value: Any) -> str:
     """Return the text with a value as the last of the list at `path`, whose missing parents are made.
 
     Raises:
         JsoncError: the text is not JSON with comments, or what is on the path is no object or no list.
     """
-    return insert(text, path, value, is_list=True)
+    return insert_value(text, path, value, is_list=True)
 
 
-def insert(text: str, path: Sequence[str], value: Any, *, is_list: bool) -> str:
+def insert_value(text: str, path: Sequence[str], value: Any, *, is_list: bool) -> str:
     """Return the text with a value in the list at `path`, or as that key itself."""
-    root = parse(text)
+    root = parse_jsonc(text)
     if root is None:
-        return on_nothing(text, path, [value] if is_list else value)
+        return start_document(text, path, [value] if is_list else value)
     node = root
     for number, key in enumerate(path):
         if not isinstance(node.value, dict):
@@ -54,43 +54,43 @@ def insert(text: str, path: Sequence[str], value: Any, *, is_list: bool) -> str:
             rest: Any = [value] if is_list else value
             for outer in reversed(path[number + 1 :]):
                 rest = {outer: rest}
-            return append(text, node, rest, key)
+            return append_child(text, node, rest, key)
         node = inner
     if not is_list:
         raise JsoncError(f"{'.'.join(path)} is there already", text, node.start)
     if not isinstance(node.value, list):
         raise JsoncError(f"expected a list for {'.'.join(path)}", text, node.start)
-    return append(text, node, value, None)
+    return append_child(text, node, value, None)
 
 
-def on_nothing(text: str, path: Sequence[str], value: Any) -> str:
+def start_document(text: str, path: Sequence[str], value: Any) -> str:
     for key in reversed(path):
         value = {key: value}
-    end = newline_of(text)
+    end = find_newline(text)
     lead = "" if not text or text.endswith(("\n", "\r", "\ufeff")) else end
     return f"{text}{lead}{json.dumps(value, indent=2, ensure_ascii=False).replace(chr(10), end)}{end}"
 
 
-def append(text: str, node: Node, value: Any, key: str | None) -> str:
+def append_child(text: str, node: JsonNode, value: Any, key: str | None) -> str:
     """Return the text with a child behind the last one of a list or an object."""
-    end, unit = newline_of(text), unit_of(text)
+    end, unit = find_newline(text), find_indent_unit(text)
     is_flat = not has_lines(text) or (bool(node.children) and "\n" not in text[node.start : node.children[0].start])
     if is_flat:
-        new = ("" if key is None else f"{dumped(key)}: ") + dumped(value)
+        new = ("" if key is None else f"{dump_json(key)}: ") + dump_json(value)
         if not node.children:
-            place = before_close(text, node, " \t")
+            place = find_insertion_point(text, node, " \t")
             return text[:place] + new + text[place:]
         if node.commas[-1] >= 0:
             place = node.commas[-1] + 1
             return f"{text[:place]} {new},{text[place:]}"
         place = node.children[-1].end
         return f"{text[:place]}, {new}{text[place:]}"
-    outer = indent_at(text, node.start)
-    inner = indent_at(text, node.children[0].start) if node.children else outer + unit
-    new = ("" if key is None else f"{dumped(key)}: ") + json.dumps(value, indent=unit, ensure_ascii=False)
+    outer = find_indent(text, node.start)
+    inner = find_indent(text, node.children[0].start) if node.children else outer + unit
+    new = ("" if key is None else f"{dump_json(key)}: ") + json.dumps(value, indent=unit, ensure_ascii=False)
     new = end + inner + new.replace("\n", end + inner)
     if not node.children:
-        place = before_close(text, node, " \t\r\n")
+        place = find_insertion_point(text, node, " \t\r\n")
         close = "" if has_lines(text[place : node.end - 1]) else end + outer
         return text[:place] + new + close + text[place:]
     last, comma = node.children[-1].end, node.commas[-1]
@@ -101,15 +101,15 @@ def append(text: str, node: Node, value: Any, key: str | None) -> str:
     return f"{text[:last]},{text[last:place]}{new}{text[place:]}"
 
 
-def remove(text: str, path: Path) -> str:
+def remove_child(text: str, path: Path) -> str:
     """Return the text without the child at a path, with its comma, and its line where nothing else is on it.
 
     Raises:
         JsoncError: the text is not JSON with comments.
         KeyError: there is nothing.
     """
-    node = at(parse(text), path[:-1])
-    index = index_of(node, path[-1])
+    node = find_node(parse_jsonc(text), path[:-1])
+    index = find_index(node, path[-1])
     if node is None or index is None:
         raise KeyError(path)
     child = node.children[index]
@@ -139,7 +139,7 @@ def remove(text: str, path: Path) -> str:
     return head + tail
 
 
-def index_of(node: Node | None, step: str | int) -> int | None:
+def find_index(node: JsonNode | None, step: str | int) -> int | None:
     if node is None:
         return None
     if isinstance(step, int):
@@ -147,7 +147,7 @@ def index_of(node: Node | None, step: str | int) -> int | None:
     return next((number for number, member in enumerate(node.members) if member.key == step), None)
 
 
-def before_close(text: str, node: Node, spaces: str) -> int:
+def find_insertion_point(text: str, node: JsonNode, spaces: str) -> int:
     """Return where the first child of an empty list or object goes: behind its bracket, or a comment in it."""
     return node.start + 1 + len(text[node.start + 1 : node.end - 1].rstrip(spaces))
 
@@ -158,19 +158,19 @@ def end_of_line(text: str, position: int) -> int:
     return found if text[position:found].strip() else position
 
 
-def indent_at(text: str, position: int) -> str:
+def find_indent(text: str, position: int) -> str:
     begin = text.rfind("\n", 0, position) + 1
     match = SPACE.match(text, begin)
     return match.group() if match else ""
 
 
-def unit_of(text: str) -> str:
+def find_indent_unit(text: str) -> str:
     """Return what the file is indented with, from the first key of the whole that has its own line."""
     match = re.search(r'[{\[](?:[ \t]*(?://[^\n]*)?\r?\n)+([ \t]+)["{\[]', text)
     return match.group(1) if match else "  "
 
 
-def newline_of(text: str) -> str:
+def find_newline(text: str) -> str:
     return "\r\n" if "\r\n" in text else "\n"
 
 
@@ -178,5 +178,5 @@ def has_lines(text: str) -> bool:
     return "\n" in text.strip()
 
 
-def dumped(value: Any) -> str:
+def dump_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)

@@ -10,15 +10,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-from hooklatch.hosts.own_entries import words_of
-from hooklatch.install.editing import add, at, insert, remove
-from hooklatch.install.jsonc import parse
+from hooklatch.hosts.own_entries import read_handler_command
+from hooklatch.install.editing import append_to_list, find_node, insert_value, remove_child
+from hooklatch.install.jsonc import parse_jsonc
 
-__all__ = ["Found", "Shape", "find_entries", "is_nothing", "with_entries", "without_entries"]
+__all__ = ["InstalledHandler", "SettingsShape", "find_entries", "is_nothing", "add_entries", "remove_entries"]
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class SettingsShape:
     """How a file holds its hooks: `is_grouped`: `{"matcher": …, "hooks": [handler]}`; `root` are keys that it needs."""
 
     is_grouped: bool = True
@@ -26,7 +26,7 @@ class Shape:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class InstalledHandler:
     """One of our handlers in a file; `words` is its command line, `path` where it stands."""
 
     event: str
@@ -36,30 +36,30 @@ class Found:
     matcher: object = None
 
 
-def find_entries(text: str) -> Iterator[Found]:
+def find_entries(text: str) -> Iterator[InstalledHandler]:
     """Yield our handlers in a text.
 
     Raises:
         JsoncError: the text is not JSON with comments.
     """
-    hooks = at(parse(text), ("hooks",))
+    hooks = find_node(parse_jsonc(text), ("hooks",))
     if hooks is None:
         return
     for member in hooks.members:
         for number, one in enumerate(member.value.items):
             path = ("hooks", member.key, number)
-            words = words_of(one.value)
+            words = read_handler_command(one.value)
             if words is not None:
-                yield Found(member.key, one.value, words, path)
+                yield InstalledHandler(member.key, one.value, words, path)
             inner = one.get("hooks")
             for place, handler in enumerate(inner.items if inner is not None else ()):
-                words = words_of(handler.value)
+                words = read_handler_command(handler.value)
                 if words is not None:
                     matcher = one.value.get("matcher")
-                    yield Found(member.key, handler.value, words, (*path, "hooks", place), matcher)
+                    yield InstalledHandler(member.key, handler.value, words, (*path, "hooks", place), matcher)
 
 
-def with_entries(text: str, shape: Shape, handlers: Mapping[str, Mapping[str, Any]]) -> str:
+def add_entries(text: str, shape: SettingsShape, handlers: Mapping[str, Mapping[str, Any]]) -> str:
     """Return the text with a handler for each event.
 
     Raises:
@@ -67,17 +67,17 @@ def with_entries(text: str, shape: Shape, handlers: Mapping[str, Mapping[str, An
     """
     if not handlers:
         return text
-    root = parse(text)
+    root = parse_jsonc(text)
     for key, value in shape.root:
         if root is None or root.get(key) is None:
-            text = insert(text, (key,), value, is_list=False)
-            root = parse(text)
+            text = insert_value(text, (key,), value, is_list=False)
+            root = parse_jsonc(text)
     for event, handler in handlers.items():
-        text = add(text, ("hooks", event), {"hooks": [dict(handler)]} if shape.is_grouped else dict(handler))
+        text = append_to_list(text, ("hooks", event), {"hooks": [dict(handler)]} if shape.is_grouped else dict(handler))
     return text
 
 
-def without_entries(text: str, original: object = None) -> str:
+def remove_entries(text: str, original: object = None) -> str:
     """Return the text without our handlers, and without what then is empty and is not so in the `original` value.
 
     Raises:
@@ -85,16 +85,16 @@ def without_entries(text: str, original: object = None) -> str:
     """
     while (found := next(find_entries(text), None)) is not None:
         path = found.path
-        text = remove(text, path)
+        text = remove_child(text, path)
         while len(path) > 1:
             path = path[:-1]
-            rest = at(parse(text), path)
+            rest = find_node(parse_jsonc(text), path)
             # A group that has lost its only handler goes, whatever its matcher is; so does an empty list or object.
             is_group = isinstance(path[-1], int)
             is_empty = rest is not None and not (rest.value.get("hooks") if is_group else rest.value)
             if not is_empty or (not is_group and has(original, path)):
                 break
-            text = remove(text, path)
+            text = remove_child(text, path)
     return text
 
 
@@ -106,14 +106,14 @@ def has(value: object, path: tuple[str | int, ...]) -> bool:
     return True
 
 
-def is_nothing(text: str, shape: Shape) -> bool:
+def is_nothing(text: str, shape: SettingsShape) -> bool:
     """Say whether nothing stands in a text but what a file of this shape always has."""
-    root = parse(text)
+    root = parse_jsonc(text)
     if root is None:
         return not text.strip("\ufeff \t\r\n")
     needed = dict(shape.root)
-    return root.value in ({}, needed, {**needed, "hooks": {}}) and not text_around(text)
+    return root.value in ({}, needed, {**needed, "hooks": {}}) and not has_text_around(text)
 
 
-def text_around(text: str) -> bool:
+def has_text_around(text: str) -> bool:
     return "//" in text or "/*" in text

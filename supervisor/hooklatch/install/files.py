@@ -11,7 +11,15 @@ import stat
 import tempfile
 from contextlib import suppress
 
-__all__ = ["FileError", "back_up", "delete", "make_folders", "read", "remove_folders", "replace"]
+__all__ = [
+    "FileError",
+    "back_up_file",
+    "delete_file",
+    "make_folders",
+    "read_if_present",
+    "remove_folders",
+    "replace_file",
+]
 
 MAX_SIZE = 16 * 2**20  # bytes; settings are a few KiB
 
@@ -20,7 +28,7 @@ class FileError(Exception):
     """A file cannot be read or written; the text says which, and why."""
 
 
-def read(path: str) -> bytes | None:
+def read_if_present(path: str) -> bytes | None:
     """Return a file's bytes, None if it is not there.
 
     Raises:
@@ -80,7 +88,7 @@ def remove_folders(folders: list[str]) -> None:
             return
 
 
-def replace(path: str, before: bytes | None, after: bytes) -> None:
+def replace_file(path: str, before: bytes | None, after: bytes) -> None:
     """Put new bytes in the place of a file, at once and for good; `before` is what it must hold, None: nothing.
 
     Raises:
@@ -95,29 +103,29 @@ def replace(path: str, before: bytes | None, after: bytes) -> None:
     try:
         with os.fdopen(fd, "wb") as file:
             file.write(after)
-            take_over(fd, target, before is not None)
+            copy_owner(fd, target, before is not None)
             file.flush()
             os.fsync(fd)
-        if read(path) != before:
+        if read_if_present(path) != before:
             raise FileError(f"{path} was changed by another program at this moment; try again")
         if before is None:
             os.link(new, target)  # fails if there is one by now
             os.unlink(new)
         else:
             os.replace(new, target)
-        sync(folder)
+        sync_folder(folder)
     except FileExistsError:
-        drop(new)
+        drop_file(new)
         raise FileError(f"{path} was made by another program at this moment; try again") from None
     except OSError as error:
-        drop(new)
+        drop_file(new)
         raise FileError(f"{path} cannot be written: {error.strerror}") from None
     except BaseException:
-        drop(new)
+        drop_file(new)
         raise
 
 
-def take_over(fd: int, target: str, is_there: bool) -> None:
+def copy_owner(fd: int, target: str, is_there: bool) -> None:
     if not is_there:
         os.fchmod(fd, 0o600)
         return
@@ -128,12 +136,12 @@ def take_over(fd: int, target: str, is_there: bool) -> None:
     os.fchmod(fd, stat.S_IMODE(status.st_mode))  # after fchown, which may take bits away
 
 
-def drop(path: str) -> None:
+def drop_file(path: str) -> None:
     with suppress(FileNotFoundError):
         os.unlink(path)
 
 
-def sync(folder: str) -> None:
+def sync_folder(folder: str) -> None:
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(fd)
@@ -141,7 +149,7 @@ def sync(folder: str) -> None:
         os.close(fd)
 
 
-def back_up(path: str, data: bytes) -> str:
+def back_up_file(path: str, data: bytes) -> str:
     """Write bytes beside a file, under a name that is free; return it.
 
     Raises:
@@ -152,7 +160,7 @@ def back_up(path: str, data: bytes) -> str:
     while True:
         backup = f"{target}.hooklatch-backup" + (f".{number}" if number else "")
         try:
-            replace(backup, None, data)
+            replace_file(backup, None, data)
         except FileError:
             if not os.path.lexists(backup):
                 raise
@@ -163,13 +171,13 @@ def back_up(path: str, data: bytes) -> str:
         return backup
 
 
-def delete(path: str, before: bytes) -> None:
+def delete_file(path: str, before: bytes) -> None:
     """Delete a file that holds these bytes.
 
     Raises:
         FileError: it holds others, or cannot be deleted.
     """
-    if read(path) != before:
+    if read_if_present(path) != before:
         raise FileError(f"{path} was changed by another program at this moment; try again")
     try:
         os.unlink(os.path.realpath(path))

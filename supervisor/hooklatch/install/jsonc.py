@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-__all__ = ["JsoncError", "Member", "Node", "beyond_json", "parse"]
+__all__ = ["JsoncError", "JsonMember", "JsonNode", "find_beyond_json", "parse_jsonc"]
 
 MAX_DEPTH: Final = 200  # far above any settings file, far below Python's own limit
 TRIVIA: Final = re.compile(r"(?:[ \t\r\n]+|//[^\n\r]*|/\*.*?\*/)*", re.DOTALL)
@@ -31,12 +31,12 @@ class JsoncError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class JsonMember:
     """A key of an object, from its opening quotation mark to the end of its value."""
 
     key: str
     start: int
-    value: Node
+    value: JsonNode
 
     @property
     def end(self) -> int:
@@ -44,7 +44,7 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class JsonNode:
     """A value and where it stands: text[start:end].
 
     `commas` has the position of the comma behind each child, -1 for the last one where it has none.
@@ -53,20 +53,20 @@ class Node:
     start: int
     end: int
     value: Any
-    members: list[Member] = field(default_factory=list[Member])
-    items: list[Node] = field(default_factory=list["Node"])
+    members: list[JsonMember] = field(default_factory=list[JsonMember])
+    items: list[JsonNode] = field(default_factory=list["JsonNode"])
     commas: list[int] = field(default_factory=list[int])
 
     @property
-    def children(self) -> list[Member] | list[Node]:
+    def children(self) -> list[JsonMember] | list[JsonNode]:
         return self.members or self.items
 
-    def get(self, key: str) -> Node | None:
+    def get(self, key: str) -> JsonNode | None:
         """Return the value of a key of an object."""
         return next((member.value for member in self.members if member.key == key), None)
 
 
-class Reader:
+class JsoncParser:
     def __init__(self, text: str) -> None:
         self.text = text
 
@@ -77,7 +77,7 @@ class Reader:
             raise JsoncError("a comment is not closed", self.text, position)
         return position
 
-    def value(self, position: int, depth: int) -> Node:
+    def value(self, position: int, depth: int) -> JsonNode:
         text = self.text
         if depth > MAX_DEPTH:
             raise JsoncError("it is nested too deeply", text, position)
@@ -89,24 +89,24 @@ class Reader:
         if letter == '"':
             return self.string(position)
         if match := NUMBER.match(text, position):
-            return Node(position, match.end(), json.loads(match.group()))
+            return JsonNode(position, match.end(), json.loads(match.group()))
         for word, value in WORDS.items():
             if text.startswith(word, position):
-                return Node(position, position + len(word), value)
+                return JsonNode(position, position + len(word), value)
         raise JsoncError(f"expected a value, found {self.seen(position)}", text, position)
 
-    def string(self, position: int) -> Node:
+    def string(self, position: int) -> JsonNode:
         match = STRING.match(self.text, position)
         if match is None:
             found = "a text in quotation marks that is not closed or has an invalid character"
             if self.text[position : position + 1] != '"':
                 found = f"expected a key in quotation marks, found {self.seen(position)}"
             raise JsoncError(found, self.text, position)
-        return Node(position, match.end(), json.loads(match.group()))
+        return JsonNode(position, match.end(), json.loads(match.group()))
 
-    def container(self, start: int, depth: int, close: str) -> Node:
-        members: list[Member] = []
-        items: list[Node] = []
+    def container(self, start: int, depth: int, close: str) -> JsonNode:
+        members: list[JsonMember] = []
+        items: list[JsonNode] = []
         commas: list[int] = []
         position = self.skip(start + 1)
         while self.text[position : position + 1] != close:
@@ -122,29 +122,29 @@ class Reader:
             commas.append(position if is_comma else -1)
             position = self.skip(position + 1) if is_comma else position
         value = {member.key: member.value.value for member in members} if close == "}" else [one.value for one in items]
-        return Node(start, position + 1, value, members, items, commas)
+        return JsonNode(start, position + 1, value, members, items, commas)
 
-    def member(self, position: int, depth: int, before: list[Member]) -> Member:
+    def member(self, position: int, depth: int, before: list[JsonMember]) -> JsonMember:
         key = self.string(position)
         if any(member.key == key.value for member in before):
             raise JsoncError(f"the key {key.value!r} occurs twice", self.text, position)
         colon = self.skip(key.end)
         if self.text[colon : colon + 1] != ":":
             raise JsoncError(f"expected ':', found {self.seen(colon)}", self.text, colon)
-        return Member(key.value, position, self.value(self.skip(colon + 1), depth + 1))
+        return JsonMember(key.value, position, self.value(self.skip(colon + 1), depth + 1))
 
     def seen(self, position: int) -> str:
         return repr(self.text[position]) if position < len(self.text) else "the end of the file"
 
 
 @functools.lru_cache(maxsize=4)  # an edit asks several questions of each text that it goes through
-def parse(text: str) -> Node | None:
+def parse_jsonc(text: str) -> JsonNode | None:
     """Return what a text holds, which nobody may change; None if it holds nothing but space and comments.
 
     Raises:
         JsoncError: it is no JSON with comments, or a key occurs twice in one object.
     """
-    reader = Reader(text)
+    reader = JsoncParser(text)
     position = reader.skip(0)
     if position == len(text):
         return None
@@ -155,7 +155,7 @@ def parse(text: str) -> Node | None:
     return root
 
 
-def beyond_json(text: str, *, has_comments: bool) -> JsoncError | None:
+def find_beyond_json(text: str, *, has_comments: bool) -> JsoncError | None:
     """Return the first thing in a text that a reader of plain JSON does not take: a comment, or a comma too many.
 
     `has_comments`: this reader takes comments.
@@ -167,8 +167,8 @@ def beyond_json(text: str, *, has_comments: bool) -> JsoncError | None:
         elif text.startswith(("//", "/*"), position):
             if not has_comments:
                 return JsoncError("a comment", text, position)
-            position = max(Reader(text).skip(position), position + 1)
-        elif text[position] == "," and text[Reader(text).skip(position + 1) :][:1] in ("}", "]"):
+            position = max(JsoncParser(text).skip(position), position + 1)
+        elif text[position] == "," and text[JsoncParser(text).skip(position + 1) :][:1] in ("}", "]"):
             return JsoncError("a comma before a closing bracket", text, position)
         else:
             position += 1

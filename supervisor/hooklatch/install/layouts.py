@@ -13,10 +13,19 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias
 
-from hooklatch.hosts.host import NativeEvent
-from hooklatch.install.entries import Shape
+from hooklatch.hosts.host import HostEventSpec
+from hooklatch.install.entries import SettingsShape
 
-__all__ = ["LAYOUTS", "Layout", "Scope", "Version", "handler_of", "is_known", "read_version", "shown"]
+__all__ = [
+    "LAYOUTS",
+    "SettingsLayout",
+    "Scope",
+    "Version",
+    "make_handler",
+    "is_known",
+    "read_version",
+    "format_version",
+]
 
 Scope: TypeAlias = Literal["user", "project"]
 Version: TypeAlias = tuple[int, ...]
@@ -35,7 +44,7 @@ NO_ON_FAILURE: Final = frozenset({"Stop", "SubagentStop", "TaskCompleted", "Team
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class SettingsLayout:
     """One program's settings.
 
     `programs` are the names of its command; `variable` names the environment variable that moves the user's `folder`.
@@ -50,7 +59,7 @@ class Layout:
     project: str
     variable: str = ""
     variable_names_home: bool = False  # the folder is below what the variable names
-    shape: Shape = field(default_factory=Shape)
+    shape: SettingsShape = field(default_factory=SettingsShape)
     unit: Literal["s", "ms"] = "s"
     command: str = "command"
     timeout: str = "timeout"
@@ -58,7 +67,7 @@ class Layout:
     oldest: Version = ()
     measured: str = ""
     skip: Callable[[str], bool] = lambda event: False
-    more: Callable[[str, NativeEvent, Version | None], Mapping[str, Any]] = lambda event, spec, version: {}
+    more: Callable[[str, HostEventSpec, Version | None], Mapping[str, Any]] = lambda event, spec, version: {}
     knows: Callable[[str, Version | None], bool] = lambda event, version: True
     gate: str = "PreToolUse"  # the event of the canary
     canary: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -78,73 +87,74 @@ class Layout:
         return os.path.join(base, self.user)
 
 
-def claude_more(event: str, spec: NativeEvent, version: Version | None) -> Mapping[str, Any]:
+def list_claude_extras(event: str, spec: HostEventSpec, version: Version | None) -> Mapping[str, Any]:
     # An invalid value would make Claude Code drop the whole file; an unknown key it accepts.
     knows = version is None or version >= ON_FAILURE
     return {"onFailure": "block"} if knows and spec.kind == "gate" and event not in NO_ON_FAILURE else {}
 
 
-def claude_knows(event: str, version: Version | None) -> bool:
+def knows_claude_event(event: str, version: Version | None) -> bool:
     return version is None or version >= ALL_EVENTS or event in FIRST_EVENTS
 
 
-def gemini_more(event: str, spec: NativeEvent, version: Version | None) -> Mapping[str, Any]:
+def list_gemini_extras(event: str, spec: HostEventSpec, version: Version | None) -> Mapping[str, Any]:
     return {"name": f"hooklatch-{event}"}
 
 
-def cursor_more(event: str, spec: NativeEvent, version: Version | None) -> Mapping[str, Any]:
+def list_cursor_extras(event: str, spec: HostEventSpec, version: Version | None) -> Mapping[str, Any]:
     return {"failClosed": True} if spec.kind == "gate" else {}
 
 
 CALL: Final = {"session_id": "hooklatch-doctor", "tool_name": "Bash", "tool_input": {"command": "true"}}
 VERSIONED: Final = (("version", 1),)
 
-LAYOUTS: Final[Mapping[str, Layout]] = MappingProxyType(
+LAYOUTS: Final[Mapping[str, SettingsLayout]] = MappingProxyType(
     {
         layout.name: layout
         for layout in (
-            Layout(
+            SettingsLayout(
                 name="claude-code", programs=("claude",), folder=".claude", variable="CLAUDE_CONFIG_DIR",
                 # Not .claude/settings.json, which is shared: an entry names this machine's Python.
                 user="settings.json", project=".claude/settings.local.json", measured="2.1.330",
-                more=claude_more, knows=claude_knows, canary={**CALL, "tool_use_id": "hooklatch-doctor"},
+                more=list_claude_extras, knows=knows_claude_event, canary={**CALL, "tool_use_id": "hooklatch-doctor"},
             ),
-            Layout(
+            SettingsLayout(
                 name="codex", programs=("codex",), folder=".codex", variable="CODEX_HOME",
                 user="hooks.json", project=".codex/hooks.json", oldest=(0, 146), measured="0.169.0",
                 canary={**CALL, "turn_id": "hooklatch-doctor", "tool_use_id": "hooklatch-doctor"},
             ),
-            Layout(
+            SettingsLayout(
                 name="gemini", programs=("gemini",), folder=".gemini", variable="GEMINI_CLI_HOME",
                 variable_names_home=True, user="settings.json", project=".gemini/settings.json", unit="ms",
-                measured="0.61.0", has_comments=True, more=gemini_more, gate="BeforeTool",
+                measured="0.61.0", has_comments=True, more=list_gemini_extras, gate="BeforeTool",
                 canary={**CALL, "tool_name": "run_shell_command"},
             ),
-            Layout(
+            SettingsLayout(
                 name="copilot", programs=("copilot",), folder=".copilot", variable="COPILOT_HOME",
                 has_comments=None, user="hooks/hooklatch.json", project=".github/hooks/hooklatch.json", command="bash",
-                timeout="timeoutSec", shape=Shape(is_grouped=False, root=VERSIONED), oldest=(1, 0, 80),
+                timeout="timeoutSec", shape=SettingsShape(is_grouped=False, root=VERSIONED), oldest=(1, 0, 80),
                 measured="1.0.102", skip=lambda event: event[:1].isupper(), gate="preToolUse",
                 canary={"sessionId": "hooklatch-doctor", "toolName": "bash", "toolArgs": {"command": "true"}},
             ),
-            Layout(
+            SettingsLayout(
                 name="cursor", programs=("cursor-agent", "cursor"), folder=".cursor", user="hooks.json",
                 has_comments=None,
-                project=".cursor/hooks.json", shape=Shape(is_grouped=False, root=VERSIONED), has_type=False,
-                more=cursor_more, gate="preToolUse",
+                project=".cursor/hooks.json", shape=SettingsShape(is_grouped=False, root=VERSIONED), has_type=False,
+                more=list_cursor_extras, gate="preToolUse",
                 canary={
                     "conversation_id": "hooklatch-doctor", "generation_id": "hooklatch-doctor", "tool_name": "Shell",
                     "tool_input": {"command": "true"}, "tool_use_id": "hooklatch-doctor", "workspace_roots": [],
                 },
             ),
-            Layout(
+            SettingsLayout(
                 name="opencode", programs=("opencode",), folder=".config/opencode", variable="XDG_CONFIG_HOME",
                 variable_names_home=True, user="plugins/hooklatch.js", project=".opencode/plugins/hooklatch.js",
                 measured="1.18.33", gate="tool.execute.before", is_plugin=True,
             ),
-            Layout(
+            SettingsLayout(
                 name="qwen", programs=("qwen",), folder=".qwen", user="settings.json",
-                project=".qwen/settings.json", unit="ms", measured="0.15.10", has_comments=True, more=gemini_more,
+                project=".qwen/settings.json", unit="ms", measured="0.15.10", has_comments=True,
+                more=list_gemini_extras,
                 canary={**CALL, "tool_name": "run_shell_command", "tool_use_id": "hooklatch-doctor"},
             ),
         )
@@ -152,8 +162,8 @@ LAYOUTS: Final[Mapping[str, Layout]] = MappingProxyType(
 )  # fmt: skip
 
 
-def handler_of(
-    layout: Layout, event: str, spec: NativeEvent, words: list[str], version: Version | None
+def make_handler(
+    layout: SettingsLayout, event: str, spec: HostEventSpec, words: list[str], version: Version | None
 ) -> dict[str, Any]:
     """Return the handler of an event, with nothing in it that the program could do without."""
     # A shell line, not Claude Code's `args`: other programs read its settings too, and would drop the arguments.
@@ -173,10 +183,10 @@ def read_version(said: str) -> Version | None:
     return tuple(int(number) for number in match.groups() if number is not None) if match else None
 
 
-def is_known(layout: Layout, version: Version) -> bool:
+def is_known(layout: SettingsLayout, version: Version) -> bool:
     """Say whether a version is one whose hooks are known to work as described here."""
     return version >= layout.oldest
 
 
-def shown(version: Version) -> str:
+def format_version(version: Version) -> str:
     return ".".join(map(str, version))

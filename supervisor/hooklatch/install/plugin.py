@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-__all__ = ["is_plugin", "plugin_text"]
+__all__ = ["is_plugin", "make_plugin"]
 
 MARK: Final = b"// hooklatch's plugin for OpenCode."
 
@@ -21,7 +21,7 @@ def is_plugin(data: bytes) -> bool:
     return data.startswith(MARK)
 
 
-def plugin_text(commands: Mapping[str, Sequence[str]], limit: float) -> str:
+def make_plugin(commands: Mapping[str, Sequence[str]], limit: float) -> str:
     """Return the plugin; `commands` is the entry's command line for each event, `limit` the seconds for a gate."""
     lines = ",\n".join(f"  {json.dumps(event)}: {json.dumps(list(words))}" for event, words in commands.items())
     return TEXT.replace("@COMMANDS@", f"{{\n{lines},\n}}").replace("@LIMIT@", str(round(limit * 1000)))

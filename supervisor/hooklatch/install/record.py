@@ -12,15 +12,24 @@ from collections.abc import Mapping
 
 import msgspec
 
-from hooklatch.entry.starting import ENVIRONMENT, environment_of
+from hooklatch.entry.starting import ENVIRONMENT, encode_start_environment
 from hooklatch.install import files
 from hooklatch.paths import state_dir
 
-__all__ = ["Installed", "digest", "environment_path", "forget", "installed", "remember", "remember_environment"]
+__all__ = [
+    "InstalledFile",
+    "digest_bytes",
+    "start_environment_path",
+    "forget_file",
+    "list_installed",
+    "remember_file",
+    "remember_environment",
+]
 
 
-class Installed(msgspec.Struct, frozen=True):
-    """One file that was written to: `digest` is that of its bytes then, `backup` what it was before (None: no file).
+class InstalledFile(msgspec.Struct, frozen=True):
+    """One file that was written to: `digest_bytes` is that of its bytes then, `backup` what it was before (None: no
+    file).
 
     `folders` are those that were made for it, outermost first.
     """
@@ -32,53 +41,53 @@ class Installed(msgspec.Struct, frozen=True):
     folders: list[str] = []
 
 
-class Record(msgspec.Struct):
-    files: dict[str, Installed] = {}
+class InstallState(msgspec.Struct):
+    files: dict[str, InstalledFile] = {}
     folders: list[str] = []  # made for the record itself
 
 
-def digest(data: bytes) -> str:
+def digest_bytes(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def path_of(environ: Mapping[str, str]) -> str:
+def install_state_path(environ: Mapping[str, str]) -> str:
     return os.path.join(state_dir(environ), "installed.json")
 
 
-def load(path: str) -> tuple[bytes | None, Record]:
-    data = files.read(path)
+def load_install_state(path: str) -> tuple[bytes | None, InstallState]:
+    data = files.read_if_present(path)
     if data is None:
-        return None, Record()
+        return None, InstallState()
     try:
-        return data, msgspec.json.decode(data, type=Record)
+        return data, msgspec.json.decode(data, type=InstallState)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return data, Record()  # nobody's loss but exactness
+        return data, InstallState()  # nobody's loss but exactness
 
 
-def installed(environ: Mapping[str, str]) -> dict[str, Installed]:
+def list_installed(environ: Mapping[str, str]) -> dict[str, InstalledFile]:
     """Return what was installed, by the path of each file.
 
     Raises:
         FileError: the record is there and cannot be read.
     """
-    return load(path_of(environ))[1].files
+    return load_install_state(install_state_path(environ))[1].files
 
 
-def remember(environ: Mapping[str, str], path: str, one: Installed) -> None:
+def remember_file(environ: Mapping[str, str], path: str, one: InstalledFile) -> None:
     """Note a file that was written to.
 
     Raises:
         FileError: the record cannot be written.
     """
-    target = path_of(environ)
+    target = install_state_path(environ)
     made = files.make_folders(target)
-    before, record = load(target)
+    before, record = load_install_state(target)
     record.folders = [*record.folders, *made]
     record.files[path] = one
-    files.replace(target, before, encoded(record))
+    files.replace_file(target, before, encode_install_state(record))
 
 
-def environment_path(environ: Mapping[str, str]) -> str:
+def start_environment_path(environ: Mapping[str, str]) -> str:
     """Return where the variables are that an entry starts a daemon with."""
     return os.path.join(state_dir(environ), ENVIRONMENT)
 
@@ -89,29 +98,29 @@ def remember_environment(environ: Mapping[str, str]) -> None:
     Raises:
         FileError: they cannot be written.
     """
-    target = environment_path(environ)
+    target = start_environment_path(environ)
     files.make_folders(target)
-    files.replace(target, files.read(target), environment_of(environ))
+    files.replace_file(target, files.read_if_present(target), encode_start_environment(environ))
 
 
-def forget(environ: Mapping[str, str], path: str) -> None:
+def forget_file(environ: Mapping[str, str], path: str) -> None:
     """Remove the note of a file; the last one takes the record along.
 
     Raises:
         FileError: the record cannot be written.
     """
-    target = path_of(environ)
-    before, record = load(target)
+    target = install_state_path(environ)
+    before, record = load_install_state(target)
     if before is None or record.files.pop(path, None) is None:
         return
     if record.files:
-        files.replace(target, before, encoded(record))
+        files.replace_file(target, before, encode_install_state(record))
         return
-    files.delete(target, before)
-    if (variables := files.read(environment_path(environ))) is not None:
-        files.delete(environment_path(environ), variables)
+    files.delete_file(target, before)
+    if (variables := files.read_if_present(start_environment_path(environ))) is not None:
+        files.delete_file(start_environment_path(environ), variables)
     files.remove_folders(record.folders)
 
 
-def encoded(record: Record) -> bytes:
+def encode_install_state(record: InstallState) -> bytes:
     return msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n"

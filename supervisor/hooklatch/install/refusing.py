@@ -23,7 +23,7 @@ def is_refusal(host: str, exit_code: int, stdout: bytes, stderr: bytes) -> bool:
         return (not stdout.strip() or host not in WANT_TEXT) and (bool(stderr.strip()) or host not in WANT_TEXT)
     if exit_code != 0:
         return host == "copilot" and exit_code > 0
-    document = document_in(stdout)
+    document = find_single_document(stdout)
     if document is None:
         return False
     specific = document.get("hookSpecificOutput")
@@ -48,7 +48,7 @@ def is_deny(table: Mapping[str, Any]) -> bool:
     return table.get("permissionDecision") == "deny"
 
 
-def document_in(stdout: bytes) -> dict[str, Any] | None:
+def find_single_document(stdout: bytes) -> dict[str, Any] | None:
     """Return the one JSON object that standard output is; anything beside it disarms a refusal."""
     try:
         document: object = json.loads(stdout.decode())

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from hooklatch.core.decisions.call import Call, Envelope
+from hooklatch.core.decisions.call import Call, EventEnvelope
 from hooklatch.core.hooks.catalogue import EventSpec
 from hooklatch_worker import wire
-from hooklatch_worker.author.call_context import Emitted
-from hooklatch_worker.author.state import Asked
+from hooklatch_worker.author.call_context import EmittedTelemetry
+from hooklatch_worker.author.state import StateRequest
 
 __all__ = ["FireContext"]
 
@@ -32,7 +32,7 @@ class FireContext(Protocol):
         ...
 
     @property
-    def envelope(self) -> Envelope:
+    def envelope(self) -> EventEnvelope:
         """What callbacks are given besides the payload."""
         ...
 
@@ -40,7 +40,7 @@ class FireContext(Protocol):
         """Do what can be done while a worker works: a call has been sent to it."""
         ...
 
-    def answer(self, call: Call, asked: Asked) -> wire.Told:
+    def answer(self, call: Call, asked: StateRequest) -> wire.StateResponse:
         """Perform one operation on the state of the hook's source, at once.
 
         Raises:
@@ -48,6 +48,6 @@ class FireContext(Protocol):
         """
         ...
 
-    def take(self, emitted: Sequence[Emitted]) -> None:
+    def take(self, emitted: Sequence[EmittedTelemetry]) -> None:
         """Publish the telemetry that came with an answer."""
         ...

@@ -24,7 +24,7 @@ GUARDIAN = """import gc, sys
 gc.disable()  # until what all workers share is loaded and frozen
 {enter}
 from hooklatch_worker.runtime import guardian
-guardian.live({line}, {daemon})
+guardian.run_guardian({line}, {daemon})
 """
 # This module comes before the package that it is in, since it says where that package is.
 ENTER = """import sys
@@ -129,5 +129,7 @@ def start_guardian(line: int, interpreter: Interpreter | None) -> subprocess.Pop
         environ.pop("VIRTUAL_ENV", None)
         if interpreter.is_virtual:
             environ["VIRTUAL_ENV"] = interpreter.prefix
-    command = children.isolated(python, *flags, "-c", GUARDIAN.format(enter=enter, line=line, daemon=os.getpid()))
-    return children.start(command, environ, pass_fds=[line], start_new_session=True)
+    command = children.isolated_command(
+        python, *flags, "-c", GUARDIAN.format(enter=enter, line=line, daemon=os.getpid())
+    )
+    return children.start_child(command, environ, pass_fds=[line], start_new_session=True)

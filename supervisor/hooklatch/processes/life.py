@@ -14,7 +14,7 @@ from hooklatch.processes.guardian import STOP_TIMEOUT, Guardian
 from hooklatch_worker import wire
 from hooklatch_worker.sandbox import linux
 
-__all__ = ["ForkError", "Life", "Order", "WorkerProcess", "ZygoteLostError"]
+__all__ = ["ForkError", "ZygoteProcess", "ForkRequest", "WorkerProcess", "ZygoteLostError"]
 
 BOOT_TIMEOUT = 20.0  # seconds; enough for a cold import on a busy machine
 
@@ -30,7 +30,7 @@ class ZygoteLostError(ForkError):
 class WorkerProcess:
     """The daemon's handle on a forked worker: five descriptors, and how it ended once that is known."""
 
-    def __init__(self, life: Life, generation: int, pid: int, fds: list[int]) -> None:
+    def __init__(self, life: ZygoteProcess, generation: int, pid: int, fds: list[int]) -> None:
         self._life = life
         self.generation = generation
         self.pid = pid
@@ -71,7 +71,7 @@ class WorkerProcess:
             os.close(fd)
 
 
-class Order:
+class ForkRequest:
     """A requested fork."""
 
     def __init__(self) -> None:
@@ -79,13 +79,13 @@ class Order:
         self.result: WorkerProcess | ForkError = ZygoteLostError("the zygote died")
 
 
-class Life:
+class ZygoteProcess:
     """One zygote process, from its start to its death."""
 
     def __init__(self, guardian: Guardian) -> None:
         self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.control.setblocking(False)
-        self.orders: dict[int, Order] = {}
+        self.orders: dict[int, ForkRequest] = {}
         self.workers: dict[int, WorkerProcess] = {}
         self.is_over = False
         self.pid = self.pidfd = 0  # until it has greeted
@@ -108,7 +108,7 @@ class Life:
         """
         with trio.move_on_after(BOOT_TIMEOUT):
             match await self.receive():
-                case wire.Ready(pid), [pidfd]:
+                case wire.ZygoteReady(pid), [pidfd]:
                     self.pid, self.pidfd = pid, pidfd
                     self._news.register(pidfd, select.EPOLLIN)
                     return

@@ -19,7 +19,7 @@ import trio
 
 from hooklatch.core.decisions.call import Call
 from hooklatch.core.hooks.registry import Hook
-from hooklatch.core.messages import Cause, Outcome
+from hooklatch.core.messages import CallOutcome, Cause
 from hooklatch.core.restarts import RestartPolicy, Restarts, TokenBucket
 from hooklatch.processes.fire_context import FireContext
 from hooklatch.processes.life import ForkError
@@ -27,8 +27,8 @@ from hooklatch.processes.pool_limits import HookLoad, IsolationStatus, PoolLimit
 from hooklatch.processes.queueing import CallQueue
 from hooklatch.processes.starting import WorkerStarter, remove_scratch
 from hooklatch.processes.supervisor import Supervisor
-from hooklatch.processes.worker import LoadError, Worker, ends_at, outcome_of
-from hooklatch.processes.zygote import Zygote
+from hooklatch.processes.worker import PoolWorker, SourceLoadError, build_call_outcome, compute_deadline
+from hooklatch.processes.zygote import ZygoteClient
 from hooklatch_worker import wire
 
 __all__ = ["Pool"]
@@ -36,7 +36,7 @@ __all__ = ["Pool"]
 logger = logging.getLogger("hooklatch.pool")
 SPARES = 1  # idle workers kept ready, so that a crash costs the next call nothing
 RESTARTS = RestartPolicy(waits=(0.0,) * 4 + (1.0,))  # for workers that could not be started, or died before any call
-NO_CODE = wire.Code(b"")  # of a module
+NO_CODE = wire.LoadCode(b"")  # of a module
 RECYCLED, CLOSES = "recycled", "the pool closes"
 
 
@@ -47,9 +47,9 @@ class Pool:
         self,
         source: wire.Source,
         build: int,
-        zygote: Zygote,
+        zygote: ZygoteClient,
         limits: PoolLimits,
-        code: wire.Code = NO_CODE,
+        code: wire.LoadCode = NO_CODE,
     ) -> None:
         self.source = source
         self.build = build
@@ -57,10 +57,10 @@ class Pool:
         self.fault: str | None = None  # why no worker of this build may decide any more
         self._starter = WorkerStarter(source, zygote, code)
         self.workers = Supervisor("workers")
-        self._idle: list[Worker] = []
+        self._idle: list[PoolWorker] = []
         self._alarm = trio.CancelScope()
-        self._busy: dict[Worker, FireContext] = {}  # the fire that each works for
-        self._condemned: set[Worker] = set()
+        self._busy: dict[PoolWorker, FireContext] = {}  # the fire that each works for
+        self._condemned: set[PoolWorker] = set()
         self._starting = 0
         self._queue = CallQueue(self._busy, limits.workers, limits.queue)
         self._forks = TokenBucket(rate=50.0, burst=20)
@@ -69,7 +69,7 @@ class Pool:
         self._now = trio.lowlevel.current_clock().current_time
         self._counts = {"lost": 0, "recycled": 0}
 
-    async def run(self, task_status: trio.TaskStatus[wire.Loaded] = trio.TASK_STATUS_IGNORED) -> None:
+    async def run(self, task_status: trio.TaskStatus[wire.SourceLoaded] = trio.TASK_STATUS_IGNORED) -> None:
         """Own the workers until cancelled.
 
         Raises:
@@ -86,9 +86,9 @@ class Pool:
                 await self._watch_deadlines()
             finally:
                 self._is_closed = True
-                self._queue.refuse_all(Outcome(cause="overload", message="its source is being closed"))
+                self._queue.refuse_all(CallOutcome(cause="overload", message="its source is being closed"))
 
-    async def call(self, call: Call, fire: FireContext, deadline: float) -> Outcome:
+    async def call(self, call: Call, fire: FireContext, deadline: float) -> CallOutcome:
         """Run one callback; return the outcome by `deadline` (trio's clock), whatever the callback does.
 
         Those after it are run too while none has anything to say; then the outcome is that of the last one, and says
@@ -96,31 +96,31 @@ class Pool:
         """
         arrived = began = self._now()
         if self.fault is not None:
-            return Outcome(cause="load", message=self.fault)
+            return CallOutcome(cause="load", message=self.fault)
         self._queue.arrived(fire.share, arrived)
         worker = self._take(fire)
         if worker is None:
             found = await self._wait(fire, deadline)
             began = self._now()
-            if isinstance(found, Outcome):
+            if isinstance(found, CallOutcome):
                 return found.lasting(began - arrived)
             worker = found
         if not self._idle:
             self._fill()
         if began >= deadline:
             self._give_back(worker, began, is_fit=True)
-            return Outcome(cause="timeout", message="no time was left to start it").lasting(began - arrived)
+            return CallOutcome(cause="timeout", message="no time was left to start it").lasting(began - arrived)
         worker.ends = worker.deadline = deadline
         if call.then:
             if worker.calls + len(call.then) >= self.limits.calls * worker.endurance:
                 call = msgspec.structs.replace(call, then=())  # it is to have no more than these
-            worker.deadline = min([deadline, *(ends_at(hook, fire, began) for hook in call.then)])
+            worker.deadline = min([deadline, *(compute_deadline(hook, fire, began) for hook in call.then)])
         if worker.deadline < self._alarm.deadline:
             self._alarm.deadline = worker.deadline
         try:
             said = await worker.call(call, fire, deadline - began)
         except BaseException:  # cancelled, or a fault of our own: the worker may be at work, and is not to be lost
-            self._abandon(worker, max([deadline, *(ends_at(hook, fire, deadline) for hook in call.then)]))
+            self._abandon(worker, max([deadline, *(compute_deadline(hook, fire, deadline) for hook in call.then)]))
             raise
         ended = self._now()
         self._queue.pace.add(ended - began)
@@ -129,28 +129,34 @@ class Pool:
             worker.calls += len(before)
             waited, arrived = began - arrived, began + sum(before)
             before[0] += waited
-            began, deadline = arrived, ends_at(call.then[len(before) - 1], fire, arrived)
-        if isinstance(said, Outcome) or worker.is_expired or ended >= deadline:
+            began, deadline = arrived, compute_deadline(call.then[len(before) - 1], fire, arrived)
+        if isinstance(said, CallOutcome) or worker.is_expired or ended >= deadline:
             outcome = self._failed(worker, said, arrived, began, ended, deadline)
         else:
-            outcome = outcome_of(said, ended - arrived)
+            outcome = build_call_outcome(said, ended - arrived)
         if before:
             outcome = msgspec.structs.replace(outcome, before=tuple([round(seconds * 1000, 3) for seconds in before]))
         self._give_back(worker, ended, is_fit=not outcome.is_lost)
         return outcome
 
     def _failed(
-        self, worker: Worker, said: wire.Answered | Outcome, arrived: float, began: float, ended: float, deadline: float
-    ) -> Outcome:
+        self,
+        worker: PoolWorker,
+        said: wire.CallAnswered | CallOutcome,
+        arrived: float,
+        began: float,
+        ended: float,
+        deadline: float,
+    ) -> CallOutcome:
         text = f"no answer within {ended - arrived:.1f} s"
         if worker.is_expired:
             # If it waited longer than it ran, the queue missed the deadline, not the callback.
             outcome = worker.lost_outcome("timeout", text, is_orphaned=began - arrived > ended - began)
-        elif isinstance(said, Outcome) and ended < deadline:
+        elif isinstance(said, CallOutcome) and ended < deadline:
             outcome = said
         else:
             # The answer and the alarm came in the same turn of the loop; their order there must decide nothing.
-            shown = said if isinstance(said, Outcome) else outcome_of(said, 0.0)
+            shown = said if isinstance(said, CallOutcome) else build_call_outcome(said, 0.0)
             outcome = msgspec.structs.replace(shown, cause="timeout", answer=b"", message=text)
         return outcome.lasting(ended - arrived)
 
@@ -172,13 +178,13 @@ class Pool:
         of_calls = min((worker.deadline for worker in self._busy if not worker.is_expired), default=math.inf)
         return min(of_calls, self._queue.next_deadline())
 
-    def _abandon(self, worker: Worker, deadline: float) -> None:
+    def _abandon(self, worker: PoolWorker, deadline: float) -> None:
         worker.deadline = math.inf  # no call waits for it any more
         if not self.workers.spawn("abandoned call", self._drain, worker, deadline):
             worker.kill(CLOSES)
             self._give_back(worker, trio.current_time(), is_fit=False)
 
-    async def _drain(self, worker: Worker, deadline: float) -> None:
+    async def _drain(self, worker: PoolWorker, deadline: float) -> None:
         is_fit = False
         try:
             with trio.move_on_at(deadline):
@@ -188,7 +194,7 @@ class Pool:
                 worker.kill("its abandoned call went past its deadline")
             self._give_back(worker, trio.current_time(), is_fit=is_fit)
 
-    def _take(self, fire: FireContext) -> Worker | None:
+    def _take(self, fire: FireContext) -> PoolWorker | None:
         """Return an idle worker for a call that has just come, if it may have one; see `_next_idle`."""
         if self._busy:  # otherwise it is the first of at least two idle workers, which any session may have
             if not self._idle:
@@ -202,7 +208,7 @@ class Pool:
             self._busy[self._idle.pop()] = fire
         return worker
 
-    def _next_idle(self) -> Worker | None:
+    def _next_idle(self) -> PoolWorker | None:
         """Return the idle worker that is the next to be taken, if any; kill those to which no call may be sent.
 
         There must be no checkpoint between this and the sending.
@@ -216,17 +222,17 @@ class Pool:
             self._condemned.add(self._idle.pop())  # its watch is about to learn of its death
         return None
 
-    async def _wait(self, fire: FireContext, deadline: float) -> Worker | Outcome:
+    async def _wait(self, fire: FireContext, deadline: float) -> PoolWorker | CallOutcome:
         """Wait in the queue for a worker to which a call may be sent, until the deadline."""
         while not self._is_closed:
             waiter = self._queue.wait(fire, deadline)
-            if isinstance(waiter, Outcome):
+            if isinstance(waiter, CallOutcome):
                 return waiter
             if deadline < self._alarm.deadline:
                 self._alarm.deadline = deadline
             self._fill()
             found = await waiter.served(self._queue.leave)
-            if isinstance(found, Outcome):
+            if isinstance(found, CallOutcome):
                 return found
             if (fault := found.process.fault) is None:
                 return found
@@ -235,9 +241,9 @@ class Pool:
             self._give_back(found, trio.current_time(), is_fit=False)
             if (worker := self._take(fire)) is not None:
                 return worker
-        return Outcome(cause="overload", message="its source is being closed")
+        return CallOutcome(cause="overload", message="its source is being closed")
 
-    def _give_back(self, worker: Worker, now: float, *, is_fit: bool) -> None:
+    def _give_back(self, worker: PoolWorker, now: float, *, is_fit: bool) -> None:
         del self._busy[worker]
         if worker.is_dead:
             worker.close()
@@ -253,7 +259,7 @@ class Pool:
         self._serve_waiting()
         self._fill()
 
-    def recycle(self, worker: Worker) -> None:
+    def recycle(self, worker: PoolWorker) -> None:
         """Replace a worker that is not in a call."""
         if worker in self._idle:
             self._idle.remove(worker)
@@ -262,7 +268,7 @@ class Pool:
         worker.kill(RECYCLED)
         self._fill()
 
-    def _release(self, worker: Worker) -> None:
+    def _release(self, worker: PoolWorker) -> None:
         self._idle.append(worker)
         self._serve_waiting()
         self._fill()
@@ -293,7 +299,7 @@ class Pool:
         except Exception as error:
             self._starting -= 1
             self._start_failed(error)
-            if not isinstance(error, ForkError | LoadError | OSError):
+            if not isinstance(error, ForkError | SourceLoadError | OSError):
                 raise
             return
         except BaseException:
@@ -306,17 +312,17 @@ class Pool:
     def _start_failed(self, error: Exception) -> None:
         self._restarts.failed(trio.current_time())
         logger.warning("worker not started: %s", error, extra={"source": self.source.location})
-        if isinstance(error, LoadError) and error.is_other:
+        if isinstance(error, SourceLoadError) and error.is_other:
             # The workers that decide now and this one would not decide alike: so none decides until it is built anew.
             self.fault = f"{error}; put it back as it was, or take what is there now: hooklatch reload"
-            self._queue.refuse_all(Outcome(cause="load", message=self.fault))
+            self._queue.refuse_all(CallOutcome(cause="load", message=self.fault))
             return
         if not self._idle and not self._busy:
-            cause: Cause = "load" if isinstance(error, LoadError) else "overload"
-            self._queue.refuse_all(Outcome(cause=cause, message=f"no worker could be started: {error}"))
+            cause: Cause = "load" if isinstance(error, SourceLoadError) else "overload"
+            self._queue.refuse_all(CallOutcome(cause=cause, message=f"no worker could be started: {error}"))
         self._fill()
 
-    async def _keep(self, worker: Worker) -> None:
+    async def _keep(self, worker: PoolWorker) -> None:
         """Watch one worker until it is dead, then replace it."""
         try:
             await worker.watch()
@@ -328,7 +334,7 @@ class Pool:
             self._take_leave(worker)
             await remove_scratch(worker, self.limits)
 
-    def _take_leave(self, worker: Worker) -> None:
+    def _take_leave(self, worker: PoolWorker) -> None:
         worker.bury()
         self._condemned.discard(worker)
         if worker not in self._busy:  # otherwise the call closes it, which may still be reading
@@ -348,15 +354,15 @@ class Pool:
         logger.info("worker ended", extra=what)
         self._fill()
 
-    def live_workers(self) -> list[Worker]:
+    def live_workers(self) -> list[PoolWorker]:
         """Return every worker, idle or busy."""
         return [*self._idle, *self._busy]
 
-    def loading_workers(self) -> list[Worker]:
+    def loading_workers(self) -> list[PoolWorker]:
         """Return the workers that are importing the source."""
         return list(self._starter.loading)
 
-    def is_idle(self, worker: Worker) -> bool:
+    def is_idle(self, worker: PoolWorker) -> bool:
         return worker in self._idle
 
     @property

@@ -15,18 +15,18 @@ from itertools import chain
 
 import trio
 
-from hooklatch.core.fair_queue import FairQueue, Pace
-from hooklatch.core.messages import Outcome
+from hooklatch.core.fair_queue import FairQueue, MedianDuration
+from hooklatch.core.messages import CallOutcome
 from hooklatch.processes.fire_context import FireContext
-from hooklatch.processes.worker import Worker
+from hooklatch.processes.worker import PoolWorker
 
-__all__ = ["CallQueue", "Waiter"]
+__all__ = ["CallQueue", "QueuedCall"]
 
 SHARED_FOR = 600.0  # seconds without a call after which no worker is kept for a session any more
 MARGIN = 4.0  # times the usual length that a call must have left, or its worker would be killed at the deadline
 
 
-class Waiter:
+class QueuedCall:
     """A call that waits for a worker; whoever takes it out of the queue serves it, at once.
 
     It is the task itself that waits, and the pool's alarm that watches its deadline: a `trio.Event` takes 9 us to make,
@@ -40,9 +40,9 @@ class Waiter:
         self.deadline = deadline
         self.since = now
         self._task = trio.lowlevel.current_task()
-        self._found: Worker | Outcome | None = None
+        self._found: PoolWorker | CallOutcome | None = None
 
-    async def served(self, on_cancel: Callable[[Waiter], None]) -> Worker | Outcome:
+    async def served(self, on_cancel: Callable[[QueuedCall], None]) -> PoolWorker | CallOutcome:
         """Wait until there is a worker, or why there is none; if cancelled before that, call `on_cancel`."""
 
         def abort(_: object) -> trio.lowlevel.Abort:
@@ -53,7 +53,7 @@ class Waiter:
         assert self._found is not None
         return self._found
 
-    def serve(self, found: Worker | Outcome) -> None:
+    def serve(self, found: PoolWorker | CallOutcome) -> None:
         self._found = found
         trio.lowlevel.reschedule(self._task)
 
@@ -61,13 +61,13 @@ class Waiter:
 class CallQueue:
     """The calls of one pool: those that have a worker, and those that wait for one."""
 
-    def __init__(self, busy: Mapping[Worker, FireContext], workers: int, capacity: int) -> None:
+    def __init__(self, busy: Mapping[PoolWorker, FireContext], workers: int, capacity: int) -> None:
         """Make an empty queue; `busy` is the pool's own: the fire that each busy worker works for."""
         self._busy = busy
         self._workers = workers
-        self._gates: FairQueue[str, Waiter] = FairQueue(capacity)
-        self._notifications: FairQueue[str, Waiter] = FairQueue(capacity)
-        self.pace = Pace()  # how long calls occupy their workers
+        self._gates: FairQueue[str, QueuedCall] = FairQueue(capacity)
+        self._notifications: FairQueue[str, QueuedCall] = FairQueue(capacity)
+        self.pace = MedianDuration()  # how long calls occupy their workers
         self._latest: str | None = None
         self._shared_until = -math.inf
 
@@ -102,18 +102,18 @@ class CallQueue:
     def _is_last_kept(self) -> bool:
         return len(self._busy) >= self._workers - 1 and trio.current_time() < self._shared_until
 
-    def wait(self, fire: FireContext, deadline: float) -> Waiter | Outcome:
+    def wait(self, fire: FireContext, deadline: float) -> QueuedCall | CallOutcome:
         """Queue a call; return its place, or why it has none."""
         queue, share, now = self._queue(fire), fire.share, trio.current_time()
         expected = queue.ahead(share) * self.pace.median / self._workers
         if expected > deadline - now:  # a low estimate: later calls and slower ones are not counted
-            return Outcome(cause="overload", message=f"its turn would come in {expected:.1f} s, past its deadline")
-        waiter = Waiter(fire, deadline, now)
+            return CallOutcome(cause="overload", message=f"its turn would come in {expected:.1f} s, past its deadline")
+        waiter = QueuedCall(fire, deadline, now)
         pushed_out = queue.put(share, waiter)
         if pushed_out is None:
             return waiter
         own = queue.waiting(pushed_out.fire.share)
-        refused = Outcome(
+        refused = CallOutcome(
             cause="overload",
             message=f"{len(queue)} calls wait for a worker of its source already, {own} of its own session",
         )
@@ -122,7 +122,7 @@ class CallQueue:
         pushed_out.serve(refused)
         return waiter
 
-    def leave(self, waiter: Waiter) -> None:
+    def leave(self, waiter: QueuedCall) -> None:
         """Remove a call that waits no longer."""
         self._queue(waiter.fire).remove(waiter.fire.share, waiter)
 
@@ -135,29 +135,31 @@ class CallQueue:
         for waiter in [one for one in chain(self._gates, self._notifications) if one.deadline <= now]:
             self.leave(waiter)
             waited = now - waiter.since
-            waiter.serve(Outcome(cause="timeout", message=f"no worker became free within {waited:.1f} s"))
+            waiter.serve(CallOutcome(cause="timeout", message=f"no worker became free within {waited:.1f} s"))
 
-    def next(self) -> Waiter | None:
+    def next(self) -> QueuedCall | None:
         """Return the call that an idle worker is for, if any; refuse those whose turn comes too late."""
         while waiter := self._next_gate() or self._next_notification():
             left = waiter.deadline - trio.current_time()
             if MARGIN * self.pace.median <= left:
                 return waiter
-            waiter.serve(Outcome(cause="overload", message=f"its turn came {max(0.0, left):.1f} s before its deadline"))
+            waiter.serve(
+                CallOutcome(cause="overload", message=f"its turn came {max(0.0, left):.1f} s before its deadline")
+            )
         return None
 
-    def _next_gate(self) -> Waiter | None:
+    def _next_gate(self) -> QueuedCall | None:
         if not self._gates:
             return None
         return self._gates.take(self._holders, newcomers_only=True) if self._is_last_kept else self._gates.take()
 
-    def _next_notification(self) -> Waiter | None:
+    def _next_notification(self) -> QueuedCall | None:
         return self._notifications.take() if self._notifications and not self._is_closed_to_notifications else None
 
-    def refuse_all(self, failure: Outcome) -> None:
+    def refuse_all(self, failure: CallOutcome) -> None:
         for queue in (self._gates, self._notifications):
             while (waiter := queue.take()) is not None:
                 waiter.serve(failure)
 
-    def _queue(self, fire: FireContext) -> FairQueue[str, Waiter]:
+    def _queue(self, fire: FireContext) -> FairQueue[str, QueuedCall]:
         return self._gates if fire.spec.is_gate else self._notifications

@@ -20,9 +20,9 @@ from contextlib import suppress
 import psutil
 import trio
 
-from hooklatch.errors import why
+from hooklatch.errors import explain_error
 from hooklatch.processes.pool import Pool
-from hooklatch.processes.worker import Worker
+from hooklatch.processes.worker import PoolWorker
 from hooklatch_worker.sandbox import linux
 
 __all__ = ["watch_memory"]
@@ -43,21 +43,21 @@ async def watch_memory(pools: Callable[[], Iterable[Pool]]) -> None:
             for pool in pools():
                 for worker in [*pool.live_workers(), *pool.loading_workers()]:
                     if not worker.is_doomed and (is_full_round or is_due(pool, worker)):
-                        unmeasured = look(pool, worker, nursery, unmeasured)
+                        unmeasured = measure_worker(pool, worker, nursery, unmeasured)
 
 
 class UnmeasuredError(Exception):
     """What a process uses cannot be read at the moment: that is unknown, not zero."""
 
 
-def is_due(pool: Pool, worker: Worker) -> bool:
+def is_due(pool: Pool, worker: PoolWorker) -> bool:
     return worker.has_children or worker.calls != worker.measured_calls or not pool.is_idle(worker)
 
 
-def look(pool: Pool, worker: Worker, nursery: trio.Nursery, before: str | None) -> str | None:
+def measure_worker(pool: Pool, worker: PoolWorker, nursery: trio.Nursery, before: str | None) -> str | None:
     """Check one worker; return why it could not be measured, which is logged if `before` was None."""
     try:
-        check(pool, worker, nursery)
+        check_worker_memory(pool, worker, nursery)
     except UnmeasuredError as error:
         if before is None:
             logger.error("a worker's limits are not enforced for the moment: %s", error, extra={"pid": worker.pid})
@@ -65,37 +65,37 @@ def look(pool: Pool, worker: Worker, nursery: trio.Nursery, before: str | None) 
     return None
 
 
-def check(pool: Pool, worker: Worker, nursery: trio.Nursery) -> None:
+def check_worker_memory(pool: Pool, worker: PoolWorker, nursery: trio.Nursery) -> None:
     worker.measured_calls = worker.calls
     limits = pool.limits
-    own = resident(worker.pid)
+    own = read_resident_bytes(worker.pid)
     worker.memory_bytes = own
     if own > limits.resident_bytes:
-        end(pool, worker, over("resident", own, limits.resident_bytes))
+        end_worker(pool, worker, describe_excess("resident", own, limits.resident_bytes))
         return
     try:
-        below = list(itertools.islice(linux.descendants(worker.pid), limits.processes + 1))
+        below = list(itertools.islice(linux.list_descendants(worker.pid), limits.processes + 1))
     except OSError as error:
-        raise UnmeasuredError(f"the processes below it cannot be listed: {why(error)}") from None
+        raise UnmeasuredError(f"the processes below it cannot be listed: {explain_error(error)}") from None
     worker.has_children = bool(below)
     if len(below) > limits.processes:
-        stop(below)
-        end(pool, worker, f"it started too many processes: more than {limits.processes} were below it")
+        stop_processes(below)
+        end_worker(pool, worker, f"it started too many processes: more than {limits.processes} were below it")
         return
     is_strict = limits.worker.isolation.level == "strict"
-    if is_strict and sum(map(threads, [worker.pid, *below])) > limits.threads:
-        stop(below)
-        end(pool, worker, f"it started too many threads: more than {limits.threads} in it and below it")
+    if is_strict and sum(map(count_threads, [worker.pid, *below])) > limits.threads:
+        stop_processes(below)
+        end_worker(pool, worker, f"it started too many threads: more than {limits.threads} in it and below it")
         return
     if worker.is_being_measured:
         return
     try:
-        held = files_held([worker.pid]) if is_strict else 0
-        all_held = files_held([worker.pid, *below]) if is_strict and below else held
+        held = measure_memory_files([worker.pid]) if is_strict else 0
+        all_held = measure_memory_files([worker.pid, *below]) if is_strict and below else held
     except PermissionError:
-        end(pool, worker, "it keeps what it has open from being read, which counts against its limits")
+        end_worker(pool, worker, "it keeps what it has open from being read, which counts against its limits")
         return
-    total = own + sum(map(resident, below)) + all_held
+    total = own + sum(map(read_resident_bytes, below)) + all_held
     is_over_total = limits.total_bytes is not None and total > limits.total_bytes
     if is_over_total or (held and own + held > limits.resident_bytes):
         # The sums are too high, since forked children share most of their pages, and mapped files count twice.  The
@@ -104,15 +104,15 @@ def check(pool: Pool, worker: Worker, nursery: trio.Nursery) -> None:
         nursery.start_soon(check_exactly, pool, worker, below)
 
 
-async def check_exactly(pool: Pool, worker: Worker, below: list[int]) -> None:
+async def check_exactly(pool: Pool, worker: PoolWorker, below: list[int]) -> None:
     limits, is_strict = pool.limits, pool.limits.worker.isolation.level == "strict"
 
     def measure() -> tuple[int, int]:
         pids = [worker.pid, *below]
         if not is_strict:
-            return 0, sum(map(proportional, pids))
-        own = unshared(worker.pid, "Rss:") + files_held([worker.pid])
-        return own, sum(unshared(pid, "Pss:") for pid in pids) + files_held(pids)
+            return 0, sum(map(read_proportional_bytes, pids))
+        own = read_memory_field(worker.pid, "Rss:") + measure_memory_files([worker.pid])
+        return own, sum(read_memory_field(pid, "Pss:") for pid in pids) + measure_memory_files(pids)
 
     try:
         own, total = await trio.to_thread.run_sync(measure)
@@ -125,23 +125,25 @@ async def check_exactly(pool: Pool, worker: Worker, below: list[int]) -> None:
     if worker.is_doomed:
         return
     if is_strict and own > limits.resident_bytes:
-        end(pool, worker, over(f"resident{what}", own, limits.resident_bytes))
+        end_worker(pool, worker, describe_excess(f"resident{what}", own, limits.resident_bytes))
     elif limits.total_bytes is not None and total > limits.total_bytes:
-        end(
+        end_worker(
             pool,
             worker,
-            over(f"resident with all below it{what and ' and their files in memory'}", total, limits.total_bytes),
+            describe_excess(
+                f"resident with all below it{what and ' and their files in memory'}", total, limits.total_bytes
+            ),
         )
 
 
-def stop(pids: Iterable[int]) -> None:
+def stop_processes(pids: Iterable[int]) -> None:
     """Keep the processes found from starting more, until the zygote has killed them all."""
     for pid in pids:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGSTOP)
 
 
-def end(pool: Pool, worker: Worker, reason: str) -> None:
+def end_worker(pool: Pool, worker: PoolWorker, reason: str) -> None:
     if pool.is_idle(worker):
         logger.warning("idle worker over a limit: %s", reason, extra={"pid": worker.pid})
         pool.recycle(worker)
@@ -149,7 +151,7 @@ def end(pool: Pool, worker: Worker, reason: str) -> None:
         worker.kill(reason)
 
 
-def resident(pid: int) -> int:
+def read_resident_bytes(pid: int) -> int:
     """Return a process's resident memory, counting shared pages in full; 0 if it is gone.
 
     Raises:
@@ -160,32 +162,32 @@ def resident(pid: int) -> int:
     except psutil.NoSuchProcess:  # includes ZombieProcess
         return 0
     except (psutil.Error, OSError) as error:
-        raise UnmeasuredError(f"the memory of process {pid} cannot be read: {why(error)}") from None
+        raise UnmeasuredError(f"the memory of process {pid} cannot be read: {explain_error(error)}") from None
 
 
-def proportional(pid: int) -> int:
+def read_proportional_bytes(pid: int) -> int:
     """Return the same, counting of a shared page only its share; for that the kernel walks the page tables."""
     try:
         return psutil.Process(pid).memory_full_info().pss
     except psutil.AccessDenied:
-        return resident(pid)
+        return read_resident_bytes(pid)
     except psutil.NoSuchProcess:
         return 0
     except (psutil.Error, OSError) as error:
-        raise UnmeasuredError(f"the memory of process {pid} cannot be read: {why(error)}") from None
+        raise UnmeasuredError(f"the memory of process {pid} cannot be read: {explain_error(error)}") from None
 
 
-def threads(pid: int) -> int:
+def count_threads(pid: int) -> int:
     """Return how many threads a process has; 0 if it is gone."""
     try:
         return len(os.listdir(f"/proc/{pid}/task"))
     except (FileNotFoundError, ProcessLookupError):
         return 0
     except OSError as error:
-        raise UnmeasuredError(f"the threads of process {pid} cannot be counted: {why(error)}") from None
+        raise UnmeasuredError(f"the threads of process {pid} cannot be counted: {explain_error(error)}") from None
 
 
-def files_held(pids: Iterable[int]) -> int:
+def measure_memory_files(pids: Iterable[int]) -> int:
     """Return the bytes of the files in memory that processes have open, each file once.
 
     Of one that is mapped and not open any more, what is mapped counts: how much it holds is not told.
@@ -207,7 +209,7 @@ def files_held(pids: Iterable[int]) -> int:
         except PermissionError:
             raise
         except OSError as error:
-            raise UnmeasuredError(f"what process {pid} has open cannot be read: {why(error)}") from None
+            raise UnmeasuredError(f"what process {pid} has open cannot be read: {explain_error(error)}") from None
         for place, _, offset, _, inode, *_ in lines:
             begin, end = (int(one, 16) for one in place.split("-"))
             parts[int(inode), offset] = max(end - begin, parts.get((int(inode), offset), 0))
@@ -219,7 +221,7 @@ def files_held(pids: Iterable[int]) -> int:
     return sum(found.values()) + sum(size for (inode, _), size in parts.items() if inode not in found)
 
 
-def unshared(pid: int, which: str) -> int:
+def read_memory_field(pid: int, which: str) -> int:
     """Return a process's resident memory ("Rss:"), or its share of that ("Pss:"), without files in memory.
 
     Raises:
@@ -236,9 +238,9 @@ def unshared(pid: int, which: str) -> int:
     except (FileNotFoundError, ProcessLookupError):
         return 0
     except OSError as error:
-        raise UnmeasuredError(f"the memory of process {pid} cannot be read: {why(error)}") from None
+        raise UnmeasuredError(f"the memory of process {pid} cannot be read: {explain_error(error)}") from None
     return total
 
 
-def over(what: str, size: int, limit: int) -> str:
+def describe_excess(what: str, size: int, limit: int) -> str:
     return f"{size // 2**20} MiB {what} are over the limit of {limit // 2**20} MiB"

@@ -13,22 +13,22 @@ import trio
 
 from hooklatch_worker.sandbox.temporary import remove_tree
 
-__all__ = ["clear", "remove", "root_below"]
+__all__ = ["clear_scratch", "remove_scratch", "scratch_root"]
 
 PATIENCE = 5.0  # seconds for a big directory; what is left is removed when the daemon ends
 
 
-def root_below(state_dir: str) -> str:
+def scratch_root(state_dir: str) -> str:
     """Return the directory of this daemon's workers; another daemon's zygote may still be removing its own."""
     return os.path.join(state_dir, "tmp", str(os.getpid()))
 
 
-def clear(state_dir: str) -> None:
+def clear_scratch(state_dir: str) -> None:
     """Remove what dead daemons have left."""
     remove_tree(os.path.join(state_dir, "tmp"))
 
 
-async def remove(root: str, name: str) -> None:
+async def remove_scratch(root: str, name: str) -> None:
     """Remove the directory of a dead worker; a big one in a thread, since its hooks decide its size."""
     folder = os.path.join(root, name)
     try:

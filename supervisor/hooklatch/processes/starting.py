@@ -17,8 +17,8 @@ import trio
 from hooklatch.processes import scratch
 from hooklatch.processes.life import ZygoteLostError
 from hooklatch.processes.pool_limits import PoolLimits
-from hooklatch.processes.worker import LoadError, Worker
-from hooklatch.processes.zygote import Zygote
+from hooklatch.processes.worker import PoolWorker, SourceLoadError
+from hooklatch.processes.zygote import ZygoteClient
 from hooklatch_worker import wire
 
 __all__ = ["WorkerStarter", "remove_scratch"]
@@ -30,15 +30,15 @@ ZYGOTES = 3  # that may die during one start before it counts as failed
 class WorkerStarter:
     """Starts the workers of one build of one source."""
 
-    def __init__(self, source: wire.Source, zygote: Zygote, code: wire.Code) -> None:
-        self.first: wire.Loaded | None = None  # what the worker that proved this build reported
-        self.loading: set[Worker] = set()
+    def __init__(self, source: wire.Source, zygote: ZygoteClient, code: wire.LoadCode) -> None:
+        self.first: wire.SourceLoaded | None = None  # what the worker that proved this build reported
+        self.loading: set[PoolWorker] = set()
         self.started = 0
         self._source = source
         self._zygote = zygote
         self._code = code
 
-    async def start(self, limits: PoolLimits) -> tuple[Worker, wire.Loaded]:
+    async def start(self, limits: PoolLimits) -> tuple[PoolWorker, wire.SourceLoaded]:
         """Return a worker that has imported the source.
 
         Raises:
@@ -53,8 +53,8 @@ class WorkerStarter:
                 logger.info("worker not started, again with the next zygote: %s", error, extra=where)
         return await self._start_once(limits)
 
-    async def _start_once(self, limits: PoolLimits) -> tuple[Worker, wire.Loaded]:
-        worker = Worker(await self._zygote.fork(self._source, limits.worker), may_emit=limits.may_emit)
+    async def _start_once(self, limits: PoolLimits) -> tuple[PoolWorker, wire.SourceLoaded]:
+        worker = PoolWorker(await self._zygote.fork(self._source, limits.worker), may_emit=limits.may_emit)
         self.loading.add(worker)
         try:
             with trio.fail_after(limits.load_timeout):
@@ -67,8 +67,8 @@ class WorkerStarter:
             worker.close()
             await remove_scratch(worker, limits)
             if isinstance(error, trio.TooSlowError):
-                raise LoadError(f"it did not finish importing within {limits.load_timeout:.0f} s") from None
-            if isinstance(error, LoadError) and is_orphaned:
+                raise SourceLoadError(f"it did not finish importing within {limits.load_timeout:.0f} s") from None
+            if isinstance(error, SourceLoadError) and is_orphaned:
                 raise ZygoteLostError("the zygote died while the worker imported") from None
             raise
         finally:
@@ -76,50 +76,53 @@ class WorkerStarter:
         self.started += 1
         return worker, loaded
 
-    def _check_isolation(self, loaded: wire.Loaded, limits: PoolLimits) -> None:
+    def _check_isolation(self, loaded: wire.SourceLoaded, limits: PoolLimits) -> None:
         """Refuse a worker that is isolated less than required, or less than the first one was."""
         wanted = limits.worker.isolation
         if wanted.is_required and (loaded.isolation != wanted.level or loaded.missing):
-            raise LoadError(f"{wanted.level} isolation is required, but only {loaded.isolation} is active")
+            raise SourceLoadError(f"{wanted.level} isolation is required, but only {loaded.isolation} is active")
         if self.first is not None and (lost := set(loaded.missing) - set(self.first.missing)):
-            raise LoadError(f"it is isolated less than the source's first worker was: {'; '.join(sorted(lost))}")
+            raise SourceLoadError(f"it is isolated less than the source's first worker was: {'; '.join(sorted(lost))}")
 
-    def _check_build(self, loaded: wire.Loaded) -> None:
+    def _check_build(self, loaded: wire.SourceLoaded) -> None:
         """Refuse a worker that ran other files than the first one; of that one, take what it found."""
         if self.first is None:
             if self._source.kind == "file":
                 self._code = msgspec.structs.replace(self._code, build=self._proven(loaded), pins=None)
             self.first = loaded
         elif self._source.kind == "file" and loaded.files != self.first.files:
-            text = f"a worker ran other files than the one that proved this build: {difference(self.first, loaded)}"
-            raise LoadError(text, is_other=True)
+            text = (
+                f"a worker ran other files than the one that proved this build: "
+                f"{describe_source_difference(self.first, loaded)}"
+            )
+            raise SourceLoadError(text, is_other=True)
 
-    def _proven(self, loaded: wire.Loaded) -> wire.Build:
+    def _proven(self, loaded: wire.SourceLoaded) -> wire.BuildFiles:
         """Return the build that the first worker reports, if it is one: a worker is not trusted.
 
         Raises:
             LoadError: a file has run that is not in it, or it has a file that it may not have.
         """
-        build, code = loaded.build or wire.Build(), self._code
+        build, code = loaded.build or wire.BuildFiles(), self._code
         held = {self._source.location: code.data, **build.files}
         if sum(map(len, held.values())) > wire.MAX_BUILD:
-            raise LoadError(f"its build is over {wire.MAX_BUILD // 2**20} MiB")
+            raise SourceLoadError(f"its build is over {wire.MAX_BUILD // 2**20} MiB")
         digests = {path: hashlib.sha256(data).hexdigest() for path, data in held.items()}
         for path in digests:
             if not path.startswith(os.path.join(code.folder, "")) or os.path.normpath(path) != path:
-                raise LoadError(f"{path} is not below {code.folder}")
+                raise SourceLoadError(f"{path} is not below {code.folder}")
         for path, digest in loaded.files.items():
             if digests.get(path) != digest:
                 text = "was run in a way that cannot be held: import it by its name, or unpack its archive"
-                raise LoadError(f"{path} {text}", self._source.location)
+                raise SourceLoadError(f"{path} {text}", self._source.location)
         if code.pins is not None:
             for path, digest in digests.items():
                 if code.pins.get(path) != digest:
-                    raise LoadError("it is not what was signed or trusted", path)
+                    raise SourceLoadError("it is not what was signed or trusted", path)
         return build
 
 
-def difference(first: wire.Loaded, loaded: wire.Loaded) -> str:
+def describe_source_difference(first: wire.SourceLoaded, loaded: wire.SourceLoaded) -> str:
     """Say in which files two workers differ."""
     kinds = (
         ("it did not run", first.files.keys() - loaded.files.keys()),
@@ -132,8 +135,8 @@ def difference(first: wire.Loaded, loaded: wire.Loaded) -> str:
     return "; ".join(f"{kind} {', '.join(sorted(paths))}" for kind, paths in kinds if paths)
 
 
-async def remove_scratch(worker: Worker, limits: PoolLimits) -> None:
+async def remove_scratch(worker: PoolWorker, limits: PoolLimits) -> None:
     """Remove the temporary directory of a dead worker."""
     root = limits.worker.isolation.temporary
     if root:
-        await scratch.remove(root, str(worker.generation))
+        await scratch.remove_scratch(root, str(worker.generation))

@@ -20,9 +20,9 @@ from typing import Any, cast
 import msgspec
 import trio
 
-from hooklatch.core.restarts import Lifecycle, Restart, RestartPolicy
+from hooklatch.core.restarts import ChildLifecycle, Restart, RestartPolicy
 
-__all__ = ["ChildSpec", "Node", "PartFailedError", "Supervisor", "cause_of", "text_of"]
+__all__ = ["ChildSpec", "ChildStatus", "PartFailedError", "Supervisor", "find_cause", "format_failure_cause"]
 
 logger = logging.getLogger("hooklatch.supervisor")
 STEADY = RestartPolicy()
@@ -52,7 +52,7 @@ class ChildSpec(msgspec.Struct, frozen=True):
     below: Supervisor | None = None
 
 
-class Node(msgspec.Struct, frozen=True):
+class ChildStatus(msgspec.Struct, frozen=True):
     """What `hooklatch status --tree` shows of a child: its last fault; `running` and `failed` count temporary ones."""
 
     name: str
@@ -63,7 +63,7 @@ class Node(msgspec.Struct, frozen=True):
     fault: str | None = None
     running: int = 0
     failed: int = 0
-    children: list[Node] = []
+    children: list[ChildStatus] = []
 
 
 class Child:
@@ -71,12 +71,12 @@ class Child:
 
     def __init__(self, spec: ChildSpec) -> None:
         self.spec = spec
-        self.life = Lifecycle(spec.restart, spec.policy, is_significant=spec.is_significant)
+        self.life = ChildLifecycle(spec.restart, spec.policy, is_significant=spec.is_significant)
         self.scope = trio.CancelScope()
         self.ended = trio.Event()
 
 
-class Started:
+class ReadySignal:
     """Receives the report that a child can be used, and passes the first one to whoever started it."""
 
     def __init__(self, task_status: trio.TaskStatus[Any] | None) -> None:
@@ -151,10 +151,10 @@ class Supervisor:
         try:
             await run(*arguments)
         except* Exception as group:
-            cause = cause_of(group)
+            cause = find_cause(group)
             logger.error("part failed: %s", name, exc_info=cause, extra={"part": self.name})
             self._failed += 1
-            self._last = trio.current_time(), f"{name} failed: {text_of(cause)}"
+            self._last = trio.current_time(), f"{name} failed: {format_failure_cause(cause)}"
         finally:
             self._running -= 1
 
@@ -172,17 +172,17 @@ class Supervisor:
         listener: trio.TaskStatus[Any] | None = task_status
         while True:
             life.started(trio.current_time())
-            started, failure = Started(listener), None
+            started, failure = ReadySignal(listener), None
             try:
-                await run_of(spec, started)
+                await run_child_body(spec, started)
             except* Exception as group:
-                failure = cause_of(group)
+                failure = find_cause(group)
                 if started.is_started or listener is None:
                     logger.error("part failed: %s", spec.name, exc_info=failure, extra={"part": spec.name})
             if listener is not None and not started.is_started:
                 raise failure or RuntimeError(f"{spec.name} ended before it had started")
             listener = None
-            match life.ended(trio.current_time(), text_of(failure) if failure is not None else None):
+            match life.ended(trio.current_time(), format_failure_cause(failure) if failure is not None else None):
                 case "end":
                     return
                 case "escalate":
@@ -207,9 +207,9 @@ class Supervisor:
         if self._last is not None and now - self._last[0] < STEADY.period:
             yield f"a part of the daemon's {self.name!r} failed: {self._last[1]} (its log has the traceback)"
 
-    def tree(self) -> list[Node]:
+    def tree(self) -> list[ChildStatus]:
         """Show each child with what is below it."""
-        return [node_of(child) for child in self._children.values()]
+        return [describe_child(child) for child in self._children.values()]
 
     @property
     def counts(self) -> tuple[int, int]:
@@ -217,7 +217,7 @@ class Supervisor:
         return self._running, self._failed
 
 
-async def run_of(spec: ChildSpec, started: Started) -> None:
+async def run_child_body(spec: ChildSpec, started: ReadySignal) -> None:
     if spec.reports_start:
         await spec.run(task_status=started)
     else:
@@ -225,16 +225,16 @@ async def run_of(spec: ChildSpec, started: Started) -> None:
         await spec.run()
 
 
-def node_of(child: Child) -> Node:
+def describe_child(child: Child) -> ChildStatus:
     spec, life, below = child.spec, child.life, child.spec.below
     running, failed = below.counts if below is not None else (0, 0)
-    return Node(
+    return ChildStatus(
         spec.name, spec.restart.value, life.state, spec.is_significant, life.starts - 1, life.fault, running, failed,
         below.tree() if below is not None else [],
     )  # fmt: skip
 
 
-def cause_of(group: BaseExceptionGroup[Exception]) -> Exception:
+def find_cause(group: BaseExceptionGroup[Exception]) -> Exception:
     """Return what failed: the only exception of a group, or the group itself if there are several."""
     found: Exception | BaseExceptionGroup[Exception] = group
     while isinstance(found, BaseExceptionGroup) and len(found.exceptions) == 1:
@@ -243,10 +243,10 @@ def cause_of(group: BaseExceptionGroup[Exception]) -> Exception:
     return found
 
 
-def text_of(error: Exception) -> str:
+def format_failure_cause(error: Exception) -> str:
     if isinstance(error, ExceptionGroup):
         several = cast("ExceptionGroup[Exception]", error)
-        return "; ".join(text_of(one) for one in several.exceptions)
+        return "; ".join(format_failure_cause(one) for one in several.exceptions)
     if isinstance(error, PartFailedError):
         return str(error)
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

@@ -22,15 +22,15 @@ import trio
 
 from hooklatch.core.decisions.call import Call
 from hooklatch.core.hooks.registry import Hook, PythonTarget
-from hooklatch.core.messages import Cause, Outcome
+from hooklatch.core.messages import CallOutcome, Cause
 from hooklatch.processes.fire_context import FireContext
 from hooklatch.processes.life import WorkerProcess
 from hooklatch_worker import wire
 from hooklatch_worker.author.call_context import MAX_EMITTED, MAX_EMITTED_BYTES
 from hooklatch_worker.author.failures import MAX_TRACEBACK
-from hooklatch_worker.author.state import MAX_STEPS, Asked
+from hooklatch_worker.author.state import MAX_STEPS, StateRequest
 
-__all__ = ["LoadError", "Worker", "ends_at", "outcome_of"]
+__all__ = ["SourceLoadError", "PoolWorker", "compute_deadline", "build_call_outcome"]
 
 EXIT_NOTICE = 1.0  # seconds in which its zygote says how a worker died, on a busy machine too; the text depends on it
 ENVELOPES = msgspec.json.Encoder()
@@ -46,7 +46,7 @@ def draw_call_ids() -> Iterator[int]:
 call_ids = draw_call_ids()
 
 
-class LoadError(Exception):
+class SourceLoadError(Exception):
     """A worker could not import its source; `is_other` if what it imported, or wanted to, is not its build."""
 
     def __init__(self, message: str, file: str = "", line: int = 0, *, is_other: bool = False) -> None:
@@ -57,7 +57,7 @@ class LoadError(Exception):
         self.is_other = is_other
 
 
-class Worker:
+class PoolWorker:
     """A live worker process."""
 
     def __init__(self, process: WorkerProcess, *, may_emit: bool = False) -> None:
@@ -78,7 +78,7 @@ class Worker:
         self._reader = wire.FrameReader()
         self._call_id = 0  # of the callback that runs, as far as we know
         self._serving: tuple[Call, FireContext] | None = None  # the call under way
-        self._then: list[wire.Next] = []  # what it may run after that
+        self._then: list[wire.FollowingCall] = []  # what it may run after that
         self._known = 0  # how many of these have begun, as far as we know
         self._granted = 0  # to how many of these time was given
         self._asked = 0
@@ -105,29 +105,29 @@ class Worker:
         begun = len(self._moments())
         return call.then[begun - 1] if begun else call.hook
 
-    async def load(self, code: wire.Code) -> wire.Loaded:
+    async def load(self, code: wire.LoadCode) -> wire.SourceLoaded:
         """Have it import its source.
 
         Raises:
             LoadError: its code failed, or the process died while importing.
         """
         try:
-            await self._send_rest(memoryview(wire.frame(code)))
+            await self._send_rest(memoryview(wire.encode_frame(code)))
             message = wire.decode_from_worker(await self._receive())
             if self._reader.held:
-                raise LoadError("the worker sent an unexpected message")
+                raise SourceLoadError("the worker sent an unexpected message")
         except (EOFError, wire.FrameError) as error:
             how = self.kill_reason or await self._how_it_died() or error
-            raise LoadError(f"the worker died while importing: {how}") from None
+            raise SourceLoadError(f"the worker died while importing: {how}") from None
         match message:
-            case wire.Loaded(generation) if generation == self.generation:
+            case wire.SourceLoaded(generation) if generation == self.generation:
                 return message
             case wire.LoadFailed(generation) if generation == self.generation:
-                raise LoadError(message.message, message.file, message.line, is_other=message.is_refused)
+                raise SourceLoadError(message.message, message.file, message.line, is_other=message.is_refused)
             case _:
-                raise LoadError("the worker sent an unexpected message")
+                raise SourceLoadError("the worker sent an unexpected message")
 
-    async def call(self, call: Call, fire: FireContext, timeout: float) -> wire.Answered | Outcome:
+    async def call(self, call: Call, fire: FireContext, timeout: float) -> wire.CallAnswered | CallOutcome:
         """Run one callback within `timeout` seconds, and those after it; return its answer, or how the worker failed.
 
         Whose answer or failure it is says `silent_before`.  If cancelled, the worker stays busy: then `settle` or kill
@@ -141,7 +141,7 @@ class Worker:
         self._serving, self._asked = (call, fire), 0
         self._then = self._following(call, fire) if call.then else []
         self._known = self._granted = 0
-        data = wire.frame(message := wire.Call(
+        data = wire.encode_frame(message := wire.RunCall(
             self.generation, number, timeout, target.function, fire.spec.name,
             memoryview(call.payload.data), ENVELOPES.encode(fire.envelope.with_context(call.context)), hook.config,
             msgspec.json.encode(call.merged) if call.merged else b"", call.reinvoked, target.runtime,
@@ -149,9 +149,9 @@ class Worker:
         ))  # fmt: skip
         if len(data) > wire.MAX_FRAME and self._then:
             self._then = []
-            data = wire.frame(msgspec.structs.replace(message, then=[]))
+            data = wire.encode_frame(msgspec.structs.replace(message, then=[]))
         if len(data) > wire.MAX_FRAME:
-            return Outcome(cause="payload", message=f"its {len(data)} bytes with all patches are over the limit")
+            return CallOutcome(cause="payload", message=f"its {len(data)} bytes with all patches are over the limit")
         try:
             if (sent := self._sent(data)) < len(data):
                 await self._send_rest(memoryview(data)[sent:])
@@ -166,19 +166,21 @@ class Worker:
             fire.take(said.emitted)
         return said
 
-    def _following(self, call: Call, fire: FireContext) -> list[wire.Next]:
+    def _following(self, call: Call, fire: FireContext) -> list[wire.FollowingCall]:
         return [
-            wire.Next(next(call_ids), hook.timeout or fire.spec.timeout, target.function, hook.config, target.runtime)
+            wire.FollowingCall(
+                next(call_ids), hook.timeout or fire.spec.timeout, target.function, hook.config, target.runtime
+            )
             for hook in call.then
             if isinstance(target := hook.target, PythonTarget)
         ]
 
-    def silent_before(self, said: wire.Answered | Outcome, elapsed: float) -> list[float]:
+    def silent_before(self, said: wire.CallAnswered | CallOutcome, elapsed: float) -> list[float]:
         """Return how long each callback took that was run before the one that this is of, and had nothing to say.
 
         `elapsed` is what the whole call took; whatever the worker says, it is no less than they did.
         """
-        if isinstance(said, wire.Answered) and not self.is_expired:
+        if isinstance(said, wire.CallAnswered) and not self.is_expired:
             found = said.before
         else:
             found, last = list[float](), time.monotonic() - elapsed
@@ -201,8 +203,8 @@ class Worker:
         if len(moments := self._moments()) > self._granted:  # once for each: else a worker could put its end off
             self._granted = len(moments)
             began = min(now - (time.monotonic() - moments[-1]), self.ends)
-            self.ends = ends_at(call.then[self._granted - 1], fire, began)
-        return min([self.ends, *(ends_at(hook, fire, now) for hook in call.then[self._granted :])])
+            self.ends = compute_deadline(call.then[self._granted - 1], fire, began)
+        return min([self.ends, *(compute_deadline(hook, fire, now) for hook in call.then[self._granted :])])
 
     def _moments(self) -> list[float]:
         """Return when each callback began that it was to run after the first one, on the monotonic clock."""
@@ -224,7 +226,7 @@ class Worker:
             return False
         return True
 
-    async def _answer(self) -> wire.Answered:
+    async def _answer(self) -> wire.CallAnswered:
         """Receive the answer to a call; serve the callback's requests for state before it.
 
         Raises:
@@ -234,12 +236,12 @@ class Worker:
         while True:
             body = self._received()
             message = wire.decode_from_worker(body if body is not None else await self._receive())
-            if not isinstance(message, Asked):
+            if not isinstance(message, StateRequest):
                 break
             await self._tell(message)
         if self._reader.held:
             raise wire.FrameError("more than one answer to a call")
-        if not isinstance(message, wire.Answered) or message.generation != self.generation:
+        if not isinstance(message, wire.CallAnswered) or message.generation != self.generation:
             raise wire.FrameError("an answer to another call")
         if message.before:
             self._advance(message.call_id)
@@ -258,7 +260,7 @@ class Worker:
             if following.call_id == call_id:
                 self._call_id, self._known, self._asked = call_id, number, 0
 
-    async def _tell(self, asked: Asked) -> None:
+    async def _tell(self, asked: StateRequest) -> None:
         """Perform one state operation for the call under way, and let all other tasks run before the next one.
 
         Raises:
@@ -275,30 +277,30 @@ class Worker:
         if self._known:
             call = msgspec.structs.replace(call, hook=call.then[self._known - 1])
         told = fire.answer(call, asked)
-        await self._send_rest(memoryview(wire.frame(told)))
+        await self._send_rest(memoryview(wire.encode_frame(told)))
         # Not tried at once: a callback that sends requests without end takes one turn of the loop for each.
         await trio.lowlevel.wait_readable(self.process.socket)
 
-    def _garbage(self, message: str) -> Outcome:
+    def _garbage(self, message: str) -> CallOutcome:
         # A stream that once held garbage cannot be trusted to be in sync again.
         self.kill("it broke the protocol")
         return self.lost_outcome("protocol", message)
 
-    async def _crashed(self) -> Outcome:
+    async def _crashed(self) -> CallOutcome:
         if self.is_expired:
-            return Outcome(cause="timeout", is_lost=True)
+            return CallOutcome(cause="timeout", is_lost=True)
         text = self.kill_reason or await self._how_it_died() or "the worker died"
         self.kill("its socket ended")
         is_orphaned = self.process.is_orphaned
         text = "the zygote died, and the worker with it" if is_orphaned else text
         return self.lost_outcome("crash", text, is_orphaned=is_orphaned)
 
-    def lost_outcome(self, cause: Cause, message: str, *, is_orphaned: bool = False) -> Outcome:
+    def lost_outcome(self, cause: Cause, message: str, *, is_orphaned: bool = False) -> CallOutcome:
         """Return the outcome of a call whose worker is dead or about to be, with what it had printed so far."""
-        stdout, out_cut = tail(self.process.stdout_fd)
-        stderr, err_cut = tail(self.process.stderr_fd)
-        return Outcome(
-            cause=cause, message=message, stdout=text_of(stdout), stderr=text_of(stderr),
+        stdout, out_cut = read_output_tail(self.process.stdout_fd)
+        stderr, err_cut = read_output_tail(self.process.stderr_fd)
+        return CallOutcome(
+            cause=cause, message=message, stdout=decode_output(stdout), stderr=decode_output(stderr),
             truncated=out_cut or err_cut, is_lost=True, is_orphaned=is_orphaned,
         )  # fmt: skip
 
@@ -391,7 +393,7 @@ class Worker:
         return body
 
 
-def ends_at(hook: Hook, fire: FireContext, began: float) -> float:
+def compute_deadline(hook: Hook, fire: FireContext, began: float) -> float:
     """Return until when a callback may run that begins at that moment."""
     return min(began + (hook.timeout or fire.spec.timeout), fire.deadline)
 
@@ -402,20 +404,21 @@ CAUSES: dict[str, Cause] = {
 }  # fmt: skip
 
 
-def outcome_of(said: wire.Answered, seconds: float) -> Outcome:
+def build_call_outcome(said: wire.CallAnswered, seconds: float) -> CallOutcome:
     """Return what a worker reported of a call; a worker is not trusted, not even with the length of its report."""
-    return Outcome(
-        cause=CAUSES.get(said.cause, "crash"), message=said.message, stdout=text_of(said.stdout) if said.stdout else "",
-        stderr=text_of(said.stderr) if said.stderr else "", exit_code=said.exit_code, truncated=said.truncated,
+    return CallOutcome(
+        cause=CAUSES.get(said.cause, "crash"), message=said.message,
+        stdout=decode_output(said.stdout) if said.stdout else "",
+        stderr=decode_output(said.stderr) if said.stderr else "", exit_code=said.exit_code, truncated=said.truncated,
         duration_ms=round(seconds * 1000, 3), answer=b"" if said.cause else said.answer,
         traceback=said.traceback[:MAX_TRACEBACK],
     )  # fmt: skip
 
 
-def text_of(data: bytes) -> str:
+def decode_output(data: bytes) -> str:
     return data.decode("utf-8", "replace")
 
 
-def tail(fd: int) -> tuple[bytes, bool]:
+def read_output_tail(fd: int) -> tuple[bytes, bool]:
     size = os.fstat(fd).st_size
     return os.pread(fd, wire.MAX_CAPTURE, max(0, size - wire.MAX_CAPTURE)), size > wire.MAX_CAPTURE

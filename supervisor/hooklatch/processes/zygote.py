@@ -17,12 +17,12 @@ import trio
 
 from hooklatch.core.restarts import RestartPolicy
 from hooklatch.processes.guardian import OWNED, Guardian, Interpreter
-from hooklatch.processes.life import ForkError, Life, Order, WorkerProcess, ZygoteLostError
+from hooklatch.processes.life import ForkError, ForkRequest, WorkerProcess, ZygoteLostError, ZygoteProcess
 from hooklatch.processes.supervisor import ChildSpec, Supervisor
 from hooklatch_worker import wire
 from hooklatch_worker.sandbox import linux
 
-__all__ = ["Zygote", "open_zygote", "reap_strangers", "run_zygote"]
+__all__ = ["ZygoteClient", "open_zygote", "reap_strangers", "run_zygote"]
 
 logger = logging.getLogger("hooklatch.zygote")
 SILENCE = 2.0  # seconds without an answer to a fork, after which the zygote is stuck
@@ -31,13 +31,13 @@ SWEEP_TIMEOUT = 5.0  # seconds for killing what a dead zygote left; what lives o
 SWEEP_INTERVAL = 0.002  # seconds between two checks for what is left
 
 
-class Zygote:
+class ZygoteClient:
     """Forks workers of one interpreter, through one zygote after another; without one, of that of this process."""
 
     def __init__(self, *, owns_process: bool = False, interpreter: Interpreter | None = None) -> None:
         self._interpreter = interpreter
-        self._life: Life | None = None
-        self._latest: Life | None = None  # from its start until it is gone
+        self._life: ZygoteProcess | None = None
+        self._latest: ZygoteProcess | None = None  # from its start until it is gone
         self._guardian: Guardian | None = None  # from its start until everything that it left is gone
         self._guarded = trio.Event()
         self._ready = trio.Event()
@@ -85,10 +85,10 @@ class Zygote:
             await self._ready.wait()
         self._generation += 1
         generation = self._generation
-        order = life.orders[generation] = Order()
+        order = life.orders[generation] = ForkRequest()
         try:
             with trio.move_on_after(SILENCE):
-                await self._send(life, wire.encode(wire.Fork(generation, source, limits)))
+                await self._send(life, wire.encode_body(wire.ForkWorker(generation, source, limits)))
                 await order.done.wait()
         except BaseException:
             # Cancelled; the worker may have come at the same moment, and then nothing else knows of it.
@@ -107,7 +107,7 @@ class Zygote:
             raise order.result
         return order.result
 
-    async def _send(self, life: Life, data: bytes) -> None:
+    async def _send(self, life: ZygoteProcess, data: bytes) -> None:
         while True:
             try:
                 life.control.send(data)
@@ -121,7 +121,7 @@ class Zygote:
                 self._lose(life)
                 raise ZygoteLostError(f"the zygote is gone: {error.strerror}") from None
 
-    def _lose(self, life: Life) -> None:
+    def _lose(self, life: ZygoteProcess) -> None:
         """Make new forks wait for the next life, even if the end of this one was not received yet."""
         if self._life is life:
             self._life = None
@@ -158,7 +158,7 @@ class Zygote:
         while (guardian := self._guardian) is None or guardian.has_ended:  # both may have died, and we hear of it first
             await self._guarded.wait()
         try:
-            life = self._latest = Life(guardian)
+            life = self._latest = ZygoteProcess(guardian)
         except OSError as error:
             raise ForkError(f"the zygote could not be started: {error.strerror}") from None
         try:
@@ -182,15 +182,15 @@ class Zygote:
             self._latest = None
         raise ZygoteLostError(f"the zygote died, pid {life.pid}")
 
-    async def _hear(self, life: Life) -> None:
+    async def _hear(self, life: ZygoteProcess) -> None:
         while (received := await life.receive()) is not None:
             message, fds = received
             match message:
-                case wire.Forked(generation, pid) if len(fds) == 5:
+                case wire.WorkerForked(generation, pid) if len(fds) == 5:
                     worker = WorkerProcess(life, generation, pid, fds)
                     life.workers[generation] = worker
                     self._deliver(life, generation, worker)
-                case wire.Forked(generation, pid):
+                case wire.WorkerForked(generation, pid):
                     # The kernel drops the descriptors that we have no room for (MSG_CTRUNC of recvmsg(2)).
                     for fd in fds:
                         os.close(fd)
@@ -199,15 +199,15 @@ class Zygote:
                     self._deliver(life, generation, ForkError("the daemon has no descriptor left"))
                 case wire.ForkFailed(generation, text):
                     self._deliver(life, generation, ForkError(text))
-                case wire.Exited(generation, _, code):
+                case wire.WorkerExited(generation, _, code):
                     ended = life.workers.pop(generation, None)
                     if ended is not None:
                         ended.exit_code = code
                         ended.exit_known.set()
-                case wire.Ready():
+                case wire.ZygoteReady():
                     continue
 
-    def _deliver(self, life: Life, generation: int, result: WorkerProcess | ForkError) -> None:
+    def _deliver(self, life: ZygoteProcess, generation: int, result: WorkerProcess | ForkError) -> None:
         order = life.orders.get(generation)
         if order is not None:
             order.result = result
@@ -224,7 +224,7 @@ class Zygote:
             while linux.kill_children(keep=frozenset(OWNED)):  # noqa: ASYNC110  (each death may hand us the next generation)
                 await trio.sleep(SWEEP_INTERVAL)
         if scope.cancelled_caught:
-            left = sorted({*linux.children()} - OWNED)
+            left = sorted({*linux.list_children()} - OWNED)
             logger.error("processes that a dead guardian left cannot be killed: %s", left)
 
 
@@ -234,21 +234,23 @@ def reap_strangers() -> None:
     The daemon adopts orphans: as a subreaper those that a dead zygote left, and as process 1 of a container those of
     everything else there, such as what a health check or `docker exec` left behind.  Without this they stay as zombies.
     """
-    for pid in linux.children():
+    for pid in linux.list_children():
         if pid not in OWNED:
-            linux.reap(pid)
+            linux.reap_child(pid)
 
 
 @asynccontextmanager
-async def open_zygote(*, owns_process: bool = False, interpreter: Interpreter | None = None) -> AsyncGenerator[Zygote]:
+async def open_zygote(
+    *, owns_process: bool = False, interpreter: Interpreter | None = None
+) -> AsyncGenerator[ZygoteClient]:
     """Run a zygote while the block runs."""
-    zygote = Zygote(owns_process=owns_process, interpreter=interpreter)
+    zygote = ZygoteClient(owns_process=owns_process, interpreter=interpreter)
     async with run_zygote(zygote, Supervisor("zygote")):
         yield zygote
 
 
 @asynccontextmanager
-async def run_zygote(zygote: Zygote, supervisor: Supervisor) -> AsyncGenerator[None]:
+async def run_zygote(zygote: ZygoteClient, supervisor: Supervisor) -> AsyncGenerator[None]:
     """Run a zygote that nobody runs yet while the block runs, under a supervisor of its own."""
     async with supervisor.open():
         for spec in zygote.specs:

@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 import msgspec
 
-__all__ = ["MAX_FINDINGS", "Finding", "FindingKind", "VerifyReport", "Witness"]
+__all__ = ["MAX_FINDINGS", "RecordFinding", "FindingKind", "VerifyReport", "ChainWitness"]
 
 FindingKind = Literal[
     "altered", "missing", "duplicated", "reordered", "torn", "retired", "fault", "anchor", "mark", "witness", "payload"
@@ -38,14 +38,14 @@ NOT_PROVED = (
 )
 
 
-class Witness(msgspec.Struct, frozen=True):
+class ChainWitness(msgspec.Struct, frozen=True):
     """A record's number and the start of its hash, as kept outside of the directory."""
 
     seq: int
     hash: str
 
 
-class Finding(msgspec.Struct, frozen=True):
+class RecordFinding(msgspec.Struct, frozen=True):
     """A deviation from what was written."""
 
     what: FindingKind
@@ -66,9 +66,9 @@ class VerifyReport(msgspec.Struct):
     segments: int = 0
     ranges: list[tuple[int, int]] = []
     payloads: int = 0
-    head: Witness | None = None
+    head: ChainWitness | None = None
     anchored_through: int | None = None
-    findings: list[Finding] = []
+    findings: list[RecordFinding] = []
     findings_omitted: int = 0
     witnesses: list[dict[str, Any]] = []
     told: list[dict[str, Any]] = []

@@ -14,19 +14,19 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
-from hooklatch.errors import where_and_why
-from hooklatch.files import reading
+from hooklatch.errors import locate_error
+from hooklatch.files import open_regular_file
 from hooklatch.record.files.anchor import read_anchor
-from hooklatch.record.files.chain import GENESIS, ChainLink, head_of, read_link
-from hooklatch.record.files.mark import Mark, read_mark
-from hooklatch.record.files.reading import NoRecordError, segments_of
+from hooklatch.record.files.chain import GENESIS, ChainLink, make_head, read_link
+from hooklatch.record.files.mark import HighWaterMark, read_mark
+from hooklatch.record.files.reading import NoRecordError, list_record_segments
 from hooklatch.record.files.segments import SegmentFile
 from hooklatch.record.files.slots import SlotError
-from hooklatch.record.findings import MAX_FINDINGS, Finding, FindingKind, VerifyReport, Witness
+from hooklatch.record.findings import MAX_FINDINGS, ChainWitness, FindingKind, RecordFinding, VerifyReport
 from hooklatch.record.payloads.checking import PayloadCheck
-from hooklatch.record.storage.retention import RetiredEntry, read_retired, skipped_by
+from hooklatch.record.storage.retention import RetiredEntry, read_retired, read_skipped_range
 
-__all__ = ["verify"]
+__all__ = ["verify_record"]
 
 REPORTED = frozenset({"recovered", "mended", "fault", "unrecorded", "acknowledged"})  # problems recorded by the daemon
 PATIENCE = 0.3  # seconds to wait for a line that is still being written
@@ -34,9 +34,9 @@ T = TypeVar("T")
 DOCUMENTS: msgspec.json.Decoder[dict[str, Any]] = msgspec.json.Decoder(dict[str, Any])
 
 
-def verify(
+def verify_record(
     folder: str,
-    witnesses: Sequence[Witness] = (),
+    witnesses: Sequence[ChainWitness] = (),
     *,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> VerifyReport:
@@ -52,11 +52,11 @@ def verify(
         check.find("anchor", None, anchor_fault)
     if mark_fault is not None:
         check.find("mark", None, mark_fault)
-    segments = segments_of(folder)  # listed after reading these two, which must not be newer than the segments
-    total, done = sum(size_of(place) for place in segments), 0
+    segments = list_record_segments(folder)  # listed after reading these two, which must not be newer than the segments
+    total, done = sum(measure_segment(place) for place in segments), 0
     try:
         for place in segments:
-            for line in lines_of(place, is_last=place is segments[-1]):
+            for line in read_segment_lines(place, is_last=place is segments[-1]):
                 check.take(place, line)
                 done += len(line)
                 on_progress(done, total)
@@ -77,16 +77,19 @@ def read_or_fault(reader: Callable[[str], T | None], folder: str, otherwise: str
     return told, otherwise if told is None else None
 
 
-def size_of(place: SegmentFile) -> int:
+def measure_segment(place: SegmentFile) -> int:
     try:
         return os.stat(place.path).st_size
     except OSError:
         return 0
 
 
-def lines_of(place: SegmentFile, *, is_last: bool) -> Iterator[bytes]:
+def read_segment_lines(place: SegmentFile, *, is_last: bool) -> Iterator[bytes]:
     """Yield a segment's lines; wait a moment for the last line of all to be completed."""
-    with suppress(FileNotFoundError), reading(place.path) as file:  # a segment that was retired meanwhile has none
+    with (
+        suppress(FileNotFoundError),
+        open_regular_file(place.path) as file,
+    ):  # a segment that was retired meanwhile has none
         deadline = time.monotonic() + PATIENCE
         position = 0
         while line := file.readline():
@@ -104,8 +107,8 @@ class Check:
     def __init__(
         self,
         anchored: tuple[int, str] | None,
-        marked: Mark | None,
-        witnesses: Sequence[Witness],
+        marked: HighWaterMark | None,
+        witnesses: Sequence[ChainWitness],
         payloads: PayloadCheck,
     ) -> None:
         self._report = VerifyReport()
@@ -123,16 +126,16 @@ class Check:
         self._last: ChainLink | None = None
         self._unreadable = 0  # lines since the last valid record
         self._place: SegmentFile | None = None
-        self._torn: Finding | None = None  # a torn end, which the next segment may explain
+        self._torn: RecordFinding | None = None  # a torn end, which the next segment may explain
         self._skipped: tuple[int, int] | None = None  # as declared by the current segment
         self._first_skipped: tuple[int, int] | None = None  # as declared by the first segment
         self._kept: RetiredEntry | None = None  # the last `retired` record
         self._faults: dict[int, str] = {}  # unacknowledged ones, by their record
 
     def find(self, what: FindingKind, seq: int | None, text: str) -> None:
-        self._add(Finding(what, seq, self._place.name if self._place is not None else None, text))
+        self._add(RecordFinding(what, seq, self._place.name if self._place is not None else None, text))
 
-    def _add(self, finding: Finding) -> None:
+    def _add(self, finding: RecordFinding) -> None:
         if len(self._report.findings) < MAX_FINDINGS:
             self._report.findings.append(finding)
         else:
@@ -167,7 +170,7 @@ class Check:
                 self._add(torn)
         self._skipped = None
         if link is not None and link.kind == "segment":
-            self._skipped = skipped_by(DOCUMENTS.decode(line))
+            self._skipped = read_skipped_range(DOCUMENTS.decode(line))
         if link is not None and (link.seq != place.first or link.kind != "segment"):
             self.find("altered", link.seq, f"{place.name} begins with record {link.seq}, of kind {link.kind!r}")
 
@@ -176,7 +179,7 @@ class Check:
         if not line.endswith(b"\n"):
             text = f"{len(line)} bytes {after} lack a newline: a crash left them, or the end was cut off"
             name = self._place.name if self._place is not None else None
-            self._torn = Finding("torn", None, name, text)
+            self._torn = RecordFinding("torn", None, name, text)
             return
         self._unreadable += 1
         seq = self._last.seq + self._unreadable if self._last is not None else None
@@ -196,7 +199,7 @@ class Check:
         elif link.seq > last.seq + 1 + unreadable:
             first, end = last.seq + 1 + unreadable, self._end_of_gap(link)
             if end >= first:
-                self.find("missing", first, f"{spelled(first, end)} missing")
+                self.find("missing", first, f"{format_seq_range(first, end)} missing")
             elif end + 1 < first:
                 self.find("altered", link.seq, f"record {link.seq} says that {end + 1} was skipped, but it was not")
             elif not unreadable and link.prev != last.hash:
@@ -262,19 +265,21 @@ class Check:
         if last is None:
             self.find("missing", None, "there is no valid record at all")
         else:
-            report.head = Witness(last.seq, head_of(last.seq, last.hash).hash)
+            report.head = ChainWitness(last.seq, make_head(last.seq, last.hash).hash)
         self._check_end(last.seq if last is not None else 0)
         if self._marked is not None and is_still:
             self._check_mark(self._marked, last.seq if last is not None else 0)
         for seq, text in self._faults.items():
-            self._add(Finding("fault", seq, None, f"record {seq} reports a fault that is not acknowledged: {text}"))
+            self._add(
+                RecordFinding("fault", seq, None, f"record {seq} reports a fault that is not acknowledged: {text}")
+            )
         lost = list[int]()
         try:
             report.payloads, lost = self._payloads.end()
         except OSError as error:
-            self._add(Finding("payload", None, None, f"no payload can be checked: {where_and_why(error)}"))
+            self._add(RecordFinding("payload", None, None, f"no payload can be checked: {locate_error(error)}"))
         for seq in lost:
-            self._add(Finding("payload", seq, None, f"the payload of record {seq} is missing or was changed"))
+            self._add(RecordFinding("payload", seq, None, f"the payload of record {seq} is missing or was changed"))
         report.witnesses = [self._checked(witness) for witness in self._witnesses]
         report.ok = not report.findings
         return report
@@ -289,7 +294,9 @@ class Check:
             self._report.notes.append(f"record {kept.seq if kept else 0} says that all before {begin} is removed")
         elif end >= begin:
             self.find(
-                "missing", begin, f"{spelled(begin, end)} missing from the beginning, and no record explains that"
+                "missing",
+                begin,
+                f"{format_seq_range(begin, end)} missing from the beginning, and no record explains that",
             )
         elif first.prev != prev:
             self.find("altered", first.seq, f"record {first.seq} is not the one that the record began with")
@@ -307,7 +314,8 @@ class Check:
             self.find(
                 "missing",
                 last + 1,
-                f"{spelled(last + 1, through)} missing from the end: they were on disk, according to the {names}",
+                f"{format_seq_range(last + 1, through)} missing from the end: they were on disk, according to the "
+                f"{names}",
             )
         for name, seq, own in told:
             if seq in self._hashes and self._hashes[seq] != own:
@@ -322,17 +330,19 @@ class Check:
         is_within = first is not None and last is not None and first.seq <= seq <= last.seq
         return is_within and seq not in self._hashes
 
-    def _check_mark(self, mark: Mark, last: int) -> None:
+    def _check_mark(self, mark: HighWaterMark, last: int) -> None:
         if mark.is_shut and last > mark.seq:
             self.find(
-                "altered", last, f"{spelled(mark.seq + 1, last)} newer than the last shutdown, according to the mark"
+                "altered",
+                last,
+                f"{format_seq_range(mark.seq + 1, last)} newer than the last shutdown, according to the mark",
             )
         elif last > mark.through:
             self.find("altered", last, f"record {last} is beyond the numbers that the mark has reserved")
         if mark.fault_seq and not self._faults:
             self.find("fault", mark.fault_seq, "the mark reports a fault that is not acknowledged")
 
-    def _checked(self, witness: Witness) -> dict[str, Any]:
+    def _checked(self, witness: ChainWitness) -> dict[str, Any]:
         first, last = self._first, self._last
         own = self._hashes.get(witness.seq)
         if own is not None:
@@ -348,5 +358,5 @@ class Check:
         return {"seq": witness.seq, "hash": witness.hash, "result": result}
 
 
-def spelled(first: int, last: int) -> str:
+def format_seq_range(first: int, last: int) -> str:
     return f"record {first} is" if first == last else f"records {first} to {last} are"

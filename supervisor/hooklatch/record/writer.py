@@ -20,36 +20,42 @@ from typing import Any
 
 import trio
 
-from hooklatch.core.messages import Decision, Head
-from hooklatch.errors import where_and_why
-from hooklatch.record.content.entries import Fact, entry_of_abandoned, entry_of_decision, hide, scrubbed
-from hooklatch.record.content.excerpt import excerpt_of_payload
+from hooklatch.core.messages import ChainHead, FireDecision
+from hooklatch.errors import locate_error
+from hooklatch.record.content.entries import (
+    FireFacts,
+    encode_abandoned_entry,
+    encode_decision_entry,
+    encode_fields,
+    hide_payload,
+)
+from hooklatch.record.content.excerpt import excerpt_payload
 from hooklatch.record.content.redaction import Redactor
 from hooklatch.record.files.anchor import Anchor
 from hooklatch.record.files.mark import MarkFile
 from hooklatch.record.payloads.keeping import Payloads
 from hooklatch.record.settings import RecordSettings
 from hooklatch.record.storage.appending import Appender
-from hooklatch.record.storage.disk import Stage
+from hooklatch.record.storage.disk import DiskStage
 from hooklatch.record.storage.disk_space import DiskSpace
-from hooklatch.record.storage.faults import Faults
-from hooklatch.record.storage.journal import Journal
-from hooklatch.record.storage.recovery import RecordError, Recovery, facts_of_host, lock, take_over
+from hooklatch.record.storage.faults import RecordFaults
+from hooklatch.record.storage.journal import ChainWriter
+from hooklatch.record.storage.recovery import RecordError, Recovery, collect_host_facts, lock_record, recover_record
 from hooklatch.record.storage.removal import SegmentRemover
-from hooklatch.record.storage.retention import sizes
-from hooklatch.record.storage.syncing import Syncs
+from hooklatch.record.storage.retention import measure_segments
+from hooklatch.record.storage.syncing import RecordSync
 
-__all__ = ["Fact", "Record", "RecordError"]
+__all__ = ["FireFacts", "RecordWriter", "RecordError"]
 
 logger = logging.getLogger("hooklatch.record")
-CRITICAL = Stage.CRITICAL
+CRITICAL = DiskStage.CRITICAL
 RESERVE = 2**20  # bytes for denials on a full disk, enough for about 1500
 GROUP = 0.025  # seconds to gather records before a sync, if no answer waits for it
 LOOK = 1.0  # seconds between checks of the disk
 RETENTION = 60.0  # seconds between checks for old segments
 
 
-class Record:
+class RecordWriter:
     """The only writer to a record's directory."""
 
     def __init__(
@@ -79,26 +85,26 @@ class Record:
         self._space = DiskSpace(folder, settings, self._put)
         self._payloads = Payloads(folder, settings, clock=clock)
         self._retention_at = 0.0
-        self._lock = lock(folder)
+        self._lock = lock_record(folder)
         try:
             self._open(reserve, fdatasync)
         except (OSError, RecordError) as error:
             os.close(self._lock)
-            raise RecordError(f"the record in {folder} cannot be written: {where_and_why(error)}") from None
+            raise RecordError(f"the record in {folder} cannot be written: {locate_error(error)}") from None
 
     def _open(self, reserve: int, fdatasync: Callable[[int], None]) -> None:
-        recovered = take_over(self.folder)
+        recovered = recover_record(self.folder)
         with ExitStack() as stack:
             # The mark first: numbers must be reserved before they are used, and faults kept before they are reported.
             self._mark = MarkFile(self.folder, recovered.mark)
             stack.callback(self._mark.close)
             self._anchor = Anchor(self.folder, *recovered.anchored)
             stack.callback(self._anchor.close)
-            self._journal = Journal(self.folder, recovered, self._mark, clock=self._clock, reserve=reserve)
+            self._journal = ChainWriter(self.folder, recovered, self._mark, clock=self._clock, reserve=reserve)
             stack.callback(self._journal.close)
             stack.callback(self._payloads.close)
-            self._syncs = Syncs(self._journal, self._anchor, self._mark, fdatasync, self._payloads.take_unsynced)
-            self._faults = Faults(self._journal, self._mark, self._syncs, self._put_text, self._tell_of_fault)
+            self._syncs = RecordSync(self._journal, self._anchor, self._mark, fdatasync, self._payloads.take_unsynced)
+            self._faults = RecordFaults(self._journal, self._mark, self._syncs, self._put_text, self._tell_of_fault)
             self._appender = Appender(self._journal, self._space, self._faults)
             self._remover = SegmentRemover(
                 self._journal, self._mark, self._syncs, append=self.append, note=self._faults.note
@@ -116,7 +122,7 @@ class Record:
             self._faults.note(fault)
         self.append(
             "started",
-            **facts_of_host(),
+            **collect_host_facts(),
             durability=self._settings.durability,
             after="nothing" if recovered.last is None else "stop" if recovered.last.kind == "stopped" else "crash",
         )
@@ -133,23 +139,23 @@ class Record:
         """What makes the daemon's health red: current errors, shortage of disk space, and unacknowledged faults."""
         found = (self._appender.broken, self._appender.unsynced, self._syncs.trouble)
         current = [text for text in found if text is not None]
-        if self._space.stage >= Stage.CRITICAL and (shortage := self._space.explain()) is not None:
+        if self._space.stage >= DiskStage.CRITICAL and (shortage := self._space.explain()) is not None:
             current.append(shortage)
         return current + self._faults.told
 
     @property
-    def head(self) -> Head | None:
+    def head(self) -> ChainHead | None:
         """The newest record."""
         return self._journal.head
 
-    def show(self, fact: Fact) -> None:
+    def show(self, fact: FireFacts) -> None:
         """Choose what is recorded of a payload; made before the decision, it saves that much time after it."""
         fact.redactor, fact.limit = self._redactor, self._settings.excerpt_bytes
-        fact.excerpt, fact.excerpt_cut = excerpt_of_payload(fact.payload, fact.limit, fact.redactor)
+        fact.excerpt, fact.excerpt_cut = excerpt_payload(fact.payload, fact.limit, fact.redactor)
         if self._payloads.are_kept:
             self._payloads.show(fact, fact.redactor)
 
-    def decided(self, decision: Decision, fact: Fact) -> Head | None:
+    def decided(self, decision: FireDecision, fact: FireFacts) -> ChainHead | None:
         """Record a decision, right before its answer leaves.
 
         A decision of another event than a gate is counted if it cannot be recorded, and returns None.
@@ -164,33 +170,33 @@ class Record:
                 self.show(fact)
             if fact.line is not None:
                 self._payloads.keep(fact, seq=self._journal.seq + 1, stage=self._space.stage)
-            return self._appender.append("decision", entry_of_decision(decision, fact, self._redactor))
+            return self._appender.append("decision", encode_decision_entry(decision, fact, self._redactor))
         except RecordError:
             if fact.is_gate:
                 raise
             self._space.count(decision.event)
             return None
 
-    def _show_on_full_disk(self, fact: Fact) -> None:
+    def _show_on_full_disk(self, fact: FireFacts) -> None:
         """Choose what is recorded of a payload where the disk is nearly full, if there is room for a decision at all.
 
         Raises:
             RecordError: there is none.
         """
-        if self._space.stage is Stage.FULL:
+        if self._space.stage is DiskStage.FULL:
             self._space.look()
-        if self._space.stage is Stage.FULL or (self._space.stage >= CRITICAL and not fact.is_gate):
+        if self._space.stage is DiskStage.FULL or (self._space.stage >= CRITICAL and not fact.is_gate):
             raise RecordError(self._space.explain())
         if self._space.stage >= CRITICAL:
-            hide(fact)
+            hide_payload(fact)
         elif fact.redactor is not self._redactor:
             self.show(fact)
 
-    def refused(self, decision: Decision, fact: Fact) -> Head | None:
+    def refused(self, decision: FireDecision, fact: FireFacts) -> ChainHead | None:
         """Record that a gate is denied because its decision could not be recorded; use the reserve if needed."""
         try:
-            hide(fact)
-            body = entry_of_decision(decision, fact, self._redactor)
+            hide_payload(fact)
+            body = encode_decision_entry(decision, fact, self._redactor)
             if self._appender.unsynced is not None and not self._appender.is_closed:
                 return self._put("decision", body, from_reserve=True)  # not promised to reach the disk
             return self._appender.append("decision", body, from_reserve=True)
@@ -198,29 +204,29 @@ class Record:
             self._space.count(decision.event)
             return None
 
-    def abandoned(self, event: str, decision_id: str, revision: int | None, fact: Fact) -> Head | None:
+    def abandoned(self, event: str, decision_id: str, revision: int | None, fact: FireFacts) -> ChainHead | None:
         """Record that a gate's client left before the decision."""
         try:
-            return self._appender.append("abandoned", entry_of_abandoned(event, decision_id, revision, fact))
+            return self._appender.append("abandoned", encode_abandoned_entry(event, decision_id, revision, fact))
         except RecordError:
             self._space.count(event)
             return None
 
-    def append(self, kind: str, **fields: Any) -> Head:
+    def append(self, kind: str, **fields: Any) -> ChainHead:
         """Record something other than a decision.  These are few, so on a full disk they use the reserve.
 
         Raises:
             RecordError: it is not in the file.
         """
         return self._appender.append(
-            kind, scrubbed(fields, self._redactor), from_reserve=self._space.stage is Stage.FULL
+            kind, encode_fields(fields, self._redactor), from_reserve=self._space.stage is DiskStage.FULL
         )
 
     def skipped(self, events: Mapping[str, int], **fields: Any) -> None:
         """Record how many events clients did not fire, as no hook listens; counted where no such event is recorded."""
-        if self._space.stage < Stage.CRITICAL and self._appender.unsynced is None:
+        if self._space.stage < DiskStage.CRITICAL and self._appender.unsynced is None:
             with suppress(RecordError):
-                self._appender.append("skipped", scrubbed({"events": events, **fields}, self._redactor))
+                self._appender.append("skipped", encode_fields({"events": events, **fields}, self._redactor))
                 return
         self._space.unrecorded.update(events)
 
@@ -232,7 +238,7 @@ class Record:
         """
         return await self._faults.acknowledge(reason, self.append)
 
-    async def durable(self, head: Head | None) -> None:
+    async def durable(self, head: ChainHead | None) -> None:
         """Wait until a record is as durable as configured; with `written` it already is.
 
         Raises:
@@ -241,12 +247,12 @@ class Record:
         if head is not None and self.is_synced_first:
             await self._syncs.wait_for(head)
 
-    def _put(self, kind: str, body: bytes, *, from_reserve: bool = False) -> Head:
+    def _put(self, kind: str, body: bytes, *, from_reserve: bool = False) -> ChainHead:
         return self._appender.put(kind, body, from_reserve=from_reserve)
 
     def _put_text(self, kind: str, text: str) -> None:
         with suppress(OSError):
-            self._put(kind, scrubbed({"text": text}, self._redactor), from_reserve=True)
+            self._put(kind, encode_fields({"text": text}, self._redactor), from_reserve=True)
 
     def _tell_of_fault(self, kind: str, text: str) -> None:
         if self.on_fault is not None:
@@ -314,7 +320,7 @@ class Record:
             self._space.look()
             with suppress(RecordError):
                 self._appender.mend()
-            if self._space.stage < Stage.CRITICAL and self._appender.is_sound:
+            if self._space.stage < DiskStage.CRITICAL and self._appender.is_sound:
                 with suppress(OSError):
                     self._space.record_unrecorded()
             if self._is_settled and time.monotonic() >= self._retention_at:
@@ -363,12 +369,12 @@ class Record:
         """Return the state of the record for `status`."""
         journal = self._journal
         warnings = self._faults.over
-        if self._space.stage < Stage.CRITICAL and (shortage := self._space.explain()) is not None:
+        if self._space.stage < DiskStage.CRITICAL and (shortage := self._space.explain()) is not None:
             warnings.append(shortage)
         if self._payloads.fault is not None:
             warnings.append(self._payloads.fault)
         try:
-            known = sizes(self.folder)
+            known = measure_segments(self.folder)
         except OSError:
             known = {}
         return {
@@ -398,7 +404,7 @@ class Record:
         with suppress(OSError):
             self._space.record_unrecorded(from_reserve=True)
             fields = {"failure": failure} if failure is not None else {}
-            self._put("stopped", scrubbed(fields, self._redactor), from_reserve=True)
+            self._put("stopped", encode_fields(fields, self._redactor), from_reserve=True)
         self._appender.is_closed = True
         self._syncs.end()
         fault = self._syncs.once_blocking()

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
         assert_passes,
         run,
     )
-    from hooklatch.testing.desk import Desk
+    from hooklatch.testing.desk import HookTester
     from hooklatch.testing.events import event
     from hooklatch.testing.in_process import InProcess
     from hooklatch.testing.memory import Memory
@@ -31,14 +31,14 @@ __all__ = [
     "assert_denies",
     "assert_fails",
     "assert_passes",
-    "Desk",
+    "HookTester",
     "InProcess",
     "Memory",
     "Worker",
 ]
 
 HOMES = {
-    "event": "events", "Desk": "desk", "InProcess": "in_process", "Memory": "memory", "Result": "results",
+    "event": "events", "HookTester": "desk", "InProcess": "in_process", "Memory": "memory", "Result": "results",
     "Worker": "workers",
 }  # fmt: skip
 

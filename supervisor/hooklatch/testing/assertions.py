@@ -15,7 +15,7 @@ from hooklatch.testing.results import Result
 from hooklatch_worker.author.event import Event
 
 __all__ = [
-    "Runs",
+    "FireTarget",
     "assert_allows",
     "assert_amends",
     "assert_asks",
@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 
-class Runs(Protocol):
+class FireTarget(Protocol):
     """What can be fired at: hooks in this process, or in a worker."""
 
     @property
@@ -35,7 +35,7 @@ class Runs(Protocol):
     def run(self, event: Event) -> Result: ...
 
 
-Hooks: TypeAlias = Callable[..., Any] | ModuleType | Iterable[Callable[..., Any]] | Runs
+Hooks: TypeAlias = Callable[..., Any] | ModuleType | Iterable[Callable[..., Any]] | FireTarget
 
 
 def run(hook: Hooks, event: Event, *, memory: Memory | None = None) -> Result:
@@ -46,31 +46,31 @@ def run(hook: Hooks, event: Event, *, memory: Memory | None = None) -> Result:
     Raises:
         NotAHookError: it is no hook of this event.
     """
-    return runner_of(hook, memory).run(event)
+    return find_fire_target(hook, memory).run(event)
 
 
 def assert_denies(hook: Hooks, event: Event, *, reason: str = "", memory: Memory | None = None) -> Result:
     """Assert that the hook refuses, by its own words and not by failing, and that `reason` is part of these."""
     __tracebackhide__ = True
-    return judged(hook, event, memory, "deny", ("deny", "halt"), reason=reason)
+    return assert_verdict(hook, event, memory, "deny", ("deny", "halt"), reason=reason)
 
 
 def assert_asks(hook: Hooks, event: Event, *, reason: str = "", memory: Memory | None = None) -> Result:
     """Assert that the hook leaves the decision to a person, and that `reason` is part of its words."""
     __tracebackhide__ = True
-    return judged(hook, event, memory, "ask", ("ask",), reason=reason)
+    return assert_verdict(hook, event, memory, "ask", ("ask",), reason=reason)
 
 
 def assert_allows(hook: Hooks, event: Event, *, reason: str = "", memory: Memory | None = None) -> Result:
     """Assert that the hook approves explicitly, which is more than having no objection."""
     __tracebackhide__ = True
-    return judged(hook, event, memory, "allow", ("allow",), reason=reason)
+    return assert_verdict(hook, event, memory, "allow", ("allow",), reason=reason)
 
 
 def assert_passes(hook: Hooks, event: Event, *, memory: Memory | None = None) -> Result:
     """Assert that the hook does not object, and did not fail either, which an event without refusals would hide."""
     __tracebackhide__ = True
-    return judged(hook, event, memory, "pass", ("pass", "allow"))
+    return assert_verdict(hook, event, memory, "pass", ("pass", "allow"))
 
 
 def assert_amends(
@@ -78,44 +78,46 @@ def assert_amends(
 ) -> Result:
     """Assert that the hook does not refuse and changes the payload; with a `patch`, these keys to these values."""
     __tracebackhide__ = True
-    result = judged(hook, event, memory, "amend", ("pass", "allow"))
-    title = runner_of(hook, memory).title
+    result = assert_verdict(hook, event, memory, "amend", ("pass", "allow"))
+    title = find_fire_target(hook, memory).title
     if not result.patch:
-        raise failure(title, event, result, "changes nothing")
+        raise make_assertion_error(title, event, result, "changes nothing")
     for key, value in (patch or {}).items():
         if key not in result.patch:
-            raise failure(title, event, result, f"does not change {key!r}")
+            raise make_assertion_error(title, event, result, f"does not change {key!r}")
         if result.patch[key] != value:
-            raise failure(title, event, result, f"changes {key!r} to {result.patch[key]!r}, not to {value!r}")
+            raise make_assertion_error(
+                title, event, result, f"changes {key!r} to {result.patch[key]!r}, not to {value!r}"
+            )
     return result
 
 
 def assert_fails(hook: Hooks, event: Event, *, cause: str = "crash", memory: Memory | None = None) -> Result:
     """Assert that the hook fails for this cause, such as `crash` or `timeout`: at a gate that is a denial."""
     __tracebackhide__ = True
-    runner = runner_of(hook, memory)
+    runner = find_fire_target(hook, memory)
     result = runner.run(event)
     if cause not in [one.cause for one in result.failures]:
-        raise failure(runner.title, event, result, f"does not fail with cause {cause!r}")
+        raise make_assertion_error(runner.title, event, result, f"does not fail with cause {cause!r}")
     return result
 
 
-def judged(
+def assert_verdict(
     hook: Hooks, event: Event, memory: Memory | None, word: str, verdicts: tuple[str, ...], *, reason: str = ""
 ) -> Result:
     __tracebackhide__ = True
-    runner = runner_of(hook, memory)
+    runner = find_fire_target(hook, memory)
     result = runner.run(event)
     if result.failures:
-        raise failure(runner.title, event, result, f"does not {word}: it fails")
+        raise make_assertion_error(runner.title, event, result, f"does not {word}: it fails")
     if result.verdict not in verdicts or (result.verdict not in ("pass", "allow") and result.cause != "policy"):
-        raise failure(runner.title, event, result, f"does not {word}")
+        raise make_assertion_error(runner.title, event, result, f"does not {word}")
     if reason not in result.reason:
-        raise failure(runner.title, event, result, f"gives another reason than {reason!r}")
+        raise make_assertion_error(runner.title, event, result, f"gives another reason than {reason!r}")
     return result
 
 
-def failure(title: str, event: Event, result: Result, text: str) -> AssertionError:
+def make_assertion_error(title: str, event: Event, result: Result, text: str) -> AssertionError:
     fields = ", ".join(f"{key}={value!r:.200}" for key, value in event.payload.items() if key != "tool_args")
     lines = [("event", f"{event.event}: {fields}"), *result.explained()]
     indented = [
@@ -128,7 +130,7 @@ def failure(title: str, event: Event, result: Result, text: str) -> AssertionErr
     return error
 
 
-def runner_of(hook: Hooks, memory: Memory | None) -> Runs:
+def find_fire_target(hook: Hooks, memory: Memory | None) -> FireTarget:
     run_method = getattr(hook, "run", None)
     if not isinstance(hook, ModuleType) and callable(run_method) and hasattr(hook, "title"):
         runs: Any = hook

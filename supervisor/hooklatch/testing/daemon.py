@@ -17,10 +17,18 @@ from typing import TYPE_CHECKING
 from hooklatch_worker.sandbox import linux
 
 if TYPE_CHECKING:
-    from hooklatch.service.process.folders import Options
-    from hooklatch.service.process.parts import Parts
+    from hooklatch.service.process.folders import DaemonOptions
+    from hooklatch.service.process.parts import DaemonComponents
 
-__all__ = ["NotHereError", "check_system", "options_for", "reset", "scratch_folder", "settle", "source_config"]
+__all__ = [
+    "NotHereError",
+    "check_system",
+    "make_daemon_options",
+    "reset_daemon",
+    "make_scratch_folder",
+    "settle_environments",
+    "write_source_config",
+]
 
 
 class NotHereError(Exception):
@@ -39,7 +47,7 @@ def check_system() -> None:
 
 
 @contextmanager
-def scratch_folder() -> Generator[str]:
+def make_scratch_folder() -> Generator[str]:
     """Make a directory for the daemon's files; remove it at the end.
 
     Raises:
@@ -55,29 +63,29 @@ def scratch_folder() -> Generator[str]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def options_for(config: str, scratch: str) -> Options:
+def make_daemon_options(config: str, scratch: str) -> DaemonOptions:
     """Return the options of a daemon for a file of hooks.  Environments are those of this user's daemon."""
     from hooklatch import paths
-    from hooklatch.service.process.folders import Options, environments_below
+    from hooklatch.service.process.folders import DaemonOptions, environments_folder
 
-    return Options(
+    return DaemonOptions(
         config=config,
         runtime_dir=os.path.join(scratch, "run"),
         state_dir=os.path.join(scratch, "state"),
         owns_process=False,
         is_trial=True,
-        environments_dir=environments_below(paths.state_dir(os.environ)),
+        environments_dir=environments_folder(paths.state_dir(os.environ)),
     )
 
 
-async def settle(parts: Parts) -> None:
+async def settle_environments(parts: DaemonComponents) -> None:
     """Wait until the environments of all sources are made, and load the hooks of those that were."""
     if parts.environments.is_making:
         await parts.environments.settle()
         await parts.files.reload()
 
 
-def source_config(paths: list[str], scratch: str, *, settings: str = "") -> str:
+def write_source_config(paths: list[str], scratch: str, *, settings: str = "") -> str:
     """Write a file of hooks whose sources are these Python files; return its path."""
     import msgspec
 
@@ -90,7 +98,7 @@ def source_config(paths: list[str], scratch: str, *, settings: str = "") -> str:
     return config
 
 
-def reset(parts: Parts) -> None:
+def reset_daemon(parts: DaemonComponents) -> None:
     """Forget what hooks remember, and which of them died: the next run is independent of those before."""
     parts.shared_state.clear()
     parts.breakers.clear()

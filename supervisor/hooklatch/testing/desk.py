@@ -11,10 +11,10 @@ from hooklatch.testing.memory import Memory
 from hooklatch.testing.results import Result
 from hooklatch_worker.author.event import Event
 
-__all__ = ["Desk"]
+__all__ = ["HookTester"]
 
 
-class Desk:
+class HookTester:
     """Tries hooks out; all that it runs in this process shares `memory`."""
 
     event = staticmethod(event)

@@ -16,14 +16,14 @@ import msgspec
 from hooklatch.core.hooks.catalogue import Catalogue, EventDefinition, EventSpec
 from hooklatch.core.tables import InvalidTableError, read_table
 from hooklatch.core.tools import UnclearToolError
-from hooklatch.hosts.programs.generic import added_to
+from hooklatch.hosts.programs.generic import list_added_words
 from hooklatch.testing.memory import Memory, MemoryLine
 from hooklatch_worker.author.call_context import CallContext
 from hooklatch_worker.author.event import ENVELOPE, EVENT_CLASSES, Event
-from hooklatch_worker.author.events import build
+from hooklatch_worker.author.events import build_event
 from hooklatch_worker.author.verdicts import GarbageError, check_plain
 
-__all__ = ["SESSION", "NotAnEventError", "envelope_of", "event", "spec_of"]
+__all__ = ["SESSION", "NotAnEventError", "read_envelope", "event", "find_event_spec"]
 
 E = TypeVar("E", bound=Event)
 SESSION = "test"  # the session of an event that names none
@@ -95,37 +95,39 @@ def event(
         NotAnEventError: there is no such event, or it has no such field, or a field has another type.
     """
     __tracebackhide__ = True
-    title = name if isinstance(name, str) else name_of(name)
-    spec = STANDARD.get(title) if defined is None else custom(title, defined)
+    title = name if isinstance(name, str) else find_event_name(name)
+    spec = STANDARD.get(title) if defined is None else define_custom_event(title, defined)
     if spec is None:
-        raise NotAnEventError(f"there is no event {title!r}{nearest(title, STANDARD)}")
-    types = types_of(title)
-    in_payload = {**defaults(spec, fields, payload or {}), **(payload or {})}
+        raise NotAnEventError(f"there is no event {title!r}{suggest_nearest(title, STANDARD)}")
+    types = list_field_types(title)
+    in_payload = {**fill_defaults(spec, fields, payload or {}), **(payload or {})}
     in_envelope: dict[str, Any] = {"session_id": SESSION}
     for key, value in fields.items():
         bare = key.removesuffix("_") if key.removesuffix("_") in types.keys() | {"from"} else key
         if bare in types:
-            in_payload[bare] = checked(title, bare, value, types[bare])
+            in_payload[bare] = validate_field(title, bare, value, types[bare])
         elif key in ENVELOPE - {"event"}:
-            in_envelope[key] = checked(title, key, value, envelope_types()[key])
+            in_envelope[key] = validate_field(title, key, value, list_envelope_types()[key])
         elif defined is not None:
             in_payload[key] = value
         else:
             hint = f"; if a host sends it nevertheless: event({title!r}, {{{key!r}: ...}})"
-            raise NotAnEventError(f"{title} has no field {key!r}{nearest(key, sorted({*types, *ENVELOPE})) or hint}")
+            raise NotAnEventError(
+                f"{title} has no field {key!r}{suggest_nearest(key, sorted({*types, *ENVELOPE})) or hint}"
+            )
     try:
         check_plain(in_payload, "the payload")
     except GarbageError as error:
         raise NotAnEventError(f"{title}: {error}") from None
     with suppress(UnclearToolError):  # a tool without what its kind always has: that is what is tested
-        in_payload.update(added_to(in_payload))
+        in_payload.update(list_added_words(in_payload))
     call = CallContext(0, line=MemoryLine(memory or Memory(), "", in_envelope.get("session_id"), call_id=0))
-    made = build(title, in_payload, in_envelope, config, None, reinvoked=False, call=call)
+    made = build_event(title, in_payload, in_envelope, config, None, reinvoked=False, call=call)
     made.__dict__["_spec"] = spec
     return made
 
 
-def spec_of(one: Event) -> EventSpec:
+def find_event_spec(one: Event) -> EventSpec:
     """Return what the catalogue says of an event, or of an event of one's own what its definition says.
 
     Raises:
@@ -137,20 +139,20 @@ def spec_of(one: Event) -> EventSpec:
     return spec
 
 
-def envelope_of(one: Event) -> dict[str, Any]:
+def read_envelope(one: Event) -> dict[str, Any]:
     """Return what an event has beside its payload."""
     envelope = one.__dict__["_envelope"]
     return cast("dict[str, Any]", envelope if isinstance(envelope, dict) else msgspec.json.decode(envelope))
 
 
-def name_of(event_class: type[Event]) -> str:
+def find_event_name(event_class: type[Event]) -> str:
     for name, known in EVENT_CLASSES.items():
         if known is event_class:
             return name
     raise NotAnEventError(f"{event_class.__name__} is not the class of one event; name the event itself")
 
 
-def custom(name: str, table: dict[str, Any]) -> EventSpec:
+def define_custom_event(name: str, table: dict[str, Any]) -> EventSpec:
     try:
         definition = read_table({"name": name, **table}, EventDefinition, "event")
         return STANDARD.with_custom([definition])[name]
@@ -159,7 +161,7 @@ def custom(name: str, table: dict[str, Any]) -> EventSpec:
 
 
 @cache
-def types_of(name: str) -> dict[str, Any]:
+def list_field_types(name: str) -> dict[str, Any]:
     """Return the types of an event's payload fields, by the keys that they have in the payload."""
     event_class = EVENT_CLASSES.get(name)
     if event_class is None:
@@ -169,11 +171,11 @@ def types_of(name: str) -> dict[str, Any]:
 
 
 @cache
-def envelope_types() -> dict[str, Any]:
+def list_envelope_types() -> dict[str, Any]:
     return get_type_hints(Event)
 
 
-def defaults(spec: EventSpec, fields: dict[str, Any], payload: dict[str, Any]) -> dict[str, Any]:
+def fill_defaults(spec: EventSpec, fields: dict[str, Any], payload: dict[str, Any]) -> dict[str, Any]:
     """Return the fields that a host always sends, and that the test leaves out."""
     found: dict[str, Any] = {}
     given = fields.keys() | payload.keys()
@@ -189,7 +191,7 @@ def defaults(spec: EventSpec, fields: dict[str, Any], payload: dict[str, Any]) -
     return found
 
 
-def checked(title: str, key: str, value: object, kind: Any) -> object:
+def validate_field(title: str, key: str, value: object, kind: Any) -> object:
     __tracebackhide__ = True
     try:
         msgspec.convert(value, kind, strict=True)
@@ -199,6 +201,6 @@ def checked(title: str, key: str, value: object, kind: Any) -> object:
     return value
 
 
-def nearest(word: str, known: Any) -> str:
+def suggest_nearest(word: str, known: Any) -> str:
     found = get_close_matches(word, list(known), n=1)
     return f"; did you mean {found[0]!r}?" if found else ""

@@ -24,20 +24,20 @@ from hooklatch.core.decisions import decision as decisions
 from hooklatch.core.decisions import phases
 from hooklatch.core.decisions.call import Call
 from hooklatch.core.hooks.catalogue import EventSpec
-from hooklatch.core.hooks.conditions import Facts, UnreadableFieldError
-from hooklatch.core.hooks.definitions import HookDefinition, InvalidHookError, from_marker
-from hooklatch.core.hooks.registry import Hook, Layer, PythonTarget, misfit
-from hooklatch.core.hooks.snapshots import Chain, Snapshot
-from hooklatch.core.messages import Cause, Decision, Outcome
+from hooklatch.core.hooks.conditions import PayloadFacts, UnreadableFieldError
+from hooklatch.core.hooks.definitions import HookDefinition, InvalidHookError, define_marked_hook
+from hooklatch.core.hooks.registry import Hook, Layer, PythonTarget, find_misfit
+from hooklatch.core.hooks.snapshots import EventHooks, Snapshot
+from hooklatch.core.messages import CallOutcome, Cause, FireDecision
 from hooklatch.core.payload import Payload
-from hooklatch.testing.events import envelope_of, spec_of
-from hooklatch.testing.memory import Memory, MemoryLine, source_of
+from hooklatch.testing.events import find_event_spec, read_envelope
+from hooklatch.testing.memory import Memory, MemoryLine, find_source_file
 from hooklatch.testing.results import Result
 from hooklatch_worker import wire
-from hooklatch_worker.author.call_context import Printed
+from hooklatch_worker.author.call_context import CapturedOutput
 from hooklatch_worker.author.event import ENVELOPE, Event
-from hooklatch_worker.author.failures import Author
-from hooklatch_worker.author.marker import Marker
+from hooklatch_worker.author.failures import AuthorFrames
+from hooklatch_worker.author.marker import MarkedEvent
 from hooklatch_worker.runtime.calls import Caller, CallLine
 
 __all__ = ["InProcess", "NotAHookError", "call_here"]
@@ -51,15 +51,15 @@ class NotAHookError(TypeError):
     """What was given is no hook of this event."""
 
 
-class Silent:
+class UncapturedOutput:
     """Leaves what hooks print where it goes: to the terminal, or to pytest, which shows it where a test fails."""
 
-    def take(self) -> Printed:
+    def take(self) -> CapturedOutput:
         """Return nothing."""
-        return Printed()
+        return CapturedOutput()
 
 
-class Watched:
+class TracedFunction:
     """A function that remembers what it raised last, for a debugger."""
 
     def __init__(self, function: Function) -> None:
@@ -89,7 +89,7 @@ class InProcess:
 
     def __init__(self, hooks: Function | ModuleType | Iterable[Function], *, memory: Memory | None = None) -> None:
         self.memory = memory or Memory()
-        self._functions = functions_of(hooks)
+        self._functions = list_functions(hooks)
 
     @property
     def title(self) -> str:
@@ -101,10 +101,10 @@ class InProcess:
         Raises:
             NotAHookError: none of them is a hook of this event.
         """
-        spec, fire = spec_of(event), Fire(event, self.memory)
+        spec, fire = find_event_spec(event), InProcessFire(event, self.memory)
         hooks = [hook for function in self._functions for hook in fire.hooks_of(function)]
         if not hooks:
-            marked = sorted({marker.event for function in self._functions for marker in markers_of(function)})
+            marked = sorted({marker.event for function in self._functions for marker in list_markers(function)})
             raise NotAHookError(f"{self.title} is no hook of {spec.name}, but of {', '.join(marked)}")
         chain = Snapshot(0, hooks).chain(spec)
         decision = fire.decide(chain)
@@ -113,7 +113,7 @@ class InProcess:
         return Result(decision=decision, error=fire.error, notes=notes)
 
 
-class Fire:
+class InProcessFire:
     """One event on its way through hooks of this process."""
 
     def __init__(self, event: Event, memory: Memory) -> None:
@@ -121,32 +121,32 @@ class Fire:
         self._numbers = itertools.count(1)
         self._functions: dict[Hook, Function] = {}
         self._lines: dict[str, MemoryLine] = {}
-        envelope = envelope_of(event)
+        envelope = read_envelope(event)
         self._envelope = {key: envelope.get(key) for key in sorted(ENVELOPE)} | {"event": event.event}
         self._payload = Payload(msgspec.json.encode(event.payload))
         self.error: BaseException | None = None
 
-    def why_not(self, hook: Hook, chain: Chain) -> str:
+    def why_not(self, hook: Hook, chain: EventHooks) -> str:
         """Return, for whoever reads a failed test, why a hook was not called."""
         if hook not in chain.matching(self._payload).hooks:
             return f"{hook.id} was not called: it matches {hook.matcher.text} on {chain.spec.match}"
         with suppress(UnreadableFieldError):
-            facts = Facts(chain.spec, self._payload, self._envelope["cwd"])
+            facts = PayloadFacts(chain.spec, self._payload, self._envelope["cwd"])
             if hook.where is not None and (failing := hook.where.failing(facts)) is not None:
                 return f"{hook.id} was not called: its condition does not hold: {failing}"
         return f"{hook.id} was not called"
 
     def hooks_of(self, function: Function) -> list[Hook]:
         """Return the hooks of a function on this event; without a mark it is one, as by `run` in hooks.toml."""
-        spec, markers = spec_of(self._event), markers_of(function)
+        spec, markers = find_event_spec(self._event), list_markers(function)
         if not markers:
-            markers = (Marker(event=spec.name),)
+            markers = (MarkedEvent(event=spec.name),)
         found: list[Hook] = []
         for marker in markers:
             if marker.event != spec.name or not marker.enabled:
                 continue
-            hook = bound(function, marker, has_siblings=len(markers) > 1)
-            if (fault := hook.problem or misfit(
+            hook = bind_function(function, marker, has_siblings=len(markers) > 1)
+            if (fault := hook.problem or find_misfit(
                 spec, hook.matcher, hook.where, amends=hook.amends, only_judges=hook.only_judges
             )) is not None:  # fmt: skip
                 raise NotAHookError(f"{hook.id}: {fault}")
@@ -154,21 +154,23 @@ class Fire:
             found.append(hook)
         return found
 
-    def decide(self, chain: Chain) -> Decision:
+    def decide(self, chain: EventHooks) -> FireDecision:
         """Call the hooks that match, and combine what they answer."""
         began, spec = time.monotonic(), chain.spec
         payload, folder = self._payload, self._envelope["cwd"]
-        context: dict[str, Any] = envelope_of(self._event).get("context") or {}
+        context: dict[str, Any] = read_envelope(self._event).get("context") or {}
         selection = chain.select(payload, folder)
         if selection.fault and spec.fails_closed:
-            return decisions.refuse(spec, "payload", selection.fault, decision_id="test", revision=0, payload=payload)
-        machine = phases.start(chain, selection, payload, context, folder)
+            return decisions.refuse_fire(
+                spec, "payload", selection.fault, decision_id="test", revision=0, payload=payload
+            )
+        machine = phases.start_machine(chain, selection, payload, context, folder)
         while calls := machine.next_calls():
             for call in calls:
                 machine.receive(call, self._call(call))
         return machine.decide(decision_id="test", revision=0, duration_ms=round((time.monotonic() - began) * 1000, 3))
 
-    def _call(self, call: Call) -> Outcome:
+    def _call(self, call: Call) -> CallOutcome:
         hook, target = call.hook, call.hook.target
         assert isinstance(target, PythonTarget)
         source = target.source.location
@@ -177,12 +179,13 @@ class Fire:
             line = self._lines[source] = MemoryLine(self._memory, source, self._envelope["session_id"])
         line.function = hook.id
         outcome, raised = call_here(
-            self._functions[hook], call, line, path=source, number=next(self._numbers), spec=spec_of(self._event),
+            self._functions[hook], call, line, path=source, number=next(self._numbers),
+            spec=find_event_spec(self._event),
             envelope=self._envelope | {"context": call.context},
             config=msgspec.json.encode(self._event.config) if self._event.config else hook.config,
         )  # fmt: skip
         if raised is not None:
-            self.error = raised.with_traceback(Author(source).first_trace(raised))
+            self.error = raised.with_traceback(AuthorFrames(source).first_trace(raised))
         return outcome
 
 
@@ -196,32 +199,32 @@ def call_here(
     spec: EventSpec,
     envelope: object,
     config: bytes,
-) -> tuple[Outcome, BaseException | None]:
+) -> tuple[CallOutcome, BaseException | None]:
     """Call a hook's function as a worker does; return how that went, and what it raised if it failed.
 
     `path` is its file, `number` that of the call, and `line` takes what it asks of its state.
     """
     hook, target = call.hook, call.hook.target
     assert isinstance(target, PythonTarget)
-    watched = Watched(function)
-    caller = Caller({target.function: watched}, path, Silent(), line, mmap(-1, wire.PROGRESS_BYTES), [])
-    message = wire.Call(
+    watched = TracedFunction(function)
+    caller = Caller({target.function: watched}, path, UncapturedOutput(), line, mmap(-1, wire.PROGRESS_BYTES), [])
+    message = wire.RunCall(
         0, number, hook.timeout or spec.timeout, target.function, spec.name, memoryview(call.payload.data),
         msgspec.json.encode(envelope), config, msgspec.json.encode(call.merged) if call.merged else b"",
         call.reinvoked, target.runtime, bool(target.native),
     )  # fmt: skip
     began = time.monotonic()
-    said = in_thread(partial(caller.run, message)) if in_a_loop() else caller.run(message)
+    said = run_in_thread(partial(caller.run, message)) if is_in_event_loop() else caller.run(message)
     if isinstance(watched.error, PASSED_ON):
         raise watched.error
-    outcome = Outcome(
+    outcome = CallOutcome(
         cause=CAUSES.get(said.cause, "crash"), message=said.message, answer=b"" if said.cause else said.answer,
         traceback=said.traceback,
     )  # fmt: skip
     return outcome.lasting(time.monotonic() - began), watched.error if said.cause else None
 
 
-def in_a_loop() -> bool:
+def is_in_event_loop() -> bool:
     """Return whether this thread runs an event loop, so that a callback cannot have one of its own here."""
     asyncio, trio = sys.modules.get("asyncio"), sys.modules.get("trio")
     return (asyncio is not None and asyncio._get_running_loop() is not None) or (
@@ -229,16 +232,16 @@ def in_a_loop() -> bool:
     )
 
 
-def in_thread(run: Callable[[], wire.Answered]) -> wire.Answered:
+def run_in_thread(run: Callable[[], wire.CallAnswered]) -> wire.CallAnswered:
     from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(run).result()
 
 
-def functions_of(hooks: Function | ModuleType | Iterable[Function]) -> list[Function]:
+def list_functions(hooks: Function | ModuleType | Iterable[Function]) -> list[Function]:
     if isinstance(hooks, ModuleType):
-        marked = [value for value in vars(hooks).values() if isinstance(value, FunctionType) and markers_of(value)]
+        marked = [value for value in vars(hooks).values() if isinstance(value, FunctionType) and list_markers(value)]
         if not marked:
             raise NotAHookError(f"{hooks.__name__} marks no function with @hook")
         return list(marked)
@@ -254,22 +257,24 @@ def functions_of(hooks: Function | ModuleType | Iterable[Function]) -> list[Func
     return found
 
 
-def markers_of(function: Function) -> tuple[Marker, ...]:
-    markers: tuple[Marker, ...] = getattr(function, "__hooklatch_markers__", ())
+def list_markers(function: Function) -> tuple[MarkedEvent, ...]:
+    markers: tuple[MarkedEvent, ...] = getattr(function, "__hooklatch_markers__", ())
     return markers
 
 
-def bound(function: Function, marker: Marker, *, has_siblings: bool) -> Hook:
+def bind_function(function: Function, marker: MarkedEvent, *, has_siblings: bool) -> Hook:
     name = getattr(function, "__name__", "hook")
     stem = getattr(function, "__module__", "") or "hooks"
     try:
-        definition = from_marker(marker, stem=stem.rpartition(".")[2], function=name, line=0, has_siblings=has_siblings)
+        definition = define_marked_hook(
+            marker, stem=stem.rpartition(".")[2], function=name, line=0, has_siblings=has_siblings
+        )
     except InvalidHookError as error:
         raise NotAHookError(str(error)) from None
-    return hook_of(definition, source_of(function), name, marker.runtime)
+    return make_in_process_hook(definition, find_source_file(function), name, marker.runtime)
 
 
-def hook_of(definition: HookDefinition, file: str, function: str, runtime: str) -> Hook:
+def make_in_process_hook(definition: HookDefinition, file: str, function: str, runtime: str) -> Hook:
     target = PythonTarget(wire.Source("file", file), 0, function, runtime)
     return Hook(
         id=definition.id, event=definition.event, layer=Layer.GLOBAL, matcher=definition.matcher,

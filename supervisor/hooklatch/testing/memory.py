@@ -8,8 +8,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from hooklatch.core.keyspace import Keyspace, Namespace, Place, RefusedStepError, session_scope
-from hooklatch_worker.author.state import MAX_STEPS, NOT_HERE, Asked, State, StateError
+from hooklatch.core.keyspace import Keyspace, Namespace, RefusedStepError, StateScope, name_session_scope
+from hooklatch_worker.author.state import MAX_STEPS, NOT_HERE, State, StateError, StateRequest
 
 __all__ = ["Memory", "MemoryLine"]
 
@@ -35,9 +35,9 @@ class Memory:
 
     def state(self, function: Callable[..., object], session_id: str | None = "test") -> State:
         """Return the state that a hook sees in a session, to prepare it and to look at it."""
-        return State(MemoryLine(self, source_of(function), session_id, call_id=0), 0)
+        return State(MemoryLine(self, find_source_file(function), session_id, call_id=0), 0)
 
-    def step(self, place: Place, asked: Asked) -> bytes:
+    def step(self, place: StateScope, asked: StateRequest) -> bytes:
         """Perform one operation at once.
 
         Raises:
@@ -49,7 +49,7 @@ class Memory:
             self._keyspace.take(place, asked.key, planned.entry, now)
         return planned.result
 
-    def value(self, place: Place, key: str) -> bytes:
+    def value(self, place: StateScope, key: str) -> bytes:
         """Return a value as JSON; 0 if there is none."""
         found = self._keyspace.find(place, key, time.monotonic() + self._passed)
         return found.value if found is not None else b"0"
@@ -68,7 +68,7 @@ class MemoryLine:
         self._call_id = call_id
         self._is_limited = call_id is None
         self._steps = 0
-        self._counted: set[tuple[str, Place, str]] = set()
+        self._counted: set[tuple[str, StateScope, str]] = set()
         self.function = ""  # whose call is under way: what is counted `once` is counted once for each
 
     def begin(self, call_id: int) -> None:
@@ -79,7 +79,7 @@ class MemoryLine:
         """Refuse further questions: an event is of no use after its call."""
         self._call_id = None
 
-    def ask(self, asked: Asked) -> bytes:
+    def ask(self, asked: StateRequest) -> bytes:
         """Perform one operation; return its value.
 
         Raises:
@@ -95,7 +95,7 @@ class MemoryLine:
         except RefusedStepError as error:
             raise StateError(str(error)) from None
 
-    def _step(self, asked: Asked) -> bytes:
+    def _step(self, asked: StateRequest) -> bytes:
         place = self._place(asked)
         is_once = asked.once and asked.operation == "increment"
         mark = self.function, place, asked.key
@@ -106,16 +106,16 @@ class MemoryLine:
             self._counted.add(mark)
         return result
 
-    def _place(self, asked: Asked) -> Place:
+    def _place(self, asked: StateRequest) -> StateScope:
         namespace = Namespace("global", "", self._source)
         if not asked.is_session:
-            return Place(namespace)
+            return StateScope(namespace)
         if not self._session_id:
             raise RefusedStepError("this fire has no session, so it has no session state")
-        return Place(namespace, session_scope(self._session_id, is_claimed=True), LINGER)
+        return StateScope(namespace, name_session_scope(self._session_id, is_claimed=True), LINGER)
 
 
-def source_of(function: Callable[..., object]) -> str:
+def find_source_file(function: Callable[..., object]) -> str:
     """Return the file of a function: what its source remembers is remembered under that."""
     code = getattr(function, "__code__", None)
     return str(getattr(code, "co_filename", ""))

@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from hooklatch.testing.desk import Desk
+    from hooklatch.testing.desk import HookTester
     from hooklatch.testing.workers import Worker
 
 __all__ = ["hooklatch_worker", "hooks"]
 
 
 @pytest.fixture
-def hooks() -> Desk:
+def hooks() -> HookTester:
     """What tries hooks out in this process: `hooks.event`, `hooks.run`, `hooks.assert_denies` …, `hooks.memory`."""
-    from hooklatch.testing.desk import Desk
+    from hooklatch.testing.desk import HookTester
 
-    return Desk()
+    return HookTester()
 
 
 @pytest.fixture(scope="session")

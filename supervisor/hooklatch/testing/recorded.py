@@ -11,10 +11,10 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["Recorded", "recorded"]
+__all__ = ["RecordedEvent", "list_recorded_events"]
 
 
-class Recorded(msgspec.Struct, frozen=True):
+class RecordedEvent(msgspec.Struct, frozen=True):
     """A host's own document."""
 
     host: str
@@ -22,7 +22,7 @@ class Recorded(msgspec.Struct, frozen=True):
     made_up: bool = False
 
 
-def recorded() -> list[Recorded]:
+def list_recorded_events() -> list[RecordedEvent]:
     """Return the payloads in the order of a session."""
     text = resources.files("hooklatch.testing").joinpath("recorded.jsonl").read_text(encoding="utf-8")
-    return [msgspec.convert(json.loads(line), Recorded) for line in text.splitlines()]
+    return [msgspec.convert(json.loads(line), RecordedEvent) for line in text.splitlines()]

@@ -7,15 +7,15 @@ from typing import Any
 
 import msgspec
 
-from hooklatch.core.messages import Cause, Decision, DecisionVerdict, Outcome
+from hooklatch.core.messages import CallOutcome, Cause, DecisionVerdict, FireDecision
 
-__all__ = ["Result", "described", "printed"]
+__all__ = ["Result", "list_result_details", "list_printed_output"]
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
     """The decision on one event.  `error` is the exception that a hook raised in this process."""
 
-    decision: Decision
+    decision: FireDecision
     error: BaseException | None = None
     notes: tuple[str, ...] = ()
 
@@ -59,16 +59,16 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
         return self.decision.warnings
 
     @property
-    def failures(self) -> list[Outcome]:
+    def failures(self) -> list[CallOutcome]:
         """The hooks that failed, even where that decided nothing: on an event that cannot be refused."""
         return [one for one in self.decision.outcomes if one.cause != "policy"]
 
     def explained(self) -> list[tuple[str, str]]:
         """Return the decision as labels and texts, one line or several each."""
-        return [*described(self.decision), *(("note", note) for note in self.notes)]
+        return [*list_result_details(self.decision), *(("note", note) for note in self.notes)]
 
 
-def described(decision: Decision) -> Iterator[tuple[str, str]]:
+def list_result_details(decision: FireDecision) -> Iterator[tuple[str, str]]:
     """Yield what a person wants to know of a decision, the most important first."""
     by = f" by {decision.hook}" if decision.hook else ""
     cause = f" ({decision.cause})" if decision.cause not in (None, "policy") else ""
@@ -86,11 +86,11 @@ def described(decision: Decision) -> Iterator[tuple[str, str]]:
     for warning in decision.warnings:
         yield "warning", warning
     for one in decision.outcomes:
-        yield "asked", f"{one.hook}: {said_by(one)}"
-        yield from printed(one)
+        yield "asked", f"{one.hook}: {format_outcome_answer(one)}"
+        yield from list_printed_output(one)
 
 
-def said_by(outcome: Outcome) -> str:
+def format_outcome_answer(outcome: CallOutcome) -> str:
     if outcome.cause != "policy":
         return f"failed ({outcome.cause}): {outcome.message}"
     said = outcome.verdict or ("changes " + ", ".join(outcome.patch) if outcome.patch else "no opinion")
@@ -98,7 +98,7 @@ def said_by(outcome: Outcome) -> str:
     return f"{said}, {outcome.duration_ms:.1f} ms{unneeded}"
 
 
-def printed(outcome: Outcome) -> Iterator[tuple[str, str]]:
+def list_printed_output(outcome: CallOutcome) -> Iterator[tuple[str, str]]:
     """Yield what a hook printed; a traceback is on its standard error."""
     for label, text in (("stdout", outcome.stdout), ("stderr", outcome.stderr)):
         if text.strip():

@@ -17,8 +17,15 @@ import msgspec
 
 from hooklatch.core.fire_params import EnvelopeParams, FireParams
 from hooklatch.core.hooks.registry import Hook, PythonTarget
-from hooklatch.testing.daemon import check_system, options_for, reset, scratch_folder, settle, source_config
-from hooklatch.testing.events import NotAnEventError, envelope_of, spec_of
+from hooklatch.testing.daemon import (
+    check_system,
+    make_daemon_options,
+    make_scratch_folder,
+    reset_daemon,
+    settle_environments,
+    write_source_config,
+)
+from hooklatch.testing.events import NotAnEventError, find_event_spec, read_envelope
 from hooklatch.testing.in_process import NotAHookError
 from hooklatch.testing.results import Result
 from hooklatch_worker.author.event import Event
@@ -26,14 +33,14 @@ from hooklatch_worker.author.event import Event
 if TYPE_CHECKING:
     import trio
 
-    from hooklatch.core.messages import Decision
+    from hooklatch.core.messages import FireDecision
     from hooklatch.service.config.path_lookup import Stamp
-    from hooklatch.service.process.parts import Parts
+    from hooklatch.service.process.parts import DaemonComponents
 
-__all__ = ["LoadError", "Worker", "WorkerHook", "fire_at"]
+__all__ = ["HooksLoadError", "Worker", "WorkerHook", "fire_at"]
 
 
-class LoadError(Exception):
+class HooksLoadError(Exception):
     """The hooks do not load; the text says what is wrong, with file and line."""
 
 
@@ -51,9 +58,9 @@ class Worker:
     def __init__(self, path: str | os.PathLike[str] | ModuleType, *, settings: str = "") -> None:
         file = os.path.abspath(str(path.__file__) if isinstance(path, ModuleType) else path)
         if not os.path.isfile(file):
-            raise LoadError(f"{file} is not there; name a file of hooks")
+            raise HooksLoadError(f"{file} is not there; name a file of hooks")
         self.title = os.path.basename(file)
-        self._loaded = Loaded()
+        self._loaded = LoadedHooks()
         self._thread = DaemonThread(file, settings)
 
     def __enter__(self) -> Worker:
@@ -80,7 +87,7 @@ class Worker:
 
     def clear(self) -> None:
         """Forget what the hooks remember."""
-        self._thread.ask(forget)
+        self._thread.ask(forget_worker)
 
     def close(self) -> None:
         """End the worker processes."""
@@ -108,7 +115,7 @@ class DaemonThread:
     def __init__(self, file: str, settings: str) -> None:
         check_system()
         self._file, self._settings = file, settings
-        self._parts: Parts | None = None
+        self._parts: DaemonComponents | None = None
         self._token: trio.lowlevel.TrioToken | None = None
         self._end: trio.Event | None = None
         self._error: BaseException | None = None
@@ -124,12 +131,12 @@ class DaemonThread:
             self._thread.join()
             raise self._error
 
-    def ask(self, question: Callable[[Parts], Any]) -> Any:
+    def ask(self, question: Callable[[DaemonComponents], Any]) -> Any:
         """Have the daemon answer an async question about its parts."""
         import trio
 
         if self._parts is None or not self._thread.is_alive():
-            raise LoadError("the worker is closed")
+            raise HooksLoadError("the worker is closed")
         return trio.from_thread.run(question, self._parts, trio_token=self._token)
 
     def close(self) -> None:
@@ -147,10 +154,10 @@ class DaemonThread:
 
         try:
             with ExitStack() as opened:
-                scratch = opened.enter_context(scratch_folder())
+                scratch = opened.enter_context(make_scratch_folder())
                 config = self._file
                 if not config.endswith(".toml"):
-                    config = source_config([self._file], scratch, settings=self._settings)
+                    config = write_source_config([self._file], scratch, settings=self._settings)
                 trio.run(self._serve, config, scratch)
         except BaseException as error:  # it is the asker's: this thread has nobody to tell
             self._error = error
@@ -160,15 +167,15 @@ class DaemonThread:
     async def _serve(self, config: str, scratch: str) -> None:
         import trio
 
-        from hooklatch.service.process.daemon import serve
+        from hooklatch.service.process.daemon import open_daemon
 
         self._token, self._end = trio.lowlevel.current_trio_token(), trio.Event()
-        async with serve(options_for(config, scratch)) as daemon:
+        async with open_daemon(make_daemon_options(config, scratch)) as daemon:
             parts = daemon.parts
-            await settle(parts)
+            await settle_environments(parts)
             try:
                 check_loaded(parts)
-            except LoadError as error:
+            except HooksLoadError as error:
                 self._error = error
                 return
             self._parts = parts
@@ -176,62 +183,62 @@ class DaemonThread:
             await self._end.wait()
 
 
-async def forget(parts: Parts) -> None:
-    reset(parts)
+async def forget_worker(parts: DaemonComponents) -> None:
+    reset_daemon(parts)
 
 
-class Loaded:
+class LoadedHooks:
     """Which versions of their files the hooks are of."""
 
     def __init__(self) -> None:
         self._seen: dict[str, Stamp] | None = None
 
-    async def fire(self, event: Event, only: str | None, parts: Parts) -> Decision:
+    async def fire(self, event: Event, only: str | None, parts: DaemonComponents) -> FireDecision:
         """Fire an event at the hooks as their files are now.
 
         Raises:
             LoadError: they do not load.
         """
-        from hooklatch.service.loading.files import Request
+        from hooklatch.service.loading.files import ReloadRequest
         from hooklatch.service.reading.acceptance import EVERYTHING
 
         if (before := await parts.files.stamps()) != self._seen:
-            await parts.files.reload(Request(EVERYTHING))
-            await settle(parts)
+            await parts.files.reload(ReloadRequest(EVERYTHING))
+            await settle_environments(parts)
             # What was written meanwhile is seen as a change by the next one, whoever has loaded it.
             self._seen = {path: before.get(path, now) for path, now in (await parts.files.stamps()).items()}
         check_loaded(parts)
         return await fire_event(event, only, parts)
 
 
-def check_loaded(parts: Parts) -> None:
+def check_loaded(parts: DaemonComponents) -> None:
     if wrong := parts.files.diagnostics:
-        raise LoadError("\n".join(map(str, wrong)))
+        raise HooksLoadError("\n".join(map(str, wrong)))
 
 
-async def fire_event(event: Event, only: str | None, parts: Parts) -> Decision:
+async def fire_event(event: Event, only: str | None, parts: DaemonComponents) -> FireDecision:
     parts.breakers.clear()
-    spec = spec_of(event)
+    spec = find_event_spec(event)
     if parts.registries.catalogue.get(spec.name) is None:
         raise NotAnEventError(f"the hooks know no event {spec.name!r}; define it in settings: [[event]]")
     payload = msgspec.Raw(msgspec.json.encode(event.payload))
-    envelope = {key: value for key, value in envelope_of(event).items() if key not in ("call_id", "context")}
+    envelope = {key: value for key, value in read_envelope(event).items() if key not in ("call_id", "context")}
     params = FireParams(
-        spec.name, payload, context=envelope_of(event).get("context"), envelope=EnvelopeParams(**envelope)
+        spec.name, payload, context=read_envelope(event).get("context"), envelope=EnvelopeParams(**envelope)
     )
     config = msgspec.json.encode(event.config) if event.config else None
     return await fire_at(parts, params, only=only, config=config)
 
 
 async def fire_at(
-    parts: Parts, params: FireParams, *, only: str | None = None, config: bytes | None = None
-) -> Decision:
+    parts: DaemonComponents, params: FireParams, *, only: str | None = None, config: bytes | None = None
+) -> FireDecision:
     """Fire an event at all hooks, or at those of one name alone; `config` is handed to them in place of their own.
 
     Raises:
         NotAHookError: no hook of that name is on this event.
     """
-    from hooklatch.service.dispatch.fires import Plan
+    from hooklatch.service.dispatch.fires import DialectPlan
 
     spec = parts.dispatcher.spec(params.event)
 
@@ -243,7 +250,7 @@ async def fire_at(
     if only is not None and not any(hook.event == spec.name for hook in known):
         others = f", but of {', '.join(sorted({hook.event for hook in known}))}" if known else ""
         raise NotAHookError(f"{only} is no hook of {spec.name}{others}")
-    return await parts.dispatcher.fire(params, None, plan=Plan(spec, arrange))
+    return await parts.dispatcher.fire(params, None, plan=DialectPlan(spec, arrange))
 
 
 def is_called(hook: Hook, name: str) -> bool:

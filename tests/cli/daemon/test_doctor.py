@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from hooklatch.cli.daemon.doctor import of_pythons
+from hooklatch.cli.daemon.doctor import diagnose_pythons
 from support.commands import Place, new_place, serving
 from support.tables import table
 
@@ -107,7 +107,7 @@ def test_a_python_that_imports_from_where_the_agent_works_is_named(target: str, 
     (tmp_path / "python3").symlink_to("python3.9")
     hook = {"name": "global/a", "kind": "shell", "enabled": True, "target": target}
 
-    found = list(of_pythons({"path": str(tmp_path)}, [hook]))
+    found = list(diagnose_pythons({"path": str(tmp_path)}, [hook]))
 
     assert [one.is_problem for one in found] == [False] * is_named
     assert all("a Python older than 3.11" in one.what for one in found)

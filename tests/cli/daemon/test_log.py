@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from hooklatch.record.files.reading import KINDS
-from hooklatch.record.writer import Record
+from hooklatch.record.writer import RecordWriter
 from hooklatch.service.config.state_file import StateFile
 from support.commands import Place, new_place, payload, serving
 from support.records import SETTINGS, decision, fact, records, segments
@@ -31,7 +31,7 @@ def place() -> Iterator[Place]:
     """Yield a place with a record of five decisions, as a daemon leaves it."""
     with new_place({"hooks.toml": ""}) as place:
         assert StateFile(str(folder_of(place).parent)).read() is None
-        record = Record(str(folder_of(place)), SETTINGS)
+        record = RecordWriter(str(folder_of(place)), SETTINGS)
         for number in range(4):
             record.decided(decision(number), fact(session=f"s{number % 2}"))
         record.decided(

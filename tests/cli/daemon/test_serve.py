@@ -318,14 +318,14 @@ WITH_A_BROKEN_PART = """
 import sys
 from hooklatch.cli import main
 from hooklatch.processes.life import ForkError
-from hooklatch.processes.zygote import Zygote
+from hooklatch.processes.zygote import ZygoteClient
 from hooklatch.service.transport.server import Listener
 
 async def fail(part, **_):
     raise error("it is broken")
 
 if __name__ == "__main__":  # the zygote imports this again
-    part, error = {"Listener": (Listener, ValueError), "Zygote": (Zygote, ForkError)}[sys.argv.pop(1)]
+    part, error = {"Listener": (Listener, ValueError), "ZygoteClient": (ZygoteClient, ForkError)}[sys.argv.pop(1)]
     part.run = fail
     sys.exit(main())
 """
@@ -359,7 +359,7 @@ def test_a_part_that_the_daemon_cannot_go_on_without_ends_it_with_a_line_and_a_t
 
 
 def test_a_part_that_cannot_be_started_is_one_line(place: Place) -> None:
-    done = run_with_a_broken("Zygote", place)
+    done = run_with_a_broken("ZygoteClient", place)
 
     assert done.returncode == 69
     assert done.stderr.splitlines()[-1] == "hooklatch: the zygote did not start: it is broken"

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from hooklatch.cli.terminal.last_signs import look
+from hooklatch.cli.terminal.last_signs import find_last_signs
 from hooklatch_worker.sandbox import linux
 from support.commands import PATIENCE, Pause, Place, held_to_schema, new_place, payload, serving
 
@@ -30,7 +30,7 @@ def detached(place: Place) -> Iterator[dict[str, Any]]:
     """Start a daemon that stays; nothing of it is left afterwards."""
     ready = place.json("serve", "--detach")
     with ExitStack() as stack:
-        ends = [os.pidfd_open(pid) for pid in (ready["pid"], *linux.descendants(ready["pid"]))]
+        ends = [os.pidfd_open(pid) for pid in (ready["pid"], *linux.list_descendants(ready["pid"]))]
         for end in ends:
             stack.callback(os.close, end)
         try:
@@ -117,11 +117,11 @@ def test_a_lock_is_looked_at_and_not_taken() -> None:
     with new_place({}) as place:
         lock = place.folder / "daemon.lock"
         lock.write_text("4711\n")
-        free = look(str(place.folder), "nowhere")
+        free = find_last_signs(str(place.folder), "nowhere")
         with lock.open() as held:
             fcntl.flock(held, fcntl.LOCK_EX)
-            found = look(str(place.folder), "nowhere")
-            deaf = look("/nowhere", "nowhere", [str(place.runtime), str(place.folder)])
+            found = find_last_signs(str(place.folder), "nowhere")
+            deaf = find_last_signs("/nowhere", "nowhere", [str(place.runtime), str(place.folder)])
 
     assert free.how == "unknown"
     assert (found.how, found.pid) == ("elsewhere", 4711)

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from hooklatch.cli.describing.completion import script_for
+from hooklatch.cli.describing.completion import make_completion_script
 from support.commands import Daemon, new_place, serving
 from support.tables import table
 from support.terminals import terminal
@@ -53,7 +53,7 @@ def served() -> Iterator[Daemon]:
         command.chmod(0o755)
         place.environment["PATH"] = f"{command.parent}:{place.environment['PATH']}"
         for shell in ("bash", "zsh", "fish"):
-            (place.folder / f"script.{shell}").write_text(script_for(shell))
+            (place.folder / f"script.{shell}").write_text(make_completion_script(shell))
         with serving(place) as daemon:
             yield daemon
 
@@ -116,7 +116,7 @@ def test_no_daemon_is_asked_at_the_start_of_a_shell(shell: str) -> None:
         asked = place.folder / "asked"
         (place.folder / "hooklatch").write_text(f"#!/bin/sh\necho asked >> {asked}\n")
         (place.folder / "hooklatch").chmod(0o755)
-        (place.folder / "script").write_text(script_for(shell))
+        (place.folder / "script").write_text(make_completion_script(shell))
         environment = {**place.environment, "PATH": f"{place.folder}:{place.environment['PATH']}"}
         command = [shell, "-c", "source ./script"]
         subprocess.run(command, cwd=place.folder, env=environment, capture_output=True, check=True)

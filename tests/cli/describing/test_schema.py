@@ -14,9 +14,16 @@ from collections.abc import Iterator
 import pytest
 from jsonschema import Draft202012Validator
 
-from hooklatch.cli.commands import command_line, run
+from hooklatch.cli.commands import build_command_line, run
 from hooklatch.cli.daemon.init import CONFIG_TEXT
-from hooklatch.cli.describing.schema import CONFIG, UNDESCRIBED, described_names, file_of, schema_of, text_of
+from hooklatch.cli.describing.schema import (
+    CONFIG,
+    UNDESCRIBED,
+    find_schema,
+    format_schema,
+    list_schema_names,
+    schema_file_name,
+)
 from hooklatch.cli.terminal.parser import Parser
 from support.commands import Daemon, new_place, payload, serving
 from support.described import check
@@ -54,26 +61,28 @@ def leaves(parser: Parser, name: str = "") -> Iterator[str]:
 
 
 def test_every_command_has_a_schema() -> None:
-    missing = {*leaves(command_line())} - {*described_names(), *UNDESCRIBED}
+    missing = {*leaves(build_command_line())} - {*list_schema_names(), *UNDESCRIBED}
 
     assert not missing, f"add the shapes of their --json to OUTPUTS in hooklatch/cli/describing: {sorted(missing)}"
-    assert {*described_names()} <= {CONFIG, *leaves(command_line())}
+    assert {*list_schema_names()} <= {CONFIG, *leaves(build_command_line())}
 
 
-@table("name", described_names())
+@table("name", list_schema_names())
 def test_the_file_in_the_docs_is_current(name: str) -> None:
-    text = (ROOT / "docs/schemas" / file_of(name)).read_text()
+    text = (ROOT / "docs/schemas" / schema_file_name(name)).read_text()
 
-    assert text == text_of(schema_of(name) or {}) + "\n", "run: hooklatch schema --to docs/schemas"
+    assert text == format_schema(find_schema(name) or {}) + "\n", "run: hooklatch schema --to docs/schemas"
     Draft202012Validator.check_schema(json.loads(text))
 
 
 def test_there_is_no_file_of_what_is_gone() -> None:
-    assert {path.name for path in (ROOT / "docs/schemas").iterdir()} == {file_of(name) for name in described_names()}
+    assert {path.name for path in (ROOT / "docs/schemas").iterdir()} == {
+        schema_file_name(name) for name in list_schema_names()
+    }
 
 
 def test_configurations_are_valid_and_misspelt_ones_are_not() -> None:
-    validator = Draft202012Validator(schema_of(CONFIG))
+    validator = Draft202012Validator(find_schema(CONFIG))
     examples = [path.read_text() for path in (ROOT / "examples").rglob("hooks.toml")]
 
     for text in (CONFIG_TEXT, CONFIG_TEXT.replace("\n# ", "\n").replace("The hooks", "# "), FILES, *examples):
@@ -152,7 +161,9 @@ def test_what_commands_say_is_as_described(
         out, err = capfd.readouterr()
         assert out, f"{words}: {err}"
         if name == "log":
-            Draft202012Validator(schema_of(name)).validate(json.loads(out))  # its kinds are in docs/reference/record.md
+            Draft202012Validator(find_schema(name)).validate(
+                json.loads(out)
+            )  # its kinds are in docs/reference/record.md
         else:
             check(name, json.loads(out))
     watch.signal(signal.SIGINT)
@@ -176,6 +187,6 @@ def test_a_key_that_nobody_described_is_found() -> None:
     said = {"stopped": True, "pid": 1, "seconds": 0.5}
 
     check("stop", said)
-    Draft202012Validator(schema_of("stop")).validate({**said, "more": 1})  # a reader passes over it
+    Draft202012Validator(find_schema("stop")).validate({**said, "more": 1})  # a reader passes over it
     with pytest.raises(AssertionError, match="'more'"):
         check("stop", {**said, "more": 1})

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from hooklatch.fleet.policy.signing import new_key
+from hooklatch.fleet.policy.signing import make_key
 from support.commands import new_place
 from support.publishers import Bench
 from support.redis_server import RedisServer, redis_server
@@ -31,4 +31,4 @@ def bench(
         for name in ("XDG_STATE_HOME", "XDG_CONFIG_HOME", "HOOKLATCH_FLEET_PASSWORD"):
             monkeypatch.delenv(name, raising=False)
         monkeypatch.chdir(place.folder)
-        yield Bench(place, shared_redis.url, uuid.uuid4().hex, new_key(), capfd)
+        yield Bench(place, shared_redis.url, uuid.uuid4().hex, make_key(), capfd)

@@ -8,8 +8,8 @@ import shlex
 import trio
 
 from hooklatch.fleet.engine.opening import open_engine
-from hooklatch.fleet.policy.manifests import START, read_envelope, walk
-from hooklatch.fleet.policy.signing import new_key
+from hooklatch.fleet.policy.manifests import START, read_envelope, verify_manifests
+from hooklatch.fleet.policy.signing import make_key
 from support.publishers import Bench
 from support.redis_server import RedisServer, needs_redis
 from support.repository import ROOT
@@ -35,7 +35,7 @@ def test_a_version_that_nobody_believes_is_removed_and_publishing_goes_on(
 
 
 def test_after_a_change_of_keys_a_push_goes_on_from_what_the_old_key_signed(bench: Bench) -> None:
-    new, file = new_key(), bench.place.folder / "new.key"
+    new, file = make_key(), bench.place.folder / "new.key"
     file.touch(mode=0o600)
     file.write_text(new.text)
     bench.push()
@@ -52,5 +52,5 @@ def test_after_a_change_of_keys_a_push_goes_on_from_what_the_old_key_signed(benc
             return [data for _, data in await engine.versions(0)]
 
     envelopes = [read_envelope(data) for data in trio.run(read)]
-    believed = walk(bench.fleet, START, envelopes, {new.public.id: new.public}).manifests
+    believed = verify_manifests(bench.fleet, START, envelopes, {new.public.id: new.public}).manifests
     assert [manifest.version for manifest in believed] == [2]  # a host that has only the new key applies nothing else

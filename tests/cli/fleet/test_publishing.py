@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from hooklatch.fleet.policy.bundles import MAX_BUNDLE
-from hooklatch.fleet.policy.signing import new_key, read_private, read_public
+from hooklatch.fleet.policy.signing import make_key, read_private, read_public
 from support.commands import PATIENCE, Place
 from support.publishers import GUARDS, Bench
 from support.redis_server import RedisServer, free_port, needs_redis
@@ -98,7 +98,7 @@ def test_labels_that_no_host_has_are_said(bench: Bench) -> None:
 
 def test_a_new_key_signs_again_what_the_old_one_signed(bench: Bench) -> None:
     bench.push()
-    old, new = bench.key.public, new_key()
+    old, new = bench.key.public, make_key()
     bench.key_file.write_text(new.text)
 
     again = bench.push("--trust", old.text, "--steps", "50,100")
@@ -119,7 +119,7 @@ def test_the_file_of_hooks_says_which_fleet(bench: Bench) -> None:
     assert (pushed.code, listed.code) == (0, 0), pushed.err + listed.err
     assert bench.key.public.id in listed.out
 
-    stranger = new_key()
+    stranger = make_key()
     bench.key_file.write_text(stranger.text)
     refusal = bench.run_plain("fleet", "rollback", "--key", str(bench.key_file))
     assert refusal.code == 65
@@ -224,7 +224,7 @@ def test_each_bad_input_is_one_clear_error_and_nothing_is_lost(bench: Bench, tmp
     bench.push()
     other = tmp_path / "other.key"
     other.touch(mode=0o600)
-    other.write_text(new_key().text)
+    other.write_text(make_key().text)
     open_to_all = tmp_path / "open.key"
     open_to_all.write_text(bench.key.text)
     open_to_all.chmod(0o644)
@@ -275,7 +275,7 @@ def test_each_bad_input_is_one_clear_error_and_nothing_is_lost(bench: Bench, tmp
 )
 def test_an_engine_that_cannot_be_reached_is_named(place: Place, words: list[str], code: int, expected: str) -> None:
     port = free_port()
-    key = new_key().public.text
+    key = make_key().public.text
 
     done = place.run("fleet", "history", *(word.format(port=port) for word in words), "--fleet", "x", "--trust", key)
 
@@ -304,10 +304,10 @@ def test_without_a_key_nothing_is_believed(bench: Bench) -> None:
 RACER = """
 import sys, trio
 from hooklatch.fleet.engine.opening import open_engine
-from hooklatch.fleet.policy.manifests import Rollout
+from hooklatch.fleet.policy.manifests import RolloutTarget
 from hooklatch.fleet.policy.signing import read_private
 from hooklatch.fleet.publishing.publisher import LostRaceError, Publisher
-from hooklatch.fleet.publishing.versions import Plan
+from hooklatch.fleet.publishing.versions import VersionDraft
 
 url, fleet, key_file, name = sys.argv[1:]
 key = read_private(open(key_file).read())
@@ -318,7 +318,7 @@ async def race():
         await publisher.read()
         print("ready", flush=True)
         sys.stdin.readline()
-        plan = Plan(bundle=name[0] * 64, size=1, rollout=Rollout())
+        plan = VersionDraft(bundle=name[0] * 64, size=1, rollout=RolloutTarget())
         try:
             await publisher.commit(plan, key, publisher=name, message="")
         except LostRaceError as error:

@@ -12,7 +12,7 @@ import threading
 import pytest
 
 from hooklatch import connect_sync
-from hooklatch.fleet.policy.signing import new_key
+from hooklatch.fleet.policy.signing import make_key
 from support.commands import Daemon, Place, held_to_schema, new_place, serving
 from support.redis_server import RedisServer, needs_redis
 from support.survivors import nobody_survives
@@ -51,7 +51,7 @@ def cause_of(daemon: Daemon) -> str | None:
 
 
 def test_a_guard_that_breaks_on_a_host_stops_its_rollout_and_is_taken_back(shared_redis: RedisServer) -> None:
-    key = new_key()
+    key = make_key()
     config = f'[fleet]\nname = "real"\nurl = "{shared_redis.url}"\nhost = "web-1"\nkeys = ["{key.public.text}"]\n'
     with nobody_survives() as word, new_place({"hooks.toml": config}) as place:
         place.environment["HOOKLATCH_TEST_COOKIE"] = word

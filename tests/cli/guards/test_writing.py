@@ -70,6 +70,6 @@ def test_where_links_are_not_supported_nothing_is_overwritten_either(
     (tmp_path / "new").write_text("other")
 
     with pytest.raises(FileExistsError):
-        adding.put(str(tmp_path / "new"), str(tmp_path / "hooks.d/a.py"))
+        adding.publish_file(str(tmp_path / "new"), str(tmp_path / "hooks.d/a.py"))
     assert names_in(tmp_path) == ["hooks.d", "hooks.d/a.py", "new"]
     assert (tmp_path / "hooks.d/a.py").read_text() == "a"

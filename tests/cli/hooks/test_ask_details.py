@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from hooklatch.cli.hooks.asks import details_of
+from hooklatch.cli.hooks.asks import list_ask_details
 from support.asked import ask
 from support.repository import ROOT
 from support.tables import table
@@ -35,9 +35,9 @@ def told(**more: Any) -> dict[str, Any]:
     ],
 )
 def test_what_is_not_shown_is_told_last(fields: dict[str, Any], warning: str) -> None:
-    assert "warning" not in dict(details_of(told()))
+    assert "warning" not in dict(list_ask_details(told()))
 
-    found = list(details_of(told(**fields)))
+    found = list(list_ask_details(told(**fields)))
 
     assert found[-1] == ("warning", f"{warning}; deny what you cannot see")
     assert [label for label, _ in found].count("warning") == 1
@@ -63,12 +63,12 @@ def test_what_is_not_shown_is_told_last(fields: dict[str, Any], warning: str) ->
     ids=range(9),
 )  # fmt: skip
 def test_no_field_is_taken_for_another_one_or_for_a_word_of_ours(payload: dict[str, Any], lines: list[str]) -> None:
-    assert [f"{label} {text}" for label, text in details_of(told(excerpt=payload))] == lines
+    assert [f"{label} {text}" for label, text in list_ask_details(told(excerpt=payload))] == lines
 
 
 def test_an_ask_that_is_taller_than_the_terminal_says_so_at_its_end() -> None:
     asks = [told(excerpt={"command": text}, at=AT, expires_at=AT) for text in ("ls", "x" * 2000)]
-    code = f"from hooklatch.cli.hooks.asks import show\nfor one in {asks!r}: show(one)"
+    code = f"from hooklatch.cli.hooks.asks import print_ask\nfor one in {asks!r}: print_ask(one)"
 
     _, text = shown_at([sys.executable, "-c", code], environment=dict(os.environ), folder=ROOT)
 
@@ -88,7 +88,7 @@ def test_an_ask_that_is_taller_than_the_terminal_says_so_at_its_end() -> None:
 )
 def test_nothing_of_a_value_is_in_the_place_of_a_label(text: str, words: list[str]) -> None:
     asked = told(excerpt={"description": text, "command": "rm"}, at=AT, expires_at=AT)
-    code = f"from hooklatch.cli.hooks.asks import show\nshow({asked!r})"
+    code = f"from hooklatch.cli.hooks.asks import print_ask\nprint_ask({asked!r})"
 
     _, seen = shown_at([sys.executable, "-c", code], environment=dict(os.environ), folder=ROOT)
 
@@ -104,11 +104,11 @@ def test_nothing_of_a_value_is_in_the_place_of_a_label(text: str, words: list[st
 def test_the_folder_is_told_where_the_payload_does_not_say_the_same() -> None:
     payload = {"cwd": "/srv/app", "folder": "/tmp"}
 
-    assert list(details_of(told(cwd="/srv/app", excerpt=payload))) == [("cwd", "/srv/app"), ('"folder"', "/tmp")]
-    assert next(details_of(told(cwd="/srv/\u202eapp", excerpt=payload))) == ("folder", '"/srv/\u202eapp"')
+    assert list(list_ask_details(told(cwd="/srv/app", excerpt=payload))) == [("cwd", "/srv/app"), ('"folder"', "/tmp")]
+    assert next(list_ask_details(told(cwd="/srv/\u202eapp", excerpt=payload))) == ("folder", '"/srv/\u202eapp"')
 
 
 def test_letters_that_look_like_others_are_told() -> None:
-    found = list(details_of(told(excerpt={"command": "curl g\u0456thub.com"})))
+    found = list(list_ask_details(told(excerpt={"command": "curl g\u0456thub.com"})))
 
     assert found[-1] == ("warning", r"'g\u0456thub' has letters that look like others; deny what is not what it seems")

@@ -17,7 +17,7 @@ from typing import cast
 
 import pytest
 
-from hooklatch.cli.hooks.asks import SETTLE, Desk
+from hooklatch.cli.hooks.asks import SETTLE, AskPrompt
 from hooklatch.cli.terminal.requests import CommandLink
 from support.commands import CONFIG, GUARDS, PROGRAM, Daemon, Started, new_place, payload, serving
 from support.described import check
@@ -220,8 +220,8 @@ class Waiting:
         return {"closed": {"id": name, "verdict": "deny", "by": None, "reason": "nobody answered"}}
 
 
-def desk_of(waiting: Waiting) -> Desk:
-    desk = Desk(cast("CommandLink", waiting), "me")
+def desk_of(waiting: Waiting) -> AskPrompt:
+    desk = AskPrompt(cast("CommandLink", waiting), "me")
     desk.look()
     return desk
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, get_args
 
-from hooklatch.cli.hooks.hooks import is_wrong, turns
-from hooklatch.cli.terminal.output import failures_first
+from hooklatch.cli.hooks.hooks import is_wrong, number_turns
+from hooklatch.cli.terminal.output import order_failures_first
 from hooklatch.core.hooks.registry import HookState
 from support.tables import table
 
@@ -28,7 +28,7 @@ def hook(name: str, **values: object) -> dict[str, Any]:
     ],
 )
 def test_a_hook_is_numbered_by_when_its_event_calls_it(hooks: list[dict[str, Any]], numbers: list[int]) -> None:
-    found = turns(hooks, {"pre_tool_use"})
+    found = number_turns(hooks, {"pre_tool_use"})
 
     assert [found[one["name"]] for one in hooks] == numbers
 
@@ -36,7 +36,7 @@ def test_a_hook_is_numbered_by_when_its_event_calls_it(hooks: list[dict[str, Any
 def test_what_is_wrong_comes_first_and_the_rest_in_firing_order() -> None:
     states = [hook(state, state=state) for state in get_args(HookState)]
     states += [hook("failing", failing=True), hook("new", state="unheard of")]
-    shown = failures_first([hook("well"), *states], is_wrong)
+    shown = order_failures_first([hook("well"), *states], is_wrong)
 
     assert [one["name"] for one in shown] == [
         "suspended", "inactive", "quarantined", "failing", "new", "well", "active", "disabled",

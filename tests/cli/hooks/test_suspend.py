@@ -83,8 +83,8 @@ def test_what_the_daemon_does_not_suspend_is_said(
         def ask(self, method: str, **params: object) -> dict[str, object]:
             return {"suspended": made, "warnings": ["fleet/no-read: the fleet's policy does not let them be suspended"]}
 
-    monkeypatch.setattr(suspend, "administrator", lambda arguments: nullcontext(Daemon()))
+    monkeypatch.setattr(suspend, "connect_administrator", lambda arguments: nullcontext(Daemon()))
     arguments = argparse.Namespace(id=None, all=True, seconds=60, reason="restoring", json=False)
 
-    assert suspend.suspend(arguments) == 0
+    assert suspend.run_suspend(arguments) == 0
     assert "fleet/no-read: the fleet's policy does not let them" in capsys.readouterr().err

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from hooklatch.entry.commands import ENTRY
-from hooklatch.hosts.find import find
+from hooklatch.hosts.find import find_host
 from hooklatch.install.entries import find_entries
 from hooklatch.install.layouts import LAYOUTS
 from support.commands import Place, new_place, serving
@@ -132,7 +132,7 @@ def test_claude_codes_entries_are_gates_that_block_on_failure(place: Place) -> N
     assert "onFailure" not in found["Stop"]
     assert "WorktreeCreate" not in found
     assert set(found) == {
-        event for event, spec in find("claude-code").events.items() if spec.event and not spec.takes_over
+        event for event, spec in find_host("claude-code").events.items() if spec.event and not spec.takes_over
     }
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from hooklatch.cli.hosts.plugin_trial import TrialError, rewritten, try_plugin
-from hooklatch.install.plugin import plugin_text
+from hooklatch.cli.hosts.plugin_trial import TrialError, rewrite_commands, try_plugin
+from hooklatch.install.plugin import make_plugin
 from support.tables import table
 
 pytestmark = [
@@ -26,7 +26,7 @@ def entry(code: str) -> list[str]:
 
 
 def trial(words: list[str], folder: Path, *, limit: float = 30) -> tuple[bool, str]:
-    return try_plugin(plugin_text({"tool.execute.before": words}, limit), {}, str(folder))
+    return try_plugin(make_plugin({"tool.execute.before": words}, limit), {}, str(folder))
 
 
 def test_a_pass_is_one(tmp_path: Path) -> None:
@@ -86,11 +86,11 @@ def test_the_document_says_what_is_called(tmp_path: Path) -> None:
 
 
 def test_the_commands_of_a_plugin_can_be_read_and_changed() -> None:
-    text = plugin_text({"a": ["x", "--runtime-dir", "/r"], "b": ["y"]}, 5)
+    text = make_plugin({"a": ["x", "--runtime-dir", "/r"], "b": ["y"]}, 5)
 
-    changed = rewritten(text, lambda words: [*words, "more"])
+    changed = rewrite_commands(text, lambda words: [*words, "more"])
 
     assert '"more"' in changed
-    assert rewritten(changed, lambda words: words[:-1]) == rewritten(text, lambda words: words)
+    assert rewrite_commands(changed, lambda words: words[:-1]) == rewrite_commands(text, lambda words: words)
     with pytest.raises(TrialError, match="does not have the commands"):
-        rewritten("// nothing", lambda words: words)
+        rewrite_commands("// nothing", lambda words: words)

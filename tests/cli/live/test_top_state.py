@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from rich.cells import cell_len
 
-from hooklatch.cli.live.raw_terminal import keys_of
-from hooklatch.cli.live.top_screen import page_size, screen, settled
-from hooklatch.cli.live.top_state import Board, Report, View, after_key, board_of, ordered, rows_of
+from hooklatch.cli.live.raw_terminal import parse_keys
+from hooklatch.cli.live.top_screen import clamp_scroll, draw_screen, measure_page
+from hooklatch.cli.live.top_state import TopBoard, TopDisplay, TopReport, apply_key, build_board, build_rows, order_rows
 from support.tables import table
 
 STATUS = {
@@ -25,18 +25,18 @@ def hook(name: str, count: int, **more: Any) -> dict[str, Any]:
     return {"name": name, "event": "stop", "state": "active", "timings": timings, "load": load, **more}
 
 
-def report(*hooks: dict[str, Any], moment: float = 10.0, detail: Any = None, **status: Any) -> Report:
-    return Report(moment, 1e9, STATUS | status, hooks, detail)
+def report(*hooks: dict[str, Any], moment: float = 10.0, detail: Any = None, **status: Any) -> TopReport:
+    return TopReport(moment, 1e9, STATUS | status, hooks, detail)
 
 
 def test_rates_are_those_since_the_report_before() -> None:
     before = report(hook("a", 10), moment=8.0)
 
-    found = {row.name: row for row in rows_of(report(hook("a", 15), hook("new", 3), fired=110), before)}
+    found = {row.name: row for row in build_rows(report(hook("a", 15), hook("new", 3), fired=110), before)}
 
     assert (found["a"].calls_per_s, found["new"].calls_per_s) == (2.5, None)
     assert (found["a"].busy, found["a"].workers, found["a"].memory_bytes) == (1, 2, 3 * 2**20)
-    assert board_of(report(fired=110), before, View()).fires_per_s == 5.0
+    assert build_board(report(fired=110), before, TopDisplay()).fires_per_s == 5.0
 
 
 @pytest.mark.parametrize(
@@ -48,8 +48,8 @@ def test_rates_are_those_since_the_report_before() -> None:
         report(hook("a", 99), moment=8.0),  # it counts anew: the session's hook was registered again
     ],
 )
-def test_what_cannot_be_compared_has_no_rate(before: Report | None) -> None:
-    (row,) = rows_of(report(hook("a", 15)), before)
+def test_what_cannot_be_compared_has_no_rate(before: TopReport | None) -> None:
+    (row,) = build_rows(report(hook("a", 15)), before)
 
     assert row.calls_per_s is None
 
@@ -65,9 +65,9 @@ def test_what_cannot_be_compared_has_no_rate(before: Report | None) -> None:
 def test_80_columns_have_all_but_the_event_and_the_room_is_theirs_who_need_it(
     name: str, failures: dict[str, int], shown: str
 ) -> None:
-    board = board_of(report(hook(f"global/{name}", 15, failures=failures)), None, View())
+    board = build_board(report(hook(f"global/{name}", 15, failures=failures)), None, TopDisplay())
 
-    titles, row = ("".join(line) for line in screen(board, View(), 80, 24)[1:3])
+    titles, row = ("".join(line) for line in draw_screen(board, TopDisplay(), 80, 24)[1:3])
 
     assert titles.split() == ["HOOK", "CALLS/S", "P50", "P99", "FAILURES", "BUSY", "MEM", "QUEUE", "STATEv"]
     assert shown in row
@@ -75,7 +75,7 @@ def test_80_columns_have_all_but_the_event_and_the_room_is_theirs_who_need_it(
 
 
 def test_a_hook_that_a_client_serves_has_no_workers() -> None:
-    (row,) = rows_of(report(hook("a", 1) | {"load": None}), None)
+    (row,) = build_rows(report(hook("a", 1) | {"load": None}), None)
 
     assert (row.workers, row.busy, row.memory_bytes, row.waiting) == (None, None, None, None)
 
@@ -96,53 +96,53 @@ def test_rows_are_sorted_with_the_largest_first_and_the_other_way_round(sort: st
         hook("idle", 1, p99=90.0), hook("busy", 9), hook("dead", 1, state="quarantined", failures={"crash": 6}, p99=1.0)
     )
 
-    rows = rows_of(now, before)
+    rows = build_rows(now, before)
 
     if sort == "calls/s":  # of equal ones the order is that of firing
-        assert [row.name for row in ordered(rows, View(sort=sort))] == names
+        assert [row.name for row in order_rows(rows, TopDisplay(sort=sort))] == names
         return
-    assert [row.name for row in ordered(rows, View(sort=sort))] == names
-    assert [row.name for row in ordered(rows, View(sort=sort, is_reversed=True))] == names[::-1]
+    assert [row.name for row in order_rows(rows, TopDisplay(sort=sort))] == names
+    assert [row.name for row in order_rows(rows, TopDisplay(sort=sort, is_reversed=True))] == names[::-1]
 
 
 @pytest.mark.parametrize(
     ("view", "key", "expected"),
     [
-        (View(), "s", View(sort="calls/s")),
-        (View(sort="hook"), "s", View(sort="state")),
-        (View(), "S", View(sort="hook")),
-        (View(is_reversed=True), "s", View(sort="calls/s")),
-        (View(), "r", View(is_reversed=True)),
-        (View(), "p", View(is_paused=True)),
-        (View(is_paused=True), " ", View()),
-        (View(), "down", View(selected="b")),
-        (View(selected="b"), "j", View(selected="a")),
-        (View(selected="c"), "down", View(selected="c")),
-        (View(selected="b"), "up", View(selected="b")),
-        (View(selected="gone"), "down", View(selected="b")),
-        (View(selected="b"), "end", View(selected="c")),
-        (View(selected="c"), "home", View(selected="b")),
-        (View(), "enter", View(selected="b", page="hook")),
-        (View(selected="a"), "enter", View(selected="a", page="hook")),
-        (View(selected="a", page="hook"), "down", View(selected="a", page="hook", top=1)),
-        (View(selected="a", page="hook", top=3), "page up", View(selected="a", page="hook")),
-        (View(selected="a", page="hook", top=3), "escape", View(selected="a")),
-        (View(selected="a", page="hook"), "s", View(selected="a", page="hook")),
-        (View(), "?", View(page="help")),
-        (View(page="help"), "?", View()),
-        (View(page="help"), "p", View(page="help", is_paused=True)),
-        (View(), "x", View()),
-        (View(page="hook"), "q", None),
-        (View(), "ctrl-c", None),
+        (TopDisplay(), "s", TopDisplay(sort="calls/s")),
+        (TopDisplay(sort="hook"), "s", TopDisplay(sort="state")),
+        (TopDisplay(), "S", TopDisplay(sort="hook")),
+        (TopDisplay(is_reversed=True), "s", TopDisplay(sort="calls/s")),
+        (TopDisplay(), "r", TopDisplay(is_reversed=True)),
+        (TopDisplay(), "p", TopDisplay(is_paused=True)),
+        (TopDisplay(is_paused=True), " ", TopDisplay()),
+        (TopDisplay(), "down", TopDisplay(selected="b")),
+        (TopDisplay(selected="b"), "j", TopDisplay(selected="a")),
+        (TopDisplay(selected="c"), "down", TopDisplay(selected="c")),
+        (TopDisplay(selected="b"), "up", TopDisplay(selected="b")),
+        (TopDisplay(selected="gone"), "down", TopDisplay(selected="b")),
+        (TopDisplay(selected="b"), "end", TopDisplay(selected="c")),
+        (TopDisplay(selected="c"), "home", TopDisplay(selected="b")),
+        (TopDisplay(), "enter", TopDisplay(selected="b", page="hook")),
+        (TopDisplay(selected="a"), "enter", TopDisplay(selected="a", page="hook")),
+        (TopDisplay(selected="a", page="hook"), "down", TopDisplay(selected="a", page="hook", top=1)),
+        (TopDisplay(selected="a", page="hook", top=3), "page up", TopDisplay(selected="a", page="hook")),
+        (TopDisplay(selected="a", page="hook", top=3), "escape", TopDisplay(selected="a")),
+        (TopDisplay(selected="a", page="hook"), "s", TopDisplay(selected="a", page="hook")),
+        (TopDisplay(), "?", TopDisplay(page="help")),
+        (TopDisplay(page="help"), "?", TopDisplay()),
+        (TopDisplay(page="help"), "p", TopDisplay(page="help", is_paused=True)),
+        (TopDisplay(), "x", TopDisplay()),
+        (TopDisplay(page="hook"), "q", None),
+        (TopDisplay(), "ctrl-c", None),
     ],
 )
-def test_a_key_makes_the_next_view(view: View, key: str, expected: View | None) -> None:
-    assert after_key(view, key, NAMES, 10) == expected
+def test_a_key_makes_the_next_view(view: TopDisplay, key: str, expected: TopDisplay | None) -> None:
+    assert apply_key(view, key, NAMES, 10) == expected
 
 
 @pytest.mark.parametrize("key", ["down", "up", "enter", "end", "page down"])
 def test_keys_do_nothing_where_there_are_no_hooks(key: str) -> None:
-    assert after_key(View(), key, [], 10) == View()
+    assert apply_key(TopDisplay(), key, [], 10) == TopDisplay()
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_keys_do_nothing_where_there_are_no_hooks(key: str) -> None:
     ],
 )
 def test_what_a_terminal_sends_is_keys(data: bytes, keys: list[str]) -> None:
-    assert keys_of(data) == keys
+    assert parse_keys(data) == keys
 
 
 FAILURE = {
@@ -178,18 +178,19 @@ MANY = [
 ]
 MANY += [hook("global/x", 0, state="suspended", load=None), hook("new\x1b[2J", 0)]
 VIEWS = [
-    View(), View(selected="global/x", is_paused=True), View(page="help"), View(page="hook", selected=FIRST, top=9),
-    View(page="hook", selected="gone"), View(page="hook", selected=FIRST, top=10_000),
+    TopDisplay(), TopDisplay(selected="global/x", is_paused=True), TopDisplay(page="help"),
+    TopDisplay(page="hook", selected=FIRST, top=9),
+    TopDisplay(page="hook", selected="gone"), TopDisplay(page="hook", selected=FIRST, top=10_000),
 ]  # fmt: skip
 
 
-def boards() -> list[Board]:
+def boards() -> list[TopBoard]:
     before = report(*MANY, moment=8.0)
     return [
-        board_of(report(*MANY), before, View()),
-        board_of(report(), None, View()),
-        board_of(report(*MANY, health="red", wrong=WRONG, detail=DETAIL), before, View()),
-        board_of(report(*MANY), before, View())._replace(trouble="nobody listens at /run/x " * 20),
+        build_board(report(*MANY), before, TopDisplay()),
+        build_board(report(), None, TopDisplay()),
+        build_board(report(*MANY, health="red", wrong=WRONG, detail=DETAIL), before, TopDisplay()),
+        build_board(report(*MANY), before, TopDisplay())._replace(trouble="nobody listens at /run/x " * 20),
     ]
 
 
@@ -198,7 +199,7 @@ def test_the_screen_fits_whatever_its_size(width: int) -> None:
     for height in (1, 2, 3, 8, 24, 60):
         for board in boards():
             for view in VIEWS:
-                lines = ["".join(line) for line in screen(board, view, width, height)]
+                lines = ["".join(line) for line in draw_screen(board, view, width, height)]
 
                 assert len(lines) == height
                 assert max(map(cell_len, lines)) <= width
@@ -206,7 +207,7 @@ def test_the_screen_fits_whatever_its_size(width: int) -> None:
 
 
 def test_80_columns_have_all_that_is_asked_for_but_the_event() -> None:
-    lines = ["".join(line) for line in screen(boards()[2], View(selected="global/x"), 80, 24)]
+    lines = ["".join(line) for line in draw_screen(boards()[2], TopDisplay(selected="global/x"), 80, 24)]
     title = next(line for line in lines if "HOOK" in line)
 
     assert title.split() == ["HOOK", "CALLS/S", "P50", "P99", "FAILURES", "BUSY", "MEM", "QUEUE", "STATEv"]
@@ -217,10 +218,10 @@ def test_80_columns_have_all_that_is_asked_for_but_the_event() -> None:
 
 
 def test_a_page_ends_with_its_last_line_on_the_screen() -> None:
-    board, view = boards()[2], View(page="hook", selected=FIRST, top=10_000)
+    board, view = boards()[2], TopDisplay(page="hook", selected=FIRST, top=10_000)
 
-    lines = ["".join(line) for line in screen(board, view, 80, 24)]
+    lines = ["".join(line) for line in draw_screen(board, view, 80, 24)]
 
     assert lines[-2] == "  what was decided: hooklatch log --decision d-1"
-    assert 0 < settled(view, board, 80, 24).top < 100
-    assert page_size(board, view, 80, 24) == len([line for line in lines if "line" in line]) + 1
+    assert 0 < clamp_scroll(view, board, 80, 24).top < 100
+    assert measure_page(board, view, 80, 24) == len([line for line in lines if "line" in line]) + 1

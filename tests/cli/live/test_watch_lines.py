@@ -8,7 +8,7 @@ import pytest
 from rich.cells import cell_len
 
 from hooklatch.cli.live.watch import is_wanted
-from hooklatch.cli.live.watch_lines import layout_for, lines_of, titles
+from hooklatch.cli.live.watch_lines import format_announcement, layout_for_width, list_titles
 from hooklatch.record.files.reading import Filters
 from support.tables import table
 
@@ -29,7 +29,7 @@ def operation(kind: str, **fields: Any) -> dict[str, Any]:
 
 
 def text_of(announcement: dict[str, Any], width: int | None = None) -> list[str]:
-    return ["".join(pieces) for pieces in lines_of(announcement, layout_for(width))]
+    return ["".join(pieces) for pieces in format_announcement(announcement, layout_for_width(width))]
 
 
 def test_elsewhere_than_at_a_terminal_nothing_is_cut() -> None:
@@ -43,7 +43,7 @@ def test_elsewhere_than_at_a_terminal_nothing_is_cut() -> None:
 
 @table("width", [20, 40, 79, 80, 100, 119, 120, 200])
 def test_at_a_terminal_the_line_fits_and_stands_below_its_titles(width: int) -> None:
-    lines, title = text_of(DECIDED, width), "".join(titles(layout_for(width)))
+    lines, title = text_of(DECIDED, width), "".join(list_titles(layout_for_width(width)))
     line = lines[0]
 
     assert max(map(cell_len, lines)) <= width

@@ -6,9 +6,9 @@ import argparse
 
 import pytest
 
-from hooklatch.cli.commands import command_line
-from hooklatch.cli.terminal.durations import span
-from hooklatch.core.text import shown
+from hooklatch.cli.commands import build_command_line
+from hooklatch.cli.terminal.durations import parse_duration
+from hooklatch.core.text import format_duration
 from support.tables import table
 
 OPTIONS = {
@@ -34,24 +34,24 @@ OPTIONS = {
     ],
 )
 def test_it_reads(text: str, seconds: float) -> None:
-    assert span(text) == seconds
+    assert parse_duration(text) == seconds
 
 
 @table("text", ["", "0", "0s", "-1", "1w", "m", "1h30", "inf", "nan", "1e9", "\u0661s\n", "9" * 400])
 def test_it_does_not_read(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError, match="write it like 90s, 15m, 2h or 7d"):
-        span(text)
+        parse_duration(text)
 
 
 @table("command", OPTIONS)
 @table("text", ["90s", "15m", "2h", "7d"])
 def test_every_command_takes_it(command: str, text: str) -> None:
-    command_line().parse_args([command, *OPTIONS[command], text])
+    build_command_line().parse_args([command, *OPTIONS[command], text])
 
 
 def test_what_is_shown_can_be_typed() -> None:
     for seconds in (5, 90, 600, 7200, 604800):
-        assert span(shown(seconds)) <= seconds
+        assert parse_duration(format_duration(seconds)) <= seconds
 
 
 @table(
@@ -67,4 +67,4 @@ def test_what_is_shown_can_be_typed() -> None:
     ],
 )
 def test_it_is_shown_in_a_unit_that_people_read(seconds: float, text: str) -> None:
-    assert shown(seconds) == text
+    assert format_duration(seconds) == text

@@ -58,7 +58,7 @@ def test_who_gets_colours(is_terminal: bool, variables: Mapping[str, str], expec
 
 
 def test_what_is_painted_stays_text() -> None:
-    painted = look.paint("red", "bad")
+    painted = look.paint_text("red", "bad")
 
     assert f"{painted}!" == "red!"
     assert json.dumps(painted) == '"red"'
@@ -66,7 +66,7 @@ def test_what_is_painted_stays_text() -> None:
 
 @table("width", range(20, 120))
 def test_lines_are_broken_at_words_and_commands_stay_whole(width: int) -> None:
-    pieces = [TALE[start:end] for start, end in output.spans(TALE, width, "")]
+    pieces = [TALE[start:end] for start, end in output.find_line_spans(TALE, width, "")]
 
     assert " ".join(pieces) == TALE
     assert any("hooklatch resume --all" in piece for piece in pieces) or width < len("hooklatch resume --all")
@@ -75,7 +75,9 @@ def test_lines_are_broken_at_words_and_commands_stay_whole(width: int) -> None:
 
 @table("text", ["a b `c " * 40_000, "hooklatch a " * 30_000, " " * 300_000, "x" * 300_000, "hooklatch a, " * 30_000])
 def test_a_hook_with_a_million_words_does_not_hold_up_who_looks(text: str) -> None:
-    spans = output.spans(text, 80, "    ")  # what grows with the square would take minutes, and end at the limit
+    spans = output.find_line_spans(
+        text, 80, "    "
+    )  # what grows with the square would take minutes, and end at the limit
 
     assert "".join(text[start:end] for start, end in spans).replace(" ", "") == text.replace(" ", "")
 
@@ -163,7 +165,7 @@ def test_a_hooks_own_words_cannot_command_the_terminal(served: Daemon) -> None:
 @pytest.mark.slow
 def test_what_takes_over_a_second_says_so_and_then_is_gone(tmp_path: Path) -> None:
     """Slow: it waits for the second."""
-    code = "import time\nfrom hooklatch.cli.terminal.look import Working\nwith Working('a long thing'):\n    {}\n"
+    code = "import time\nfrom hooklatch.cli.terminal.look import Spinner\nwith Spinner('a long thing'):\n    {}\n"
     quick, slow = (
         shown_at([sys.executable, "-c", code.format(body)], environment={}, folder=tmp_path)[1]
         for body in ("pass", "import select; select.select([], [], [], 1.3)")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hooklatch.cli.terminal.record_lines import details_of, line_of
+from hooklatch.cli.terminal.record_lines import format_record, list_record_details
 
 NAMED = {"layer": "project", "hook": "no_rm", "name": "project:/srv/my app/no_rm"}
 
@@ -13,17 +13,17 @@ def test_a_hook_is_named_as_commands_know_it() -> None:
     failed = {"outcome": "failed", "cause": "crash", "message": "it died", **NAMED}
     record = {"seq": 1, "at": "", "kind": "decision", "verdict": "deny", "event": "stop", "outcomes": [failed], **NAMED}
 
-    assert "by project:/srv/my app/no_rm" in line_of(record)
-    assert dict(details_of(record)) == {
+    assert "by project:/srv/my app/no_rm" in format_record(record)
+    assert dict(list_record_details(record)) == {
         "asked": "project:/srv/my app/no_rm failed (crash: it died), 0.0 ms",
         "see": "hooklatch hooks show 'project:/srv/my app/no_rm'",
     }
 
 
 def test_a_record_that_names_no_hook_and_one_of_other_types_are_shown_all_the_same() -> None:
-    assert " by " not in line_of({"seq": 1, "at": "", "kind": "decision", "verdict": "pass", "event": "stop"})
+    assert " by " not in format_record({"seq": 1, "at": "", "kind": "decision", "verdict": "pass", "event": "stop"})
     odd = {"layer": 5, "hook": "no_rm", "name": []}
-    assert "by no_rm" in line_of({"seq": 1, "at": "", "kind": "decision", "verdict": "deny", **odd})
+    assert "by no_rm" in format_record({"seq": 1, "at": "", "kind": "decision", "verdict": "deny", **odd})
 
 
 @pytest.mark.parametrize(
@@ -36,4 +36,4 @@ def test_a_record_that_names_no_hook_and_one_of_other_types_are_shown_all_the_sa
     ],
 )
 def test_what_is_no_decision_is_told_in_words(record: dict[str, object], told: str) -> None:
-    assert line_of({"seq": 1, "at": "now", "kind": "noted", **record}).split(maxsplit=2)[2] == told
+    assert format_record({"seq": 1, "at": "now", "kind": "noted", **record}).split(maxsplit=2)[2] == told

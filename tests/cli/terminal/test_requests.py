@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from hooklatch.cli.daemon.doctor import without
-from hooklatch.cli.terminal.connection import Connection, NoDaemonError
-from hooklatch.cli.terminal.requests import administrator, one_shot
+from hooklatch.cli.daemon.doctor import suggest_without_daemon
+from hooklatch.cli.terminal.connection import CommandConnection, NoDaemonError
+from hooklatch.cli.terminal.requests import connect_administrator, connect_agent_once
 from hooklatch.errors import DaemonUnreachableError, HooklatchError, RequestFailedError
 from support.strangers import NOBODY, as_nobody, as_root, folder_for_all, listener_of_another
 
@@ -24,7 +24,7 @@ def test_a_socket_of_another_user_is_told_as_such_and_no_daemon_is_to_be_started
         listener.listen()
 
         def ask() -> None:
-            with administrator(argparse.Namespace(runtime_dir=str(tmp_path), daemon_uid=None)):
+            with connect_administrator(argparse.Namespace(runtime_dir=str(tmp_path), daemon_uid=None)):
                 pass
 
         said = as_nobody(ask)
@@ -43,12 +43,12 @@ def test_another_users_daemon_is_told_nothing_by_any_command() -> None:
             listener_of_another(str(folder / "agent.sock"), says=said) as by_agents,
             listener_of_another(str(folder / "admin.sock"), says=said) as by_administrators,
         ):
-            for reach in (one_shot, administrator):
+            for reach in (connect_agent_once, connect_administrator):
                 with pytest.raises(DaemonUnreachableError, match=f"nobody \\({NOBODY}\\)") as refused, reach(stranger):
                     pass
                 assert refused.value.is_denied
             told = by_agents() + by_administrators()
-            with one_shot(named) as link:
+            with connect_agent_once(named) as link:
                 answer = link.ask("hello")
 
     assert told == b""
@@ -65,7 +65,7 @@ def test_a_daemon_that_answers_pings_and_reads_nothing_else_is_given_up(tmp_path
             pinged = threading.Thread(target=answer_pings, args=[listener])
             pinged.start()
             with pytest.raises(NoDaemonError, match="does not read"):
-                Connection(client, path, None, silence=0.05, sending=0.3).send(b"a" * 7 * 2**20)
+                CommandConnection(client, path, None, silence=0.05, sending=0.3).send(b"a" * 7 * 2**20)
             listener.shutdown(socket.SHUT_RDWR)  # wakes accept()
             pinged.join()
 
@@ -82,6 +82,6 @@ def test_doctor_does_not_advise_to_stop_the_daemon_of_another_user() -> None:
     denied: list[HooklatchError] = [DaemonUnreachableError.at([("/run/x", "Permission denied")], is_denied=True)]
     denied += [RequestFailedError(0, "not_permitted", "user 7 may not connect: this daemon is for user 0")]
 
-    assert {without(error) for error in denied} == {
+    assert {suggest_without_daemon(error) for error in denied} == {
         "become the user whose daemon it is, or name the folder of your own with --runtime-dir"
     }

@@ -6,9 +6,9 @@ import os
 
 import pytest
 
-from hooklatch.cli.commands import command_line
-from hooklatch.cli.terminal.requests import as_sent
-from hooklatch.cli.testing.fire import params_of
+from hooklatch.cli.commands import build_command_line
+from hooklatch.cli.terminal.requests import encode_argument
+from hooklatch.cli.testing.fire import encode_fire_params
 from hooklatch.errors import InvalidPayloadError
 
 
@@ -16,12 +16,12 @@ def test_words_are_sent_as_utf8_although_the_locale_could_not_read_them(monkeypa
     read = "näme".encode().decode("ascii", "surrogateescape")
     monkeypatch.setattr("os.fsencode", lambda text: text.encode("ascii", "surrogateescape"))
 
-    assert as_sent({"id": read, "match": [read, 1, None]}) == {"id": "näme", "match": ["näme", 1, None]}
+    assert encode_argument({"id": read, "match": [read, 1, None]}) == {"id": "näme", "match": ["näme", 1, None]}
 
 
 def test_what_is_no_utf8_is_said_and_a_gate_in_such_a_folder_is_not_asked_about_another() -> None:
     name = os.fsdecode(b"/srv/\xff")
-    arguments = command_line().parse_args(["fire", "pre_tool_use", "--cwd", name])
+    arguments = build_command_line().parse_args(["fire", "pre_tool_use", "--cwd", name])
 
     with pytest.raises(InvalidPayloadError, match=r"xff' is not UTF-8, as all names have to be; rename it"):
-        params_of(arguments, b"{}")
+        encode_fire_params(arguments, b"{}")

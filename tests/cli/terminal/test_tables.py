@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from hooklatch.cli.terminal.tables import GAP, fit, wrapped
+from hooklatch.cli.terminal.tables import GAP, fit_columns, wrap_text
 from support.tables import table
 
 CELLS = [["ID", "STATE", "ORIGIN"], ["guards:no_push", "active", "/srv/app/hooks.d/guards.py:12"], ["x", "off", "-"]]
@@ -26,7 +26,7 @@ WORDS = st.text("ab/:._- 漢", max_size=60)
     ],
 )
 def test_columns_are_left_out_in_the_order_that_is_given(width: int, drop: tuple[str, ...], titles: list[str]) -> None:
-    fitted = fit(CELLS, width=width, drop=drop)
+    fitted = fit_columns(CELLS, width=width, drop=drop)
 
     assert [CELLS[0][column] for column in fitted.columns] == titles
     assert sorted([*titles, *fitted.left_out]) == sorted(CELLS[0])
@@ -34,7 +34,7 @@ def test_columns_are_left_out_in_the_order_that_is_given(width: int, drop: tuple
 
 @given(st.lists(st.lists(WORDS, min_size=3, max_size=3), max_size=4), st.integers(1, 100))
 def test_what_is_chosen_is_never_wider_than_the_terminal(rows: list[list[str]], width: int) -> None:
-    columns, widths, _ = fit([["ID", "STATE", "ORIGIN"], *rows], width=width)
+    columns, widths, _ = fit_columns([["ID", "STATE", "ORIGIN"], *rows], width=width)
 
     assert columns
     assert sum(widths) + GAP * (len(widths) - 1) <= width
@@ -52,12 +52,12 @@ def test_what_is_chosen_is_never_wider_than_the_terminal(rows: list[list[str]], 
     ],
 )
 def test_words_are_broken_where_they_can_be_read(text: str, width: int, lines: list[str]) -> None:
-    assert wrapped(text, width) == lines
+    assert wrap_text(text, width) == lines
 
 
 @given(WORDS, st.integers(2, 30))
 def test_wrapping_loses_nothing_and_fits(text: str, width: int) -> None:
-    lines = wrapped(text, width)
+    lines = wrap_text(text, width)
 
     assert "".join(lines).replace(" ", "") == text.replace(" ", "")
     assert all(cell_len(line) <= width for line in lines)

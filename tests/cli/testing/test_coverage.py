@@ -7,12 +7,12 @@ from typing import Any
 import msgspec
 
 from cli.testing.test_policy_tests import decision
-from hooklatch.cli.testing.coverage import Seen, cover
+from hooklatch.cli.testing.coverage import CaseObservation, cover_hooks
 from hooklatch.core.hooks.catalogue import Catalogue
 from hooklatch.core.hooks.conditions import compile_where
 from hooklatch.core.hooks.matchers import compile_matcher
 from hooklatch.core.hooks.registry import Hook, Layer, PythonTarget
-from hooklatch.core.messages import Outcome
+from hooklatch.core.messages import CallOutcome
 from hooklatch_worker.wire import Source
 from support.tables import table
 
@@ -27,8 +27,8 @@ def hook(event: str, **fields: Any) -> Hook:
     return Hook(id="a", event=event, layer=Layer.GLOBAL, matcher=compile_matcher(None), target=target, **fields)
 
 
-def seen(*hooks: Hook, **fields: Any) -> Seen:
-    return Seen(decision(**fields), hooks)
+def seen(*hooks: Hook, **fields: Any) -> CaseObservation:
+    return CaseObservation(decision(**fields), hooks)
 
 
 @table(
@@ -52,23 +52,23 @@ def test_a_hook_lacks_what_no_case_has_seen(
 ) -> None:
     own = hook(event, amends=amends)
     cases = [
-        seen(own, event=event, outcomes=[Outcome(**{"layer": "global", "hook": "a", "cause": "policy", **one})])
+        seen(own, event=event, outcomes=[CallOutcome(**{"layer": "global", "hook": "a", "cause": "policy", **one})])
         for one in outcomes
     ]
 
-    (covered,) = cover([own], cases, Catalogue.standard())
+    (covered,) = cover_hooks([own], cases, Catalogue.standard())
 
     assert covered.missing == missing
 
 
 def test_a_condition_lets_pass_too_where_nobody_else_refuses_and_its_matcher_accepts() -> None:
     guard = hook("pre_tool_use", where=compile_where({"command": "rm"}))
-    denied = seen(guard, outcomes=[Outcome(layer="global", hook="a", cause="policy", verdict="deny")])
-    by_another = [Outcome(layer="global", hook="b", cause="policy", verdict="deny")]
+    denied = seen(guard, outcomes=[CallOutcome(layer="global", hook="a", cause="policy", verdict="deny")])
+    by_another = [CallOutcome(layer="global", hook="b", cause="policy", verdict="deny")]
     passed = seen(guard, verdict="pass")
 
     found = [
-        cover([guard], cases, Catalogue.standard())[0].missing
+        cover_hooks([guard], cases, Catalogue.standard())[0].missing
         for cases in (
             [denied, passed],
             [denied, seen(guard, outcomes=by_another, verdict="deny")],
@@ -82,9 +82,9 @@ def test_a_condition_lets_pass_too_where_nobody_else_refuses_and_its_matcher_acc
 
 
 def test_hooks_that_lack_something_come_first() -> None:
-    said = seen(outcomes=[Outcome(layer="global", hook="a", cause="policy", verdict="deny")] * 2)
+    said = seen(outcomes=[CallOutcome(layer="global", hook="a", cause="policy", verdict="deny")] * 2)
     other = msgspec.structs.replace(hook("pre_tool_use", amends=True), id="b")
 
-    covered = cover([hook("stop"), other], [said], Catalogue.standard())
+    covered = cover_hooks([hook("stop"), other], [said], Catalogue.standard())
 
     assert [(one.hook, bool(one.missing)) for one in covered] == [("global/a", True), ("global/b", True)]

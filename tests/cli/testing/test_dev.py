@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from hooklatch.cli.terminal.exits import CommandError
-from hooklatch.cli.testing.payloads import payloads_in
-from hooklatch.testing.recorded import recorded
+from hooklatch.cli.testing.payloads import read_payloads
+from hooklatch.testing.recorded import list_recorded_events
 from support.commands import Place, Started, new_place
 from support.repository import ROOT
 from support.survivors import nobody_survives
@@ -141,7 +141,7 @@ def test_what_is_no_payload_is_said(text: str, said: str) -> None:
         file.write(text)
         file.flush()
         with pytest.raises(CommandError, match=re.escape(said)):
-            payloads_in(file.name)
+            read_payloads(file.name)
 
 
 def test_the_payloads_are_those_that_were_recorded() -> None:
@@ -149,5 +149,5 @@ def test_the_payloads_are_those_that_were_recorded() -> None:
     for path in (ROOT / "tests" / "data" / "claude-code-2.1.330").glob("*.jsonl"):
         known += [json.loads(line) for line in path.read_text().splitlines()]
 
-    assert [one.payload for one in recorded() if not one.made_up and one.payload not in known] == []
-    assert sum(one.made_up for one in recorded()) == 2
+    assert [one.payload for one in list_recorded_events() if not one.made_up and one.payload not in known] == []
+    assert sum(one.made_up for one in list_recorded_events()) == 2

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hooklatch.cli.testing.in_process import Here, Pools, say_what_stays
+from hooklatch.cli.testing.in_process import InProcessSource, Pools, say_what_stays
 from hooklatch_worker.wire import Source
 
 
@@ -25,7 +25,7 @@ def test_a_source_with_packages_of_its_own_stays_in_its_workers(capsys: pytest.C
     pools = Pools(parts)
 
     assert pools["own", 1] == "pool of own"
-    assert isinstance(pools["plain", 1], Here)
+    assert isinstance(pools["plain", 1], InProcessSource)
     say_what_stays(parts)
     said = capsys.readouterr().err
     assert "own has an environment of its own" in said

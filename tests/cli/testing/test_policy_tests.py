@@ -17,10 +17,10 @@ import pytest
 import trio
 
 from hooklatch.cli.terminal.exits import CommandError
-from hooklatch.cli.testing.cases import Case, Expected, problem_with, read_cases
+from hooklatch.cli.testing.cases import Case, ExpectedDecision, find_case_problem, read_cases
 from hooklatch.cli.testing.running import report_waiting
 from hooklatch.core.hooks.catalogue import Catalogue
-from hooklatch.core.messages import Decision
+from hooklatch.core.messages import FireDecision
 from support.commands import Place, new_place, serving
 from support.repository import ROOT
 from support.tables import table
@@ -37,11 +37,11 @@ def line(**entry: Any) -> str:
     return json.dumps({"event": "pre_tool_use", "expect": "deny", **entry})
 
 
-def decision(**fields: Any) -> Decision:
-    values: dict[str, Any] = dict.fromkeys(Decision.__struct_fields__)
+def decision(**fields: Any) -> FireDecision:
+    values: dict[str, Any] = dict.fromkeys(FireDecision.__struct_fields__)
     values |= {"decision_id": "1", "event": "pre_tool_use", "verdict": "deny", "cause": "policy", "retryable": False}
     values |= {"duration_ms": 1.0, "inject": [], "context": {}, "outcomes": [], "warnings": []}
-    return Decision(**(values | fields))
+    return FireDecision(**(values | fields))
 
 
 def test_both_forms_say_the_same(tmp_path: Path) -> None:
@@ -150,7 +150,7 @@ def test_bytes_that_are_no_utf_8_are_refused_with_their_line() -> None:
 def test_what_no_decision_can_ever_be_is_said_before_anything_is_fired(entry: dict[str, Any], said: str) -> None:
     (case,) = cases(line(**entry), "-")
 
-    assert problem_with(case, case.params.event, Catalogue.standard()) == said
+    assert find_case_problem(case, case.params.event, Catalogue.standard()) == said
 
 
 @table(
@@ -174,7 +174,7 @@ def test_what_no_decision_can_ever_be_is_said_before_anything_is_fired(entry: di
 def test_a_refusal_by_failure_is_no_success(
     expected: dict[str, Any], fields: dict[str, Any], differences: list[str]
 ) -> None:
-    assert Expected(**expected).differences(decision(**fields)) == differences
+    assert ExpectedDecision(**expected).differences(decision(**fields)) == differences
 
 
 async def test_who_waits_is_told_after_a_second_and_then_ever_less(

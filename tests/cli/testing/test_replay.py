@@ -15,7 +15,7 @@ import msgspec
 import pytest
 from jsonschema import Draft202012Validator
 
-from hooklatch.cli.describing.schema import schema_of
+from hooklatch.cli.describing.schema import find_schema
 from support.commands import CONFIG, GUARDS, Place, new_place, serving
 from support.records import fill, needs_root, tiny_disk
 
@@ -60,7 +60,7 @@ def test_replay_shows_what_would_change_and_touches_nothing(played: Place) -> No
 
     assert state_of(played) == before
     assert before
-    Draft202012Validator(schema_of("replay")).validate(report)
+    Draft202012Validator(find_schema("replay")).validate(report)
     assert (report["fired"], report["changed"], report["unkept"], report["lost"], report["redacted"]) == (4, 1, 0, 0, 1)
     assert report["changes"] == [{"then": "pass", "now": "deny by global/guards:no_push", "times": 1}]
     (changed,) = (one for one in report["fires"] if one["changed"])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hooklatch.cli.testing.selecting import ExpressionError, selection
+from hooklatch.cli.testing.selecting import ExpressionError, parse_selection
 from support.tables import table
 
 TEXT = "a forced push is refused pre_tool_use cases.toml"
@@ -26,7 +26,7 @@ TEXT = "a forced push is refused pre_tool_use cases.toml"
     ],
 )
 def test_words_are_joined_as_they_read(expression: str, matches: bool) -> None:
-    assert selection(expression)(TEXT) is matches
+    assert parse_selection(expression)(TEXT) is matches
 
 
 @table(
@@ -43,6 +43,6 @@ def test_words_are_joined_as_they_read(expression: str, matches: bool) -> None:
 )
 def test_what_is_no_expression_says_where(expression: str, where: str) -> None:
     with pytest.raises(ExpressionError) as caught:
-        selection(expression)
+        parse_selection(expression)
 
     assert where in str(caught.value)

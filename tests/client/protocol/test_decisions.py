@@ -13,7 +13,7 @@ from hooklatch.client.protocol.decisions import (
     Decision,
     RefusedError,
     decide_locally,
-    local_decision,
+    make_local_decision,
     read_decision,
     read_fired,
 )
@@ -117,7 +117,7 @@ def test_an_answer_with_broken_text_is_unreadable() -> None:
 
 @table("event", list(Catalogue.standard()))
 def test_without_an_answer_gates_deny_and_others_pass_with_a_warning(event: str) -> None:
-    answer = local_decision(event, "no_daemon", "gone")
+    answer = make_local_decision(event, "no_daemon", "gone")
 
     if Catalogue.standard()[event].model == "gate":
         assert (answer.verdict, answer.cause, answer.allowed, answer.retryable) == ("deny", "no_daemon", False, True)

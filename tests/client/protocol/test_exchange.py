@@ -10,7 +10,7 @@ import pytest
 
 from client.scripts import CALL
 from hooklatch.client.protocol.announcements import Announcement
-from hooklatch.client.protocol.exchange import CallRequested, Exchange, Waiter, reply
+from hooklatch.client.protocol.exchange import CallRequested, Exchange, PendingRequest, encode_reply
 from hooklatch.client.protocol.liveness import Liveness
 from hooklatch.core.protocol import MAX_FRAME
 from hooklatch.errors import DaemonUnreachableError, InvalidPayloadError, RequestFailedError, UnreadableAnswerError
@@ -20,7 +20,7 @@ def line(**message: Any) -> bytes:
     return json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n"
 
 
-def begin(exchange: Exchange, method: str = "ping", **params: Any) -> Waiter:
+def begin(exchange: Exchange, method: str = "ping", **params: Any) -> PendingRequest:
     return exchange.begin(method, params, wake=lambda: None, now=0.0)[0]
 
 
@@ -88,8 +88,8 @@ def test_what_needs_the_shell_is_handed_on_in_order(exchange: Exchange) -> None:
 
     assert isinstance(announced, Announcement)
     assert isinstance(call, CallRequested)
-    assert json.loads(reply(call, b""))["result"] is None
-    assert json.loads(reply(call, "it broke"))["error"]["message"] == "it broke"
+    assert json.loads(encode_reply(call, b""))["result"] is None
+    assert json.loads(encode_reply(call, "it broke"))["error"]["message"] == "it broke"
 
 
 def test_a_request_is_one_line_with_a_number_of_its_own(exchange: Exchange) -> None:
@@ -230,8 +230,8 @@ def test_a_call_is_answered_with_its_own_number(exchange: Exchange) -> None:
     (call,) = exchange.receive(line(id="k1", method="call", params=params), now=0.0)
 
     assert call == CallRequested("mine", "stop", {"turn": 1}, {"host": "h"}, number="k1")
-    assert json.loads(reply(call, b""))["result"] is None
-    assert json.loads(reply(call, b'{"verdict":"deny"}')) == {
+    assert json.loads(encode_reply(call, b""))["result"] is None
+    assert json.loads(encode_reply(call, b'{"verdict":"deny"}')) == {
         "jsonrpc": "2.0",
         "id": "k1",
         "result": {"verdict": "deny"},
@@ -241,13 +241,13 @@ def test_a_call_is_answered_with_its_own_number(exchange: Exchange) -> None:
 def test_a_failed_call_is_an_error_whatever_its_text_holds() -> None:
     call = CallRequested("mine", "stop", {}, number=1)
 
-    assert json.loads(reply(call, "bad \ud800"))["error"]["message"] == "bad ?"
+    assert json.loads(encode_reply(call, "bad \ud800"))["error"]["message"] == "bad ?"
 
 
 def test_an_answer_over_the_frame_limit_becomes_an_error() -> None:
     call = CallRequested("mine", "stop", {}, number=1)
 
-    assert "error" in json.loads(reply(call, b'"' + b"x" * MAX_FRAME + b'"'))
+    assert "error" in json.loads(encode_reply(call, b'"' + b"x" * MAX_FRAME + b'"'))
 
 
 @pytest.mark.parametrize(

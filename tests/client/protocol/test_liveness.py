@@ -6,28 +6,28 @@ from math import inf
 
 import pytest
 
-from hooklatch.client.protocol.announcements import Announcement, Inbox
-from hooklatch.client.protocol.liveness import Liveness, Pulse, backoff
+from hooklatch.client.protocol.announcements import Announcement, AnnouncementQueue
+from hooklatch.client.protocol.liveness import Heartbeat, Liveness, compute_backoff
 
 
 @pytest.fixture
-def pulse() -> Pulse:
-    return Pulse(Liveness(interval=1.0, misses=5))
+def pulse() -> Heartbeat:
+    return Heartbeat(Liveness(interval=1.0, misses=5))
 
 
-def test_nobody_waits_so_nothing_is_due(pulse: Pulse) -> None:
+def test_nobody_waits_so_nothing_is_due(pulse: Heartbeat) -> None:
     pulse.heard(100.0)
 
     assert pulse.due == inf
 
 
-def test_silence_is_pinged_each_second_and_dead_after_five(pulse: Pulse) -> None:
+def test_silence_is_pinged_each_second_and_dead_after_five(pulse: Heartbeat) -> None:
     pulse.begin(0.0)
 
     assert [pulse.check(now) for now in (0.5, 1.0, 2.0, 3.0, 4.0, 5.0)] == ["fine", *["ping"] * 4, "dead"]
 
 
-def test_a_byte_begins_the_count_again(pulse: Pulse) -> None:
+def test_a_byte_begins_the_count_again(pulse: Heartbeat) -> None:
     pulse.begin(0.0)
     for now in (1.0, 2.0, 3.0, 4.0):
         pulse.check(now)
@@ -38,13 +38,13 @@ def test_a_byte_begins_the_count_again(pulse: Pulse) -> None:
     assert pulse.check(5.5) == "ping"
 
 
-def test_a_client_that_was_suspended_asks_before_it_gives_up(pulse: Pulse) -> None:
+def test_a_client_that_was_suspended_asks_before_it_gives_up(pulse: Heartbeat) -> None:
     pulse.begin(0.0)
 
     assert pulse.check(3600.0) == "ping"
 
 
-def test_a_second_request_does_not_put_the_check_off(pulse: Pulse) -> None:
+def test_a_second_request_does_not_put_the_check_off(pulse: Heartbeat) -> None:
     pulse.begin(0.0)
     pulse.begin(0.9)
     pulse.finish()
@@ -52,7 +52,7 @@ def test_a_second_request_does_not_put_the_check_off(pulse: Pulse) -> None:
     assert pulse.check(1.0) == "ping"
 
 
-def test_the_last_answer_ends_the_watch(pulse: Pulse) -> None:
+def test_the_last_answer_ends_the_watch(pulse: Heartbeat) -> None:
     pulse.begin(0.0)
     pulse.finish()
 
@@ -60,14 +60,14 @@ def test_the_last_answer_ends_the_watch(pulse: Pulse) -> None:
 
 
 def test_attempts_come_ever_more_rarely_up_to_five_seconds() -> None:
-    delays = [backoff(attempt, 0.0) for attempt in range(9)]
+    delays = [compute_backoff(attempt, 0.0) for attempt in range(9)]
 
     assert delays == [0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]
-    assert backoff(10_000, 1.0) == 2.5
+    assert compute_backoff(10_000, 1.0) == 2.5
 
 
 def test_a_listener_that_falls_behind_is_told_to_look_again() -> None:
-    inbox = Inbox(lambda: None, capacity=2)
+    inbox = AnnouncementQueue(lambda: None, capacity=2)
 
     for revision in (1, 2, 3):
         inbox.put(Announcement(topic="registry", revision=revision))

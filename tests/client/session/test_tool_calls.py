@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from hooklatch.client.protocol.decisions import RefusedError
-from hooklatch.client.session.fires import fire
+from hooklatch.client.session.fires import fire_event
 from hooklatch.client.session.session_state import SessionState
-from hooklatch.client.session.steps import Ask, CallFunction, Returned
+from hooklatch.client.session.steps import CallFunction, FunctionReturned, RequestStep
 from hooklatch.client.session.tool_calls import ToolCall
 from hooklatch.client.session.tool_runs import ToolRun
 from hooklatch.errors import DaemonUnreachableError, InvalidPayloadError
@@ -44,10 +44,10 @@ class Tool:
             while True:
                 try:
                     match step:
-                        case Ask("fire", params):
+                        case RequestStep("fire", params):
                             answer: object = self.fire(params, waiting)
                         case CallFunction(function, argument):
-                            answer = Returned(function(argument), 3.0)
+                            answer = FunctionReturned(function(argument), 3.0)
                         case _:
                             raise AssertionError(step)
                 except Exception as error:
@@ -383,7 +383,7 @@ def test_a_breaker_needs_a_number(limit: int) -> None:
 
 def test_decisions_on_other_events_do_not_count() -> None:
     state = SessionState(None, {"denial_breaker": 1})
-    firing = fire(state, "user_prompt_submit", {"prompt": "x"}, wait=True)
+    firing = fire_event(state, "user_prompt_submit", {"prompt": "x"}, wait=True)
     answer = decision("user_prompt_submit", **{**DENY, "revision": 7})
 
     next(firing)

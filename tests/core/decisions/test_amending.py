@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hooklatch.core.decisions.phases import firing_order
+from hooklatch.core.decisions.phases import order_hooks
 from hooklatch.core.hooks.catalogue import EventSpec, Field
 from hooklatch.core.hooks.registry import Layer
-from hooklatch.core.hooks.snapshots import Chain
+from hooklatch.core.hooks.snapshots import EventHooks
 from hooklatch.core.payload import Payload
 from hooklatch_worker.author.verdicts import Verdict, allow, amend, ask, deny, halt, inject
 from support.plays import CATALOGUE, Reply, begin, end, failed, hook, outcome_of, play
@@ -218,8 +218,8 @@ def test_what_amended_is_told_with_the_order_of_firing() -> None:
     hooks = [hook("b", layer=Layer.BUILTIN, **MARKED), hook("g", layer=Layer.GLOBAL), hook("s", **MARKED), hook("t")]
 
     def called(spec: EventSpec) -> list[str]:
-        chain = Chain(spec, hooks)
-        return [one.id for one in firing_order(chain, chain.select(Payload(b'{"tool_name": "Bash"}')))]
+        chain = EventHooks(spec, hooks)
+        return [one.id for one in order_hooks(chain, chain.select(Payload(b'{"tool_name": "Bash"}')))]
 
     assert called(THREADED) == ["s", "b", "g", "t"]
     assert called(CATALOGUE["tool_result"]) == ["b", "g", "s", "t"]  # no guards: all of them amend

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hooklatch.core.decisions.asks import Closed, NotAskedError, OpenAsks, answered, unanswered
+from hooklatch.core.decisions.asks import AskResolution, NotAskedError, OpenAsks, apply_resolution, resolve_unanswered
 from hooklatch.core.hooks.catalogue import Catalogue
-from hooklatch.core.messages import Cause, Decision
+from hooklatch.core.messages import Cause, FireDecision
 from support.asked import DIGEST, ask
 from support.tables import table
 
@@ -22,8 +22,8 @@ def waiting(*ids: str, now: float = 100.0, seconds: float = 60.0) -> OpenAsks:
     return asks
 
 
-def denied(cause: Cause = "draining", ask_id: str = "a-1") -> Closed:
-    return Closed(id=ask_id, verdict="deny", cause=cause, reason="over")
+def denied(cause: Cause = "draining", ask_id: str = "a-1") -> AskResolution:
+    return AskResolution(id=ask_id, verdict="deny", cause=cause, reason="over")
 
 
 @table(
@@ -69,7 +69,7 @@ def test_what_is_no_answer_leaves_the_ask_open(ask_id: str, digest: str, by: str
 @given(st.permutations(["allow", "deny", "late", "expired", "draining", "abandoned"]))
 def test_the_first_end_is_the_only_one(order: list[str]) -> None:
     asks = waiting()
-    ends: list[Closed] = []
+    ends: list[AskResolution] = []
     told: list[str] = []
 
     for what in order:
@@ -79,7 +79,7 @@ def test_the_first_end_is_the_only_one(order: list[str]) -> None:
                 verdict: Any = "deny" if what == "deny" else "allow"
                 closed = asks.answer("a-1", verdict, what, by="tom", now=moment)
             else:
-                closed = unanswered("a-1", 60.0) if what == "expired" else denied("abandoned")
+                closed = resolve_unanswered("a-1", 60.0) if what == "expired" else denied("abandoned")
             ends.append(asks.close(closed))
         except NotAskedError as late:
             told.append(str(late))
@@ -146,8 +146,8 @@ def test_of_long_ago_it_is_not_known_any_more_how_it_ended() -> None:
         asks.answer("a-299", "allow", "ok", by="tom", now=1.0)
 
 
-def asking(event: str = "pre_tool_use") -> Decision:
-    return Decision(
+def asking(event: str = "pre_tool_use") -> FireDecision:
+    return FireDecision(
         decision_id="a-1", event=event, verdict="ask", cause="policy", reason="why?", layer="global", hook="guard",
         retryable=False, patch={"tool_input": b"{}"}, payload_digest=DIGEST, append="more", resume=None, value=None,  # type: ignore[dict-item]
         revision=1, duration_ms=1.0, warnings=["careful"],
@@ -171,7 +171,9 @@ def test_an_end_becomes_a_decision(
 ) -> None:
     spec, by = Catalogue.standard()[event], "tom" if cause == "policy" else None
 
-    made = answered(spec, asking(event), Closed(id="a-1", verdict=verdict, cause=cause, reason="so", by=by))
+    made = apply_resolution(
+        spec, asking(event), AskResolution(id="a-1", verdict=verdict, cause=cause, reason="so", by=by)
+    )
 
     assert (made.verdict, made.cause, made.retryable) == expected
     assert bool(made.patch) is bool(made.append) is keeps

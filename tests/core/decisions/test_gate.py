@@ -8,10 +8,10 @@ from typing import Any, get_args
 import msgspec
 import pytest
 
-from hooklatch.core.decisions.phases import start
+from hooklatch.core.decisions.phases import start_machine
 from hooklatch.core.hooks.catalogue import Catalogue, EventDefinition, EventSpec
 from hooklatch.core.hooks.registry import Hook
-from hooklatch.core.hooks.snapshots import Chain
+from hooklatch.core.hooks.snapshots import EventHooks
 from hooklatch.core.messages import Cause
 from hooklatch.core.payload import Payload
 from hooklatch_worker.author.verdicts import allow, amend, append, ask, context, deny, halt, inject, warn
@@ -396,7 +396,7 @@ def test_where_no_refusal_ends_the_chain_all_are_asked_and_the_first_refusal_dec
 
 def lines_run(hooks: Sequence[Hook]) -> int:
     """Return how many lines one fire of silent hooks runs, from matching to its decision."""
-    chain, lines = Chain(CATALOGUE["pre_tool_use"], hooks), 0
+    chain, lines = EventHooks(CATALOGUE["pre_tool_use"], hooks), 0
     silent, data = outcome_of(None), msgspec.json.encode(BASH)
 
     def count(frame: FrameType, event: str, argument: object) -> Any:
@@ -409,7 +409,7 @@ def lines_run(hooks: Sequence[Hook]) -> int:
         payload = Payload(data)
         sys.settrace(tracer)
         try:
-            fire = start(chain, chain.select(payload), payload, {})
+            fire = start_machine(chain, chain.select(payload), payload, {})
             while calls := fire.next_calls():
                 fire.receive(calls[0], silent)
             end(fire)

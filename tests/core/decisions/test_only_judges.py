@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from hooklatch.core.hooks.catalogue import EventSpec
 from hooklatch.core.hooks.registry import Hook, PythonTarget, ServedTarget
-from hooklatch.core.hooks.snapshots import grouped
-from hooklatch.core.messages import Decision
+from hooklatch.core.hooks.snapshots import group_hooks
+from hooklatch.core.messages import FireDecision
 from hooklatch_worker.author.verdicts import allow, amend, ask, context, deny, halt, inject, warn
 from hooklatch_worker.wire import Source
 from support.plays import CATALOGUE, Play, Reply, begin, end, failed, hook, outcome_of, play
@@ -41,7 +41,7 @@ def together(*, arrival: Sequence[str] = (), axes: EventSpec = GATE, **replies: 
     return play(axes, payload=PROMPT, arrival=arrival, marks=dict.fromkeys(replies, MARKED), **replies)
 
 
-def told(decision: Decision) -> list[tuple[str, str | None, bool]]:
+def told(decision: FireDecision) -> list[tuple[str, str | None, bool]]:
     return [(one.hook, one.verdict or one.outcome, one.unneeded) for one in decision.outcomes]
 
 
@@ -79,7 +79,7 @@ def written(text: str) -> list[Hook]:
     ],
 )
 def test_neighbours_that_only_judge_are_called_at_the_same_time(hooks: str, groups: str) -> None:
-    found = grouped(GATE, written(hooks))
+    found = group_hooks(GATE, written(hooks))
 
     assert " ".join("".join(one.id[0] for one in group) for group in found) == groups
 
@@ -246,7 +246,7 @@ OTHER = st.tuples(
 Written = tuple[Reply, dict[str, Any], dict[str, Any], dict[str, Any]]
 
 
-def needed(decision: Decision) -> Decision:
+def needed(decision: FireDecision) -> FireDecision:
     """Return a decision without what only running at the same time adds to it."""
     return msgspec.structs.replace(decision, outcomes=[one for one in decision.outcomes if not one.unneeded])
 

@@ -6,8 +6,8 @@ from typing import Any, get_args
 import msgspec
 import pytest
 
-from hooklatch.core.decisions.decision import refuse
-from hooklatch.core.messages import RETRYABLE, Cause, Outcome
+from hooklatch.core.decisions.decision import refuse_fire
+from hooklatch.core.messages import RETRYABLE, CallOutcome, Cause
 from hooklatch.core.payload import Payload
 from hooklatch_worker.author.verdicts import amend, append, claim, context, deny, halt, inject, last, resume
 from support.plays import BASH, CATALOGUE, Reply, begin, end, failed, hook, play
@@ -159,7 +159,7 @@ def test_no_claim_is_a_pass() -> None:
 @table("cause", FAILURES)
 @table("event", list(CATALOGUE))
 def test_a_fire_that_calls_nobody_is_refused_at_gates_only(event: str, cause: Cause) -> None:
-    decision = refuse(CATALOGUE[event], cause, "why", decision_id="d1")
+    decision = refuse_fire(CATALOGUE[event], cause, "why", decision_id="d1")
 
     if event in GATES:
         assert (decision.verdict, decision.cause, decision.warnings) == ("deny", cause, [])
@@ -173,8 +173,8 @@ def test_a_fire_that_calls_nobody_is_refused_at_gates_only(event: str, cause: Ca
 def test_a_refused_fire_tells_the_digest_of_a_payload_that_there_is() -> None:
     payload = Payload(b"{}")
 
-    with_it = refuse(CATALOGUE["stop"], "payload", "", decision_id="d1", payload=payload, context={"n": 1})
-    without = refuse(CATALOGUE["stop"], "payload", "", decision_id="d1")
+    with_it = refuse_fire(CATALOGUE["stop"], "payload", "", decision_id="d1", payload=payload, context={"n": 1})
+    without = refuse_fire(CATALOGUE["stop"], "payload", "", decision_id="d1")
 
     assert (with_it.payload_digest, with_it.context) == (payload.digest(), {"n": 1})
     assert without.payload_digest is None
@@ -194,7 +194,7 @@ def test_an_empty_decision_has_all_scalars_and_no_empty_list(event: str) -> None
 
     assert set(written) == SCALARS
     assert written["reason"] is None
-    assert json.loads(msgspec.json.encode(refuse(CATALOGUE[event], "load", "", decision_id="d"))).keys() >= SCALARS
+    assert json.loads(msgspec.json.encode(refuse_fire(CATALOGUE[event], "load", "", decision_id="d"))).keys() >= SCALARS
 
 
 def test_a_full_decision_is_written_with_its_lists() -> None:
@@ -208,7 +208,7 @@ def test_a_full_decision_is_written_with_its_lists() -> None:
 
 
 def test_an_outcome_shows_what_the_call_printed() -> None:
-    printed = Outcome(cause="crash", message="exit 1", stdout="out", stderr="no", truncated=True, duration_ms=2.0)
+    printed = CallOutcome(cause="crash", message="exit 1", stdout="out", stderr="no", truncated=True, duration_ms=2.0)
 
     (outcome,) = play("stop", a=printed).decision.outcomes
 
@@ -218,7 +218,7 @@ def test_an_outcome_shows_what_the_call_printed() -> None:
 
 def test_nothing_of_an_outcome_that_is_for_the_daemon_alone_is_shown() -> None:
     answer = b'{"verdict":"deny","reason":"no"}'
-    said = Outcome(cause="policy", message="m", answer=answer, traceback="t", is_lost=True, is_orphaned=True)
+    said = CallOutcome(cause="policy", message="m", answer=answer, traceback="t", is_lost=True, is_orphaned=True)
 
     (outcome,) = play("pre_tool_use", a=said).decision.outcomes
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from hooklatch.core.decisions.call import Call
 from hooklatch.core.hooks.catalogue import EventSpec
 from hooklatch.core.hooks.registry import Hook, PythonTarget, ServedTarget
-from hooklatch.core.hooks.snapshots import MAX_RUN, RUN_TIMEOUT, turns
-from hooklatch.core.messages import Outcome
+from hooklatch.core.hooks.snapshots import MAX_RUN, RUN_TIMEOUT, plan_call_groups
+from hooklatch.core.messages import CallOutcome
 from hooklatch_worker.author.verdicts import allow, amend, append, ask, claim, context, deny, halt, inject, last, warn
 from hooklatch_worker.wire import Source
 from support.plays import CATALOGUE, Reply, begin, end, failed, hook, outcome_of
@@ -68,13 +68,13 @@ def written(text: str, event: str = GATE.name) -> list[Hook]:
     ],
 )
 def test_who_can_share_a_worker(hooks: str, runs: str) -> None:
-    found = turns(GATE, written(hooks))
+    found = plan_call_groups(GATE, written(hooks))
 
     assert " ".join("".join(one.id[0] for one in (*turn.hooks, *turn.then)) for turn in found) == runs
 
 
 def test_no_worker_is_given_more_than_a_few() -> None:
-    first, *_, last_one = turns(GATE, written("a" * 100))
+    first, *_, last_one = plan_call_groups(GATE, written("a" * 100))
 
     assert (1 + len(first.then), last_one.then) == (MAX_RUN, ())
 
@@ -82,7 +82,7 @@ def test_no_worker_is_given_more_than_a_few() -> None:
 def test_hooks_that_run_at_the_same_time_share_none() -> None:
     event = msgspec.structs.replace(CATALOGUE["notification"], flow="concurrent")
 
-    assert [(len(turn.hooks), turn.then) for turn in turns(event, written("aaa", event.name))] == [(3, ())]
+    assert [(len(turn.hooks), turn.then) for turn in plan_call_groups(event, written("aaa", event.name))] == [(3, ())]
 
 
 def test_a_hook_that_sees_what_others_merged_goes_alone() -> None:
@@ -98,10 +98,10 @@ def test_a_hook_that_sees_what_others_merged_goes_alone() -> None:
 
 # -- what they decide --------------------------------------------------------------------------------------------
 
-Runner = Callable[[Call, Callable[[Call], Outcome]], Outcome]
+Runner = Callable[[Call, Callable[[Call], CallOutcome]], CallOutcome]
 
 
-def alone(call: Call, answer: Callable[[Call], Outcome]) -> Outcome:
+def alone(call: Call, answer: Callable[[Call], CallOutcome]) -> CallOutcome:
     return answer(call)
 
 
@@ -109,7 +109,7 @@ def in_runs(cuts: Sequence[bool]) -> Runner:
     """Run calls as a worker does, which may stop after any of them, also after one that had nothing to say."""
     script = iter(cuts)
 
-    def run(call: Call, answer: Callable[[Call], Outcome]) -> Outcome:
+    def run(call: Call, answer: Callable[[Call], CallOutcome]) -> CallOutcome:
         outcome, before = answer(call), list[float]()
         for following in call.then:
             if outcome.cause != "policy" or outcome.answer or next(script, False):
@@ -130,7 +130,7 @@ def played(
     script = {name: iter(said) for name, said in replies.items()}
     seen: list[object] = []
 
-    def answer(call: Call) -> Outcome:
+    def answer(call: Call) -> CallOutcome:
         seen.append((call.hook.id, call.payload.data, call.context, call.merged, call.reinvoked))
         return msgspec.structs.replace(outcome_of(next(script[call.hook.id], None)), duration_ms=float(len(seen)))
 

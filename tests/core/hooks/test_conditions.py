@@ -11,7 +11,7 @@ from guards.gallery import PURE, cases
 from hooklatch.cli.testing.cases import Case
 from hooklatch.core.hooks import comparisons
 from hooklatch.core.hooks.catalogue import EventDefinition
-from hooklatch.core.hooks.conditions import Facts, InvalidConditionError, UnreadableFieldError, compile_where
+from hooklatch.core.hooks.conditions import InvalidConditionError, PayloadFacts, UnreadableFieldError, compile_where
 from hooklatch.core.payload import Payload
 from hooklatch.guards import prefixes
 from support.plays import CATALOGUE
@@ -24,7 +24,7 @@ FOLDER = "/code/project"
 def holds(where: object, payload: dict[str, Any], folder: str | None = FOLDER, event: str = "pre_tool_use") -> bool:
     compiled = compile_where(where)
     assert compiled is not None
-    return compiled.may_hold(Facts(CATALOGUE[event], Payload(msgspec.json.encode(payload)), folder))
+    return compiled.may_hold(PayloadFacts(CATALOGUE[event], Payload(msgspec.json.encode(payload)), folder))
 
 
 def bash(command: object) -> dict[str, Any]:
@@ -194,7 +194,7 @@ def test_a_path_is_meant_however_it_is_written(pattern: str, path: str, is_meant
 
 
 def test_a_home_is_the_one_of_who_runs_the_daemon() -> None:
-    assert holds({"path": "~/.ssh/**"}, write(f"{comparisons.home()}/.ssh/id"))
+    assert holds({"path": "~/.ssh/**"}, write(f"{comparisons.find_home()}/.ssh/id"))
     assert not holds({"path": "~/.ssh/**"}, write("/elsewhere/.ssh/id"))
 
 
@@ -267,8 +267,8 @@ def test_an_event_that_says_nothing_of_its_fields_has_those_of_its_payload() -> 
     where = compile_where({"path": "/srv/**", "cwd": "/srv"})
 
     assert where is not None
-    assert where.may_hold(Facts(spec, Payload(b'{"path": "/srv/x", "cwd": "/srv/y"}'), FOLDER))
-    assert not where.may_hold(Facts(spec, Payload(b'{"path": "/srv/x"}'), FOLDER))
+    assert where.may_hold(PayloadFacts(spec, Payload(b'{"path": "/srv/x", "cwd": "/srv/y"}'), FOLDER))
+    assert not where.may_hold(PayloadFacts(spec, Payload(b'{"path": "/srv/x"}'), FOLDER))
 
 
 def test_a_payload_has_only_so_much_work_done_for_it() -> None:
@@ -278,7 +278,7 @@ def test_a_payload_has_only_so_much_work_done_for_it() -> None:
 
     assert holds({"tool_input.x": {"glob": globs}}, {"tool_name": "t", "tool_input": {"x": "ab" * 10_000}})
     assert not holds({"tool_input.x": {"glob": globs}}, {"tool_name": "t", "tool_input": {"x": "ab" * 100}})
-    facts = Facts(GATE, Payload(msgspec.json.encode(bash(words))), FOLDER)
+    facts = PayloadFacts(GATE, Payload(msgspec.json.encode(bash(words))), FOLDER)
     assert facts.visible(words) is facts.visible(words)
 
 

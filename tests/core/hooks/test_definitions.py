@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from hooklatch.core.hooks.definitions import InvalidHookError, from_marker, read_definition
-from hooklatch_worker.author.marker import Marker
+from hooklatch.core.hooks.definitions import InvalidHookError, define_marked_hook, read_definition
+from hooklatch_worker.author.marker import MarkedEvent
 from support.tables import table
 
 GOOD = {"id": "x", "event": "pre_tool_use", "run": "guards.py:no"}
@@ -104,9 +104,9 @@ def test_config_travels_as_json() -> None:
 
 
 def test_a_marked_function_is_named_by_its_file_and_where_it_has_several_events_by_those() -> None:
-    marker = Marker(event="stop")
+    marker = MarkedEvent(event="stop")
 
-    alone = from_marker(marker, stem="guards", function="no", line=7, has_siblings=False)
-    beside = from_marker(marker, stem="guards", function="no", line=7, has_siblings=True)
+    alone = define_marked_hook(marker, stem="guards", function="no", line=7, has_siblings=False)
+    beside = define_marked_hook(marker, stem="guards", function="no", line=7, has_siblings=True)
 
     assert (alone.id, beside.id, alone.line) == ("guards:no", "guards:no@stop", 7)

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from hooklatch.core.hooks.catalogue import Catalogue
-from hooklatch.core.hooks.snapshots import Chain, Selection
+from hooklatch.core.hooks.snapshots import EventHooks, HookSelection
 from hooklatch.core.payload import Payload
 from hooklatch.core.tools import KINDS, UnclearToolError, arguments, kind_of
 from hooklatch_worker import amend, deny
@@ -27,15 +27,15 @@ MATCHES: dict[str, object] = {
 }
 
 
-def chain() -> Chain:
-    return Chain(SPEC, [hook(name, match=match) for name, match in MATCHES.items()])
+def chain() -> EventHooks:
+    return EventHooks(SPEC, [hook(name, match=match) for name, match in MATCHES.items()])
 
 
-def selected(payload: object, among: Chain | None = None) -> Selection:
+def selected(payload: object, among: EventHooks | None = None) -> HookSelection:
     return (among or chain()).select(Payload(msgspec.json.encode(payload)))
 
 
-def ids(selection: Selection) -> list[str]:
+def ids(selection: HookSelection) -> list[str]:
     return [one.id for one in selection.hooks]
 
 
@@ -82,7 +82,7 @@ def test_a_tool_whose_kind_or_name_cannot_be_read_is_matched_by_nothing(payload:
 
 def test_a_kind_means_nothing_where_no_tool_is_matched() -> None:
     spec = Catalogue.standard()["session_start"]
-    one = Chain(spec, [hook("a", "session_start", match="shell")])
+    one = EventHooks(spec, [hook("a", "session_start", match="shell")])
 
     assert ids(one.select(Payload(b'{"source":"startup","tool_kind":"shell"}'))) == []
 
@@ -161,7 +161,7 @@ def test_an_input_that_says_two_things_or_nothing_is_unclear(kind: str, given: d
 
 
 def test_what_no_table_has_is_of_the_kind_other_which_hooks_match() -> None:
-    one = Chain(SPEC, [hook("mine", match="other")])
+    one = EventHooks(SPEC, [hook("mine", match="other")])
 
     assert ids(one.select(Payload(b'{"tool_name":"database"}'))) == ["mine"]
     assert ids(one.select(Payload(b'{"tool_name":"database","tool_kind":"other"}'))) == ["mine"]

@@ -11,13 +11,13 @@ from hooklatch.core.hooks.definitions import InvalidHookError, read_definition
 from hooklatch.core.hooks.names import (
     AmbiguousNameError,
     UnknownNameError,
-    bare,
+    full_hook_name,
     is_like_a_name,
     is_name,
-    name_of,
-    quoted,
-    resolve,
-    whole,
+    name_whole_plugin,
+    quote_name,
+    resolve_name,
+    strip_scope,
 )
 from support.tables import table
 
@@ -29,7 +29,7 @@ class Hook(msgspec.Struct, frozen=True):
 
 
 def hook(layer: str, hook_id: str, plugin: str | None = None, **place: str) -> Hook:
-    return Hook(name_of(layer, hook_id, **place), hook_id, plugin)
+    return Hook(full_hook_name(layer, hook_id, **place), hook_id, plugin)
 
 
 PLACES = [
@@ -48,14 +48,14 @@ IDS = ["rm", "no/rm", "no%2Frm", "no%252Frm", "a:b", "*", "no rm", "ü"]
 
 
 def test_no_two_hooks_share_a_name_and_a_gate_handed_down_keeps_its_own() -> None:
-    names = {(name_of(layer, one, **place), one) for layer, place in PLACES for one in IDS}
+    names = {(full_hook_name(layer, one, **place), one) for layer, place in PLACES for one in IDS}
 
     assert len({name for name, _ in names}) == len(names) == (len(PLACES) - 1) * len(IDS)
     for name, hook_id in names:
         assert is_name(name)
         assert is_like_a_name(name)
-        assert bare(name) == hook_id
-        assert shlex.split(quoted(name)) == [name]
+        assert strip_scope(name) == hook_id
+        assert shlex.split(quote_name(name)) == [name]
 
 
 KNOWN = [
@@ -92,7 +92,7 @@ KNOWN = [
     ],
 )
 def test_a_name_or_an_id_of_one_hook_means_it(text: str, name: str, count: int) -> None:
-    target = resolve(text, KNOWN)
+    target = resolve_name(text, KNOWN)
 
     assert (target.name, len(target.hooks)) == (name, count)
     assert (target.plugin is not None) == name.startswith("plugin:")
@@ -108,16 +108,18 @@ def test_a_name_or_an_id_of_one_hook_means_it(text: str, name: str, count: int) 
 )
 def test_what_may_mean_several_is_refused_with_all_of_them(text: str, names: list[str]) -> None:
     with pytest.raises(AmbiguousNameError) as caught:
-        resolve(text, KNOWN)
+        resolve_name(text, KNOWN)
 
     assert caught.value.names == names
     assert all(shlex.quote(name) in str(caught.value) for name in names)
 
 
-@pytest.mark.parametrize("text", ["", "no", "project/no-rm", "project:/c/no-rm", "parent/no-rm", whole("nobody"), "*"])
+@pytest.mark.parametrize(
+    "text", ["", "no", "project/no-rm", "project:/c/no-rm", "parent/no-rm", name_whole_plugin("nobody"), "*"]
+)
 def test_what_nothing_is_called_is_unknown(text: str) -> None:
     with pytest.raises(UnknownNameError):
-        resolve(text, KNOWN)
+        resolve_name(text, KNOWN)
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,16 @@ import pytest
 
 from hooklatch.core.hooks.conditions import compile_where
 from hooklatch.core.hooks.matchers import compile_matcher
-from hooklatch.core.hooks.registry import EVERY_GATE, Hook, Layer, Origin, PythonTarget, ServedTarget, switched
-from hooklatch.core.hooks.snapshots import Chain, Selection, Snapshot, amenders, difference
+from hooklatch.core.hooks.registry import (
+    EVERY_GATE,
+    DeclarationSite,
+    Hook,
+    Layer,
+    PythonTarget,
+    ServedTarget,
+    apply_switches,
+)
+from hooklatch.core.hooks.snapshots import EventHooks, HookSelection, Snapshot, compare_snapshots, select_amenders
 from hooklatch.core.hooks.suspension import Suspension
 from hooklatch.core.payload import Payload, PayloadError
 from hooklatch_worker.wire import Source
@@ -79,30 +87,30 @@ def test_a_definition_cannot_be_altered() -> None:
 def test_those_whose_matcher_accepts_the_payload_are_selected_in_order() -> None:
     hooks = [hook("bash", match="Bash"), hook("all"), hook("edit", match="Edit"), hook("glob", match={"glob": "B*"})]
 
-    assert ids(Chain(TOOL, hooks).select(Payload(b'{"tool_name": "Bash"}')).hooks) == ["bash", "all", "glob"]
+    assert ids(EventHooks(TOOL, hooks).select(Payload(b'{"tool_name": "Bash"}')).hooks) == ["bash", "all", "glob"]
 
 
 @pytest.mark.parametrize("data", [b"{}", b'{"tool_name": null}', b'{"tool_name": 5}', b'{"tool_name": ["Bash"]}'])
 def test_a_matcher_without_a_string_to_look_at_is_blind(data: bytes) -> None:
-    selection = Chain(TOOL, [hook("all"), hook("bash", match="Bash")]).select(Payload(data))
+    selection = EventHooks(TOOL, [hook("all"), hook("bash", match="Bash")]).select(Payload(data))
 
     assert selection.fault
     assert ids(selection.hooks) == ["all"]
 
 
 def test_without_matchers_nothing_is_blind() -> None:
-    assert not Chain(TOOL, [hook("all"), hook("star", match="*")]).select(Payload(b"{}")).fault
+    assert not EventHooks(TOOL, [hook("all"), hook("star", match="*")]).select(Payload(b"{}")).fault
 
 
 def test_an_event_without_a_match_field_selects_all() -> None:
-    selection = Chain(CATALOGUE["stop"], [hook("a", "stop"), hook("b", "stop")]).select(Payload(b"{}"))
+    selection = EventHooks(CATALOGUE["stop"], [hook("a", "stop"), hook("b", "stop")]).select(Payload(b"{}"))
 
     assert ids(selection.hooks) == ["a", "b"]
 
 
 def test_a_payload_that_is_no_object_cannot_be_matched() -> None:
     with pytest.raises(PayloadError):
-        Chain(TOOL, [hook("bash", match="Bash")]).select(Payload(b"[]"))
+        EventHooks(TOOL, [hook("bash", match="Bash")]).select(Payload(b"[]"))
 
 
 @pytest.mark.parametrize(
@@ -120,26 +128,26 @@ def test_a_payload_that_is_no_object_cannot_be_matched() -> None:
 def test_the_budget_of_a_fire(timeouts: list[float | None], requested: float | None, seconds: float) -> None:
     hooks = [hook(str(index), timeout=timeout) for index, timeout in enumerate(timeouts)]
 
-    assert Selection(TOOL, hooks).budget(requested) == seconds
+    assert HookSelection(TOOL, hooks).budget(requested) == seconds
 
 
 def test_a_difference_names_what_was_added_removed_and_changed() -> None:
     old = Snapshot(1, [hook("stays"), hook("goes"), hook("changes")])
     new = Snapshot(2, [hook("stays"), hook("changes", priority=5), hook("comes")])
 
-    found = difference(old, new)
+    found = compare_snapshots(old, new)
 
     assert (found.added, found.removed, found.changed) == (["comes"], ["goes"], ["changes"])
 
 
 def test_the_same_id_in_another_layer_is_another_hook() -> None:
-    found = difference(Snapshot(1, [hook("a")]), Snapshot(2, [hook("a", layer=Layer.GLOBAL)]))
+    found = compare_snapshots(Snapshot(1, [hook("a")]), Snapshot(2, [hook("a", layer=Layer.GLOBAL)]))
 
     assert (found.added, found.removed, found.changed) == (["a"], ["a"], [])
 
 
 def test_equal_definitions_make_no_difference() -> None:
-    found = difference(Snapshot(1, [hook("a", match=["Edit"])]), Snapshot(2, [hook("a", match=["Edit"])]))
+    found = compare_snapshots(Snapshot(1, [hook("a", match=["Edit"])]), Snapshot(2, [hook("a", match=["Edit"])]))
 
     assert found.is_empty
 
@@ -174,7 +182,7 @@ DOES: list[dict[str, Any]] = [
 ]
 SAYS: list[dict[str, Any]] = [
     {"description": "new words"},
-    {"origin": Origin("/h/hooks.toml", 9)},
+    {"origin": DeclarationSite("/h/hooks.toml", 9)},
     {"size": 7},
     {"dangers": ("it runs './check.sh'",)},  # of the config, too
     {"target": changed(GUARDS, command="make lint")},  # which is of the config, too
@@ -230,7 +238,7 @@ def test_the_digest_is_of_the_firing_order_not_of_the_order_of_arrival() -> None
 def test_a_switch_disables_by_layer_and_id() -> None:
     hooks = [hook("a"), hook("a", layer=Layer.GLOBAL), hook("b", enabled=False)]
 
-    after = switched(hooks, {"session/a": False, "session/b": True})
+    after = apply_switches(hooks, {"session/a": False, "session/b": True})
 
     assert [hook.enabled for hook in after] == [False, True, True]
     assert after[1] is hooks[1]
@@ -239,7 +247,7 @@ def test_a_switch_disables_by_layer_and_id() -> None:
 def test_a_hook_says_where_it_comes_from() -> None:
     assert hook("a", layer=Layer.BUILTIN).name == "builtin/a"
     assert GUARDS.describe() == "/h/guards.py:guard"
-    assert [str(Origin("/h/x.toml", 3)), str(Origin("/h/x.toml"))] == ["/h/x.toml:3", "/h/x.toml"]
+    assert [str(DeclarationSite("/h/x.toml", 3)), str(DeclarationSite("/h/x.toml"))] == ["/h/x.toml:3", "/h/x.toml"]
 
 
 @pytest.mark.parametrize("shared", [["global", "plugin"], ["global", "parent"], []])
@@ -259,7 +267,7 @@ def test_a_snapshot_on_a_base_is_the_same_as_one_of_all_its_hooks(shared: list[s
 def test_no_switch_reaches_a_hook_of_the_fleet(name: str) -> None:
     hooks = [hook("f", layer=Layer.FLEET, plugin="acme"), hook("g", plugin="acme")]
 
-    switched_hooks = switched(hooks, {name: False})
+    switched_hooks = apply_switches(hooks, {name: False})
 
     assert switched_hooks[0].enabled
     assert switched_hooks[1].enabled is (name == "fleet/f")
@@ -277,4 +285,4 @@ def test_no_suspension_covers_a_hook_that_is_not_to_be_suspended(name: str | Non
 def test_the_fleets_amendment_is_the_last_one() -> None:
     hooks = [hook(layer.label, layer=layer, amends=True) for layer in Layer]
 
-    assert ids(amenders(hooks))[-2:] == ["builtin", "fleet"]
+    assert ids(select_amenders(hooks))[-2:] == ["builtin", "fleet"]

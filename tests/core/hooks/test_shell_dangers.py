@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hooklatch.core.hooks.shell_dangers import dangers
+from hooklatch.core.hooks.shell_dangers import find_dangers
 from hooklatch.core.hooks.shell_definitions import ShellCommand
 from support.tables import table
 
@@ -54,7 +54,7 @@ GUARD = """branch=$(git branch --show-current) || exit 1
     ],
 )
 def test_what_an_agent_can_write_is_named(command: str, text: str) -> None:
-    found = dangers(ShellCommand(command=command))
+    found = find_dangers(ShellCommand(command=command))
 
     assert any(text in one for one in found), found
     assert all(one.endswith(('; write an absolute path, or run_in = "file"', " -I")) for one in found)
@@ -86,7 +86,7 @@ def test_what_an_agent_can_write_is_named(command: str, text: str) -> None:
     ],
 )
 def test_what_is_the_operators_is_not(command: str) -> None:
-    assert dangers(ShellCommand(command=command)) == ()
+    assert find_dangers(ShellCommand(command=command)) == ()
 
 
 @table(
@@ -103,7 +103,7 @@ def test_what_is_the_operators_is_not(command: str) -> None:
     ],
 )
 def test_where_it_runs_and_how_it_is_named_decide(shell: ShellCommand, count: int) -> None:
-    assert len(dangers(shell)) == count
+    assert len(find_dangers(shell)) == count
 
 
 @table(
@@ -118,7 +118,7 @@ def test_where_it_runs_and_how_it_is_named_decide(shell: ShellCommand, count: in
     ],
 )
 def test_what_keeps_another_systems_ways_is_named(shell: ShellCommand, text: str) -> None:
-    (found,) = dangers(shell)
+    (found,) = find_dangers(shell)
 
     assert text in found
     assert found.endswith(("; write an absolute path", "; write python3 -I", 'payload = "canonical" prevents it'))
@@ -133,11 +133,11 @@ def test_what_keeps_another_systems_ways_is_named(shell: ShellCommand, text: str
     ],
 )
 def test_beside_a_projects_file_an_agent_can_write_too(shell: ShellCommand) -> None:
-    (found,) = dangers(shell, is_of_project=True)
+    (found,) = find_dangers(shell, is_of_project=True)
 
     assert found.endswith("an agent can write there; write an absolute path")
 
 
 @table("text", ["$(" * 2000, "`", "$((", "<<", "<<E\n", "a <<E\n./x\nE\nb", "'", '"$(', "&>", ">", "# '", "\\"])
 def test_no_text_is_too_strange_to_be_read(text: str) -> None:
-    assert isinstance(dangers(ShellCommand(command=f"x {text}")), tuple)
+    assert isinstance(find_dangers(ShellCommand(command=f"x {text}")), tuple)

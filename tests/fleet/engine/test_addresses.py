@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from hooklatch.fleet.engine.addresses import Address, read_url, shown, with_user
-from hooklatch.fleet.engine.engine import NotInstalledError, RefusedError
+from hooklatch.fleet.engine.addresses import Address, add_user, read_url, redact_url
+from hooklatch.fleet.engine.engine import EngineRefusedError, NotInstalledError
 from hooklatch.fleet.engine.opening import PASSWORD, open_engine, read_password
 from support.tables import table
 
@@ -75,7 +75,7 @@ def test_a_url_says_where_an_engine_is(url: str, address: Address) -> None:
     ],
 )
 def test_what_is_no_url_is_refused_with_what_to_write_and_without_its_secret(url: str, says: str) -> None:
-    with pytest.raises(RefusedError) as refused:
+    with pytest.raises(EngineRefusedError) as refused:
         read_url(url)
 
     text = str(refused.value)
@@ -95,7 +95,7 @@ def test_what_is_no_url_is_refused_with_what_to_write_and_without_its_secret(url
     ],
 )
 def test_a_user_is_put_into_a_url_that_names_none(url: str, user: str | None, result: str) -> None:
-    assert with_user(url, user) == result
+    assert add_user(url, user) == result
 
 
 @table(
@@ -108,12 +108,14 @@ def test_a_user_is_put_into_a_url_that_names_none(url: str, user: str | None, re
     ],
 )
 def test_a_url_is_shown_without_what_may_be_a_secret(url: str, text: str) -> None:
-    assert shown(url) == text
+    assert redact_url(url) == text
 
 
 @table("url", ["etcd://engine", "nats://engine", "http://engine", "redis+tcp://engine", "redis3://engine"])
 def test_an_unknown_scheme_is_refused_with_those_that_are_known(url: str) -> None:
-    with pytest.raises(RefusedError, match=r"there is no engine '.*'; write redis://.*rediss://.*redis\+unix:///"):
+    with pytest.raises(
+        EngineRefusedError, match=r"there is no engine '.*'; write redis://.*rediss://.*redis\+unix:///"
+    ):
         open_engine(url, "fleet")
 
 
@@ -145,5 +147,5 @@ def test_a_file_without_a_password_is_refused_and_never_taken_for_none(tmp_path:
     if content is not None:
         file.write_bytes(content)
 
-    with pytest.raises(RefusedError, match="the password file"):
+    with pytest.raises(EngineRefusedError, match="the password file"):
         read_password(str(file))

@@ -9,7 +9,7 @@ import pytest
 import trio
 import trio.testing
 
-from hooklatch.fleet.engine.engine import Batch, BehindError, Engine, EngineError, LostError, UnreachableError
+from hooklatch.fleet.engine.engine import BehindError, Engine, EngineError, LostError, RecordBatch, UnreachableError
 from hooklatch.fleet.engine.opening import open_engine
 from support.daemons import nothing_left
 from support.engines import Store
@@ -43,7 +43,7 @@ async def test_nothing_acknowledged_is_lost_when_the_server_is_killed(store: Sto
         nonlocal records
         with suppress(UnreachableError):
             while True:
-                await engine.append("host", 1, Batch(records + 1, records + 10, b"%d" % records))
+                await engine.append("host", 1, RecordBatch(records + 1, records + 10, b"%d" % records))
                 records += 10
 
     for turn in range(3):
@@ -110,9 +110,9 @@ async def test_whoever_asks_a_silent_server_is_told_in_time(store: Store) -> Non
         store.pause()
 
         with pytest.raises(UnreachableError, match="has not answered"):
-            await engine.append("host", 1, Batch(1, 1, b"first"))
+            await engine.append("host", 1, RecordBatch(1, 1, b"first"))
         with pytest.raises(UnreachableError, match="has said nothing"):
-            await engine.append("host", 1, Batch(1, 1, b"first"))
+            await engine.append("host", 1, RecordBatch(1, 1, b"first"))
         store.resume()
     async with open_engine(store.url, "fleet") as engine:
         last = await engine.last_batch("host")
@@ -171,34 +171,34 @@ async def test_an_engine_from_an_older_copy_is_behind(store: Store) -> None:
 async def test_no_batch_follows_on_what_an_older_copy_has_lost(store: Store) -> None:
     """Slow: starts a server again.  The connection would be made anew by itself, and the log would have a hole."""
     async with open_engine(store.url, "fleet") as engine:
-        await engine.append("host", 1, Batch(1, 1, b"first"))
+        await engine.append("host", 1, RecordBatch(1, 1, b"first"))
         restore = store.back_up()
-        await engine.append("host", 1, Batch(2, 2, b"second"))
+        await engine.append("host", 1, RecordBatch(2, 2, b"second"))
         await trio.to_thread.run_sync(restore)  # and the connection's end is seen meanwhile
 
         with pytest.raises(UnreachableError, match="look again where the log of host ends"):
-            await engine.append("host", 1, Batch(3, 3, b"third"))
+            await engine.append("host", 1, RecordBatch(3, 3, b"third"))
 
         found = await engine.last_batch("host")
         assert found is not None
         assert found[1].last == 1
-        await engine.append("host", 1, Batch(2, 2, b"second"))
+        await engine.append("host", 1, RecordBatch(2, 2, b"second"))
         assert [batch.last for batch in await engine.batches("host", 1, 0)] == [1, 2]
 
 
 async def test_a_log_that_is_emptied_between_two_batches_is_told(store: Store) -> None:
     async with open_engine(store.url, "fleet") as engine:
-        await engine.append("host", 1, Batch(1, 1, b"first"))
-        await engine.append("host", 1, Batch(2, 2, b"second"))
+        await engine.append("host", 1, RecordBatch(1, 1, b"first"))
+        await engine.append("host", 1, RecordBatch(2, 2, b"second"))
         store.lose_everything()
 
         with pytest.raises(LostError, match="has taken records from 3 on since"):
-            await engine.append("host", 1, Batch(3, 3, b"third"))
+            await engine.append("host", 1, RecordBatch(3, 3, b"third"))
 
-        await engine.append("host", 1, Batch(4, 4, b"fourth"))
+        await engine.append("host", 1, RecordBatch(4, 4, b"fourth"))
         assert await engine.last_batch("host") is not None
         store.lose_everything()
         with pytest.raises(LostError):
-            await engine.append("host", 1, Batch(5, 5, b"fifth"))
+            await engine.append("host", 1, RecordBatch(5, 5, b"fifth"))
         assert await engine.last_batch("host") is not None
-        await engine.append("host", 2, Batch(1, 5, b"again"))
+        await engine.append("host", 2, RecordBatch(1, 5, b"again"))

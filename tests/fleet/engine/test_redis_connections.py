@@ -13,7 +13,7 @@ import trio
 import trio.testing
 
 from hooklatch.fleet.engine import redis_connections
-from hooklatch.fleet.engine.engine import Batch, Engine, EngineError, UnreachableError
+from hooklatch.fleet.engine.engine import Engine, EngineError, RecordBatch, UnreachableError
 from hooklatch.fleet.engine.opening import open_engine
 from support.daemons import nothing_left
 from support.redis_server import RedisServer
@@ -118,7 +118,7 @@ METHODS: list[Callable[[Engine], Awaitable[object]]] = [
     lambda engine: engine.commit(1, b""),
     lambda engine: engine.bundle("a" * 64),
     lambda engine: engine.put_bundle("a" * 64, b""),
-    lambda engine: engine.append("host", 1, Batch(1, 1, b"")),
+    lambda engine: engine.append("host", 1, RecordBatch(1, 1, b"")),
     lambda engine: engine.last_batch("host"),
     lambda engine: engine.batches("host", 1, 0),
     lambda engine: engine.batches_before("host", 1, 10),

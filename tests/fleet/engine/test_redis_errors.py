@@ -12,7 +12,14 @@ from pathlib import Path
 import pytest
 import trio
 
-from hooklatch.fleet.engine.engine import Batch, BehindError, Engine, EngineError, RefusedError, UnreachableError
+from hooklatch.fleet.engine.engine import (
+    BehindError,
+    Engine,
+    EngineError,
+    EngineRefusedError,
+    RecordBatch,
+    UnreachableError,
+)
 from hooklatch.fleet.engine.opening import open_engine
 from support.certificates import DAY, Authority
 from support.daemons import nothing_left
@@ -24,7 +31,7 @@ from support.tables import table
 
 SECRET = "hunter2-and-more"
 TWO_VERSIONS = ["XADD hooklatch:fleet:policy 1-0 d x", "XADD hooklatch:fleet:policy 2-0 d x"]
-ERRORS = (RefusedError, UnreachableError)
+ERRORS = (EngineRefusedError, UnreachableError)
 
 
 async def error_of(url: str, **settings: object) -> EngineError:
@@ -50,7 +57,7 @@ async def commit(engine: Engine) -> None:
 
 
 async def append(engine: Engine) -> None:
-    await engine.append("host", 1, Batch(1, 1, b"data"))
+    await engine.append("host", 1, RecordBatch(1, 1, b"data"))
 
 
 async def look(engine: Engine) -> None:
@@ -60,13 +67,17 @@ async def look(engine: Engine) -> None:
 @pytest.mark.parametrize(
     ("orders", "act", "kind", "says"),
     [
-        (["CONFIG SET maxmemory 1"], append, RefusedError, "its memory is full; raise maxmemory there"),
-        (["CONFIG SET maxmemory 1"], commit, RefusedError, "its memory is full"),
-        (["CONFIG SET maxmemory-policy allkeys-lru"], commit, RefusedError, "set maxmemory-policy noeviction there"),
-        (["CONFIG SET maxmemory-policy allkeys-random"], commit, RefusedError, "set maxmemory-policy noeviction there"),
-        (["REPLICAOF 127.0.0.1 1"], append, RefusedError, "is a replica, which takes no writes; name the primary"),
-        (["CONFIG SET min-replicas-to-write 1"], append, RefusedError, "takes no writes without its replicas"),
-        (["SET hooklatch:fleet:policy x"], look, RefusedError, "hooklatch:fleet:policy is not what this program keeps"),
+        (["CONFIG SET maxmemory 1"], append, EngineRefusedError, "its memory is full; raise maxmemory there"),
+        (["CONFIG SET maxmemory 1"], commit, EngineRefusedError, "its memory is full"),
+        (["CONFIG SET maxmemory-policy allkeys-lru"], commit, EngineRefusedError, "set maxmemory-policy noeviction "
+                                                                                  "there"),
+        (["CONFIG SET maxmemory-policy allkeys-random"], commit, EngineRefusedError, "set maxmemory-policy "
+                                                                                     "noeviction there"),
+        (["REPLICAOF 127.0.0.1 1"], append, EngineRefusedError,
+        "is a replica, which takes no writes; name the primary"),
+        (["CONFIG SET min-replicas-to-write 1"], append, EngineRefusedError, "takes no writes without its replicas"),
+        (["SET hooklatch:fleet:policy x"], look, EngineRefusedError, "hooklatch:fleet:policy is not what this "
+                                                                     "program keeps"),
         (["XADD hooklatch:fleet:policy 2-0 d x"], look, BehindError, "has no version 1 and has one after it"),
         (["XADD hooklatch:fleet:policy 1-1 d x"], look, BehindError, "has no version 1 and has one after it"),
         (["XADD hooklatch:fleet:policy 2-0 d x"], commit, BehindError, "has 1 versions of the policy, and had 2"),
@@ -78,8 +89,9 @@ async def look(engine: Engine) -> None:
             [*TWO_VERSIONS, "XTRIM hooklatch:fleet:policy MAXLEN 1"],
             commit, BehindError, "has 1 versions of the policy, and had 2",
         ),
-        (["ACL SETUSER default -xadd"], append, RefusedError, "let its user 'default' do XADD hooklatch:fleet:log"),
-        (["ACL SETUSER default -xread"], look, RefusedError, "examples/fleet/users.acl has the rights"),
+        (["ACL SETUSER default -xadd"], append, EngineRefusedError, "let its user 'default' do XADD "
+                                                                    "hooklatch:fleet:log"),
+        (["ACL SETUSER default -xread"], look, EngineRefusedError, "examples/fleet/users.acl has the rights"),
         (["ACL SETUSER default -info -config"], commit, None, ""),  # who may not look is not refused
     ],
 )  # fmt: skip
@@ -134,7 +146,7 @@ async def test_a_version_that_spoils_the_log_can_be_taken_back(server: RedisServ
 async def test_a_server_that_cannot_save_takes_no_writes(server: RedisServer) -> None:
     async def appended(engine: Engine) -> AsyncIterator[int]:
         for number in range(1, 1_000_000):
-            await engine.append("host", 1, Batch(number, number, b""))
+            await engine.append("host", 1, RecordBatch(number, number, b""))
             yield number
 
     (server.folder / "dump.rdb").mkdir()  # so that it cannot be written
@@ -143,7 +155,7 @@ async def test_a_server_that_cannot_save_takes_no_writes(server: RedisServer) ->
     async with open_engine(server.url, "fleet") as engine:
         error = await last_of(appended(engine))
 
-    assert isinstance(error, RefusedError)
+    assert isinstance(error, EngineRefusedError)
     assert "takes no writes, since it cannot save to its disk; see its log, and free space there" in str(error)
 
 
@@ -192,11 +204,11 @@ async def test_who_waits_at_a_server_that_becomes_a_replica_is_told_when_he_writ
         assert server.command("REPLICAOF", "127.0.0.1", "1") == b"+OK\r\n"
         assert await engine.versions(0, wait=0.01) == []  # nobody has said so yet
 
-        with pytest.raises(RefusedError, match="is a replica, which takes no writes"):
+        with pytest.raises(EngineRefusedError, match="is a replica, which takes no writes"):
             await engine.report("host", b"")
-        with pytest.raises(RefusedError, match="is a replica, which may be behind"):
+        with pytest.raises(EngineRefusedError, match="is a replica, which may be behind"):
             await engine.report("host", b"")
-        with pytest.raises(RefusedError, match="is a replica, which may be behind"):
+        with pytest.raises(EngineRefusedError, match="is a replica, which may be behind"):
             await engine.versions(0, wait=60)
 
 
@@ -222,7 +234,7 @@ async def test_a_server_that_will_not_do_is_refused_at_once(settings: dict[str, 
     with redis_server(settings) as server:
         error = await error_of(server.url)
 
-    assert isinstance(error, RefusedError)
+    assert isinstance(error, EngineRefusedError)
     assert says in str(error)
 
 
@@ -232,7 +244,7 @@ async def test_a_wrong_password_is_refused_and_not_shown(user: str, caplog: pyte
     with redis_server({"requirepass": "right", "user": "off off nopass ~* +@all"}) as server:
         error = await error_of(f"redis+unix://{user}{server.socket}", password=SECRET)
 
-    assert isinstance(error, RefusedError)
+    assert isinstance(error, EngineRefusedError)
     name = user.removesuffix("@") or "default"
     assert f"does not know the user '{name}' with this password, or has disabled it" in str(error)
     assert SECRET not in caplog.text
@@ -242,7 +254,7 @@ async def test_a_password_that_was_not_given_is_not_called_a_wrong_one() -> None
     with redis_server({"requirepass": "right", "user": "ann on >pass ~* +@all"}) as server:
         error = await error_of(f"redis+unix://ann@{server.socket}")
 
-    assert isinstance(error, RefusedError)
+    assert isinstance(error, EngineRefusedError)
     assert "wants a password for its user 'ann'; name its file: password_file (--password-file" in str(error)
 
 
@@ -255,7 +267,7 @@ async def test_rights_that_are_taken_away_are_missed_at_once(server: RedisServer
 
         with pytest.raises(EngineError):
             await look(engine)
-        with pytest.raises(RefusedError, match="does not know the user 'host'"):
+        with pytest.raises(EngineRefusedError, match="does not know the user 'host'"):
             await look(engine)
 
 
@@ -290,27 +302,31 @@ async def test_a_socket_that_is_not_ours_to_open_is_named(server: RedisServer) -
 @pytest.mark.parametrize(
     ("answers", "kind", "says"),
     [
-        ([b"-ERR unknown command 'HELLO'\r\n"], RefusedError, "it must be Redis 7.0 or later, or Valkey"),
-        ([b"-NOPROTO unsupported protocol version\r\n"], RefusedError, "it must be Redis 7.0 or later, or Valkey"),
-        ([greeting(b"6.2.14")], RefusedError, "is Redis 6.2.14; it must be Redis 7.0 or later, or Valkey"),
-        ([greeting(b"")], RefusedError, "it must be Redis 7.0 or later, or Valkey"),
-        ([b"-DENIED Redis is running in protected mode because ...\r\n"], RefusedError, "is in protected mode"),
-        ([b"HTTP/1.1 400 Bad Request\r\n\r\n"], RefusedError, "is no Redis"),
-        ([b"SSH-2.0-OpenSSH_9.2\r\n"], RefusedError, "is no Redis"),
-        ([b"*1\r\n$x\r\n"], RefusedError, "is no Redis"),
-        ([b"-\xff\xfe\r\n"], RefusedError, "is no Redis"),
-        ([b"+OK\r\n"], RefusedError, "is no Redis"),
-        ([b"%1\r\n+a\r\n+b\r\n"], RefusedError, "is no Redis"),
+        ([b"-ERR unknown command 'HELLO'\r\n"], EngineRefusedError, "it must be Redis 7.0 or later, or Valkey"),
+        (
+            [b"-NOPROTO unsupported protocol version\r\n"],
+            EngineRefusedError,
+            "it must be Redis 7.0 or later, or Valkey",
+        ),
+        ([greeting(b"6.2.14")], EngineRefusedError, "is Redis 6.2.14; it must be Redis 7.0 or later, or Valkey"),
+        ([greeting(b"")], EngineRefusedError, "it must be Redis 7.0 or later, or Valkey"),
+        ([b"-DENIED Redis is running in protected mode because ...\r\n"], EngineRefusedError, "is in protected mode"),
+        ([b"HTTP/1.1 400 Bad Request\r\n\r\n"], EngineRefusedError, "is no Redis"),
+        ([b"SSH-2.0-OpenSSH_9.2\r\n"], EngineRefusedError, "is no Redis"),
+        ([b"*1\r\n$x\r\n"], EngineRefusedError, "is no Redis"),
+        ([b"-\xff\xfe\r\n"], EngineRefusedError, "is no Redis"),
+        ([b"+OK\r\n"], EngineRefusedError, "is no Redis"),
+        ([b"%1\r\n+a\r\n+b\r\n"], EngineRefusedError, "is no Redis"),
         ([CLOSES], UnreachableError, "closed the connection before it was open"),
         ([b"-ERR max number of clients reached\r\n", CLOSES], UnreachableError, "as many clients as it takes"),
-        ([b"-DENIED Redis is running in protected mode\r\n", CLOSES], RefusedError, "is in protected mode"),
-        ([b"HTTP/1.1 400 Bad Request\r\n\r\n", CLOSES], RefusedError, "is no Redis"),
+        ([b"-DENIED Redis is running in protected mode\r\n", CLOSES], EngineRefusedError, "is in protected mode"),
+        ([b"HTTP/1.1 400 Bad Request\r\n\r\n", CLOSES], EngineRefusedError, "is no Redis"),
         ([b"%4\r\n$7\r\nver", CLOSES], UnreachableError, "closed the connection while it greeted"),
         ([b"%4\r\n$7\r\nver"], UnreachableError, "has said nothing for 300 ms; is it stopped?"),
         ([greeting(b"7.0.0"), CLOSES], UnreachableError, "lost"),
         ([greeting(b"7.0.0")], UnreachableError, "has not answered HELLO for 300 ms"),
-        ([greeting(b"7.0.0"), b"$-1\r\n$-1\r\n"], RefusedError, "is no Redis: it answers HELLO with NoneType"),
-        ([greeting(b"7.0.0"), b"%0\r\n*0\r\n"], RefusedError, "is in the mode 'None'"),
+        ([greeting(b"7.0.0"), b"$-1\r\n$-1\r\n"], EngineRefusedError, "is no Redis: it answers HELLO with NoneType"),
+        ([greeting(b"7.0.0"), b"%0\r\n*0\r\n"], EngineRefusedError, "is in the mode 'None'"),
     ],
 )
 async def test_what_is_no_redis_of_today_is_refused(
@@ -376,7 +392,7 @@ async def test_a_certificate_of_an_unknown_authority_is_not_believed(certified: 
     for settings in ({}, {"ca": str(other.certificate)}):
         error = await error_of(url, password=SECRET, **settings)
 
-        assert isinstance(error, RefusedError)
+        assert isinstance(error, EngineRefusedError)
         assert f"the certificate of {url} is not believed: " in str(error)
         assert "name the file of the authority that has signed it: [fleet] ca" in str(error)
 
@@ -394,7 +410,7 @@ async def test_a_certificate_that_is_over_or_anothers_is_not_believed(
     with redis_server(tls_settings(authority, f"bad{ends}", *hosts, ends=ends * DAY)) as server:
         error = await error_of(f"rediss://localhost:{server.port}", ca=str(authority.certificate))
 
-    assert isinstance(error, RefusedError)
+    assert isinstance(error, EngineRefusedError)
     assert says in str(error)
 
 
@@ -423,5 +439,5 @@ async def test_a_file_of_authorities_that_cannot_be_read_is_refused(tmp_path: Pa
 
     error = await error_of("rediss://localhost", ca=str(file))
 
-    assert isinstance(error, RefusedError)
+    assert isinstance(error, EngineRefusedError)
     assert f"the file of certificates '{file}' cannot be read" in str(error)

@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager
 
 import pytest
 
-from hooklatch.fleet.engine.engine import Batch, Engine, LogFacts, RefusedError
+from hooklatch.fleet.engine.engine import Engine, EngineRefusedError, LogFacts, RecordBatch
 from hooklatch.fleet.engine.opening import open_engine
 from support.example_engine import EXAMPLE, FLEET, ExampleEngine, example_engine
 from support.redis_server import redis_server
@@ -43,7 +43,7 @@ async def test_each_role_can_do_what_it_needs(example: ExampleEngine) -> None:
         assert await host.versions(newest[0], wait=0.01) == []
         assert await host.bundle(BUNDLE) == b"bundle"
         assert await host.last_batch("laptop1") is None
-        await host.append("laptop1", 1, Batch(1, 10, b"data"))
+        await host.append("laptop1", 1, RecordBatch(1, 10, b"data"))
         await host.report("laptop1", b"report")
         last = await host.last_batch("laptop1")
         assert last is not None
@@ -69,31 +69,31 @@ async def test_each_role_can_do_what_it_needs(example: ExampleEngine) -> None:
 
 async def test_a_trimmed_log_of_a_host_still_tells_it_how_far_it_was(example: ExampleEngine) -> None:
     async with opened(example, "host-laptop2") as host:
-        await host.append("laptop2", 1, Batch(1, 10, b"data"))
+        await host.append("laptop2", 1, RecordBatch(1, 10, b"data"))
         assert example.command("host-laptop2", "XADD", key("log", "laptop2", "1"), "MAXLEN", 0, "11-0", "d", "") != b""
 
-        assert await host.last_batch("laptop2") == (1, Batch(11, 11, b""))
+        assert await host.last_batch("laptop2") == (1, RecordBatch(11, 11, b""))
 
 
 async def test_an_operator_trims_and_nobody_else_does(example: ExampleEngine) -> None:
     for user in ("host-laptop2", "publisher", "auditor"):
         async with opened(example, user) as other:
-            with pytest.raises(RefusedError, match=r"does not let .* HSET hooklatch:acme:trimmed:laptop2"):
+            with pytest.raises(EngineRefusedError, match=r"does not let .* HSET hooklatch:acme:trimmed:laptop2"):
                 await other.trim("laptop2", 1, 11, b"forged")
     async with opened(example, "operator") as operator:
         assert await operator.trim("laptop2", 1, 11, b"note") == 0
         assert await operator.notes("laptop2") == {1: b"note"}
-        with pytest.raises(RefusedError, match="does not let"):
-            await operator.append("laptop2", 1, Batch(12, 12, b"forged"))
-        with pytest.raises(RefusedError, match="does not let"):
+        with pytest.raises(EngineRefusedError, match="does not let"):
+            await operator.append("laptop2", 1, RecordBatch(12, 12, b"forged"))
+        with pytest.raises(EngineRefusedError, match="does not let"):
             await operator.commit(1 + await operator.newest_version(), b"forged")
 
 
 async def test_a_host_cannot_publish(example: ExampleEngine) -> None:
     async with opened(example, HOST) as host:
-        with pytest.raises(RefusedError, match=f"does not let its user '{HOST}' do XADD hooklatch:acme:policy"):
+        with pytest.raises(EngineRefusedError, match=f"does not let its user '{HOST}' do XADD hooklatch:acme:policy"):
             await host.commit(1 + await host.newest_version(), b"forged")
-        with pytest.raises(RefusedError, match=r"does not let .* SETNX"):
+        with pytest.raises(EngineRefusedError, match=r"does not let .* SETNX"):
             await host.put_bundle("c" * 64, b"forged")
 
 
@@ -101,36 +101,36 @@ async def test_a_host_cannot_publish(example: ExampleEngine) -> None:
 async def test_a_host_cannot_read_or_touch_what_is_anothers(example: ExampleEngine, other: str) -> None:
     async with opened(example, HOST) as host:
         for attempt in (
-            lambda: host.append(other, 1, Batch(1, 10, b"forged")),
+            lambda: host.append(other, 1, RecordBatch(1, 10, b"forged")),
             lambda: host.report(other, b"forged"),
             lambda: host.last_batch(other),
             lambda: host.batches(other, 1, 0),
             lambda: host.epochs(other),
         ):
-            with pytest.raises(RefusedError, match=f"hooklatch:acme:(log|host):{other}"):
+            with pytest.raises(EngineRefusedError, match=f"hooklatch:acme:(log|host):{other}"):
                 await attempt()
-        with pytest.raises(RefusedError, match="SCAN"):
+        with pytest.raises(EngineRefusedError, match="SCAN"):
             _ = [report async for report in host.reports()]
 
 
 async def test_a_publisher_writes_no_records_and_no_reports(example: ExampleEngine) -> None:
     async with opened(example, "publisher") as publisher:
-        with pytest.raises(RefusedError, match="does not let"):
-            await publisher.append("laptop1", 2, Batch(1, 10, b"forged"))
-        with pytest.raises(RefusedError, match="does not let"):
+        with pytest.raises(EngineRefusedError, match="does not let"):
+            await publisher.append("laptop1", 2, RecordBatch(1, 10, b"forged"))
+        with pytest.raises(EngineRefusedError, match="does not let"):
             await publisher.report("laptop1", b"forged")
 
 
 async def test_an_auditor_writes_nothing(example: ExampleEngine) -> None:
     async with opened(example, "auditor") as auditor:
         newest = await auditor.newest_version()
-        with pytest.raises(RefusedError, match="does not let"):
+        with pytest.raises(EngineRefusedError, match="does not let"):
             await auditor.commit(newest + 1, b"forged")
-        with pytest.raises(RefusedError, match="does not let"):
+        with pytest.raises(EngineRefusedError, match="does not let"):
             await auditor.put_bundle("c" * 64, b"forged")
-        with pytest.raises(RefusedError, match="does not let"):
-            await auditor.append("laptop1", 2, Batch(1, 10, b"forged"))
-        with pytest.raises(RefusedError, match="does not let"):
+        with pytest.raises(EngineRefusedError, match="does not let"):
+            await auditor.append("laptop1", 2, RecordBatch(1, 10, b"forged"))
+        with pytest.raises(EngineRefusedError, match="does not let"):
             await auditor.report("laptop1", b"forged")
 
 

@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager
 import pytest
 import trio
 
-from hooklatch.fleet.engine.engine import ConflictError, Engine, RefusedError
+from hooklatch.fleet.engine.engine import ConflictError, Engine, EngineRefusedError
 from hooklatch.fleet.engine.opening import open_engine
 from support.daemons import nothing_left
 from support.engines import Store
@@ -195,7 +195,7 @@ async def test_a_bundle_is_never_replaced(opens: Opens) -> None:
     async with opens() as engine:
         await engine.put_bundle("c" * 64, b"first")
 
-        with pytest.raises(RefusedError, match="holds other bytes"):
+        with pytest.raises(EngineRefusedError, match="holds other bytes"):
             await engine.put_bundle("c" * 64, b"second")
 
         assert await engine.bundle("c" * 64) == b"first"
@@ -214,11 +214,11 @@ async def test_fleets_of_one_engine_do_not_see_each_other(shared_store: Store) -
 
 @pytest.mark.parametrize("name", ["", "a:b", "a*", "a b", "-a", "a/b", "é", "a" * 64, "a\n"])
 async def test_what_is_no_name_is_no_fleet_and_no_host(shared_store: Store, name: str) -> None:
-    with pytest.raises(RefusedError, match="no name of a fleet"):
+    with pytest.raises(EngineRefusedError, match="no name of a fleet"):
         async with open_engine(shared_store.url, name):
             pass
     async with open_engine(shared_store.url, "fleet") as engine:
-        with pytest.raises(RefusedError, match="no name of a host"):
+        with pytest.raises(EngineRefusedError, match="no name of a host"):
             await engine.report(name, b"")
-        with pytest.raises(RefusedError, match="no name of a host"):
+        with pytest.raises(EngineRefusedError, match="no name of a host"):
             await engine.epochs(name)

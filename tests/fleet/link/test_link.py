@@ -14,9 +14,9 @@ import trio
 
 from hooklatch.fleet.engine.engine import Engine
 from hooklatch.fleet.engine.opening import open_engine
-from hooklatch.fleet.link.daemon import FollowAnswer, Target
+from hooklatch.fleet.link.daemon import FollowAnswer, WantedBundle
 from hooklatch.fleet.policy.bundles import Bundle, encode_bundle
-from hooklatch.fleet.policy.manifests import START, Rollout, read_envelope
+from hooklatch.fleet.policy.manifests import START, RolloutTarget, read_envelope
 from hooklatch.fleet.policy.reports import HostReport, read_report
 from support.link_parts import (
     FLEET,
@@ -89,7 +89,7 @@ async def test_a_version_for_others_is_read_and_not_fetched(
 ) -> None:
     publisher = Publisher()
     daemon = MemoryDaemon(publisher.key)
-    await publisher.push(engine, "one", Rollout(labels=("ci",)))
+    await publisher.push(engine, "one", RolloutTarget(labels=("ci",)))
     async with linked(settings_of(redis.url, publisher.key), daemon, record.folder):
         await until(lambda: daemon.head.version == 1 and daemon.contacts)
     assert daemon.applied is None
@@ -424,7 +424,7 @@ class Stubborn(MemoryDaemon):
     async def follow(self, manifests: Sequence[str] | None) -> FollowAnswer:
         self.asked += 1
         await super().follow(None)
-        return FollowAnswer(START, Target(1, self.wants), None, None, self.host)
+        return FollowAnswer(START, WantedBundle(1, self.wants), None, None, self.host)
 
     async def apply(self, version: int, bundle: bytes) -> None:
         self.asked += 1

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hooklatch.fleet.link.comparing import Resume, Shipped
-from hooklatch.fleet.link.outgoing import SYNC, Outgoing
-from hooklatch.fleet.policy.batches import BatchError, Packed, newest_in
+from hooklatch.fleet.link.comparing import Resume, ShippedHead
+from hooklatch.fleet.link.outgoing import SYNC, ShippingReader
+from hooklatch.fleet.policy.batches import BatchError, PackedBatch, find_newest_hash
 from hooklatch.fleet.policy.settings import DEFAULT_FIELDS
 from hooklatch.record.files.anchor import Anchor
-from hooklatch.record.files.chain import GENESIS, seal
+from hooklatch.record.files.chain import GENESIS, seal_entry
 from support.link_parts import WrittenRecord
 
 ALWAYS = {"seq", "prev", "at", "kind", "hash"}
@@ -42,20 +42,20 @@ class Clock:
         return self.now
 
 
-def outgoing_of(folder: Path, fields: Any = ("verdict",), after: int = 0, clock: Clock | None = None) -> Outgoing:
-    found = Outgoing(str(folder), "h1", fields, now=clock or Clock())
+def outgoing_of(folder: Path, fields: Any = ("verdict",), after: int = 0, clock: Clock | None = None) -> ShippingReader:
+    found = ShippingReader(str(folder), "h1", fields, now=clock or Clock())
     found.go(Resume(1, after))
     return found
 
 
-def batches(outgoing: Outgoing) -> list[Packed]:
-    found: list[Packed] = []
+def batches(outgoing: ShippingReader) -> list[PackedBatch]:
+    found: list[PackedBatch] = []
     while (packed := outgoing.next()) is not None:
         found.append(packed)
     return found
 
 
-def documents(found: list[Packed]) -> list[dict[str, Any]]:
+def documents(found: list[PackedBatch]) -> list[dict[str, Any]]:
     return [json.loads(line) for one in found for line in zlib.decompress(one.data).split(b"\n")[1:]]
 
 
@@ -71,14 +71,14 @@ def test_nothing_else_leaves_than_the_configured_fields(
     lines: list[bytes] = []
     prev = GENESIS
     for seq, (kind, body) in enumerate(records, 1):
-        line, prev = seal(seq, prev, "2026-01-01T00:00:00.000Z", kind, json.dumps(body).encode())
+        line, prev = seal_entry(seq, prev, "2026-01-01T00:00:00.000Z", kind, json.dumps(body).encode())
         lines.append(line)
     (folder / f"{1:016d}.jsonl").write_bytes(b"".join(lines))
 
     found = documents(batches(outgoing_of(folder, fields)))
 
     assert [one["seq"] for one in found] == list(range(1, len(records) + 1))
-    assert newest_in(batches(outgoing_of(folder, fields))[-1].data, len(records)) == prev
+    assert find_newest_hash(batches(outgoing_of(folder, fields))[-1].data, len(records)) == prev
     for shipped, line in zip(found, lines, strict=True):
         whole = json.loads(line)
         allowed = {*ALWAYS, *fields, *(STRUCTURE if whole["kind"] in ("segment", "retired") else ())}
@@ -198,9 +198,9 @@ def test_it_compares_with_the_record_on_the_disk(tmp_path: Path) -> None:
     outgoing = outgoing_of(record.folder)
     fifth = json.loads(record.lines[4])["hash"]
 
-    assert outgoing.compare(Shipped(1, 5, fifth)) == Resume(1, 5, fifth)
-    assert outgoing.compare(Shipped(1, 5, "0" * 64)).is_rewritten
-    assert outgoing.compare(Shipped(1, 10, "0" * 64)).is_rewritten
+    assert outgoing.compare(ShippedHead(1, 5, fifth)) == Resume(1, 5, fifth)
+    assert outgoing.compare(ShippedHead(1, 5, "0" * 64)).is_rewritten
+    assert outgoing.compare(ShippedHead(1, 10, "0" * 64)).is_rewritten
     assert outgoing.compare(None) == Resume(1)
 
 
@@ -209,10 +209,10 @@ def test_what_was_shipped_last_is_found_whatever_else_is_in_the_batch(tmp_path: 
     record.write(2, kind="made_up_later", verdict=None, outcomes="none", new={"in": 2030})
     (packed,) = batches(outgoing_of(record.folder, ("verdict", "outcomes", "new")))
 
-    assert newest_in(packed.data, 2) == record.hash
+    assert find_newest_hash(packed.data, 2) == record.hash
     for data, last in ((packed.data, 1), (packed.data[:-3], 2), (b"", 2), (zlib.compress(b"{}\n{}"), 2)):
         with pytest.raises(BatchError):
-            newest_in(data, last)
+            find_newest_hash(data, last)
 
 
 def test_what_is_packed_again_is_not_lost_again(tmp_path: Path) -> None:

@@ -9,16 +9,16 @@ import msgspec
 import pytest
 
 from hooklatch.fleet.link.counting import GateCounter
-from hooklatch.fleet.link.daemon import FollowAnswer, Target
-from hooklatch.fleet.link.known import BUNDLE, DAEMON, ENGINE, POLICY, SHIPPING, Known
-from hooklatch.fleet.link.pauses import Pauses
-from hooklatch.fleet.policy.manifests import Head
-from hooklatch.fleet.policy.reports import Gates, encode_report, read_report
+from hooklatch.fleet.link.daemon import FollowAnswer, WantedBundle
+from hooklatch.fleet.link.known import BUNDLE, DAEMON, ENGINE, POLICY, SHIPPING, LinkState
+from hooklatch.fleet.link.pauses import Backoff
+from hooklatch.fleet.policy.manifests import PolicyHead
+from hooklatch.fleet.policy.reports import GateCounts, encode_report, read_report
 from hooklatch.record.files.chain import ChainLink
 
 
 def test_pauses_double_up_to_their_bound_and_begin_anew() -> None:
-    pauses = Pauses(0.5, first=0.1, chance=lambda: 1.0)
+    pauses = Backoff(0.5, first=0.1, chance=lambda: 1.0)
 
     assert [pauses.next() for _ in range(5)] == [0.1, 0.2, 0.4, 0.5, 0.5]
     pauses.reset()
@@ -27,11 +27,11 @@ def test_pauses_double_up_to_their_bound_and_begin_anew() -> None:
 
 @pytest.mark.parametrize(("chance", "expected"), [(0.0, 0.05), (1.0, 0.1)])
 def test_no_two_hosts_pause_alike(chance: float, expected: float) -> None:
-    assert Pauses(1.0, first=0.1, chance=lambda: chance).next() == expected
+    assert Backoff(1.0, first=0.1, chance=lambda: chance).next() == expected
 
 
 def test_a_bound_below_the_first_pause_holds() -> None:
-    pauses = Pauses(0.01, chance=lambda: 1.0)
+    pauses = Backoff(0.01, chance=lambda: 1.0)
 
     assert [pauses.next(), pauses.next()] == [0.01, 0.01]
 
@@ -57,7 +57,7 @@ def test_denials_of_gates_are_counted_by_cause() -> None:
         b"damage\n",
     ])  # fmt: skip
 
-    assert counter.gates == Gates(3, 5, {"crash": 2, "policy": 1})
+    assert counter.gates == GateCounts(3, 5, {"crash": 2, "policy": 1})
 
 
 def test_causes_of_any_number_and_length_are_bounded() -> None:
@@ -70,35 +70,43 @@ def test_causes_of_any_number_and_length_are_bounded() -> None:
 
 
 @pytest.fixture
-def known() -> Known:
-    return Known("h1", ("ci",), "1.2.3")
+def known() -> LinkState:
+    return LinkState("h1", ("ci",), "1.2.3")
 
 
 ANSWER = FollowAnswer(
-    Head(3, "d"), Target(3, "b3"), Target(2, "b2"), "it does not load", "h1", ("eu",), "red", 41, stale_s=2.0
+    PolicyHead(3, "d"),
+    WantedBundle(3, "b3"),
+    WantedBundle(2, "b2"),
+    "it does not load",
+    "h1",
+    ("eu",),
+    "red",
+    41,
+    stale_s=2.0,
 )
 
 
-def test_a_report_says_what_the_daemon_said(known: Known) -> None:
+def test_a_report_says_what_the_daemon_said(known: LinkState) -> None:
     known.hear(ANSWER, 100.0)
     known.newest = ChainLink(20, "", "", "", "h20")
     known.epoch, known.shipped, known.oldest = 2, 17, 1
 
     report = read_report(encode_report(known.report(103.0, 1.5)), "h1")
 
-    assert (report.head, report.wanted, report.applied, report.bundle) == (Head(3, "d"), 3, 2, "b2")
+    assert (report.head, report.wanted, report.applied, report.bundle) == (PolicyHead(3, "d"), 3, 2, "b2")
     assert (report.health, report.revision, report.stale_s, report.problem) == ("red", 41, 5.0, "it does not load")
     assert (report.unshipped, report.shipped, report.epoch, report.labels) == (3, 17, 2, ("eu",))
     assert (report.clock, report.link) == (1500, "1.2.3")
 
 
-def test_before_anything_is_known_a_report_is_possible(known: Known) -> None:
+def test_before_anything_is_known_a_report_is_possible(known: LinkState) -> None:
     report = known.report(0.0, 0.0)
 
     assert (report.health, report.labels, report.record, report.stale_s) == ("unreachable", ("ci",), None, None)
 
 
-def test_the_problem_is_the_one_that_is_nearest_to_the_policy(known: Known) -> None:
+def test_the_problem_is_the_one_that_is_nearest_to_the_policy(known: LinkState) -> None:
     known.hear(ANSWER, 0.0)
     known.fault(DAEMON, "away")
     assert known.report(0.0, 0.0).health == "unreachable"
@@ -111,7 +119,7 @@ def test_the_problem_is_the_one_that_is_nearest_to_the_policy(known: Known) -> N
     assert known.report(0.0, 0.0).findings == ("full",)
 
 
-def test_what_lasts_is_logged_once_and_its_end_too(known: Known, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_lasts_is_logged_once_and_its_end_too(known: LinkState, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     told: list[int] = []
     known.on_change = lambda: told.append(1)
@@ -123,7 +131,7 @@ def test_what_lasts_is_logged_once_and_its_end_too(known: Known, caplog: pytest.
     assert len(told) == 3
 
 
-def test_a_report_stays_small_whatever_is_found(known: Known) -> None:
+def test_a_report_stays_small_whatever_is_found(known: LinkState) -> None:
     for number in range(1000):
         known.find(f"{number} " + "\\" * 10_000)
     known.fault(POLICY, "x" * 100_000)
@@ -134,7 +142,7 @@ def test_a_report_stays_small_whatever_is_found(known: Known) -> None:
     assert len(encode_report(report)) < 64 * 1024
 
 
-def test_the_status_line_says_all_in_one(known: Known) -> None:
+def test_the_status_line_says_all_in_one(known: LinkState) -> None:
     known.hear(ANSWER, 0.0)
     known.newest = ChainLink(20, "", "", "", "h20")
     known.fault(ENGINE, "the engine is away")
@@ -142,7 +150,7 @@ def test_the_status_line_says_all_in_one(known: Known) -> None:
     assert known.status() == "version 2 applied, 20 records to ship; the engine is away"
 
 
-def test_numbers_that_retention_removed_do_not_wait(known: Known) -> None:
+def test_numbers_that_retention_removed_do_not_wait(known: LinkState) -> None:
     known.newest = ChainLink(20, "", "", "", "h20")
     known.oldest = 15
 

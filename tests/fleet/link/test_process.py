@@ -19,7 +19,7 @@ import pytest
 import trio
 
 from hooklatch.fleet.engine.opening import open_engine
-from hooklatch.fleet.policy.batches import unpack
+from hooklatch.fleet.policy.batches import unpack_batch
 from hooklatch.fleet.policy.reports import HostReport, read_report
 from support.commands import CONFIG, GUARDS, Place, Started, new_place, serving
 from support.link_parts import FLEET, HOST, Publisher
@@ -84,7 +84,7 @@ async def shipped_hashes(url: str, epoch: int = 1) -> list[str]:
         return [
             record.hash
             for batch in await engine.batches(HOST, epoch, 0, limit=10_000)
-            for record in unpack(batch.data, host=HOST, epoch=epoch, first=batch.first, last=batch.last)
+            for record in unpack_batch(batch.data, host=HOST, epoch=epoch, first=batch.first, last=batch.last)
         ]
 
 

@@ -16,12 +16,12 @@ from hooklatch.fleet.policy.batches import (
     MAX_DATA,
     MAX_RECORDS,
     BatchError,
-    Packed,
+    PackedBatch,
     ShippedRecord,
-    pack,
-    unpack,
+    pack_batch,
+    unpack_batch,
 )
-from hooklatch.record.files.chain import GENESIS, seal
+from hooklatch.record.files.chain import GENESIS, seal_entry
 from support.records import SETTINGS, decision, fact, lines, opened, records
 from support.tables import table
 
@@ -38,21 +38,21 @@ def folder(tmp_path: Path) -> Path:
 KEYS = ("seq", "prev", "at", "kind", "hash", "verdict", "reason", "outcomes", "warnings", "excerpt")
 
 
-def packed(folder: Path, *fields: str) -> Packed:
-    made = pack("build-7", 1, iter(lines(folder)), fields)
+def packed(folder: Path, *fields: str) -> PackedBatch:
+    made = pack_batch("build-7", 1, iter(lines(folder)), fields)
     assert made is not None
     return made
 
 
-def unpacked(made: Packed, **other: Any) -> list[ShippedRecord]:
+def unpacked(made: PackedBatch, **other: Any) -> list[ShippedRecord]:
     place: dict[str, Any] = {"host": "build-7", "epoch": 1, "first": made.first, "last": made.last}
-    return unpack(made.data, **{**place, **other})
+    return unpack_batch(made.data, **{**place, **other})
 
 
 def chain(count: int, body: bytes = b"{}") -> list[bytes]:
     prev, made = GENESIS, list[bytes]()
     for seq in range(1, count + 1):
-        line, prev = seal(seq, prev, "2026-01-31T12:00:00.000Z", "decision", body)
+        line, prev = seal_entry(seq, prev, "2026-01-31T12:00:00.000Z", "decision", body)
         made.append(line)
     return made
 
@@ -74,8 +74,8 @@ def test_only_the_configured_fields_leave_the_machine(folder: Path) -> None:
 
 def test_what_explains_a_gap_always_leaves() -> None:
     body = b'{"skipped":{"first":1,"last":1},"reason":"x"}'
-    line, _ = seal(2, GENESIS, "2026-01-31T12:00:00.000Z", "segment", body)
-    made = pack("build-7", 1, [line], ())
+    line, _ = seal_entry(2, GENESIS, "2026-01-31T12:00:00.000Z", "segment", body)
+    made = pack_batch("build-7", 1, [line], ())
     assert made is not None
 
     assert unpacked(made)[0].document["skipped"] == {"first": 1, "last": 1}
@@ -84,23 +84,23 @@ def test_what_explains_a_gap_always_leaves() -> None:
 def test_a_batch_ends_when_it_is_full_and_the_next_goes_on() -> None:
     source = iter(chain(MAX_RECORDS + 5))
 
-    first, second = pack("build-7", 1, source, ()), pack("build-7", 1, source, ())
+    first, second = pack_batch("build-7", 1, source, ()), pack_batch("build-7", 1, source, ())
 
     assert first is not None
     assert second is not None
     assert (first.first, first.last, second.first, second.last) == (1, MAX_RECORDS, MAX_RECORDS + 1, MAX_RECORDS + 5)
-    assert pack("build-7", 1, source, ()) is None
+    assert pack_batch("build-7", 1, source, ()) is None
 
 
 def test_long_records_fill_a_batch_sooner() -> None:
-    made = pack("build-7", 1, chain(10, json.dumps({"reason": "x" * 100_000}).encode()), ["reason"])
+    made = pack_batch("build-7", 1, chain(10, json.dumps({"reason": "x" * 100_000}).encode()), ["reason"])
 
     assert made is not None
     assert made.records == 3
 
 
 def test_of_a_record_beyond_all_bounds_its_place_is_shipped() -> None:
-    made = pack("build-7", 1, chain(1, json.dumps({"reason": "x" * 5_000_000}).encode()), ["reason"])
+    made = pack_batch("build-7", 1, chain(1, json.dumps({"reason": "x" * 5_000_000}).encode()), ["reason"])
     assert made is not None
 
     assert set(unpacked(made)[0].document) == {"seq", "prev", "at", "kind", "hash"}
@@ -109,20 +109,20 @@ def test_of_a_record_beyond_all_bounds_its_place_is_shipped() -> None:
 def test_a_line_that_is_no_record_is_counted_and_not_shipped() -> None:
     one, two, three = chain(3)
 
-    made = pack("build-7", 1, [one, two.replace(b"decision", b"decisiom"), one, b"torn", three], ["reason"])
+    made = pack_batch("build-7", 1, [one, two.replace(b"decision", b"decisiom"), one, b"torn", three], ["reason"])
 
     assert made is not None
     assert [record.seq for record in unpacked(made)] == [1, 3]
     assert made.unreadable == 3
 
 
-def again(made: Packed, old: bytes, new: bytes) -> bytes:
+def again(made: PackedBatch, old: bytes, new: bytes) -> bytes:
     text = zlib.decompress(made.data)
     assert old in text
     return zlib.compress(text.replace(old, new, 1))
 
 
-MADE = pack("build-7", 1, chain(3), ())
+MADE = pack_batch("build-7", 1, chain(3), ())
 assert MADE is not None
 HOSTILE = {
     "no zlib": b"not zlib",
@@ -150,13 +150,13 @@ HOSTILE = {
 @table("data", HOSTILE.values(), ids=HOSTILE)
 def test_what_is_not_the_batch_is_refused_as_a_whole(data: bytes) -> None:
     with pytest.raises(BatchError):
-        unpack(data, host="build-7", epoch=1, first=1, last=3)
+        unpack_batch(data, host="build-7", epoch=1, first=1, last=3)
 
 
 def test_a_record_whose_content_was_changed_is_not_whole() -> None:
     data = again(MADE, b"decision", b"decisiom") if MADE is not None else b""
 
-    found = unpack(data, host="build-7", epoch=1, first=1, last=3)
+    found = unpack_batch(data, host="build-7", epoch=1, first=1, last=3)
 
     assert [one.is_whole for one in found] == [False, True, True]
 
@@ -184,12 +184,12 @@ def test_whatever_stands_there_is_a_batch_or_one_error(lines: list[bytes], has_h
     data = zlib.compress(b"\n".join([header, *lines] if has_header else lines))
 
     with suppress(BatchError):
-        assert unpack(data, host="a", epoch=1, first=1, last=1)
+        assert unpack_batch(data, host="a", epoch=1, first=1, last=1)
 
 
 def test_null_is_nothing_and_hides_no_record_beside_it() -> None:
     body = b'{"verdict":null,"reason":null,"outcomes":null,"warnings":null,"cause":"policy"}'
-    made = pack("build-7", 1, chain(1, body), ("verdict", "reason", "outcomes", "warnings", "cause"))
+    made = pack_batch("build-7", 1, chain(1, body), ("verdict", "reason", "outcomes", "warnings", "cause"))
     assert made is not None
 
     (record,) = unpacked(made)

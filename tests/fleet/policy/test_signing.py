@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import pytest
 
-from hooklatch.fleet.policy.signing import KeyFormatError, new_key, raw_of, read_private, read_public
+from hooklatch.fleet.policy.signing import KeyFormatError, decode_key, make_key, read_private, read_public
 from support.tables import table
 
 
 def test_a_pair_reads_back_and_its_signatures_hold() -> None:
-    key = new_key()
+    key = make_key()
     public, again = read_public(key.public.text), read_private(key.text)
 
     assert (public.id, again.text) == (key.public.id, key.text)
-    assert public.verifies(b"x", new_key().sign(b"x").encode()) is False
-    assert read_public(new_key().public.text).id != public.id
+    assert public.verifies(b"x", make_key().sign(b"x").encode()) is False
+    assert read_public(make_key().public.text).id != public.id
 
 
 def test_the_halves_of_a_pair_are_not_taken_for_each_other() -> None:
-    key = new_key()
+    key = make_key()
     with pytest.raises(KeyFormatError, match="it is a private key; here stands the public one"):
-        raw_of(key.text)
+        decode_key(key.text)
     with pytest.raises(KeyFormatError, match="it is a public key; what signs is the private one"):
         read_private(key.public.text)
 
@@ -28,4 +28,4 @@ def test_the_halves_of_a_pair_are_not_taken_for_each_other() -> None:
 @table("text", ["", "ed25519:", "ed25519:AAAA", "rsa:AAAA", "ed25519:" + "A" * 43, "ed25519:" + "é" * 44])
 def test_anything_else_is_no_key(text: str) -> None:
     with pytest.raises(KeyFormatError, match="make a pair with: hooklatch fleet keygen"):
-        raw_of(text)
+        decode_key(text)

@@ -7,62 +7,69 @@ from collections.abc import Mapping
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hooklatch.fleet.policy.manifests import Head
-from hooklatch.fleet.policy.reports import Gates, HostReport
-from hooklatch.fleet.publishing.hold import Bound, Comparison, Word, compare, judge, rest
+from hooklatch.fleet.policy.manifests import PolicyHead
+from hooklatch.fleet.policy.reports import GateCounts, HostReport
+from hooklatch.fleet.publishing.hold import (
+    CanaryComparison,
+    RolloutAction,
+    StopThreshold,
+    compare_hosts,
+    format_missing_hosts,
+    judge_rollout,
+)
 from support.publishers import history_of, report_of
 from support.tables import table
 
 NEW = history_of(("a", 100), ("b", 100)).newest
 CANARY = history_of(("a", 100), ("b", 30)).newest
-BOUND = Bound(more=0.02, sample=50)
-AT = Head(2, "0" * 64)
+BOUND = StopThreshold(more=0.02, sample=50)
+AT = PolicyHead(2, "0" * 64)
 
 
-def seen(*reports: HostReport, before: tuple[HostReport, ...] = ()) -> Comparison:
+def seen(*reports: HostReport, before: tuple[HostReport, ...] = ()) -> CanaryComparison:
     assert NEW is not None
-    return compare(NEW, {one.host: one for one in before}, {one.host: one for one in reports})
+    return compare_hosts(NEW, {one.host: one for one in before}, {one.host: one for one in reports})
 
 
 @table(
     ("on", "off", "expected"),
     [
-        ((100, {}), (100, {}), Word.GO_ON),
-        ((50, {}), (0, {}), Word.GO_ON),
-        ((100, {"crash": 2}), (100, {}), Word.GO_ON),
-        ((100, {"crash": 3}), (100, {}), Word.STOP),
-        ((100, {"timeout": 3}), (100, {}), Word.STOP),
-        ((100, {"load": 3}), (0, {}), Word.STOP),
-        ((100, {"quarantined": 3}), (100, {}), Word.STOP),
-        ((100, {"protocol": 3}), (100, {}), Word.STOP),
-        ((100, {"crash": 5}), (100, {"crash": 3}), Word.GO_ON),
-        ((100, {"crash": 6}), (100, {"crash": 3}), Word.STOP),
-        ((100, {"policy": 90, "overload": 5, "draining": 5}), (100, {}), Word.GO_ON),
-        ((49, {}), (1000, {}), Word.WAIT),
-        ((0, {}), (1000, {}), Word.WAIT),
-        ((1, {"crash": 1}), (100, {}), Word.WAIT),
-        ((2, {"crash": 2}), (100, {}), Word.STOP),  # more than 2 % of 50, whatever the other 48 are
+        ((100, {}), (100, {}), RolloutAction.GO_ON),
+        ((50, {}), (0, {}), RolloutAction.GO_ON),
+        ((100, {"crash": 2}), (100, {}), RolloutAction.GO_ON),
+        ((100, {"crash": 3}), (100, {}), RolloutAction.STOP),
+        ((100, {"timeout": 3}), (100, {}), RolloutAction.STOP),
+        ((100, {"load": 3}), (0, {}), RolloutAction.STOP),
+        ((100, {"quarantined": 3}), (100, {}), RolloutAction.STOP),
+        ((100, {"protocol": 3}), (100, {}), RolloutAction.STOP),
+        ((100, {"crash": 5}), (100, {"crash": 3}), RolloutAction.GO_ON),
+        ((100, {"crash": 6}), (100, {"crash": 3}), RolloutAction.STOP),
+        ((100, {"policy": 90, "overload": 5, "draining": 5}), (100, {}), RolloutAction.GO_ON),
+        ((49, {}), (1000, {}), RolloutAction.WAIT),
+        ((0, {}), (1000, {}), RolloutAction.WAIT),
+        ((1, {"crash": 1}), (100, {}), RolloutAction.WAIT),
+        ((2, {"crash": 2}), (100, {}), RolloutAction.STOP),  # more than 2 % of 50, whatever the other 48 are
     ],
 )
 def test_denials_of_broken_hooks_are_compared(
-    on: tuple[int, Mapping[str, int]], off: tuple[int, Mapping[str, int]], expected: Word
+    on: tuple[int, Mapping[str, int]], off: tuple[int, Mapping[str, int]], expected: RolloutAction
 ) -> None:
-    comparison = Comparison(on=("a",), off=("b",), on_gates=Gates(1, *on), off_gates=Gates(1, *off))
+    comparison = CanaryComparison(on=("a",), off=("b",), on_gates=GateCounts(1, *on), off_gates=GateCounts(1, *off))
 
-    assert judge(comparison, BOUND).word is expected
+    assert judge_rollout(comparison, BOUND).word is expected
 
 
 def test_hosts_are_on_it_by_the_bundle_that_is_in_force() -> None:
     comparison = seen(
         report_of("a", "b", 10, {"crash": 1}, head=AT),
-        report_of("b", "b", 20, head=Head(1, "0" * 64)),  # the same bundle by an older version
+        report_of("b", "b", 20, head=PolicyHead(1, "0" * 64)),  # the same bundle by an older version
         report_of("c", "a", 30, head=AT),
         report_of("d", "a", 40, head=AT, problem="the bundle does not load"),
-        report_of("e", "a", 50, problem="something else", head=Head(1, "0" * 64)),
+        report_of("e", "a", 50, problem="something else", head=PolicyHead(1, "0" * 64)),
     )
 
     assert comparison.on == ("a", "b")
-    assert comparison.on_gates == Gates(0, 30, {"crash": 1})
+    assert comparison.on_gates == GateCounts(0, 30, {"crash": 1})
     assert comparison.missing == ("c", "e")
     assert comparison.refusing == (("d", "the bundle does not load"),)
     assert comparison.eligible == 5
@@ -72,10 +79,12 @@ def test_hosts_outside_the_rollout_are_what_it_is_compared_with() -> None:
     assert CANARY is not None
     inside = [host for host in "abcdefgh" if CANARY.rollout.includes(host, ())]
 
-    comparison = compare(CANARY, {}, {host: report_of(host, "a", 10, {"load": 1}, head=AT) for host in "abcdefgh"})
+    comparison = compare_hosts(
+        CANARY, {}, {host: report_of(host, "a", 10, {"load": 1}, head=AT) for host in "abcdefgh"}
+    )
 
     assert list(comparison.missing) == inside
-    assert comparison.off_gates == Gates(0, 10 * (8 - len(inside)), {"load": 8 - len(inside)})
+    assert comparison.off_gates == GateCounts(0, 10 * (8 - len(inside)), {"load": 8 - len(inside)})
 
 
 def test_only_what_was_counted_since_the_rollout_began_counts() -> None:
@@ -85,7 +94,7 @@ def test_only_what_was_counted_since_the_rollout_began_counts() -> None:
         before=(report_of("a", "b", 60, {"crash": 7}), report_of("b", "b", 500, {"crash": 1}, since=1)),
     )
 
-    assert comparison.on_gates == Gates(0, 70, {"crash": 2})
+    assert comparison.on_gates == GateCounts(0, 70, {"crash": 2})
 
 
 def test_a_host_that_has_just_got_it_brings_no_counts_of_the_bundle_before() -> None:
@@ -94,11 +103,11 @@ def test_a_host_that_has_just_got_it_brings_no_counts_of_the_bundle_before() -> 
         before=(report_of("a", "a", 50, {"crash": 1}, since=1),),
     )
 
-    assert comparison.on_gates == Gates(0, 60, {"crash": 1})
+    assert comparison.on_gates == GateCounts(0, 60, {"crash": 1})
 
 
 def test_a_busy_host_does_not_hide_one_that_denies_everything() -> None:
-    judgement = judge(
+    judgement = judge_rollout(
         seen(
             report_of("ci-1", "b", 100_000, head=AT),
             report_of("laptop-1", "b", 9, {"load": 5, "policy": 1}, head=AT),
@@ -107,7 +116,7 @@ def test_a_busy_host_does_not_hide_one_that_denies_everything() -> None:
         BOUND,
     )
 
-    assert judgement.word is Word.STOP
+    assert judgement.word is RolloutAction.STOP
     assert judgement.reason.startswith("on the host laptop-1 most is denied because a hook is broken: 5 of 9")
 
 
@@ -119,16 +128,16 @@ def test_a_host_that_was_broken_before_is_not_held_against_the_version() -> None
     )
 
     assert comparison.broken == ()
-    assert judge(comparison, BOUND).word is Word.GO_ON
+    assert judge_rollout(comparison, BOUND).word is RolloutAction.GO_ON
 
 
 def test_one_host_that_refuses_stops_it_and_is_named() -> None:
-    judgement = judge(
+    judgement = judge_rollout(
         seen(report_of("web-1", "b", 500, head=AT), report_of("web-2", "a", 500, head=AT, problem="guards.py:3: no")),
         BOUND,
     )
 
-    assert judgement.word is Word.STOP
+    assert judgement.word is RolloutAction.STOP
     assert judgement.reason == "the host web-2 refuses it: guards.py:3: no"
 
 
@@ -144,43 +153,43 @@ def test_it_waits_for_half_of_the_hosts_and_names_those_that_are_missing() -> No
     assert NEW is not None
     reports = {host: report_of(host, "b" if host == "a" else "a", 100, head=AT) for host in "abcd"}
 
-    comparison = compare(NEW, {}, reports, silent={"c"}, away={"d"})
+    comparison = compare_hosts(NEW, {}, reports, silent={"c"}, away={"d"})
 
-    judgement = judge(comparison, BOUND)
-    assert judgement.word is Word.WAIT
+    judgement = judge_rollout(comparison, BOUND)
+    assert judgement.word is RolloutAction.WAIT
     assert judgement.reason.endswith(
         "only 1 of 3 hosts have it: do not have it yet: b; have not reported since: c; were away before: d"
     )
 
 
 def test_daemons_that_cannot_be_reached_are_no_reason_to_go_on() -> None:
-    judgement = judge(seen(report_of("a", "b", 100, head=AT, health="unreachable")), BOUND)
+    judgement = judge_rollout(seen(report_of("a", "b", 100, head=AT, health="unreachable")), BOUND)
 
-    assert (judgement.word, judgement.reason) == (Word.WAIT, "1 daemon cannot be reached: a")
+    assert (judgement.word, judgement.reason) == (RolloutAction.WAIT, "1 daemon cannot be reached: a")
 
 
 def test_nothing_was_seen_is_no_reason_to_go_on_whatever_the_sample() -> None:
-    assert judge(seen(), Bound(sample=0)).word is Word.WAIT
+    assert judge_rollout(seen(), StopThreshold(sample=0)).word is RolloutAction.WAIT
 
 
 def test_many_hosts_are_not_all_named() -> None:
     comparison = seen(*(report_of(f"web-{number}", "a", head=AT) for number in range(30)))
 
-    assert rest(comparison).endswith("web-14, web-15 and 22 more")
+    assert format_missing_hosts(comparison).endswith("web-14, web-15 and 22 more")
 
 
 gates = st.builds(
-    lambda faults, others: Gates(1, faults + others, {"crash": faults}), st.integers(0, 200), st.integers(0, 2000)
+    lambda faults, others: GateCounts(1, faults + others, {"crash": faults}), st.integers(0, 200), st.integers(0, 2000)
 )
 
 
 @given(gates, gates, st.integers(1, 200))
-def test_it_never_goes_on_over_the_bound_or_below_the_sample(on: Gates, off: Gates, sample: int) -> None:
-    comparison = Comparison(on=("a",), off=("b",), on_gates=on, off_gates=off)
+def test_it_never_goes_on_over_the_bound_or_below_the_sample(on: GateCounts, off: GateCounts, sample: int) -> None:
+    comparison = CanaryComparison(on=("a",), off=("b",), on_gates=on, off_gates=off)
 
-    word = judge(comparison, Bound(0.02, sample)).word
+    word = judge_rollout(comparison, StopThreshold(0.02, sample)).word
 
     usual = off.faults / off.decided if off.decided else 0.0
-    if word is Word.GO_ON:
+    if word is RolloutAction.GO_ON:
         assert on.decided >= sample
         assert on.faults / on.decided <= usual + 0.02 + 1e-9

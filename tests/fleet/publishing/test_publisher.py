@@ -16,23 +16,23 @@ import trio
 from hooklatch.fleet.engine.engine import Engine, EngineError, UnreachableError
 from hooklatch.fleet.engine.opening import open_engine
 from hooklatch.fleet.policy.bundles import Bundle, encode_bundle
-from hooklatch.fleet.policy.manifests import FleetError, Head, Manifest, Rollout
-from hooklatch.fleet.publishing.memory import Memory
+from hooklatch.fleet.policy.manifests import FleetError, Manifest, PolicyHead, RolloutTarget
+from hooklatch.fleet.publishing.memory import LastSeenHead
 from hooklatch.fleet.publishing.publisher import (
     LostRaceError,
     OverwrittenError,
     Publisher,
     UnknownOutcomeError,
 )
-from hooklatch.fleet.publishing.versions import HistoryError, Plan, encode_envelope
+from hooklatch.fleet.publishing.versions import HistoryError, VersionDraft, encode_envelope
 from support.publishers import FLEET, KEY, KEYS, OTHER_KEY, LossyEngine, digest_of, history_of, report_of, say
 from support.redis_server import RedisServer, needs_redis
 
 pytestmark = [pytest.mark.slow, needs_redis]
 
 
-def plan_of(letter: str, percent: float = 100.0) -> Plan:
-    return Plan(bundle=digest_of(letter), size=1, rollout=Rollout((), percent))
+def plan_of(letter: str, percent: float = 100.0) -> VersionDraft:
+    return VersionDraft(bundle=digest_of(letter), size=1, rollout=RolloutTarget((), percent))
 
 
 @pytest.fixture
@@ -174,7 +174,7 @@ async def test_what_is_no_version_is_refused(engine: Engine, data: bytes) -> Non
 async def test_a_log_that_was_shortened_since_is_found_by_what_this_machine_saw(
     shared_redis: RedisServer, tmp_path: Path
 ) -> None:
-    memory = Memory(str(tmp_path), FLEET, "here")
+    memory = LastSeenHead(str(tmp_path), FLEET, "here")
     for fleet, letters in ((uuid.uuid4().hex, "abc"), (uuid.uuid4().hex, "ab")):
         async with open_engine(shared_redis.url, fleet) as engine:
             for letter, entry in zip(letters, history_of(*letters).entries, strict=True):
@@ -190,7 +190,7 @@ async def test_a_log_that_was_shortened_since_is_found_by_what_this_machine_saw(
 
 async def test_heads_of_hosts_beyond_the_log_are_an_error_until_they_are_not_heeded(engine: Engine) -> None:
     await commit(publisher_at(engine), "a")
-    await say(engine, report_of("web-1", head=Head(9, "0" * 64)))
+    await say(engine, report_of("web-1", head=PolicyHead(9, "0" * 64)))
 
     with pytest.raises(HistoryError, match=r"newest version is 1, but the host web-1 has read version 9.*old backup"):
         await publisher_at(engine).read()
@@ -218,7 +218,7 @@ async def test_a_bundle_that_is_stored_is_the_one_that_was_given(engine: Engine)
     digest = await publisher.put(data)
     assert await publisher.put(data) == digest
     manifest = await publisher.commit(
-        Plan(bundle=digest, size=len(data), rollout=Rollout()), KEY, publisher="ann", message=""
+        VersionDraft(bundle=digest, size=len(data), rollout=RolloutTarget()), KEY, publisher="ann", message=""
     )
 
     assert (await publisher.bundle(manifest)).files == {"guards.py": b"1"}
@@ -248,18 +248,18 @@ async def test_a_bundle_that_is_gone_is_an_error(engine: Engine) -> None:
 
 
 def test_what_was_seen_is_kept_and_never_goes_back(tmp_path: Path) -> None:
-    memory = Memory(str(tmp_path / "seen"), FLEET, "redis://engine")
-    memory.keep(Head(3, "3"))
-    memory.keep(Head(2, "2"))
+    memory = LastSeenHead(str(tmp_path / "seen"), FLEET, "redis://engine")
+    memory.keep(PolicyHead(3, "3"))
+    memory.keep(PolicyHead(2, "2"))
 
-    assert Memory(str(tmp_path / "seen"), FLEET, "redis://engine").head() == Head(3, "3")
-    assert Memory(str(tmp_path / "seen"), FLEET, "redis://other").head() == Head()
+    assert LastSeenHead(str(tmp_path / "seen"), FLEET, "redis://engine").head() == PolicyHead(3, "3")
+    assert LastSeenHead(str(tmp_path / "seen"), FLEET, "redis://other").head() == PolicyHead()
     assert len(list((tmp_path / "seen").iterdir())) == 1
 
 
 @pytest.mark.parametrize("data", [b"", b"{}", b"\xff"])
 def test_what_was_seen_and_cannot_be_read_is_not_nothing(tmp_path: Path, data: bytes) -> None:
-    memory = Memory(str(tmp_path), FLEET, "redis://engine")
+    memory = LastSeenHead(str(tmp_path), FLEET, "redis://engine")
     Path(memory.path).write_bytes(data)
 
     with pytest.raises(FleetError, match="cannot be read"):

@@ -14,19 +14,19 @@ import trio
 
 from hooklatch.fleet.engine.engine import Engine
 from hooklatch.fleet.engine.opening import open_engine
-from hooklatch.fleet.policy.manifests import FleetError, Manifest, Rollout, newest
-from hooklatch.fleet.publishing.hold import Bound
+from hooklatch.fleet.policy.manifests import FleetError, Manifest, RolloutTarget, select_newest
+from hooklatch.fleet.publishing.hold import StopThreshold
 from hooklatch.fleet.publishing.publisher import LostRaceError, Publisher
-from hooklatch.fleet.publishing.rollout import Pace, StoppedError, check_steps
 from hooklatch.fleet.publishing.rollout import Rollout as Ongoing
-from hooklatch.fleet.publishing.versions import Plan, pushed
+from hooklatch.fleet.publishing.rollout import RolloutPace, StoppedError, check_steps
+from hooklatch.fleet.publishing.versions import VersionDraft, plan_push
 from support.publishers import FLEET, KEY, KEYS, digest_of, report_of, say
 from support.redis_server import RedisServer, needs_redis
 from support.tables import table
 
 pytestmark = [pytest.mark.slow, needs_redis]
 HOSTS = [f"web-{number}" for number in range(10)]
-PACE = Pace(steps=(20, 60, 100), wait=0.1, patience=0.4, bound=Bound(0.02, 50))
+PACE = RolloutPace(steps=(20, 60, 100), wait=0.1, patience=0.4, bound=StopThreshold(0.02, 50))
 
 
 class Hosts:
@@ -52,7 +52,7 @@ class Hosts:
         for host in HOSTS:
             if host in self.quiet:
                 continue
-            wanted = newest(believed, host, self._labels)
+            wanted = select_newest(believed, host, self._labels)
             bundle = wanted.bundle if wanted is not None and host not in self.refuse else digest_of("a")
             cause = self._breaks.get(bundle[0])
             denied = {cause: self._decided // 10} if cause is not None else {}
@@ -81,15 +81,17 @@ class Stage:
         self.out.set()
 
     async def begin(self, hosts: Hosts | None) -> None:
-        first = Plan(bundle=digest_of("a"), size=1, rollout=Rollout())
+        first = VersionDraft(bundle=digest_of("a"), size=1, rollout=RolloutTarget())
         await self.publisher.commit(first, KEY, publisher="ann", message="")
         if hosts is not None:
             await hosts.report()
             self._nursery.start_soon(hosts.live)
 
-    async def roll_out(self, pace: Pace = PACE, *labels: str) -> Manifest:
-        plan = pushed(self.publisher.history, digest_of("b"), 1, Rollout(labels, pace.steps[0]), key=KEY.public.id)
-        assert isinstance(plan, Plan)
+    async def roll_out(self, pace: RolloutPace = PACE, *labels: str) -> Manifest:
+        plan = plan_push(
+            self.publisher.history, digest_of("b"), 1, RolloutTarget(labels, pace.steps[0]), key=KEY.public.id
+        )
+        assert isinstance(plan, VersionDraft)
         self.ongoing = Ongoing(self.publisher, KEY, pace, by="ann", message="b", tell=self.hear)
         return await self.ongoing.run(plan)
 
@@ -116,7 +118,7 @@ async def test_a_good_version_is_out_everywhere_after_its_steps(stage: Stage) ->
 
     manifest = await stage.roll_out()
 
-    assert manifest.rollout == Rollout((), 100)
+    assert manifest.rollout == RolloutTarget((), 100)
     assert await stage.percents() == [20, 60, 100]
     assert stage.told[0] == "version 2 is out at 20 %"
     assert stage.told[1].startswith("at 20 %: denied because a hook is broken: 0 of ")
@@ -155,7 +157,7 @@ async def test_hosts_that_fall_silent_stop_it_and_are_named(stage: Stage) -> Non
     with pytest.raises(StoppedError) as caught:
         await stage.roll_out()
 
-    inside = [host for host in HOSTS if Rollout((), 20).includes(host, ())]
+    inside = [host for host in HOSTS if RolloutTarget((), 20).includes(host, ())]
     assert f"have not reported since: {', '.join(inside)}" in str(caught.value)
     assert await stage.percents() == [20]
 
@@ -175,7 +177,7 @@ async def test_too_few_decisions_stop_it_when_patience_ends(stage: Stage) -> Non
     await stage.begin(Hosts(stage.theirs))
 
     with pytest.raises(StoppedError, match=r"have decided \d+ gates, of at least 1000000 that a comparison needs"):
-        await stage.roll_out(msgspec.structs.replace(PACE, bound=Bound(0.02, 1_000_000)))
+        await stage.roll_out(msgspec.structs.replace(PACE, bound=StopThreshold(0.02, 1_000_000)))
 
     assert stage.told[1].startswith("waiting: hosts with it have decided ")
 
@@ -203,7 +205,7 @@ async def test_hosts_without_the_labels_are_not_waited_for(stage: Stage) -> None
 
     with pytest.raises(StoppedError):
         await stage.roll_out(PACE, "gpu")
-    assert (await stage.roll_out(PACE, "ci")).rollout == Rollout(("ci",), 100)
+    assert (await stage.roll_out(PACE, "ci")).rollout == RolloutTarget(("ci",), 100)
 
 
 async def test_a_version_that_somebody_else_pushes_meanwhile_ends_it(stage: Stage) -> None:
@@ -213,7 +215,7 @@ async def test_a_version_that_somebody_else_pushes_meanwhile_ends_it(stage: Stag
     async def interfere() -> None:
         await stage.out.wait()
         await other.read()
-        plan = Plan(bundle=digest_of("c"), size=1, rollout=Rollout())
+        plan = VersionDraft(bundle=digest_of("c"), size=1, rollout=RolloutTarget())
         await other.commit(plan, KEY, publisher="ben", message="mine")
 
     async with trio.open_nursery() as nursery:

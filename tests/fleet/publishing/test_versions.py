@@ -11,26 +11,26 @@ from hypothesis import strategies as st
 
 from hooklatch.fleet.policy.manifests import (
     START,
-    Envelope,
     FleetError,
-    Head,
     Manifest,
-    Rollout,
-    newest,
+    PolicyHead,
+    RolloutTarget,
+    SignedManifest,
     read_envelope,
-    walk,
+    select_newest,
+    verify_manifests,
 )
 from hooklatch.fleet.publishing.versions import (
-    History,
     HistoryError,
     NoVersionError,
-    Plan,
+    VersionDraft,
+    VersionHistory,
     encode_envelope,
-    pushed,
-    rolled_back,
-    signed,
-    standing,
-    widened,
+    find_standing_version,
+    plan_push,
+    plan_rollback,
+    plan_wider_rollout,
+    sign_version,
 )
 from support.publishers import FLEET, KEY, KEYS, OTHER_KEY, digest_of, grown, history_of, report_of
 from support.tables import table
@@ -39,7 +39,7 @@ CHAIN = grown(history_of(("a", 100), ("b", 10), ("b", 100, "ci")), "c", key=OTHE
 CHAIN = grown(CHAIN, "d", 50)
 ENVELOPES = [entry.envelope for entry in CHAIN.entries]
 BYTES = [encode_envelope(envelope) for envelope in ENVELOPES]
-OUTCOME = walk(FLEET, START, ENVELOPES, KEYS)
+OUTCOME = verify_manifests(FLEET, START, ENVELOPES, KEYS)
 
 
 # -- the chain ---------------------------------------------------------------------------------------------------------
@@ -51,7 +51,7 @@ def test_all_versions_of_a_listed_key_are_there_and_those_of_another_are_passed_
 
 
 @st.composite
-def tampered(draw: st.DrawFn) -> list[Envelope]:
+def tampered(draw: st.DrawFn) -> list[SignedManifest]:
     """Return versions of which some are left out, repeated, exchanged, edited or signed by somebody else."""
     envelopes = list(ENVELOPES)
     for _ in range(draw(st.integers(1, 3))):
@@ -79,16 +79,18 @@ def tampered(draw: st.DrawFn) -> list[Envelope]:
                 raw[draw(st.integers(0, len(raw) - 1))] ^= 1 << draw(st.integers(0, 7))
                 envelopes[at] = msgspec.structs.replace(one, signature=base64.b64encode(raw).decode())
             case "sign":
-                envelopes[at] = Envelope(one.payload, OTHER_KEY.public.id, OTHER_KEY.sign(one.payload.encode()))
+                envelopes[at] = SignedManifest(one.payload, OTHER_KEY.public.id, OTHER_KEY.sign(one.payload.encode()))
             case _:
                 del envelopes[at + 1 :]
     return envelopes
 
 
 @given(tampered())
-def test_tampered_versions_never_pass_unless_they_are_the_first_ones_as_they_were(envelopes: list[Envelope]) -> None:
+def test_tampered_versions_never_pass_unless_they_are_the_first_ones_as_they_were(
+    envelopes: list[SignedManifest],
+) -> None:
     try:
-        walked = walk(FLEET, START, envelopes, KEYS)
+        walked = verify_manifests(FLEET, START, envelopes, KEYS)
     except FleetError:
         return
 
@@ -105,7 +107,7 @@ def test_no_byte_of_a_stored_version_can_be_changed(at: int, data: st.DataObject
 
     try:
         changed = [*ENVELOPES[:at], read_envelope(bytes(stored)), *ENVELOPES[at + 1 :]]
-        walked = walk(FLEET, START, changed, KEYS)
+        walked = verify_manifests(FLEET, START, changed, KEYS)
     except FleetError:
         return
 
@@ -117,12 +119,12 @@ def test_a_version_whose_key_was_exchanged_for_an_unknown_one_is_not_passed_over
     stripped = [msgspec.structs.replace(ENVELOPES[0], key="0" * 16), *ENVELOPES[1:]]
 
     with pytest.raises(FleetError, match="history was rewritten"):
-        walk(FLEET, START, stripped, KEYS)
+        verify_manifests(FLEET, START, stripped, KEYS)
 
 
 def test_versions_of_another_fleet_are_refused() -> None:
     with pytest.raises(FleetError, match="is of the fleet 'acme', not of 'other'"):
-        walk("other", START, ENVELOPES, KEYS)
+        verify_manifests("other", START, ENVELOPES, KEYS)
 
 
 # -- what was seen before ----------------------------------------------------------------------------------------------
@@ -138,14 +140,14 @@ def test_a_history_that_lost_versions_or_has_others_is_not() -> None:
     with pytest.raises(HistoryError, match=r"newest version is 2, but me has read version 5.*old backup"):
         history_of(("a",), ("b",)).check_seen(CHAIN.head, by="me")
     with pytest.raises(HistoryError, match=r"version 3 in the engine is not the one that me has read.*rewritten"):
-        CHAIN.check_seen(Head(3, "0" * 64), by="me")
+        CHAIN.check_seen(PolicyHead(3, "0" * 64), by="me")
 
 
 def test_hosts_that_have_read_more_than_the_engine_has_are_named() -> None:
     reports = [
         report_of("web-1", head=CHAIN.head),
-        report_of("web-2", head=Head(7, "0" * 64)),
-        report_of("web-3", head=Head(8, "0" * 64)),
+        report_of("web-2", head=PolicyHead(7, "0" * 64)),
+        report_of("web-3", head=PolicyHead(8, "0" * 64)),
     ]
 
     with pytest.raises(HistoryError, match=r"the host web-2 has read version 7.*\(and 1 more hosts\).*--despite-hosts"):
@@ -158,7 +160,7 @@ def test_hosts_that_have_read_more_than_the_engine_has_are_named() -> None:
 def test_to_push_what_stands_is_no_new_version() -> None:
     history = history_of(("a", 100), ("b", 10))
 
-    again = pushed(history, digest_of("b"), 1, Rollout((), 10), key=KEY.public.id)
+    again = plan_push(history, digest_of("b"), 1, RolloutTarget((), 10), key=KEY.public.id)
 
     assert again == history.newest
 
@@ -166,10 +168,10 @@ def test_to_push_what_stands_is_no_new_version() -> None:
 def test_what_another_key_has_signed_is_signed_again_as_hosts_may_not_believe_that_key_any_more() -> None:
     history = history_of(("a", 100))
 
-    again = pushed(history, digest_of("a"), 1, Rollout(), key=OTHER_KEY.public.id)
+    again = plan_push(history, digest_of("a"), 1, RolloutTarget(), key=OTHER_KEY.public.id)
 
-    assert again == Plan(bundle=digest_of("a"), size=1, rollout=Rollout(), same_as=1)
-    assert isinstance(rolled_back(history, 1, key=OTHER_KEY.public.id), Plan)
+    assert again == VersionDraft(bundle=digest_of("a"), size=1, rollout=RolloutTarget(), same_as=1)
+    assert isinstance(plan_rollback(history, 1, key=OTHER_KEY.public.id), VersionDraft)
 
 
 @pytest.mark.parametrize("percent", [100, 10])
@@ -177,40 +179,40 @@ def test_what_some_of_its_hosts_have_left_for_another_bundle_is_pushed_again(per
     """Else a push for all hosts would say that they have it, and those of a later push by label would not."""
     history = history_of(("a", 100), ("b", percent, "ci"))
 
-    for_all = pushed(history, digest_of("a"), 100, Rollout(), key=KEY.public.id)
-    for_others = pushed(
-        history_of(("a", 100, "dev"), ("b", 100, "ci")), digest_of("a"), 100, Rollout(("dev",)), key=KEY.public.id
+    for_all = plan_push(history, digest_of("a"), 100, RolloutTarget(), key=KEY.public.id)
+    for_others = plan_push(
+        history_of(("a", 100, "dev"), ("b", 100, "ci")), digest_of("a"), 100, RolloutTarget(("dev",)), key=KEY.public.id
     )
 
-    assert isinstance(for_all, Plan)
-    assert (for_all.rollout, for_all.same_as) == (Rollout(), 1)
+    assert isinstance(for_all, VersionDraft)
+    assert (for_all.rollout, for_all.same_as) == (RolloutTarget(), 1)
     assert isinstance(for_others, Manifest)
     again = history_of(("a", 100), ("b", percent, "ci"), ("a", 100))
-    assert isinstance(pushed(again, digest_of("a"), 100, Rollout(), key=KEY.public.id), Manifest)
+    assert isinstance(plan_push(again, digest_of("a"), 100, RolloutTarget(), key=KEY.public.id), Manifest)
 
 
 def test_a_bundle_that_came_back_names_the_version_that_had_it() -> None:
     history = history_of(("a", 100), ("b", 100))
 
-    assert pushed(history, digest_of("a"), 1, Rollout(), key=KEY.public.id) == Plan(
-        bundle=digest_of("a"), size=1, rollout=Rollout(), same_as=1
+    assert plan_push(history, digest_of("a"), 1, RolloutTarget(), key=KEY.public.id) == VersionDraft(
+        bundle=digest_of("a"), size=1, rollout=RolloutTarget(), same_as=1
     )
-    assert pushed(history, digest_of("c"), 1, Rollout(), key=KEY.public.id) == Plan(
-        bundle=digest_of("c"), size=1, rollout=Rollout()
+    assert plan_push(history, digest_of("c"), 1, RolloutTarget(), key=KEY.public.id) == VersionDraft(
+        bundle=digest_of("c"), size=1, rollout=RolloutTarget()
     )
 
 
 def test_a_narrower_push_is_refused_as_it_would_change_nothing() -> None:
     with pytest.raises(FleetError, match="version 1 has this bundle at 100 % already"):
-        pushed(history_of(("a", 100)), digest_of("a"), 1, Rollout((), 10), key=KEY.public.id)
+        plan_push(history_of(("a", 100)), digest_of("a"), 1, RolloutTarget((), 10), key=KEY.public.id)
 
 
 def test_a_wider_rollout_is_of_the_same_bundle_and_labels() -> None:
     history = history_of(("a", 100), ("b", 10, "ci"), ("b", 25, "ci"))
 
-    plan = widened(history, 2, 50)
+    plan = plan_wider_rollout(history, 2, 50)
 
-    assert plan == Plan(bundle=digest_of("b"), size=1, rollout=Rollout(("ci",), 50), same_as=3)
+    assert plan == VersionDraft(bundle=digest_of("b"), size=1, rollout=RolloutTarget(("ci",), 50), same_as=3)
 
 
 @table(
@@ -225,16 +227,16 @@ def test_a_wider_rollout_is_of_the_same_bundle_and_labels() -> None:
     ],
 )
 def test_a_rollout_that_would_not_be_what_was_meant_is_refused(
-    history: History, version: int, percent: float, expected: str
+    history: VersionHistory, version: int, percent: float, expected: str
 ) -> None:
     with pytest.raises(FleetError, match=expected):
-        widened(history, version, percent)
+        plan_wider_rollout(history, version, percent)
 
 
 def test_versions_for_other_hosts_take_no_place() -> None:
     history = history_of(("a", 10, "ci"), ("b", 100, "gpu"), ("c", 100, "ci", "gpu"))
 
-    stands = standing(history, digest_of("a"), ["ci"])
+    stands = find_standing_version(history, digest_of("a"), ["ci"])
 
     assert stands is not None
     assert stands.version == 1
@@ -243,22 +245,22 @@ def test_versions_for_other_hosts_take_no_place() -> None:
 @table(
     ("history", "version", "labels", "expected"),
     [
-        (history_of(("a", 100), ("b", 100)), None, None, (1, Rollout())),
-        (history_of(("a", 100), ("b", 1), ("b", 10)), None, None, (1, Rollout())),
-        (history_of(("a", 100), ("b", 1), ("c", 100)), None, None, (1, Rollout())),
-        (history_of(("a", 100), ("b", 100, "ci")), None, None, (1, Rollout(("ci",)))),
-        (history_of(("a", 100), ("b", 100, "gpu"), ("c", 100, "ci")), None, None, (1, Rollout(("ci",)))),
-        (history_of(("a", 100), ("b", 100), ("c", 100), ("b", 100)), None, None, (1, Rollout())),
-        (history_of(("a", 100), ("b", 100), ("c", 100)), 1, None, (1, Rollout())),
-        (history_of(("a", 100, "ci"), ("b", 100)), 1, ["ci"], (1, Rollout(("ci",)))),
+        (history_of(("a", 100), ("b", 100)), None, None, (1, RolloutTarget())),
+        (history_of(("a", 100), ("b", 1), ("b", 10)), None, None, (1, RolloutTarget())),
+        (history_of(("a", 100), ("b", 1), ("c", 100)), None, None, (1, RolloutTarget())),
+        (history_of(("a", 100), ("b", 100, "ci")), None, None, (1, RolloutTarget(("ci",)))),
+        (history_of(("a", 100), ("b", 100, "gpu"), ("c", 100, "ci")), None, None, (1, RolloutTarget(("ci",)))),
+        (history_of(("a", 100), ("b", 100), ("c", 100), ("b", 100)), None, None, (1, RolloutTarget())),
+        (history_of(("a", 100), ("b", 100), ("c", 100)), 1, None, (1, RolloutTarget())),
+        (history_of(("a", 100, "ci"), ("b", 100)), 1, ["ci"], (1, RolloutTarget(("ci",)))),
     ],
 )
 def test_a_rollback_goes_to_what_all_its_hosts_had(
-    history: History, version: int | None, labels: list[str] | None, expected: tuple[int, Rollout]
+    history: VersionHistory, version: int | None, labels: list[str] | None, expected: tuple[int, RolloutTarget]
 ) -> None:
-    plan = rolled_back(history, version, labels, key=KEY.public.id)
+    plan = plan_rollback(history, version, labels, key=KEY.public.id)
 
-    assert isinstance(plan, Plan)
+    assert isinstance(plan, VersionDraft)
     assert (plan.same_as, plan.rollout) == expected
 
 
@@ -266,14 +268,14 @@ def test_a_second_rollback_never_brings_back_what_the_first_took_away() -> None:
     history = history_of(("a", 100), ("b", 100), ("a", 100))
 
     with pytest.raises(NoVersionError, match="no version before 1 with another bundle was for all hosts"):
-        rolled_back(history, None, key=KEY.public.id)
-    assert rolled_back(history, 1, key=KEY.public.id) == history.newest
+        plan_rollback(history, None, key=KEY.public.id)
+    assert plan_rollback(history, 1, key=KEY.public.id) == history.newest
 
 
 @table(
     ("history", "version", "expected"),
     [
-        (History(FLEET), None, "nothing was ever pushed"),
+        (VersionHistory(FLEET), None, "nothing was ever pushed"),
         (history_of(("a", 100)), None, "no version before 1 with another bundle"),
         (history_of(("a", 50), ("b", 100)), None, "no version before 2 with another bundle"),
         (history_of(("a", 100, "ci"), ("b", 100)), None, "no version before 2"),
@@ -281,25 +283,27 @@ def test_a_second_rollback_never_brings_back_what_the_first_took_away() -> None:
         (CHAIN, 4, "which is not believed here"),
     ],
 )
-def test_a_rollback_to_what_hosts_never_had_is_refused(history: History, version: int | None, expected: str) -> None:
+def test_a_rollback_to_what_hosts_never_had_is_refused(
+    history: VersionHistory, version: int | None, expected: str
+) -> None:
     with pytest.raises(FleetError, match=expected):
-        rolled_back(history, version, key=KEY.public.id)
+        plan_rollback(history, version, key=KEY.public.id)
 
 
 @given(st.text("abcd", min_size=1, max_size=6), st.sampled_from(["web-1", "web-2", "ci-1"]))
 def test_a_host_has_after_a_rollback_what_it_had_before_the_push(bundles: str, host: str) -> None:
     history = history_of(*((letter, 100) for letter in bundles))
     try:
-        plan = rolled_back(history, None, key=KEY.public.id)
+        plan = plan_rollback(history, None, key=KEY.public.id)
     except NoVersionError:
         return
-    assert isinstance(plan, Plan)
+    assert isinstance(plan, VersionDraft)
     first = bundles.index(bundles[-1])
 
     back = grown(history, plan.bundle[0])
 
     def had(entries: tuple[Manifest, ...]) -> str | None:
-        found = newest(entries, host, [])
+        found = select_newest(entries, host, [])
         return found.bundle if found is not None else None
 
     assert had(tuple(entry.manifest for entry in back.entries)) == had(
@@ -308,9 +312,9 @@ def test_a_host_has_after_a_rollback_what_it_had_before_the_push(bundles: str, h
 
 
 def test_a_version_that_would_be_too_long_is_refused() -> None:
-    plan = Plan(bundle=digest_of("a"), size=1, rollout=Rollout())
+    plan = VersionDraft(bundle=digest_of("a"), size=1, rollout=RolloutTarget())
 
     with pytest.raises(FleetError, match="the message has 3000 characters"):
-        signed(CHAIN, plan, KEY, created="", publisher="ann", message="x" * 3000)
+        sign_version(CHAIN, plan, KEY, created="", publisher="ann", message="x" * 3000)
     with pytest.raises(FleetError, match="the message is not UTF-8"):
-        signed(CHAIN, plan, KEY, created="", publisher="ann", message="\udcff")
+        sign_version(CHAIN, plan, KEY, created="", publisher="ann", message="\udcff")

@@ -8,13 +8,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from hooklatch.fleet.engine.engine import Batch, LogFacts
-from hooklatch.fleet.policy.batches import pack
+from hooklatch.fleet.engine.engine import LogFacts, RecordBatch
+from hooklatch.fleet.policy.batches import pack_batch
 from hooklatch.fleet.policy.reports import HostReport, RecordHead
 from hooklatch.fleet.sink.chains import SETTLED, HostCheck, HostVerified
-from hooklatch.fleet.sink.trimming import Trimmed
-from hooklatch.record.files.chain import GENESIS, read_link, seal
-from hooklatch.record.findings import Witness
+from hooklatch.fleet.sink.trimming import TrimNote
+from hooklatch.record.files.chain import GENESIS, read_link, seal_entry
+from hooklatch.record.findings import ChainWitness
 from support.shipped import chain
 from support.tables import table
 
@@ -35,9 +35,9 @@ CASES: dict[str, tuple[list[list[bytes]], list[str]]] = {
 
 def taken(check: HostCheck, *batches: list[bytes], epoch: int = 1, at: int = 0) -> HostCheck:
     for one in batches:
-        packed = pack("a", epoch, one, ("skipped",))
+        packed = pack_batch("a", epoch, one, ("skipped",))
         assert packed is not None
-        check.take(epoch, Batch(packed.first, packed.last, packed.data, at))
+        check.take(epoch, RecordBatch(packed.first, packed.last, packed.data, at))
     return check
 
 
@@ -57,7 +57,7 @@ def test_an_unbroken_log_is_one_range_with_its_head() -> None:
     verified = taken(HostCheck("a"), LINES[:5], LINES[5:]).end(None)
 
     assert verified.ranges == [(1, 1, 12)]
-    assert verified.head == Witness(12, LINKS[-1].hash[:32])
+    assert verified.head == ChainWitness(12, LINKS[-1].hash[:32])
 
 
 def test_of_records_of_which_something_was_left_out_none_counts_as_whole() -> None:
@@ -66,7 +66,7 @@ def test_of_records_of_which_something_was_left_out_none_counts_as_whole() -> No
 
 def segment(seq: int, prev: str, first: int) -> bytes:
     body = json.dumps({"skipped": {"first": first, "last": seq - 1}}).encode()
-    return seal(seq, prev, "2026-01-31T12:00:00.000Z", "segment", body)[0]
+    return seal_entry(seq, prev, "2026-01-31T12:00:00.000Z", "segment", body)[0]
 
 
 def test_numbers_that_were_never_used_are_no_gap() -> None:
@@ -86,7 +86,7 @@ def test_numbers_that_were_not_declared_are_a_gap_all_the_same() -> None:
 
 def retired(seq: int, prev: str, kept: int, *, first: int = 1) -> bytes:
     body = {"first_seq": first, "kept_seq": kept, "kept_prev": LINKS[kept - 2].hash, "lost": 0}
-    return seal(seq, prev, "2026-01-31T12:00:00.000Z", "retired", json.dumps(body).encode())[0]
+    return seal_entry(seq, prev, "2026-01-31T12:00:00.000Z", "retired", json.dumps(body).encode())[0]
 
 
 def test_a_log_that_begins_where_retention_left_the_record_is_explained() -> None:
@@ -102,8 +102,8 @@ def test_records_that_retention_removed_before_they_were_shipped_are_lost_and_sa
     assert found_in(verified) == ["lost 3"]
 
 
-def trimmed(seq: int, **changes: Any) -> dict[int, Trimmed]:
-    note = Trimmed(epoch=1, seq=seq, hash=LINKS[seq - 1].hash, batches=2, at=1, by="ada", reason="archived")
+def trimmed(seq: int, **changes: Any) -> dict[int, TrimNote]:
+    note = TrimNote(epoch=1, seq=seq, hash=LINKS[seq - 1].hash, batches=2, at=1, by="ada", reason="archived")
     return {1: msgspec.structs.replace(note, **changes)}
 
 
@@ -128,7 +128,7 @@ def test_what_is_trimmed_while_it_is_read_is_no_gap(later: list[bytes], expected
 
 
 @table(("notes", "expected"), [(trimmed(4), "missing 5"), (trimmed(5, hash="a" * 64), "altered 5")])
-def test_a_note_covers_no_more_than_it_says(notes: dict[int, Trimmed], expected: str) -> None:
+def test_a_note_covers_no_more_than_it_says(notes: dict[int, TrimNote], expected: str) -> None:
     check = taken(HostCheck("a"), LINES[5:])
     check.trimmed(notes)
 
@@ -153,7 +153,7 @@ def test_a_note_without_the_removal_is_no_fault() -> None:
     ],
 )
 def test_what_the_engine_was_given_and_does_not_have_is_found(
-    facts: LogFacts, notes: dict[int, Trimmed], expected: list[str]
+    facts: LogFacts, notes: dict[int, TrimNote], expected: list[str]
 ) -> None:
     check = taken(HostCheck("a"), LINES[:5], LINES[5:])
     check.trimmed(notes)
@@ -253,14 +253,14 @@ def test_a_head_that_went_back_is_found_once_the_report_must_know(later: int, ex
 @table(
     ("witness", "expected"),
     [
-        (Witness(5, LINKS[4].hash[:32]), []),
-        (Witness(5, "f" * 32), ["altered 5"]),
-        (Witness(99, "f" * 32), []),
-        (Witness(2, LINKS[1].hash), []),
-        (Witness(8, LINKS[7].hash), ["missing 8", "missing 8"]),
+        (ChainWitness(5, LINKS[4].hash[:32]), []),
+        (ChainWitness(5, "f" * 32), ["altered 5"]),
+        (ChainWitness(99, "f" * 32), []),
+        (ChainWitness(2, LINKS[1].hash), []),
+        (ChainWitness(8, LINKS[7].hash), ["missing 8", "missing 8"]),
     ],
 )
-def test_a_head_that_a_client_kept_is_a_witness(witness: Witness, expected: list[str]) -> None:
+def test_a_head_that_a_client_kept_is_a_witness(witness: ChainWitness, expected: list[str]) -> None:
     check = taken(HostCheck("a"), LINES[2:7], *([LINES[8:]] if witness.seq == 8 else [LINES[7:]]))
     check.trimmed(trimmed(2))
 

@@ -19,10 +19,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from hooklatch.fleet.engine.engine import Batch
-from hooklatch.fleet.sink.exporting import parts_of
-from hooklatch.fleet.sink.logs import Entry
-from hooklatch.fleet.sink.telemetry import Telemetry, telemetry_of
+from hooklatch.fleet.engine.engine import RecordBatch
+from hooklatch.fleet.sink.exporting import split_requests
+from hooklatch.fleet.sink.logs import FleetLogEntry
+from hooklatch.fleet.sink.telemetry import OtelLogRecord, encode_log_record
 from support.commands import Place, new_place
 from support.records import lines, records
 from support.redis_server import RedisServer, needs_redis
@@ -259,7 +259,7 @@ def test_what_a_receiver_throws_away_is_said(
 def test_a_batch_that_cannot_be_read_is_exported_as_a_finding_and_stops_nothing(
     fleet: FleetCommands, receiver: Receiver, record: Path, tmp_path: Path
 ) -> None:
-    fleet.do(lambda engine: engine.append("build-1", 1, Batch(90, 95, b"torn")))
+    fleet.do(lambda engine: engine.append("build-1", 1, RecordBatch(90, 95, b"torn")))
 
     done = fleet.run(*words(receiver, tmp_path))
 
@@ -366,7 +366,7 @@ def test_without_the_sdk_it_says_what_to_install(
 def test_a_refusal_by_failure_is_an_error_and_one_by_policy_a_warning(
     body: dict[str, Any], severity: str, error: str | None
 ) -> None:
-    found = telemetry_of("acme", entry(body))
+    found = encode_log_record("acme", entry(body))
 
     assert found.severity[1] == severity
     assert found.attributes.get("error.type") == error
@@ -386,7 +386,7 @@ def test_a_refusal_by_failure_is_an_error_and_one_by_policy_a_warning(
     ],
 )
 def test_any_value_becomes_one_that_otlp_can_hold(value: object, expected: object) -> None:
-    assert telemetry_of("acme", entry({"x": value})).attributes["hooklatch.x"] == expected
+    assert encode_log_record("acme", entry({"x": value})).attributes["hooklatch.x"] == expected
 
 
 @table("at", ["1950-01-01T00:00:00Z", "9999-12-31T23:59:59.999Z", "no time", "0001-01-01"])
@@ -394,24 +394,24 @@ def test_a_time_that_otlp_cannot_hold_is_none(at: str) -> None:
     given = entry({})
     given = msgspec.structs.replace(given, record=msgspec.structs.replace(given.record, at=at))
 
-    assert telemetry_of("acme", given).time == 0
+    assert encode_log_record("acme", given).time == 0
 
 
 @table(
     ("sizes", "expected"), [([], []), ([1] * 1001, [500, 500, 1]), ([3_000_000, 1], [1, 1]), ([900_000] * 5, [2, 2, 1])]
 )
 def test_a_request_is_no_larger_than_receivers_take(sizes: list[int], expected: list[int]) -> None:
-    telemetry = [Telemetry(0, 0, (9, "INFO"), "x", "", {"x": "x" * size}) for size in sizes]
+    telemetry = [OtelLogRecord(0, 0, (9, "INFO"), "x", "", {"x": "x" * size}) for size in sizes]
 
-    assert [len(part) for part in parts_of(telemetry)] == expected
+    assert [len(part) for part in split_requests(telemetry)] == expected
 
 
 def test_no_field_of_a_host_stands_for_a_records_identity() -> None:
-    found = telemetry_of("acme", entry({"epoch": 9, "uid": "x", "hash_": "y"}))
+    found = encode_log_record("acme", entry({"epoch": 9, "uid": "x", "hash_": "y"}))
 
     assert found.attributes["hooklatch.epoch"] == 1
     assert str(found.attributes["log.record.uid"]).startswith("acme/a/1/")
 
 
-def entry(body: dict[str, Any]) -> Entry:
+def entry(body: dict[str, Any]) -> FleetLogEntry:
     return entry_of("a", chain(1, body=json.dumps(body).encode())[0], tuple(body))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from hooklatch.fleet.engine.engine import Engine
-from hooklatch.fleet.policy.batches import pack
+from hooklatch.fleet.policy.batches import pack_batch
 from hooklatch.fleet.policy.settings import DEFAULT_FIELDS
 from support.records import lines
 from support.redis_server import needs_redis
@@ -69,7 +69,7 @@ def test_a_host_that_removes_its_report_and_its_log_is_seen_all_the_same(empty: 
 @pytest.mark.parametrize("at", ["0", "9" * 5000, "9" * 18, "x"], ids=["old", "absurd", "later", "none"])
 def test_no_time_of_arrival_hides_a_record_or_stops_a_reader(empty: FleetCommands, at: str) -> None:
     given = lines(write_record(empty.record("a")))
-    packed = pack("b", 1, given[:1], DEFAULT_FIELDS)
+    packed = pack_batch("b", 1, given[:1], DEFAULT_FIELDS)
     assert packed is not None
 
     empty.do(lambda engine: ship_lines(engine, "a", given))

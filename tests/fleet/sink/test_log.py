@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hooklatch.fleet.engine.engine import Batch, Engine
+from hooklatch.fleet.engine.engine import Engine, RecordBatch
 from support.commands import Place, new_place, serving
 from support.records import lines, records
 from support.redis_server import RedisServer, needs_redis
@@ -111,8 +111,8 @@ def test_a_batch_that_cannot_be_read_is_loud_and_hides_no_other(empty: FleetComm
 
     async def work(engine: Engine) -> None:
         await ship(engine, "a", folder)
-        await engine.append("a", 1, Batch(90, 91, b"torn"))
-        await engine.append("b", 1, Batch(1, 2, b"\x78\x9c"))
+        await engine.append("a", 1, RecordBatch(90, 91, b"torn"))
+        await engine.append("b", 1, RecordBatch(1, 2, b"\x78\x9c"))
 
     empty.do(work)
     done = empty.run("log", "-n", "0", "--json")

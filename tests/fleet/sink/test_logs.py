@@ -5,23 +5,23 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hooklatch.fleet.engine.engine import Batch
-from hooklatch.fleet.policy.batches import pack
+from hooklatch.fleet.engine.engine import RecordBatch
+from hooklatch.fleet.policy.batches import pack_batch
 from hooklatch.fleet.sink.logs import HostLog
-from hooklatch.fleet.sink.places import Known, Places
+from hooklatch.fleet.sink.places import RecordMatch, SeenRecords
 from support.shipped import chain
 
 LINES = chain(40)
 
 
-def batch(lines: list[bytes], *, host: str = "a", epoch: int = 1) -> Batch:
-    packed = pack(host, epoch, lines, ("verdict",))
+def batch(lines: list[bytes], *, host: str = "a", epoch: int = 1) -> RecordBatch:
+    packed = pack_batch(host, epoch, lines, ("verdict",))
     assert packed is not None
-    return Batch(packed.first, packed.last, packed.data)
+    return RecordBatch(packed.first, packed.last, packed.data)
 
 
 @st.composite
-def overlapping(draw: st.DrawFn) -> list[tuple[int, Batch]]:
+def overlapping(draw: st.DrawFn) -> list[tuple[int, RecordBatch]]:
     """Draw batches of one record that cover all of it: some twice, overlapping, in any order and two epochs."""
     cuts = sorted(draw(st.sets(st.integers(1, len(LINES) - 1), max_size=6)))
     spans = list(zip([0, *cuts], [*cuts, len(LINES)], strict=True))
@@ -39,7 +39,7 @@ def overlapping(draw: st.DrawFn) -> list[tuple[int, Batch]]:
 
 @settings(deadline=None)
 @given(overlapping())
-def test_any_interleaving_of_overlapping_batches_gives_each_record_once(batches: list[tuple[int, Batch]]) -> None:
+def test_any_interleaving_of_overlapping_batches_gives_each_record_once(batches: list[tuple[int, RecordBatch]]) -> None:
     log = HostLog("a")
 
     found = [entry.record.seq for epoch, one in batches for entry in log.take(epoch, one).entries]
@@ -50,10 +50,12 @@ def test_any_interleaving_of_overlapping_batches_gives_each_record_once(batches:
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 200), st.sampled_from("ab")), max_size=60))
 def test_places_are_a_set_of_numbers_with_their_first_hash(taken: list[tuple[int, str]]) -> None:
-    places, model = Places(), dict[int, str]()
+    places, model = SeenRecords(), dict[int, str]()
 
     for seq, letter in taken:
-        expected = Known.NEW if seq not in model else Known.SAME if model[seq] == letter else Known.OTHER
+        expected = (
+            RecordMatch.NEW if seq not in model else RecordMatch.SAME if model[seq] == letter else RecordMatch.OTHER
+        )
         model.setdefault(seq, letter)
         assert places.take(seq, letter * 64, "c" * 64) is expected
 
@@ -62,14 +64,14 @@ def test_places_are_a_set_of_numbers_with_their_first_hash(taken: list[tuple[int
 
 
 def test_a_hash_of_zeros_is_seen_again_too() -> None:
-    places = Places()
+    places = SeenRecords()
     places.take(1, "0" * 64, "0" * 64)
 
-    assert places.take(1, "0" * 64, "0" * 64) is Known.SAME
+    assert places.take(1, "0" * 64, "0" * 64) is RecordMatch.SAME
 
 
 def test_a_batch_that_cannot_be_read_is_a_finding_and_not_silence() -> None:
-    arrival = HostLog("a").take(1, Batch(4, 9, b"torn"))
+    arrival = HostLog("a").take(1, RecordBatch(4, 9, b"torn"))
 
     assert not arrival.entries
     (finding,) = arrival.findings
@@ -96,9 +98,9 @@ def test_one_number_with_two_records_shows_both_once_and_says_so() -> None:
 
 def test_whose_a_record_is_cannot_be_claimed_in_it() -> None:
     (line,) = chain(1, body=b'{"fleet_host":"b"}')
-    packed = pack("a", 1, [line], ("fleet_host",))
+    packed = pack_batch("a", 1, [line], ("fleet_host",))
     assert packed is not None
 
-    (entry,) = HostLog("a").take(1, Batch(1, 1, packed.data)).entries
+    (entry,) = HostLog("a").take(1, RecordBatch(1, 1, packed.data)).entries
 
     assert entry.document["fleet_host"] == "a"

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hooklatch.fleet.engine.engine import Engine
-from hooklatch.fleet.policy.manifests import Head
+from hooklatch.fleet.policy.manifests import PolicyHead
 from support.records import lines
 from support.redis_server import needs_redis
 from support.shipped import FleetCommands, ship, tell, write_record
@@ -45,7 +45,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"lost": 7}, "7 records were removed there before they were shipped"),
     ({"findings": ("the record was truncated to 3",)}, "the record was truncated to 3"),
     ({"wanted": 2, "applied": 1}, "version 2 should be in force there, and 1 is"),
-    ({"head": Head(4, "f" * 64)}, "it has read version 4, and the engine's newest is 0: the engine lost some"),
+    ({"head": PolicyHead(4, "f" * 64)}, "it has read version 4, and the engine's newest is 0: the engine lost some"),
     ({"epoch": 2}, "its record began anew (2 epochs)"),
 ]
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from hooklatch.fleet.engine.engine import Batch, Engine
-from hooklatch.fleet.policy.batches import pack
+from hooklatch.fleet.engine.engine import Engine, RecordBatch
+from hooklatch.fleet.policy.batches import pack_batch
 from hooklatch.fleet.policy.settings import DEFAULT_FIELDS
 from support.commands import new_place, serving
 from support.records import lines
@@ -71,13 +71,13 @@ def test_a_local_record_that_was_changed_is_found(empty: FleetCommands, change: 
 
 def test_a_decision_that_was_shipped_as_another_is_found_on_its_host(empty: FleetCommands) -> None:
     folder = write_record(empty.record("a"))
-    packed = pack("a", 1, lines(folder), DEFAULT_FIELDS)
+    packed = pack_batch("a", 1, lines(folder), DEFAULT_FIELDS)
     assert packed is not None
     forged = zlib.compress(
         zlib.decompress(packed.data).replace(b'"verdict":"deny","cause"', b'"verdict":"pass","cause"')
     )
 
-    empty.do(lambda engine: engine.append("a", 1, Batch(packed.first, packed.last, forged)))
+    empty.do(lambda engine: engine.append("a", 1, RecordBatch(packed.first, packed.last, forged)))
 
     assert empty.json("verify")["ok"], "centrally nothing shows: of what was left out, the rest is a claim"
     (host,) = empty.json("verify", "--host", "a", "--record", str(folder), code=1)["hosts"]

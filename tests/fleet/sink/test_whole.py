@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from hooklatch.fleet.policy.signing import new_key
+from hooklatch.fleet.policy.signing import make_key
 from support.commands import CONFIG, GUARDS, PATIENCE, Place, new_place, serving
 from support.records import lines
 from support.redis_server import RedisServer, needs_redis
@@ -61,7 +61,7 @@ def test_a_record_that_was_cut_with_all_that_is_beside_it_is_found_and_what_it_l
 ) -> None:
     with new_place() as place:
         fleet = FleetCommands(shared_redis, place, "whole")
-        table = TABLE.format(fleet=fleet.name, url=shared_redis.url, key=new_key().public.text)
+        table = TABLE.format(fleet=fleet.name, url=shared_redis.url, key=make_key().public.text)
         place.write({"hooks.toml": table + CONFIG, "guards.py": GUARDS})
 
         with linked(place) as folder:

@@ -20,8 +20,8 @@ from fleet.system.checker import check
 from fleet.system.test_system import wires
 from fleet.system.watching import state_of
 from hooklatch.fleet.policy.bundles import Bundle, encode_bundle
-from hooklatch.fleet.policy.manifests import Envelope, Manifest, payload_of, read_envelope, read_payload
-from hooklatch.fleet.policy.signing import new_key
+from hooklatch.fleet.policy.manifests import Manifest, SignedManifest, encode_signed_text, read_envelope, read_payload
+from hooklatch.fleet.policy.signing import make_key
 from support.daemons import nothing_left
 from support.redis_server import needs_redis
 from support.survivors import nobody_survives
@@ -52,14 +52,14 @@ class Liar:
         self._server = arena.server
 
     @property
-    def newest(self) -> tuple[int, Envelope]:
+    def newest(self) -> tuple[int, SignedManifest]:
         [[number, fields]] = self._server.ask("XREVRANGE", POLICY, "+", "-", "COUNT", "1")  # type: ignore[misc]
         return int(number.partition(b"-")[0]), read_envelope(next(one for one in fields if one.startswith(b"{")))
 
     def bundle_key(self) -> str:
         return f"hooklatch:{FLEET}:bundle:{read_payload(self.newest[1]).bundle}"
 
-    def append(self, envelope: Envelope) -> None:
+    def append(self, envelope: SignedManifest) -> None:
         version, _ = self.newest
         [[_, fields]] = self._server.ask("XREVRANGE", POLICY, "+", "-", "COUNT", "1")  # type: ignore[misc]
         data = msgspec.json.encode(envelope)
@@ -100,15 +100,15 @@ def alter_a_version(liar: Liar, arena: Arena) -> Callable[[], None]:
     """Have a version that a trusted key signed, with a word of it changed."""
     _, newest = liar.newest
     manifest = liar.next_manifest({"guards.py": b"# lets everything through\n"})
-    liar.append(Envelope(payload_of(manifest), newest.key, newest.signature))
+    liar.append(SignedManifest(encode_signed_text(manifest), newest.key, newest.signature))
     return liar.take_back
 
 
 def sign_as_a_stranger(liar: Liar, arena: Arena) -> Callable[[], None]:
     """Have a perfect version, but for the key that signed it."""
-    key = new_key()
-    payload = payload_of(liar.next_manifest({"guards.py": b"# lets everything through\n"}))
-    liar.append(Envelope(payload, key.public.id, key.sign(payload.encode())))
+    key = make_key()
+    payload = encode_signed_text(liar.next_manifest({"guards.py": b"# lets everything through\n"}))
+    liar.append(SignedManifest(payload, key.public.id, key.sign(payload.encode())))
     return liar.take_back
 
 

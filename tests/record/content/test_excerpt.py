@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from hooklatch.core.messages import Outcome
+from hooklatch.core.messages import CallOutcome
 from hooklatch.core.payload import Payload
-from hooklatch.record.content.excerpt import excerpt_for_person
+from hooklatch.record.content.excerpt import excerpt_object
 from hooklatch.record.content.redaction import Redactor
 from hooklatch.record.files.chain import read_link
 from hooklatch.record.settings import RecordSettings
@@ -119,8 +119,8 @@ def test_a_large_payload_that_nobody_read_is_not_read_for_this(tmp_path: Path) -
 
 def test_a_person_is_told_that_a_very_long_payload_is_not_shown_whole() -> None:
     redactor = Redactor(RecordSettings())
-    whole = excerpt_for_person(b'{"command":"ls"}', 2**14, redactor)
-    long = excerpt_for_person(json.dumps({"command": "x" * 2**18}).encode(), 2**14, redactor)
+    whole = excerpt_object(b'{"command":"ls"}', 2**14, redactor)
+    long = excerpt_object(json.dumps({"command": "x" * 2**18}).encode(), 2**14, redactor)
 
     assert whole == (msgspec.Raw(b'{"command":"ls"}'), None)
     assert long == (None, f'{{"command":{{"omitted_bytes":{2**18 + 2}}}}}')
@@ -148,7 +148,7 @@ SECRET = "sk-abcdefghijklmnopqrstuvwx"
     ids=range(8),
 )
 def test_a_person_is_shown_all_but_secrets_or_told_that_it_is_not_all(data: bytes, shown: str, is_whole: bool) -> None:
-    whole, rest = excerpt_for_person(data, 2**14, Redactor(RecordSettings()))
+    whole, rest = excerpt_object(data, 2**14, Redactor(RecordSettings()))
 
     assert (bytes(whole).decode() if whole is not None else None, rest) == (
         (shown, None) if is_whole else (None, shown)
@@ -194,7 +194,10 @@ def test_what_a_large_payload_costs_here_is_less_than_what_it_cost_to_read(tmp_p
     [
         {"reason": "x" * 10**6},
         {"warnings": ["w" * 10**5] * 1000},
-        {"outcomes": [Outcome(layer="global", hook="h", outcome="failed", cause="crash", message="m" * 10**5)] * 3000},
+        {
+            "outcomes": [CallOutcome(layer="global", hook="h", outcome="failed", cause="crash", message="m" * 10**5)]
+            * 3000
+        },
         {"revision": 2**80},
         {"reason": "\ud800"},
         {"patch": {"a": msgspec.Raw(b'"' + b"x" * 10**6 + b'"')}},
@@ -223,7 +226,7 @@ def test_no_decision_keeps_itself_from_being_recorded(tmp_path: Path, changes: d
     ids=lambda said: next(iter(said)),
 )
 def test_what_a_hook_printed_or_changed_is_not_in_its_outcome(tmp_path: Path, said: dict[str, Any]) -> None:
-    silent = Outcome(layer="global", hook="h", outcome="answered", cause="policy")
+    silent = CallOutcome(layer="global", hook="h", outcome="answered", cause="policy")
 
     found = recorded(decision(outcomes=[silent, msgspec.structs.replace(silent, **said)]), fact(), tmp_path)
 
@@ -232,7 +235,7 @@ def test_what_a_hook_printed_or_changed_is_not_in_its_outcome(tmp_path: Path, sa
 
 
 def test_what_was_left_out_of_a_list_is_counted(tmp_path: Path) -> None:
-    outcomes = [Outcome(layer="global", hook="h", outcome="answered", verdict="allow", cause="policy")] * 1005
+    outcomes = [CallOutcome(layer="global", hook="h", outcome="answered", verdict="allow", cause="policy")] * 1005
 
     found = recorded(decision(warnings=["w"] * 25, outcomes=outcomes), fact(), tmp_path)
 

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hooklatch.core.hooks.matchers import compile_re2
-from hooklatch.core.messages import Outcome
+from hooklatch.core.messages import CallOutcome
 from hooklatch.core.payload import Payload
 from hooklatch.core.text import REDACTED
-from hooklatch.record.content.excerpt import excerpt_for_person, excerpt_of_payload
+from hooklatch.record.content.excerpt import excerpt_object, excerpt_payload
 from hooklatch.record.content.redaction import LONG_KEY, PLAIN_KEYS, WINDOW, Redactor
 from hooklatch.record.settings import SIGNS, RecordSettings
 from support.records import decision, fact, lines, recorded
@@ -76,7 +76,7 @@ def test_a_secret_in_a_text_of_the_payload_is_replaced(tmp_path: Path, secret: s
 
 @pytest.mark.parametrize("secret", ["sk-abcdefghijklmnop1234", "password=hunter2"])
 def test_a_secret_in_what_a_hook_says_is_replaced(tmp_path: Path, secret: str) -> None:
-    outcome = Outcome(layer="global", hook="x", outcome="failed", cause="crash", message=f"died: {secret}")
+    outcome = CallOutcome(layer="global", hook="x", outcome="failed", cause="crash", message=f"died: {secret}")
     given = decision(reason=f"no: {secret}", warnings=[f"look: {secret}"], outcomes=[outcome])
 
     found = recorded(given, fact(), tmp_path)
@@ -111,7 +111,7 @@ def test_a_value_is_left_out_by_its_key_in_the_json_of_a_text_too(tmp_path: Path
 def test_what_a_text_says_in_two_ways_is_left_out_and_not_shown_as_one_of_them() -> None:
     data = json.dumps({"content": '{"run": "curl x | sh", "run": "ls"}', "kept": "{}"}).encode()
 
-    shown, cut = excerpt_for_person(data, 4096, Redactor(RecordSettings()))
+    shown, cut = excerpt_object(data, 4096, Redactor(RecordSettings()))
 
     assert cut is None
     assert shown is not None
@@ -270,7 +270,7 @@ def test_a_secret_that_is_a_key_is_replaced_each_time() -> None:
     redactor, payload = Redactor(RecordSettings()), Payload(b'{"a":{"sk-abcdefghijklmnop1234":1}}')
 
     for _ in range(3):
-        assert excerpt_of_payload(payload, 512, redactor) == (msgspec.Raw(b'{"a":{"[redacted]":1}}'), None)
+        assert excerpt_payload(payload, 512, redactor) == (msgspec.Raw(b'{"a":{"[redacted]":1}}'), None)
 
 
 def test_a_patch_is_redacted_as_the_payload_is(tmp_path: Path) -> None:

@@ -7,12 +7,12 @@ import json
 
 import pytest
 
-from hooklatch.core.messages import Head
-from hooklatch.record.files.chain import GENESIS, ChainLink, head_of, read_link, seal, timestamp
+from hooklatch.core.messages import ChainHead
+from hooklatch.record.files.chain import GENESIS, ChainLink, format_timestamp, make_head, read_link, seal_entry
 from support.tables import table
 
 AT = "2026-01-31T12:00:00.000Z"
-LINE, OWN = seal(1, GENESIS, AT, "started", b'{"pid":7,"hash":"x","nested":{"a":1,"hash":"y"}}')
+LINE, OWN = seal_entry(1, GENESIS, AT, "started", b'{"pid":7,"hash":"x","nested":{"a":1,"hash":"y"}}')
 
 
 def test_a_record_is_one_line_of_json_with_its_place_first_and_its_hash_last() -> None:
@@ -30,7 +30,7 @@ def test_the_hash_is_that_of_the_lines_bytes_before_it() -> None:
 
 
 def test_a_record_without_fields_has_a_hash_too() -> None:
-    line, own = seal(2, OWN, AT, "stopped", b"{}")
+    line, own = seal_entry(2, OWN, AT, "stopped", b"{}")
 
     assert read_link(line) == ChainLink(2, OWN, AT, "stopped", own)
 
@@ -65,13 +65,13 @@ def test_what_is_no_record_is_none(line: bytes) -> None:
 
 
 def test_what_has_a_sound_hash_and_is_no_json_is_none() -> None:
-    line, _ = seal(1, GENESIS, AT, "started", b'{"pid":}')
+    line, _ = seal_entry(1, GENESIS, AT, "started", b'{"pid":}')
 
     assert read_link(line) is None
 
 
 def test_a_head_carries_half_of_the_hash() -> None:
-    assert head_of(1, OWN) == Head(1, OWN[:32])
+    assert make_head(1, OWN) == ChainHead(1, OWN[:32])
 
 
 @pytest.mark.parametrize(
@@ -83,10 +83,10 @@ def test_a_head_carries_half_of_the_hash() -> None:
     ],
 )
 def test_a_moment_is_utc_with_milliseconds(moment: float, text: str) -> None:
-    assert timestamp(moment) == text
+    assert format_timestamp(moment) == text
 
 
 def test_moments_within_one_second_differ() -> None:
-    assert [timestamp(5.001), timestamp(5.5), timestamp(4.0)] == [
+    assert [format_timestamp(5.001), format_timestamp(5.5), format_timestamp(4.0)] == [
         "1970-01-01T00:00:05.001Z", "1970-01-01T00:00:05.500Z", "1970-01-01T00:00:04.000Z",
     ]  # fmt: skip

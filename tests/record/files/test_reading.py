@@ -9,25 +9,25 @@ from typing import Any
 
 import pytest
 
-from hooklatch.core.messages import Outcome
+from hooklatch.core.messages import CallOutcome
 from hooklatch.record.files.reading import (
     BLOCK,
     Filters,
     NoRecordError,
-    Tailer,
-    backwards,
-    forwards,
-    matching,
-    query,
+    RecordFollower,
+    filter_entries,
+    query_record,
+    read_backwards,
+    read_forwards,
     read_moment,
 )
-from hooklatch.record.writer import Record
+from hooklatch.record.writer import RecordWriter
 from support.records import SETTINGS, decision, fact, lines, opened, segments
 from support.tables import table
 
 OTHER = [
-    Outcome(layer="global", hook="first", outcome="answered", verdict="allow", cause="policy"),
-    Outcome(layer="plugin", hook="second", outcome="failed", cause="crash"),
+    CallOutcome(layer="global", hook="first", outcome="answered", verdict="allow", cause="policy"),
+    CallOutcome(layer="plugin", hook="second", outcome="failed", cause="crash"),
 ]
 
 
@@ -76,28 +76,30 @@ def ids(found: dict[str, Any]) -> list[str]:
     ],
 )
 def test_filters_all_have_to_hold(folder: Path, filters: Filters, expected: list[str]) -> None:
-    assert ids(query(str(folder), filters)) == expected
+    assert ids(query_record(str(folder), filters)) == expected
 
 
 def test_moments_bound_what_is_given_and_belong_to_it(folder: Path) -> None:
-    at = {one["decision_id"]: one["at"] for one in query(str(folder), Filters())["records"] if "decision_id" in one}
+    at = {
+        one["decision_id"]: one["at"] for one in query_record(str(folder), Filters())["records"] if "decision_id" in one
+    }
 
-    assert ids(query(str(folder), Filters(since=at["d-3"]))) == ["d-3", "d-4", "d-5"]
-    assert ids(query(str(folder), Filters(until=at["d-2"]))) == ["d-1", "d-2"]
-    assert ids(query(str(folder), Filters(since=at["d-2"], until=at["d-3"]))) == ["d-2", "d-3"]
-    assert ids(query(str(folder), Filters(since=at["d-2"][:10], until=at["d-2"][:10]))) == []
+    assert ids(query_record(str(folder), Filters(since=at["d-3"]))) == ["d-3", "d-4", "d-5"]
+    assert ids(query_record(str(folder), Filters(until=at["d-2"]))) == ["d-1", "d-2"]
+    assert ids(query_record(str(folder), Filters(since=at["d-2"], until=at["d-3"]))) == ["d-2", "d-3"]
+    assert ids(query_record(str(folder), Filters(since=at["d-2"][:10], until=at["d-2"][:10]))) == []
 
 
 def test_other_records_are_found_by_their_kind_and_hook(folder: Path) -> None:
-    assert [one["kind"] for one in query(str(folder), Filters(kind="suspended"))["records"]] == ["suspended"]
+    assert [one["kind"] for one in query_record(str(folder), Filters(kind="suspended"))["records"]] == ["suspended"]
 
 
 def test_the_newest_are_given_oldest_first_and_that_there_are_more(folder: Path) -> None:
-    found = query(str(folder), Filters(session="s1", limit=1))
+    found = query_record(str(folder), Filters(session="s1", limit=1))
 
     assert (ids(found), found["more"]) == (["d-3"], True)
-    assert query(str(folder), Filters(session="s1", limit=2))["more"] is False
-    assert query(str(folder), Filters(limit=0)) == {"records": [], "more": True}
+    assert query_record(str(folder), Filters(session="s1", limit=2))["more"] is False
+    assert query_record(str(folder), Filters(limit=0)) == {"records": [], "more": True}
 
 
 def test_an_answer_is_bounded(tmp_path: Path) -> None:
@@ -105,7 +107,7 @@ def test_an_answer_is_bounded(tmp_path: Path) -> None:
         for number in range(1500):
             record.decided(decision(number, reason="x" * 1000, warnings=["y" * 1000] * 5), fact())
 
-    found = query(str(tmp_path), Filters(limit=100_000))
+    found = query_record(str(tmp_path), Filters(limit=100_000))
 
     assert found["more"]
     assert 400 < len(found["records"]) < 1000
@@ -119,8 +121,8 @@ def test_backwards_is_forwards_reversed(tmp_path: Path) -> None:
                 record._journal.begin_segment()
 
     assert sum(path.stat().st_size for path in segments(tmp_path)) > 2 * BLOCK
-    assert list(forwards(str(tmp_path))) == lines(tmp_path)
-    assert [line + b"\n" for line in backwards(str(tmp_path))] == lines(tmp_path)[::-1]
+    assert list(read_forwards(str(tmp_path))) == lines(tmp_path)
+    assert [line + b"\n" for line in read_backwards(str(tmp_path))] == lines(tmp_path)[::-1]
 
 
 @pytest.mark.parametrize("tail", [b"x", b"x" * (BLOCK + 5), b"{}\nx"])
@@ -131,7 +133,7 @@ def test_a_last_line_without_an_end_is_not_there_yet(tmp_path: Path, tail: bytes
     with segments(tmp_path)[0].open("ab") as file:
         file.write(tail)
 
-    assert len(list(forwards(str(tmp_path)))) == len(list(backwards(str(tmp_path)))) == whole
+    assert len(list(read_forwards(str(tmp_path)))) == len(list(read_backwards(str(tmp_path)))) == whole
 
 
 @pytest.mark.parametrize("line", [b"garbage\n", b"[]\n", b"\xff\n", b"7\n", b"[" * 100_000 + b"\n"])
@@ -141,23 +143,23 @@ def test_a_line_that_is_no_record_is_passed_over(tmp_path: Path, line: bytes) ->
     with segments(tmp_path)[0].open("ab") as file:
         file.write(line)
 
-    assert len(query(str(tmp_path), Filters())["records"]) == 4
+    assert len(query_record(str(tmp_path), Filters())["records"]) == 4
 
 
 def test_where_there_is_no_record_it_says_so(tmp_path: Path) -> None:
     with pytest.raises(NoRecordError, match="holds no record"):
-        query(str(tmp_path), Filters())
+        query_record(str(tmp_path), Filters())
     with pytest.raises(NoRecordError, match="there is no record in"):
-        Tailer(str(tmp_path / "nothing"))
+        RecordFollower(str(tmp_path / "nothing"))
 
 
-def new(tailer: Tailer) -> Iterator[str]:
-    return (str(one.get("decision_id", one["kind"])) for one in matching(tailer.new(), Filters()))
+def new(tailer: RecordFollower) -> Iterator[str]:
+    return (str(one.get("decision_id", one["kind"])) for one in filter_entries(tailer.new(), Filters()))
 
 
 def test_what_is_recorded_from_now_on_is_followed_over_segments(tmp_path: Path) -> None:
-    record = Record(str(tmp_path), SETTINGS)
-    tailer = Tailer(str(tmp_path))
+    record = RecordWriter(str(tmp_path), SETTINGS)
+    tailer = RecordFollower(str(tmp_path))
     assert list(new(tailer)) == []
 
     record.decided(decision(1), fact())
@@ -178,7 +180,7 @@ def test_half_a_line_is_followed_once_it_is_whole(tmp_path: Path) -> None:
         record.decided(decision(), fact())
     (path,) = segments(tmp_path)
     data = path.read_bytes()
-    tailer = Tailer(str(tmp_path))
+    tailer = RecordFollower(str(tmp_path))
     with path.open("ab") as file:
         file.write(data[:100])
 

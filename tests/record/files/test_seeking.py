@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hooklatch.record.files.chain import GENESIS, seal
-from hooklatch.record.files.seeking import Cursor, RecordChangedError, newest_link, seq_of
+from hooklatch.record.files.chain import GENESIS, seal_entry
+from hooklatch.record.files.seeking import RecordChangedError, RecordCursor, find_newest_link, read_seq
 
 
 def chained(folder: Path, sizes: list[int], *, text: int = 10) -> list[bytes]:
@@ -21,13 +21,13 @@ def chained(folder: Path, sizes: list[int], *, text: int = 10) -> list[bytes]:
         path = folder / f"{seq + 1:016d}.jsonl"
         for _ in range(size):
             seq += 1
-            line, prev = seal(seq, prev, "2026-01-01T00:00:00.000Z", "decision", b'{"text":"%s"}' % (b"x" * text))
+            line, prev = seal_entry(seq, prev, "2026-01-01T00:00:00.000Z", "decision", b'{"text":"%s"}' % (b"x" * text))
             found.append(line)
         path.write_bytes(b"".join(found[-size:]))
     return found
 
 
-def read_all(cursor: Cursor, most: int = 2**18) -> list[bytes]:
+def read_all(cursor: RecordCursor, most: int = 2**18) -> list[bytes]:
     found: list[bytes] = []
     while lines := cursor.read(most):
         found += lines
@@ -37,7 +37,7 @@ def read_all(cursor: Cursor, most: int = 2**18) -> list[bytes]:
 @pytest.mark.parametrize("after", [0, 1, 4, 5, 6, 9, 12])
 def test_it_goes_behind_any_number(tmp_path: Path, after: int) -> None:
     lines = chained(tmp_path, [5, 4, 3])
-    cursor = Cursor(str(tmp_path))
+    cursor = RecordCursor(str(tmp_path))
 
     link = cursor.seek(after)
 
@@ -47,7 +47,7 @@ def test_it_goes_behind_any_number(tmp_path: Path, after: int) -> None:
 
 def test_it_finds_a_number_in_a_large_segment(tmp_path: Path) -> None:
     lines = chained(tmp_path, [3000], text=300)
-    cursor = Cursor(str(tmp_path))
+    cursor = RecordCursor(str(tmp_path))
 
     for after in (1, 17, 1500, 2998, 3000):
         link = cursor.seek(after)
@@ -62,7 +62,7 @@ def test_seeking_and_reading_are_reading_all(
 ) -> None:
     folder = tmp_path_factory.mktemp("record")
     lines = chained(folder, sizes)
-    cursor = Cursor(str(folder))
+    cursor = RecordCursor(str(folder))
 
     cursor.seek(after)
 
@@ -71,9 +71,9 @@ def test_seeking_and_reading_are_reading_all(
 
 def test_a_number_that_was_never_used_is_passed_over(tmp_path: Path) -> None:
     lines = chained(tmp_path, [3])
-    line, _ = seal(10_001, "0" * 64, "2026-01-01T00:00:00.000Z", "segment", b"{}")
+    line, _ = seal_entry(10_001, "0" * 64, "2026-01-01T00:00:00.000Z", "segment", b"{}")
     (tmp_path / f"{10_001:016d}.jsonl").write_bytes(line)
-    cursor = Cursor(str(tmp_path))
+    cursor = RecordCursor(str(tmp_path))
 
     assert cursor.seek(500) is None
     assert read_all(cursor) == [line]
@@ -84,7 +84,7 @@ def test_a_number_that_was_never_used_is_passed_over(tmp_path: Path) -> None:
 
 def test_what_is_appended_later_is_read_when_it_is_whole(tmp_path: Path) -> None:
     lines = chained(tmp_path, [2])
-    cursor = Cursor(str(tmp_path))
+    cursor = RecordCursor(str(tmp_path))
     cursor.seek(2)
     path = tmp_path / f"{1:016d}.jsonl"
 
@@ -102,7 +102,7 @@ def test_what_is_appended_later_is_read_when_it_is_whole(tmp_path: Path) -> None
 
 def test_a_new_segment_is_entered_after_the_old_one_is_read_out(tmp_path: Path) -> None:
     lines = chained(tmp_path, [3, 3])
-    cursor = Cursor(str(tmp_path))
+    cursor = RecordCursor(str(tmp_path))
     cursor.seek(2)
 
     assert cursor.has_more()
@@ -111,7 +111,7 @@ def test_a_new_segment_is_entered_after_the_old_one_is_read_out(tmp_path: Path) 
 
 def test_a_segment_that_retention_removed_is_missed_and_the_next_one_read(tmp_path: Path) -> None:
     lines = chained(tmp_path, [3, 3, 3])
-    cursor = Cursor(str(tmp_path))
+    cursor = RecordCursor(str(tmp_path))
     cursor.seek(1)
     for first in (1, 4):
         os.unlink(tmp_path / f"{first:016d}.jsonl")
@@ -124,7 +124,7 @@ def test_a_segment_that_retention_removed_is_missed_and_the_next_one_read(tmp_pa
 @pytest.mark.parametrize("change", ["removed", "replaced", "shortened"])
 def test_a_change_behind_the_reader_is_told(tmp_path: Path, change: str) -> None:
     chained(tmp_path, [3])
-    cursor = Cursor(str(tmp_path))
+    cursor = RecordCursor(str(tmp_path))
     cursor.seek(3)
     path = tmp_path / f"{1:016d}.jsonl"
     match change:
@@ -142,7 +142,7 @@ def test_a_change_behind_the_reader_is_told(tmp_path: Path, change: str) -> None
 
 def test_a_line_that_was_rewritten_in_place_is_told(tmp_path: Path) -> None:
     chained(tmp_path, [3])
-    cursor = Cursor(str(tmp_path))
+    cursor = RecordCursor(str(tmp_path))
     cursor.seek(3)
     cursor.check()
     path = tmp_path / f"{1:016d}.jsonl"
@@ -159,12 +159,12 @@ def test_a_line_without_an_end_takes_no_memory_and_is_one_line(tmp_path: Path) -
         for _ in range(17):
             file.write(b"x" * 2**20)
         file.write(b"\n" + lines[0])
-    cursor = Cursor(str(tmp_path))
+    cursor = RecordCursor(str(tmp_path))
     cursor.seek(0)
 
     found = read_all(cursor)
 
-    assert [seq_of(line) for line in found] == [1, None, 1]
+    assert [read_seq(line) for line in found] == [1, None, 1]
     assert max(map(len, found)) < 1000
 
 
@@ -172,7 +172,7 @@ def test_damaged_lines_do_not_hide_what_is_behind_them(tmp_path: Path) -> None:
     lines = chained(tmp_path, [2000], text=300)
     path = tmp_path / f"{1:016d}.jsonl"
     path.write_bytes(b"".join([*lines[:1000], b"damage\n" * 20_000, *lines[1000:]]))
-    cursor = Cursor(str(tmp_path))
+    cursor = RecordCursor(str(tmp_path))
 
     link = cursor.seek(1500)
 
@@ -184,7 +184,7 @@ def test_the_newest_record_is_found_behind_an_empty_segment(tmp_path: Path) -> N
     chained(tmp_path, [3])
     (tmp_path / f"{4:016d}.jsonl").touch()
 
-    newest = newest_link(str(tmp_path))
+    newest = find_newest_link(str(tmp_path))
 
     assert newest is not None
     assert newest.seq == 3
@@ -193,7 +193,7 @@ def test_the_newest_record_is_found_behind_an_empty_segment(tmp_path: Path) -> N
 def test_a_name_that_leads_nowhere_is_passed_over(tmp_path: Path) -> None:
     lines = chained(tmp_path, [2, 2])
     (tmp_path / f"{2:016d}.jsonl").symlink_to("absent")
-    cursor = Cursor(str(tmp_path))
+    cursor = RecordCursor(str(tmp_path))
 
     for after in (1, 2):
         cursor.seek(after)

@@ -10,39 +10,41 @@ from typing import Any
 import msgspec
 import pytest
 
-from hooklatch.core.decisions.call import Envelope
-from hooklatch.record.content.entries import Fact
-from hooklatch.record.payloads.files import folder_of, list_files, places, read
+from hooklatch.core.decisions.call import EventEnvelope
+from hooklatch.record.content.entries import FireFacts
+from hooklatch.record.payloads.files import find_payload_places, list_files, payload_folder, read_payload_line
 from hooklatch.record.payloads.keeping import BACK_OFF, Payloads
-from hooklatch.record.payloads.lines import MAX_KEPT, KeptPayload, redacted_in
-from hooklatch.record.storage.disk import Stage
-from hooklatch.record.verify import verify
-from hooklatch.record.writer import Record
+from hooklatch.record.payloads.lines import MAX_KEPT, KeptPayload, list_redacted_places
+from hooklatch.record.storage.disk import DiskStage
+from hooklatch.record.verify import verify_record
+from hooklatch.record.writer import RecordWriter
 from support.daemons import nothing_left
 from support.records import SETTINGS, decision, fact, needs_root, opened, records, running, tiny_disk
 
 FULL = msgspec.structs.replace(SETTINGS, payloads="full")
 
 
-def told(payload: object, **envelope: Any) -> Fact:
-    fields: dict[str, Any] = dict.fromkeys(Envelope.__struct_fields__)
+def told(payload: object, **envelope: Any) -> FireFacts:
+    fields: dict[str, Any] = dict.fromkeys(EventEnvelope.__struct_fields__)
     fields |= {"event": "pre_tool_use", "context": {}}
-    given = Envelope(**(fields | {"session_id": "s1", "cwd": "/w", "host": "codex"} | envelope))
+    given = EventEnvelope(**(fields | {"session_id": "s1", "cwd": "/w", "host": "codex"} | envelope))
     return msgspec.structs.replace(fact(payload), decision_id="d-1", envelope=given)
 
 
-def kept(record: Record, payload: object, **envelope: Any) -> dict[str, Any]:
+def kept(record: RecordWriter, payload: object, **envelope: Any) -> dict[str, Any]:
     """Record a decision on a payload; return its record."""
     record.decided(decision(), told(payload, **envelope))
     return records(Path(record.folder))[-1]
 
 
 def line(folder: Path, entry: dict[str, Any]) -> bytes:
-    return read(places(folder_of(str(folder)), [entry["payload_kept"]])[entry["payload_kept"]])
+    return read_payload_line(
+        find_payload_places(payload_folder(str(folder)), [entry["payload_kept"]])[entry["payload_kept"]]
+    )
 
 
 def findings(folder: Path) -> list[tuple[str, int | None]]:
-    return [(one.what, one.seq) for one in verify(str(folder)).findings]
+    return [(one.what, one.seq) for one in verify_record(str(folder)).findings]
 
 
 def test_a_payload_is_kept_whole_with_what_hooks_were_told(tmp_path: Path) -> None:
@@ -54,7 +56,7 @@ def test_a_payload_is_kept_whole_with_what_hooks_were_told(tmp_path: Path) -> No
     assert msgspec.json.decode(found.payload) == payload
     assert (found.envelope.host, found.envelope.cwd, found.envelope.metadata) == ("codex", "/w", {"a": 1})
     assert (found.event, found.decision_id, found.context) == ("pre_tool_use", "d-1", {"by": "host"})
-    assert verify(str(tmp_path)).payloads == 1
+    assert verify_record(str(tmp_path)).payloads == 1
 
 
 def test_a_clean_payload_is_kept_to_the_byte(tmp_path: Path) -> None:
@@ -74,7 +76,7 @@ def test_secrets_are_replaced_as_in_the_record_also_far_inside_a_long_text(tmp_p
     assert plain["tool_input"]["api_key"] == "[redacted]"
     assert key not in plain["tool_input"]["content"]
     assert len(plain["tool_input"]["content"]) > 150_000
-    assert list(redacted_in(plain)) == ["tool_input.api_key", "tool_input.content"]
+    assert list(list_redacted_places(plain)) == ["tool_input.api_key", "tool_input.content"]
 
 
 def test_nothing_is_kept_unless_the_settings_say_so(tmp_path: Path) -> None:
@@ -82,7 +84,7 @@ def test_nothing_is_kept_unless_the_settings_say_so(tmp_path: Path) -> None:
         entry = kept(record, {"a": 1})
 
     assert "payload_kept" not in entry
-    assert not Path(folder_of(str(tmp_path))).exists()
+    assert not Path(payload_folder(str(tmp_path))).exists()
 
 
 def test_what_is_not_kept_is_said(tmp_path: Path) -> None:
@@ -103,7 +105,7 @@ def test_folder_and_files_are_private_whatever_the_umask_is(tmp_path: Path) -> N
     finally:
         os.umask(before)
 
-    folder = Path(folder_of(str(tmp_path / "record")))
+    folder = Path(payload_folder(str(tmp_path / "record")))
     assert folder.stat().st_mode & 0o777 == 0o700
     assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
 
@@ -111,7 +113,7 @@ def test_folder_and_files_are_private_whatever_the_umask_is(tmp_path: Path) -> N
 def test_a_crash_at_any_byte_loses_what_was_cut_and_no_more(tmp_path: Path) -> None:
     with opened(tmp_path, FULL) as record:
         entries = [kept(record, {"number": number}) for number in range(3)]
-    (file,) = list_files(folder_of(str(tmp_path)))
+    (file,) = list_files(payload_folder(str(tmp_path)))
     data = Path(file.path).read_bytes()
     ends = [at + 1 for at, byte in enumerate(data) if byte == 10]
 
@@ -130,7 +132,7 @@ def test_a_crash_at_any_byte_loses_what_was_cut_and_no_more(tmp_path: Path) -> N
 def test_a_payload_that_somebody_changed_is_found(tmp_path: Path) -> None:
     with opened(tmp_path, FULL) as record:
         first, second = kept(record, {"command": "rm"}), kept(record, {"command": "ls"})
-    (file,) = list_files(folder_of(str(tmp_path)))
+    (file,) = list_files(payload_folder(str(tmp_path)))
     Path(file.path).write_bytes(Path(file.path).read_bytes().replace(b'"rm"', b'"no"'))
 
     assert findings(tmp_path) == [("payload", first["seq"])]
@@ -149,9 +151,9 @@ async def test_retention_is_on_record_before_it_removes_anything(tmp_path: Path)
     small = msgspec.structs.replace(FULL, payloads_bytes=8 * 1000)
     async with running(tmp_path, small) as record:
         entries = [kept(record, {"text": f"{number} " * 200}) for number in range(20)]
-        before = len(list_files(folder_of(str(tmp_path))))
+        before = len(list_files(payload_folder(str(tmp_path))))
         await record._retire()  # pyright: ignore[reportPrivateUsage]  # what it does once a minute
-        left = list_files(folder_of(str(tmp_path)))
+        left = list_files(payload_folder(str(tmp_path)))
 
     removed = [one for one in records(tmp_path) if one["kind"] == "payloads"]
     assert 1 < len(left) < before
@@ -168,12 +170,12 @@ async def test_old_payloads_go_also_when_none_are_kept_any_more(tmp_path: Path) 
     async with running(tmp_path, msgspec.structs.replace(SETTINGS, payloads_age=0.0)) as record:
         await record._retire()  # pyright: ignore[reportPrivateUsage]
 
-    assert list_files(folder_of(str(tmp_path))) == []
+    assert list_files(payload_folder(str(tmp_path))) == []
     assert findings(tmp_path) == []
 
 
 def test_a_folder_that_cannot_be_written_costs_no_decision_and_is_said(tmp_path: Path) -> None:
-    Path(folder_of(str(tmp_path))).write_text("in the way")
+    Path(payload_folder(str(tmp_path))).write_text("in the way")
     with nothing_left(), opened(tmp_path, FULL) as record:
         entry = kept(record, {"a": 1})
         (warning,) = record.status()["warnings"]
@@ -196,7 +198,7 @@ def test_it_is_tried_again_after_a_while(tmp_path: Path, monkeypatch: pytest.Mon
         now[0] = moment
         one = told({"a": 1})
         one.line = b"{}\n"
-        payloads.keep(one, seq=1, stage=Stage.NORMAL)
+        payloads.keep(one, seq=1, stage=DiskStage.NORMAL)
         outcomes.append(one.payload_kept is not None)
         blocker.unlink(missing_ok=True) if blocker.is_file() else None
     payloads.close()
@@ -228,10 +230,10 @@ def test_a_pipe_in_the_place_of_payloads_is_a_finding_and_holds_nobody_up(tmp_pa
     with nothing_left():
         with opened(tmp_path, FULL) as record:
             kept(record, {"tool_name": "Bash"})
-        (file,) = list_files(folder_of(str(tmp_path)))
+        (file,) = list_files(payload_folder(str(tmp_path)))
         os.unlink(file.path)
         os.mkfifo(file.path)
-        found = verify(str(tmp_path))
+        found = verify_record(str(tmp_path))
 
     assert [(one.what, one.seq) for one in found.findings] == [("payload", None)]
     assert f"{file.path} cannot be accessed: it is not a regular file" in found.findings[0].text
@@ -245,4 +247,4 @@ def test_no_secret_lies_too_deep_in_the_json_of_a_text(tmp_path: Path, levels: i
         entry = kept(record, {"tool_input": {"text": text}})
 
     assert b"hunter2" not in line(tmp_path, entry)
-    assert [*redacted_in(msgspec.json.decode(line(tmp_path, entry)))] == ["payload.tool_input.text"]
+    assert [*list_redacted_places(msgspec.json.decode(line(tmp_path, entry)))] == ["payload.tool_input.text"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hooklatch.record.settings import RecordSettings
-from hooklatch.record.storage.disk import Disk, Stage
+from hooklatch.record.storage.disk import Disk, DiskStage
 
 LIMITS = RecordSettings(low_bytes=1000, critical_bytes=500, full_bytes=100)
 
@@ -32,7 +32,7 @@ def test_what_ran_out_stays_full_whatever_is_free_until_an_append_succeeds() -> 
 
     seen = [disk.ran_out(), disk.saw(10**9), disk.found_room(10**9)]
 
-    assert seen == [Stage.FULL, Stage.FULL, Stage.NORMAL]
+    assert seen == [DiskStage.FULL, DiskStage.FULL, DiskStage.NORMAL]
     assert not disk.has_run_out
 
 
@@ -42,4 +42,4 @@ def test_other_limits_hold_from_the_next_look_on() -> None:
 
     disk.set_limits(RecordSettings(low_bytes=10, critical_bytes=10, full_bytes=10))
 
-    assert disk.saw(300) is Stage.NORMAL
+    assert disk.saw(300) is DiskStage.NORMAL

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from hooklatch.record.verify import verify
+from hooklatch.record.verify import verify_record
 from hooklatch.record.writer import RecordError
 from support.pools import until
 from support.records import (
@@ -75,7 +75,7 @@ async def test_a_segment_that_somebody_touches_is_seen_and_the_record_goes_on_in
 
     assert text in faults[0]
     assert text in records_after(tmp_path, head.seq)[0]["reason"]
-    assert not verify(str(tmp_path)).ok
+    assert not verify_record(str(tmp_path)).ok
 
 
 def records_after(folder: Path, seq: int) -> list[dict[str, str]]:
@@ -98,7 +98,7 @@ async def test_an_anchor_that_somebody_removes_is_made_again_and_told(tmp_path: 
         faults = record.status()["faults"]
 
     assert "/anchor was removed or replaced" in faults[0]
-    report = verify(str(tmp_path))
+    report = verify_record(str(tmp_path))
     assert found_beyond_faults(tmp_path) == []
     assert report.anchored_through == (report.head.seq if report.head else 0)
     assert "was removed or replaced" in report.told[0]["text"]
@@ -134,7 +134,7 @@ def test_an_append_that_failed_and_went_elsewhere_costs_no_record_and_nobody_has
     assert status["faults"] == []
     assert "cannot be written: Bad file descriptor" in status["warnings"][0]
     assert len(segments(tmp_path)) == 2
-    report = verify(str(tmp_path))
+    report = verify_record(str(tmp_path))
     assert (report.ok, [told["kind"] for told in report.told]) == (True, ["mended"])
     with opened(tmp_path) as again:
         assert again.status()["faults"] == []
@@ -160,7 +160,7 @@ async def test_an_anchor_that_cannot_be_written_is_red_until_it_can_and_then_a_w
     assert [text for text in red if "/anchor cannot be written: Bad file descriptor" in text] == red
     assert status["faults"] == []
     assert "/anchor cannot be written" in status["warnings"][0]
-    assert verify(str(tmp_path)).ok
+    assert verify_record(str(tmp_path)).ok
 
 
 async def test_an_anchor_that_is_taken_and_cannot_be_made_again_is_a_fault_that_stays(tmp_path: Path) -> None:
@@ -178,15 +178,15 @@ async def test_an_anchor_that_is_taken_and_cannot_be_made_again_is_a_fault_that_
 
     assert "/anchor was removed or replaced" in faults[0]
     assert kinds(folder).count("fault") == 1
-    assert not verify(str(folder)).ok
+    assert not verify_record(str(folder)).ok
 
 
 SCRIPT = """
 import os, sys, trio
-from hooklatch.record.writer import Record, RecordError
+from hooklatch.record.writer import RecordWriter, RecordError
 from support.records import SETTINGS, decision, fact
 
-record = Record(sys.argv[1], SETTINGS)
+record = RecordWriter(sys.argv[1], SETTINGS)
 open(sys.argv[2], "w").close()  # from here on the disk fails
 outcomes = []
 for number in range(30):

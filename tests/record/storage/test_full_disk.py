@@ -10,8 +10,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from hooklatch.record.verify import verify
-from hooklatch.record.writer import Record, RecordError
+from hooklatch.record.verify import verify_record
+from hooklatch.record.writer import RecordError, RecordWriter
 from support.daemons import nothing_left
 from support.pools import until
 from support.records import (
@@ -47,7 +47,7 @@ def leave(folder: Path, free: int) -> None:
         file.write(b"x" * (free_bytes(folder) - free))
 
 
-def write_until_full(record: Record) -> tuple[int, str]:
+def write_until_full(record: RecordWriter) -> tuple[int, str]:
     """Record gates until one is refused; give how many were recorded, and why the last was not."""
     for number in range(100_000):
         try:
@@ -77,7 +77,7 @@ def test_the_stages_of_a_disk_that_fills_up(tmp_path: Path) -> None:
         after = record.decided(decision(4), fact())
         seen.append(record.status())
         found = records(disk / "record")
-        report = verify(str(disk / "record"))
+        report = verify_record(str(disk / "record"))
 
     assert [one["stage"] for one in seen] == ["normal", "low", "critical", "full", "normal"]
     assert [bool(one["faults"]) for one in seen] == [False, False, True, True, False]
@@ -102,7 +102,7 @@ def test_a_disk_without_a_free_byte_denies_records_the_denials_and_goes_on_when_
         ballast.unlink()
         after = record.decided(decision(10**7), fact())
         found = records(disk / "record")
-        report = verify(str(disk / "record"))
+        report = verify_record(str(disk / "record"))
 
     assert "is full" in reason
     assert 50 <= denied < 200  # some 64 KiB of them
@@ -125,7 +125,7 @@ def test_without_room_kept_for_it_a_short_write_is_taken_back(tmp_path: Path) ->
         recorded, _ = write_until_full(record)
         denied = sum(record.refused(decision(10**6 + n, cause="audit"), fact()) is not None for n in range(50))
         found = records(disk / "record")
-        report = verify(str(disk / "record"))
+        report = verify_record(str(disk / "record"))
         size = segments(disk / "record")[0].stat().st_size
 
     assert recorded > 0
@@ -143,7 +143,7 @@ def test_a_daemon_that_ends_on_a_full_disk_says_so_from_the_reserve(tmp_path: Pa
             write_until_full(record)
 
         assert kinds(disk / "record")[-2:] == ["disk", "stopped"]
-        assert verify(str(disk / "record")).ok
+        assert verify_record(str(disk / "record")).ok
 
 
 @needs_root
@@ -155,10 +155,10 @@ def test_a_start_on_a_full_disk_is_refused_and_loses_nothing(tmp_path: Path) -> 
         fill(disk)
 
         with nothing_left(), pytest.raises(RecordError, match=r"cannot be written: the disk of .* is full"):
-            Record(str(disk / "record"), SETTINGS, reserve=64 * KIB)
+            RecordWriter(str(disk / "record"), SETTINGS, reserve=64 * KIB)
 
         assert segments(disk / "record")[0].read_bytes().startswith(before)
-        assert verify(str(disk / "record")).ok
+        assert verify_record(str(disk / "record")).ok
 
 
 @needs_root
@@ -172,7 +172,7 @@ async def test_the_watch_sees_that_there_is_room_again_without_a_fire(tmp_path: 
 
             await until(lambda: record.status()["stage"] == "normal")
 
-        assert verify(str(disk / "record")).ok
+        assert verify_record(str(disk / "record")).ok
 
 
 def test_a_write_that_finds_no_space_refuses_the_gate_and_counts_the_rest(tmp_path: Path) -> None:
@@ -196,15 +196,15 @@ def test_a_write_that_finds_no_space_refuses_the_gate_and_counts_the_rest(tmp_pa
     assert status["unrecorded"] == {"stop": 1, "pre_tool_use": 1}
     assert again is not None
     assert kinds(tmp_path) == ["segment", "started", "unrecorded", "disk", "decision", "stopped"]
-    assert verify(str(tmp_path)).ok
+    assert verify_record(str(tmp_path)).ok
 
 
 SCRIPT = """
 import resource, sys
-from hooklatch.record.writer import Record, RecordError
+from hooklatch.record.writer import RecordWriter, RecordError
 from support.records import SETTINGS, decision, fact
 
-record = Record(sys.argv[1], SETTINGS)
+record = RecordWriter(sys.argv[1], SETTINGS)
 resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, resource.RLIM_INFINITY))
 for number in range(100):
     record.decided(decision(number), fact())

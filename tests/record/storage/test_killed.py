@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from hooklatch.record.verify import verify
+from hooklatch.record.verify import verify_record
 from support.daemons import nothing_left
 from support.records import opened, records
 from support.repository import TESTS
@@ -24,12 +24,12 @@ pytestmark = pytest.mark.slow
 SCRIPT = """
 import os, sys, trio
 import msgspec
-from hooklatch.record.writer import Record
+from hooklatch.record.writer import RecordWriter
 from support.records import SETTINGS, decision, fact
 
 async def main():
     settings = msgspec.structs.replace(SETTINGS, segment_bytes=20_000, durability=sys.argv[3])
-    record = Record(sys.argv[1], settings)
+    record = RecordWriter(sys.argv[1], settings)
     async with trio.open_nursery() as nursery:
         await nursery.start(record.run)
         for number in range(10**9):
@@ -68,6 +68,6 @@ def test_what_was_answered_is_in_the_record_after_a_kill(tmp_path: Path, durabil
     found = {one["seq"]: (one["hash"][:32], one.get("decision_id")) for one in records(folder)}
     assert len(answered) > 50
     assert {seq: found.get(seq) for seq in answered} == answered
-    report = verify(str(folder))
+    report = verify_record(str(folder))
     assert report.ok, msgspec.json.encode(report)
     assert [one["after"] for one in records(folder) if one["kind"] == "started"] == ["nothing", *["crash"] * 4]

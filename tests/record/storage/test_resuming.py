@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from hooklatch.record.files.chain import GENESIS
-from hooklatch.record.files.mark import BLOCK, Mark
-from hooklatch.record.storage.resuming import RecordEnd, resume
+from hooklatch.record.files.mark import BLOCK, HighWaterMark
+from hooklatch.record.storage.resuming import RecordEnd, resume_numbers
 from support.tables import table
 
 HASH = "ab" * 32
 OTHER = "cd" * 32
-SHUT = Mark(is_shut=True, through=10_000, seq=60, hash=HASH)
-OPEN = Mark(through=10_000, seq=60, hash=HASH)
+SHUT = HighWaterMark(is_shut=True, through=10_000, seq=60, hash=HASH)
+OPEN = HighWaterMark(through=10_000, seq=60, hash=HASH)
 
 
 @table(
@@ -18,8 +18,8 @@ OPEN = Mark(through=10_000, seq=60, hash=HASH)
     [
         # nothing yet; and a first start that was killed before it had written a record
         (0, None, None, 0, None, []),
-        (0, None, Mark(through=BLOCK), BLOCK, (1, BLOCK), []),
-        (0, (0, GENESIS), Mark(through=BLOCK), BLOCK, (1, BLOCK), []),
+        (0, None, HighWaterMark(through=BLOCK), BLOCK, (1, BLOCK), []),
+        (0, (0, GENESIS), HighWaterMark(through=BLOCK), BLOCK, (1, BLOCK), []),
         # a clean end, and a crash
         (60, (60, HASH), SHUT, 60, None, []),
         (60, (60, HASH), OPEN, 10_000, (61, 10_000), []),
@@ -34,7 +34,7 @@ OPEN = Mark(through=10_000, seq=60, hash=HASH)
         (0, None, OPEN, 10_000, (61, 10_000), ["the anchor in /r is gone", "records 1 to 60 are missing"]),
         # another record in its place
         (60, (60, OTHER), SHUT, 60, None, ["record 60 in /r differs from the one that its anchor names"]),
-        (60, (60, HASH), Mark(is_shut=True, through=99, seq=60, hash=OTHER), 60, None, ["its mark names"]),
+        (60, (60, HASH), HighWaterMark(is_shut=True, through=99, seq=60, hash=OTHER), 60, None, ["its mark names"]),
         # the mark is gone, broken, or older than the record
         (60, (60, HASH), None, 60 + BLOCK, (61, 60 + BLOCK), ["the mark /r.mark is gone"]),
         (0, (60, HASH), None, 60 + BLOCK, (61, 60 + BLOCK), ["mark /r.mark is gone", "records 1 to 60 are missing"]),
@@ -49,12 +49,12 @@ OPEN = Mark(through=10_000, seq=60, hash=HASH)
 def test_where_the_numbers_go_on_and_what_is_told(
     seq: int,
     anchored: tuple[int, str] | str | None,
-    marked: Mark | str | None,
+    marked: HighWaterMark | str | None,
     goes_on_after: int,
     skipped: tuple[int, int] | None,
     faults: list[str],
 ) -> None:
-    found = resume(RecordEnd("/r", seq, HASH if seq else GENESIS, anchored, marked))
+    found = resume_numbers(RecordEnd("/r", seq, HASH if seq else GENESIS, anchored, marked))
 
     assert (found.seq, found.skipped) == (goes_on_after, skipped)
     assert len(found.faults) == len(faults), found.faults

@@ -10,8 +10,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from hooklatch.record.files.reading import Filters, matching
-from hooklatch.record.verify import verify
+from hooklatch.record.files.reading import Filters, filter_entries
+from hooklatch.record.verify import verify_record
 from support.pools import until
 from support.records import SETTINGS, decided, kinds, records, running, segments
 
@@ -27,11 +27,11 @@ async def test_a_segment_that_is_large_enough_is_followed_by_the_next(tmp_path: 
     assert 5 <= len(found) <= 10
     for before, after in pairwise(found):
         (last, first) = (
-            list(matching(iter(path.read_bytes().splitlines(True)), Filters())) for path in (before, after)
+            list(filter_entries(iter(path.read_bytes().splitlines(True)), Filters())) for path in (before, after)
         )
         assert (first[0]["kind"], first[0]["name"]) == ("segment", after.name)
         assert first[0]["previous"] == {"name": before.name, "seq": last[-1]["seq"], "hash": last[-1]["hash"]}
-    assert verify(str(tmp_path)).ok
+    assert verify_record(str(tmp_path)).ok
 
 
 async def test_a_segment_that_is_old_enough_is_followed_by_the_next(tmp_path: Path) -> None:
@@ -46,7 +46,7 @@ async def test_a_segment_that_is_old_enough_is_followed_by_the_next(tmp_path: Pa
     async with running(tmp_path, SETTINGS, clock=lambda: now[0] + SETTINGS.segment_age) as record:
         decided(record)
         await until(lambda: record.status()["segments"] == 3)
-    assert verify(str(tmp_path)).ok
+    assert verify_record(str(tmp_path)).ok
 
 
 async def test_an_old_segment_without_a_record_of_its_own_is_not_followed(tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ async def test_the_oldest_segments_go_when_there_are_too_many_bytes_and_the_reco
     assert (retired["first_seq"], retired["kept_seq"], retired["lost"]) == (1, first_left["seq"], 0)
     assert retired["kept_prev"] == first_left["prev"]
     assert not [name for name in os.listdir(tmp_path) if ".torn-" in name]
-    report = verify(str(tmp_path))
+    report = verify_record(str(tmp_path))
     assert report.ok
     assert report.notes == [
         f"records 1 to {first_left['seq'] - 1} were removed by retention, says record {retired['seq']}"
@@ -104,7 +104,7 @@ async def test_segments_go_when_they_are_too_old_and_the_current_one_never(tmp_p
         await until(lambda: len(segments(tmp_path)) == 1)
         decided(record)
 
-    assert verify(str(tmp_path)).ok
+    assert verify_record(str(tmp_path)).ok
     assert kinds(tmp_path)[0] == "segment"
 
 
@@ -126,7 +126,7 @@ async def test_a_removal_that_was_interrupted_is_explained_too(tmp_path: Path) -
     for path in list(before)[2:-1]:  # as if it had come no further
         path.write_bytes(before[path])
 
-    report = verify(str(tmp_path))
+    report = verify_record(str(tmp_path))
 
     assert report.ok, report.findings
 
@@ -136,6 +136,6 @@ async def test_a_removal_that_nobody_recorded_is_found(tmp_path: Path, chosen: i
     await filled(tmp_path, 4)
     segments(tmp_path)[chosen].unlink()
 
-    report = verify(str(tmp_path))
+    report = verify_record(str(tmp_path))
 
     assert [finding.what for finding in report.findings] == ["missing"]

@@ -9,12 +9,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from hooklatch.record.files.mark import Mark
+from hooklatch.record.files.mark import HighWaterMark
 from hooklatch.record.files.segments import SegmentFile, list_segments, read_tail
 from hooklatch.record.settings import RecordSettings
-from hooklatch.record.storage.retention import plan, sizes, waiting
-from hooklatch.record.verify import verify
-from hooklatch.record.writer import Record
+from hooklatch.record.storage.retention import count_unshipped, measure_segments, plan_retirement
+from hooklatch.record.verify import verify_record
+from hooklatch.record.writer import RecordWriter
 from support.pools import until
 from support.records import SETTINGS, decided, opened, records, running, segments
 from support.tables import table
@@ -42,7 +42,7 @@ def last_of(path: Path) -> int:
     return tail.link.seq
 
 
-async def looked(record: Record) -> None:
+async def looked(record: RecordWriter) -> None:
     """Have retention look, after the look that it has at its start."""
     await until(lambda: record._retention_at > 0)
     await record._retire()
@@ -66,7 +66,7 @@ async def test_nothing_goes_that_was_not_acknowledged(tmp_path: Path) -> None:
     assert left[0] == before[2]
     assert (shipping["lost_records"], shipping["lost"]) == (0, [])
     assert not [one for one in records(tmp_path) if one["kind"] == "fault"]
-    assert verify(str(tmp_path)).ok
+    assert verify_record(str(tmp_path)).ok
 
 
 async def test_an_engine_that_has_lost_some_takes_its_acknowledgement_back(tmp_path: Path) -> None:
@@ -214,9 +214,11 @@ def test_no_plan_removes_a_waiting_segment_within_the_limit(tmp_path: Path, seed
     newest = places[-1].first + 5
     shipped = chance.choice([None, 0, chance.randint(0, newest), newest])
     settings = RecordSettings(keep_bytes=chance.randint(1, 1500), keep_unshipped_bytes=chance.randint(1, 1500))
-    known = sizes(str(tmp_path))
+    known = measure_segments(str(tmp_path))
 
-    made_plan = plan(str(tmp_path), places[-1], settings, max(at for _, at in known.values()), Mark(), shipped)
+    made_plan = plan_retirement(
+        str(tmp_path), places[-1], settings, max(at for _, at in known.values()), HighWaterMark(), shipped
+    )
 
     chosen = made_plan.places if made_plan is not None else []
     left = {place: size for place, (size, _) in known.items() if place not in chosen}
@@ -230,7 +232,7 @@ def test_no_plan_removes_a_waiting_segment_within_the_limit(tmp_path: Path, seed
     oldest = min(left)
     if over and oldest != places[-1]:  # what stays over the limits waits
         assert waits(places, oldest, shipped)
-    assert waiting(known, shipped or 0, newest).records == newest - (shipped or 0)
+    assert count_unshipped(known, shipped or 0, newest).records == newest - (shipped or 0)
 
 
 def waits(places: list[SegmentFile], place: SegmentFile, shipped: int | None) -> bool:

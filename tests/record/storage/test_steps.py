@@ -17,9 +17,9 @@ SCRIPT = """
 import os, shutil, signal, sys, threading, trio
 import msgspec
 from pathlib import Path
-from hooklatch.record.files.mark import path_of_mark
-from hooklatch.record.verify import verify
-from hooklatch.record.writer import Record
+from hooklatch.record.files.mark import mark_path
+from hooklatch.record.verify import verify_record
+from hooklatch.record.writer import RecordWriter
 from support.records import SETTINGS, decision, fact, opened, segments
 
 CHANGES = {"write", "pwrite", "rename", "unlink", "fsync", "fdatasync", "ftruncate", "open", "fallocate"}
@@ -49,7 +49,7 @@ async def use(record):
 
 def live(folder, step):
     kill_before(step)
-    record = Record(str(folder), TIGHT)
+    record = RecordWriter(str(folder), TIGHT)
     import hooklatch.record.writer as writer
     writer.LOOK = 0.01
     trio.run(use, record)
@@ -76,7 +76,7 @@ while True:
     with opened(folder) as record:
         assert record.status()["faults"] == [], (steps, record.status()["faults"])
         used = {one.seq for one in [record.decided(decision(3), fact())]}
-    report = verify(str(folder))
+    report = verify_record(str(folder))
     assert report.ok, (steps, report.findings)
     with opened(folder) as record:
         assert record.status()["faults"] == [], (steps, record.status()["faults"])

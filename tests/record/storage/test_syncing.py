@@ -14,7 +14,7 @@ import pytest
 import trio
 from trio.testing import assert_no_checkpoints, wait_all_tasks_blocked
 
-from hooklatch.core.messages import Head
+from hooklatch.core.messages import ChainHead
 from hooklatch.record.files.anchor import read_anchor
 from hooklatch.record.settings import RecordSettings
 from hooklatch.record.writer import RecordError
@@ -82,9 +82,9 @@ async def test_sync_waits_for_the_disk(tmp_path: Path) -> None:
         await until(lambda: record.status()["synced_seq"] == 2)
         disk.go.clear()
         disk.begun.clear()
-        returned: list[Head] = []
+        returned: list[ChainHead] = []
 
-        async def wait(head: Head) -> None:
+        async def wait(head: ChainHead) -> None:
             await record.durable(head)
             returned.append(head)
 
@@ -172,7 +172,7 @@ async def test_who_waits_when_the_daemon_ends_is_told(tmp_path: Path) -> None:
     outcome: list[str] = []
     with nothing_left(), opened(tmp_path, SYNC, fdatasync=disk.sync) as record:
 
-        async def wait(head: Head) -> None:
+        async def wait(head: ChainHead) -> None:
             try:
                 await record.durable(head)
             except RecordError as error:
@@ -204,12 +204,12 @@ async def test_a_change_to_sync_holds_at_once(tmp_path: Path) -> None:
 
 SCRIPT = """
 import os, sys, trio
-from hooklatch.record.writer import Record
+from hooklatch.record.writer import RecordWriter
 from support.records import SETTINGS, decision, fact
 import msgspec
 
 async def main():
-    record = Record(sys.argv[1], msgspec.structs.replace(SETTINGS, durability="sync"))
+    record = RecordWriter(sys.argv[1], msgspec.structs.replace(SETTINGS, durability="sync"))
     async with trio.open_nursery() as nursery:
         await nursery.start(record.run)
         for number in range(3):

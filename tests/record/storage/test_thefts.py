@@ -15,8 +15,8 @@ import pytest
 
 from hooklatch.record.files.chain import GENESIS
 from hooklatch.record.files.mark import BLOCK
-from hooklatch.record.files.slots import slot_line
-from hooklatch.record.verify import verify
+from hooklatch.record.files.slots import encode_slot_line
+from hooklatch.record.verify import verify_record
 from support.pools import until
 from support.records import (
     SETTINGS,
@@ -52,7 +52,7 @@ def make(folder: Path, parts: int = 4) -> None:
 def crash(folder: Path) -> None:
     """Make it look as if the daemon had been killed and had not ended, right after a sync."""
     text = mark_of(folder).read_bytes().removeprefix(b"shut").rpartition(b" ")[0]
-    mark_of(folder).write_bytes(slot_line(b"open" + text))
+    mark_of(folder).write_bytes(encode_slot_line(b"open" + text))
 
 
 def take_first(count: int) -> Theft:
@@ -94,7 +94,7 @@ def with_anchor(theft: Theft, what: str) -> Theft:
                 shutil.copy(folder.parent / "older", anchor)
             case "forged":
                 newest = records(folder)[-1]
-                anchor.write_bytes(slot_line(b"%018d %b" % (newest["seq"], newest["hash"].encode())))
+                anchor.write_bytes(encode_slot_line(b"%018d %b" % (newest["seq"], newest["hash"].encode())))
             case _:
                 raise AssertionError(what)
 
@@ -179,7 +179,7 @@ async def test_a_fault_stays_over_restarts_until_it_is_acknowledged_and_the_gap_
     assert after == []
     (told,) = (one for one in records(folder) if one["kind"] == "acknowledged")
     assert (told["reason"], told["faults"]) == ("it was me", known)
-    assert {finding.what for finding in verify(str(folder)).findings} == {"missing"}
+    assert {finding.what for finding in verify_record(str(folder)).findings} == {"missing"}
 
 
 async def test_a_theft_while_the_daemon_runs_is_told_by_the_next_look_of_retention(folder: Path) -> None:
@@ -207,7 +207,7 @@ async def test_what_was_stolen_is_still_told_when_retention_has_removed_what_was
         record._retention_at = 0.0
         await until(lambda: len(segments(folder)) == 1)
 
-    report = verify(str(folder))
+    report = verify_record(str(folder))
     assert [finding.text for finding in report.findings] == [
         "5 records were already missing when retention reached them"
     ]
@@ -222,13 +222,13 @@ async def test_retention_goes_on_from_where_it_was_over_restarts_and_crashes(fol
             await until(lambda: record.status()["synced_seq"] >= head.seq)  # noqa: B023
         if round_ == 1:
             crash(folder)
-        assert verify(str(folder)).ok
+        assert verify_record(str(folder)).ok
 
     retired = [one for one in records(folder) if one["kind"] == "retired"]
     assert retired[-1]["lost"] == 0
 
 
-@pytest.mark.parametrize("text", [None, b"", b"x", slot_line(b"open 1")])
+@pytest.mark.parametrize("text", [None, b"", b"x", encode_slot_line(b"open 1")])
 def test_a_mark_that_is_gone_or_broken_is_a_fault_and_never_as_if_it_were_not_there(
     folder: Path, text: bytes | None
 ) -> None:
@@ -237,7 +237,7 @@ def test_a_mark_that_is_gone_or_broken_is_a_fault_and_never_as_if_it_were_not_th
         mark_of(folder).unlink()
     else:
         mark_of(folder).write_bytes(text)
-    assert [finding.what for finding in verify(str(folder)).findings] == ["mark"]
+    assert [finding.what for finding in verify_record(str(folder)).findings] == ["mark"]
 
     with opened(folder) as record:
         faults = record.status()["faults"]
@@ -245,7 +245,7 @@ def test_a_mark_that_is_gone_or_broken_is_a_fault_and_never_as_if_it_were_not_th
 
     assert ".mark" in faults[0]
     assert head.seq > used + BLOCK
-    assert not verify(str(folder)).ok
+    assert not verify_record(str(folder)).ok
 
 
 def test_an_old_copy_of_the_mark_is_a_fault(folder: Path) -> None:
@@ -253,7 +253,7 @@ def test_an_old_copy_of_the_mark_is_a_fault(folder: Path) -> None:
     with opened(folder) as record:
         decided(record)
     beside.restore()
-    assert [finding.what for finding in verify(str(folder)).findings] == ["altered"]
+    assert [finding.what for finding in verify_record(str(folder)).findings] == ["altered"]
 
     with opened(folder) as record:
         assert "were written after its last daemon had ended" in record.status()["faults"][0]
@@ -266,7 +266,7 @@ def test_the_forged_number_of_a_skip_hides_nothing(folder: Path) -> None:
     path = segments(folder)[-2]
     path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-2]))
 
-    assert [finding.text for finding in verify(str(folder)).findings] == ["records 21 to 22 are missing"]
+    assert [finding.text for finding in verify_record(str(folder)).findings] == ["records 21 to 22 are missing"]
 
 
 def test_what_a_first_start_was_killed_in_is_no_theft(tmp_path: Path) -> None:
@@ -281,6 +281,6 @@ def test_what_a_first_start_was_killed_in_is_no_theft(tmp_path: Path) -> None:
         assert record.status()["faults"] == []
         assert record.head is not None
 
-    assert verify(str(folder)).ok
+    assert verify_record(str(folder)).ok
     assert records(folder)[0]["seq"] == BLOCK + 1
     assert records(folder)[0]["prev"] == GENESIS

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from hooklatch.record.files.reading import backwards
-from hooklatch.record.files.segments import allocate
-from hooklatch.record.verify import verify
+from hooklatch.record.files.reading import read_backwards
+from hooklatch.record.files.segments import allocate_blocks
+from hooklatch.record.verify import verify_record
 from support.records import Beside, decision, fact, found_beyond_faults, kinds, lines, opened, records, segments
 
 
@@ -60,14 +60,14 @@ def test_a_last_line_torn_at_any_byte_is_moved_aside(quick_folder: Path) -> None
         assert (recovered["kind"], recovered["bytes"], recovered["after_seq"]) == ("recovered", length, 5)
         assert (quick_folder / recovered["to"]).read_bytes() == last[:length]
         assert (started["kind"], started["after"]) == ("started", "crash")
-    assert verify(str(quick_folder)).ok
+    assert verify_record(str(quick_folder)).ok
 
 
 def test_what_a_killed_daemon_had_allocated_is_given_back(tmp_path: Path) -> None:
     path = crashed(tmp_path)
     fd = os.open(path, os.O_RDWR)
     try:
-        allocate(fd, path.stat().st_size, 2**20)
+        allocate_blocks(fd, path.stat().st_size, 2**20)
     except OSError:
         pytest.skip("this filesystem cannot allocate beyond a file's end")
     finally:
@@ -98,7 +98,7 @@ def test_the_segment_that_follows_a_crash_may_be_torn_at_any_byte_too(quick_fold
             assert record.head is not None
             assert record.head.seq > 20_000
 
-    assert verify(str(quick_folder)).ok
+    assert verify_record(str(quick_folder)).ok
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_anything_after_the_last_sound_record_is_moved_aside(tmp_path: Path, tai
     assert head is not None
     assert [one.read_bytes() for one in tmp_path.glob("*.torn-1")] == [tail]
     assert kinds(tmp_path).count("recovered") == 1
-    assert verify(str(tmp_path)).ok
+    assert verify_record(str(tmp_path)).ok
 
 
 def test_torn_ends_of_several_crashes_are_all_kept(tmp_path: Path) -> None:
@@ -141,7 +141,7 @@ def test_a_segment_that_was_only_just_begun_gives_way_to_the_one_before(tmp_path
 
     assert [one.name for one in segments(tmp_path)] == [path.name, "0000000000010001.jsonl"]
     assert kinds(tmp_path).count("recovered") == bool(left)
-    assert verify(str(tmp_path)).ok
+    assert verify_record(str(tmp_path)).ok
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ def test_a_record_that_was_taken_away_whole_is_missing(tmp_path: Path) -> None:
 
     assert faults[0].startswith("records 1 to 3 are missing")
     assert records(tmp_path)[0]["seq"] == 4
-    assert not verify(str(tmp_path)).ok
+    assert not verify_record(str(tmp_path)).ok
 
 
 @pytest.mark.parametrize("text", [b"", b"garbage", b"0" * 84])
@@ -221,5 +221,5 @@ def test_the_end_is_read_and_not_the_whole(tmp_path: Path) -> None:
         faults = record.status()["faults"]
 
     assert faults == []
-    assert not verify(str(tmp_path)).ok
-    assert next(backwards(str(tmp_path)))
+    assert not verify_record(str(tmp_path)).ok
+    assert next(read_backwards(str(tmp_path)))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import trio
 
-from hooklatch.hosts.find import find
+from hooklatch.hosts.find import find_host
 from support.daemons import Daemon
 from support.pools import until
 from support.shared_daemon import daemon_in_thread
@@ -252,7 +252,7 @@ async def test_an_adapters_own_bug_is_a_refusal(daemon: Daemon, step: str, monke
     def fail(*_: object) -> None:
         raise ZeroDivisionError("a bug")
 
-    monkeypatch.setattr(find("codex"), step, fail, raising=True)
+    monkeypatch.setattr(find_host("codex"), step, fail, raising=True)
 
     answer = await told(daemon, "PreToolUse", call("Bash", command="ls"), host="codex")
 
@@ -264,7 +264,7 @@ async def test_an_adapters_own_bug_elsewhere_is_silence(daemon: Daemon, monkeypa
     def fail(*_: object) -> None:
         raise ZeroDivisionError("a bug")
 
-    monkeypatch.setattr(find("codex"), "render", fail, raising=True)
+    monkeypatch.setattr(find_host("codex"), "render", fail, raising=True)
 
     answer = await told(daemon, "SessionStart", {"hook_event_name": "SessionStart", "source": "startup"}, host="codex")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hooklatch.service.config.configuration import ConfigError, FileConfig, read_config, source_of
+from hooklatch.service.config.configuration import ConfigError, FileConfig, read_config, split_run
 from support.daemons import running_daemon
 from support.tables import table
 
@@ -127,7 +127,7 @@ def test_a_bad_matcher_alone_leaves_the_file_readable() -> None:
     ],
 )
 def test_a_run_is_relative_to_the_folder_of_its_file(run: str, place: tuple[str, str, str]) -> None:
-    source, function = source_of(run, "/h")
+    source, function = split_run(run, "/h")
 
     assert (source.kind, source.location, function) == place
 
@@ -135,7 +135,7 @@ def test_a_run_is_relative_to_the_folder_of_its_file(run: str, place: tuple[str,
 def test_a_run_may_be_in_the_home_of_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/me")
 
-    assert source_of("~/guards.py:no", "/h")[0].location == "/home/me/guards.py"
+    assert split_run("~/guards.py:no", "/h")[0].location == "/home/me/guards.py"
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,8 @@ import pytest
 import trio
 import trio.testing
 
-from hooklatch.directories import LockedError, lock
-from hooklatch.service.config.state_file import ManifestHook, State, StateFile
+from hooklatch.directories import LockedError, lock_directory
+from hooklatch.service.config.state_file import ManifestHook, SavedState, StateFile
 from support.daemons import Client, Daemon, running_daemon
 
 GUARDS = """
@@ -217,7 +217,7 @@ async def test_a_file_cannot_take_the_id_of_a_hook_of_the_admin_socket(tmp_path:
 
 async def test_a_state_is_read_as_it_was_written(tmp_path: Path) -> None:
     written = StateFile(str(tmp_path))
-    written.state = State(
+    written.state = SavedState(
         hooks=[{"id": "x", "n": 2**70}],
         switches={"global/x": False},
         manifests={"/f": [ManifestHook("y", "stop", "a")]},
@@ -304,12 +304,12 @@ async def test_a_torn_write_leaves_the_last_state(tmp_path: Path) -> None:
 
 
 def test_a_folder_is_locked_for_one_daemon(tmp_path: Path) -> None:
-    first = lock(str(tmp_path), "daemon.lock")
+    first = lock_directory(str(tmp_path), "daemon.lock")
     with pytest.raises(LockedError, match=rf"another hooklatch daemon \(pid {os.getpid()}\)"):
-        lock(str(tmp_path), "daemon.lock")
+        lock_directory(str(tmp_path), "daemon.lock")
     os.close(first)
 
-    os.close(lock(str(tmp_path), "daemon.lock"))
+    os.close(lock_directory(str(tmp_path), "daemon.lock"))
 
 
 async def test_a_change_for_which_there_is_no_thread_says_that_it_is_not_stored(

@@ -123,9 +123,9 @@ async def test_bad_settings_are_a_diagnostic(tmp_path: Path, text: str, line: in
 
 async def test_telemetry_of_a_users_own_code_is_garbage(tmp_path: Path) -> None:
     forging = (
-        "from hooklatch_worker import hook\nfrom hooklatch_worker.author.event import call_of\n"
+        "from hooklatch_worker import hook\nfrom hooklatch_worker.author.event import find_call\n"
         "@hook('pre_tool_use')\n"
-        "def forging(event):\n    call_of(event).emit('lsp_diagnostics_start', {})\n"
+        "def forging(event):\n    find_call(event).emit('lsp_diagnostics_start', {})\n"
     )
 
     async with running_daemon(tmp_path, {"hooks.d/f.py": forging}) as daemon, daemon.session() as client:

@@ -295,7 +295,7 @@ async def test_an_event_is_of_no_use_after_its_call_nor_in_a_forked_process(daem
 
 
 async def test_it_is_there_under_strict_isolation_and_after_a_reload(tmp_path: Path) -> None:
-    if isolation.held_by(isolation.kernel_here(), wire.Isolation("strict")).missing:
+    if isolation.find_effective_isolation(isolation.detect_kernel(), wire.Isolation("strict")).missing:
         pytest.skip("this kernel cannot isolate strictly")
     files = {
         "hooks.toml": f'[isolation]\nlevel = "strict"\n[[source]]\npath = "{tmp_path}/count.py"\n',
@@ -417,9 +417,9 @@ async def test_time_that_passes_while_the_daemon_is_down_counts(
     async with running_daemon(tmp_path, KEPT) as daemon, daemon.session() as client:
         asked = [["increment", "brief", 1], ["increment", "long", 1]]
         await said(client, steps=asked)
-        space, now = daemon.parts.shared_state, shared_state.boot_time()
+        space, now = daemon.parts.shared_state, shared_state.read_boot_time()
         for place, key, entry in list(space.keyspace.live(now)):
-            left = shared_state.Entry(entry.value, now + (100.0 if key == "brief" else 1000.0))
+            left = shared_state.StoredValue(entry.value, now + (100.0 if key == "brief" else 1000.0))
             space._write(place, key, left, now)
     real = shared_state.time.time
     monkeypatch.setattr(shared_state.time, "time", lambda: real() + 500)
@@ -429,7 +429,8 @@ async def test_time_that_passes_while_the_daemon_is_down_counts(
     monkeypatch.setattr(shared_state.time, "time", lambda: real() - 5000)
     async with running_daemon(tmp_path) as daemon:
         ends = [
-            entry.ends_at - shared_state.boot_time() for _, _, entry in daemon.parts.shared_state.keyspace.live(0.0)
+            entry.ends_at - shared_state.read_boot_time()
+            for _, _, entry in daemon.parts.shared_state.keyspace.live(0.0)
         ]
         assert ends
         assert all(left < 1000 for left in ends), "a clock that was set back prolongs nothing"

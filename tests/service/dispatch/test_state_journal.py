@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from hooklatch.service.dispatch.state_journal import HEADER, Change, Journal, JournalError, seal
+from hooklatch.service.dispatch.state_journal import HEADER, JournalError, StateChange, StateJournal, seal_change
 
 
-def change(key: str, value: str = "1") -> Change:
-    return Change(1.0, "global", "", "/guards.py", "", key, value, None)
+def change(key: str, value: str = "1") -> StateChange:
+    return StateChange(1.0, "global", "", "/guards.py", "", key, value, None)
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def kept(folder: Path) -> list[str]:
-    journal = Journal(str(folder))
+    journal = StateJournal(str(folder))
     try:
         return [one.key for one in journal.open()]
     finally:
@@ -30,10 +30,10 @@ def kept(folder: Path) -> list[str]:
 
 
 def filled(folder: Path, *keys: str) -> Path:
-    journal = Journal(str(folder))
+    journal = StateJournal(str(folder))
     list(journal.open())
     for key in keys:
-        journal.append(seal(change(key)))
+        journal.append(seal_change(change(key)))
     journal.close()
     return folder / "kept-state"
 
@@ -49,7 +49,7 @@ def test_what_was_appended_is_read_in_its_order(folder: Path) -> None:
 def test_a_last_line_without_its_end_was_never_told_of(folder: Path) -> None:
     path = filled(folder, "a", "b")
     whole = path.read_bytes()
-    for cut in range(1, len(seal(change("b")))):
+    for cut in range(1, len(seal_change(change("b")))):
         path.write_bytes(whole[:-cut])
         assert kept(folder) == ["a"]
     filled(folder, "c")
@@ -92,16 +92,16 @@ def test_a_file_that_others_could_write_is_a_fault(folder: Path) -> None:
 def test_what_could_not_be_written_whole_is_taken_back(folder: Path) -> None:
     """The limit on the size of files stands in for a disk that is full."""
     filled(folder, "a")
-    journal = Journal(str(folder))
+    journal = StateJournal(str(folder))
     list(journal.open())
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (journal.size + 10, before[1]))
     try:
         with pytest.raises(JournalError, match="cannot be written"):
-            journal.append(seal(change("b")))
+            journal.append(seal_change(change("b")))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    journal.append(seal(change("c")))
+    journal.append(seal_change(change("c")))
     journal.close()
 
     assert kept(folder) == ["a", "c"]
@@ -109,14 +109,14 @@ def test_what_could_not_be_written_whole_is_taken_back(folder: Path) -> None:
 
 def test_what_is_changed_while_the_file_is_rewritten_is_in_the_new_one(folder: Path) -> None:
     filled(folder, "a", "b")
-    journal = Journal(str(folder))
+    journal = StateJournal(str(folder))
     list(journal.open())
     journal.begin_rewriting()
-    journal.append(seal(change("c")))
-    fd = journal.write_beside(seal(change("b")))
-    journal.append(seal(change("d")))
+    journal.append(seal_change(change("c")))
+    fd = journal.write_beside(seal_change(change("b")))
+    journal.append(seal_change(change("d")))
     journal.replace_by(fd)
-    journal.append(seal(change("e")))
+    journal.append(seal_change(change("e")))
     assert journal.is_in_place()
     assert journal.size == os.stat(journal.path).st_size
     journal.close()
@@ -127,7 +127,7 @@ def test_what_is_changed_while_the_file_is_rewritten_is_in_the_new_one(folder: P
 
 def test_a_file_that_was_taken_away_is_noticed(folder: Path) -> None:
     filled(folder)
-    journal = Journal(str(folder))
+    journal = StateJournal(str(folder))
     list(journal.open())
     os.unlink(journal.path)
 

@@ -14,7 +14,7 @@ import pytest
 
 from dialects.samples import cases
 from hooklatch.dialects.dialect import Dialect
-from hooklatch.dialects.translation import OF_SESSIONS, to_canonical
+from hooklatch.dialects.translation import OF_SESSIONS, translate_to_canonical
 from hooklatch_worker.author.event import ENVELOPE
 from support.daemons import Client, Daemon
 from support.shared_daemon import daemon_in_thread
@@ -125,7 +125,7 @@ async def test_every_hook_sees_what_the_payload_says(daemon: Daemon, dialect: Di
     told, (document, where) = json.loads(seen.read_text()), read.read_text().splitlines()
 
     assert decision["verdict"] == "pass", decision
-    own = to_canonical(dialect, event, payload)[0]
+    own = translate_to_canonical(dialect, event, payload)[0]
     for key, name in keys.items():
         assert (told["attributes"][name], told["payload"][name]) == (payload[key], payload[key]), name
         assert (json.loads(document)[name], called["payload"][key]) == (payload[key], payload[key]), name

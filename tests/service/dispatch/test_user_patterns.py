@@ -12,7 +12,7 @@ import pytest
 from hooklatch.core.hooks.catalogue import Catalogue
 from hooklatch.core.hooks.matchers import MAX_STEPS, compile_matcher
 from hooklatch.core.hooks.registry import Hook, Layer, ServedTarget
-from hooklatch.core.hooks.snapshots import Chain
+from hooklatch.core.hooks.snapshots import EventHooks
 from hooklatch.core.payload import Payload
 from hooklatch.dialects.find import BUILT_IN
 from hooklatch.dialects.registration import read_registration
@@ -54,7 +54,7 @@ def hook_of(match: object, name: str = "a") -> Hook:
 def is_blind(match: object, prompt: str, *, hooks: int = 1) -> bool:
     spec = Catalogue.standard()["user_prompt_submit"]
     payload = Payload(msgspec.json.encode({"prompt": prompt}))
-    return bool(Chain(spec, [hook_of(match, str(number)) for number in range(hooks)]).select(payload).fault)
+    return bool(EventHooks(spec, [hook_of(match, str(number)) for number in range(hooks)]).select(payload).fault)
 
 
 async def test_over_the_api_the_alternative_is_named(tmp_path: Path) -> None:

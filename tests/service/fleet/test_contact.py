@@ -12,7 +12,7 @@ import pytest
 import trio
 
 from hooklatch.fleet.policy.settings import FleetSettings
-from hooklatch.fleet.policy.staleness import Contact, Moment
+from hooklatch.fleet.policy.staleness import ClockReading, EngineContact
 from hooklatch.service.config.state_file import StateFile
 from hooklatch.service.fleet.contact import FleetContact
 from support.fleets import PUBLIC
@@ -40,8 +40,8 @@ class Host:
         self.is_held = False
         self.contact = FleetContact(self.state, self._note, self._commit, self._now)
 
-    def _now(self) -> Moment:
-        return Moment(self.wall + trio.current_time(), self.boot, trio.current_time())
+    def _now(self) -> ClockReading:
+        return ClockReading(self.wall + trio.current_time(), self.boot, trio.current_time())
 
     def _note(self, kind: str, fields: dict[str, Any]) -> None:
         self.notes.append(f"{kind}: {fields['action']}")
@@ -229,7 +229,7 @@ async def test_who_says_so_and_leaves_at_once_is_believed(tmp_path: Path) -> Non
 
 def test_what_is_kept_is_a_contact_of_the_past(tmp_path: Path) -> None:
     state = StateFile(str(tmp_path))
-    state.state.contact = Contact.of("acme", Moment(5.0, "b", 1.0))
+    state.state.contact = EngineContact.of("acme", ClockReading(5.0, "b", 1.0))
 
     again = msgspec.json.decode(msgspec.json.encode(state.state), type=type(state.state))
 

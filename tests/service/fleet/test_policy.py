@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hooklatch.fleet.policy.manifests import Rollout
+from hooklatch.fleet.policy.manifests import RolloutTarget
 from support.daemons import Daemon, RpcFailure
 from support.fleet_hosts import decided, health, host, notes
 from support.fleets import link_of
@@ -129,7 +129,7 @@ async def test_an_empty_bundle_is_a_policy_without_hooks(tmp_path: Path, publish
 
 async def test_a_wider_rollout_of_the_same_bundle_builds_nothing_anew(tmp_path: Path, publisher: Publisher) -> None:
     async with host(tmp_path, publisher.public) as daemon, link_of(daemon) as link:
-        await brought(link, publisher.publish(DENIES_BASH, rollout=Rollout(percent=100)))
+        await brought(link, publisher.publish(DENIES_BASH, rollout=RolloutTarget(percent=100)))
         pools = set(daemon.parts.sources.pools)
         revision = daemon.parts.registries.view.revision
 
@@ -141,7 +141,7 @@ async def test_a_wider_rollout_of_the_same_bundle_builds_nothing_anew(tmp_path: 
 
 async def test_what_is_for_other_hosts_is_read_and_not_wanted(tmp_path: Path, publisher: Publisher) -> None:
     mine = publisher.publish(DENIES_BASH)
-    theirs = publisher.publish({"guards.py": guard("theirs")}, rollout=Rollout(labels=("canary",)))
+    theirs = publisher.publish({"guards.py": guard("theirs")}, rollout=RolloutTarget(labels=("canary",)))
     async with host(tmp_path, publisher.public) as daemon, link_of(daemon) as link:
         now = await link.call("fleet_follow", manifests=[mine.envelope, theirs.envelope])
 
@@ -150,7 +150,7 @@ async def test_what_is_for_other_hosts_is_read_and_not_wanted(tmp_path: Path, pu
 
 async def test_with_other_labels_the_host_reads_the_versions_anew(tmp_path: Path, publisher: Publisher) -> None:
     mine = publisher.publish(DENIES_BASH)
-    theirs = publisher.publish({"guards.py": guard("canary")}, rollout=Rollout(labels=("canary",)))
+    theirs = publisher.publish({"guards.py": guard("canary")}, rollout=RolloutTarget(labels=("canary",)))
     async with host(tmp_path, publisher.public) as daemon, link_of(daemon) as link:
         await link.call("fleet_follow", manifests=[mine.envelope, theirs.envelope])
         await link.call("fleet_apply", **mine.applying)

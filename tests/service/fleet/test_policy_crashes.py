@@ -28,7 +28,7 @@ from support.survivors import nobody_survives
 DAEMON = """
 import json, os, signal, sys
 from hooklatch.service.process.daemon import run_daemon
-from hooklatch.service.process.folders import Options
+from hooklatch.service.process.folders import DaemonOptions
 
 folder, step = sys.argv[1], int(sys.argv[2])
 count = 0
@@ -53,7 +53,7 @@ for name in ("fsync", "replace", "rename"):
 def ready(what):
     print(json.dumps({"admin": what.admin}), flush=True)
 
-options = Options(config=folder + "/hooks.toml", runtime_dir=folder + "/run", state_dir=folder + "/state")
+options = DaemonOptions(config=folder + "/hooks.toml", runtime_dir=folder + "/run", state_dir=folder + "/state")
 run_daemon(options, on_ready=ready)
 """
 STEPS = [

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from hooklatch.fleet.policy.manifests import Rollout
+from hooklatch.fleet.policy.manifests import RolloutTarget
 from support.daemons import Daemon, RpcFailure
 from support.fleet_hosts import decided, health, host, notes
 from support.fleets import link_of
@@ -260,8 +260,8 @@ async def test_a_reset_keeps_what_is_in_force_and_lets_a_rewritten_history_follo
 
 async def test_a_reset_that_found_nothing_to_apply_allows_no_older_version_later(tmp_path: Path) -> None:
     publisher = Publisher()
-    old = publisher.publish({"guards.py": guard("old")}, rollout=Rollout(("ci",)))
-    new = publisher.publish({"guards.py": guard("new")}, rollout=Rollout(("linux",)))
+    old = publisher.publish({"guards.py": guard("old")}, rollout=RolloutTarget(("ci",)))
+    new = publisher.publish({"guards.py": guard("new")}, rollout=RolloutTarget(("linux",)))
     texts = [old.envelope, new.envelope]
     async with (
         host(tmp_path, publisher.public, more='labels = ["linux"]') as daemon,

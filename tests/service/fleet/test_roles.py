@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import trio
 
-from hooklatch.service.process.daemon import serve
-from hooklatch.service.process.folders import Options
+from hooklatch.service.process.daemon import open_daemon
+from hooklatch.service.process.folders import DaemonOptions
 from support.daemons import Client, Daemon, RpcFailure, nothing_left, running_daemon
 from support.fleets import fleet_table, link_of, token_of
 from support.records import records
@@ -74,12 +74,12 @@ async def test_the_token_is_for_its_owner_alone_and_new_at_each_start(tmp_path: 
 async def test_the_token_is_where_the_admin_socket_is(tmp_path: Path) -> None:
     """Whoever is given the directory of the agent socket alone is not given the token."""
     (tmp_path / "hooks.toml").write_text(fleet_table())
-    options = Options(
+    options = DaemonOptions(
         config=str(tmp_path / "hooks.toml"), runtime_dir=str(tmp_path / "run"), state_dir=str(tmp_path / "state"),
         owns_process=False, admin_dir=str(tmp_path / "admin"),
     )  # fmt: skip
     with nothing_left():
-        async with serve(options):
+        async with open_daemon(options):
             found = [folder for folder in ("run", "admin") if "fleet.token" in os.listdir(tmp_path / folder)]
 
     assert found == ["admin"]

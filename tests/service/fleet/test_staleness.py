@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import trio.testing
 
-from hooklatch.fleet.policy.manifests import Rollout
+from hooklatch.fleet.policy.manifests import RolloutTarget
 from support.daemons import Daemon, RpcFailure, child_of, running_daemon
 from support.fleets import fleet_table, link_of
 from support.pools import until
@@ -26,7 +26,7 @@ def publisher() -> Publisher:
 
 def elsewhere(publisher: Publisher) -> list[str]:
     """Return a version for other hosts: there is something to read, and nothing to apply."""
-    return [publisher.publish(DENIES_BASH, rollout=Rollout(("elsewhere",))).envelope]
+    return [publisher.publish(DENIES_BASH, rollout=RolloutTarget(("elsewhere",))).envelope]
 
 
 async def denied(daemon: Daemon, event: str = "pre_tool_use") -> str:

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from hooklatch.service.building import source_builder
-from hooklatch.service.building.pinning import prepared
-from hooklatch.service.building.sources import Version
-from hooklatch.service.reading.plan import Plan
+from hooklatch.service.building.pinning import prepare_version
+from hooklatch.service.building.sources import SourceVersion
+from hooklatch.service.reading.plan import ReloadPlan
 from support.daemons import Daemon, running_daemon
 from support.edited import CONFIG, GUARDS, bash, is_green, is_red, reloaded, watching
 
@@ -136,12 +136,12 @@ async def test_what_a_hook_was_allowed_to_let_through_its_manifest_lets_through_
 async def test_a_defect_of_ours_that_one_file_shows_is_the_fault_of_that_file_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def prepare(version: Version, taken: Plan) -> Version:
+    def prepare(version: SourceVersion, taken: ReloadPlan) -> SourceVersion:
         if b"odd" in version.code:
             raise RecursionError("too deep")
-        return prepared(version, taken)
+        return prepare_version(version, taken)
 
-    monkeypatch.setattr(source_builder, "prepared", prepare)
+    monkeypatch.setattr(source_builder, "prepare_version", prepare)
     files = {"hooks.toml": CONFIG + CONFIG.replace("guards", "other"), "guards.py": GUARDS, "other.py": "# nothing\n"}
     async with running_daemon(tmp_path, files) as daemon, daemon.session() as client, daemon.administrator() as admin:
         daemon.write("other.py", "x = 'odd'\n")

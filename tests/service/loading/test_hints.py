@@ -1,4 +1,4 @@
-"""What the kernel reports of watched files: each change of what `stamp` says of them, and little else."""
+"""What the kernel reports of watched files: each change of what `stamp_path` says of them, and little else."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 import trio
 import trio.testing
 
-from hooklatch.service.config.path_lookup import stamp
-from hooklatch.service.loading.hints import Hints
+from hooklatch.service.config.path_lookup import stamp_path
+from hooklatch.service.loading.hints import InotifyHints
 from hooklatch.service.loading.watch import STAT_INTERVAL
 from support.daemons import running_daemon
 from support.edited import GUARDS
@@ -67,24 +67,24 @@ async def test_each_change_of_a_covered_path_is_reported(
     (top / "above" / "folder" / "file").touch(0o644)
     (top / "elsewhere").mkdir()
     (top / "link").symlink_to("above")
-    with closing(Hints()) as hints:
+    with closing(InotifyHints()) as hints:
         covered = hints.cover([f"{top}/{path}"])
         async with trio.open_nursery() as nursery:
             nursery.start_soon(hints.listen, told.set)
-            before = stamp(f"{top}/{path}")
+            before = stamp_path(f"{top}/{path}")
             change(top)
             with trio.fail_after(10):
                 await told.wait()
             nursery.cancel_scope.cancel()
 
     assert covered == {f"{top}/{path}"}
-    assert path.startswith("missing") or stamp(f"{top}/{path}") != before
+    assert path.startswith("missing") or stamp_path(f"{top}/{path}") != before
 
 
 async def test_what_happens_beside_a_watched_file_wakes_nobody(tmp_path: Path) -> None:
     told: list[bool] = []
     (tmp_path / "file").touch()
-    with closing(Hints()) as hints:
+    with closing(InotifyHints()) as hints:
         hints.cover([str(tmp_path / "file")])
         async with trio.open_nursery() as nursery:
             nursery.start_soon(hints.listen, lambda: told.append(True))
@@ -101,7 +101,7 @@ async def test_reports_that_were_lost_count_as_one_of_a_change(tmp_path: Path) -
     others = [tmp_path / "one", tmp_path / "another"]
     for path in (tmp_path / "file", *others):
         path.touch()
-    with closing(Hints()) as hints:
+    with closing(InotifyHints()) as hints:
         hints.cover([str(tmp_path / "file")])
         for number in range(MOST + 1):  # of no interest; two that are equal would be one
             os.utime(others[number % 2])
@@ -114,7 +114,7 @@ async def test_reports_that_were_lost_count_as_one_of_a_change(tmp_path: Path) -
 
 
 def test_what_may_be_on_another_machine_is_not_covered() -> None:
-    with closing(Hints()) as hints:
+    with closing(InotifyHints()) as hints:
         assert hints.cover(["/proc/self/status", "/nothing/here"]) == {"/nothing/here"}
 
 

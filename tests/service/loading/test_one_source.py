@@ -14,7 +14,7 @@ from hooklatch.service.building.source_builder import SourceBuilder
 from hooklatch.service.building.sources import Sources
 from hooklatch.service.config.configuration import FileConfig
 from hooklatch.service.reading.acceptance import NOTHING
-from hooklatch.service.reading.plan import Plan
+from hooklatch.service.reading.plan import ReloadPlan
 from hooklatch_worker.wire import Source
 
 
@@ -49,7 +49,7 @@ async def test_what_keeps_one_source_from_being_built_is_its_own_fault(
     environments: Any = Finder(error())
     sources = Sources(unused, unused, {}, on_adopted=unused, environments=environments)
     wanted = {str(path): Source("file", str(path)) for path in (own, other)}
-    plan = Plan(main=FileConfig(str(tmp_path / "hooks.toml")), wanted=wanted)
+    plan = ReloadPlan(main=FileConfig(str(tmp_path / "hooks.toml")), wanted=wanted)
 
     built = await SourceBuilder(sources, plan, [], {}, {}, accepts=NOTHING).build()
 

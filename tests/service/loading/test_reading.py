@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from hooklatch.service.building.sources import Unit, UnitError, read
+from hooklatch.service.building.sources import SourceBuild, UnitError, read_source_version
 from hooklatch.service.reading.declared_files import ProjectFiles, read_project
-from hooklatch.service.reading.trust import Pins, pin
-from hooklatch_worker.wire import Build, Loaded, Source
+from hooklatch.service.reading.trust import Pins, pin_files
+from hooklatch_worker.wire import BuildFiles, Source, SourceLoaded
 from support.fake_pool import FakePool
 
 HOOKS = '[[hook]]\nid = "no"\nevent = "pre_tool_use"\ncommand = "exit 2"\n'
@@ -25,7 +25,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def first_read(project: Path) -> tuple[Pins, ProjectFiles]:
-    pins = pin(str(project))
+    pins = pin_files(str(project))
     return pins, read_project(str(project), pins, None)
 
 
@@ -61,17 +61,17 @@ def test_a_project_with_a_broken_file_is_read_again_although_it_is_as_it_was(pro
     assert after.files[0].fault is not None
 
 
-def unit_of(folder: Path, helper: bytes) -> Unit:
+def unit_of(folder: Path, helper: bytes) -> SourceBuild:
     """Return a build of what is in a folder, but for its helper."""
     for name in ("guards.py", "helper.py"):
         (folder / name).write_text("OLD = 1\n")
-    version = read(Source("file", str(folder / "guards.py")))
-    build = Build({str(folder / "helper.py"): helper})
-    return Unit(version, FakePool({}, version.source), Loaded(0, [], [], {}, build=build))
+    version = read_source_version(Source("file", str(folder / "guards.py")))
+    build = BuildFiles({str(folder / "helper.py"): helper})
+    return SourceBuild(version, FakePool({}, version.source), SourceLoaded(0, [], [], {}, build=build))
 
 
 @pytest.fixture
-async def unit(tmp_path: Path) -> Unit:
+async def unit(tmp_path: Path) -> SourceBuild:
     return unit_of(tmp_path, b"OLD = 1\n")
 
 
@@ -82,14 +82,14 @@ async def test_a_build_of_files_that_were_swapped_under_it_is_not_taken_for_what
     assert unit.newer() is not None
 
 
-async def test_a_source_that_was_only_touched_has_no_newer_version(unit: Unit) -> None:
+async def test_a_source_that_was_only_touched_has_no_newer_version(unit: SourceBuild) -> None:
     os.utime(unit.source.location, (1, 1))
 
     assert unit.newer() is None
     assert unit.is_untouched
 
 
-async def test_the_bytes_that_were_compared_are_those_to_build(unit: Unit, tmp_path: Path) -> None:
+async def test_the_bytes_that_were_compared_are_those_to_build(unit: SourceBuild, tmp_path: Path) -> None:
     (tmp_path / "guards.py").write_text("NEW = 1\n")
 
     version = unit.newer()
@@ -99,7 +99,7 @@ async def test_the_bytes_that_were_compared_are_those_to_build(unit: Unit, tmp_p
     assert version.source.digest != unit.source.digest
 
 
-async def test_another_content_of_an_imported_module_is_a_newer_version(unit: Unit, tmp_path: Path) -> None:
+async def test_another_content_of_an_imported_module_is_a_newer_version(unit: SourceBuild, tmp_path: Path) -> None:
     (tmp_path / "helper.py").write_text("NEW = 1\n")
 
     version = unit.newer()
@@ -108,7 +108,7 @@ async def test_another_content_of_an_imported_module_is_a_newer_version(unit: Un
     assert version.source == unit.source
 
 
-async def test_a_source_that_is_gone_is_an_error_and_no_version(unit: Unit) -> None:
+async def test_a_source_that_is_gone_is_an_error_and_no_version(unit: SourceBuild) -> None:
     os.unlink(unit.source.location)
 
     with pytest.raises(UnitError, match="there is no such file"):

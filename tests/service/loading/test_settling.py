@@ -14,7 +14,7 @@ import pytest
 
 from hooklatch.service.config.configuration import ConfigError, FileConfig, read_config
 from hooklatch.service.config.path_lookup import Stamp
-from hooklatch.service.config.settling import has_lost, is_written, quiet_for
+from hooklatch.service.config.settling import has_lost, is_written, measure_quiet
 from hooklatch.service.loading.files import UnsettledError
 from support.daemons import Client, Daemon, running_daemon
 from support.edited import CONFIG, GUARDS, HOOK, bash, is_green, reloaded, watching
@@ -75,8 +75,8 @@ def test_a_file_from_the_future_and_a_missing_one_have_just_changed(tmp_path: Pa
     path.touch()
     os.utime(path, (0, 0))  # says nothing of when it was written: that is its change time
 
-    assert 0.0 <= quiet_for([str(path)]) < 60.0
-    assert quiet_for([str(path), str(tmp_path / "missing")]) == 0.0
+    assert 0.0 <= measure_quiet([str(path)]) < 60.0
+    assert measure_quiet([str(path), str(tmp_path / "missing")]) == 0.0
 
 
 def test_a_file_that_ends_after_any_of_its_lines_has_lost_something_or_cannot_be_read() -> None:

@@ -8,7 +8,7 @@ from hooklatch.core.hooks.catalogue import Catalogue
 from hooklatch.core.hooks.conditions import compile_where
 from hooklatch.core.hooks.matchers import compile_matcher
 from hooklatch.core.hooks.registry import Hook, Layer, PythonTarget
-from hooklatch.service.building.tool_names import unknown_tools
+from hooklatch.service.building.tool_names import list_unknown_tools
 from hooklatch_worker.wire import Source
 from support.tables import table
 
@@ -18,7 +18,7 @@ TARGET = PythonTarget(Source("file", "/g.py"), 1, "guard")
 def said(match: Any, where: Any = None, event: str = "pre_tool_use") -> str:
     matcher, condition = compile_matcher(match), compile_where(where)
     hook = Hook(id="a", event=event, layer=Layer.GLOBAL, matcher=matcher, where=condition, target=TARGET)
-    return "; ".join(unknown_tools(hook, Catalogue.standard()[event]))
+    return "; ".join(list_unknown_tools(hook, Catalogue.standard()[event]))
 
 
 @table(

@@ -15,7 +15,16 @@ from typing import Any
 
 import pytest
 
-from hooklatch.service.config.path_lookup import Absent, Fault, Found, Names, is_passing, look, names_in, stamp
+from hooklatch.service.config.path_lookup import (
+    DirectoryNames,
+    PathAbsent,
+    PathFault,
+    PathFound,
+    is_passing,
+    list_directory,
+    look_up_path,
+    stamp_path,
+)
 from hooklatch.service.reading.acceptance import EVERYTHING
 from support.daemons import Client, Daemon, running_daemon
 from support.edited import CONFIG, GUARDS, bash, is_green, is_red
@@ -65,8 +74,8 @@ def test_what_cannot_be_looked_at_is_neither_there_nor_not(
 ) -> None:
     make(tmp_path / "x")
 
-    for seen in (look(f"{tmp_path}/{name}"), names_in(f"{tmp_path}/{name}")):
-        assert isinstance(seen, Fault)
+    for seen in (look_up_path(f"{tmp_path}/{name}"), list_directory(f"{tmp_path}/{name}")):
+        assert isinstance(seen, PathFault)
         assert said in seen.reason
         assert not seen.is_passing
 
@@ -78,13 +87,13 @@ def test_what_is_not_there_is_absent_and_what_is_there_is_found(tmp_path: Path) 
     (tmp_path / "link").symlink_to("folder")
 
     for name in ("nothing", "nothing/below/that", "folder/nothing"):
-        assert look(f"{tmp_path}/{name}") == names_in(f"{tmp_path}/{name}") == Absent()
+        assert look_up_path(f"{tmp_path}/{name}") == list_directory(f"{tmp_path}/{name}") == PathAbsent()
     for name in ("folder", "link"):
-        assert look(f"{tmp_path}/{name}") == Found(is_folder=True)
-        assert names_in(f"{tmp_path}/{name}") == Names(["a", "b"])
-    assert look(f"{tmp_path}/link/a") == Found(is_folder=False)
-    fault = names_in(f"{tmp_path}/folder/a")
-    assert isinstance(fault, Fault)
+        assert look_up_path(f"{tmp_path}/{name}") == PathFound(is_folder=True)
+        assert list_directory(f"{tmp_path}/{name}") == DirectoryNames(["a", "b"])
+    assert look_up_path(f"{tmp_path}/link/a") == PathFound(is_folder=False)
+    fault = list_directory(f"{tmp_path}/folder/a")
+    assert isinstance(fault, PathFault)
     assert "Not a directory" in fault.reason
 
 
@@ -96,18 +105,18 @@ def test_a_folder_without_its_permissions_is_no_empty_one() -> None:
             plain(folder / name / "guard.py")
             (folder / name).chmod(mode)
         paths = [folder / "unlisted", folder / "closed/guard.py", folder / "closed/nothing", folder / "closed/a/b"]
-        seen = as_nobody(lambda: [names_in(str(paths[0])), *(look(str(path)) for path in paths[1:])])
+        seen = as_nobody(lambda: [list_directory(str(paths[0])), *(look_up_path(str(path)) for path in paths[1:])])
 
     assert seen.count("Permission denied") == len(paths)
     assert "Absent" not in seen
 
 
 def test_the_watch_tells_what_cannot_be_read_from_what_is_not_there(tmp_path: Path) -> None:
-    stamps = {stamp(str(tmp_path / "x"))}
+    stamps = {stamp_path(str(tmp_path / "x"))}
     for make in (dangling, loop, plain):
         make(tmp_path / "x")
-        stamps.add(stamp(str(tmp_path / "x")))
-        stamps.add(stamp(str(tmp_path / "x/below")))
+        stamps.add(stamp_path(str(tmp_path / "x")))
+        stamps.add(stamp_path(str(tmp_path / "x/below")))
         (tmp_path / "x").unlink()
 
     assert len(stamps) == 6  # of those below, the dangling one's is that of nothing

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from hooklatch.cli.commands import command_line
+from hooklatch.cli.commands import build_command_line
 from hooklatch_worker.sandbox import linux
 from support.commands import PROGRAM, Place, Started, new_place, serving
 from support.repository import ROOT
@@ -53,7 +53,7 @@ def process_one(place: Place, *words: str) -> Generator[tuple[Started, int]]:
     started = Started(process)
     ready = json.loads(started.line())
     assert ready["pid"] == 1
-    (pid,) = linux.children(started.pid)
+    (pid,) = linux.list_children(started.pid)
     yield started, pid
     os.kill(pid, signal.SIGTERM)
     code, _, err = started.end()
@@ -62,7 +62,9 @@ def process_one(place: Place, *words: str) -> Generator[tuple[Started, int]]:
 
 
 def zombies(pid: int) -> list[int]:
-    return [one for one in linux.children(pid) if Path(f"/proc/{one}/stat").read_text().rpartition(")")[2][1] == "Z"]
+    return [
+        one for one in linux.list_children(pid) if Path(f"/proc/{one}/stat").read_text().rpartition(")")[2][1] == "Z"
+    ]
 
 
 @pytest.mark.slow
@@ -81,9 +83,9 @@ def test_as_process_one_it_reaps_what_others_leave_behind() -> None:
         inside = ["nsenter", "--target", str(pid), "--pid", "--mount"]
         leave = "for i in 1 2 3 4 5; do (sleep 0.05 & exec true) & done; wait"
         subprocess.run([*inside, "/bin/sh", "-c", leave], check=True)
-        before = set(linux.children(pid))
+        before = set(linux.list_children(pid))
         fired = place.fire_tool("Bash", command="ls")
-        while strangers := [one for one in linux.children(pid) if command(one) == "sleep"]:
+        while strangers := [one for one in linux.list_children(pid) if command(one) == "sleep"]:
             assert set(strangers) <= before
         left = zombies(pid)
 
@@ -104,7 +106,7 @@ def test_process_one_takes_sigterm_before_it_listens_for_it() -> None:
     with new_place({"hooks.toml": ""}) as place:
         process = subprocess.Popen([*LONE, *PROGRAM, "serve"], stdout=subprocess.PIPE, env=place.environment)
         place.begun.append(process)  # type: ignore[arg-type]
-        while not (children := linux.children(process.pid)):
+        while not (children := linux.list_children(process.pid)):
             continue
         while not catches_sigterm(children[0]):
             continue
@@ -138,7 +140,7 @@ def test_the_admin_socket_may_be_where_agents_do_not_see_it() -> None:
 @pytest.mark.parametrize("words", [instruction("CMD"), json.loads('["health"]')], ids=["serve", "health"])
 def test_the_commands_of_the_recipe_are_commands(words: list[str]) -> None:
     assert instruction("ENTRYPOINT") == ["hooklatch"]
-    assert command_line().parse_args(words).command == words[0]
+    assert build_command_line().parse_args(words).command == words[0]
 
 
 def test_the_link_of_the_compose_example_is_a_command_on_what_the_daemon_shares() -> None:
@@ -147,7 +149,7 @@ def test_the_link_of_the_compose_example_is_a_command_on_what_the_daemon_shares(
     found = re.search(r"command: \[(.*)\]", link)
 
     assert found is not None
-    arguments = command_line().parse_args(found[1].split(", "))
+    arguments = build_command_line().parse_args(found[1].split(", "))
     assert (arguments.command, arguments.admin_dir) == ("link", "/run/hooklatch-admin")
     assert "/source[metrics,fleet]" in RECIPE, "without cryptography the daemon believes no version"
 

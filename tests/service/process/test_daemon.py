@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hooklatch.service.registry.sessions import Session
+from hooklatch.service.registry.sessions import AgentSession
 from hooklatch.service.transport.connection import Connection
 from support.daemons import running_daemon
 from support.pools import until
@@ -44,15 +44,15 @@ async def test_sessions_and_connections_leave_no_cycles_for_a_full_collection(tm
     async with running_daemon(tmp_path, {"hooks.toml": CONFIG, "guards.py": GUARD}) as daemon:
         gc.collect()
         gc.disable()
-        sessions, connections = count(Session), count(Connection)
+        sessions, connections = count(AgentSession), count(Connection)
         try:
             async with daemon.session() as client:
                 own = {"id": "own", "event": "stop", "run": str(tmp_path / "guards.py:no_rm")}
                 await client.call("register", hooks=[own])
                 await client.call("subscribe", topics=["registry", "decisions"])
-                assert (count(Session), count(Connection)) == (sessions + 1, connections + 1)
+                assert (count(AgentSession), count(Connection)) == (sessions + 1, connections + 1)
                 await client.call("session.close")
-            await until(lambda: (count(Session), count(Connection)) == (sessions, connections))
+            await until(lambda: (count(AgentSession), count(Connection)) == (sessions, connections))
         finally:
             gc.enable()
 
@@ -60,14 +60,14 @@ async def test_sessions_and_connections_leave_no_cycles_for_a_full_collection(tm
 PROGRAM = """
 import sys
 import trio
-from hooklatch.service.process.daemon import serve
-from hooklatch.service.process.folders import Options
+from hooklatch.service.process.daemon import open_daemon
+from hooklatch.service.process.folders import DaemonOptions
 
 async def main():
     folder = sys.argv[1]
     places = {"config": "hooks.toml", "runtime_dir": "run", "state_dir": "state"}
     options = {name: f"{folder}/{place}" for name, place in places.items()}
-    async with serve(Options(**options, owns_process=False)):
+    async with open_daemon(DaemonOptions(**options, owns_process=False)):
         print("serves", flush=True)
 
 trio.run(main)

@@ -12,7 +12,7 @@ import pytest
 import trio
 
 from hooklatch.core.health import REASONS
-from hooklatch.service.process.measurements import measure
+from hooklatch.service.process.measurements import measure_daemon
 from support.commands import Pause, Place, new_place, serving
 from support.daemons import running_daemon
 from support.repository import ROOT
@@ -70,7 +70,7 @@ async def test_status_health_and_the_metrics_say_the_same_of_what_is_wrong(tmp_p
         daemon.write("hooks.d/broken.toml", "[[hook]]\n")
         await admin.call("reload")
         health, status = await admin.call("health"), await admin.call("status")
-        (metric,) = (metric for metric in measure(daemon.parts.status) if metric.name == "hooklatch_red")
+        (metric,) = (metric for metric in measure_daemon(daemon.parts.status) if metric.name == "hooklatch_red")
 
     assert [one["reason"] for one in status["wrong"]] == health["reasons"] == ["files"]
     assert status["problems"][0]["message"] in status["wrong"][0]["what"]

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from hooklatch.service.process.logs import CAPACITY, Form, HumanFormatter, JsonFormatter, Log
+from hooklatch.service.process.logs import CAPACITY, Form, HumanFormatter, JsonFormatter, LogHandler
 from support.commands import PROGRAM, Place, Started, new_place, payload
 
 RECORD = {"name": "hooklatch.test", "levelno": 20, "levelname": "INFO", "msg": "said %s", "args": ("so",)}
@@ -72,8 +72,8 @@ def test_nothing_that_is_said_can_begin_a_line_or_command_a_terminal(formatter: 
 
 
 @contextmanager
-def logging_to(fd: int, form: Form = "json") -> Generator[tuple[Log, logging.Logger]]:
-    log = Log(fd, JsonFormatter() if form == "json" else HumanFormatter())
+def logging_to(fd: int, form: Form = "json") -> Generator[tuple[LogHandler, logging.Logger]]:
+    log = LogHandler(fd, JsonFormatter() if form == "json" else HumanFormatter())
     logger = logging.Logger("hooklatch.test")
     logger.addHandler(log)
     try:
@@ -210,7 +210,7 @@ def fill(daemon: Started) -> None:
 def test_a_file_of_its_own_is_begun_anew_when_it_is_large_and_one_old_one_is_kept(tmp_path: Path) -> None:
     path = tmp_path / "daemon.log"
     fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-    log = Log(fd, HumanFormatter(), str(path), most=1000)
+    log = LogHandler(fd, HumanFormatter(), str(path), most=1000)
 
     for number in range(100):
         log.emit(logging.makeLogRecord({"msg": f"{number} " + "x" * 30, "levelname": "INFO", "name": "test"}))

@@ -16,7 +16,7 @@ import trio
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from hooklatch.service.process.measurements import measure
+from hooklatch.service.process.measurements import measure_daemon
 from support.daemons import Daemon, running_daemon
 from support.fleets import fleet_table
 from support.pools import until
@@ -155,7 +155,7 @@ async def test_the_documentation_names_every_metric_with_its_labels(tmp_path: Pa
     async with running_daemon(tmp_path, given) as daemon:
         measured = {
             metric.name + "_total" * (metric.type == "counter"): ", ".join(metric._labelnames)  # type: ignore[attr-defined]
-            for metric in measure(daemon.parts.status)
+            for metric in measure_daemon(daemon.parts.status)
         }
 
     assert documented == measured

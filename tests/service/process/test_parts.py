@@ -15,13 +15,13 @@ import trio
 from hooklatch.core.restarts import Restart
 from hooklatch.processes.pool import Pool
 from hooklatch.processes.supervisor import ChildSpec, PartFailedError, Supervisor
-from hooklatch.service.api.methods import Methods
+from hooklatch.service.api.methods import ApiMethods
 from hooklatch.service.dispatch.dispatcher import Dispatcher
-from hooklatch.service.loading.hints import Hints
+from hooklatch.service.loading.hints import InotifyHints
 from hooklatch.service.loading.watch import FileWatch
-from hooklatch.service.process.metrics import Metrics
+from hooklatch.service.process.metrics import MetricsPublisher
 from hooklatch.service.process.service_manager import Notifier
-from hooklatch.service.process.signals import Signals
+from hooklatch.service.process.signals import SignalReceiver
 from hooklatch.service.registry.admission import Admission
 from hooklatch.service.registry.sessions import Sessions
 from hooklatch.service.registry.suspensions import Suspensions
@@ -112,15 +112,15 @@ def slow(go: Path) -> dict[str, Any]:
 PARTS: dict[str, tuple[Any, str, Callable[[Place], Awaitable[None]]]] = {
     "reader handoff": (ReaderHandoff, "_tick", Place.slow_fire),
     "admission": (Admission, "_let_one_in", Place.flood),
-    "memory watch": ("hooklatch.processes.resource_limits", "check", Place.nothing),
+    "memory watch": ("hooklatch.processes.resource_limits", "check_worker_memory", Place.nothing),
     "file watch": (FileWatch, "_look", Place.hint),
-    "file hints": (Hints, "_is_hint", Place.touch),
+    "file hints": (InotifyHints, "_is_hint", Place.touch),
     "suspensions": (Suspensions, "_end", Place.suspend),
-    "metrics": (Metrics, "_keep", Place.other_metrics),
+    "metrics": (MetricsPublisher, "_keep", Place.other_metrics),
     "guards.py": (Pool, "_next_deadline", Place.end_of_a_deadline),
     "background fires": (Dispatcher, "_publish", Place.fire_and_forget),
     "session timers": (Sessions, "discard", Place.session_that_ends),
-    "agent connections": (Methods, "closed", Place.connection_that_ends),
+    "agent connections": (ApiMethods, "closed", Place.connection_that_ends),
 }
 
 
@@ -174,7 +174,7 @@ async def test_a_part_that_fails_is_seen_and_works_again_and_fires_go_on(
     ("name", "owner", "method"),
     [
         ("agent listener", "hooklatch.processes.supervisor.Supervisor", "spawn"),
-        ("record", "hooklatch.record.writer.Record", "_rotate"),
+        ("record", "hooklatch.record.writer.RecordWriter", "_rotate"),
     ],
 )
 async def test_without_its_listener_or_its_record_the_daemon_ends(
@@ -197,8 +197,8 @@ async def test_without_its_listener_or_its_record_the_daemon_ends(
 
 
 async def test_signals_are_received_after_an_exception_in_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    signals = Signals()
-    fuse = Fuse(monkeypatch, Signals, "_take")
+    signals = SignalReceiver()
+    fuse = Fuse(monkeypatch, SignalReceiver, "_take")
     async with Supervisor("process").open() as process:
         await process.start(ChildSpec("signal receiver", signals.receive, reports_start=True, below=signals.supervisor))
         os.kill(os.getpid(), signal.SIGHUP)

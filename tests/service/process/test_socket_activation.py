@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from hooklatch.service.process.socket_activation import ActivationError, path_of, take_sockets
+from hooklatch.service.process.socket_activation import ActivationError, find_bound_path, take_sockets
 from hooklatch_worker.sandbox import linux
 from support.service_manager import Manager, bound, leave, managing, open_sockets
 from support.survivors import knowing
@@ -79,7 +79,7 @@ def test_no_process_below_the_daemon_holds_the_sockets(manager: Manager) -> None
     manager.hear_of("READY")
     listening = {os.readlink(f"/proc/self/fd/{one.fileno()}") for one in manager.sockets.values()}
 
-    below = list(linux.descendants(daemon.pid))
+    below = list(linux.list_descendants(daemon.pid))
     held = [pid for pid in below if open_sockets(pid) & listening]
     ours = open_sockets(os.getpid()) & listening  # the daemon shows its own to root alone
     leave(daemon)
@@ -159,7 +159,7 @@ def test_a_socket_that_is_not_ours_is_refused_in_words(
     fd = spoil(manager)[0]
 
     with pytest.raises(ActivationError, match=text):
-        path_of("agent", fd)
+        find_bound_path("agent", fd)
 
 
 @pytest.mark.slow
@@ -176,12 +176,12 @@ def test_a_socket_of_another_user_is_refused(manager: Manager) -> None:
     os.chown(manager.place.runtime / "admin.sock", 12345, -1)
 
     with pytest.raises(ActivationError, match="is of user 12345, not of this one"):
-        path_of("admin", manager.sockets["admin"].fileno())
+        find_bound_path("admin", manager.sockets["admin"].fileno())
 
 
 def test_a_descriptor_that_is_not_open_is_refused() -> None:
     with pytest.raises(ActivationError, match="is not open"):
-        path_of("agent", 900)
+        find_bound_path("agent", 900)
 
 
 @pytest.mark.slow

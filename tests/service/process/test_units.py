@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from hooklatch import paths
-from hooklatch.cli.commands import command_line
+from hooklatch.cli.commands import build_command_line
 from hooklatch.cli.terminal.exits import Exit
 from hooklatch.processes.guardian import STOP_TIMEOUT
 from hooklatch.service.process.folders import SUCCESSION
@@ -55,7 +55,7 @@ def test_there_are_units_for_a_person_and_for_a_server() -> None:
 def test_what_is_started_is_a_command_that_there_is(path: Path) -> None:
     program, *words = shlex.split(read(path)["Service"]["ExecStart"])
 
-    arguments = command_line().parse_args(words)
+    arguments = build_command_line().parse_args(words)
 
     assert Path(program).name == "hooklatch"
     assert arguments.command == "serve"
@@ -66,7 +66,7 @@ def test_a_link_is_started_again_whatever_ends_it_and_stands_back_for_agents(pat
     unit = read(path)
 
     _, *words = shlex.split(unit["Service"]["ExecStart"])
-    assert command_line().parse_args(words).command == "link"
+    assert build_command_line().parse_args(words).command == "link"
     assert unit["Service"]["Type"] == "notify"
     assert unit["Service"]["Restart"] == "always"
     assert unit["Unit"]["StartLimitIntervalSec"] == "0"
@@ -108,7 +108,7 @@ def test_a_socket_is_where_clients_look_and_as_the_daemon_wants_it(path: Path) -
     socket = read(path)["Socket"]
 
     file = FILES[socket["FileDescriptorName"]]
-    expected = [f"{folder}/{file}" for folder in paths.runtime_dirs("%t/hooklatch", {})]
+    expected = [f"{folder}/{file}" for folder in paths.list_runtime_dirs("%t/hooklatch", {})]
     assert [socket["ListenStream"]] == expected
     assert (socket["SocketMode"], socket["DirectoryMode"]) == ("0600", "0700")
     assert socket["Service"] == "hooklatch.service"

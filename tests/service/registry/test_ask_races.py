@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import trio
 
-from hooklatch.record.verify import verify
+from hooklatch.record.verify import verify_record
 from support.daemons import Client, Daemon, RpcFailure, running_daemon
 
 pytestmark = pytest.mark.slow
@@ -175,4 +175,4 @@ async def test_an_answer_that_was_acknowledged_is_the_decision_and_all_else_is_a
         assert set(told) <= {end["verdict"]}
         assert end["cause"] == "policy" or end["verdict"] == "deny"
     assert {"allow", "deny"} == {one["verdict"] for one in closed if one["cause"] == "policy"}
-    assert not verify(str(folder)).findings
+    assert not verify_record(str(folder)).findings

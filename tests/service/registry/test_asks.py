@@ -16,7 +16,7 @@ import trio
 
 from hooklatch.core.decisions.asks import MAX_ASKS
 from hooklatch.core.protocol import MAX_FRAME
-from hooklatch.record.verify import verify
+from hooklatch.record.verify import verify_record
 from hooklatch.service.config.configuration import TABLES, ConfigError, read_config
 from hooklatch.service.dispatch.recording import SHOWN
 from support.daemons import Client, Daemon, RpcFailure, nothing_can_be_written, running_daemon
@@ -124,7 +124,7 @@ async def test_a_persons_yes_lets_exactly_this_payload_run(daemon: Daemon) -> No
     assert (last["uid"], last["pid"], last["reason"]) == (os.getuid(), os.getpid(), "looks fine")
     (decided,) = records(daemon, "decision")
     assert (decided["verdict"], decided["decision_id"]) == ("allow", ask["id"])
-    assert not verify(str(daemon.folder / "state" / "record")).findings
+    assert not verify_record(str(daemon.folder / "state" / "record")).findings
 
 
 async def test_as_many_asks_as_can_wait_fit_into_one_answer(daemon: Daemon) -> None:

@@ -8,7 +8,7 @@ import trio
 import trio.testing
 from trio.testing import wait_all_tasks_blocked
 
-from hooklatch.service.registry.budget import Budget, Room
+from hooklatch.service.registry.budget import Budget, BudgetShare
 
 
 def test_a_holder_has_at_most_half_of_what_the_others_leave() -> None:
@@ -57,7 +57,7 @@ async def test_who_finds_no_room_in_time_or_leaves_keeps_nothing(autojump_clock:
     dropped = Counter[str]()
     budget = Budget(dropped, limit=100)
     assert budget.take("a", 50)
-    room = Room(budget, "a")
+    room = BudgetShare(budget, "a")
 
     assert not await room.wait(10, timeout=4.0)
     with trio.move_on_after(1.0):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hooklatch.core.hooks.registry import Hook, ServedTarget
-from hooklatch.core.messages import Outcome
+from hooklatch.core.messages import CallOutcome
 from hooklatch.service.registry.failure_log import KEPT, MAX_BYTES, Failures
 from support import plays
 from support.daemons import RpcFailure, running_daemon
@@ -25,7 +25,7 @@ def helper(name):
 """
 
 
-def called(failures: Failures, hook: Hook, *outcomes: Outcome) -> None:
+def called(failures: Failures, hook: Hook, *outcomes: CallOutcome) -> None:
     for number, outcome in enumerate(outcomes):
         if outcome.cause == "policy":
             failures.succeeded(hook)
@@ -33,13 +33,13 @@ def called(failures: Failures, hook: Hook, *outcomes: Outcome) -> None:
             failures.failed(hook, outcome, decision_id=f"d-{number}", event="pre_tool_use", session=None)
 
 
-CRASH = Outcome(cause="crash", message="it broke", traceback="Traceback ...")
+CRASH = CallOutcome(cause="crash", message="it broke", traceback="Traceback ...")
 
 
 def test_the_last_failures_are_kept_newest_first_and_few_of_them() -> None:
     failures, hook = Failures(), plays.hook("a")
 
-    called(failures, hook, *[CRASH] * (KEPT + 2), Outcome(cause="policy"))
+    called(failures, hook, *[CRASH] * (KEPT + 2), CallOutcome(cause="policy"))
 
     assert [one.decision_id for one in failures.of(hook)] == [f"d-{number}" for number in (6, 5, 4, 3, 2)]
     assert failures.of(hook)[0].traceback == "Traceback ..."
@@ -48,7 +48,7 @@ def test_the_last_failures_are_kept_newest_first_and_few_of_them() -> None:
 def test_calls_that_were_not_made_do_not_push_out_why() -> None:
     failures, hook = Failures(), plays.hook("a")
 
-    called(failures, hook, CRASH, *[Outcome(cause="quarantined"), Outcome(cause="overload")] * KEPT)
+    called(failures, hook, CRASH, *[CallOutcome(cause="quarantined"), CallOutcome(cause="overload")] * KEPT)
 
     assert [one.cause for one in failures.of(hook)] == ["crash"]
     assert [(one.hook, one.count, one.cause) for one in failures.failing([hook])] == [(hook.name, 11, "crash")]
@@ -62,7 +62,7 @@ def test_one_good_call_or_a_new_version_ends_the_row_of_failures() -> None:
     row = failures.failing([hook])
     mended = plays.hook("a", target=ServedTarget(7))
     of_the_mended = failures.failing([mended])
-    called(failures, hook, Outcome(cause="policy"))
+    called(failures, hook, CallOutcome(cause="policy"))
 
     assert few == []
     assert [one.count for one in row] == [5]
@@ -81,7 +81,7 @@ def test_hooks_of_one_name_in_two_sessions_are_two_and_are_forgotten_with_them()
 
 def test_what_is_kept_is_bounded_whoever_fails_with_whatever_words() -> None:
     failures = Failures()
-    loud = Outcome(cause="crash", message="m" * 10**6, traceback="t" * 10**6, stderr="e" * 10**6)
+    loud = CallOutcome(cause="crash", message="m" * 10**6, traceback="t" * 10**6, stderr="e" * 10**6)
     hooks = [plays.hook(f"h{number}") for number in range(200)]
 
     for hook in hooks:

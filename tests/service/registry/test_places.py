@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import trio
 
-from hooklatch.entry.commands import entry_command
-from hooklatch.service.registry.places import alike, dashed, find_place, nearest
+from hooklatch.entry.commands import make_entry_command
+from hooklatch.service.registry.places import dash_path, find_nearest_folders, find_place, find_similar_folders
 from hooklatch.service.registry.session_starts import SessionStarts
 from support.daemons import Daemon, child_of, running_daemon
 from support.ground import Ground, refused
@@ -37,7 +37,7 @@ BROKEN = "$loop"
     ],
 )
 def test_a_folder_is_in_the_nearest_project_at_or_above_it(folder: str, found: set[str]) -> None:
-    assert nearest([find_place(folder)], {"/p", "/p/inner"}) == found
+    assert find_nearest_folders([find_place(folder)], {"/p", "/p/inner"}) == found
 
 
 @pytest.mark.parametrize("folder", ["p", "", ".", "/p/\0", "/" + "x" * 300])
@@ -54,11 +54,11 @@ def test_a_folder_counts_as_it_is_named_and_as_it_is_without_links(tmp_path: Pat
     (named / "loop").symlink_to(named / "loop")
     folders = {str(real), str(named)}
 
-    assert nearest([find_place(str(named / "link" / "below"))], folders) == folders
-    assert nearest([find_place(str(named / "dangling" / "x"))], folders) == folders
-    assert nearest([find_place(str(named / "link" / "gone" / ".." / "below"))], folders) == folders
+    assert find_nearest_folders([find_place(str(named / "link" / "below"))], folders) == folders
+    assert find_nearest_folders([find_place(str(named / "dangling" / "x"))], folders) == folders
+    assert find_nearest_folders([find_place(str(named / "link" / "gone" / ".." / "below"))], folders) == folders
     assert (looped := find_place(str(named / "loop" / "x"))).fault is not None
-    assert nearest([looped], folders) == {str(named)}  # what is known of it still counts
+    assert find_nearest_folders([looped], folders) == {str(named)}  # what is known of it still counts
 
 
 @pytest.mark.parametrize(
@@ -74,14 +74,14 @@ def test_a_folder_counts_as_it_is_named_and_as_it_is_without_links(tmp_path: Pat
 def test_a_name_of_letters_and_digits_stands_for_each_folder_that_it_may_be_of(name: str, is_found: bool) -> None:
     folders = {"/home/me/a.b", "/home/me-a/b", "/home/me/a_b"}
 
-    assert alike(name, folders) == (folders if is_found else set())
+    assert find_similar_folders(name, folders) == (folders if is_found else set())
 
 
 def test_a_long_name_is_compared_as_far_as_it_was_written() -> None:
     long = "/" + "a" * 250
 
-    assert alike(dashed(long)[:200] + "-x1y2z3", [long]) == {long}
-    assert dashed("/a é\U0001f600") == "-a----"
+    assert find_similar_folders(dash_path(long)[:200] + "-x1y2z3", [long]) == {long}
+    assert dash_path("/a é\U0001f600") == "-a----"
 
 
 def test_of_so_many_host_sessions_the_beginning_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,7 +171,7 @@ async def test_trust_given_and_taken_reaches_sessions_below(tmp_path: Path) -> N
 
 async def test_a_one_shot_has_the_guards_of_all_that_it_says_of_its_place(tmp_path: Path) -> None:
     async with ground(tmp_path) as here, here.daemon.session(id="guarded", cwd=here.path("$a")):
-        name_of_a = dashed(here.path("$a"))
+        name_of_a = dash_path(here.path("$a"))
         for said, expected in (
             ({}, ""),
             ({"cwd": "$a/sub"}, "A"),
@@ -228,7 +228,7 @@ async def test_a_fire_of_a_session_adds_the_guards_of_the_place_that_it_names(tm
 
 async def test_claude_codes_entry_is_held_to_where_it_began(tmp_path: Path) -> None:
     async with ground(tmp_path) as here:
-        transcript = f"/home/dev/.claude/projects/{dashed(here.path('$a'))}/s.jsonl"
+        transcript = f"/home/dev/.claude/projects/{dash_path(here.path('$a'))}/s.jsonl"
         for event, project, expected in (
             ({"cwd": "$a/sub"}, "", "A"),
             ({"cwd": "$none"}, "", ""),
@@ -247,7 +247,7 @@ async def test_claude_codes_entry_is_held_to_where_it_began(tmp_path: Path) -> N
 async def ask_as_claude(daemon: Daemon, tool: str, event: dict[str, str], project: str) -> str:
     document = {"hook_event_name": "PreToolUse", "tool_name": tool, "tool_input": {}, **event}
     folder = os.path.dirname(daemon.agent)
-    command = entry_command("claude-code", "PreToolUse", "gate", 60, runtime_dir=folder)
+    command = make_entry_command("claude-code", "PreToolUse", "gate", 60, runtime_dir=folder)
     environment = {"HOME": "/none"} | ({"CLAUDE_PROJECT_DIR": project} if project else {})
     done = await trio.run_process(command, stdin=json.dumps(document).encode(), capture_stdout=True, env=environment)
     return tool if b'"deny"' in done.stdout else ""

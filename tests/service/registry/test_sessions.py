@@ -16,13 +16,15 @@ from hooklatch.core.hooks.matchers import compile_matcher
 from hooklatch.core.hooks.registry import Hook, Layer, PythonTarget
 from hooklatch.core.hooks.snapshots import Snapshot
 from hooklatch.core.protocol import RpcError
-from hooklatch.service.registry.announcing import Announcement
+from hooklatch.service.registry.announcing import RegistryChange
 from hooklatch.service.registry.registries import Registries
-from hooklatch.service.registry.sessions import LINGER, Session, Sessions, Terms, new_id
+from hooklatch.service.registry.sessions import LINGER, AgentSession, Sessions, SessionTerms, make_session_id
 from hooklatch_worker.wire import Source
 
 EMPTY = Snapshot(1, ())
-TERMS = Terms(dialect=None, host=None, emits=frozenset(), require_handlers=frozenset(), plugins_without_list=None)
+TERMS = SessionTerms(
+    dialect=None, host=None, emits=frozenset(), require_handlers=frozenset(), plugins_without_list=None
+)
 
 
 @asynccontextmanager
@@ -90,7 +92,7 @@ async def test_a_connection_may_end_after_the_sessions_have() -> None:
 
 
 def test_a_session_without_an_id_gets_one_nobody_can_guess() -> None:
-    ids = {new_id() for _ in range(100)}
+    ids = {make_session_id() for _ in range(100)}
 
     assert len(ids) == 100
     assert all(len(one) > 16 for one in ids)
@@ -101,7 +103,7 @@ def test_no_term_of_a_session_has_a_default() -> None:
 
     for name in given:
         with pytest.raises(TypeError, match=name):
-            Terms(**{key: value for key, value in given.items() if key != name})
+            SessionTerms(**{key: value for key, value in given.items() if key != name})
 
 
 def test_there_are_so_many_sessions_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,7 +122,7 @@ def test_there_are_so_many_sessions_and_no_more(monkeypatch: pytest.MonkeyPatch)
 class Nobody:
     """No client asks which events it may skip."""
 
-    def tell(self, session: Session, view: Snapshot, catalogue: Catalogue) -> bool:
+    def tell(self, session: AgentSession, view: Snapshot, catalogue: Catalogue) -> bool:
         return False
 
     async def delivered(self) -> None:
@@ -132,23 +134,23 @@ class Office:
 
     def __init__(self) -> None:
         self.sessions = Sessions(on_end=lambda session, live: None)
-        self.published: list[tuple[Session | None, Announcement]] = []
+        self.published: list[tuple[AgentSession | None, RegistryChange]] = []
         self.is_heard = True
         self.registries = Registries(Catalogue.standard(), self.sessions, self.publish, Nobody(), switches={})
 
-    def publish(self, viewer: Session | None, said: Announcement) -> bool:
+    def publish(self, viewer: AgentSession | None, said: RegistryChange) -> bool:
         self.published.append((viewer, said))
         return self.is_heard
 
     def reload(self, *files: Hook) -> None:
         self.registries.set_global(files=[*files], catalogue=self.registries.catalogue, projects={}, personalities={})
 
-    def open(self, name: str) -> Session:
+    def open(self, name: str) -> AgentSession:
         session = self.sessions.open(name, None, self.registries.view, TERMS)
         self.registries.follow(session)
         return session
 
-    def heard_by(self, viewer: Session | None) -> list[Announcement]:
+    def heard_by(self, viewer: AgentSession | None) -> list[RegistryChange]:
         return [said for one, said in self.published if one is viewer]
 
 

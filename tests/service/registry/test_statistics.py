@@ -2,7 +2,7 @@
 
 import pytest
 
-from hooklatch.core.messages import Outcome
+from hooklatch.core.messages import CallOutcome
 from hooklatch.service.registry.statistics import TOGETHER, Fires, Statistics
 from support.plays import hook
 from support.records import decision
@@ -64,7 +64,7 @@ def test_a_success_that_is_not_added_up_yet_ends_a_streak_of_failures() -> None:
     statistics = Statistics()
 
     def called(cause: str) -> None:
-        outcome = Outcome(cause="policy" if cause == "policy" else "crash")
+        outcome = CallOutcome(cause="policy" if cause == "policy" else "crash")
         statistics.calls.append((GUARD, outcome.cause, 1.0))
         if cause != "policy":
             statistics.failures.failed(GUARD, outcome, decision_id="d", event="stop", session=None)

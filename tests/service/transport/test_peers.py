@@ -17,8 +17,8 @@ import pytest
 import trio
 
 from hooklatch.core.protocol import RpcError
-from hooklatch.processes.zygote import Zygote
-from hooklatch.service.transport.peers import LAST_WORDS, PeerGoneError, Peers
+from hooklatch.processes.zygote import ZygoteClient
+from hooklatch.service.transport.peers import LAST_WORDS, PeerGoneError, PeerInspector
 from support.daemons import Daemon, running_daemon
 from support.pools import until
 from support.strangers import CALL, NOBODY, as_nobody, as_root, folder_for_all, start_caller
@@ -44,7 +44,7 @@ def peer(folder: Path, code: str = STAY) -> Generator[tuple[socket.socket, subpr
 
 def refusal(stream: socket.socket, *roots: int) -> str:
     with pytest.raises(RpcError) as caught:
-        Peers(lambda: frozenset(roots), Counter()).check(stream)
+        PeerInspector(lambda: frozenset(roots), Counter()).check(stream)
     assert caught.value.code.name == "NOT_PERMITTED"
     return str(caught.value)
 
@@ -52,7 +52,7 @@ def refusal(stream: socket.socket, *roots: int) -> str:
 @pytest.mark.parametrize("code", [STAY, BELOW])
 def test_a_process_below_one_that_runs_hooks_is_refused(tmp_path: Path, code: str) -> None:
     with peer(tmp_path, code) as (stream, process):
-        Peers(lambda: frozenset({1}), Counter()).check(stream)
+        PeerInspector(lambda: frozenset({1}), Counter()).check(stream)
 
         assert "a hook may not call the daemon that runs it" in refusal(stream, process.pid)
         assert "a hook may not call the daemon that runs it" in refusal(stream, os.getpid())
@@ -66,7 +66,7 @@ def test_the_daemon_itself_and_its_parents_are_no_hooks(tmp_path: Path) -> None:
         client.connect(path)
         stream, _ = listener.accept()
         with stream:
-            Peers(lambda: frozenset({os.getpid()}), Counter()).check(stream)
+            PeerInspector(lambda: frozenset({os.getpid()}), Counter()).check(stream)
 
 
 def test_a_peer_that_is_gone_is_not_served(tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ def test_a_peer_that_is_gone_is_not_served(tmp_path: Path) -> None:
         process.communicate()
 
         with pytest.raises(PeerGoneError):
-            Peers(frozenset, Counter()).check(stream)
+            PeerInspector(frozenset, Counter()).check(stream)
 
 
 def test_of_a_peer_that_has_ended_and_is_not_yet_reaped_the_parents_are_known(tmp_path: Path) -> None:
@@ -83,22 +83,22 @@ def test_of_a_peer_that_has_ended_and_is_not_yet_reaped_the_parents_are_known(tm
         process.stdout.read()
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
 
-        Peers(frozenset, Counter()).check(stream)
+        PeerInspector(frozenset, Counter()).check(stream)
         assert "a hook may not" in refusal(stream, process.pid)
 
 
 def test_a_daemon_of_its_own_refuses_all_that_it_adopts() -> None:
-    assert os.getpid() in Zygote(owns_process=True).roots()
-    assert os.getpid() not in Zygote(owns_process=False).roots()
+    assert os.getpid() in ZygoteClient(owns_process=True).roots()
+    assert os.getpid() not in ZygoteClient(owns_process=False).roots()
 
 
 OUTSIDE = """
 import socket, sys
 from collections import Counter
 sys.path[:0] = {path!r}
-from hooklatch.service.transport.peers import Peers
+from hooklatch.service.transport.peers import PeerInspector
 stream, _ = socket.socket(fileno=int(sys.argv[1])).accept()
-Peers(lambda: frozenset({{1}}), Counter()).check(stream)
+PeerInspector(lambda: frozenset({{1}}), Counter()).check(stream)
 print("admitted")
 """
 

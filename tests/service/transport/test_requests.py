@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from msgspec import UNSET
 
 from hooklatch.core.fire_params import FireParams
-from hooklatch.core.protocol import Request, Response, RpcError, convert, read_message
+from hooklatch.core.protocol import Request, Response, RpcError, convert_params, read_message
 from hooklatch.service.transport.requests import FireRequest, read_line
-from hooklatch_worker.author.ambiguity import ambiguity
+from hooklatch_worker.author.ambiguity import find_ambiguity
 from support.profiles import fuzzing
 from support.tables import table
 
@@ -112,5 +112,5 @@ def test_both_readers_say_the_same_of_every_line(line: bytes) -> None:
     assert isinstance(general, Request)
     assert not isinstance(general, Response)
     assert (general.method, general.id) == ("fire", request.id)
-    assert convert(general.params, FireParams) == request.params
-    assert ambiguity(bytes(general.params)) is None
+    assert convert_params(general.params, FireParams) == request.params
+    assert find_ambiguity(bytes(general.params)) is None

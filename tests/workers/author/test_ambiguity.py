@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hooklatch_worker.author import verdicts
-from hooklatch_worker.author.ambiguity import MAX_NAMED, ambiguity
+from hooklatch_worker.author.ambiguity import MAX_NAMED, find_ambiguity
 from support.profiles import fuzzing
 from support.tables import table
 
@@ -58,7 +58,7 @@ documents = st.recursive(scalars | strings, nested, max_leaves=12)
 @fuzzing
 @given(documents)
 def test_a_key_that_stands_twice_is_found_wherever_it_is_and_nothing_else(data: bytes) -> None:
-    assert (ambiguity(data) is not None) == repeats(data), data
+    assert (find_ambiguity(data) is not None) == repeats(data), data
 
 
 @table(
@@ -78,7 +78,7 @@ def test_a_key_that_stands_twice_is_found_wherever_it_is_and_nothing_else(data: 
     ],
 )
 def test_what_could_be_read_in_two_ways_says_why(data: bytes, told: str) -> None:
-    assert told in str(ambiguity(data))
+    assert told in str(find_ambiguity(data))
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_what_could_be_read_in_two_ways_says_why(data: bytes, told: str) -> None
     ],
 )  # fmt: skip
 def test_what_everybody_reads_alike_is_not_complained_of(data: bytes) -> None:
-    assert ambiguity(data) is None
+    assert find_ambiguity(data) is None
 
 
 @pytest.mark.parametrize(
@@ -105,13 +105,13 @@ def test_what_everybody_reads_alike_is_not_complained_of(data: bytes) -> None:
 )
 def test_an_answer_that_could_be_read_in_two_ways_is_garbage(answer: bytes) -> None:
     with pytest.raises(verdicts.GarbageError, match=r"occurs twice|out of range"):
-        verdicts.decode(answer)
+        verdicts.decode_answer(answer)
 
 
 def test_what_python_answers_has_each_key_once() -> None:
     patch: dict[str, Any] = {"a:": {"\\u003a": 1, ":": 2}, "a": [{"b": 1}, {"b": 1}]}
 
-    encoded = verdicts.encode(verdicts.amend(**patch))
+    encoded = verdicts.encode_verdict(verdicts.amend(**patch))
 
-    assert ambiguity(encoded) is None
-    assert verdicts.decode(encoded).patch is not None
+    assert find_ambiguity(encoded) is None
+    assert verdicts.decode_answer(encoded).patch is not None

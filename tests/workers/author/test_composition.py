@@ -14,7 +14,7 @@ from hooklatch_worker.author.verdicts import GarbageError, Verdict
 
 def event(command: str = "ls") -> events.Event:
     payload = {"tool_name": "Bash", "tool_input": {"command": command}}
-    return events.build("pre_tool_use", payload, {"cwd": "/work"}, None, None, False)
+    return events.build_event("pre_tool_use", payload, {"cwd": "/work"}, None, None, False)
 
 
 def say(answer: object) -> Function:

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from hooklatch_worker.author.decorator import hook
-from hooklatch_worker.author.marker import Marker
+from hooklatch_worker.author.marker import MarkedEvent
 from support.tables import table
 
 
@@ -17,19 +17,19 @@ def plain(event: Any) -> None:
     return None
 
 
-def marked(*arguments: Any, **settings: Any) -> tuple[Marker, ...]:
+def marked(*arguments: Any, **settings: Any) -> tuple[MarkedEvent, ...]:
     def function(event: Any) -> None:
         return None
 
     decorate: Callable[[Any], Any] = hook(*arguments, **settings)
-    found: tuple[Marker, ...] = decorate(function).__hooklatch_markers__
+    found: tuple[MarkedEvent, ...] = decorate(function).__hooklatch_markers__
     return found
 
 
 def test_a_marker_holds_the_defaults() -> None:
     (marker,) = marked("pre_tool_use")
 
-    assert marker == Marker(event="pre_tool_use", priority=100, enabled=True, runtime="trio")
+    assert marker == MarkedEvent(event="pre_tool_use", priority=100, enabled=True, runtime="trio")
 
 
 def test_the_function_comes_back_unchanged() -> None:
@@ -46,7 +46,7 @@ def test_stacked_markers_read_from_the_top_down() -> None:
     async def function(event: Any) -> None:
         return None
 
-    markers: tuple[Marker, ...] = vars(function)["__hooklatch_markers__"]
+    markers: tuple[MarkedEvent, ...] = vars(function)["__hooklatch_markers__"]
 
     assert [(marker.event, marker.priority) for marker in markers] == [
         ("pre_tool_use", 1),
@@ -73,7 +73,7 @@ def test_a_marker_crosses_to_the_daemon_as_it_was_written(match: Any) -> None:
     (marker,) = marked("pre_tool_use", match=match, id="x", timeout=2, config={"patterns": [".env"]})
 
     assert marker.match == match
-    assert msgspec.msgpack.decode(msgspec.msgpack.encode(marker), type=Marker) == marker
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(marker), type=MarkedEvent) == marker
 
 
 @table(

@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from hooklatch_worker.author.events import EVENT_CLASSES, CustomEvent, Event, PreToolUse, build
+from hooklatch_worker.author.events import EVENT_CLASSES, CustomEvent, Event, PreToolUse, build_event
 from support.tables import table
 
 ENVELOPE = {"session_id": "s", "turn": 3, "agent_type": "main", "metadata": {"a": 1}}
 
 
 def event(name: str, **payload: Any) -> Any:
-    return build(name, payload, ENVELOPE, None, None, False)
+    return build_event(name, payload, ENVELOPE, None, None, False)
 
 
 def test_an_event_is_of_its_class() -> None:
@@ -34,7 +34,7 @@ def test_what_comes_beside_the_payload_is_never_none() -> None:
 
 
 def test_config_and_merged_are_handed_on() -> None:
-    seen = build("prompt_build", {}, {}, {"a": 1}, {"prepend_system": "x"}, True)
+    seen = build_event("prompt_build", {}, {}, {"a": 1}, {"prepend_system": "x"}, True)
 
     assert (seen.config, seen.merged, seen.reinvoked) == ({"a": 1}, {"prepend_system": "x"}, True)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hooklatch_worker.author.failures import MAX_TRACEBACK, Author, explain, format_error
+from hooklatch_worker.author.failures import MAX_TRACEBACK, AuthorFrames, explain_exception, format_error
 
 HOOK = """\
 import json
@@ -73,7 +73,7 @@ def hook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
 def test_a_crash_names_the_innermost_line_that_the_author_wrote(hook: types.ModuleType, name: str, told: str) -> None:
     function = vars(hook)[name]
 
-    text = explain(crash(function), Author(hook.__file__ or ""), function, "trio")
+    text = explain_exception(crash(function), AuthorFrames(hook.__file__ or ""), function, "trio")
 
     assert re.match(told, text), text
 
@@ -89,7 +89,7 @@ def test_a_crash_names_the_innermost_line_that_the_author_wrote(hook: types.Modu
     ],
 )
 def test_what_the_other_runtime_lacks_names_the_remedy(error: Exception, runtime: str, remedy: str) -> None:
-    told = explain(error, Author("/hooks/guard.py"), None, runtime)
+    told = explain_exception(error, AuthorFrames("/hooks/guard.py"), None, runtime)
 
     assert remedy in told
     assert remedy or told == f"{type(error).__name__}: {error}"
@@ -98,7 +98,7 @@ def test_what_the_other_runtime_lacks_names_the_remedy(error: Exception, runtime
 def test_a_traceback_is_bounded_and_can_be_printed_anywhere() -> None:
     long = ValueError("\x1b[31mred \udc80\r" + "x" * 30_000 + " the end")
 
-    whole, shown = format_error(long, Author("/hooks/guard.py"))
+    whole, shown = format_error(long, AuthorFrames("/hooks/guard.py"))
 
     assert "\x1b" in whole
     assert len(shown) == MAX_TRACEBACK
@@ -108,7 +108,7 @@ def test_a_traceback_is_bounded_and_can_be_printed_anywhere() -> None:
 
 
 def test_a_traceback_begins_at_the_authors_first_line(hook: types.ModuleType) -> None:
-    author = Author(hook.__file__ or "")
+    author = AuthorFrames(hook.__file__ or "")
 
     library, _ = format_error(crash(vars(hook)["library"]), author)
     not_called, _ = format_error(crash(vars(hook)["nothing"]), author)
@@ -120,8 +120,8 @@ def test_a_traceback_begins_at_the_authors_first_line(hook: types.ModuleType) ->
 
 
 def test_a_package_beside_others_is_its_own_file_alone() -> None:
-    author = Author("/usr/lib/python3/dist-packages/guard.py")
+    author = AuthorFrames("/usr/lib/python3/dist-packages/guard.py")
 
     assert author.wrote("/usr/lib/python3/dist-packages/guard.py")
     assert not author.wrote("/usr/lib/python3/dist-packages/requests/api.py")
-    assert not Author("acme").wrote("/usr/lib/python3/json/decoder.py")
+    assert not AuthorFrames("acme").wrote("/usr/lib/python3/json/decoder.py")

@@ -16,7 +16,7 @@ from hooklatch_worker import StateError
 from hooklatch_worker.author import events
 from hooklatch_worker.author.call_context import CallContext
 from hooklatch_worker.author.composition import chain
-from hooklatch_worker.author.state import Asked, Scope
+from hooklatch_worker.author.state import Scope, StateRequest
 from hooklatch_worker.author.verdicts import amend
 
 
@@ -24,10 +24,10 @@ class Remembering:
     """Keeps what is asked, and answers each question alike."""
 
     def __init__(self, answer: bytes = b"") -> None:
-        self.asked: list[Asked] = []
+        self.asked: list[StateRequest] = []
         self.answer = answer
 
-    def ask(self, asked: Asked) -> bytes:
+    def ask(self, asked: StateRequest) -> bytes:
         self.asked.append(asked)
         return self.answer
 
@@ -39,7 +39,7 @@ def line() -> Remembering:
 
 def event(line: Remembering | None, call_id: int = 7) -> events.Event:
     call = CallContext(call_id, line=line) if line is not None else None
-    return events.build("pre_tool_use", {"tool_name": "Bash", "tool_input": {}}, {}, None, None, False, call)
+    return events.build_event("pre_tool_use", {"tool_name": "Bash", "tool_input": {}}, {}, None, None, False, call)
 
 
 REFUSED: dict[str, Callable[[Scope], Any]] = {
@@ -77,8 +77,8 @@ def test_what_is_asked_is_of_the_events_own_call(line: Remembering) -> None:
     event(line, 8).state.compare_and_set("k", None, {"b": 1, "a": [True]})
 
     assert line.asked == [
-        Asked(0, 7, 0, "increment", "k", True, b"0.5", ttl=9.0, once=True),
-        Asked(0, 8, 0, "compare_and_set", "k", False, b'{"a":[true],"b":1}'),
+        StateRequest(0, 7, 0, "increment", "k", True, b"0.5", ttl=9.0, once=True),
+        StateRequest(0, 8, 0, "compare_and_set", "k", False, b'{"a":[true],"b":1}'),
     ]
 
 
@@ -100,7 +100,7 @@ def test_an_event_belongs_to_its_call_as_a_copy_too_but_not_in_another_process(l
 
 
 def test_a_field_of_that_name_is_in_the_payload() -> None:
-    made = events.build("deploy", {"state": "up"}, {}, None, None, False)
+    made = events.build_event("deploy", {"state": "up"}, {}, None, None, False)
 
     assert made.payload["state"] == "up"
 
@@ -112,7 +112,7 @@ from hooklatch_worker.author import state
 from hooklatch_worker import wire
 
 ours, theirs = socket.socketpair()
-line = state_client.Line(ours, wire.FrameReader(), 1)
+line = state_client.StateClient(ours, wire.FrameReader(), 1)
 line.begin(5)
 
 class Interrupted(Exception):

@@ -18,9 +18,9 @@ from hooklatch_worker.author.verdicts import (
     ask,
     claim,
     context,
-    decode,
+    decode_answer,
     deny,
-    encode,
+    encode_verdict,
     halt,
     inject,
     last,
@@ -79,11 +79,11 @@ def deep() -> list[Any]:
     ],
 )
 def test_only_what_was_said_is_written(verdict: object, answer: dict[str, object]) -> None:
-    assert json.loads(encode(verdict)) == answer
+    assert json.loads(encode_verdict(verdict)) == answer
 
 
 def test_no_opinion_is_written_as_nothing() -> None:
-    assert encode(None) == b""
+    assert encode_verdict(None) == b""
 
 
 @pytest.mark.parametrize("word", ["allow", "deny", "ask", "halt", "claim"])
@@ -132,7 +132,7 @@ def test_an_argument_of_the_wrong_type_is_refused_where_it_is_written(say: Any, 
 )
 def test_what_is_no_plain_verdict_is_garbage(returned: object, text: str) -> None:
     with pytest.raises(GarbageError) as caught:
-        encode(returned)
+        encode_verdict(returned)
 
     assert text in str(caught.value)
 
@@ -140,7 +140,7 @@ def test_what_is_no_plain_verdict_is_garbage(returned: object, text: str) -> Non
 def test_an_answer_arrives_as_it_was_sent() -> None:
     verdict = allow("ok").amend(a={"b": 1}).inject(MESSAGE).append("x").resume("y").warn("z").last().context(k=1)
 
-    answer = decode(encode(verdict))
+    answer = decode_answer(encode_verdict(verdict))
 
     assert answer.patch is not None
     assert bytes(answer.patch["a"]) == b'{"b":1}'
@@ -158,24 +158,24 @@ def test_an_answer_arrives_as_it_was_sent() -> None:
 
 @pytest.mark.parametrize("data", [b"", b"null", b"{}", b'{"verdict": null, "reason": null, "inject": null}'])
 def test_silence_is_an_empty_answer(data: bytes) -> None:
-    assert decode(data) == Answer()
+    assert decode_answer(data) == Answer()
 
 
 def test_one_message_or_text_may_stand_without_its_list() -> None:
-    answer = decode(b'{"inject": {"role": "user", "content": "hello"}, "append": "x"}')
+    answer = decode_answer(b'{"inject": {"role": "user", "content": "hello"}, "append": "x"}')
 
     assert (answer.inject, answer.append) == ([MESSAGE], ["x"])
 
 
 @pytest.mark.parametrize(("data", "value"), [(b'{"verdict":"claim","value":null}', b"null"), (b"{}", None)])
 def test_a_null_value_is_not_an_absent_one(data: bytes, value: bytes | None) -> None:
-    claimed = decode(data).value
+    claimed = decode_answer(data).value
 
     assert (claimed if claimed is None else bytes(claimed)) == value
 
 
 def test_a_big_integer_is_passed_on_digit_by_digit() -> None:
-    patch = decode(b'{"patch": {"n": 123456789012345678901234567890}}').patch
+    patch = decode_answer(b'{"patch": {"n": 123456789012345678901234567890}}').patch
 
     assert patch is not None
     assert bytes(patch["n"]) == b"123456789012345678901234567890"
@@ -214,4 +214,4 @@ def test_a_big_integer_is_passed_on_digit_by_digit() -> None:
 )
 def test_bytes_that_are_no_answer_are_garbage(data: bytes) -> None:
     with pytest.raises(GarbageError, match="the answer is not readable"):
-        decode(data)
+        decode_answer(data)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hooklatch_worker.lsp import diagnostics
-from hooklatch_worker.lsp.servers import Servers
+from hooklatch_worker.lsp.servers import LanguageServers
 from support.daemons import nothing_left
 from workers.lsp.workspace import Workspace
 
@@ -20,7 +20,7 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Works
     folder = tmp_path / "work"
     folder.mkdir()
     monkeypatch.setenv("PATH", str(Path(sys.executable).parent))
-    monkeypatch.setattr(diagnostics, "SERVERS", Servers())
+    monkeypatch.setattr(diagnostics, "SERVERS", LanguageServers())
     with nothing_left():
         yield Workspace(folder)
-        diagnostics.close()
+        diagnostics.close_servers()

@@ -30,7 +30,7 @@ def clock(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
     monkeypatch.setattr(servers, "MAX_SERVERS", 2)
     monkeypatch.setattr(servers, "MAX_SILENCE", 0.0)
-    monkeypatch.setattr(diagnostics, "SERVERS", servers.Servers(clock=clock))
+    monkeypatch.setattr(diagnostics, "SERVERS", servers.LanguageServers(clock=clock))
     return clock
 
 
@@ -50,7 +50,7 @@ def test_a_servers_requests_are_answered_before_it_is_waited_for(workspace: Work
     workspace.use_fake("asks")
 
     workspace.edit("a.py", BAD)
-    diagnostics.close()
+    diagnostics.close_servers()
 
     answers = {record["id"]: record.get("result", record.get("error")) for record in workspace.logged if "id" in record}
     assert answers["q0"] == [None, None]
@@ -234,7 +234,7 @@ def test_a_helper_that_left_the_servers_group_dies_with_it(workspace: Workspace)
     [helper] = [record["helper"] for record in workspace.logged if "helper" in record]
 
     with nothing_left():
-        diagnostics.close()
+        diagnostics.close_servers()
 
     assert not is_running(helper)
 
@@ -276,4 +276,4 @@ def test_nobody_but_this_process_is_a_parent_of_servers(workspace: Workspace) ->
     workspace.use_fake("pull")
     workspace.edit("a.py", GOOD)
 
-    assert set(workspace.pids) <= set(linux.children())
+    assert set(workspace.pids) <= set(linux.list_children())

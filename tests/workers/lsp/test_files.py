@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from hooklatch_worker.lsp.files import MAX_SOURCE, locate, read_source, root_of
-from hooklatch_worker.lsp.table import BY_EXTENSION, LANGUAGES, find_server, language_id
+from hooklatch_worker.lsp.files import MAX_SOURCE, find_project_root, locate_file, read_source
+from hooklatch_worker.lsp.table import BY_EXTENSION, LANGUAGES, find_language_id, find_server
 
 
 @pytest.mark.parametrize(
@@ -40,14 +40,14 @@ def test_the_file_is_found_in_a_tools_input(tmp_path: Path, tool_input: object, 
             for key, value in tool_input.items()
         }
 
-    location = locate(tool_input, str(tmp_path))
+    location = locate_file(tool_input, str(tmp_path))
 
     assert (location.shown if location else None) == shown
 
 
 @pytest.mark.parametrize("cwd", [None, "", "relative", 7])
 def test_without_a_working_directory_there_is_no_file(cwd: object) -> None:
-    assert locate({"file_path": "/etc/hostname"}, cwd) is None
+    assert locate_file({"file_path": "/etc/hostname"}, cwd) is None
 
 
 def test_a_link_that_leads_outside_is_outside(tmp_path: Path) -> None:
@@ -55,14 +55,14 @@ def test_a_link_that_leads_outside_is_outside(tmp_path: Path) -> None:
     (tmp_path / "secret.py").write_text("x")
     (tmp_path / "work" / "a.py").symlink_to(tmp_path / "secret.py")
 
-    assert locate({"file_path": "a.py"}, str(tmp_path / "work")) is None
+    assert locate_file({"file_path": "a.py"}, str(tmp_path / "work")) is None
 
 
 def test_a_working_directory_behind_a_link_is_the_same_place(tmp_path: Path) -> None:
     (tmp_path / "work").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "work")
 
-    location = locate({"file_path": str(tmp_path / "link" / "a.py")}, str(tmp_path / "work"))
+    location = locate_file({"file_path": str(tmp_path / "link" / "a.py")}, str(tmp_path / "work"))
 
     assert location is not None
     assert location.shown == "a.py"
@@ -105,10 +105,10 @@ def test_the_root_is_the_nearest_marked_folder(tmp_path: Path, marked: list[str]
     (tmp_path / "packages" / "a" / "src").mkdir(parents=True)
     for folder in marked:
         (tmp_path / folder / "go.mod").touch()
-    location = locate({"path": "packages/a/src/x.go"}, str(tmp_path))
+    location = locate_file({"path": "packages/a/src/x.go"}, str(tmp_path))
 
     assert location is not None
-    assert Path(root_of(location, ("go.mod",))) == (tmp_path / root).resolve()
+    assert Path(find_project_root(location, ("go.mod",))) == (tmp_path / root).resolve()
 
 
 def put(folder: Path, *names: str) -> None:
@@ -154,4 +154,4 @@ def test_each_extension_stands_once_in_the_table() -> None:
 
 @pytest.mark.parametrize(("extension", "name"), [(".tsx", "typescriptreact"), (".h", "c"), (".xyz", "xyz")])
 def test_the_language_has_its_name_in_the_protocol(extension: str, name: str) -> None:
-    assert language_id(extension) == name
+    assert find_language_id(extension) == name

@@ -36,7 +36,7 @@ async def fire(client: Client, tool: str, folder: Path) -> list[str]:
 
 def servers_of(daemon: Daemon) -> dict[int, int]:
     """Return the servers below the daemon's workers, each with its worker."""
-    return {server: worker for worker in daemon.worker_pids for server in linux.children(worker)}
+    return {server: worker for worker in daemon.worker_pids for server in linux.list_children(worker)}
 
 
 @pytest.mark.slow

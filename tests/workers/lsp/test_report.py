@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import pytest
 
-from hooklatch_worker.lsp.report import MAX_LINES, SEVERITIES, Diagnostic, Markup, Position, Report, Span, report
+from hooklatch_worker.lsp.report import (
+    MAX_LINES,
+    SEVERITIES,
+    DocumentRange,
+    LspDiagnostic,
+    LspReport,
+    MarkupContent,
+    Position,
+    build_report,
+)
 from support.tables import table
 
 
-def at(line: int, character: int, message: str = "m", severity: int | None = 1) -> Diagnostic:
-    return Diagnostic(message, Span(Position(line, character)), severity)
+def at(line: int, character: int, message: str = "m", severity: int | None = 1) -> LspDiagnostic:
+    return LspDiagnostic(message, DocumentRange(Position(line, character)), severity)
 
 
-def lines(*items: Diagnostic, severities: tuple[str, ...] = SEVERITIES) -> list[str]:
-    found = report(items, path="a/b.py", severities=severities)
+def lines(*items: LspDiagnostic, severities: tuple[str, ...] = SEVERITIES) -> list[str]:
+    found = build_report(items, path="a/b.py", severities=severities)
     return found.text.splitlines() if found else []
 
 
@@ -27,12 +36,12 @@ def lines(*items: Diagnostic, severities: tuple[str, ...] = SEVERITIES) -> list[
         (at(0, 0, "said without one", None), "error: said without one at a/b.py:1:1"),
         (at(0, 0, "of a later protocol", 9), "hint: of a later protocol at a/b.py:1:1"),
         (at(0, 0, "two\n  lines\r\n\tand \x1b[31mred"), "error: two lines and [31mred at a/b.py:1:1"),
-        (Diagnostic(Markup("**bold**")), "error: **bold** at a/b.py:1:1"),
-        (Diagnostic(), "error:  at a/b.py:1:1"),
+        (LspDiagnostic(MarkupContent("**bold**")), "error: **bold** at a/b.py:1:1"),
+        (LspDiagnostic(), "error:  at a/b.py:1:1"),
         (at(0, 0, "x" * 1000), f"error: {'x' * 299}… at a/b.py:1:1"),
     ],
 )
-def test_a_diagnostic_is_one_line(item: Diagnostic, line: str) -> None:
+def test_a_diagnostic_is_one_line(item: LspDiagnostic, line: str) -> None:
     assert lines(item) == ["[lsp diagnostics]", line]
 
 
@@ -64,7 +73,7 @@ def test_only_the_wanted_severities_are_shown(severities: tuple[str, ...], shown
 
 
 def test_what_is_over_fifty_lines_is_counted() -> None:
-    found = report([at(number, 0) for number in range(MAX_LINES + 7)], path="a", severities=SEVERITIES)
+    found = build_report([at(number, 0) for number in range(MAX_LINES + 7)], path="a", severities=SEVERITIES)
 
     assert found is not None
     assert found.text.splitlines()[-2:] == ["error: m at a:50:1", "… and 7 more"]
@@ -73,6 +82,6 @@ def test_what_is_over_fifty_lines_is_counted() -> None:
 
 @pytest.mark.parametrize(("severity", "had_errors"), [(1, True), (2, False)])
 def test_telemetry_is_told_of_errors(severity: int, had_errors: bool) -> None:
-    found = report([at(0, 0, "m", severity)], path="a", severities=SEVERITIES)
+    found = build_report([at(0, 0, "m", severity)], path="a", severities=SEVERITIES)
 
-    assert found == Report(found.text if found else "", 1, had_errors)
+    assert found == LspReport(found.text if found else "", 1, had_errors)

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from hooklatch_worker.lsp.session import MAX_DOCUMENTS, MAX_OUTGOING, MAX_PULLS, LspSession
-from hooklatch_worker.lsp.wire import LspProtocolError, encode
+from hooklatch_worker.lsp.wire import LspProtocolError, encode_lsp_message
 from support.tables import table
 
 PULLING = {"diagnosticProvider": {"identifier": "x"}}
@@ -18,7 +18,7 @@ BAD = {"message": "bad", "range": {"start": {"line": 0, "character": 0}}}
 
 def started(capabilities: dict[str, Any] | None = None) -> LspSession:
     session = LspSession("/w", process_id=7)
-    session.feed(encode({"id": 1, "result": {"capabilities": capabilities or {}}}))
+    session.feed(encode_lsp_message({"id": 1, "result": {"capabilities": capabilities or {}}}))
     sent(session)
     return session
 
@@ -37,7 +37,7 @@ def show(session: LspSession, text: str, path: str = "/w/a.py") -> list[str]:
 
 def publish(session: LspSession, *, version: int | None = None, uri: str = URI) -> None:
     params = {"uri": uri, "version": version, "diagnostics": [BAD]}
-    session.feed(encode({"method": "textDocument/publishDiagnostics", "params": params}))
+    session.feed(encode_lsp_message({"method": "textDocument/publishDiagnostics", "params": params}))
 
 
 def test_it_begins_with_who_we_are_and_where() -> None:
@@ -51,7 +51,7 @@ def test_it_is_ready_when_the_server_has_answered() -> None:
     session = LspSession("/w", process_id=7)
     sent(session)
 
-    session.feed(encode({"id": 1, "result": {"capabilities": {}}}))
+    session.feed(encode_lsp_message({"id": 1, "result": {"capabilities": {}}}))
 
     assert session.is_ready
     assert [message["method"] for message in sent(session)] == ["initialized"]
@@ -124,7 +124,7 @@ def test_what_is_pulled_is_joined_by_what_is_published() -> None:
 
     publish(session)
     assert not session.has_answer("/w/a.py")
-    session.feed(encode({"id": 2, "result": {"kind": "full", "items": [BAD]}}))
+    session.feed(encode_lsp_message({"id": 2, "result": {"kind": "full", "items": [BAD]}}))
 
     assert len(session.diagnostics("/w/a.py")) == 2
 
@@ -134,7 +134,7 @@ def test_the_answer_about_an_earlier_version_is_dropped() -> None:
     show(session, "one")
     show(session, "two")
 
-    session.feed(encode({"id": 2, "result": {"items": [BAD]}}))
+    session.feed(encode_lsp_message({"id": 2, "result": {"items": [BAD]}}))
 
     assert not session.has_answer("/w/a.py")
 
@@ -146,7 +146,7 @@ def test_a_server_that_puts_its_answer_off_is_asked_again_but_not_for_ever(code:
 
     for number in range(2, 2 + MAX_PULLS):
         assert not session.has_answer("/w/a.py")
-        session.feed(encode({"id": number, "error": {"code": code, "message": "later"}}))
+        session.feed(encode_lsp_message({"id": number, "error": {"code": code, "message": "later"}}))
 
     assert session.diagnostics("/w/a.py") == []
 
@@ -172,7 +172,7 @@ def test_a_servers_requests_are_answered(
 ) -> None:
     session = started()
 
-    session.feed(encode({"id": number, "method": method, "params": params}))
+    session.feed(encode_lsp_message({"id": number, "method": method, "params": params}))
 
     assert sent(session) == [{"jsonrpc": "2.0", "id": number, **answer}]
 
@@ -190,7 +190,7 @@ def test_a_servers_requests_are_answered(
 def test_what_needs_no_answer_is_passed_over(message: dict[str, object]) -> None:
     session = started()
 
-    session.feed(encode(message))
+    session.feed(encode_lsp_message(message))
 
     assert sent(session) == []
 
@@ -209,7 +209,7 @@ def test_what_is_of_the_wrong_shape_breaks_it_off(message: dict[str, object]) ->
     session = LspSession("/w", process_id=7)
 
     with pytest.raises(LspProtocolError):
-        session.feed(encode(message))
+        session.feed(encode_lsp_message(message))
 
 
 def test_a_server_that_reads_nothing_is_not_buffered_for_ever() -> None:

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from hooklatch_worker.lsp.wire import MAX_HEADER, MAX_MESSAGE, LspProtocolError, MessageReader, encode, path_of, uri_of
+from hooklatch_worker.lsp.wire import (
+    MAX_HEADER,
+    MAX_MESSAGE,
+    LspProtocolError,
+    MessageReader,
+    encode_lsp_message,
+    format_file_uri,
+    parse_file_uri,
+)
 from support.tables import table
 
-FRAME = encode({"method": "initialized", "params": {}})
+FRAME = encode_lsp_message({"method": "initialized", "params": {}})
 
 
 def test_a_frame_is_a_length_and_json() -> None:
@@ -69,8 +77,8 @@ def test_garbage_is_one_error(data: bytes, complaint: str) -> None:
     ],
 )
 def test_a_path_survives_the_way_through_a_uri(path: str, uri: str) -> None:
-    assert uri_of(path) == uri
-    assert path_of(uri) == path
+    assert format_file_uri(path) == uri
+    assert parse_file_uri(uri) == path
 
 
 @table(
@@ -87,4 +95,4 @@ def test_a_path_survives_the_way_through_a_uri(path: str, uri: str) -> None:
     ],
 )
 def test_uris_are_read_as_other_programs_write_them(uri: str, path: str | None) -> None:
-    assert path_of(uri) == path
+    assert parse_file_uri(uri) == path

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hooklatch_worker.runtime.syntax import imported_in, named_in
+from hooklatch_worker.runtime.syntax import list_imports, list_named_files
 from support.tables import table
 
 IMPORTS = {
@@ -25,7 +25,7 @@ IMPORTS = {
 
 @table("text", list(IMPORTS))
 def test_every_import_that_is_written_out_is_found(text: str) -> None:
-    assert sorted(imported_in(text.encode(), "pkg", is_package=True)) == IMPORTS[text]
+    assert sorted(list_imports(text.encode(), "pkg", is_package=True)) == IMPORTS[text]
 
 
 NAMES = {
@@ -38,4 +38,4 @@ NAMES = {
 
 @table("text", list(NAMES))
 def test_the_files_that_hooks_name_are_found(text: str) -> None:
-    assert named_in(text.encode()) == NAMES[text]
+    assert list_named_files(text.encode()) == NAMES[text]

@@ -10,11 +10,11 @@ import os
 import sys
 
 from hooklatch_worker.sandbox import isolation, linux, seccomp
-from hooklatch_worker.sandbox.seccomp import PR_SET_SECCOMP, refuse, refuse_values
+from hooklatch_worker.sandbox.seccomp import PR_SET_SECCOMP, make_refusing_rule, refuse_values
 
 RULES = {
-    "landlock": [refuse("landlock_create_ruleset", errno.ENOSYS)],
-    "seccomp": [refuse_values("prctl", 0, [PR_SET_SECCOMP], errno.EINVAL), refuse("seccomp", errno.EINVAL)],
+    "landlock": [make_refusing_rule("landlock_create_ruleset", errno.ENOSYS)],
+    "seccomp": [refuse_values("prctl", 0, [PR_SET_SECCOMP], errno.EINVAL), make_refusing_rule("seccomp", errno.EINVAL)],
 }
 
 if __name__ == "__main__":
@@ -23,6 +23,6 @@ if __name__ == "__main__":
     if what == "capabilities":
         isolation.drop_capabilities()
     else:
-        seccomp.apply(RULES[what])
+        seccomp.apply_filter(RULES[what])
         assert ctypes.CDLL(None).prctl(21, 0, 0, 0, 0) == 2  # PR_GET_SECCOMP: a filter is on
     os.execv(command[0], command)

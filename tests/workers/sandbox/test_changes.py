@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from hooklatch.processes.worker import LoadError
+from hooklatch.processes.worker import SourceLoadError
 from hooklatch.service.config.configuration import ConfigError, read_config
 from hooklatch_worker import wire
-from hooklatch_worker.sandbox.isolation import held_by, kernel_here
+from hooklatch_worker.sandbox.isolation import detect_kernel, find_effective_isolation
 from hooklatch_worker.wire import Isolation
 from support.daemons import Client, Daemon, running_daemon
 from support.pools import running_pool, until
@@ -25,7 +25,8 @@ from support.pools import running_pool, until
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(
-        bool(held_by(kernel_here(), Isolation("strict")).missing), reason="this kernel has not all of it"
+        bool(find_effective_isolation(detect_kernel(), Isolation("strict")).missing),
+        reason="this kernel has not all of it",
     ),
 ]
 GUARDS = """
@@ -228,7 +229,7 @@ if os.path.exists({mark!r}):
     while "request" not in frame.f_locals:
         frame = frame.f_back
     generation = frame.f_locals["request"].generation
-    os.write(3, wire.frame(wire.Loaded(generation, [], ["die"], {{}}, "standard", ["refusing writes"])))
+    os.write(3, wire.encode_frame(wire.SourceLoaded(generation, [], ["die"], {{}}, "standard", ["refusing writes"])))
     time.sleep(3600)
 """
 
@@ -253,7 +254,9 @@ async def test_a_worker_that_says_less_than_is_required_does_not_start(tmp_path:
     mark.touch()
     limits = wire.WorkerLimits(isolation=Isolation("strict"))
 
-    with pytest.RaisesGroup(pytest.RaisesExc(LoadError, match="strict isolation is required"), flatten_subgroups=True):
+    with pytest.RaisesGroup(
+        pytest.RaisesExc(SourceLoadError, match="strict isolation is required"), flatten_subgroups=True
+    ):
         async with running_pool(tmp_path, FORGING.format(mark=str(mark)), worker=limits):
             pass
 

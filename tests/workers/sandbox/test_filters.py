@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from hooklatch_worker.sandbox import landlock, seccomp
-from hooklatch_worker.sandbox.isolation import kernel_here
+from hooklatch_worker.sandbox.isolation import detect_kernel
 from support.repository import ROOT
 
-KERNEL = kernel_here()
+KERNEL = detect_kernel()
 HEADERS = ("/usr/include/x86_64-linux-gnu/asm/unistd_64.h", "/usr/include/asm-generic/unistd.h")
 can_filter = pytest.mark.skipif(not KERNEL.has_filters, reason="this kernel takes no filters")
 NOW = """
@@ -38,9 +38,9 @@ def run(text: str, *words: str) -> subprocess.CompletedProcess[str]:
 @can_filter
 def test_each_call_of_the_list_is_refused_by_the_filter_alone() -> None:
     done = run(
-        "seccomp.apply(seccomp.strict())\n"
+        "seccomp.apply_filter(seccomp.list_strict_rules())\n"
         "column = 0 if os.uname().machine == 'x86_64' else 1\n"
-        "for rule in seccomp.strict():\n"
+        "for rule in seccomp.list_strict_rules():\n"
         "    number = seccomp.CALLS[rule.call][column]\n"
         "    values = {'fcntl': seccomp.LEASES, 'ioctl': seccomp.INODE_FLAGS}.get(rule.call, [-1])\n"
         "    if number is not None: print(rule.call, call(number, -1, values[0], -1, -1, -1))\n"
@@ -66,7 +66,7 @@ def test_calls_of_another_architecture_end_the_process() -> None:
     if free.stdout != "True\n":
         pytest.skip("this kernel runs no 32-bit programs")
 
-    held = run(f"{text}seccomp.apply(seccomp.sockets())\nprint(go())\n")
+    held = run(f"{text}seccomp.apply_filter(seccomp.list_socket_rules())\nprint(go())\n")
 
     assert (held.returncode, held.stdout) == (-31, "")  # SIGSYS
 
@@ -76,7 +76,7 @@ def test_calls_of_the_x32_abi_do_not_exist() -> None:
     if os.uname().machine != "x86_64":
         pytest.skip("only x86_64 has that")
 
-    done = run("seccomp.apply(seccomp.sockets())\nprint(call(0x40000000 + 41, 1, 1, 0))\n")
+    done = run("seccomp.apply_filter(seccomp.list_socket_rules())\nprint(call(0x40000000 + 41, 1, 1, 0))\n")
 
     assert done.stdout == "ENOSYS\n"
 
@@ -102,12 +102,12 @@ def test_the_numbers_are_those_of_the_headers(column: int) -> None:
 def test_the_page_has_a_verdict_on_every_call_that_is_refused() -> None:
     page = (ROOT / "docs/explanation/isolation.md").read_text()
 
-    assert [rule.call for rule in seccomp.strict() if f"`{rule.call}`" not in page] == []
+    assert [rule.call for rule in seccomp.list_strict_rules() if f"`{rule.call}`" not in page] == []
 
 
 @pytest.mark.parametrize("machine", seccomp.AUDIT_ARCHITECTURES)
 def test_a_filter_is_sound_on_each_machine(machine: str) -> None:
-    code = seccomp.program(seccomp.strict(), machine)
+    code = seccomp.assemble_filter(seccomp.list_strict_rules(), machine)
 
     lines = [struct.unpack("=HBBI", code[at : at + 8]) for at in range(0, len(code), 8)]
     assert len(lines) < 4096  # BPF_MAXINSNS
@@ -129,7 +129,7 @@ def test_an_older_landlock_is_asked_only_for_what_it_knows(offered: int, tmp_pat
     done = run(
         "folder, offered = sys.argv[1], int(sys.argv[2])\n"
         "places = {f'{folder}/open': landlock.WRITE, '/no/such/place': landlock.WRITE}\n"
-        "landlock.restrict(landlock.WRITE, places, refuses_tcp=True, offered=offered)\n"
+        "landlock.restrict_files(landlock.WRITE, places, refuses_tcp=True, offered=offered)\n"
         "def attempt(run):\n"
         "    try: run()\n"
         "    except PermissionError: return 'no'\n"

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from hooklatch_worker.sandbox.isolation import Kernel, held_by, kernel_here
+from hooklatch_worker.sandbox.isolation import KernelFeatures, detect_kernel, find_effective_isolation
 from hooklatch_worker.wire import Isolation
 from support.commands import PROGRAM, Daemon, Place, new_place
 from support.tables import table
@@ -39,30 +39,30 @@ def attempt(event):
     return deny("refused: " + ", ".join(found))
 """
 SOURCE = '[[source]]\npath = "guards.py"\n'
-can_filter = pytest.mark.skipif(not kernel_here().has_filters, reason="this kernel takes no filters")
+can_filter = pytest.mark.skipif(not detect_kernel().has_filters, reason="this kernel takes no filters")
 
 
 @table(
     ("level", "network", "kernel", "in_force", "lacks"),
     [
-        ("standard", False, Kernel(0, False), "standard", []),
-        ("strict", False, Kernel(6, True), "strict", []),
-        ("strict", False, Kernel(9, True), "strict", []),
-        ("restricted", False, Kernel(6, True), "restricted", []),
-        ("strict", False, Kernel(6, False), "standard", ["sockets", "limit", "dangerous"]),
-        ("strict", True, Kernel(6, False), "standard", ["sockets", "limit", "dangerous"]),
-        ("restricted", True, Kernel(6, False), "standard", ["limit"]),
-        ("restricted", True, Kernel(5, True), "standard", ["signals", "abstract"]),
-        ("restricted", False, Kernel(5, True), "standard", ["signals"]),
-        ("restricted", False, Kernel(2, True), "standard", ["short", "signals"]),
-        ("restricted", False, Kernel(0, True), "standard", ["writes", "memory", "short", "signals"]),
-        ("strict", False, Kernel(0, True), "standard", ["writes", "memory", "reads", "short", "signals"]),
+        ("standard", False, KernelFeatures(0, False), "standard", []),
+        ("strict", False, KernelFeatures(6, True), "strict", []),
+        ("strict", False, KernelFeatures(9, True), "strict", []),
+        ("restricted", False, KernelFeatures(6, True), "restricted", []),
+        ("strict", False, KernelFeatures(6, False), "standard", ["sockets", "limit", "dangerous"]),
+        ("strict", True, KernelFeatures(6, False), "standard", ["sockets", "limit", "dangerous"]),
+        ("restricted", True, KernelFeatures(6, False), "standard", ["limit"]),
+        ("restricted", True, KernelFeatures(5, True), "standard", ["signals", "abstract"]),
+        ("restricted", False, KernelFeatures(5, True), "standard", ["signals"]),
+        ("restricted", False, KernelFeatures(2, True), "standard", ["short", "signals"]),
+        ("restricted", False, KernelFeatures(0, True), "standard", ["writes", "memory", "short", "signals"]),
+        ("strict", False, KernelFeatures(0, True), "standard", ["writes", "memory", "reads", "short", "signals"]),
     ],
 )
 def test_what_a_kernel_can_hold_a_worker_to(
-    level: str, network: bool, kernel: Kernel, in_force: str, lacks: list[str]
+    level: str, network: bool, kernel: KernelFeatures, in_force: str, lacks: list[str]
 ) -> None:
-    held = held_by(kernel, Isolation(level, network=network))
+    held = find_effective_isolation(kernel, Isolation(level, network=network))
 
     assert held.level == in_force
     assert len(held.missing) == len(lacks)

@@ -10,14 +10,16 @@ from typing import NamedTuple
 import pytest
 import trio
 
-from hooklatch_worker.sandbox.isolation import held_by, kernel_here
+from hooklatch_worker.sandbox.isolation import detect_kernel, find_effective_isolation
 from hooklatch_worker.wire import Isolation
 from workers.sandbox.ground import SHELL_ATTEMPTS, ground, printed, try_calls, try_python, try_shell, trying
 
-KERNEL = kernel_here()
+KERNEL = detect_kernel()
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(bool(held_by(KERNEL, Isolation("strict")).missing), reason=f"this kernel offers only {KERNEL}"),
+    pytest.mark.skipif(
+        bool(find_effective_isolation(KERNEL, Isolation("strict")).missing), reason=f"this kernel offers only {KERNEL}"
+    ),
 ]
 
 # What comes of an attempt under standard, restricted and strict; None where that depends on the machine or the user.

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from hooklatch_worker.author import events, verdicts
-from hooklatch_worker.author.call_context import CallContext, Printed
+from hooklatch_worker.author.call_context import CallContext, CapturedOutput
 from hooklatch_worker.sandbox import linux
 from hooklatch_worker.shell import command, runner
 
@@ -161,8 +161,8 @@ def serve() -> None:
 
 
 def left() -> list[int]:
-    command.reap()
-    return linux.children()
+    command.reap_children()
+    return linux.list_children()
 
 
 def call(
@@ -173,13 +173,15 @@ def call(
     answer = b""
     began = time.monotonic()
     try:
-        answer = verdicts.encode(runner.run(events.build(event, payload, envelope, config, None, False, context)))
+        answer = verdicts.encode_verdict(
+            runner.run(events.build_event(event, payload, envelope, config, None, False, context))
+        )
     except runner.CallFailed as error:
         cause, message = error.cause, error.message
     except verdicts.GarbageError as error:
         cause, message = "protocol", str(error)
     seconds = time.monotonic() - began
-    printed = context.printed or Printed()
+    printed = context.printed or CapturedOutput()
     return {
         "answer": json.loads(answer) if answer else None,
         "cause": cause,
@@ -189,7 +191,7 @@ def call(
         "stderr": base64.b64encode(printed.stderr).decode(),
         "truncated": printed.truncated,
         "seconds": seconds,
-        "children": linux.children(),
+        "children": linux.list_children(),
         "descriptors": len(os.listdir("/proc/self/fd")),
     }
 

@@ -11,7 +11,7 @@ import pytest
 from hooklatch.core.decisions.combining import find_fault
 from hooklatch.core.hooks.catalogue import Catalogue
 from hooklatch_worker.author import verdicts
-from hooklatch_worker.shell.answers import read_answer
+from hooklatch_worker.shell.answers import parse_command_output
 from hooklatch_worker.shell.forms import CLAUDE_NAMES
 from support.tables import table
 from workers.shell.driven import Driven
@@ -21,11 +21,11 @@ def read(event: str, answer: object) -> dict[str, Any]:
     """Read an answer as the event's own words allow, and see that the daemon would accept what came of it."""
     spec = Catalogue.standard()[event]
     data = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
-    verdict = read_answer(
+    verdict = parse_command_output(
         data, event=event, fails_closed=spec.fails_closed, allows=spec.verdicts | spec.outputs
     )  # fmt: skip
-    encoded = verdicts.encode(verdict)
-    assert find_fault(spec, verdicts.decode(encoded)) is None
+    encoded = verdicts.encode_verdict(verdict)
+    assert find_fault(spec, verdicts.decode_answer(encoded)) is None
     return json.loads(encoded) if encoded else {}
 
 
@@ -254,6 +254,8 @@ def test_reading_answers_never_raises_anything_but_garbage() -> None:
     for key in keys:
         for value in odd:
             try:
-                read_answer(msgspec.json.encode({key: value}), event="pre_tool_use", fails_closed=True, allows=())
+                parse_command_output(
+                    msgspec.json.encode({key: value}), event="pre_tool_use", fails_closed=True, allows=()
+                )
             except verdicts.GarbageError:
                 continue

@@ -9,14 +9,14 @@ import msgspec
 import pytest
 
 from hooklatch.core.hooks.catalogue import Catalogue
-from hooklatch.hosts.find import find
+from hooklatch.hosts.find import find_host
 from hooklatch_worker.author import events
 from hooklatch_worker.shell.forms import (
     CLAUDE_FIELDS,
     CLAUDE_NAMES,
     REASONIX_NAMES,
-    FormError,
-    form_payload,
+    UnsupportedFormatError,
+    encode_form_payload,
 )
 from support.repository import RECORDED
 
@@ -34,11 +34,11 @@ def event(
     name: str, payload: dict[str, Any], config: dict[str, Any] | None = None, envelope: dict[str, Any] = ENVELOPE,
     reinvoked: bool = False,
 ) -> events.Event:  # fmt: skip
-    return events.build(name, payload, envelope, {"command": "true", "config": config or {}}, None, reinvoked)
+    return events.build_event(name, payload, envelope, {"command": "true", "config": config or {}}, None, reinvoked)
 
 
 def formed(form: str, name: str, payload: dict[str, Any], **rest: Any) -> dict[str, Any]:
-    line = form_payload(form, event(name, payload, **rest))
+    line = encode_form_payload(form, event(name, payload, **rest))
     assert line.endswith(b"\n")
     assert line.count(b"\n") == 1
     return json.loads(line)
@@ -85,7 +85,7 @@ def test_canonical_takes_every_event() -> None:
 
 @pytest.mark.parametrize("line", LINES)
 def test_claude_gives_back_what_claude_code_sent(line: bytes) -> None:
-    host = find("claude-code")
+    host = find_host("claude-code")
     params = msgspec.to_builtins(host.request(host.read(None, line, {})).params, enc_hook=msgspec.json.decode)
 
     document = formed("claude", params["event"], params["payload"], envelope=params["envelope"])
@@ -96,7 +96,7 @@ def test_claude_gives_back_what_claude_code_sent(line: bytes) -> None:
 def test_claude_knows_the_events_that_the_host_knows() -> None:
     # How a command answers these in Claude Code's form, nothing here reads.
     without = {"WorktreeCreate", "WorktreeRemove", "Elicitation", "ElicitationResult"}
-    known = {name: spec.event for name, spec in find("claude-code").events.items() if spec.event}
+    known = {name: spec.event for name, spec in find_host("claude-code").events.items() if spec.event}
     assert {theirs: ours for ours, theirs in CLAUDE_NAMES.items()} == {
         name: event for name, event in known.items() if name not in without
     }
@@ -193,8 +193,8 @@ def test_a_hooks_own_table_is_in_every_form_but_only_if_it_has_one(form: str) ->
     [("claude", "subagent_start"), ("claude", "pre_model"), ("claude", "deploy_requested"), ("reasonix", "tool_path")],
 )
 def test_an_event_that_a_system_does_not_have_is_refused(form: str, name: str) -> None:
-    with pytest.raises(FormError, match=f"payload = \"{form}\" has no name for the event '{name}'"):
-        form_payload(form, event(name, {}))
+    with pytest.raises(UnsupportedFormatError, match=f"payload = \"{form}\" has no name for the event '{name}'"):
+        encode_form_payload(form, event(name, {}))
 
 
 def test_every_name_is_one_of_the_catalogue() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from hooklatch.core.messages import Outcome
+from hooklatch.core.messages import CallOutcome
 from hooklatch.processes.pool import Pool
 from hooklatch.processes.pool_limits import PoolLimits
 from hooklatch.processes.zygote import open_zygote
@@ -33,7 +33,7 @@ async def pool_of_shells() -> AsyncGenerator[Pool]:
             nursery.cancel_scope.cancel()
 
 
-async def call(pool: Pool, folder: Path, command: str, limit: float | None = None) -> Outcome:
+async def call(pool: Pool, folder: Path, command: str, limit: float | None = None) -> CallOutcome:
     """Run a command that may take so many seconds, in a call that has time enough."""
     definition = {"command": command, "path": PATH, "fails_closed": True, "allows": ["deny"], "timeout": limit}
     fire = LoneFire(cwd=str(folder), session_id="s1")
@@ -73,7 +73,7 @@ async def test_a_command_that_fails_is_no_answer_and_costs_no_worker(tmp_path: P
 async def test_the_death_of_a_worker_ends_its_command(tmp_path: Path, command: str) -> None:
     began = tmp_path / "began"
     async with pool_of_shells() as pool, trio.open_nursery() as nursery:
-        replies: list[Outcome] = []
+        replies: list[CallOutcome] = []
 
         async def run() -> None:
             replies.append(await call(pool, tmp_path, command))

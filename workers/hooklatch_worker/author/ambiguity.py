@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import msgspec
 
-__all__ = ["ambiguity"]
+__all__ = ["find_ambiguity"]
 
 MAX_NAMED = 64 * 2**10  # bytes; in larger documents the key is not named, which takes ten times as long as detection
 
@@ -20,7 +20,7 @@ decode = msgspec.json.Decoder(object).decode
 encode = msgspec.json.Encoder().encode
 
 
-def ambiguity(data: bytes) -> str | None:
+def find_ambiguity(data: bytes) -> str | None:
     """Return why parsers may read this JSON differently, or None."""
     try:
         kept = encode(decode(data))
@@ -29,13 +29,13 @@ def ambiguity(data: bytes) -> str | None:
     except (msgspec.MsgspecError, UnicodeError, ValueError, MemoryError) as error:
         return str(error)
     # Counting takes as long as decoding and encoding together, where a text has line ends.
-    if kept == data or kept.count(b":") == (colons(data) if b"\\" in data else data.count(b":")):
+    if kept == data or kept.count(b":") == (count_colons(data) if b"\\" in data else data.count(b":")):
         return None
-    key = f"the key {named(data)}" if len(data) <= MAX_NAMED else "a key"
+    key = f"the key {name_repeated_key(data)}" if len(data) <= MAX_NAMED else "a key"
     return f"{key} occurs twice in one object"
 
 
-def colons(data: bytes) -> int:
+def count_colons(data: bytes) -> int:
     """Count the colons in a document, escaped or not, both between tokens and in strings."""
     plain = data.count(b":")
     if b"\\u003" not in data:
@@ -44,7 +44,7 @@ def colons(data: bytes) -> int:
     return plain + escapes.count(b"\\u003a") + escapes.count(b"\\u003A")
 
 
-def named(data: bytes) -> str:
+def name_repeated_key(data: bytes) -> str:
     import json
 
     repeated: list[str] = []

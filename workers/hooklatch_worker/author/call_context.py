@@ -10,22 +10,22 @@ from math import inf
 
 import msgspec
 
-from hooklatch_worker.author.state import Line
+from hooklatch_worker.author.state import StateChannel
 
-__all__ = ["MAX_EMITTED", "MAX_EMITTED_BYTES", "CallContext", "Emitted", "Printed"]
+__all__ = ["MAX_EMITTED", "MAX_EMITTED_BYTES", "CallContext", "EmittedTelemetry", "CapturedOutput"]
 
 MAX_EMITTED = 16  # pieces of telemetry in one call
 MAX_EMITTED_BYTES = 64 * 2**10  # size limit of one of them
 
 
-class Emitted(msgspec.Struct, frozen=True):
+class EmittedTelemetry(msgspec.Struct, frozen=True):
     """One piece of telemetry of a built-in hook.  `data` is a JSON object."""
 
     event_type: str
     data: bytes
 
 
-class Printed(msgspec.Struct, frozen=True):
+class CapturedOutput(msgspec.Struct, frozen=True):
     """What was written to standard output and standard error; for a program also its exit status."""
 
     stdout: bytes = b""
@@ -42,9 +42,9 @@ class CallContext(msgspec.Struct, eq=False):
 
     call_id: int | None = None
     deadline: float = inf
-    line: Line | None = None
-    emitted: list[Emitted] = []
-    printed: Printed | None = None
+    line: StateChannel | None = None
+    emitted: list[EmittedTelemetry] = []
+    printed: CapturedOutput | None = None
 
     @property
     def remaining(self) -> float:
@@ -58,7 +58,7 @@ class CallContext(msgspec.Struct, eq=False):
         except ValueError:  # a path that is not UTF-8
             return
         if len(self.emitted) < MAX_EMITTED and len(body) <= MAX_EMITTED_BYTES:
-            self.emitted.append(Emitted(event_type, body))
+            self.emitted.append(EmittedTelemetry(event_type, body))
 
     def __deepcopy__(self, memo: object) -> CallContext:
         """Return itself: a copy of an event belongs to the same call."""

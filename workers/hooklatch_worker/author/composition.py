@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any, TypeAlias, TypeGuard
 
 from hooklatch_worker.author import events
-from hooklatch_worker.author.event import Event, call_of
+from hooklatch_worker.author.event import Event, find_call
 from hooklatch_worker.author.verdicts import GarbageError, Verdict, Word
 
 __all__ = ["Function", "chain", "composite", "when"]
@@ -30,14 +30,14 @@ def chain(*functions: Function) -> Function:
     def chained(event: Event) -> Answer:
         merged: Answer = None
         for function in functions:
-            answer = checked(function, event)
-            merged = together(merged, answer)
+            answer = call_member(function, event)
+            merged = merge_answers(merged, answer)
             if answer is None:
                 continue
             if answer.verdict in REFUSALS or answer.is_last:
                 break
             if answer.patch:
-                event = amended(event, answer.patch)
+                event = amend_event(event, answer.patch)
         return merged
 
     return chained
@@ -49,7 +49,7 @@ def composite(*functions: Function) -> Function:
     def composed(event: Event) -> Answer:
         merged: Answer = None
         for function in functions:
-            merged = together(merged, checked(function, event))
+            merged = merge_answers(merged, call_member(function, event))
         return merged
 
     return composed
@@ -59,12 +59,12 @@ def when(condition: Callable[[Any], bool], function: Function) -> Function:
     """Return a hook that calls the function if the condition holds, and otherwise has no opinion."""
 
     def conditional(event: Event) -> Answer:
-        return checked(function, event) if condition(event) else None
+        return call_member(function, event) if condition(event) else None
 
     return conditional
 
 
-def checked(function: Function, event: Event) -> Answer:
+def call_member(function: Function, event: Event) -> Answer:
     answer = function(event)
     if answer is None or is_verdict(answer):
         return answer
@@ -76,13 +76,15 @@ def is_verdict(value: object) -> TypeGuard[Verdict[Any]]:
     return isinstance(value, Verdict)
 
 
-def amended(event: Event, patch: dict[str, object]) -> Event:
+def amend_event(event: Event, patch: dict[str, object]) -> Event:
     envelope = {key: getattr(event, key) for key in ("session_id", "call_id", "cwd", "host", "metadata", "context")}
     payload = {**event.payload, **patch}
-    return events.build(event.event, payload, envelope, event.config, event.merged, event.reinvoked, call_of(event))
+    return events.build_event(
+        event.event, payload, envelope, event.config, event.merged, event.reinvoked, find_call(event)
+    )
 
 
-def together(first: Answer, second: Answer) -> Answer:
+def merge_answers(first: Answer, second: Answer) -> Answer:
     """Merge two answers: the stricter verdict, all outputs, the later patch of each key."""
     if first is None or second is None:
         return second if first is None else first

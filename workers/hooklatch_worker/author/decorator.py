@@ -14,22 +14,22 @@ from msgspec.structs import replace
 from hooklatch_worker.author import ledger
 from hooklatch_worker.author.marker import (
     BOTH,
-    Marker,
-    checked_config,
-    checked_events,
-    checked_files,
-    checked_flag,
-    checked_match,
-    checked_priority,
-    checked_runtime,
-    checked_text,
-    checked_timeout,
-    checked_where,
+    MarkedEvent,
+    validate_config,
+    validate_events,
+    validate_files,
+    validate_flag,
+    validate_hook_timeout,
+    validate_match,
+    validate_priority,
+    validate_runtime,
+    validate_text,
+    validate_where,
 )
 
 __all__ = ["hook"]
 
-OPTIONS = tuple(name for name in Marker.__struct_fields__ if name != "event")
+OPTIONS = tuple(name for name in MarkedEvent.__struct_fields__ if name != "event")
 
 CO_GENERATOR, CO_ASYNC_GENERATOR = 0x20, 0x200  # from inspect, whose import would take longer than this whole module
 
@@ -65,27 +65,27 @@ def hook(
         ValueError: an argument is out of range, or two contradict each other.
     """
     for option in unknown:
-        raise TypeError(f"@hook has no option {option!r}{nearest_to(option)}")
-    settings = Marker(
+        raise TypeError(f"@hook has no option {option!r}{suggest_option(option)}")
+    settings = MarkedEvent(
         event="",
-        match=checked_match(match),
-        where=checked_where(where),
-        id=id if id is None else checked_text("id", id),
-        priority=checked_priority(priority),
-        timeout=checked_timeout(timeout),
-        description=checked_text("description", description, may_be_empty=True),
-        enabled=checked_flag("enabled", enabled),
-        observe=checked_flag("observe", observe),
-        optional=checked_flag("optional", optional),
-        amends=checked_flag("amends", amends),
-        only_judges=checked_flag("only_judges", only_judges),
-        config=checked_config(config),
-        runtime=checked_runtime(runtime),
-        files=checked_files(files),
+        match=validate_match(match),
+        where=validate_where(where),
+        id=id if id is None else validate_text("id", id),
+        priority=validate_priority(priority),
+        timeout=validate_hook_timeout(timeout),
+        description=validate_text("description", description, may_be_empty=True),
+        enabled=validate_flag("enabled", enabled),
+        observe=validate_flag("observe", observe),
+        optional=validate_flag("optional", optional),
+        amends=validate_flag("amends", amends),
+        only_judges=validate_flag("only_judges", only_judges),
+        config=validate_config(config),
+        runtime=validate_runtime(runtime),
+        files=validate_files(files),
     )
     if settings.amends and settings.only_judges:
         raise ValueError(BOTH)
-    markers = tuple(replace(settings, event=name) for name in checked_events(event))
+    markers = tuple(replace(settings, event=name) for name in validate_events(event))
 
     def mark(function: Any) -> Any:
         if not isinstance(function, FunctionType):
@@ -93,7 +93,7 @@ def hook(
         if function.__code__.co_flags & (CO_GENERATOR | CO_ASYNC_GENERATOR):
             raise TypeError(f"{function.__name__} yields, so it cannot return a verdict")
         own = tuple(replace(marker) for marker in markers)  # separate markers for each use of one @hook(...)
-        ledger.note(function, own)
+        ledger.note_mark(function, own)
         # Decorators apply from the bottom up, but markers are listed from the top down.
         earlier = getattr(function, "__hooklatch_markers__", ())
         function.__dict__["__hooklatch_markers__"] = (*own, *earlier)
@@ -101,11 +101,11 @@ def hook(
             decorator.is_applied = True
         return function
 
-    decorator = ledger.expect(mark)
+    decorator = ledger.expect_decorator(mark)
     return mark
 
 
-def nearest_to(option: str) -> str:
+def suggest_option(option: str) -> str:
     from difflib import get_close_matches  # imported here, since it is only needed after a mistake
 
     nearest = get_close_matches(option, OPTIONS, n=1)

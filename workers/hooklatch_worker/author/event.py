@@ -13,7 +13,7 @@ import msgspec
 from hooklatch_worker.author.call_context import CallContext
 from hooklatch_worker.author.state import State
 
-__all__ = ["EVENT_CLASSES", "CustomEvent", "Event", "call_of"]
+__all__ = ["EVENT_CLASSES", "CustomEvent", "Event", "find_call"]
 
 EVENT_CLASSES: Final[dict[str, type[Event]]] = {}  # filled by the subclasses, by event name
 
@@ -45,10 +45,10 @@ class Event:
     __payload_fields__: ClassVar[dict[str, str]] = {}
 
     def __init_subclass__(cls, event: str | None = None) -> None:
-        own = {_key(name): text for name, text in cls.__annotations__.items()}
+        own = {_payload_key(name): text for name, text in cls.__annotations__.items()}
         cls.__payload_fields__ = {**cls.__payload_fields__, **own}
         for name in {*cls.__annotations__, *own}:
-            setattr(cls, name, _field(_key(name)))
+            setattr(cls, name, _make_property(_payload_key(name)))
         if event is not None:
             EVENT_CLASSES[event] = cls
 
@@ -74,7 +74,7 @@ class Event:
     @property
     def state(self) -> State:
         """The state that the hook's source keeps between calls, shared by all its workers."""
-        call = call_of(self)
+        call = find_call(self)
         return State(call.line, call.call_id)
 
     if not TYPE_CHECKING:  # so that type checkers reject misspelt fields
@@ -84,9 +84,9 @@ class Event:
             # three times as long.
             if name.startswith("_"):  # looked up by copy, pickle and the like; never a field
                 raise AttributeError(name)
-            key = _key(name)
+            key = _payload_key(name)
             if key in ENVELOPE:
-                return _envelope_of(self).get(key)
+                return _read_envelope(self).get(key)
             if key in self.payload:
                 return self.payload[key]
             raise AttributeError(self._missing(name))
@@ -110,19 +110,19 @@ NOT_ENVELOPE: Final = frozenset({"payload", "config", "merged", "reinvoked"})
 ENVELOPE: Final = frozenset(Event.__annotations__) - NOT_ENVELOPE - {"__payload_fields__"}
 
 
-def _field(key: str) -> property:
+def _make_property(key: str) -> property:
     """Return the attribute for a declared field: the payload's, or the envelope's of that name, or None."""
 
     def read(self: Event) -> Any:
         payload = self.payload
         if key in payload:
             return payload[key]
-        return _envelope_of(self).get(key) if key in ENVELOPE else None
+        return _read_envelope(self).get(key) if key in ENVELOPE else None
 
     return property(read)
 
 
-def _envelope_of(event: Event) -> dict[str, Any]:
+def _read_envelope(event: Event) -> dict[str, Any]:
     """Return the envelope, decoded at its first use: few hooks look at it."""
     envelope: dict[str, Any] | bytes = event.__dict__["_envelope"]
     if isinstance(envelope, bytes):
@@ -130,13 +130,13 @@ def _envelope_of(event: Event) -> dict[str, Any]:
     return envelope
 
 
-def call_of(event: Event) -> CallContext:
+def find_call(event: Event) -> CallContext:
     """Return the call that an event belongs to."""
     call: CallContext = event.__dict__["_call"]
     return call
 
 
-def _key(name: str) -> str:
+def _payload_key(name: str) -> str:
     bare = name.removesuffix("_")
     return bare if iskeyword(bare) else name
 

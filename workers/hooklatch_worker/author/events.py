@@ -14,7 +14,7 @@ from hooklatch_worker.author.event import CustomEvent as CustomEvent
 from hooklatch_worker.author.event import Event as Event
 
 
-def build(
+def build_event(
     event_name: str,
     payload: dict[str, Any],
     envelope: dict[str, Any] | bytes,

@@ -9,14 +9,14 @@ from typing import Literal, cast
 __all__ = [
     "MAX_MESSAGE",
     "MAX_TRACEBACK",
-    "Author",
+    "AuthorFrames",
     "CallFailed",
     "FailureCause",
-    "clipped",
-    "explain",
+    "clip_error_text",
+    "explain_exception",
     "format_error",
-    "innermost",
-    "printable",
+    "find_innermost",
+    "make_printable",
 ]
 
 FailureCause = Literal["crash", "timeout", "protocol", "load", "overload"]
@@ -29,12 +29,12 @@ NO_ASYNCIO = ("no running event loop", "There is no current event loop", "trio.r
 NO_TRIO = ("must be called from async context",)
 
 
-def clipped(text: str) -> str:
+def clip_error_text(text: str) -> str:
     """Return an error's text, clipped if it is very long."""
     return text if len(text) <= MAX_TOLD else f"{text[:MAX_TOLD]}…"
 
 
-def printable(text: str) -> str:
+def make_printable(text: str) -> str:
     """Return text that is safe to display: without lone surrogates, and without control characters but \\n and \\t."""
     shown = text.encode("utf-8", "backslashreplace").decode()
     return shown.translate(CONTROLS)
@@ -49,7 +49,7 @@ class CallFailed(Exception):
         self.message = message
 
 
-class Author:
+class AuthorFrames:
     """Distinguishes the lines that a source's author wrote from those of libraries."""
 
     def __init__(self, path: str) -> None:
@@ -93,17 +93,17 @@ class Author:
         return code.co_filename, code.co_firstlineno
 
 
-def explain(error: BaseException, author: Author, function: object, runtime: str) -> str:
+def explain_exception(error: BaseException, author: AuthorFrames, function: object, runtime: str) -> str:
     """Describe an exception on one line, with the author's line that led to it and a remedy if one is known."""
-    cause = innermost(error)
-    text = text_of(cause)
+    cause = find_innermost(error)
+    text = format_exception(cause)
     text = text if len(text) <= MAX_MESSAGE else f"{text[:MAX_MESSAGE]}…"
     place = author.place_of(cause) or author.place_of(error) or author.place_of_function(function)
     where = f" ({os.path.basename(place[0])}:{place[1]})" if place is not None else ""
-    return printable(f"{type(cause).__name__}: {text}{where}{remedy(cause, text, runtime)}")
+    return make_printable(f"{type(cause).__name__}: {text}{where}{suggest_remedy(cause, text, runtime)}")
 
 
-def innermost(error: BaseException) -> BaseException:
+def find_innermost(error: BaseException) -> BaseException:
     """Return the only exception in a group, such as trio's and asyncio's for a single task; else the group."""
     while isinstance(error, BaseExceptionGroup):
         inner = cast("BaseExceptionGroup[BaseException]", error).exceptions
@@ -113,14 +113,14 @@ def innermost(error: BaseException) -> BaseException:
     return error
 
 
-def text_of(error: BaseException) -> str:
+def format_exception(error: BaseException) -> str:
     try:
         return str(error)
     except BaseException:  # its __str__ is also the callback's code
         return "(its text could not be read)"
 
 
-def remedy(error: BaseException, text: str, runtime: str) -> str:
+def suggest_remedy(error: BaseException, text: str, runtime: str) -> str:
     if not isinstance(error, RuntimeError | TypeError):
         return ""
     if runtime != "asyncio" and text.startswith(NO_ASYNCIO):
@@ -130,7 +130,7 @@ def remedy(error: BaseException, text: str, runtime: str) -> str:
     return ""
 
 
-def format_error(error: BaseException, author: Author) -> tuple[str, str]:
+def format_error(error: BaseException, author: AuthorFrames) -> tuple[str, str]:
     """Return the traceback of an exception from the author's first line on, and its start and end as sent on."""
     import traceback
 
@@ -138,11 +138,11 @@ def format_error(error: BaseException, author: Author) -> tuple[str, str]:
         whole = "".join(traceback.format_exception(type(error), error, author.first_trace(error)))
     except BaseException:  # its contents are also the callback's code
         whole = f"{type(error).__name__}: (its traceback could not be read)\n"
-    shown = printable(whole if len(whole) <= MAX_TRACEBACK else ends_of(whole))
-    return whole, shown if len(shown) <= MAX_TRACEBACK else ends_of(shown)
+    shown = make_printable(whole if len(whole) <= MAX_TRACEBACK else clip_middle(whole))
+    return whole, shown if len(shown) <= MAX_TRACEBACK else clip_middle(shown)
 
 
-def ends_of(text: str) -> str:
+def clip_middle(text: str) -> str:
     # Keep more of the end, which shows where the exception was raised.
     cut = "\n… (cut) …\n"
     first = MAX_TRACEBACK // 4

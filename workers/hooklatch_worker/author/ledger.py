@@ -15,12 +15,12 @@ from collections.abc import Callable, Iterable, Mapping
 from types import FrameType, FunctionType
 from typing import TYPE_CHECKING, Any
 
-from hooklatch_worker.author.failures import Author
+from hooklatch_worker.author.failures import AuthorFrames
 
 if TYPE_CHECKING:
-    from hooklatch_worker.author.marker import Marker
+    from hooklatch_worker.author.marker import MarkedEvent
 
-__all__ = ["Decorator", "Ledger", "HookMark", "current", "expect", "note"]
+__all__ = ["Decorator", "Ledger", "HookMark", "current", "expect_decorator", "note_mark"]
 
 CO_OPTIMIZED = 0x1  # set for functions, not for modules or classes; from inspect, which is slow to import
 US = __name__.partition(".")[0] + "."  # frames of this package, which end the user's part of the stack
@@ -30,7 +30,12 @@ class HookMark:
     """One use of @hook: the function, and the place in the module whose top level was executing (`home`)."""
 
     def __init__(
-        self, function: FunctionType, markers: tuple[Marker, ...], home: dict[str, Any] | None, file: str, line: int
+        self,
+        function: FunctionType,
+        markers: tuple[MarkedEvent, ...],
+        home: dict[str, Any] | None,
+        file: str,
+        line: int,
     ) -> None:
         self.function = function
         self.markers = markers
@@ -66,15 +71,15 @@ class Ledger:
         self.marks: list[HookMark] = []
         self._decorators: list[Decorator] = []
         self._mark_of: dict[int, HookMark] = {}  # by the id() of a marker, which the mark keeps alive
-        self._author: Author | None = None
+        self._author: AuthorFrames | None = None
 
-    def note(self, function: FunctionType, markers: tuple[Marker, ...], frame: FrameType) -> None:
+    def note(self, function: FunctionType, markers: tuple[MarkedEvent, ...], frame: FrameType) -> None:
         """Record a mark made by `frame`.
 
         Raises:
             RuntimeError: the source is already loaded, so the mark would have no effect.
         """
-        mark = HookMark(function, markers, *home_of(frame))
+        mark = HookMark(function, markers, *find_defining_module(frame))
         if self._author is not None:
             if self._author.wrote(mark.file):
                 name = function.__name__
@@ -88,47 +93,47 @@ class Ledger:
 
     def expect(self, made: Callable[[Any], Any], frame: FrameType) -> Decorator:
         """Record a decorator made by `frame`, which should be applied to a function."""
-        decorator = Decorator(made, *home_of(frame))
+        decorator = Decorator(made, *find_defining_module(frame))
         if self._author is None:
             self._decorators.append(decorator)
         return decorator
 
-    def lost_decorators(self, namespace: Mapping[str, Any], author: Author) -> list[Decorator]:
+    def lost_decorators(self, namespace: Mapping[str, Any], author: AuthorFrames) -> list[Decorator]:
         """Return decorators of a module that were discarded without marking anything: most likely an @ is missing."""
-        return [one for one in self._decorators if one.is_lost and is_of(one, namespace, author)]
+        return [one for one in self._decorators if one.is_lost and is_mark_of(one, namespace, author)]
 
-    def close(self, author: Author) -> None:
+    def close(self, author: AuthorFrames) -> None:
         """Stop recording: from now on marks of the source itself are errors."""
         self._author = author
         self._decorators = []
         self.marks, self._mark_of = [], {}
 
-    def mark_of(self, marker: Marker) -> HookMark | None:
+    def mark_of(self, marker: MarkedEvent) -> HookMark | None:
         return self._mark_of.get(id(marker))
 
-    def of(self, namespace: Mapping[str, Any], author: Author) -> list[HookMark]:
+    def of(self, namespace: Mapping[str, Any], author: AuthorFrames) -> list[HookMark]:
         """Return the marks of one module, and those of no module if the author wrote them."""
-        return [mark for mark in self.marks if is_of(mark, namespace, author)]
+        return [mark for mark in self.marks if is_mark_of(mark, namespace, author)]
 
 
 current: Ledger | None = None  # set only in a worker; elsewhere a mark has no effect but on its function
 
 
-def note(function: FunctionType, markers: tuple[Marker, ...]) -> None:
+def note_mark(function: FunctionType, markers: tuple[MarkedEvent, ...]) -> None:
     """Record a mark made by the caller's caller."""
     if current is not None:
         frame = sys._getframe(2)  # pyright: ignore[reportPrivateUsage]  # as logging and namedtuple do
         current.note(function, markers, frame)
 
 
-def expect(made: Callable[[Any], Any]) -> Decorator | None:
+def expect_decorator(made: Callable[[Any], Any]) -> Decorator | None:
     """Record a decorator made by the caller's caller."""
     if current is None:
         return None
     return current.expect(made, sys._getframe(2))  # pyright: ignore[reportPrivateUsage]
 
 
-def home_of(frame: FrameType) -> tuple[dict[str, Any] | None, str, int]:
+def find_defining_module(frame: FrameType) -> tuple[dict[str, Any] | None, str, int]:
     """Return the module whose top level is executing, with file and line (within a class, a line of its body).
 
     If there is none, as in a thread, return the place of `frame` itself.
@@ -152,11 +157,11 @@ def home_of(frame: FrameType) -> tuple[dict[str, Any] | None, str, int]:
     return None, frame.f_code.co_filename, frame.f_lineno
 
 
-def is_of(mark: HookMark | Decorator, namespace: Mapping[str, Any], author: Author) -> bool:
+def is_mark_of(mark: HookMark | Decorator, namespace: Mapping[str, Any], author: AuthorFrames) -> bool:
     return mark.home is namespace or (mark.home is None and author.wrote(mark.file))
 
 
-def why_lost(mark: HookMark, namespace: Mapping[str, Any]) -> str:
+def explain_lost_mark(mark: HookMark, namespace: Mapping[str, Any]) -> str:
     """Return why a mark of a module yields no hook, and what to do."""
     function = mark.function
     name = function.__name__
@@ -190,7 +195,7 @@ def are_twins(bound: FunctionType, lost: FunctionType) -> bool:
     return bound is not lost and is_same_file and bound.__qualname__ == lost.__qualname__
 
 
-def first_and_others(marks: Iterable[HookMark]) -> tuple[HookMark, str]:
+def summarize_marks(marks: Iterable[HookMark]) -> tuple[HookMark, str]:
     """Return the first mark by line, and a phrase for how many more there are."""
     first, *others = sorted(marks, key=lambda mark: mark.line)
     return first, f" (and {len(others)} more)" if others else ""

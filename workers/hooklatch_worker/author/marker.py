@@ -17,25 +17,25 @@ from hooklatch_worker.author.verdicts import GarbageError, check_plain
 __all__ = [
     "BOTH",
     "MAX_TIMEOUT",
-    "Marker",
-    "checked_config",
-    "checked_events",
-    "checked_files",
-    "checked_flag",
-    "checked_match",
-    "checked_priority",
-    "checked_runtime",
-    "checked_text",
-    "checked_timeout",
-    "checked_where",
-    "fault_of_name",
+    "MarkedEvent",
+    "validate_config",
+    "validate_events",
+    "validate_files",
+    "validate_flag",
+    "validate_match",
+    "validate_priority",
+    "validate_runtime",
+    "validate_text",
+    "validate_hook_timeout",
+    "validate_where",
+    "find_file_name_fault",
 ]
 
 BOTH = "amends says that it changes the payload, only_judges that it changes nothing: remove one of them"
 MAX_TIMEOUT = 600.0  # seconds; a larger number is most likely in milliseconds
 
 
-class Marker(Struct, frozen=True, kw_only=True):
+class MarkedEvent(Struct, frozen=True, kw_only=True):
     """One event that a function serves, with the settings of that hook."""
 
     event: str
@@ -55,14 +55,14 @@ class Marker(Struct, frozen=True, kw_only=True):
     files: tuple[str, ...] = ()
 
 
-def checked_events(event: object) -> list[str]:
+def validate_events(event: object) -> list[str]:
     if isinstance(event, FunctionType):
         raise TypeError('@hook needs the event: write @hook("pre_tool_use")')
     if isinstance(event, str):
-        return [checked_text("event", event)]
+        return [validate_text("event", event)]
     if not isinstance(event, list):
         raise TypeError(f"event is a str or a list of str, not a {type(event).__name__!r}")
-    names = [checked_text("event", name) for name in cast("list[object]", event)]
+    names = [validate_text("event", name) for name in cast("list[object]", event)]
     if not names:
         raise ValueError("event is an empty list; name at least one event")
     if len(set(names)) < len(names):
@@ -70,29 +70,29 @@ def checked_events(event: object) -> list[str]:
     return names
 
 
-def checked_match(match: object) -> str | list[str] | dict[str, Any] | None:
+def validate_match(match: object) -> str | list[str] | dict[str, Any] | None:
     if match is None:
         return None
     if isinstance(match, str):
-        return checked_text("match", match)
+        return validate_text("match", match)
     if isinstance(match, list):
-        names = [checked_text("match", name) for name in cast("list[object]", match)]
+        names = [validate_text("match", name) for name in cast("list[object]", match)]
         if not names:
             raise ValueError("match is an empty list, which matches nothing; leave it out to match all")
         return names
     if isinstance(match, Mapping):
-        return checked_pattern(dict(cast("Mapping[object, object]", match)))
+        return validate_match_pattern(dict(cast("Mapping[object, object]", match)))
     raise TypeError(f"match is a str, a list of str or a dict, not a {type(match).__name__!r}")
 
 
-def checked_pattern(pattern: dict[object, object]) -> dict[str, Any]:
+def validate_match_pattern(pattern: dict[object, object]) -> dict[str, Any]:
     match pattern:
         case {"glob": glob, **others} if not others:
-            return {"glob": checked_text("match glob", glob)}
+            return {"glob": validate_text("match glob", glob)}
         case {"regex": regex, "search": search, **others} if not others:
-            return {"regex": checked_text("match regex", regex), "search": checked_flag("match search", search)}
+            return {"regex": validate_text("match regex", regex), "search": validate_flag("match search", search)}
         case {"regex": regex, **others} if not others:
-            return {"regex": checked_text("match regex", regex)}
+            return {"regex": validate_text("match regex", regex)}
         case _:
             raise ValueError(
                 f'match is {pattern!r}; write {{"glob": "mcp__*"}}, {{"regex": "Edit|Write"}} '
@@ -100,7 +100,7 @@ def checked_pattern(pattern: dict[object, object]) -> dict[str, Any]:
             )
 
 
-def checked_where(where: object) -> dict[str, Any] | None:
+def validate_where(where: object) -> dict[str, Any] | None:
     if where is None:
         return None
     if not isinstance(where, Mapping):
@@ -115,7 +115,7 @@ def checked_where(where: object) -> dict[str, Any] | None:
     return table
 
 
-def checked_priority(priority: object) -> int:
+def validate_priority(priority: object) -> int:
     if isinstance(priority, bool) or not isinstance(priority, int):
         raise TypeError(f"priority is an int, not a {type(priority).__name__!r}")
     if not 0 <= priority <= 1000:
@@ -123,7 +123,7 @@ def checked_priority(priority: object) -> int:
     return priority
 
 
-def checked_timeout(timeout: object) -> float | None:
+def validate_hook_timeout(timeout: object) -> float | None:
     if timeout is None:
         return None
     if isinstance(timeout, bool) or not isinstance(timeout, (int, float)):
@@ -135,7 +135,7 @@ def checked_timeout(timeout: object) -> float | None:
     return float(timeout)
 
 
-def checked_config(config: object) -> dict[str, Any] | None:
+def validate_config(config: object) -> dict[str, Any] | None:
     if config is None:
         return None
     if not isinstance(config, dict):
@@ -147,7 +147,7 @@ def checked_config(config: object) -> dict[str, Any] | None:
     return cast("dict[str, Any]", config)
 
 
-def checked_runtime(runtime: object) -> Literal["trio", "asyncio"]:
+def validate_runtime(runtime: object) -> Literal["trio", "asyncio"]:
     if runtime == "trio":
         return "trio"
     if runtime == "asyncio":
@@ -155,30 +155,30 @@ def checked_runtime(runtime: object) -> Literal["trio", "asyncio"]:
     raise ValueError(f"runtime is {runtime!r}; write 'trio' or 'asyncio'")
 
 
-def checked_files(files: object) -> tuple[str, ...]:
+def validate_files(files: object) -> tuple[str, ...]:
     if not isinstance(files, (list, tuple)):
         raise TypeError(f"files is a list of names, not a {type(files).__name__!r}")
-    names = tuple(checked_text("files", name) for name in cast("list[object]", files))
+    names = tuple(validate_text("files", name) for name in cast("list[object]", files))
     for name in names:
-        if (fault := fault_of_name(name)) is not None:
+        if (fault := find_file_name_fault(name)) is not None:
             raise ValueError(fault)
     return names
 
 
-def fault_of_name(name: str) -> str | None:
+def find_file_name_fault(name: str) -> str | None:
     """Return why a file beside a source cannot be named so; None if it can."""
     if not name or name.startswith("/") or "\0" in name or {"", ".", ".."}.intersection(name.split("/")):
         return f"files names {name!r}; it takes files in the folder of the hooks' file or below it, relative to that"
     return None
 
 
-def checked_flag(name: str, value: object) -> bool:
+def validate_flag(name: str, value: object) -> bool:
     if not isinstance(value, bool):
         raise TypeError(f"{name} is True or False, not a {type(value).__name__!r}")
     return value
 
 
-def checked_text(name: str, value: object, *, may_be_empty: bool = False) -> str:
+def validate_text(name: str, value: object, *, may_be_empty: bool = False) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{name} is a str, not a {type(value).__name__!r}")
     if not value and not may_be_empty:

@@ -13,7 +13,18 @@ import msgspec
 
 from hooklatch_worker.author.verdicts import GarbageError, check_plain
 
-__all__ = ["Asked", "Line", "MAX_KEY", "MAX_STEPS", "MAX_TTL", "MAX_VALUE", "Operation", "Scope", "State", "StateError"]
+__all__ = [
+    "StateRequest",
+    "StateChannel",
+    "MAX_KEY",
+    "MAX_STEPS",
+    "MAX_TTL",
+    "MAX_VALUE",
+    "Operation",
+    "Scope",
+    "State",
+    "StateError",
+]
 
 MAX_KEY = 256  # bytes of a key in UTF-8
 MAX_VALUE = 16 * 2**10  # bytes of a value as JSON
@@ -26,7 +37,7 @@ ENCODER = msgspec.json.Encoder(order="deterministic")  # equal values encode to 
 NOT_HERE = "event.state is only available while a worker of the daemon runs the event's call"
 
 
-class Asked(msgspec.Struct, frozen=True, tag="asked", array_like=True):
+class StateRequest(msgspec.Struct, frozen=True, tag="asked", array_like=True):
     """Worker to daemon, during a call: one step on the state of its source.  See `Scope` for the operations.
 
     `number` counts from 1 in each call; nothing else is sent before the `Told` for it has come.  `value` and `expected`
@@ -52,10 +63,10 @@ class StateError(Exception):
     """
 
 
-class Line(Protocol):
+class StateChannel(Protocol):
     """The channel to the daemon; it fills in the generation and the number of `asked`."""
 
-    def ask(self, asked: Asked) -> bytes: ...
+    def ask(self, asked: StateRequest) -> bytes: ...
 
 
 class Scope:
@@ -69,7 +80,7 @@ class Scope:
 
     __slots__ = ("_call_id", "_is_session", "_line")
 
-    def __init__(self, line: Line | None, call_id: int | None, *, is_session: bool = False) -> None:
+    def __init__(self, line: StateChannel | None, call_id: int | None, *, is_session: bool = False) -> None:
         self._line = line
         self._call_id = call_id
         self._is_session = is_session
@@ -83,7 +94,7 @@ class Scope:
         """Set a key to a value, which expires after `ttl`."""
         if value is None:
             raise StateError(f"None cannot be set as a value; to remove {key!r}: delete")
-        self._ask("set", key, value=written(value), ttl=checked_ttl(ttl))
+        self._ask("set", key, value=encode_value(value), ttl=validate_ttl(ttl))
 
     def increment(self, key: str, by: Number = 1, *, ttl: float | None = None, once: bool = False) -> Number:
         """Add to the number of a key (initially 0), and return the result.
@@ -94,7 +105,7 @@ class Scope:
         """
         if isinstance(by, bool) or not isinstance(by, (int, float)):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise StateError(f"by is a number, not a {type(by).__name__!r}")
-        data = self._ask("increment", key, value=written(by), ttl=checked_ttl(ttl), once=bool(once))
+        data = self._ask("increment", key, value=encode_value(by), ttl=validate_ttl(ttl), once=bool(once))
         number: Number = msgspec.json.decode(data)
         return number
 
@@ -109,8 +120,8 @@ class Scope:
         """
         return bool(
             self._ask(
-                "compare_and_set", key, expected=written_or_none(expected), value=written_or_none(value),
-                ttl=checked_ttl(ttl),
+                "compare_and_set", key, expected=encode_or_none(expected), value=encode_or_none(value),
+                ttl=validate_ttl(ttl),
             )
         )  # fmt: skip
 
@@ -121,7 +132,9 @@ class Scope:
         check_key(key)
         if self._line is None or self._call_id is None:
             raise StateError(NOT_HERE)
-        return self._line.ask(Asked(0, self._call_id, 0, operation, key, self._is_session, value, expected, ttl, once))
+        return self._line.ask(
+            StateRequest(0, self._call_id, 0, operation, key, self._is_session, value, expected, ttl, once)
+        )
 
 
 class State(Scope):
@@ -149,7 +162,7 @@ def check_key(key: object) -> None:
         raise StateError(f"a key has at most {MAX_KEY} bytes, not {size}; hash what is longer")
 
 
-def checked_ttl(ttl: object) -> float:
+def validate_ttl(ttl: object) -> float:
     if ttl is None:
         return 0.0
     if isinstance(ttl, bool) or not isinstance(ttl, (int, float)) or not 0 < ttl <= MAX_TTL:
@@ -157,11 +170,11 @@ def checked_ttl(ttl: object) -> float:
     return float(ttl)
 
 
-def written_or_none(value: object) -> bytes:
-    return b"" if value is None else written(value)
+def encode_or_none(value: object) -> bytes:
+    return b"" if value is None else encode_value(value)
 
 
-def written(value: object) -> bytes:
+def encode_value(value: object) -> bytes:
     """Encode a value as JSON."""
     if type(value) is float and not isfinite(value):
         raise StateError(f"{value!r} is not a finite number")

@@ -12,8 +12,8 @@ import msgspec
 from msgspec import UNSET, Raw, Struct
 from msgspec.structs import replace
 
-from hooklatch_worker.author.ambiguity import ambiguity
-from hooklatch_worker.author.failures import clipped
+from hooklatch_worker.author.ambiguity import find_ambiguity
+from hooklatch_worker.author.failures import clip_error_text
 
 __all__ = [
     "Answer",
@@ -21,8 +21,8 @@ __all__ = [
     "Verdict",
     "Word",
     "check_plain",
-    "decode",
-    "encode",
+    "decode_answer",
+    "encode_verdict",
     "allow",
     "amend",
     "append",
@@ -46,7 +46,7 @@ class GarbageError(Exception):
     """An answer cannot be understood; on a gate it counts as a deny."""
 
     def __init__(self, message: str) -> None:
-        super().__init__(clipped(message))
+        super().__init__(clip_error_text(message))
 
 
 WIRE_NAMES = {  # of the fields that a method of the same name adds to
@@ -157,7 +157,7 @@ context = _NOTHING.context
 class Answer(Struct, frozen=True, kw_only=True):
     """An answer as the daemon reads it.  `value` and the patch are JSON that is passed on undecoded.
 
-    Created by `decode`: msgspec alone cannot distinguish an absent `value` from null.
+    Created by `decode_answer`: msgspec alone cannot distinguish an absent `value` from null.
     """
 
     verdict: Word | None = None
@@ -189,7 +189,7 @@ _sent: msgspec.json.Decoder[_Sent | None] = msgspec.json.Decoder(_Sent | None)
 _encoder = msgspec.json.Encoder()
 
 
-def encode(verdict: object) -> bytes:
+def encode_verdict(verdict: object) -> bytes:
     """Encode an answer as JSON, without unset fields; return empty bytes for None, which is no opinion.
 
     Raises:
@@ -216,7 +216,7 @@ def encode(verdict: object) -> bytes:
         raise GarbageError(f"the answer cannot be written: {error}") from None
 
 
-def decode(data: bytes) -> Answer:
+def decode_answer(data: bytes) -> Answer:
     """Decode and fully check an answer; empty bytes and null mean no opinion.
 
     Raises:
@@ -235,7 +235,7 @@ def decode(data: bytes) -> Answer:
     except MemoryError:
         raise GarbageError("the answer is not readable: too big for memory") from None
     # Raw checks neither UTF-8 nor the range of numbers, and nothing so far has checked for repeated keys.
-    fault = ambiguity(data)
+    fault = find_ambiguity(data)
     if fault is not None:
         raise GarbageError(f"the answer is not readable: {fault}")
     return Answer(

@@ -17,13 +17,13 @@ from contextlib import suppress
 
 from msgspec import Struct
 
-from hooklatch_worker.lsp.files import Stamp, stamp_of
-from hooklatch_worker.lsp.report import Diagnostic
+from hooklatch_worker.lsp.files import Stamp, read_file_stamp
+from hooklatch_worker.lsp.report import LspDiagnostic
 from hooklatch_worker.lsp.session import LspSession
 from hooklatch_worker.lsp.wire import LspProtocolError
 from hooklatch_worker.sandbox import children, linux
 
-__all__ = ["Document", "LanguageServer", "ServerGoneError"]
+__all__ = ["SourceDocument", "LanguageServer", "ServerGoneError"]
 
 CHUNK = 2**16  # bytes; the default capacity of a pipe (pipe(7))
 SETTLE_TIMEOUT = 0.15  # seconds; servers that publish often send syntax errors first and semantic ones shortly after
@@ -34,7 +34,7 @@ class ServerGoneError(Exception):
     """The server could not be started, has ended, or violated the protocol, and cannot be used any more."""
 
 
-class Document(Struct, frozen=True):
+class SourceDocument(Struct, frozen=True):
     """A file to show to a server."""
 
     path: str
@@ -53,7 +53,7 @@ class LanguageServer:
     def __init__(self, command: Sequence[str], root: str) -> None:
         parent = os.getpid()
         try:
-            self._process = children.start(
+            self._process = children.start_child(
                 command,
                 children.OWN.of(os.environ),
                 cwd=root,
@@ -90,7 +90,7 @@ class LanguageServer:
         """The seconds since its start or its last output."""
         return time.monotonic() - self._heard_at
 
-    def ask(self, document: Document, *, deadline: float) -> list[Diagnostic] | None:
+    def ask(self, document: SourceDocument, *, deadline: float) -> list[LspDiagnostic] | None:
         """Return the diagnostics of a file, or None if they did not arrive by the deadline.
 
         Raises:
@@ -106,13 +106,13 @@ class LanguageServer:
 
     def close(self, *, timeout: float = 0.0) -> list[int]:
         """End the server, gracefully within `timeout` seconds; return the pids of helpers that may need reaping."""
-        helpers = [(pid, pidfd) for pid in linux.descendants(self.pid) if (pidfd := open_pidfd(pid)) is not None]
+        helpers = [(pid, pidfd) for pid in linux.list_descendants(self.pid) if (pidfd := open_pidfd(pid)) is not None]
         if timeout > 0:
             self._say_goodbye(timeout)
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
         for _, pidfd in helpers:  # helpers outside the group, or left over after the shutdown
-            kill(pidfd)
+            kill_server(pidfd)
         for pipe in (self._stdin, self._stdout):
             pipe.close()
         left = [pid for pid, _ in helpers]
@@ -122,7 +122,7 @@ class LanguageServer:
             left.append(self.pid)
         return left
 
-    def _ask(self, document: Document, deadline: float) -> list[Diagnostic] | None:
+    def _ask(self, document: SourceDocument, deadline: float) -> list[LspDiagnostic] | None:
         session, path = self._session, document.path
         self._read_pending(deadline)
         if not self._talk(deadline, until=lambda: session.is_ready):
@@ -143,7 +143,7 @@ class LanguageServer:
     def _close_changed_files(self, path: str) -> None:
         """Close files that other programs have changed, since the server does not look at the disk for open files."""
         for other in self._session.open_paths:
-            if other != path and stamp_of(other) != self._stamps.get(other):
+            if other != path and read_file_stamp(other) != self._stamps.get(other):
                 self._session.close(other)
         self._stamps = {name: stamp for name in self._session.open_paths if (stamp := self._stamps.get(name))}
 
@@ -214,7 +214,7 @@ def open_pidfd(pid: int) -> int | None:
         return None
 
 
-def kill(pidfd: int) -> None:
+def kill_server(pidfd: int) -> None:
     with suppress(ProcessLookupError, PermissionError):
         signal.pidfd_send_signal(pidfd, signal.SIGKILL)
     os.close(pidfd)

@@ -14,16 +14,16 @@ from typing import Annotated, Final, Literal, cast
 import msgspec
 from msgspec import Meta, Struct, field
 
-from hooklatch_worker.author.event import call_of
+from hooklatch_worker.author.event import find_call
 from hooklatch_worker.author.events import PostToolUse
 from hooklatch_worker.author.verdicts import Verdict, append
-from hooklatch_worker.lsp.client import Document
-from hooklatch_worker.lsp.files import Location, locate, read_source, root_of
-from hooklatch_worker.lsp.report import Report, Severity, report
-from hooklatch_worker.lsp.servers import Servers
-from hooklatch_worker.lsp.table import find_server, language_id, markers_of
+from hooklatch_worker.lsp.client import SourceDocument
+from hooklatch_worker.lsp.files import Location, find_project_root, locate_file, read_source
+from hooklatch_worker.lsp.report import LspReport, Severity, build_report
+from hooklatch_worker.lsp.servers import LanguageServers
+from hooklatch_worker.lsp.table import find_language_id, find_server, list_root_markers
 
-__all__ = ["TOOLS", "Config", "close", "diagnose"]
+__all__ = ["TOOLS", "Config", "close_servers", "diagnose"]
 
 MAX_TIMEOUT = 60  # seconds; the agent waits for as long
 START, STOP = "lsp_diagnostics_start", "lsp_diagnostics_stop"
@@ -54,7 +54,7 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
     ] = {}
 
 
-SERVERS = Servers()
+SERVERS = LanguageServers()
 
 
 def diagnose(event: PostToolUse) -> Verdict[Literal["append"]] | None:
@@ -64,18 +64,18 @@ def diagnose(event: PostToolUse) -> Verdict[Literal["append"]] | None:
     if not config.enabled:
         return None
     SERVERS.close_idle(deadline=deadline)
-    location = None if is_read(event.tool_input) else locate(event.tool_input, event.cwd)
+    location = None if is_read(event.tool_input) else locate_file(event.tool_input, event.cwd)
     command = find_server(location.extension, config.servers) if location else None
     source = read_source(location.path) if location and command else None
     if location is None or command is None or source is None:
         return None
     text, stamp = source
-    document = Document(location.path, language_id(location.extension), text, stamp)
-    found = check(event, command, document, location, config, deadline)
+    document = SourceDocument(location.path, find_language_id(location.extension), text, stamp)
+    found = check_file(event, command, document, location, config, deadline)
     return append(found.text) if found else None
 
 
-def close() -> None:
+def close_servers() -> None:
     """End all servers."""
     SERVERS.close()
 
@@ -85,23 +85,23 @@ def is_read(tool_input: object) -> bool:
     return isinstance(tool_input, Mapping) and cast("Mapping[str, object]", tool_input).get("command") == "view"
 
 
-def check(
+def check_file(
     event: PostToolUse,
     command: tuple[str, ...],
-    document: Document,
+    document: SourceDocument,
     location: Location,
     config: Config,
     deadline: float,
-) -> Report | None:
+) -> LspReport | None:
     """Ask a server about a file, between two telemetry events; the second comes also when that fails."""
-    emit = call_of(event).emit
+    emit = find_call(event).emit
     emit(START, {"tool_name": event.tool_name, "path": location.shown})
     started_at = time.monotonic()
-    found: Report | None = None
+    found: LspReport | None = None
     try:
-        root = root_of(location, markers_of(location.extension))
+        root = find_project_root(location, list_root_markers(location.extension))
         diagnostics = SERVERS.ask((command, root), document, deadline=deadline)
-        found = report(diagnostics or (), path=location.shown, severities=config.severities)
+        found = build_report(diagnostics or (), path=location.shown, severities=config.severities)
         return found
     finally:
         data: dict[str, object] = {

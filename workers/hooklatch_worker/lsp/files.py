@@ -12,7 +12,16 @@ from typing import Final, cast
 
 from msgspec import Struct
 
-__all__ = ["MAX_SOURCE", "PATH_KEYS", "Location", "Stamp", "locate", "read_source", "root_of", "stamp_of"]
+__all__ = [
+    "MAX_SOURCE",
+    "PATH_KEYS",
+    "Location",
+    "Stamp",
+    "locate_file",
+    "read_source",
+    "find_project_root",
+    "read_file_stamp",
+]
 
 MAX_SOURCE = 2 * 2**20  # bytes; larger files are generated code, and take servers seconds
 PATH_KEYS: Final = ("file_path", "filePath", "path", "notebook_path", "target_file", "TargetFile")
@@ -32,9 +41,9 @@ class Location(Struct, frozen=True):
         return os.path.splitext(self.path)[1].lower()
 
 
-def locate(tool_input: object, cwd: object) -> Location | None:
+def locate_file(tool_input: object, cwd: object) -> Location | None:
     """Return the file named by a tool's input; None if there is none, or it is outside `cwd`."""
-    path = path_in(tool_input)
+    path = find_tool_path(tool_input)
     if path is None or not isinstance(cwd, str) or not os.path.isabs(cwd):
         return None
     try:
@@ -49,7 +58,7 @@ def locate(tool_input: object, cwd: object) -> Location | None:
     return Location(real, folder, shown)
 
 
-def path_in(tool_input: object) -> str | None:
+def find_tool_path(tool_input: object) -> str | None:
     if not isinstance(tool_input, Mapping):
         return None
     fields = cast("Mapping[str, object]", tool_input)
@@ -60,7 +69,7 @@ def path_in(tool_input: object) -> str | None:
     return None
 
 
-def root_of(location: Location, markers: Sequence[str]) -> str:
+def find_project_root(location: Location, markers: Sequence[str]) -> str:
     """Return the nearest folder above a file with a marker, up to the working directory, which is the default."""
     folder = os.path.dirname(location.path)
     while folder != location.cwd:
@@ -101,7 +110,7 @@ def read_at_most(fd: int, limit: int) -> bytes:
     return bytes(data)
 
 
-def stamp_of(path: str) -> Stamp | None:
+def read_file_stamp(path: str) -> Stamp | None:
     """Return a file's current stamp, or None if it is gone."""
     try:
         status = os.stat(path)

@@ -7,7 +7,7 @@ from typing import Final, Literal, TypeAlias, get_args
 
 from msgspec import Struct
 
-__all__ = ["HEADING", "MAX_LINES", "SEVERITIES", "Diagnostic", "Report", "Severity", "report"]
+__all__ = ["HEADING", "MAX_LINES", "SEVERITIES", "LspDiagnostic", "LspReport", "Severity", "build_report"]
 
 HEADING = "[lsp diagnostics]"
 MAX_LINES = 50  # the first errors are those that get fixed; hosts cut context at about 10,000 characters anyway
@@ -23,19 +23,19 @@ class Position(Struct, frozen=True):
     character: int = 0
 
 
-class Span(Struct, frozen=True):
+class DocumentRange(Struct, frozen=True):
     start: Position = Position()
 
 
-class Markup(Struct, frozen=True):
+class MarkupContent(Struct, frozen=True):
     value: str = ""
 
 
-class Diagnostic(Struct, frozen=True):
+class LspDiagnostic(Struct, frozen=True):
     """A diagnostic, with only the members that are shown."""
 
-    message: str | Markup = ""
-    range: Span = Span()
+    message: str | MarkupContent = ""
+    range: DocumentRange = DocumentRange()
     severity: int | None = None
 
     @property
@@ -46,10 +46,10 @@ class Diagnostic(Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        return one_line(self.message if isinstance(self.message, str) else self.message.value)
+        return make_printable_line(self.message if isinstance(self.message, str) else self.message.value)
 
 
-class Report(Struct, frozen=True):
+class LspReport(Struct, frozen=True):
     """The text to append, and facts for telemetry."""
 
     text: str
@@ -57,30 +57,30 @@ class Report(Struct, frozen=True):
     had_errors: bool
 
 
-def report(diagnostics: Iterable[Diagnostic], *, path: str, severities: Collection[str]) -> Report | None:
+def build_report(diagnostics: Iterable[LspDiagnostic], *, path: str, severities: Collection[str]) -> LspReport | None:
     """Return the report about one file, or None if there are no diagnostics with these severities."""
-    wanted = {place_of(item): item for item in diagnostics if item.severity_name in severities}
+    wanted = {format_place(item): item for item in diagnostics if item.severity_name in severities}
     if not wanted:
         return None
-    shown = one_line(path)
-    lines = [line_of(wanted[place], shown) for place in sorted(wanted)]
+    shown = make_printable_line(path)
+    lines = [format_diagnostic(wanted[place], shown) for place in sorted(wanted)]
     more = len(lines) - MAX_LINES
     tail = [f"… and {more} more"] if more > 0 else []
     had_errors = any(item.severity_name == "error" for item in wanted.values())
-    return Report("\n".join([HEADING, *lines[:MAX_LINES], *tail]), len(lines), had_errors)
+    return LspReport("\n".join([HEADING, *lines[:MAX_LINES], *tail]), len(lines), had_errors)
 
 
-def place_of(item: Diagnostic) -> tuple[int, int, int, str]:
+def format_place(item: LspDiagnostic) -> tuple[int, int, int, str]:
     start = item.range.start
     return start.line, start.character, SEVERITIES.index(item.severity_name), item.text
 
 
-def line_of(item: Diagnostic, path: str) -> str:
+def format_diagnostic(item: LspDiagnostic, path: str) -> str:
     start = item.range.start
     return f"{item.severity_name}: {item.text} at {path}:{start.line + 1}:{start.character + 1}"
 
 
-def one_line(text: str) -> str:
+def make_printable_line(text: str) -> str:
     """Reduce a text to one printable line, so that it cannot fake others or control a terminal."""
     words = "".join(letter if letter.isprintable() else " " for letter in text).split()
     line = " ".join(words)

@@ -12,11 +12,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from hooklatch_worker.lsp.client import Document, LanguageServer, ServerGoneError
-from hooklatch_worker.lsp.report import Diagnostic
+from hooklatch_worker.lsp.client import LanguageServer, ServerGoneError, SourceDocument
+from hooklatch_worker.lsp.report import LspDiagnostic
 from hooklatch_worker.sandbox import linux
 
-__all__ = ["Key", "Servers"]
+__all__ = ["Key", "LanguageServers"]
 
 Key = tuple[tuple[str, ...], str]  # a server's command, and the root of its workspace
 
@@ -28,7 +28,7 @@ LONGEST_BACKOFF = 60.0  # seconds
 GOODBYE_TIMEOUT = 0.2  # seconds for a graceful shutdown, taken from the call's own time
 
 
-class Servers:
+class LanguageServers:
     """All language servers of one worker."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -41,7 +41,7 @@ class Servers:
     def pids(self) -> dict[Key, int]:
         return {key: server.pid for key, (server, _) in self._servers.items()}
 
-    def ask(self, key: Key, document: Document, *, deadline: float) -> list[Diagnostic] | None:
+    def ask(self, key: Key, document: SourceDocument, *, deadline: float) -> list[LspDiagnostic] | None:
         """Return the diagnostics of a file, or None if they are not available by the deadline."""
         self._reap()
         try:
@@ -110,4 +110,4 @@ class Servers:
 
     def _reap(self) -> None:
         """Reap helpers of closed servers: a worker is a subreaper, so they became its children."""
-        self._unreaped = [pid for pid in self._unreaped if not linux.reap(pid)]
+        self._unreaped = [pid for pid in self._unreaped if not linux.reap_child(pid)]

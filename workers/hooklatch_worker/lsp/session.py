@@ -19,8 +19,15 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Raw, Struct
 
-from hooklatch_worker.lsp.report import Diagnostic
-from hooklatch_worker.lsp.wire import LspMessage, LspProtocolError, MessageReader, encode, path_of, uri_of
+from hooklatch_worker.lsp.report import LspDiagnostic
+from hooklatch_worker.lsp.wire import (
+    LspMessage,
+    LspProtocolError,
+    MessageReader,
+    encode_lsp_message,
+    format_file_uri,
+    parse_file_uri,
+)
 
 __all__ = ["MAX_DOCUMENTS", "MAX_OUTGOING", "LspSession"]
 
@@ -44,18 +51,18 @@ class Capabilities(Struct, frozen=True, rename="camel"):
     diagnostic_provider: bool | dict[str, Any] | None = None
 
 
-class Initialized(Struct, frozen=True):
+class InitializeResult(Struct, frozen=True):
     capabilities: Capabilities = Capabilities()
 
 
-class Published(Struct, frozen=True):
+class PublishDiagnosticsParams(Struct, frozen=True):
     uri: str
-    diagnostics: list[Diagnostic]
+    diagnostics: list[LspDiagnostic]
     version: int | None = None
 
 
-class Pulled(Struct, frozen=True):
-    items: list[Diagnostic] = []
+class DocumentDiagnosticReport(Struct, frozen=True):
+    items: list[LspDiagnostic] = []
 
 
 class ConfigurationRequest(Struct, frozen=True):
@@ -67,8 +74,8 @@ class OpenDocument(Struct):
 
     digest: bytes
     version: int = 1
-    published: list[Diagnostic] | None = None
-    pulled: list[Diagnostic] | None = None
+    published: list[LspDiagnostic] | None = None
+    pulled: list[LspDiagnostic] | None = None
     pulls: int = 0
 
 
@@ -84,7 +91,7 @@ class LspSession:
         self._pending: dict[int, Callable[[LspMessage], None]] = {}
         self._documents: dict[str, OpenDocument] = {}  # least recently shown first
         self._capabilities = Capabilities()
-        self._request("initialize", introduction(root, process_id), self._on_initialized)
+        self._request("initialize", make_initialize_params(root, process_id), self._on_initialized)
 
     @property
     def pulls(self) -> bool:
@@ -125,13 +132,13 @@ class LspSession:
     def close(self, path: str) -> None:
         """Close a file, so that the server uses its content on disk again."""
         if self._documents.pop(path, None) is not None:
-            self._notify("textDocument/didClose", {"textDocument": {"uri": uri_of(path)}})
+            self._notify("textDocument/didClose", {"textDocument": {"uri": format_file_uri(path)}})
 
     def has_answer(self, path: str) -> bool:
         document = self._documents[path]
         return (document.pulled if self.pulls else document.published) is not None
 
-    def diagnostics(self, path: str) -> list[Diagnostic]:
+    def diagnostics(self, path: str) -> list[LspDiagnostic]:
         """Return all diagnostics for the latest version of a file."""
         document = self._documents[path]
         return [*(document.pulled or []), *(document.published or [])]
@@ -145,11 +152,11 @@ class LspSession:
         self._notify("exit", None)
 
     def _open(self, path: str, language: str, text: str) -> None:
-        item = {"uri": uri_of(path), "languageId": language, "version": 1, "text": text}
+        item = {"uri": format_file_uri(path), "languageId": language, "version": 1, "text": text}
         self._notify("textDocument/didOpen", {"textDocument": item})
 
     def _change(self, path: str, version: int, text: str) -> None:
-        document = {"uri": uri_of(path), "version": version}
+        document = {"uri": format_file_uri(path), "version": version}
         self._notify("textDocument/didChange", {"textDocument": document, "contentChanges": [{"text": text}]})
         sync = self._capabilities.text_document_sync
         save = sync.save if isinstance(sync, SyncOptions) else None
@@ -157,12 +164,12 @@ class LspSession:
             return
         # The file is already on disk, and some servers only compile saved files.
         includes_text = isinstance(save, dict) and save.get("includeText") is True
-        saved: dict[str, object] = {"textDocument": {"uri": uri_of(path)}}
+        saved: dict[str, object] = {"textDocument": {"uri": format_file_uri(path)}}
         self._notify("textDocument/didSave", {**saved, "text": text} if includes_text else saved)
 
     def _pull(self, path: str, document: OpenDocument) -> None:
         document.pulls += 1
-        params: dict[str, object] = {"textDocument": {"uri": uri_of(path)}}
+        params: dict[str, object] = {"textDocument": {"uri": format_file_uri(path)}}
         provider = self._capabilities.diagnostic_provider
         if isinstance(provider, dict) and isinstance(provider.get("identifier"), str):
             params["identifier"] = provider["identifier"]
@@ -182,13 +189,13 @@ class LspSession:
     def _on_initialized(self, message: LspMessage) -> None:
         if message.error is not None:
             raise LspProtocolError(f"initialize was refused: {message.error.message!r}")
-        self._capabilities = read(message.result, Initialized).capabilities
+        self._capabilities = decode_lsp_result(message.result, InitializeResult).capabilities
         self.is_ready = True
         self._notify("initialized", {})
 
     def _on_published(self, message: LspMessage) -> None:
-        published = read(message.params, Published)
-        document = self._documents.get(path_of(published.uri) or "")
+        published = decode_lsp_result(message.params, PublishDiagnosticsParams)
+        document = self._documents.get(parse_file_uri(published.uri) or "")
         if document is not None and published.version in (None, document.version):
             document.published = published.diagnostics
 
@@ -197,7 +204,9 @@ class LspSession:
         if document is None or document.version != version:
             return
         if message.error is None:
-            document.pulled = read(message.result, Pulled).items if message.result != b"null" else []
+            document.pulled = (
+                decode_lsp_result(message.result, DocumentDiagnosticReport).items if message.result != b"null" else []
+            )
         elif message.error.code in (CONTENT_MODIFIED, SERVER_CANCELLED) and document.pulls < MAX_PULLS:
             self._pull(path, document)
         else:
@@ -207,9 +216,9 @@ class LspSession:
         match message.method:
             case "workspace/configuration":
                 # One null for each requested item: without a setting the server uses its default.
-                result: object = [None] * len(read(message.params, ConfigurationRequest).items)
+                result: object = [None] * len(decode_lsp_result(message.params, ConfigurationRequest).items)
             case "workspace/workspaceFolders":
-                result = [folder_of(self._root)]
+                result = [describe_workspace_folder(self._root)]
             case "workspace/applyEdit":
                 result = {"applied": False}
             case "window/showDocument":
@@ -228,39 +237,39 @@ class LspSession:
     def _request(self, method: str, params: object, on_answer: Callable[[LspMessage], None]) -> None:
         self._count += 1
         self._pending[self._count] = on_answer
-        self._send({"id": self._count, **body(method, params)})
+        self._send({"id": self._count, **make_message(method, params)})
 
     def _notify(self, method: str, params: object) -> None:
-        self._send(body(method, params))
+        self._send(make_message(method, params))
 
     def _send(self, message: dict[str, object]) -> None:
-        self.outgoing += encode(message)
+        self.outgoing += encode_lsp_message(message)
         if len(self.outgoing) > MAX_OUTGOING:
             raise LspProtocolError(f"the server has left {len(self.outgoing)} bytes unread")
 
 
-def body(method: str, params: object) -> dict[str, object]:
+def make_message(method: str, params: object) -> dict[str, object]:
     return {"method": method} if params is None else {"method": method, "params": params}
 
 
-def read(raw: Raw, kind: type[T]) -> T:
+def decode_lsp_result(raw: Raw, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(raw, type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise LspProtocolError(f"not a valid {kind.__name__}: {error}") from None
 
 
-def folder_of(root: str) -> dict[str, object]:
-    return {"uri": uri_of(root), "name": root.rpartition("/")[2] or "/"}
+def describe_workspace_folder(root: str) -> dict[str, object]:
+    return {"uri": format_file_uri(root), "name": root.rpartition("/")[2] or "/"}
 
 
-def introduction(root: str, process_id: int) -> dict[str, object]:
+def make_initialize_params(root: str, process_id: int) -> dict[str, object]:
     return {
         "processId": process_id,  # the server should exit when this process is gone
         "clientInfo": {"name": "hooklatch"},
         "rootPath": root,
-        "rootUri": uri_of(root),
-        "workspaceFolders": [folder_of(root)],
+        "rootUri": format_file_uri(root),
+        "workspaceFolders": [describe_workspace_folder(root)],
         "capabilities": {
             # Characters if the server supports it, so that columns are as in an editor.
             "general": {"positionEncodings": ["utf-32", "utf-16"]},

@@ -8,10 +8,10 @@ from typing import Final
 
 from msgspec import Struct
 
-__all__ = ["LANGUAGES", "Language", "find_server", "language_id", "markers_of"]
+__all__ = ["LANGUAGES", "LanguageEntry", "find_server", "find_language_id", "list_root_markers"]
 
 
-class Language(Struct, frozen=True):
+class LanguageEntry(Struct, frozen=True):
     """The servers for some file types, best first, and the files that mark the root of a project."""
 
     ids: Mapping[str, str]  # extension to the protocol's language id
@@ -20,7 +20,7 @@ class Language(Struct, frozen=True):
 
 
 LANGUAGES: Final = (
-    Language(
+    LanguageEntry(
         {".py": "python", ".pyi": "python"},
         (
             ("ruff", "server"),
@@ -30,7 +30,7 @@ LANGUAGES: Final = (
         ),
         ("pyproject.toml", "ruff.toml", ".ruff.toml", "pyrightconfig.json", "setup.cfg", "setup.py"),
     ),
-    Language(
+    LanguageEntry(
         {
             ".ts": "typescript",
             ".mts": "typescript",
@@ -44,9 +44,9 @@ LANGUAGES: Final = (
         (("typescript-language-server", "--stdio"), ("vtsls", "--stdio"), ("deno", "lsp")),
         ("tsconfig.json", "jsconfig.json", "package.json", "deno.json"),
     ),
-    Language({".go": "go"}, (("gopls",),), ("go.work", "go.mod")),
-    Language({".rs": "rust"}, (("rust-analyzer",),), ("Cargo.toml", "rust-project.json")),
-    Language(
+    LanguageEntry({".go": "go"}, (("gopls",),), ("go.work", "go.mod")),
+    LanguageEntry({".rs": "rust"}, (("rust-analyzer",),), ("Cargo.toml", "rust-project.json")),
+    LanguageEntry(
         {
             ".c": "c",
             ".h": "c",
@@ -60,53 +60,53 @@ LANGUAGES: Final = (
         (("clangd",), ("ccls",)),
         ("compile_commands.json", "compile_flags.txt", ".clangd"),
     ),
-    Language(
+    LanguageEntry(
         {".ex": "elixir", ".exs": "elixir"},
         (("elixir-ls",), ("expert", "--stdio"), ("lexical",), ("nextls", "--stdio")),
         ("mix.exs",),
     ),
-    Language({".erl": "erlang", ".hrl": "erlang"}, (("elp", "server"), ("erlang_ls",)), ("rebar.config",)),
-    Language({".gleam": "gleam"}, (("gleam", "lsp"),), ("gleam.toml",)),
-    Language({".lua": "lua"}, (("lua-language-server",),), (".luarc.json",)),
-    Language({".rb": "ruby"}, (("ruby-lsp",), ("solargraph", "stdio")), ("Gemfile",)),
-    Language({".php": "php"}, (("phpactor", "language-server"), ("intelephense", "--stdio")), ("composer.json",)),
-    Language({".java": "java"}, (("jdtls",),), ("pom.xml", "build.gradle", "build.gradle.kts")),
-    Language({".kt": "kotlin", ".kts": "kotlin"}, (("kotlin-language-server",),), ("build.gradle.kts", "pom.xml")),
-    Language({".cs": "csharp"}, (("csharp-ls",), ("OmniSharp", "-lsp")), ("Directory.Build.props",)),
-    Language({".swift": "swift"}, (("sourcekit-lsp",),), ("Package.swift",)),
-    Language({".zig": "zig"}, (("zls",),), ("build.zig",)),
-    Language({".hs": "haskell"}, (("haskell-language-server-wrapper", "--lsp"),), ("cabal.project", "stack.yaml")),
-    Language({".ml": "ocaml", ".mli": "ocaml.interface"}, (("ocamllsp",),), ("dune-project",)),
-    Language({".scala": "scala"}, (("metals",),), ("build.sbt",)),
-    Language({".dart": "dart"}, (("dart", "language-server"),), ("pubspec.yaml",)),
-    Language({".nix": "nix"}, (("nixd",), ("nil",)), ("flake.nix",)),
-    Language({".tf": "terraform"}, (("terraform-ls", "serve"),), (".terraform",)),
-    Language({".sh": "shellscript", ".bash": "shellscript"}, (("bash-language-server", "start"),)),
-    Language({".json": "json", ".jsonc": "jsonc"}, (("vscode-json-language-server", "--stdio"),)),
-    Language({".yaml": "yaml", ".yml": "yaml"}, (("yaml-language-server", "--stdio"),)),
-    Language({".toml": "toml"}, (("taplo", "lsp", "stdio"), ("tombi", "lsp"))),
-    Language({".html": "html"}, (("vscode-html-language-server", "--stdio"),)),
-    Language({".css": "css", ".scss": "scss", ".less": "less"}, (("vscode-css-language-server", "--stdio"),)),
-    Language({".vue": "vue"}, (("vue-language-server", "--stdio"),), ("package.json",)),
-    Language({".svelte": "svelte"}, (("svelteserver", "--stdio"),), ("package.json",)),
+    LanguageEntry({".erl": "erlang", ".hrl": "erlang"}, (("elp", "server"), ("erlang_ls",)), ("rebar.config",)),
+    LanguageEntry({".gleam": "gleam"}, (("gleam", "lsp"),), ("gleam.toml",)),
+    LanguageEntry({".lua": "lua"}, (("lua-language-server",),), (".luarc.json",)),
+    LanguageEntry({".rb": "ruby"}, (("ruby-lsp",), ("solargraph", "stdio")), ("Gemfile",)),
+    LanguageEntry({".php": "php"}, (("phpactor", "language-server"), ("intelephense", "--stdio")), ("composer.json",)),
+    LanguageEntry({".java": "java"}, (("jdtls",),), ("pom.xml", "build.gradle", "build.gradle.kts")),
+    LanguageEntry({".kt": "kotlin", ".kts": "kotlin"}, (("kotlin-language-server",),), ("build.gradle.kts", "pom.xml")),
+    LanguageEntry({".cs": "csharp"}, (("csharp-ls",), ("OmniSharp", "-lsp")), ("Directory.Build.props",)),
+    LanguageEntry({".swift": "swift"}, (("sourcekit-lsp",),), ("Package.swift",)),
+    LanguageEntry({".zig": "zig"}, (("zls",),), ("build.zig",)),
+    LanguageEntry({".hs": "haskell"}, (("haskell-language-server-wrapper", "--lsp"),), ("cabal.project", "stack.yaml")),
+    LanguageEntry({".ml": "ocaml", ".mli": "ocaml.interface"}, (("ocamllsp",),), ("dune-project",)),
+    LanguageEntry({".scala": "scala"}, (("metals",),), ("build.sbt",)),
+    LanguageEntry({".dart": "dart"}, (("dart", "language-server"),), ("pubspec.yaml",)),
+    LanguageEntry({".nix": "nix"}, (("nixd",), ("nil",)), ("flake.nix",)),
+    LanguageEntry({".tf": "terraform"}, (("terraform-ls", "serve"),), (".terraform",)),
+    LanguageEntry({".sh": "shellscript", ".bash": "shellscript"}, (("bash-language-server", "start"),)),
+    LanguageEntry({".json": "json", ".jsonc": "jsonc"}, (("vscode-json-language-server", "--stdio"),)),
+    LanguageEntry({".yaml": "yaml", ".yml": "yaml"}, (("yaml-language-server", "--stdio"),)),
+    LanguageEntry({".toml": "toml"}, (("taplo", "lsp", "stdio"), ("tombi", "lsp"))),
+    LanguageEntry({".html": "html"}, (("vscode-html-language-server", "--stdio"),)),
+    LanguageEntry({".css": "css", ".scss": "scss", ".less": "less"}, (("vscode-css-language-server", "--stdio"),)),
+    LanguageEntry({".vue": "vue"}, (("vue-language-server", "--stdio"),), ("package.json",)),
+    LanguageEntry({".svelte": "svelte"}, (("svelteserver", "--stdio"),), ("package.json",)),
 )
 
 BY_EXTENSION: Final = {extension: language for language in LANGUAGES for extension in language.ids}
-UNKNOWN: Final = Language({}, ())
+UNKNOWN: Final = LanguageEntry({}, ())
 
 
-def language_of(extension: str) -> Language:
+def find_language(extension: str) -> LanguageEntry:
     return BY_EXTENSION.get(extension, UNKNOWN)
 
 
-def language_id(extension: str) -> str:
+def find_language_id(extension: str) -> str:
     """Return the protocol's language id for an extension; for unknown ones the extension itself."""
-    return language_of(extension).ids.get(extension, extension.removeprefix("."))
+    return find_language(extension).ids.get(extension, extension.removeprefix("."))
 
 
-def markers_of(extension: str) -> tuple[str, ...]:
+def list_root_markers(extension: str) -> tuple[str, ...]:
     """Return the files that mark the root of a project with this extension."""
-    return language_of(extension).markers
+    return find_language(extension).markers
 
 
 def find_server(extension: str, overrides: Mapping[str, Sequence[str]]) -> tuple[str, ...] | None:
@@ -115,7 +115,7 @@ def find_server(extension: str, overrides: Mapping[str, Sequence[str]]) -> tuple
     An override replaces the table's servers; an empty one disables the extension.
     """
     override = overrides.get(extension)
-    candidates = language_of(extension).servers if override is None else (tuple(override),)
+    candidates = find_language(extension).servers if override is None else (tuple(override),)
     for command in candidates:
         program = shutil.which(command[0]) if command else None
         if program is not None:

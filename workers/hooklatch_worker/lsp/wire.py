@@ -19,9 +19,9 @@ __all__ = [
     "LspMessage",
     "MessageReader",
     "Problem",
-    "encode",
-    "path_of",
-    "uri_of",
+    "encode_lsp_message",
+    "parse_file_uri",
+    "format_file_uri",
 ]
 
 MAX_MESSAGE = 16 * 2**20  # bytes; enough for a file of 2 MiB with a diagnostic on every line
@@ -53,7 +53,7 @@ _decoder = msgspec.json.Decoder(LspMessage)
 _encoder = msgspec.json.Encoder()
 
 
-def encode(message: dict[str, object]) -> bytes:
+def encode_lsp_message(message: dict[str, object]) -> bytes:
     """Encode a message as one frame."""
     body = _encoder.encode({"jsonrpc": "2.0", **message})
     return b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
@@ -95,10 +95,10 @@ class MessageReader:
             return None
         header = bytes(self._buffer[:end])
         del self._buffer[: end + 4]
-        return content_length(header)
+        return read_content_length(header)
 
 
-def content_length(header: bytes) -> int:
+def read_content_length(header: bytes) -> int:
     for line in header.split(b"\r\n"):
         name, _, value = line.partition(b":")
         value = value.strip()
@@ -110,12 +110,12 @@ def content_length(header: bytes) -> int:
     raise LspProtocolError(f"no Content-Length in {header[:100]!r}")
 
 
-def uri_of(path: str) -> str:
+def format_file_uri(path: str) -> str:
     """Return the file URI for an absolute path."""
     return "file://" + quote(path.encode(), safe="/~")
 
 
-def path_of(uri: str) -> str | None:
+def parse_file_uri(uri: str) -> str | None:
     """Return the path in a file URI, or None.  Servers escape differently, so compare paths, not URIs."""
     try:
         parts = urlsplit(uri)

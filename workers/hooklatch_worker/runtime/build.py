@@ -20,11 +20,11 @@ from importlib import machinery
 
 from hooklatch_worker import wire
 from hooklatch_worker.author.failures import PACKAGES
-from hooklatch_worker.author.marker import fault_of_name
+from hooklatch_worker.author.marker import find_file_name_fault
 from hooklatch_worker.runtime import syntax
 from hooklatch_worker.sandbox.safety import UnsafeFileError, read_safely
 
-__all__ = ["SUFFIXES", "Build", "RefusedError", "why_unread"]
+__all__ = ["SUFFIXES", "ImportedBuild", "OutsideBuildError", "explain_unread"]
 
 Loader = type[machinery.SourceFileLoader] | type[machinery.SourcelessFileLoader] | type[machinery.ExtensionFileLoader]
 KINDS: list[tuple[Loader, list[str]]] = [
@@ -37,14 +37,14 @@ SUFFIXES = tuple(suffix for suffix, _ in LOADERS)
 CACHE = "__pycache__"
 
 
-class RefusedError(ImportError):
+class OutsideBuildError(ImportError):
     """A file may not be run, since it is not in the build."""
 
 
-class Build:
+class ImportedBuild:
     """The files of a source's folder, and whatever of them is imported."""
 
-    def __init__(self, location: str, code: wire.Code) -> None:
+    def __init__(self, location: str, code: wire.LoadCode) -> None:
         self.refusals: list[str] = []
         self.files = {location: code.data, **code.build.files}
         self.names = set(code.build.names)
@@ -65,18 +65,18 @@ class Build:
 
     def read_named(self) -> None:
         """Read the files that the source's hooks name: before it is confined, since nothing else lets it."""
-        for name in syntax.named_in(self.files[self._location]):
+        for name in syntax.list_named_files(self.files[self._location]):
             path = os.path.join(os.path.dirname(self._location), name)
-            if fault_of_name(name) is not None or path in self.files:
+            if find_file_name_fault(name) is not None or path in self.files:
                 continue
-            if declares_hooks(path):
+            if has_hooks_mark(path):
                 self.unread[path] = "declares hooks, and may hold secrets of others: it is no data of this file"
                 continue
             try:
                 self._take(path)
                 self.names.add(path)
-            except (RefusedError, UnsafeFileError, OSError) as error:
-                self.unread[path] = why_unread(error)
+            except (OutsideBuildError, UnsafeFileError, OSError) as error:
+                self.unread[path] = explain_unread(error)
 
     def settle_environment(self) -> None:
         """Take what is on the import path now for the environment, before the source's own folder comes first there."""
@@ -110,10 +110,12 @@ class Build:
         key = self._inside(path) or self._inside(os.path.realpath(path))
         return key if key is not None and not f"{key}/".startswith(self._environment) else None
 
-    def content(self) -> wire.Build:
+    def content(self) -> wire.BuildFiles:
         """Return what every other worker of this build is to have."""
         files = {path: data for path, data in self.files.items() if path != self._location}
-        return wire.Build(files, {key: sorted(entries) for key, entries in self._folders.items()}, sorted(self.names))
+        return wire.BuildFiles(
+            files, {key: sorted(entries) for key, entries in self._folders.items()}, sorted(self.names)
+        )
 
     def ran(self, before: frozenset[str]) -> dict[str, str]:
         """Return the sha256 of each file that has run, by path; empty for one that did not come from here.
@@ -175,15 +177,15 @@ class Build:
 
     def _refuse(self, text: str) -> None:
         self.refusals.append(text)
-        raise RefusedError(text)
+        raise OutsideBuildError(text)
 
     # -- finding -------------------------------------------------------------------------------------------------
 
     def entries_of(self, folder: str) -> frozenset[str]:
-        """Return the modules of a directory, with those in the build, as `wire.Build.folders` has them."""
+        """Return the modules of a directory, with those in the build, as `wire.ImportedBuild.folders` has them."""
         known = self._folders.get(folder)
         if known is None:
-            known = frozenset(modules_in(folder))
+            known = frozenset(list_build_modules(folder))
             if self._is_open:
                 self._folders[folder] = known
         prefix = os.path.join(folder, "")
@@ -242,7 +244,7 @@ class Build:
                 continue
             done.add(path)
             is_package = os.path.basename(path) == "__init__.py"
-            for name in syntax.imported_in(self.files[path], self._packages.get(path, ""), is_package=is_package):
+            for name in syntax.list_imports(self.files[path], self._packages.get(path, ""), is_package=is_package):
                 pending += (found for found in self._resolve(name) if found.endswith(".py"))
         for path in list(self.files):
             if os.path.basename(path).startswith("__init__."):
@@ -267,18 +269,18 @@ class Build:
             folders = list(spec.submodule_search_locations or ())
 
 
-def why_unread(error: Exception) -> str:
+def explain_unread(error: Exception) -> str:
     """Return in words why a file of a build could not be read."""
     reason: str | None = getattr(error, "strerror", None)
     return str(error) if reason is None else f"{getattr(error, 'filename', None)} cannot be read: {reason}"
 
 
-def declares_hooks(path: str) -> bool:
+def has_hooks_mark(path: str) -> bool:
     folder, name = os.path.split(path)
     return name == "hooks.toml" or (os.path.basename(folder) == "hooks.d" and name.endswith(".toml"))
 
 
-def modules_in(folder: str) -> Iterator[str]:
+def list_build_modules(folder: str) -> Iterator[str]:
     """List what a directory has to import: modules, packages by their first file, and other directories.
 
     Raises:

@@ -17,19 +17,19 @@ import msgspec
 from msgspec.structs import replace
 
 from hooklatch_worker.author import events, verdicts
-from hooklatch_worker.author.call_context import CallContext, Printed
-from hooklatch_worker.author.failures import Author, CallFailed, explain, format_error
-from hooklatch_worker.author.state import Line
-from hooklatch_worker.runtime.loader import hint_of
-from hooklatch_worker.wire import MAX_CAPTURE, MAX_RUN_SECONDS, PROGRESS, Answered, Call
+from hooklatch_worker.author.call_context import CallContext, CapturedOutput
+from hooklatch_worker.author.failures import AuthorFrames, CallFailed, explain_exception, format_error
+from hooklatch_worker.author.state import StateChannel
+from hooklatch_worker.runtime.loader import suggest_package
+from hooklatch_worker.wire import MAX_CAPTURE, MAX_RUN_SECONDS, PROGRESS, CallAnswered, RunCall
 
-__all__ = ["CallLine", "Caller", "Capture"]
+__all__ = ["CallLine", "Caller", "OutputCapture"]
 
 decode = msgspec.json.Decoder().decode
 MAX_ANSWER = 8 * 2**20  # bytes; an answer may replace a payload, which is not longer
 
 
-class Capture:
+class OutputCapture:
     """What callbacks print, in two files in memory (memfd_create(2)) behind descriptors 1 and 2.
 
     They need no reader, so a flood blocks nothing, and the daemon can still read them when the worker is dead.
@@ -37,9 +37,9 @@ class Capture:
 
     def __init__(self, stdout: int, stderr: int) -> None:
         self._stdout, self._stderr = stdout, stderr
-        self._files = [(fd, name, identity(os.fstat(fd))) for fd, name in ((stdout, "stdout"), (stderr, "stderr"))]
+        self._files = [(fd, name, file_identity(os.fstat(fd))) for fd, name in ((stdout, "stdout"), (stderr, "stderr"))]
 
-    def take(self) -> Printed:
+    def take(self) -> CapturedOutput:
         """Return what was printed since the last call of this: the last MAX_CAPTURE bytes of each stream."""
         try:
             sys.stdout.flush()
@@ -52,26 +52,26 @@ class Capture:
             pass
         return self._take_printed()
 
-    def _take_printed(self) -> Printed:
+    def _take_printed(self) -> CapturedOutput:
         for fd, name, _ in self._files:
-            flush(fd, name)
-        stdout, stderr = [(fd, printed_size(fd, known)) for fd, _, known in self._files]
+            flush_stream(fd, name)
+        stdout, stderr = [(fd, measure_printed(fd, known)) for fd, _, known in self._files]
         if not stdout[1] and not stderr[1]:
             return NOTHING
-        return Printed(take_end(*stdout), take_end(*stderr), max(stdout[1], stderr[1]) > MAX_CAPTURE)
+        return CapturedOutput(take_end(*stdout), take_end(*stderr), max(stdout[1], stderr[1]) > MAX_CAPTURE)
 
 
-NOTHING = Printed()
+NOTHING = CapturedOutput()
 
 
-def printed_size(fd: int, known: tuple[int, int]) -> int:
+def measure_printed(fd: int, known: tuple[int, int]) -> int:
     try:
         status = os.fstat(fd)
     except OSError:
         keep_open(fd)
         return 0
     # The callback may have closed our descriptor and opened a file under its number: not ours to empty.
-    return status.st_size if status.st_size and identity(status) == known else 0
+    return status.st_size if status.st_size and file_identity(status) == known else 0
 
 
 def take_end(fd: int, size: int) -> bytes:
@@ -86,11 +86,11 @@ def take_end(fd: int, size: int) -> bytes:
     return data
 
 
-def identity(status: os.stat_result) -> tuple[int, int]:
+def file_identity(status: os.stat_result) -> tuple[int, int]:
     return status.st_dev, status.st_ino
 
 
-def flush(fd: int, name: str) -> None:
+def flush_stream(fd: int, name: str) -> None:
     """Flush what was printed; reopen the stream for the next call if this one closed or removed it."""
     try:
         getattr(sys, name).flush()
@@ -117,22 +117,22 @@ def open_stream(fd: int) -> TextIO:
     return open(fd, "w", buffering=1, errors="backslashreplace", closefd=False)
 
 
-def ends_of(printed: Printed) -> Printed:
+def clip_output(printed: CapturedOutput) -> CapturedOutput:
     """Return the part of a program's output that an outcome shows: the last bytes."""
     stdout, stderr = printed.stdout[-MAX_CAPTURE:], printed.stderr[-MAX_CAPTURE:]
     is_cut = len(stdout) < len(printed.stdout) or len(stderr) < len(printed.stderr)
-    return Printed(stdout, stderr, printed.truncated or is_cut, printed.exit_code)
+    return CapturedOutput(stdout, stderr, printed.truncated or is_cut, printed.exit_code)
 
 
-class Printing(Protocol):
+class OutputReader(Protocol):
     """What knows what callbacks print."""
 
-    def take(self) -> Printed:
+    def take(self) -> CapturedOutput:
         """Return what was printed since the last call of this."""
         ...
 
 
-class CallLine(Line, Protocol):
+class CallLine(StateChannel, Protocol):
     """The questions of calls, one call after the other."""
 
     def begin(self, call_id: int) -> None:
@@ -151,20 +151,20 @@ class Caller:
         self,
         functions: Mapping[str, Callable[..., Any]],
         path: str,
-        capture: Printing,
+        capture: OutputReader,
         line: CallLine,
         progress: mmap,
         refusals: list[str],
     ) -> None:
         self._functions = functions
-        self._author = Author(path)
+        self._author = AuthorFrames(path)
         self._capture = capture
         self._line = line
         self._progress = progress
         self._refusals = refusals  # of modules that are not in the build, whatever was made of the ImportError
         self._pid = os.getpid()
 
-    def run_in_order(self, call: Call, check: Callable[[], None]) -> Answered:
+    def run_in_order(self, call: RunCall, check: Callable[[], None]) -> CallAnswered:
         """Run a call and those after it, while none of them has anything to say; return the last one's result.
 
         Before the next one begins, `check` ends this process if the last one left it unable to answer.
@@ -187,7 +187,7 @@ class Caller:
             )  # fmt: skip
         return replace(answered, before=before)
 
-    def run(self, call: Call) -> Answered:
+    def run(self, call: RunCall) -> CallAnswered:
         """Run one call; never raises."""
         context = CallContext(call.call_id, monotonic() + call.timeout, self._line)
         self._line.begin(call.call_id)
@@ -200,15 +200,15 @@ class Caller:
             if isinstance(result, types.CoroutineType):
                 result = run_coroutine(cast("Awaitable[object]", result), call.runtime)
             if result is not None:
-                answer = checked(encoded(result, is_native=call.is_native))
+                answer = limit_answer_size(encode_answer(result, is_native=call.is_native))
         except verdicts.GarbageError as error:
             cause, message = "protocol", str(error)
         except CallFailed as error:
             cause, message = error.cause, error.message
         except BaseException as error:
-            told = explain(error, self._author, self._functions.get(call.function), call.runtime)
-            cause, message = "crash", told + hint_of(error)
-            trace = show(error, self._author)
+            told = explain_exception(error, self._author, self._functions.get(call.function), call.runtime)
+            cause, message = "crash", told + suggest_package(error)
+            trace = write_traceback(error, self._author)
         if self._refusals:
             cause, message, answer = "load", "; ".join(dict.fromkeys(self._refusals)), b""
             self._refusals.clear()
@@ -216,45 +216,45 @@ class Caller:
             os._exit(0)  # the callback forked, and this is its child; only the worker may answer
         printed = self._capture.take()  # in any case: otherwise it would count as the next call's output
         if context.printed is not None:
-            printed = ends_of(context.printed)
+            printed = clip_output(context.printed)
         self._line.end()
-        return Answered(
+        return CallAnswered(
             call.generation, call.call_id, answer, cause, message, trace, printed.stdout, printed.stderr,
             printed.truncated, printed.exit_code, context.emitted,
         )  # fmt: skip
 
 
-def is_silent(answered: Answered) -> bool:
+def is_silent(answered: CallAnswered) -> bool:
     """Return whether a callback did no more than return None."""
     has_said = answered.answer or answered.cause or answered.emitted
     return not has_said and not answered.stdout and not answered.stderr and answered.exit_code is None
 
 
-def encoded(answer: object, *, is_native: bool) -> bytes:
+def encode_answer(answer: object, *, is_native: bool) -> bytes:
     if is_native and not is_ours(answer):
         verdicts.check_plain(answer, "the answer")
         return msgspec.json.encode(answer)
-    return verdicts.encode(answer)
+    return verdicts.encode_verdict(answer)
 
 
 def is_ours(answer: object) -> bool:
     return answer is None or isinstance(answer, verdicts.Verdict)
 
 
-def checked(answer: bytes) -> bytes:
+def limit_answer_size(answer: bytes) -> bytes:
     if len(answer) > MAX_ANSWER:
         raise verdicts.GarbageError(f"the answer's {len(answer)} bytes are over the limit of {MAX_ANSWER}")
     return answer
 
 
-def read_event(call: Call, context: CallContext) -> events.Event:
+def read_event(call: RunCall, context: CallContext) -> events.Event:
     try:
         payload = decode(call.payload)
         config: dict[str, Any] | None = decode(call.config) if call.config else None
         merged: dict[str, Any] | None = decode(call.merged) if call.merged else None
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise verdicts.GarbageError(f"the payload could not be read: {error}") from None
-    return events.build(call.event, payload, call.envelope, config, merged, call.reinvoked, context)
+    return events.build_event(call.event, payload, call.envelope, config, merged, call.reinvoked, context)
 
 
 def run_coroutine(awaitable: Awaitable[object], runtime: str) -> object:
@@ -270,7 +270,7 @@ def run_coroutine(awaitable: Awaitable[object], runtime: str) -> object:
     return trio.run(main)
 
 
-def show(error: BaseException, author: Author) -> str:
+def write_traceback(error: BaseException, author: AuthorFrames) -> str:
     """Write an exception's traceback to the captured standard error; return the part that the outcome shows."""
     whole, shown = format_error(error, author)
     try:

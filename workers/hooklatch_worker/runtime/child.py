@@ -23,15 +23,15 @@ from typing import Any
 import msgspec
 
 from hooklatch_worker import wire
-from hooklatch_worker.author.failures import MAX_MESSAGE, printable
-from hooklatch_worker.runtime.build import Build, why_unread
-from hooklatch_worker.runtime.calls import Caller, Capture, identity, open_stream
-from hooklatch_worker.runtime.loader import SourceError, Unit, check_refusals, load
-from hooklatch_worker.runtime.state_client import Line
+from hooklatch_worker.author.failures import MAX_MESSAGE, make_printable
+from hooklatch_worker.runtime.build import ImportedBuild, explain_unread
+from hooklatch_worker.runtime.calls import Caller, OutputCapture, file_identity, open_stream
+from hooklatch_worker.runtime.loader import ImportedSource, SourceError, check_refusals, load_source
+from hooklatch_worker.runtime.state_client import StateClient
 from hooklatch_worker.sandbox import environment, isolation, linux
 from hooklatch_worker.sandbox.safety import UnsafeFileError
 
-__all__ = ["live"]
+__all__ = ["run_worker"]
 
 SOCKET_FD = 3
 NOTHING = """
@@ -45,23 +45,23 @@ def look(event):
 """
 AUTHORED = 20  # times the hook of nothing is as much as an author writes
 REHEARSALS = 8  # CPython's interpreter has adapted to the code by then (PEP 659)
-CALLS = msgspec.msgpack.Decoder(wire.Call)
-CODES = msgspec.msgpack.Decoder(wire.Code)
-ORDERS = msgspec.msgpack.Decoder(wire.Fork)
+CALLS = msgspec.msgpack.Decoder(wire.RunCall)
+CODES = msgspec.msgpack.Decoder(wire.LoadCode)
+ORDERS = msgspec.msgpack.Decoder(wire.ForkWorker)
 
 
-def live(zygote_pid: int, socket_fd: int, stdout_fd: int, stderr_fd: int, progress_fd: int) -> None:
+def run_worker(zygote_pid: int, socket_fd: int, stdout_fd: int, stderr_fd: int, progress_fd: int) -> None:
     """Wait for an order, and run the worker that it describes; never return."""
     code = 1
     try:
-        confine(zygote_pid)
+        confine_worker(zygote_pid)
         progress = mmap(progress_fd, wire.PROGRESS_BYTES)
-        code = serve(arrange_descriptors(socket_fd, stdout_fd, stderr_fd), progress)
+        code = serve_calls(arrange_descriptors(socket_fd, stdout_fd, stderr_fd), progress)
     finally:
         os._exit(code)
 
 
-def confine(zygote_pid: int) -> None:
+def confine_worker(zygote_pid: int) -> None:
     linux.die_with_parent(zygote_pid)
     os.setsid()
     os.umask(0o077)
@@ -71,24 +71,24 @@ def confine(zygote_pid: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     linux.become_subreaper()  # what a call leaves running stays below us, and dies with us
     linux.forbid_new_privileges()
-    be_first_out_of_memory()
+    prefer_out_of_memory_kill()
     sys.dont_write_bytecode = True
 
 
-def limit(limits: wire.WorkerLimits) -> None:
+def apply_limits(limits: wire.WorkerLimits) -> None:
     """Set its resource limits; only now, because descriptors were above the limit for a moment."""
-    lower(resource.RLIMIT_CORE, 0)
-    lower(resource.RLIMIT_NOFILE, limits.open_files)
-    lower(resource.RLIMIT_FSIZE, limits.file_bytes)
+    lower_limit(resource.RLIMIT_CORE, 0)
+    lower_limit(resource.RLIMIT_NOFILE, limits.open_files)
+    lower_limit(resource.RLIMIT_FSIZE, limits.file_bytes)
 
 
-def lower(which: int, value: int) -> None:
+def lower_limit(which: int, value: int) -> None:
     _, hard = resource.getrlimit(which)
     bound = value if hard == resource.RLIM_INFINITY else min(value, hard)
     resource.setrlimit(which, (bound, bound))
 
 
-def be_first_out_of_memory() -> None:
+def prefer_out_of_memory_kill() -> None:
     """Make the kernel choose a worker before the daemon or the agent when memory runs out (proc(5))."""
     try:
         with open("/proc/self/oom_score_adj", "w") as file:
@@ -118,13 +118,13 @@ def keep_from_children(connection: socket.socket) -> None:
 
     Programs that it executes never have the socket (FD_CLOEXEC).
     """
-    ours = identity(os.fstat(connection.fileno()))
+    ours = file_identity(os.fstat(connection.fileno()))
 
     def let_go() -> None:
         fd = connection.detach()
         try:
             # Otherwise the callback closed it, and opened something else under that number.
-            if identity(os.fstat(fd)) == ours:
+            if file_identity(os.fstat(fd)) == ours:
                 os.close(fd)
         except OSError:
             return
@@ -136,52 +136,52 @@ def move_up(fd: int) -> int:
     return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 64)  # above 0 to 3, so that no dup2 overwrites another
 
 
-def serve(connection: socket.socket, progress: mmap) -> int:
-    capture = Capture(1, 2)
+def serve_calls(connection: socket.socket, progress: mmap) -> int:
+    capture = OutputCapture(1, 2)
     reader = wire.FrameReader()
-    rehearse(capture, Line(connection, reader, 0), progress)
+    rehearse_call(capture, StateClient(connection, reader, 0), progress)
     before = frozenset(sys.modules)
-    order = next_body(connection, reader)
+    order = read_next_body(connection, reader)
     if order is None:
         return 0
     request = ORDERS.decode(order)
     generation = request.generation
-    limit(request.limits)
-    first = next_body(connection, reader)
+    apply_limits(request.limits)
+    first = read_next_body(connection, reader)
     if first is None:
         return 0
     try:
         code = CODES.decode(first)
-        build = Build(request.source.location, code) if request.source.kind == "file" else None
+        build = ImportedBuild(request.source.location, code) if request.source.kind == "file" else None
         if build is not None and code.is_open:
             build.read_named()
-        held = hold(request)
-        enter(request.source)
-        unit = load(request.source, build, before)
-        loaded = describe(request, unit, held, before, is_proof=code.is_open)
+        held = apply_isolation(request)
+        enter_environment(request.source)
+        unit = load_source(request.source, build, before)
+        loaded = describe_source(request, unit, held, before, is_proof=code.is_open)
     except SourceError as error:
-        message, file = printable(error.message[:MAX_MESSAGE]), printable(error.file)
+        message, file = make_printable(error.message[:MAX_MESSAGE]), make_printable(error.file)
         failure = wire.LoadFailed(generation, message, file, error.line, error.is_refused)
-        connection.sendall(wire.frame(failure))
+        connection.sendall(wire.encode_frame(failure))
         return 0
     capture.take()  # what the import printed is not part of a call
     connection.sendall(loaded)
     refusals = build.refusals if build is not None else []
-    line = Line(connection, reader, generation)
+    line = StateClient(connection, reader, generation)
     caller = Caller(unit.functions, unit.path, capture, line, progress, refusals)
     while True:
-        body = next_body(connection, reader)
+        body = read_next_body(connection, reader)
         if body is None:
             return 0
         call = CALLS.decode(body)
         if call.generation != generation:
             return 1
         answered = caller.run_in_order(call, line.check_socket) if call.then else caller.run(call)
-        connection.sendall(wire.frame(answered))
+        connection.sendall(wire.encode_frame(answered))
         del body, call, answered  # an idle worker holds no payload
 
 
-def rehearse(capture: Capture, line: Line, progress: mmap) -> None:
+def rehearse_call(capture: OutputCapture, line: StateClient, progress: mmap) -> None:
     """Compile and call hooks of nothing, so that neither an import nor a call pays for pages copied from the zygote's.
 
     Of 165 page faults of a compilation 50 remain, and of 29 of a call 8.
@@ -190,19 +190,19 @@ def rehearse(capture: Capture, line: Line, progress: mmap) -> None:
     exec(compile(NOTHING * AUTHORED, "<rehearsal>", "exec", dont_inherit=True), names)
     caller = Caller({"": names["look"]}, "", capture, line, progress, [])
     for _ in range(REHEARSALS):
-        call = wire.Call(0, 0, 1.0, "", "pre_tool_use", memoryview(b'{"tool_name":null}'), b"{}")
-        wire.frame(caller.run(CALLS.decode(wire.encode(call))))
+        call = wire.RunCall(0, 0, 1.0, "", "pre_tool_use", memoryview(b'{"tool_name":null}'), b"{}")
+        wire.encode_frame(caller.run(CALLS.decode(wire.encode_body(call))))
 
 
-def hold(request: wire.Fork) -> isolation.Held:
+def apply_isolation(request: wire.ForkWorker) -> isolation.EffectiveIsolation:
     """Apply the isolation level, before anything of the source runs."""
     try:
-        return isolation.confine(request.limits.isolation, request.source, str(request.generation))
+        return isolation.confine_process(request.limits.isolation, request.source, str(request.generation))
     except isolation.IsolationError as error:
         raise SourceError(str(error), request.source.location, 0) from None
 
 
-def enter(source: wire.Source) -> None:
+def enter_environment(source: wire.Source) -> None:
     """Complete the source's own environment, if it has one: that runs code of its packages, which may fail or exit."""
     try:
         environment.complete()
@@ -211,16 +211,23 @@ def enter(source: wire.Source) -> None:
         raise SourceError(text, source.location, 0) from error
 
 
-def describe(
-    request: wire.Fork, unit: Unit, held: isolation.Held, before: frozenset[str], *, is_proof: bool
+def describe_source(
+    request: wire.ForkWorker,
+    unit: ImportedSource,
+    held: isolation.EffectiveIsolation,
+    before: frozenset[str],
+    *,
+    is_proof: bool,
 ) -> bytearray:
     """Return what was found, after importing the runtimes that its hooks need, so that no call pays for that."""
     try:
         for runtime in unit.runtimes:
             importlib.import_module(runtime)
-        ran = settle(unit.build, before, request.source) if unit.build is not None else dict.fromkeys(unit.files, "")
-        return wire.frame(
-            wire.Loaded(
+        ran = (
+            close_build(unit.build, before, request.source) if unit.build is not None else dict.fromkeys(unit.files, "")
+        )
+        return wire.encode_frame(
+            wire.SourceLoaded(
                 request.generation, unit.hooks, sorted(unit.functions), ran, held.level, held.missing, unit.elsewhere,
                 unit.build.content() if unit.build is not None and is_proof else None,
             )
@@ -229,20 +236,20 @@ def describe(
         raise SourceError(f"its markers cannot be encoded: {error}", unit.path, 0) from None
 
 
-def settle(build: Build, before: frozenset[str], source: wire.Source) -> dict[str, str]:
+def close_build(build: ImportedBuild, before: frozenset[str], source: wire.Source) -> dict[str, str]:
     """Close the build; return the sha256 of each file that has run."""
     ran = build.ran(before)
     try:
         build.complete()
     except (UnsafeFileError, OSError) as error:
-        raise SourceError(why_unread(error), source.location, 0) from None
+        raise SourceError(explain_unread(error), source.location, 0) from None
     except ImportError:
         pass  # it is among the refusals
     check_refusals(build.refusals, source)
     return ran
 
 
-def next_body(connection: socket.socket, reader: wire.FrameReader) -> memoryview | None:
+def read_next_body(connection: socket.socket, reader: wire.FrameReader) -> memoryview | None:
     body = reader.take() if reader.held else None
     while body is None:
         data = connection.recv(2**16)

@@ -30,10 +30,10 @@ import sys
 from hooklatch_worker.runtime import zygote
 from hooklatch_worker.sandbox import linux
 
-__all__ = ["live"]
+__all__ = ["run_guardian"]
 
 
-def live(line_fd: int, daemon_pid: int) -> None:
+def run_guardian(line_fd: int, daemon_pid: int) -> None:
     """Fork a zygote for each control socket that the daemon sends, one at a time, until it ends; never return."""
     daemon = os.pidfd_open(daemon_pid)
     if os.getppid() != daemon_pid:
@@ -44,34 +44,34 @@ def live(line_fd: int, daemon_pid: int) -> None:
     linux.wake_when_orphaned()
     try:
         with socket.socket(fileno=line_fd) as line:
-            while (control := next_control(line)) is not None:
-                watch(fork(control, line), daemon)
-                if not zygote.sweep():
+            while (control := receive_control(line)) is not None:
+                watch_zygote(fork_zygote(control, line), daemon)
+                if not zygote.kill_descendants():
                     return  # a new zygote could not be told from what is left; the daemon starts another guardian
     except Exception as error:
         sys.excepthook(type(error), error, error.__traceback__)
     finally:
-        zygote.sweep()
+        zygote.kill_descendants()
         os._exit(0)
 
 
-def next_control(line: socket.socket) -> socket.socket | None:
+def receive_control(line: socket.socket) -> socket.socket | None:
     _, fds, _, _ = socket.recv_fds(line, 16, 1, socket.MSG_CMSG_CLOEXEC)
     return socket.socket(fileno=fds[0]) if fds else None
 
 
-def fork(control: socket.socket, line: socket.socket) -> int:
+def fork_zygote(control: socket.socket, line: socket.socket) -> int:
     # Our copy is closed at the end: otherwise the zygote's end never reads as EOF in the daemon.
     with control:
         guardian_pid = os.getpid()
         pid = os.fork()
         if pid == 0:
             line.close()
-            zygote.live(control, guardian_pid)
+            zygote.run_zygote(control, guardian_pid)
         return pid
 
 
-def watch(zygote_pid: int, daemon: int) -> None:
+def watch_zygote(zygote_pid: int, daemon: int) -> None:
     """Wait until the zygote or the daemon ends."""
     pidfd = os.pidfd_open(zygote_pid)
     ended = select.poll()

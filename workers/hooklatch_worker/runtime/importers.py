@@ -16,15 +16,15 @@ from importlib import machinery
 from typing import IO, Any, cast
 
 from hooklatch_worker.runtime import named_files
-from hooklatch_worker.runtime.build import SUFFIXES, Build
+from hooklatch_worker.runtime.build import SUFFIXES, ImportedBuild
 
-__all__ = ["install", "show_lines_of"]
+__all__ = ["install_importer", "cache_source_lines"]
 
 
-class Folder:
+class BuildFolderFinder:
     """Finds the modules of one directory of a build; the import system has one for each that it looks in."""
 
-    def __init__(self, build: Build, path: str) -> None:
+    def __init__(self, build: ImportedBuild, path: str) -> None:
         self._build = build
         self._path = path
 
@@ -44,55 +44,55 @@ class Folder:
         return [one for one in modules if not one.startswith("__init__.") and ("/" not in one or "/__init__." in one)]
 
 
-installed: list[Build] = []  # one in a worker; several where a debugger has loaded more than one source
+installed: list[ImportedBuild] = []  # one in a worker; several where a debugger has loaded more than one source
 
 
-def held(path: str) -> tuple[Build, str] | None:
+def find_build(path: str) -> tuple[ImportedBuild, str] | None:
     """Return the build that a file belongs to, and its path there."""
     return next(((build, key) for build in installed if (key := build.key_of(path)) is not None), None)
 
 
-def install(build: Build) -> None:
+def install_importer(build: ImportedBuild) -> None:
     """Have what is imported from the folder come from its build, and each named file that is opened."""
     if not installed:
         take_over_loaders()
     build.settle_environment()
     installed.append(build)
 
-    def finder(path: str) -> Folder:
+    def finder(path: str) -> BuildFolderFinder:
         folder = build.key_of_folder(path)
         if folder is None or folder in build.files or os.path.isfile(path):  # a file is for runpy
             raise ImportError(f"{path} is no directory of the build", path=path)
-        return Folder(build, folder)
+        return BuildFolderFinder(build, folder)
 
     sys.path_hooks.insert(0, finder)
     for path in list(sys.path_importer_cache):
         if build.is_spelled_below(path):
             del sys.path_importer_cache[path]
     if build.names:
-        named_files.take_over(build.named)
+        named_files.replace_open_functions(build.named)
 
 
 def take_over_loaders() -> None:
     """Have the import system's own loaders read files of a folder from its build, whoever makes the loader."""
     source, extension = machinery.SourceFileLoader, machinery.ExtensionFileLoader
     for kind in (source, machinery.SourcelessFileLoader):
-        kind.get_data = reading_held(kind.get_data)  # type: ignore[method-assign, assignment]
-    source.path_stats = refusing_cached(source.path_stats)  # type: ignore[method-assign, assignment]
-    extension.create_module = creating_held(extension.create_module)  # type: ignore[method-assign, assignment]
-    _io.open_code = io.open_code = opening_held(io.open_code)  # type: ignore[assignment]  # runpy, zipimport
+        kind.get_data = wrap_read(kind.get_data)  # type: ignore[method-assign, assignment]
+    source.path_stats = wrap_path_stats(source.path_stats)  # type: ignore[method-assign, assignment]
+    extension.create_module = wrap_create(extension.create_module)  # type: ignore[method-assign, assignment]
+    _io.open_code = io.open_code = wrap_open_code(io.open_code)  # type: ignore[assignment]  # runpy, zipimport
 
 
-def reading_held(read: Callable[[Any, str], bytes]) -> Callable[[Any, str], bytes]:
+def wrap_read(read: Callable[[Any, str], bytes]) -> Callable[[Any, str], bytes]:
     def get_data(self: machinery.SourceFileLoader, path: str) -> bytes:
-        found = held(path)
+        found = find_build(path)
         if found is None:
             return read(self, path)
         build, key = found
         if path == self.path or key.endswith(SUFFIXES):
             data = build.run(key)
             if not key.endswith(".pyc"):
-                show_lines_of(path, data)
+                cache_source_lines(path, data)
             return data
         known = build.files.get(key)
         return known if known is not None else read(self, path)
@@ -100,21 +100,21 @@ def reading_held(read: Callable[[Any, str], bytes]) -> Callable[[Any, str], byte
     return get_data
 
 
-def refusing_cached(stats: Callable[[Any, str], Any]) -> Callable[[Any, str], Any]:
+def wrap_path_stats(stats: Callable[[Any, str], Any]) -> Callable[[Any, str], Any]:
     def path_stats(self: machinery.SourceFileLoader, path: str) -> Any:
-        if held(path) is not None:
+        if find_build(path) is not None:
             raise OSError(f"{path} has no cached bytecode")  # which may be stale or planted: compile its own bytes
         return stats(self, path)
 
     return path_stats
 
 
-def creating_held(create: Callable[[Any, machinery.ModuleSpec], Any]) -> Callable[[Any, machinery.ModuleSpec], Any]:
+def wrap_create(create: Callable[[Any, machinery.ModuleSpec], Any]) -> Callable[[Any, machinery.ModuleSpec], Any]:
     def create_module(self: machinery.ExtensionFileLoader, spec: machinery.ModuleSpec) -> types.ModuleType:
-        found = held(self.path)
+        found = find_build(self.path)
         if found is None:
             return cast("types.ModuleType", create(self, spec))
-        fd = named_files.descriptor(found[0].run(found[1]))
+        fd = named_files.open_memory_file(found[0].run(found[1]))
         try:  # dlopen(3) takes a path alone
             loaded = machinery.ModuleSpec(spec.name, self, origin=f"/proc/self/fd/{fd}")
             return cast("types.ModuleType", create(self, loaded))
@@ -124,14 +124,14 @@ def creating_held(create: Callable[[Any, machinery.ModuleSpec], Any]) -> Callabl
     return create_module
 
 
-def opening_held(open_code: Callable[[str], IO[bytes]]) -> Callable[[str], IO[bytes]]:
+def wrap_open_code(open_code: Callable[[str], IO[bytes]]) -> Callable[[str], IO[bytes]]:
     def open_held(path: str) -> IO[bytes]:
-        found = held(path)
+        found = find_build(path)
         return open_code(path) if found is None else io.BytesIO(found[0].run(found[1]))
 
     return open_held
 
 
-def show_lines_of(path: str, data: bytes) -> None:
+def cache_source_lines(path: str, data: bytes) -> None:
     """Have tracebacks show these lines, even if the file has changed by then."""
     linecache.cache[path] = len(data), None, data.decode(errors="replace").splitlines(keepends=True), path

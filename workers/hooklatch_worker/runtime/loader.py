@@ -10,15 +10,15 @@ from collections.abc import Callable, Iterable
 from typing import Any, cast
 
 from hooklatch_worker.author import ledger
-from hooklatch_worker.author.failures import Author, innermost, printable, text_of
+from hooklatch_worker.author.failures import AuthorFrames, find_innermost, format_exception, make_printable
 from hooklatch_worker.author.ledger import HookMark, Ledger
-from hooklatch_worker.author.marker import Marker
-from hooklatch_worker.runtime.build import Build
-from hooklatch_worker.runtime.importers import install, show_lines_of
+from hooklatch_worker.author.marker import MarkedEvent
+from hooklatch_worker.runtime.build import ImportedBuild
+from hooklatch_worker.runtime.importers import cache_source_lines, install_importer
 from hooklatch_worker.sandbox import environment
-from hooklatch_worker.wire import Declared, Elsewhere, Source
+from hooklatch_worker.wire import ForeignHook, HookDeclaration, Source
 
-__all__ = ["SourceError", "Unit", "check_refusals", "hint_of", "load"]
+__all__ = ["SourceError", "ImportedSource", "check_refusals", "suggest_package", "load_source"]
 
 MAX_PACKAGE = 100  # characters of a package's name in a hint
 CO_COROUTINE = 0x80  # from inspect, which is slow to import
@@ -38,7 +38,7 @@ class SourceError(Exception):
         self.line = line
 
 
-class Unit:
+class ImportedSource:
     """An imported source: its functions by name, those marked as hooks, and the build that its files come from.
 
     The `files` of a module of a package have no build, and are those of its directory.
@@ -47,30 +47,34 @@ class Unit:
         SourceError: a marked function is not a hook, or names a file that is not there.
     """
 
-    def __init__(self, module: types.ModuleType, build: Build | None, before: frozenset[str], marks: Ledger) -> None:
+    def __init__(
+        self, module: types.ModuleType, build: ImportedBuild | None, before: frozenset[str], marks: Ledger
+    ) -> None:
         self.path = module.__file__ or module.__name__
         self._module = module.__name__
         self._marks = marks
-        self._author = Author(self.path)
+        self._author = AuthorFrames(self.path)
         self.functions: dict[str, Callable[..., Any]] = {
             name: value for name, value in vars(module).items() if callable(value) and not isinstance(value, type)
         }
-        marked = [(name, marker) for name, function in self.functions.items() for marker in markers_of(function)]
+        marked = [
+            (name, marker) for name, function in self.functions.items() for marker in list_marked_events(function)
+        ]
         self._check_accounts(module, marked)
         self.hooks = [
-            Declared(name, self._line_of(name, marker, module), marker)
+            HookDeclaration(name, self._line_of(name, marker, module), marker)
             for name, marker in marked
             if self._is_own(marker, module)
         ]
         self.hooks.sort(key=lambda declared: declared.line)
         self.elsewhere = self._elsewhere(module, marked)
         self.build = build
-        self.files = [] if build is not None else sorted(files_below(os.path.dirname(self.path), before))
+        self.files = [] if build is not None else sorted(list_module_files(os.path.dirname(self.path), before))
         for declared in self.hooks:
             self._check_files(declared)
         marks.close(self._author)
 
-    def _check_files(self, declared: Declared) -> None:
+    def _check_files(self, declared: HookDeclaration) -> None:
         for name in declared.marker.files:
             path = os.path.join(os.path.dirname(self.path), name)
             if self.build is None:
@@ -83,7 +87,7 @@ class Unit:
                 text = f'files names {name!r}: write the names there as literals, files=["rules.json"]'
                 raise SourceError(text, self.path, declared.line)
 
-    def _check_accounts(self, module: types.ModuleType, marked: list[tuple[str, Marker]]) -> None:
+    def _check_accounts(self, module: types.ModuleType, marked: list[tuple[str, MarkedEvent]]) -> None:
         """Reject a source with a lost mark, since its author believes that it guards."""
         for one in self._marks.lost_decorators(vars(module), self._author):
             text = "hook(...) marks no function here, so it has no effect; write @hook(...) above a def"
@@ -93,25 +97,25 @@ class Unit:
             mark for mark in self._marks.of(vars(module), self._author) if not kept.issuperset(map(id, mark.markers))
         ]
         if lost:
-            first, others = ledger.first_and_others(lost)
-            raise SourceError(ledger.why_lost(first, vars(module)) + others, first.file, first.line)
+            first, others = ledger.summarize_marks(lost)
+            raise SourceError(ledger.explain_lost_mark(first, vars(module)) + others, first.file, first.line)
 
-    def _is_own(self, marker: Marker, module: types.ModuleType) -> bool:
+    def _is_own(self, marker: MarkedEvent, module: types.ModuleType) -> bool:
         mark = self._marks.mark_of(marker)
-        return mark is None or ledger.is_of(mark, vars(module), self._author)
+        return mark is None or ledger.is_mark_of(mark, vars(module), self._author)
 
-    def _line_of(self, name: str, marker: Marker, module: types.ModuleType) -> int:
+    def _line_of(self, name: str, marker: MarkedEvent, module: types.ModuleType) -> int:
         """Return the line where a hook is defined, or where it was composed of functions from elsewhere."""
         mark = self._marks.mark_of(marker)
-        return line_of(self.functions[name], module) or (mark.line if mark is not None else 0)
+        return find_definition_line(self.functions[name], module) or (mark.line if mark is not None else 0)
 
-    def _elsewhere(self, module: types.ModuleType, marked: list[tuple[str, Marker]]) -> list[Elsewhere]:
+    def _elsewhere(self, module: types.ModuleType, marked: list[tuple[str, MarkedEvent]]) -> list[ForeignHook]:
         marks = [mark for mark in self._marks.marks if self._author.wrote(mark.file)]
         if not self.hooks:  # then the author may have meant the hooks that it imports by name
             bound = {id(marker) for _, marker in marked}
             marks += [mark for mark in self._marks.marks if any(id(one) in bound for one in mark.markers)]
-        foreign = [mark for mark in marks if not ledger.is_of(mark, vars(module), self._author)]
-        return [elsewhere_of(mark) for mark in dict.fromkeys(foreign)]
+        foreign = [mark for mark in marks if not ledger.is_mark_of(mark, vars(module), self._author)]
+        return [describe_foreign_hook(mark) for mark in dict.fromkeys(foreign)]
 
     @property
     def runtimes(self) -> set[str]:
@@ -122,7 +126,7 @@ class Unit:
         return {"trio" for function in own if is_async(function)}
 
 
-def load(source: Source, build: Build | None, before: frozenset[str]) -> Unit:
+def load_source(source: Source, build: ImportedBuild | None, before: frozenset[str]) -> ImportedSource:
     """Import a source; `build` is what it comes from if it is a file, and `before` names the modules of every worker.
 
     Raises:
@@ -131,14 +135,14 @@ def load(source: Source, build: Build | None, before: frozenset[str]) -> Unit:
     marks = ledger.current = Ledger()
     try:
         module = importlib.import_module(source.location) if build is None else import_file(source.location, build)
-        return Unit(module, build, before, marks)
+        return ImportedSource(module, build, before, marks)
     except SourceError:
         raise
     except BaseException as error:  # includes SystemExit and KeyboardInterrupt from a module's body
         if build is not None:
             check_refusals(build.refusals, source)
-        path = source.location if source.kind == "file" else first_file(error) or source.location
-        raise failure_of(error, path) from error
+        path = source.location if source.kind == "file" else find_failed_file(error) or source.location
+        raise make_source_error(error, path) from error
 
 
 def check_refusals(refusals: Iterable[str], source: Source) -> None:
@@ -147,37 +151,37 @@ def check_refusals(refusals: Iterable[str], source: Source) -> None:
         raise SourceError(text, source.location, 0, is_refused=True)
 
 
-def import_file(path: str, build: Build) -> types.ModuleType:
+def import_file(path: str, build: ImportedBuild) -> types.ModuleType:
     data = build.files[path]
-    show_lines_of(path, data)
+    cache_source_lines(path, data)
     code = compile(data, path, "exec", dont_inherit=True)
-    module = types.ModuleType(module_name(path))
+    module = types.ModuleType(make_module_name(path))
     module.__file__ = path
     sys.modules[module.__name__] = module
-    install(build)
+    install_importer(build)
     sys.path.insert(0, os.path.dirname(path))
     exec(code, module.__dict__)
     return module
 
 
-def module_name(path: str) -> str:
+def make_module_name(path: str) -> str:
     stem = os.path.splitext(os.path.basename(path))[0]
     is_taken = stem in sys.modules or stem in sys.stdlib_module_names
     return f"hooks_{stem}" if is_taken else stem
 
 
-def markers_of(function: Callable[..., Any]) -> tuple[Marker, ...]:
+def list_marked_events(function: Callable[..., Any]) -> tuple[MarkedEvent, ...]:
     try:
         found = getattr(function, "__hooklatch_markers__", ())
     except Exception:  # a proxy object may raise anything; if its marks are lost, the accounts will show it
         return ()
     if not isinstance(found, tuple):
         return ()
-    return tuple(one for one in cast("tuple[object, ...]", found) if isinstance(one, Marker))
+    return tuple(one for one in cast("tuple[object, ...]", found) if isinstance(one, MarkedEvent))
 
 
-def elsewhere_of(mark: HookMark) -> Elsewhere:
-    return Elsewhere(mark.function.__name__, mark.module, mark.file, mark.line)
+def describe_foreign_hook(mark: HookMark) -> ForeignHook:
+    return ForeignHook(mark.function.__name__, mark.module, mark.file, mark.line)
 
 
 def is_async(function: Callable[..., Any]) -> bool:
@@ -185,14 +189,14 @@ def is_async(function: Callable[..., Any]) -> bool:
     return isinstance(code, types.CodeType) and bool(code.co_flags & CO_COROUTINE)
 
 
-def line_of(function: Callable[..., Any], module: types.ModuleType) -> int:
+def find_definition_line(function: Callable[..., Any], module: types.ModuleType) -> int:
     """Return a function's line if this module defines it; 0 if it was composed elsewhere."""
     code = getattr(function, "__code__", None)
     is_here = isinstance(code, types.CodeType) and code.co_filename == module.__file__
     return code.co_firstlineno if is_here and isinstance(code, types.CodeType) else 0
 
 
-def files_below(folder: str, before: frozenset[str]) -> set[str]:
+def list_module_files(folder: str, before: frozenset[str]) -> set[str]:
     prefix = os.path.join(os.path.realpath(folder), "")
     found: set[str] = set()
     for name in frozenset(sys.modules) - before:
@@ -202,7 +206,7 @@ def files_below(folder: str, before: frozenset[str]) -> set[str]:
     return found
 
 
-def first_file(error: BaseException) -> str | None:
+def find_failed_file(error: BaseException) -> str | None:
     """Return the file of the module that failed to import: the first one run by the import system."""
     trace = error.__traceback__
     while trace is not None:
@@ -213,27 +217,27 @@ def first_file(error: BaseException) -> str | None:
     return None
 
 
-def failure_of(error: BaseException, path: str) -> SourceError:
+def make_source_error(error: BaseException, path: str) -> SourceError:
     """Name the file and line to look at: that of the syntax error, or the author's innermost line."""
     if isinstance(error, SyntaxError) and error.filename:
         return SourceError(f"SyntaxError: {error.msg}", error.filename, error.lineno or 0)
-    file, line = Author(path).place_of(error) or (path, 0)
-    return SourceError(f"{type(error).__name__}: {text_of(error)}{hint_of(error)}", file, line)
+    file, line = AuthorFrames(path).place_of(error) or (path, 0)
+    return SourceError(f"{type(error).__name__}: {format_exception(error)}{suggest_package(error)}", file, line)
 
 
-def hint_of(error: BaseException) -> str:
+def suggest_package(error: BaseException) -> str:
     """Return how a source gets the package that its environment lacks, if that is what is wrong.
 
     Its name on an index may be another one.
     """
-    error = innermost(error)
+    error = find_innermost(error)
     try:
         name = error.name if isinstance(error, ModuleNotFoundError) else None
     except BaseException:  # it may be of a class of the author's
         return ""
     if type(name) is not str or not name:
         return ""
-    package = printable(name.partition(".")[0][:MAX_PACKAGE])
+    package = make_printable(name.partition(".")[0][:MAX_PACKAGE])
     if environment.is_entered():
         return (
             f'; its environment {sys.prefix} lacks it: add the package that has it, such as "{package}", to the'

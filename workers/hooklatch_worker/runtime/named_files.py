@@ -13,13 +13,13 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["descriptor", "take_over"]
+__all__ = ["open_memory_file", "replace_open_functions"]
 
 WRITING = frozenset("wax+")
 Bytes = Callable[[str], "bytes | None"]
 
 
-def descriptor(data: bytes) -> int:
+def open_memory_file(data: bytes) -> int:
     """Return a descriptor of a file in memory with this content, to be read from its start."""
     fd = os.memfd_create("build", os.MFD_CLOEXEC)
     try:
@@ -34,7 +34,7 @@ def descriptor(data: bytes) -> int:
     return fd
 
 
-def take_over(bytes_of: Bytes) -> None:
+def replace_open_functions(bytes_of: Bytes) -> None:
     """Have these functions give what `bytes_of` returns for a path, where it is not None."""
 
     def found(path: object) -> bytes | None:
@@ -47,13 +47,13 @@ def take_over(bytes_of: Bytes) -> None:
         data = found(file) if isinstance(mode, str) and not WRITING.intersection(mode) else None
         if data is None:
             return plain_open(file, mode, *args, **options)
-        opener: Callable[[str, int], int] = lambda _path, _flags: descriptor(data)  # noqa: E731  (it has no name)
+        opener: Callable[[str, int], int] = lambda _path, _flags: open_memory_file(data)  # noqa: E731  (it has no name)
         return plain_open(file, mode, *args[:5], **(options | {"opener": opener}))
 
     def os_open(path: Any, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
         is_read = dir_fd is None and not flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_PATH)
         data = found(path) if is_read else None
-        return plain_os_open(path, flags, mode, dir_fd=dir_fd) if data is None else descriptor(data)
+        return plain_os_open(path, flags, mode, dir_fd=dir_fd) if data is None else open_memory_file(data)
 
     def os_stat(path: Any, *, dir_fd: int | None = None, follow_symlinks: bool = True) -> os.stat_result:
         data = found(path) if dir_fd is None else None

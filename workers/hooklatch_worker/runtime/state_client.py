@@ -17,15 +17,15 @@ import msgspec
 from msgspec.structs import replace
 
 from hooklatch_worker import wire
-from hooklatch_worker.author.state import MAX_STEPS, NOT_HERE, Asked, StateError
-from hooklatch_worker.runtime.calls import identity
+from hooklatch_worker.author.state import MAX_STEPS, NOT_HERE, StateError, StateRequest
+from hooklatch_worker.runtime.calls import file_identity
 
-__all__ = ["Line"]
+__all__ = ["StateClient"]
 
-TOLD = msgspec.msgpack.Decoder(wire.Told)
+TOLD = msgspec.msgpack.Decoder(wire.StateResponse)
 
 
-class Line:
+class StateClient:
     """The questions of one worker, one at a time."""
 
     def __init__(self, connection: socket.socket, reader: wire.FrameReader, generation: int) -> None:
@@ -37,7 +37,7 @@ class Line:
         self._call_id: int | None = None
         self._asked = 0
         self._is_torn = False  # a question was interrupted
-        self._socket = identity(os.fstat(connection.fileno()))
+        self._socket = file_identity(os.fstat(connection.fileno()))
 
     def begin(self, call_id: int) -> None:
         """Record which call is under way from now on."""
@@ -50,7 +50,7 @@ class Line:
             self._check_in_step()
             self._call_id = None
 
-    def ask(self, asked: Asked) -> bytes:
+    def ask(self, asked: StateRequest) -> bytes:
         """Have the daemon perform one operation; return its value.
 
         Raises:
@@ -86,15 +86,15 @@ class Line:
         sent, and would be blamed.
         """
         try:
-            is_ours = identity(os.fstat(self._connection.fileno())) == self._socket
+            is_ours = file_identity(os.fstat(self._connection.fileno())) == self._socket
         except OSError:
             is_ours = False
         if not is_ours:
             os._exit(1)
 
-    def _exchange(self, asked: Asked) -> wire.Told:
+    def _exchange(self, asked: StateRequest) -> wire.StateResponse:
         self._is_torn = True
-        self._connection.sendall(wire.frame(asked))
+        self._connection.sendall(wire.encode_frame(asked))
         body = None
         while body is None:
             data = self._connection.recv(2**14)

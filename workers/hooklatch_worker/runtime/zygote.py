@@ -35,18 +35,18 @@ from hooklatch_worker import wire
 from hooklatch_worker.runtime import child
 from hooklatch_worker.sandbox import linux, temporary
 
-__all__ = ["live"]
+__all__ = ["run_zygote"]
 
 REAP_TIMEOUT = 0.5  # seconds of killing orphans at a time: forks are waiting
 RETRY = 200  # milliseconds until we continue with the remaining ones, if none of them dies before
 PAUSE = 20  # milliseconds without an order until the next worker is forked: the one before needs the processor now
 SWEEP_TIMEOUT = 5.0  # seconds; a child in uninterruptible sleep must not keep the zygote for ever
-FORKS = msgspec.msgpack.Decoder(wire.Fork)
+FORKS = msgspec.msgpack.Decoder(wire.ForkWorker)
 for common in "hashlib", "json", "pathlib", "shlex", "subprocess":  # each worker or most hooks import them
     importlib.import_module(common)
 
 
-class Unordered(NamedTuple):
+class SpareWorker(NamedTuple):
     """A worker that waits for its order."""
 
     process: BaseProcess
@@ -58,7 +58,7 @@ class Unordered(NamedTuple):
             os.close(fd)
 
 
-def live(control: socket.socket, guardian_pid: int) -> None:
+def run_zygote(control: socket.socket, guardian_pid: int) -> None:
     """Run the zygote until the daemon or the guardian is gone; never return."""
     linux.become_subreaper()
     linux.wake_when_orphaned()
@@ -70,7 +70,7 @@ def live(control: socket.socket, guardian_pid: int) -> None:
     try:
         zygote.run()
     finally:
-        sweep()
+        kill_descendants()
         for folder in zygote.temporary:
             temporary.remove_tree(folder)
         os._exit(0)
@@ -82,7 +82,7 @@ class Zygote:
         self._pid, self._guardian_pid = os.getpid(), guardian_pid
         self._workers: dict[int, tuple[int, BaseProcess]] = {}  # the generation and the process, by pid
         self._context = multiprocessing.get_context("fork")
-        self._next: Unordered | None = None
+        self._next: SpareWorker | None = None
         self._is_due = True  # the next worker is to be forked, as soon as there is time
         self.temporary: set[str] = set()  # where workers have their temporary directories
 
@@ -114,7 +114,7 @@ class Zygote:
 
     def _greet(self) -> None:
         own = os.pidfd_open(os.getpid())
-        self._tell(wire.Ready(os.getpid()), [own])
+        self._tell(wire.ZygoteReady(os.getpid()), [own])
         os.close(own)
 
     def _obey(self) -> bool:
@@ -136,15 +136,15 @@ class Zygote:
         with suppress(OSError):
             self._next = self._fork()
 
-    def _fork(self) -> Unordered:
+    def _fork(self) -> SpareWorker:
         ours, theirs = socket.socketpair()
         fds = [ours.detach()]
         try:
             with theirs:
                 fds.extend(append_only(name) for name in ("stdout", "stderr"))
-                fds.append(shared("progress"))
+                fds.append(make_shared_memory("progress"))
                 arguments = self._pid, theirs.fileno(), *fds[1:]
-                process = self._context.Process(target=child.live, args=arguments)
+                process = self._context.Process(target=child.run_worker, args=arguments)
                 process.start()
             pid = process.pid
             assert pid is not None
@@ -153,15 +153,15 @@ class Zygote:
             for fd in fds:
                 os.close(fd)
             raise
-        return Unordered(process, pid, fds)
+        return SpareWorker(process, pid, fds)
 
-    def _order(self, worker: Unordered, request: wire.Fork) -> None:
+    def _order(self, worker: SpareWorker, request: wire.ForkWorker) -> None:
         if request.limits.isolation.temporary:
             self.temporary.add(request.limits.isolation.temporary)
         self._workers[worker.pid] = request.generation, worker.process
         try:
-            os.write(worker.fds[0], wire.frame(request))
-            self._tell(wire.Forked(request.generation, worker.pid), worker.fds)
+            os.write(worker.fds[0], wire.encode_frame(request))
+            self._tell(wire.WorkerForked(request.generation, worker.pid), worker.fds)
         finally:
             worker.close()
 
@@ -170,7 +170,7 @@ class Zygote:
         for pid, (generation, process) in list(self._workers.items()):
             if process.exitcode is not None:
                 del self._workers[pid]
-                self._tell(wire.Exited(generation, pid, process.exitcode), wait=False)
+                self._tell(wire.WorkerExited(generation, pid, process.exitcode), wait=False)
         if self._next is not None and self._next.process.exitcode is not None:
             self._next.close()
             self._next = None
@@ -184,7 +184,7 @@ class Zygote:
     def _tell(self, message: msgspec.Struct, fds: list[int] | None = None, *, wait: bool = True) -> None:
         try:
             flags = 0 if wait else socket.MSG_DONTWAIT
-            socket.send_fds(self._control, [wire.encode(message)], fds or [], flags)
+            socket.send_fds(self._control, [wire.encode_body(message)], fds or [], flags)
         except BlockingIOError:
             return  # an exit notice is for diagnostics; a full socket must not stop the forking
         except (BrokenPipeError, ConnectionResetError):
@@ -198,13 +198,13 @@ def append_only(name: str) -> int:
     return fd
 
 
-def shared(name: str) -> int:
+def make_shared_memory(name: str) -> int:
     fd = os.memfd_create(name, os.MFD_CLOEXEC)
     os.ftruncate(fd, wire.PROGRESS_BYTES)
     return fd
 
 
-def sweep() -> bool:
+def kill_descendants() -> bool:
     """Kill every descendant; return whether all are gone.
 
     Each death reparents the next generation to us, so go on until there is none.

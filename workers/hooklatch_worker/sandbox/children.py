@@ -1,7 +1,8 @@
 """Starts every program that hooklatch starts, each with a whole environment.  Knows lists of variables, and no program.
 
 A program gets what its list names of the environment at hand, what the caller adds, and nothing else.  No list has
-PYTHON* or LD_*: they decide which code runs in a process before its first line.  `isolated` is how our own Python is
+PYTHON* or LD_*: they decide which code runs in a process before its first line.  `isolated_command` is how our own
+Python is
 started beyond that: nothing of the working directory, and nothing of the user's site.
 
 tests/test_children.py finds every other place that starts a program.  Needs the standard library alone.
@@ -15,12 +16,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 __all__ = [
-    "COMPILER", "GIT", "INSTALLER", "OWN", "SHELL_HOOK", "Allowed", "absolute", "as_the_person", "isolated", "run",
-    "start",
+    "COMPILER", "GIT", "INSTALLER", "OWN", "SHELL_HOOK", "AllowedVariables", "filter_absolute_path",
+    "make_user_environment", "isolated_command", "run_child",
+    "start_child",
 ]  # fmt: skip
 
 
-class Allowed(NamedTuple):
+class AllowedVariables(NamedTuple):
     """The variables that a kind of program gets: by name, or by how the name begins."""
 
     names: frozenset[str]
@@ -28,9 +30,9 @@ class Allowed(NamedTuple):
     never: frozenset[str] = frozenset()
 
     def of(self, environ: Mapping[str, str]) -> dict[str, str]:
-        """Return what is allowed of an environment; of PATH only what is `absolute`."""
+        """Return what is allowed of an environment; of PATH only what is `filter_absolute_path`."""
         return {
-            name: absolute(value) if name == "PATH" else value
+            name: filter_absolute_path(value) if name == "PATH" else value
             for name, value in environ.items()
             if (name in self.names or name.startswith(self.prefixes)) and name not in self.never
         }
@@ -38,29 +40,29 @@ class Allowed(NamedTuple):
 
 # The daemon that an entry starts, guardians, zygotes, workers, language servers: what programs need to run, and no
 # secret of an agent's or a link's.  HOME and the runtime directory also show an operator whose a process is.
-OWN = Allowed(
+OWN = AllowedVariables(
     frozenset({"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "VIRTUAL_ENV"}),
     ("LC_", "XDG_", "HOOKLATCH_"),
     frozenset({"HOOKLATCH_PARENT", "HOOKLATCH_FLEET_PASSWORD"}),
 )
 # Commands of hooks; PATH comes from the definition or from the worker, without what is relative.
-SHELL_HOOK = Allowed(frozenset({"HOME", "USER", "LANG", "TZ", "TMPDIR"}), OWN.prefixes, OWN.never)
+SHELL_HOOK = AllowedVariables(frozenset({"HOME", "USER", "LANG", "TZ", "TMPDIR"}), OWN.prefixes, OWN.never)
 # What installers of packages need besides: where packages come from, and how to get there.
 NETWORK = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE")
-INSTALLER = Allowed(
+INSTALLER = AllowedVariables(
     OWN.names.union(NETWORK, map(str.lower, NETWORK)), (*OWN.prefixes, "PIP_", "UV_"), OWN.never | {"VIRTUAL_ENV"}
 )
 # HOME and XDG_CONFIG_HOME hold the user's own settings of git, such as which work trees of others are safe.
-GIT = Allowed(frozenset({"PATH", "HOME", "USER", "LOGNAME", "XDG_CONFIG_HOME", "TMPDIR", "TZ"}))
-COMPILER = Allowed(frozenset({"PATH", "HOME", "TMPDIR", "LANG"}), ("LC_",))
+GIT = AllowedVariables(frozenset({"PATH", "HOME", "USER", "LOGNAME", "XDG_CONFIG_HOME", "TMPDIR", "TZ"}))
+COMPILER = AllowedVariables(frozenset({"PATH", "HOME", "TMPDIR", "LANG"}), ("LC_",))
 
 
-def absolute(path: str) -> str:
+def filter_absolute_path(path: str) -> str:
     """Return the absolute entries of a PATH: any other is a place below wherever a program is started."""
     return os.pathsep.join(entry for entry in path.split(os.pathsep) if os.path.isabs(entry))
 
 
-def as_the_person(environ: Mapping[str, str]) -> dict[str, str]:
+def make_user_environment(environ: Mapping[str, str]) -> dict[str, str]:
     """Return all of an environment: for a program of the person's own that a command in their terminal starts for them.
 
     Their agent, asked for its version or shown its own settings; their browser; the MCP server that they name.
@@ -68,12 +70,12 @@ def as_the_person(environ: Mapping[str, str]) -> dict[str, str]:
     return dict(environ)
 
 
-def isolated(python: str, *words: str) -> list[str]:
+def isolated_command(python: str, *words: str) -> list[str]:
     """Return the command line of an interpreter that runs code of ours: -I leaves out PYTHON*, cwd and user site."""
     return [python, "-I", *words]
 
 
-def start(
+def start_child(
     command: Sequence[str],
     environ: Mapping[str, str],
     *,
@@ -99,7 +101,7 @@ def start(
     )  # fmt: skip
 
 
-def run(
+def run_child(
     command: Sequence[str],
     environ: Mapping[str, str],
     *,

@@ -23,7 +23,15 @@ import msgspec
 from hooklatch_worker.sandbox import environment, landlock, linux, seccomp, temporary
 from hooklatch_worker.wire import ISOLATION_LEVELS, Isolation, Source
 
-__all__ = ["Held", "IsolationError", "Kernel", "be_unreadable", "confine", "held_by", "kernel_here"]
+__all__ = [
+    "EffectiveIsolation",
+    "IsolationError",
+    "KernelFeatures",
+    "make_unreadable",
+    "confine_process",
+    "find_effective_isolation",
+    "detect_kernel",
+]
 
 FULL_KERNEL = "Linux 6.12 or later with Landlock (lsm=landlock) and seccomp filters, on x86_64 or aarch64"
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
@@ -47,33 +55,33 @@ class IsolationError(Exception):
     """The kernel cannot provide the required isolation."""
 
 
-class Kernel(msgspec.Struct, frozen=True):
+class KernelFeatures(msgspec.Struct, frozen=True):
     """The kernel's features: the ABI version of Landlock (0: none), and system call filters."""
 
     landlock: int
     has_filters: bool
 
 
-class Held(msgspec.Struct, frozen=True):
+class EffectiveIsolation(msgspec.Struct, frozen=True):
     """The strongest level that is fully applied, and what is missing from the configured one."""
 
     level: str
     missing: list[str]
 
 
-def kernel_here() -> Kernel:
-    return Kernel(landlock.abi(), seccomp.is_supported())
+def detect_kernel() -> KernelFeatures:
+    return KernelFeatures(landlock.read_abi(), seccomp.is_supported())
 
 
-def held_by(kernel: Kernel, isolation: Isolation) -> Held:
+def find_effective_isolation(kernel: KernelFeatures, isolation: Isolation) -> EffectiveIsolation:
     """Return the isolation that a kernel can provide."""
-    lacking = {level: missing(kernel, level, isolation) for level in ISOLATION_LEVELS}
+    lacking = {level: list_missing_isolation(kernel, level, isolation) for level in ISOLATION_LEVELS}
     wanted = ISOLATION_LEVELS.index(isolation.level)
     whole = [level for level in ISOLATION_LEVELS[: wanted + 1] if not lacking[level]]
-    return Held(whole[-1], lacking[isolation.level])
+    return EffectiveIsolation(whole[-1], lacking[isolation.level])
 
 
-def missing(kernel: Kernel, level: str, isolation: Isolation) -> list[str]:
+def list_missing_isolation(kernel: KernelFeatures, level: str, isolation: Isolation) -> list[str]:
     if level == "standard":
         return []
     is_strict = level == "strict"
@@ -98,22 +106,22 @@ def missing(kernel: Kernel, level: str, isolation: Isolation) -> list[str]:
     return [text for is_there, text in needs if not is_there]
 
 
-def confine(isolation: Isolation, source: Source, name: str) -> Held:
+def confine_process(isolation: Isolation, source: Source, name: str) -> EffectiveIsolation:
     """Apply the isolation level to this process, irrevocably; `name` is that of its temporary folder.
 
     Raises:
         IsolationError: the kernel cannot provide it, and it is required.
     """
     if isolation.level == "standard":
-        return Held("standard", [])
-    own_folder = temporary.make(isolation.temporary, name)
-    kernel = kernel_here()
+        return EffectiveIsolation("standard", [])
+    own_folder = temporary.make_temporary_folder(isolation.temporary, name)
+    kernel = detect_kernel()
     drop_capabilities()
     if kernel.landlock and not confine_files(isolation, source, own_folder, kernel.landlock):
-        kernel = Kernel(0, kernel.has_filters)
+        kernel = KernelFeatures(0, kernel.has_filters)
     if kernel.has_filters and not confine_calls(isolation):
-        kernel = Kernel(kernel.landlock, has_filters=False)
-    held = held_by(kernel, isolation)
+        kernel = KernelFeatures(kernel.landlock, has_filters=False)
+    held = find_effective_isolation(kernel, isolation)
     if held.missing and isolation.is_required:
         raise IsolationError(
             f"{isolation.level} isolation is not available here, since this kernel lacks {'; '.join(held.missing)}."
@@ -123,7 +131,7 @@ def confine(isolation: Isolation, source: Source, name: str) -> Held:
     return held
 
 
-def be_unreadable() -> None:
+def make_unreadable() -> None:
     """Keep other processes of the user from reading this one's memory, environment and descriptors (prctl(2)).
 
     For the daemon: it lasts until the next execve, so programs that it starts are not affected.
@@ -147,11 +155,11 @@ def confine_files(isolation: Isolation, source: Source, own_folder: str | None, 
     listed: list[str] = []
     if isolation.level == "strict":
         refused |= landlock.READ
-        readable, listed = code(source)
+        readable, listed = list_code_paths(source)
         for path in (*SYSTEM, *readable, *isolation.read):
             places.setdefault(path, landlock.READ)
     try:
-        landlock.restrict(refused, places, refuses_tcp=not has_network(isolation), offered=offered, listed=listed)
+        landlock.restrict_files(refused, places, refuses_tcp=not has_network(isolation), offered=offered, listed=listed)
     except OSError:
         return False
     return True
@@ -159,11 +167,15 @@ def confine_files(isolation: Isolation, source: Source, own_folder: str | None, 
 
 def confine_calls(isolation: Isolation) -> bool:
     if isolation.level == "strict":
-        rules = seccomp.strict()
+        rules = seccomp.list_strict_rules()
     else:
-        rules = seccomp.outward() if has_network(isolation) else [*seccomp.outward(), *seccomp.sockets()]
+        rules = (
+            seccomp.list_outward_rules()
+            if has_network(isolation)
+            else [*seccomp.list_outward_rules(), *seccomp.list_socket_rules()]
+        )
     try:
-        seccomp.apply(rules)
+        seccomp.apply_filter(rules)
     except OSError:
         return False
     return True
@@ -173,7 +185,7 @@ def has_network(isolation: Isolation) -> bool:
     return isolation.network and isolation.level != "strict"
 
 
-def code(source: Source) -> tuple[list[str], list[str]]:
+def list_code_paths(source: Source) -> tuple[list[str], list[str]]:
     """Return the code that a source may depend on: readable paths, and folders that may be listed.
 
     The interpreter's folders are readable completely.  In other folders of sys.path, and in the source's own, only
@@ -188,12 +200,12 @@ def code(source: Source) -> tuple[list[str], list[str]]:
         readable.append(source.location)
         folders.append(os.path.dirname(source.location))
     else:
-        readable += place_of_module(source.location.partition(".")[0])
+        readable += list_module_paths(source.location.partition(".")[0])
     listed: list[str] = []
     for folder in folders:
         if os.path.isdir(folder):
             listed.append(folder)
-            readable += modules_in(folder)
+            readable += list_folder_modules(folder)
         else:
             readable.append(folder)  # a zip archive
     return readable, listed
@@ -205,7 +217,7 @@ def is_broad(path: str) -> bool:
     return path == "/" or f"{home}/".startswith(f"{path.rstrip('/')}/")
 
 
-def modules_in(folder: str) -> Iterator[str]:
+def list_folder_modules(folder: str) -> Iterator[str]:
     suffixes = (*importlib.machinery.all_suffixes(), ".pyi")
     try:
         entries = list(os.scandir(folder))
@@ -222,7 +234,7 @@ def is_package(path: str) -> bool:
     return any(os.path.isfile(f"{path}/__init__{suffix}") for suffix in importlib.machinery.all_suffixes())
 
 
-def place_of_module(name: str) -> list[str]:
+def list_module_paths(name: str) -> list[str]:
     """Return the paths of a module, which an editable install may keep in its own folder; do not import it."""
     import importlib.util
 

@@ -13,9 +13,9 @@ import stat
 import struct
 from collections.abc import Iterable, Mapping
 
-from hooklatch_worker.sandbox.linux import LIBC, checked
+from hooklatch_worker.sandbox.linux import LIBC, raise_errno
 
-__all__ = ["DEVICE_IO", "READ", "WRITE", "abi", "restrict"]
+__all__ = ["DEVICE_IO", "READ", "WRITE", "read_abi", "restrict_files"]
 
 # linux/landlock.h; these system calls have the same numbers on all architectures
 CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446
@@ -37,15 +37,15 @@ DEVICE_IO = IOCTL_DEV
 LIST = READ_DIR
 
 
-def abi() -> int:
+def read_abi() -> int:
     """Return the kernel's Landlock ABI version; 0 if there is none or it is disabled."""
     try:
-        return syscall(CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(VERSION_FLAG))
+        return call_syscall(CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(VERSION_FLAG))
     except OSError:
         return 0
 
 
-def restrict(
+def restrict_files(
     refused: int, places: Mapping[str, int], *, refuses_tcp: bool, offered: int, listed: Iterable[str] = ()
 ) -> None:
     """Permanently deny the kinds of access in `refused`, except below `places` (files, or folders with their content).
@@ -60,18 +60,18 @@ def restrict(
     network = BIND_TCP | CONNECT_TCP if refuses_tcp and offered >= NETWORK_ABI else 0
     scoped = SCOPE_ABSTRACT_SOCKETS | SCOPE_SIGNALS if offered >= SCOPE_ABI else 0
     attributes = struct.pack("=QQQ", known, network, scoped)  # older kernels accept a longer struct if the rest is zero
-    ruleset = syscall(CREATE_RULESET, attributes, ctypes.c_size_t(len(attributes)), ctypes.c_uint32(0))
+    ruleset = call_syscall(CREATE_RULESET, attributes, ctypes.c_size_t(len(attributes)), ctypes.c_uint32(0))
     try:
         for path, access in places.items():
-            add(ruleset, path, access & known)
+            allow_path(ruleset, path, access & known)
         for path in listed:
-            add(ruleset, path, LIST & known)
-        syscall(RESTRICT_SELF, ctypes.c_int(ruleset), ctypes.c_uint32(0))
+            allow_path(ruleset, path, LIST & known)
+        call_syscall(RESTRICT_SELF, ctypes.c_int(ruleset), ctypes.c_uint32(0))
     finally:
         os.close(ruleset)
 
 
-def add(ruleset: int, path: str, access: int) -> None:
+def allow_path(ruleset: int, path: str, access: int) -> None:
     try:
         fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except (OSError, ValueError):
@@ -81,10 +81,10 @@ def add(ruleset: int, path: str, access: int) -> None:
             access &= OF_A_FILE
         if access:
             rule = struct.pack("=Qi", access, fd)
-            syscall(ADD_RULE, ctypes.c_int(ruleset), ctypes.c_int(PATH_BENEATH), rule, ctypes.c_uint32(0))
+            call_syscall(ADD_RULE, ctypes.c_int(ruleset), ctypes.c_int(PATH_BENEATH), rule, ctypes.c_uint32(0))
     finally:
         os.close(fd)
 
 
-def syscall(number: int, *arguments: object) -> int:
-    return checked(LIBC.syscall(ctypes.c_long(number), *arguments), "landlock")
+def call_syscall(number: int, *arguments: object) -> int:
+    return raise_errno(LIBC.syscall(ctypes.c_long(number), *arguments), "landlock")

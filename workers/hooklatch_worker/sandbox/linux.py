@@ -14,16 +14,16 @@ from contextlib import suppress
 __all__ = [
     "LIBC",
     "become_subreaper",
-    "checked",
-    "children",
-    "descendants",
+    "raise_errno",
+    "list_children",
+    "list_descendants",
     "die_with_parent",
     "forbid_new_privileges",
-    "freeze",
+    "freeze_processes",
     "has_ended",
     "is_supported",
     "kill_children",
-    "reap",
+    "reap_child",
     "wake_when_orphaned",
 ]
 
@@ -45,7 +45,7 @@ def is_supported() -> bool:
     return sys.platform == "linux" and hasattr(os, "pidfd_open") and os.path.exists(own_children)
 
 
-def checked(result: int, what: str) -> int:
+def raise_errno(result: int, what: str) -> int:
     """Return the result of a call of LIBC.
 
     Raises:
@@ -57,18 +57,18 @@ def checked(result: int, what: str) -> int:
     return result
 
 
-def prctl(option: int, value: int) -> None:
-    checked(LIBC.prctl(option, ctypes.c_ulong(value), 0, 0, 0), f"prctl({option}, {value})")
+def call_prctl(option: int, value: int) -> None:
+    raise_errno(LIBC.prctl(option, ctypes.c_ulong(value), 0, 0, 0), f"prctl({option}, {value})")
 
 
 def become_subreaper() -> None:
     """Become the parent of all orphaned descendants, so that they can be found and killed."""
-    prctl(PR_SET_CHILD_SUBREAPER, 1)
+    call_prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
 def forbid_new_privileges() -> None:
     """Disable privileges from set-user-id programs, for this process and its children."""
-    prctl(PR_SET_NO_NEW_PRIVS, 1)
+    call_prctl(PR_SET_NO_NEW_PRIVS, 1)
 
 
 def die_with_parent(parent_pid: int) -> None:
@@ -76,14 +76,14 @@ def die_with_parent(parent_pid: int) -> None:
 
     The signal is tied to the forking *thread* (prctl(2)), so this is only for children of single-threaded processes.
     """
-    prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    call_prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent_pid:
         os._exit(0)
 
 
 def wake_when_orphaned() -> None:
     """Get SIGCONT when the parent ends, so that a stopped process notices it too."""
-    prctl(PR_SET_PDEATHSIG, signal.SIGCONT)
+    call_prctl(PR_SET_PDEATHSIG, signal.SIGCONT)
 
 
 def has_ended(*pidfds: int) -> bool:
@@ -94,7 +94,7 @@ def has_ended(*pidfds: int) -> bool:
     return bool(poll.poll(0))
 
 
-def children(pid: int | None = None) -> list[int]:
+def list_children(pid: int | None = None) -> list[int]:
     """Return the direct children of a process (default: this one), including zombies; empty if it is gone."""
     pids: list[int] = []
     base = f"/proc/{pid or 'self'}/task"
@@ -111,19 +111,19 @@ def children(pid: int | None = None) -> list[int]:
     return pids
 
 
-def descendants(pid: int) -> Iterator[int]:
+def list_descendants(pid: int) -> Iterator[int]:
     """Yield every descendant of a process, parents before their children."""
     seen = {pid}
     pending = [pid]
     while pending:
-        for child in children(pending.pop()):
+        for child in list_children(pending.pop()):
             if child not in seen:
                 seen.add(child)
                 pending.append(child)
                 yield child
 
 
-def freeze(roots: Iterable[int], *, timeout: float = FREEZE_TIMEOUT) -> set[int]:
+def freeze_processes(roots: Iterable[int], *, timeout: float = FREEZE_TIMEOUT) -> set[int]:
     """Stop processes and all their descendants, so that none starts another; return all of them.
 
     Killing them as they are found would race with processes that keep forking.  A process stopped during a fork still
@@ -133,8 +133,8 @@ def freeze(roots: Iterable[int], *, timeout: float = FREEZE_TIMEOUT) -> set[int]
     frozen: set[int] = set()
     deadline = time.monotonic() + timeout
     while time.monotonic() < deadline:
-        is_still = all(state_of(pid) in AT_REST for pid in frozen)
-        present = set(roots).union(*(descendants(pid) for pid in roots))
+        is_still = all(read_process_state(pid) in AT_REST for pid in frozen)
+        present = set(roots).union(*(list_descendants(pid) for pid in roots))
         fresh = present - frozen
         if is_still and not fresh:
             break
@@ -146,7 +146,7 @@ def freeze(roots: Iterable[int], *, timeout: float = FREEZE_TIMEOUT) -> set[int]
     return frozen
 
 
-def state_of(pid: int) -> bytes:
+def read_process_state(pid: int) -> bytes:
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             return file.read().rpartition(b")")[2][1:2]
@@ -159,16 +159,16 @@ def kill_children(*, keep: frozenset[int] = frozenset()) -> int:
 
     Dead children are reaped, and orphans become our children: call it again until it returns 0.
     """
-    condemned = [pid for pid in children() if pid not in keep]
-    for pid in freeze(condemned) if condemned else ():
+    condemned = [pid for pid in list_children() if pid not in keep]
+    for pid in freeze_processes(condemned) if condemned else ():
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     for pid in condemned:
-        reap(pid)
+        reap_child(pid)
     return len(condemned)
 
 
-def reap(pid: int) -> bool:
+def reap_child(pid: int) -> bool:
     """Reap a child if it is dead; return whether it is gone, whoever reaped it."""
     try:
         return os.waitpid(pid, os.WNOHANG)[0] == pid

@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import stat
 
-__all__ = ["MAX_FILE", "UnsafeFileError", "check_file", "check_folders", "guards", "read_safely"]
+__all__ = ["MAX_FILE", "UnsafeFileError", "check_file", "check_folders", "stamp_parent_folders", "read_safely"]
 
 MAX_FILE = 4 * 2**20  # bytes of a file that holds hooks
 MAX_LINKS = 40  # symbolic links per path, as in the kernel (path_resolution(7))
@@ -31,7 +31,7 @@ def read_safely(path: str, *, most: int = MAX_FILE) -> bytes:
         UnsafeFileError: another user could have written it.
         OSError: it cannot be read.
     """
-    looked_at = walk(path, is_file=True)
+    looked_at = resolve_safely(path, is_file=True)
     try:
         # Open the checked file itself, whatever its path now refers to.
         with open(f"/proc/self/fd/{looked_at}", "rb", buffering=0) as file:
@@ -39,7 +39,7 @@ def read_safely(path: str, *, most: int = MAX_FILE) -> bytes:
             while len(data) <= most and (more := file.read(most + 1 - len(data))):
                 data += more
     except OSError as error:
-        raise named(error, path) from None
+        raise add_error_path(error, path) from None
     finally:
         os.close(looked_at)
     if len(data) > most:
@@ -54,7 +54,7 @@ def check_file(path: str) -> None:
         UnsafeFileError: another user could have written it.
         OSError: it does not exist.
     """
-    os.close(walk(path, is_file=True))
+    os.close(resolve_safely(path, is_file=True))
 
 
 def check_folders(path: str) -> None:
@@ -64,10 +64,10 @@ def check_folders(path: str) -> None:
         UnsafeFileError: another user could have put something there.
         OSError: it does not exist.
     """
-    os.close(walk(path, is_file=False))
+    os.close(resolve_safely(path, is_file=False))
 
 
-def guards(path: str) -> tuple[int, ...]:
+def stamp_parent_folders(path: str) -> tuple[int, ...]:
     """Return modes and owners of all folders above; if they are unchanged, so is the result of the check."""
     facts: list[int] = []
     folder = path
@@ -80,36 +80,36 @@ def guards(path: str) -> tuple[int, ...]:
     return tuple(facts)
 
 
-def walk(path: str, *, is_file: bool) -> int:
+def resolve_safely(path: str, *, is_file: bool) -> int:
     if "\0" in path:
         raise UnsafeFileError(f"{path!r} is not a path")
     try:
-        return Walk(path, is_file=is_file).run()
+        return PathResolution(path, is_file=is_file).run()
     except UnsafeFileError:
         os.lstat(path)  # raises if it does not exist, which is the better error
         raise
     except OSError as error:
-        raise named(error, path) from None
+        raise add_error_path(error, path) from None
 
 
-def named(error: OSError, path: str) -> OSError:
+def add_error_path(error: OSError, path: str) -> OSError:
     return OSError(error.errno, error.strerror, path)
 
 
-class Walk:
+class PathResolution:
     """The resolution of one path from the root."""
 
     def __init__(self, path: str, *, is_file: bool) -> None:
         self._path = path
         self._is_file = is_file
-        self._names = parts_of(os.path.join(os.getcwd(), path))
+        self._names = split_reversed(os.path.join(os.getcwd(), path))
         self._links = 0
 
     def run(self) -> int:
         """Return an O_PATH descriptor of the final component."""
         self._to_root()
         try:
-            check("/", os.fstat(self._fd), is_above=True)
+            validate_mode("/", os.fstat(self._fd), is_above=True)
             while self._names:
                 self._step(self._names.pop())
         except BaseException:
@@ -123,7 +123,7 @@ class Walk:
     def _step(self, name: str) -> None:
         is_last = not self._names
         if is_last and self._is_file:
-            check(self._where, os.fstat(self._fd))
+            validate_mode(self._where, os.fstat(self._fd))
         where = os.path.dirname(self._where) if name == ".." else os.path.join(self._where, name)
         fd = os.open(name, LOOK, dir_fd=self._fd)
         try:
@@ -133,7 +133,7 @@ class Walk:
                 return
             if is_last and self._is_file and not stat.S_ISREG(status.st_mode):
                 raise UnsafeFileError(f"{self._path} is not a regular file")
-            check(where, status, is_above=not is_last)
+            validate_mode(where, status, is_above=not is_last)
             self._where, self._fd, fd = where, fd, self._fd
         finally:
             os.close(fd)
@@ -144,19 +144,19 @@ class Walk:
         if self._links > MAX_LINKS:
             raise UnsafeFileError(f"{self._path} leads through more than {MAX_LINKS} links")
         target = os.readlink("", dir_fd=fd)
-        self._names += parts_of(target)
+        self._names += split_reversed(target)
         if target.startswith("/"):
             before = self._fd
             self._to_root()
             os.close(before)
 
 
-def parts_of(path: str) -> list[str]:
+def split_reversed(path: str) -> list[str]:
     """Return the names in a path, last one first."""
     return [name for name in reversed(path.split("/")) if name not in ("", ".")]
 
 
-def check(path: str, status: os.stat_result, *, is_above: bool = False) -> None:
+def validate_mode(path: str, status: os.stat_result, *, is_above: bool = False) -> None:
     check_owner(path, status)
     if is_above and stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX:
         return

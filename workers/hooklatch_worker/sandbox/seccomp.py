@@ -13,9 +13,18 @@ import struct
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
-from hooklatch_worker.sandbox.linux import LIBC, checked
+from hooklatch_worker.sandbox.linux import LIBC, raise_errno
 
-__all__ = ["CALLS", "Rule", "apply", "is_supported", "outward", "program", "sockets", "strict"]
+__all__ = [
+    "CALLS",
+    "SyscallRule",
+    "apply_filter",
+    "is_supported",
+    "list_outward_rules",
+    "assemble_filter",
+    "list_socket_rules",
+    "list_strict_rules",
+]
 
 PR_SET_SECCOMP, MODE_FILTER = 22, 2  # linux/prctl.h, linux/seccomp.h
 KILL_PROCESS, ERRNO, ALLOW = 0x80000000, 0x00050000, 0x7FFF0000
@@ -97,98 +106,108 @@ Instruction: TypeAlias = tuple[int, int, int, int]  # code, jump if true, jump i
 ALLOWED: Instruction = (RETURN, 0, 0, ALLOW)
 
 
-def low(argument: int) -> int:
+def low_half_offset(argument: int) -> int:
     """Return the offset of an argument's low half on a little-endian machine: all that the kernel reads of an int."""
     return FIRST_ARGUMENT + 8 * argument
 
 
-def high(argument: int) -> int:
-    return low(argument) + 4
+def high_half_offset(argument: int) -> int:
+    return low_half_offset(argument) + 4
 
 
-class Rule(NamedTuple):
+class SyscallRule(NamedTuple):
     """What happens to one system call: every path through the instructions ends in a return."""
 
     call: str
     body: list[Instruction]
 
 
-def refusal(error: int = errno.EPERM) -> Instruction:
+def make_refusal_instruction(error: int = errno.EPERM) -> Instruction:
     return (RETURN, 0, 0, ERRNO | error)
 
 
-def refuse(call: str, error: int = errno.EPERM) -> Rule:
+def make_refusing_rule(call: str, error: int = errno.EPERM) -> SyscallRule:
     """Make a call always fail."""
-    return Rule(call, [refusal(error)])
+    return SyscallRule(call, [make_refusal_instruction(error)])
 
 
-def refuse_bits(call: str, argument: int, mask: int) -> Rule:
+def refuse_bits(call: str, argument: int, mask: int) -> SyscallRule:
     """Make a call fail if an argument has any bit of a mask."""
-    return Rule(call, [(LOAD, 0, 0, low(argument)), (JUMP_SET, 0, 1, mask), refusal(), ALLOWED])
+    return SyscallRule(
+        call, [(LOAD, 0, 0, low_half_offset(argument)), (JUMP_SET, 0, 1, mask), make_refusal_instruction(), ALLOWED]
+    )
 
 
-def refuse_values(call: str, argument: int, values: Sequence[int], error: int = errno.EPERM) -> Rule:
+def refuse_values(call: str, argument: int, values: Sequence[int], error: int = errno.EPERM) -> SyscallRule:
     """Make a call fail if an argument has one of these values."""
     jumps = [(JUMP_EQUAL, len(values) - at, 0, value) for at, value in enumerate(values)]
-    return Rule(call, [(LOAD, 0, 0, low(argument)), *jumps, ALLOWED, refusal(error)])
+    return SyscallRule(
+        call, [(LOAD, 0, 0, low_half_offset(argument)), *jumps, ALLOWED, make_refusal_instruction(error)]
+    )
 
 
-def refuse_unless(call: str, halves: Mapping[int, int]) -> Rule:
+def refuse_unless(call: str, halves: Mapping[int, int]) -> SyscallRule:
     """Make a call fail unless parts of arguments have given values, such as pid 0 for the caller itself."""
     lines: list[Instruction] = []
     for place, value in halves.items():
-        lines += [(LOAD, 0, 0, place), (JUMP_EQUAL, 1, 0, value), refusal()]
-    return Rule(call, [*lines, ALLOWED])
+        lines += [(LOAD, 0, 0, place), (JUMP_EQUAL, 1, 0, value), make_refusal_instruction()]
+    return SyscallRule(call, [*lines, ALLOWED])
 
 
-def only_connected_pairs() -> Rule:
+def restrict_socketpair() -> SyscallRule:
     """Restrict socketpair to types that stay connected to each other: a datagram socket can send anywhere."""
     stream, sequence = CONNECTED_KINDS
     lines: list[Instruction] = [
-        (LOAD, 0, 0, low(0)),
+        (LOAD, 0, 0, low_half_offset(0)),
         (JUMP_EQUAL, 0, 5, AF_UNIX),
-        (LOAD, 0, 0, low(1)),
+        (LOAD, 0, 0, low_half_offset(1)),
         (AND, 0, 0, KIND_MASK),
         (JUMP_EQUAL, 1, 0, stream),
         (JUMP_EQUAL, 0, 1, sequence),
         ALLOWED,
-        refusal(),
+        make_refusal_instruction(),
     ]
-    return Rule("socketpair", lines)
+    return SyscallRule("socketpair", lines)
 
 
-def outward() -> list[Rule]:
+def list_outward_rules() -> list[SyscallRule]:
     """Return rules against affecting other processes, or files in ways that Landlock does not cover."""
     return [
-        *(refuse_unless(call, {low(0): 0}) for call in ONLY_OWN),
-        refuse_unless("setpriority", {low(0): PRIO_PROCESS, low(1): 0}),
-        refuse_unless("ioprio_set", {low(0): IOPRIO_WHO_PROCESS, low(1): 0}),
-        *(refuse(call) for call in WITHOUT_A_PATH),
-        *(refuse(call) for call in TIMES_BY_PATH),
-        refuse_unless("utimensat", {low(1): 0, high(1): 0}),  # allowed without a path: an open file, as in touch(1)
+        *(refuse_unless(call, {low_half_offset(0): 0}) for call in ONLY_OWN),
+        refuse_unless("setpriority", {low_half_offset(0): PRIO_PROCESS, low_half_offset(1): 0}),
+        refuse_unless("ioprio_set", {low_half_offset(0): IOPRIO_WHO_PROCESS, low_half_offset(1): 0}),
+        *(make_refusing_rule(call) for call in WITHOUT_A_PATH),
+        *(make_refusing_rule(call) for call in TIMES_BY_PATH),
+        refuse_unless(
+            "utimensat", {low_half_offset(1): 0, high_half_offset(1): 0}
+        ),  # allowed without a path: an open file, as in touch(1)
         refuse_values("fcntl", 1, LEASES),
         *(refuse_bits(call, argument, SET_ID_BITS) for call, argument in MODE_ARGUMENTS.items()),
     ]
 
 
-def sockets() -> list[Rule]:
+def list_socket_rules() -> list[SyscallRule]:
     """Return rules against all sockets except connected pairs."""
-    return [*(refuse(call) for call in SOCKETS), only_connected_pairs()]
+    return [*(make_refusing_rule(call) for call in SOCKETS), restrict_socketpair()]
 
 
-def strict() -> list[Rule]:
+def list_strict_rules() -> list[SyscallRule]:
     """Return all of these rules, and those against changing attributes, namespaces and kernel interfaces."""
     return [
-        *(refuse(call) for call in (*ATTRIBUTES, *DANGEROUS)),  # first, since the first rule for a call applies
+        *(
+            make_refusing_rule(call) for call in (*ATTRIBUTES, *DANGEROUS)
+        ),  # first, since the first rule for a call applies
         refuse_values("ioctl", 1, INODE_FLAGS),
         refuse_bits("clone", 0, NEW_NAMESPACES),
-        refuse("clone3", errno.ENOSYS),  # its flags are behind a pointer; every libc then falls back to clone
-        *sockets(),
-        *outward(),
+        make_refusing_rule(
+            "clone3", errno.ENOSYS
+        ),  # its flags are behind a pointer; every libc then falls back to clone
+        *list_socket_rules(),
+        *list_outward_rules(),
     ]
 
 
-def program(rules: Iterable[Rule], machine: str) -> bytes:
+def assemble_filter(rules: Iterable[SyscallRule], machine: str) -> bytes:
     """Assemble a filter for a machine; it kills processes of other architectures, where numbers mean other calls."""
     column = list(AUDIT_ARCHITECTURES).index(machine)
     lines: list[Instruction] = [
@@ -220,12 +239,12 @@ def is_supported() -> bool:
     return ctypes.get_errno() == errno.EFAULT
 
 
-def apply(rules: Iterable[Rule]) -> None:
+def apply_filter(rules: Iterable[SyscallRule]) -> None:
     """Apply the rules to this process, which must be single-threaded and have no_new_privs.
 
     Raises:
         OSError: the kernel refused.
     """
-    code = program(rules, os.uname().machine)
+    code = assemble_filter(rules, os.uname().machine)
     prog = SockFprog(len(code) // 8, code)
-    checked(LIBC.prctl(PR_SET_SECCOMP, ctypes.c_ulong(MODE_FILTER), ctypes.byref(prog), None, None), "seccomp")
+    raise_errno(LIBC.prctl(PR_SET_SECCOMP, ctypes.c_ulong(MODE_FILTER), ctypes.byref(prog), None, None), "seccomp")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
-__all__ = ["make", "remove_tree"]
+__all__ = ["make_temporary_folder", "remove_tree"]
 
 
-def make(root: str, name: str) -> str | None:
+def make_temporary_folder(root: str, name: str) -> str | None:
     """Create a folder to replace /tmp for this process and its children; return None if that fails.
 
     A full disk must not keep a guard from running; the hook then has no temporary folder, which is safe.

@@ -12,11 +12,11 @@ from typing import Any, TypeAlias, cast
 import msgspec
 
 from hooklatch_worker.author import verdicts
-from hooklatch_worker.author.ambiguity import ambiguity
+from hooklatch_worker.author.ambiguity import find_ambiguity
 from hooklatch_worker.author.verdicts import GarbageError, Verdict, Word
 from hooklatch_worker.shell.forms import CLAUDE_NAMES
 
-__all__ = ["TEXT_IS_CONTEXT", "AmbiguousError", "read_answer", "read_text"]
+__all__ = ["TEXT_IS_CONTEXT", "AmbiguousError", "parse_command_output", "read_text"]
 
 Table: TypeAlias = dict[str, Any]
 
@@ -51,7 +51,9 @@ class AmbiguousError(GarbageError):
     """Some parsers find a refusal in the answer where others find none."""
 
 
-def read_answer(data: bytes, *, event: str, fails_closed: bool, allows: Collection[str]) -> Verdict[Any] | None:
+def parse_command_output(
+    data: bytes, *, event: str, fails_closed: bool, allows: Collection[str]
+) -> Verdict[Any] | None:
     """Parse the output of a command; no output and an empty object are no opinion.
 
     `allows` holds the verdicts and outputs of the event, which determine how Claude Code's words are mapped.
@@ -85,7 +87,7 @@ def read_text(data: bytes) -> Verdict[Any] | None:
         text = data.removeprefix(BYTE_ORDER_MARK).decode().strip()
     except UnicodeDecodeError as error:
         raise GarbageError(f"the text is not UTF-8: {error}") from None
-    return None if "{" in text or not text else verdicts.inject(context_message(text))
+    return None if "{" in text or not text else verdicts.inject(make_context_message(text))
 
 
 def read_object(text: bytes) -> Table:
@@ -93,14 +95,14 @@ def read_object(text: bytes) -> Table:
         document: object = msgspec.json.decode(text)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise GarbageError(f"the answer on standard output is not JSON: {error}") from None
-    fault = ambiguity(text)
+    fault = find_ambiguity(text)
     if fault is not None:
         raise AmbiguousError(f"the answer on standard output could be read in two ways: {fault}")
-    return table_of(document, "the answer")
+    return require_object_at(document, "the answer")
 
 
 def read_own(text: bytes) -> Verdict[Any]:
-    answer = verdicts.decode(text)
+    answer = verdicts.decode_answer(text)
     decode = msgspec.json.decode
     return Verdict(
         verdict=answer.verdict,
@@ -122,7 +124,7 @@ class ClaudeAnswer:
     def __init__(self, event: str, document: Table, *, fails_closed: bool, allows: Collection[str]) -> None:
         self.event = event
         self.document = document
-        self.specific = table_of(document.get("hookSpecificOutput", {}), "hookSpecificOutput")
+        self.specific = require_object_at(document.get("hookSpecificOutput", {}), "hookSpecificOutput")
         self.fails_closed = fails_closed
         self.allows = allows
         self.said: list[tuple[Word, str]] = []
@@ -135,7 +137,7 @@ class ClaudeAnswer:
         self.read_permission()
         self.read_request()
         self.read_context()
-        message = text_at(self.document, "systemMessage")
+        message = read_text_at(self.document, "systemMessage")
         if message:
             self.warn(message)
         self.check_keys()
@@ -153,7 +155,7 @@ class ClaudeAnswer:
         goes_on = self.document.get("continue", True)
         if not isinstance(goes_on, bool):
             raise GarbageError(f"continue is true or false, not {goes_on!r}")
-        reason = text_at(self.document, "stopReason")
+        reason = read_text_at(self.document, "stopReason")
         if goes_on:
             return
         if "halt" in self.allows:
@@ -164,7 +166,7 @@ class ClaudeAnswer:
             self.warn(f"{self.event} cannot end the run: {reason}")
 
     def read_block(self) -> None:
-        decision, reason = self.document.get("decision"), text_at(self.document, "reason")
+        decision, reason = self.document.get("decision"), read_text_at(self.document, "reason")
         if decision == "approve":
             if "allow" in self.allows:
                 self.said.append(("allow", reason))
@@ -187,21 +189,21 @@ class ClaudeAnswer:
 
     def read_permission(self) -> None:
         decision = self.specific.get("permissionDecision")
-        reason = text_at(self.specific, "permissionDecisionReason")
+        reason = read_text_at(self.specific, "permissionDecisionReason")
         if decision is not None:
             self.add(decision, reason, "permissionDecision")
         if "updatedInput" in self.specific:
-            self.rest = self.rest.amend(tool_input=table_of(self.specific["updatedInput"], "updatedInput"))
+            self.rest = self.rest.amend(tool_input=require_object_at(self.specific["updatedInput"], "updatedInput"))
 
     def read_request(self) -> None:
         if "decision" not in self.specific:
             return
-        decision = table_of(self.specific["decision"], "hookSpecificOutput.decision")
-        self.add(decision.get("behavior"), text_at(decision, "message"), "behavior")
+        decision = require_object_at(self.specific["decision"], "hookSpecificOutput.decision")
+        self.add(decision.get("behavior"), read_text_at(decision, "message"), "behavior")
         if decision.get("behavior") == "deny" and decision.get("interrupt") is True and "halt" in self.allows:
-            self.said.append(("halt", text_at(decision, "message")))
+            self.said.append(("halt", read_text_at(decision, "message")))
         if "updatedInput" in decision:
-            self.rest = self.rest.amend(tool_input=table_of(decision["updatedInput"], "updatedInput"))
+            self.rest = self.rest.amend(tool_input=require_object_at(decision["updatedInput"], "updatedInput"))
         if "updatedPermissions" in decision:
             self.rest = self.rest.amend(permissions=decision["updatedPermissions"])
 
@@ -214,13 +216,13 @@ class ClaudeAnswer:
         self.said.append((word, reason))
 
     def read_context(self) -> None:
-        text = text_at(self.specific, "additionalContext")
+        text = read_text_at(self.specific, "additionalContext")
         if not text:
             return
         if "append" in self.allows:
             self.rest = self.rest.append(text)
         elif "inject" in self.allows:
-            self.rest = self.rest.inject(context_message(text))
+            self.rest = self.rest.inject(make_context_message(text))
         elif "resume" in self.allows:
             self.rest = self.rest.resume(text)  # at the end of a run, context for the model keeps it working
         else:
@@ -254,17 +256,17 @@ class ClaudeAnswer:
         return msgspec.structs.replace(rest, verdict=word, reason=reason)
 
 
-def context_message(text: str) -> Table:
+def make_context_message(text: str) -> Table:
     return {"role": "user", "content": text}
 
 
-def table_of(value: object, where: str) -> Table:
+def require_object_at(value: object, where: str) -> Table:
     if not isinstance(value, dict):
         raise GarbageError(f"{where} is an object, not {type(value).__name__}")
     return cast("Table", value)
 
 
-def text_at(table: Table, key: str) -> str:
+def read_text_at(table: Table, key: str) -> str:
     value = table.get(key)
     if value is None:
         return ""

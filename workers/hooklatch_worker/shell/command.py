@@ -21,11 +21,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import IO
 
-from hooklatch_worker.author.call_context import Printed
+from hooklatch_worker.author.call_context import CapturedOutput
 from hooklatch_worker.author.failures import CallFailed, FailureCause
 from hooklatch_worker.sandbox import children, linux
 
-__all__ = ["GRACE", "MAX_STREAM", "CallFailed", "CommandResult", "execute", "reap"]
+__all__ = ["GRACE", "MAX_STREAM", "CallFailed", "CommandResult", "execute_command", "reap_children"]
 
 MAX_STREAM = 256 * 2**10  # bytes to keep of standard output and of standard error, from the start
 GRACE = 0.5  # seconds from SIGTERM to SIGKILL
@@ -33,7 +33,7 @@ PIECE = 2**16  # bytes; the default capacity of a pipe (pipe(7))
 NO_ROOM = frozenset({errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE})
 
 
-class CommandResult(Printed, frozen=True, kw_only=True):
+class CommandResult(CapturedOutput, frozen=True, kw_only=True):
     """The result of a started command; a negative exit code is a signal, None means that it timed out."""
 
     is_stdout_truncated: bool
@@ -70,7 +70,7 @@ class CapturedStream:
 terminated: dict[subprocess.Popen[bytes], int | None] = {}
 
 
-def execute(
+def execute_command(
     arguments: Sequence[str], data: bytes, *, cwd: str, env: Mapping[str, str], umask: int, deadline: float
 ) -> CommandResult:
     """Run a command with `data` on its standard input; at `deadline` (monotonic) it is terminated.
@@ -79,9 +79,9 @@ def execute(
         CallFailed: it could not be started.
     """
     started = time.monotonic()
-    reap()
-    earlier = frozenset(linux.descendants(os.getpid()))
-    process = start(arguments, cwd=cwd, env=env, umask=umask)
+    reap_children()
+    earlier = frozenset(linux.list_descendants(os.getpid()))
+    process = start_command(arguments, cwd=cwd, env=env, umask=umask)
     assert process.stdin is not None
     assert process.stdout is not None
     assert process.stderr is not None
@@ -89,11 +89,11 @@ def execute(
         exit_code: int | None = None
         stdout, stderr = CapturedStream(process.stdout), CapturedStream(process.stderr)
         try:
-            if exchange(process.pid, process.stdin, data, [stdout, stderr], deadline):
-                exit_code = exit_code_of(process)
+            if exchange_data(process.pid, process.stdin, data, [stdout, stderr], deadline):
+                exit_code = read_exit_code(process)
         finally:
             if exit_code is None:
-                terminate(process, earlier)
+                terminate_command(process, earlier)
         stdout.drain()
         stderr.drain()
     return CommandResult(
@@ -106,21 +106,21 @@ def execute(
     )
 
 
-def exit_code_of(process: subprocess.Popen[bytes]) -> int:
+def read_exit_code(process: subprocess.Popen[bytes]) -> int:
     # Not Popen.wait, which returns 0 if the status was lost: on a gate that would pass.
     _, status = os.waitpid(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     return process.returncode
 
 
-def start(arguments: Sequence[str], *, cwd: str, env: Mapping[str, str], umask: int) -> subprocess.Popen[bytes]:
+def start_command(arguments: Sequence[str], *, cwd: str, env: Mapping[str, str], umask: int) -> subprocess.Popen[bytes]:
     if not os.path.isdir(cwd):
         raise CallFailed("crash", f"the command could not be started: there is no folder {cwd!r}")
     pipe = subprocess.PIPE
     try:
         # In a new session: without a terminal, and in a process group that a signal reaches.  Without preexec_fn, which
         # would need a fork of the whole worker instead of vfork(2), taking a millisecond more.
-        return children.start(
+        return children.start_child(
             arguments, env, bufsize=0, stdin=pipe, stdout=pipe, stderr=pipe, cwd=cwd, umask=umask,
             start_new_session=True,
         )  # fmt: skip
@@ -132,7 +132,7 @@ def start(arguments: Sequence[str], *, cwd: str, env: Mapping[str, str], umask: 
         ) from None
 
 
-def exchange(pid: int, pipe: IO[bytes], data: bytes, outputs: Iterable[CapturedStream], deadline: float) -> bool:
+def exchange_data(pid: int, pipe: IO[bytes], data: bytes, outputs: Iterable[CapturedStream], deadline: float) -> bool:
     """Write the input and read the output until the process ends; return False at the deadline."""
     os.set_blocking(pipe.fileno(), False)
     by_fd = {output.fd: output for output in outputs}
@@ -148,7 +148,7 @@ def exchange(pid: int, pipe: IO[bytes], data: bytes, outputs: Iterable[CapturedS
                 if fd == ended:
                     return True
                 if fd not in by_fd:
-                    left = feed(fd, left)
+                    left = feed_input(fd, left)
                     if not left:
                         poll.unregister(fd)
                         pipe.close()
@@ -159,7 +159,7 @@ def exchange(pid: int, pipe: IO[bytes], data: bytes, outputs: Iterable[CapturedS
         os.close(ended)
 
 
-def feed(fd: int, left: memoryview) -> memoryview:
+def feed_input(fd: int, left: memoryview) -> memoryview:
     try:
         return left[os.write(fd, left[:PIECE]) :]
     except BlockingIOError:
@@ -168,15 +168,15 @@ def feed(fd: int, left: memoryview) -> memoryview:
         return left[:0]  # the command does not read all of its input, which is no error
 
 
-def terminate(process: subprocess.Popen[bytes], earlier: frozenset[int]) -> None:
+def terminate_command(process: subprocess.Popen[bytes], earlier: frozenset[int]) -> None:
     """Send SIGTERM to a command and everything it started, and have a helper send SIGKILL; do not wait.
 
     Descendants of the worker in `earlier` belong to previous commands, which ended and may leave processes running.
     """
     worker, leader = os.getpid(), process.pid
-    strays = open_all(pid for pid in linux.descendants(worker) if pid not in earlier and group_of(pid) != leader)
+    strays = open_all(pid for pid in linux.list_descendants(worker) if pid not in earlier and find_group(pid) != leader)
     try:
-        send(leader, strays, signal.SIGTERM)
+        send_signal(leader, strays, signal.SIGTERM)
         helper = fork_helper(worker, leader, strays)
     finally:
         for pidfd in strays:
@@ -197,25 +197,25 @@ def find_strays(worker: int, leader: int) -> set[int]:
 
     Orphans have been reparented to the worker, and are recognised by their session.
     """
-    orphans = {pid for pid in linux.descendants(worker) if session_of(pid) == leader}
-    return {pid for pid in orphans | set(linux.descendants(leader)) if group_of(pid) != leader}
+    orphans = {pid for pid in linux.list_descendants(worker) if find_session(pid) == leader}
+    return {pid for pid in orphans | set(linux.list_descendants(leader)) if find_group(pid) != leader}
 
 
-def session_of(pid: int) -> int:
+def find_session(pid: int) -> int:
     try:
         return os.getsid(pid)
     except OSError:
         return 0
 
 
-def group_of(pid: int) -> int:
+def find_group(pid: int) -> int:
     try:
         return os.getpgid(pid)
     except OSError:
         return 0
 
 
-def send(leader: int, strays: Iterable[int], number: signal.Signals) -> None:
+def send_signal(leader: int, strays: Iterable[int], number: signal.Signals) -> None:
     with suppress(OSError):
         os.killpg(leader, number)
     for pidfd in strays:
@@ -228,7 +228,7 @@ def fork_helper(worker: int, leader: int, strays: list[int]) -> int | None:
     try:
         helper = os.fork()
     except OSError:
-        send(leader, strays, signal.SIGKILL)
+        send_signal(leader, strays, signal.SIGKILL)
         return None
     if helper:
         return helper
@@ -236,7 +236,7 @@ def fork_helper(worker: int, leader: int, strays: list[int]) -> int | None:
         close_all_but(strays)  # above all our socket, which must read as EOF in the daemon when the worker dies
         time.sleep(GRACE)
         late = open_all(find_strays(worker, leader))
-        send(leader, [*strays, *late], signal.SIGKILL)
+        send_signal(leader, [*strays, *late], signal.SIGKILL)
     finally:
         os._exit(0)
 
@@ -249,14 +249,14 @@ def close_all_but(kept: Iterable[int]) -> None:
     os.closerange(low, 2**20)
 
 
-def reap() -> None:
+def reap_children() -> None:
     """Reap every child that has ended, except commands whose helper has not finished."""
     for process, helper in list(terminated.items()):
-        if helper is not None and linux.reap(helper):
+        if helper is not None and linux.reap_child(helper):
             helper = terminated[process] = None
         if helper is None and process.poll() is not None:
             del terminated[process]
     kept = {pid for process, helper in terminated.items() for pid in (helper, process.pid)}
-    for pid in linux.children():
+    for pid in linux.list_children():
         if pid not in kept:
-            linux.reap(pid)
+            linux.reap_child(pid)

@@ -20,7 +20,7 @@ import msgspec
 
 from hooklatch_worker.author.event import ENVELOPE, Event
 
-__all__ = ["CLAUDE_NAMES", "FORMS", "REASONIX_NAMES", "FormError", "form_payload"]
+__all__ = ["CLAUDE_NAMES", "FORMS", "REASONIX_NAMES", "UnsupportedFormatError", "encode_form_payload"]
 
 ENVELOPE_KEYS = sorted(ENVELOPE - {"event"})
 
@@ -100,7 +100,7 @@ REASONIX: dict[str, tuple[str, Fields]] = {
 REASONIX_NAMES = {event: name for event, (name, _) in REASONIX.items()}
 
 
-class FormError(ValueError):
+class UnsupportedFormatError(ValueError):
     """The event has no representation in this form; `form` and `event` name them."""
 
     def __init__(self, form: str, event: str, known: dict[str, str]) -> None:
@@ -110,7 +110,7 @@ class FormError(ValueError):
         self.event = event
 
 
-def form_payload(form: str, event: Event) -> bytes:
+def encode_form_payload(form: str, event: Event) -> bytes:
     """Return the input line of a hook with this form, including its newline.
 
     Raises:
@@ -119,11 +119,11 @@ def form_payload(form: str, event: Event) -> bytes:
     return msgspec.json.encode(FORMS[form](event)) + b"\n"
 
 
-def canonical(event: Event) -> dict[str, Any]:
+def make_canonical_form(event: Event) -> dict[str, Any]:
     document: dict[str, Any] = {"event": event.event}
     document.update((key, getattr(event, key)) for key in ENVELOPE_KEYS)
     document.update(event.payload)
-    document.update(event=event.event, config=config_of(event))
+    document.update(event=event.event, config=find_own_config(event))
     for key in ("merged", "reinvoked"):
         document.pop(key, None)
     if event.merged:
@@ -133,10 +133,10 @@ def canonical(event: Event) -> dict[str, Any]:
     return document
 
 
-def claude(event: Event) -> dict[str, Any]:
+def make_claude_form(event: Event) -> dict[str, Any]:
     name = CLAUDE_NAMES.get(event.event)
     if name is None:
-        raise FormError("claude", event.event, CLAUDE_NAMES)
+        raise UnsupportedFormatError("claude", event.event, CLAUDE_NAMES)
     document: dict[str, Any] = {
         "session_id": event.session_id or "",
         "transcript_path": "",
@@ -155,36 +155,40 @@ def claude(event: Event) -> dict[str, Any]:
     for key, value in CLAUDE_DEFAULTS.get(event.event, {}).items():
         document.setdefault(key, value)
     document["hook_event_name"] = name
-    return with_config(document, event)
+    return add_own_config(document, event)
 
 
-def reasonix(event: Event) -> dict[str, Any]:
+def make_reasonix_form(event: Event) -> dict[str, Any]:
     if event.event not in REASONIX:
-        raise FormError("reasonix", event.event, REASONIX_NAMES)
+        raise UnsupportedFormatError("reasonix", event.event, REASONIX_NAMES)
     name, fields = REASONIX[event.event]
     document: dict[str, Any] = {"event": name, "cwd": event.cwd or ""}
     if event.session_id is not None:
         document["sessionId"] = event.session_id
     for theirs, ours in fields.items():
-        value = first_known(event, ours)
+        value = find_first_known(event, ours)
         if value is not None:
             document[theirs] = value
-    return with_config(document, event)
+    return add_own_config(document, event)
 
 
-def first_known(event: Event, names: tuple[str, ...]) -> Any:
+def find_first_known(event: Event, names: tuple[str, ...]) -> Any:
     values = (getattr(event, name, None) for name in names)
     return next((value for value in values if value is not None), None)
 
 
-def config_of(event: Event) -> object:
+def find_own_config(event: Event) -> object:
     """Return the hook's own config; the event's config holds the whole definition of the command."""
     return event.config.get("config") or {}
 
 
-def with_config(document: dict[str, Any], event: Event) -> dict[str, Any]:
-    config = config_of(event)
+def add_own_config(document: dict[str, Any], event: Event) -> dict[str, Any]:
+    config = find_own_config(event)
     return {**document, "config": config} if config else document
 
 
-FORMS: dict[str, Callable[[Event], dict[str, Any]]] = {"canonical": canonical, "claude": claude, "reasonix": reasonix}
+FORMS: dict[str, Callable[[Event], dict[str, Any]]] = {
+    "canonical": make_canonical_form,
+    "claude": make_claude_form,
+    "reasonix": make_reasonix_form,
+}

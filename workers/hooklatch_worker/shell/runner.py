@@ -20,14 +20,14 @@ from typing import Any, Literal
 import msgspec
 
 from hooklatch_worker.author import verdicts
-from hooklatch_worker.author.event import Event, call_of
+from hooklatch_worker.author.event import Event, find_call
 from hooklatch_worker.author.failures import CallFailed
 from hooklatch_worker.author.marker import MAX_TIMEOUT
 from hooklatch_worker.author.verdicts import GarbageError, Verdict
-from hooklatch_worker.sandbox.children import SHELL_HOOK, absolute
+from hooklatch_worker.sandbox.children import SHELL_HOOK, filter_absolute_path
 from hooklatch_worker.shell import answers
-from hooklatch_worker.shell.command import CommandResult, execute
-from hooklatch_worker.shell.forms import FormError, form_payload
+from hooklatch_worker.shell.command import CommandResult, execute_command
+from hooklatch_worker.shell.forms import UnsupportedFormatError, encode_form_payload
 
 __all__ = ["CallFailed", "CommandResult", "ShellHook", "run", "run_command"]
 
@@ -103,10 +103,10 @@ def run(event: Event) -> Verdict[Any] | None:
         CallFailed: it could not be started, died, was out of time, or ended in a way that is no answer.
         GarbageError: the JSON that it printed is no answer.
     """
-    hook, call = read_hook(event.config), call_of(event)
+    hook, call = read_hook(event.config), find_call(event)
     result = run_command(hook, event, min(MAX_TIMEOUT if hook.timeout is None else hook.timeout, call.remaining))
     call.printed = result
-    return judge(hook, event.event, result)
+    return judge_result(hook, event.event, result)
 
 
 def read_hook(config: dict[str, Any]) -> ShellHook:
@@ -131,15 +131,15 @@ def run_command(hook: ShellHook, event: Event, timeout: float) -> CommandResult:
     if not timeout > 0:
         raise CallFailed("timeout", "no time was left to start the command")
     try:
-        line = form_payload(hook.payload, event)
-    except (FormError, msgspec.MsgspecError, ValueError, RecursionError) as error:
+        line = encode_form_payload(hook.payload, event)
+    except (UnsupportedFormatError, msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise CallFailed("protocol", f"the event could not be given to the command: {error}") from None
-    cwd = folder_of(hook, event)
-    env = environment(hook, event, cwd)
-    return execute(hook.arguments, line, cwd=cwd, env=env, umask=hook.umask, deadline=deadline)
+    cwd = find_run_folder(hook, event)
+    env = make_run_environment(hook, event, cwd)
+    return execute_command(hook.arguments, line, cwd=cwd, env=env, umask=hook.umask, deadline=deadline)
 
 
-def folder_of(hook: ShellHook, event: Event) -> str:
+def find_run_folder(hook: ShellHook, event: Event) -> str:
     base = hook.folder if hook.run_in == "file" else event.cwd or "/"
     folder = os.path.join(base, hook.cwd or "")
     if not os.path.isabs(folder):
@@ -147,7 +147,7 @@ def folder_of(hook: ShellHook, event: Event) -> str:
     return folder
 
 
-def environment(hook: ShellHook, event: Event, cwd: str) -> dict[str, str]:
+def make_run_environment(hook: ShellHook, event: Event, cwd: str) -> dict[str, str]:
     env = SHELL_HOOK.of(os.environ)
     env["PATH"] = hook.path or os.environ.get("PATH") or os.defpath
     if hook.is_protected:
@@ -155,7 +155,7 @@ def environment(hook: ShellHook, event: Event, cwd: str) -> dict[str, str]:
     if hook.payload == "claude":
         env["CLAUDE_PROJECT_DIR"] = event.cwd or cwd
     env.update(hook.env)
-    env["PATH"] = absolute(env["PATH"]) or os.defpath
+    env["PATH"] = filter_absolute_path(env["PATH"]) or os.defpath
     # Last, because guards rely on them.
     env["HOOKLATCH_EVENT"] = event.event
     env["HOOKLATCH_SESSION_ID"] = event.session_id or ""
@@ -164,13 +164,13 @@ def environment(hook: ShellHook, event: Event, cwd: str) -> dict[str, str]:
     return env
 
 
-def judge(hook: ShellHook, event: str, result: CommandResult) -> Verdict[Any] | None:
+def judge_result(hook: ShellHook, event: str, result: CommandResult) -> Verdict[Any] | None:
     """Return what a command's end means."""
     code = result.exit_code
     if code is None:
         raise CallFailed("timeout", f"the command gave no answer within {result.seconds:.2f} s and was told to stop")
-    said = text_of(result)
-    death = death_of(hook, code)
+    said = format_command_message(result)
+    death = describe_death(hook, code)
     if death:
         raise CallFailed("crash", f"the command failed: {death}" + (f": {said}" if said else ""))
     if code == 0:
@@ -181,22 +181,22 @@ def judge(hook: ShellHook, event: str, result: CommandResult) -> Verdict[Any] | 
     text = f"the command ended with exit code {code}" + (f": {said}" if said else "")
     if hook.fails_closed and hook.exit_codes == "strict":
         raise CallFailed("crash", text)
-    return refusal_of(hook, event, result) or verdicts.warn(text)
+    return find_printed_refusal(hook, event, result) or verdicts.warn(text)
 
 
-def death_of(hook: ShellHook, code: int) -> str:
+def describe_death(hook: ShellHook, code: int) -> str:
     """Return how a command died, or could not live; "" for an exit code that it chose itself."""
     if code < 0:
-        return f"killed by signal {name_of(-code)}"
+        return f"killed by signal {signal_name(-code)}"
     if code in CANNOT_RUN:
         return f"exit code {code}, {CANNOT_RUN[code]}"
     # The shell's own word for the death of what it ran (sh(1)); without it a killed guard would only warn.
     if hook.command is not None and code - 128 in signal.valid_signals():
-        return f"exit code {code}, killed by signal {name_of(code - 128)}"
+        return f"exit code {code}, killed by signal {signal_name(code - 128)}"
     return ""
 
 
-def name_of(number: int) -> str:
+def signal_name(number: int) -> str:
     try:
         return f"{number} ({signal.Signals(number).name})"
     except ValueError:
@@ -210,10 +210,10 @@ def read_output(hook: ShellHook, event: str, result: CommandResult) -> Verdict[A
         context = answers.read_text(result.stdout)
         if context is not None:
             return context
-    return answers.read_answer(result.stdout, event=event, fails_closed=hook.fails_closed, allows=hook.allows)
+    return answers.parse_command_output(result.stdout, event=event, fails_closed=hook.fails_closed, allows=hook.allows)
 
 
-def refusal_of(hook: ShellHook, event: str, result: CommandResult) -> Verdict[Any] | None:
+def find_printed_refusal(hook: ShellHook, event: str, result: CommandResult) -> Verdict[Any] | None:
     """Find the refusal that a command printed before it ended otherwise than it should have.
 
     Claude Code lets such an answer count, so no guard made for it may become weaker here.  Nothing else of it counts.
@@ -229,16 +229,16 @@ def refusal_of(hook: ShellHook, event: str, result: CommandResult) -> Verdict[An
     return answer if answer is not None and answer.verdict in ("deny", "ask", "halt") else None
 
 
-def text_of(result: CommandResult) -> str:
+def format_command_message(result: CommandResult) -> str:
     """Return what a command said about itself: its standard error, or else its standard output."""
     for stream in (result.stderr, result.stdout):
         text = stream.decode("utf-8", "replace").replace("\r\n", "\n").replace("\0", "\ufffd").strip()
         if text:
-            return clip(text)
+            return clip_message(text)
     return ""
 
 
-def clip(text: str) -> str:
+def clip_message(text: str) -> str:
     # A guard says the reason first, a traceback last.
     half = MAX_TEXT // 2
     return text if len(text) <= MAX_TEXT else f"{text[:half]}\n…\n{text[-half:]}"

@@ -22,27 +22,29 @@ NAME: Final = re.compile(r"[A-Za-z0-9_.-]+")
 
 
 def add_mcp(parser: Parser) -> None:
-    parser.runs(mcp, example="hooklatch mcp --name files -- npx -y @modelcontextprotocol/server-filesystem /data",
+    parser.runs(run_mcp, example="hooklatch mcp --name files -- npx -y @modelcontextprotocol/server-filesystem /data",
                 exits=(Exit.NO_INPUT,))  # fmt: skip
     parser.add_argument(
-        "--name", type=server_name, help="what hooks call the server: its tools are mcp__NAME__TOOL then (else: TOOL)"
+        "--name",
+        type=parse_server_name,
+        help="what hooks call the server: its tools are mcp__NAME__TOOL then (else: TOOL)",
     )
     parser.add_argument("server", nargs="+", metavar="SERVER", help="its command and arguments, after --")
 
 
-def server_name(text: str) -> str:
+def parse_server_name(text: str) -> str:
     if NAME.fullmatch(text) is None:
         raise argparse.ArgumentTypeError(f"{text!r}: a name is letters, digits, and any of _.-")
     return text
 
 
-def mcp(arguments: argparse.Namespace) -> int:
+def run_mcp(arguments: argparse.Namespace) -> int:
     """Stand between the client on standard input and output and the server; return the server's exit code."""
-    code = trio.run(stand_between, arguments)
+    code = trio.run(proxy_server, arguments)
     return code if code >= 0 else 128 - code  # as a shell says of a program that a signal has ended
 
 
-async def stand_between(arguments: argparse.Namespace) -> int:
+async def proxy_server(arguments: argparse.Namespace) -> int:
     code, problem = 0, None
     # Copies, since trio closes its own.
     async with (

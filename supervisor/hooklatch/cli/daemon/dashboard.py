@@ -16,7 +16,7 @@ from hooklatch import paths
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import CommandError, Exit
 from hooklatch.cli.terminal.parser import Parser
-from hooklatch.errors import installing, why
+from hooklatch.errors import explain_error, format_install_command
 
 __all__ = ["add_dashboard"]
 
@@ -25,41 +25,43 @@ OPENING = '<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" conte
 
 
 def add_dashboard(parser: Parser) -> None:
-    parser.runs(dashboard, example="hooklatch dashboard --port 7438", exits=(Exit.UNAVAILABLE,))
-    parser.add_argument("--port", metavar="N", type=port_number, default=0, help="on 127.0.0.1 (default: a free one)")
+    parser.runs(run_dashboard, example="hooklatch dashboard --port 7438", exits=(Exit.UNAVAILABLE,))
+    parser.add_argument("--port", metavar="N", type=parse_port, default=0, help="on 127.0.0.1 (default: a free one)")
     parser.add_argument("--no-open", action="store_true", help="print the address, and open no browser")
 
 
-def port_number(text: str) -> int:
+def parse_port(text: str) -> int:
     if not (text.isascii() and text.isdecimal() and int(text[:6]) < 2**16):
         raise argparse.ArgumentTypeError(f"{text!r} is not a port; write a number up to 65535, or 0 for a free one")
     return int(text)
 
 
-def dashboard(arguments: argparse.Namespace) -> int:
+def run_dashboard(arguments: argparse.Namespace) -> int:
     """Serve until told to end."""
     try:
         import trio
 
         from hooklatch.dashboard import process
     except ImportError as error:
-        missing = f"{error.name or error} is not installed; it comes with: {installing('hooklatch[dashboard]')}"
+        missing = (
+            f"{error.name or error} is not installed; it comes with: {format_install_command('hooklatch[dashboard]')}"
+        )
         raise CommandError(Exit.UNAVAILABLE, missing) from None
 
     def folders() -> list[str]:
-        return paths.candidate_dirs(arguments.runtime_dir, os.environ)
+        return paths.list_candidate_dirs(arguments.runtime_dir, os.environ)
 
     logging.basicConfig(level=logging.WARNING, format="hooklatch: %(message)s")
     try:
-        listener = process.bound(arguments.port)
+        listener = process.bind_loopback(arguments.port)
     except OSError as error:
         raise CommandError(Exit.UNAVAILABLE, f"port {arguments.port} cannot be listened on: {error.strerror}") from None
-    with opener(arguments) as announce:
-        trio.run(process.serve, listener, folders, who(), announce, arguments.daemon_uid)
+    with open_browser_announcer(arguments) as announce:
+        trio.run(process.serve_dashboard, listener, folders, find_acting_user(), announce, arguments.daemon_uid)
     return Exit.OK
 
 
-def who() -> str:
+def find_acting_user() -> str:
     """Return who acts on the pages, as the record is told: the user of this process."""
     import pwd
 
@@ -71,7 +73,7 @@ def who() -> str:
 
 
 @contextmanager
-def opener(arguments: argparse.Namespace) -> Generator[Announce]:
+def open_browser_announcer(arguments: argparse.Namespace) -> Generator[Announce]:
     announce = Announce(arguments)
     try:
         yield announce
@@ -91,8 +93,10 @@ class Announce:
         if self._is_json:
             output.say_json({"ready": True, "url": url})
             return
-        output.say(f"the dashboard is at {url}")
-        output.say("this address is good for one visit of one browser, and for you alone; Ctrl-C ends the dashboard")
+        output.print_line(f"the dashboard is at {url}")
+        output.print_line(
+            "this address is good for one visit of one browser, and for you alone; Ctrl-C ends the dashboard"
+        )
         if self._opens:
             Thread(target=self._open, args=(url,), daemon=True).start()
 
@@ -108,13 +112,18 @@ class Announce:
             fd, self._page = tempfile.mkstemp(".html", "dashboard-", folder)
             with open(fd, "w") as file:
                 file.write(OPENING.format(url=escape(url)))
-            words = children.isolated(sys.executable, "-m", "webbrowser", f"file://{self._page}")
+            words = children.isolated_command(sys.executable, "-m", "webbrowser", f"file://{self._page}")
             null = subprocess.DEVNULL
-            children.start(
-                words, children.as_the_person(os.environ), stdin=null, stdout=null, stderr=null, start_new_session=True
+            children.start_child(
+                words,
+                children.make_user_environment(os.environ),
+                stdin=null,
+                stdout=null,
+                stderr=null,
+                start_new_session=True,
             ).wait()
         except OSError as error:
-            output.complain(f"no browser could be opened ({why(error)}); open the address above")
+            output.print_error(f"no browser could be opened ({explain_error(error)}); open the address above")
 
     def close(self) -> None:
         """Remove that file."""

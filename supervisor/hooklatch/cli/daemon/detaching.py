@@ -19,7 +19,7 @@ import msgspec
 from hooklatch.cli.terminal import look, output
 from hooklatch.cli.terminal.exits import CommandError, Exit
 
-__all__ = ["StartReport", "await_start", "leave", "open_log"]
+__all__ = ["StartReport", "await_start", "detach_process", "open_log"]
 
 PATIENCE = 1000  # milliseconds before the user is told what is being waited for
 
@@ -56,7 +56,7 @@ def open_log(folder: str) -> tuple[str, int]:
         raise CommandError(Exit.UNAVAILABLE, f"the log {path} cannot be written: {error.strerror}") from None
 
 
-def leave(log_fd: int) -> None:
+def detach_process(log_fd: int) -> None:
     """Detach from the terminal, the working directory and the standard streams of the caller."""
     os.setsid()
     os.chdir("/")
@@ -76,9 +76,9 @@ def await_start(pid: int, reader: int, log: str) -> dict[str, Any]:
     data = b""
     text = f"the daemon is starting; its log is {log}"
     try:
-        with look.Working(text) as working:
+        with look.Spinner(text) as working:
             if not select.select([reader], [], [], PATIENCE / 1000)[0] and not working.is_shown:
-                output.complain(text)
+                output.print_error(text)
             while chunk := os.read(reader, 2**16):
                 data += chunk
     except KeyboardInterrupt:

@@ -18,16 +18,16 @@ from typing import Any
 import msgspec
 
 from hooklatch import paths
-from hooklatch.cli.hooks.status import failing_text
-from hooklatch.cli.hosts.checking import Checked, check_hosts
+from hooklatch.cli.hooks.status import format_failing_hook
+from hooklatch.cli.hosts.checking import SettingsFileCheck, check_hosts
 from hooklatch.cli.terminal import look, output
 from hooklatch.cli.terminal.exits import Exit
-from hooklatch.cli.terminal.last_signs import NobodyListensError, until_it_listens
+from hooklatch.cli.terminal.last_signs import NobodyListensError, suggest_waiting
 from hooklatch.cli.terminal.parser import Parser
-from hooklatch.cli.terminal.requests import administrator
-from hooklatch.core.text import counted
-from hooklatch.errors import DaemonUnreachableError, HooklatchError, RequestFailedError, trouble
-from hooklatch.hosts.find import find, names
+from hooklatch.cli.terminal.requests import connect_administrator
+from hooklatch.core.text import format_count
+from hooklatch.errors import DaemonUnreachableError, HooklatchError, RequestFailedError, describe_error
+from hooklatch.hosts.find import find_host, list_hosts
 from hooklatch.install.layouts import LAYOUTS
 
 __all__ = ["add_doctor"]
@@ -53,50 +53,53 @@ class Diagnosis(msgspec.Struct, frozen=True):
 
 
 def add_doctor(parser: Parser) -> None:
-    parser.runs(doctor, example="hooklatch doctor", exits=(Exit.FINDINGS,))
+    parser.runs(run_doctor, example="hooklatch doctor", exits=(Exit.FINDINGS,))
 
 
-def doctor(arguments: argparse.Namespace) -> int:
+def run_doctor(arguments: argparse.Namespace) -> int:
     """Check everything, and print what to do."""
-    with look.Working("a call that has to be refused goes through each agent's settings"):
+    with look.Spinner("a call that has to be refused goes through each agent's settings"):
         hosts = check_hosts()
     try:
-        with administrator(arguments) as link:
+        with connect_administrator(arguments) as link:
             status, hooks = link.ask("status"), link.ask("hooks")["hooks"]
             events = link.ask("events")["events"]
         found = [
-            *of_status(status), *of_project(status), *of_programs(status, hooks), *of_pythons(status, hooks),
-            *of_hooks(hooks, status),
-            *of_events(status, events, hosts), *of_hosts(hooks, events, hosts),
+            *diagnose_status(status), *diagnose_project(status), *diagnose_programs(status, hooks),
+            *diagnose_pythons(status, hooks),
+            *diagnose_hooks(hooks, status),
+            *diagnose_events(status, events, hosts), *diagnose_hosts(hooks, events, hosts),
         ]  # fmt: skip
     except HooklatchError as error:
-        found = [Diagnosis(str(error), without(error)), *of_configuration(arguments)]
+        found = [Diagnosis(str(error), suggest_without_daemon(error)), *diagnose_configuration(arguments)]
     found += [Diagnosis(one.what, one.do, one.is_problem) for host in hosts for one in host.findings]
     told = tuple(one.what for one in found if one.is_problem)
     found = [one for one in found if one.is_problem or not one.what.startswith(told)]  # a hint that a problem has said
     problems = [finding for finding in found if finding.is_problem]
     hints = [finding for finding in found if not finding.is_problem]
     if arguments.json:
-        output.say_json({"problems": problems, "hints": hints, "hosts": [of_host(host) for host in hosts]})
+        output.say_json({"problems": problems, "hints": hints, "hosts": [describe_host(host) for host in hosts]})
     else:
         for label, findings in (("wrong", problems), ("hint", hints)):
             for finding in findings:
                 output.say_lines((label, finding.what), ("do", finding.do), width=7)
-        for host in output.failures_first(hosts, lambda host: any(one.is_problem for one in host.findings)):
+        for host in output.order_failures_first(hosts, lambda host: any(one.is_problem for one in host.findings)):
             said = f"a canary was {host.canary}; if the daemon died now, a tool call would be {host.without_daemon}"
-            output.say(f"{host.title}: {said}  ({look.short_path(host.file)})")
-        counts = f"{counted(len(problems), 'problem')}, {counted(len(hints), 'hint')}"
-        output.say(
-            look.paint("all is well", "good") if not found else look.paint(counts, "bad" if problems else "title")
+            output.print_line(f"{host.title}: {said}  ({look.shorten_path(host.file)})")
+        counts = f"{format_count(len(problems), 'problem')}, {format_count(len(hints), 'hint')}"
+        output.print_line(
+            look.paint_text("all is well", "good")
+            if not found
+            else look.paint_text(counts, "bad" if problems else "title")
         )
     return Exit.FINDINGS if problems else Exit.OK
 
 
-def without(error: HooklatchError) -> str:
+def suggest_without_daemon(error: HooklatchError) -> str:
     """Return what to do about a daemon that does not answer."""
     match error:
         case NobodyListensError(how="silent", pid=pid):
-            return until_it_listens(pid)
+            return suggest_waiting(pid)
         case NobodyListensError(how="elsewhere"):
             return "name its folder with --runtime-dir, or end it; then: hooklatch serve --detach"
         case NobodyListensError():
@@ -107,7 +110,7 @@ def without(error: HooklatchError) -> str:
             return "see the daemon's log, and what listens there; hooklatch stop, then: hooklatch serve --detach"
 
 
-def of_status(status: dict[str, Any]) -> Iterator[Diagnosis]:
+def diagnose_status(status: dict[str, Any]) -> Iterator[Diagnosis]:
     for one in status["wrong"]:
         yield Diagnosis(one["what"], one["do"])
     for one in status.get("warned", []):
@@ -127,14 +130,14 @@ def of_status(status: dict[str, Any]) -> Iterator[Diagnosis]:
         what = f"this host is in the fleet {fleet['name']!r}, and no link is connected"
         yield Diagnosis(what, "start it: hooklatch link", is_problem=False)
     for one in status["failing"]:
-        yield Diagnosis(failing_text(one), f"see why, and fix it: hooklatch hooks show {one['hook']}")
+        yield Diagnosis(format_failing_hook(one), f"see why, and fix it: hooklatch hooks show {one['hook']}")
     if status["draining"]:
         yield Diagnosis(
             "the daemon is draining: gates are denied", "start it again once it has ended: hooklatch serve --detach"
         )
 
 
-def of_project(status: dict[str, Any]) -> Iterator[Diagnosis]:
+def diagnose_project(status: dict[str, Any]) -> Iterator[Diagnosis]:
     """Check the project in whose directory this command was started."""
     try:
         folder = os.path.realpath(os.getcwd())
@@ -145,10 +148,10 @@ def of_project(status: dict[str, Any]) -> Iterator[Diagnosis]:
         yield Diagnosis(f"{below} is not trusted, its hooks are ignored", "look at them, then: hooklatch trust")
 
 
-def of_programs(status: dict[str, Any], hooks: list[dict[str, Any]]) -> Iterator[Diagnosis]:
+def diagnose_programs(status: dict[str, Any], hooks: list[dict[str, Any]]) -> Iterator[Diagnosis]:
     """Check that the programs of shell hooks are on the workers' PATH."""
     for hook in hooks:
-        program = program_of(hook["target"]) if hook["kind"] == "shell" and hook["enabled"] else None
+        program = find_certain_program(hook["target"]) if hook["kind"] == "shell" and hook["enabled"] else None
         if program is not None and shutil.which(program, path=status["path"]) is None:
             yield Diagnosis(
                 f"{hook['name']} runs {program!r}, which is not on the daemon's PATH ({status['path']})",
@@ -156,7 +159,7 @@ def of_programs(status: dict[str, Any], hooks: list[dict[str, Any]]) -> Iterator
             )
 
 
-def of_pythons(status: dict[str, Any], hooks: list[dict[str, Any]]) -> Iterator[Diagnosis]:
+def diagnose_pythons(status: dict[str, Any], hooks: list[dict[str, Any]]) -> Iterator[Diagnosis]:
     """Warn of commands whose Python does not know PYTHONSAFEPATH; where its name says so, the daemon does."""
     for hook in hooks:
         named = PYTHON.search(str(hook["target"])) if hook["kind"] == "shell" and hook["enabled"] else None
@@ -169,7 +172,7 @@ def of_pythons(status: dict[str, Any], hooks: list[dict[str, Any]]) -> Iterator[
             yield Diagnosis(what, 'write python3 -I, or run_in = "file"', is_problem=False)
 
 
-def program_of(command: str) -> str | None:
+def find_certain_program(command: str) -> str | None:
     """Return the program of a command, if it certainly starts with one and is independent of the directory."""
     try:
         first = shlex.split(command)[0]
@@ -180,7 +183,7 @@ def program_of(command: str) -> str | None:
     return first if "/" not in first or os.path.isabs(first) else None
 
 
-def of_hooks(hooks: list[dict[str, Any]], status: dict[str, Any]) -> Iterator[Diagnosis]:
+def diagnose_hooks(hooks: list[dict[str, Any]], status: dict[str, Any]) -> Iterator[Diagnosis]:
     """Report hooks that do not run, or that run twice for the same."""
     known = [one["what"] for one in status["wrong"]]
     for hook in hooks:
@@ -211,11 +214,13 @@ def of_hooks(hooks: list[dict[str, Any]], status: dict[str, Any]) -> Iterator[Di
             )
 
 
-def of_hosts(hooks: list[dict[str, Any]], events: list[dict[str, Any]], hosts: list[Checked]) -> Iterator[Diagnosis]:
+def diagnose_hosts(
+    hooks: list[dict[str, Any]], events: list[dict[str, Any]], hosts: list[SettingsFileCheck]
+) -> Iterator[Diagnosis]:
     """Report hooks on events that no installed program ever fires."""
     fired = {event["name"] for event in events if event["fired"]}
     told = {event for host in hosts for event in host.canonical}
-    standard = {spec.event for name in names() for spec in find(name).events.values()}
+    standard = {spec.event for name in list_hosts() for spec in find_host(name).events.values()}
     if not told:
         return
     for event in sorted({hook["event"] for hook in hooks if hook["enabled"]} - told - fired):
@@ -223,7 +228,11 @@ def of_hosts(hooks: list[dict[str, Any]], events: list[dict[str, Any]], hosts: l
             continue  # somebody's own event, which a client may fire
         titles = ", ".join(sorted({host.title for host in hosts}))
         on_it = ", ".join(hook["name"] for hook in hooks if hook["event"] == event)
-        able = [find(name).title for name in names() if event in {spec.event for spec in find(name).events.values()}]
+        able = [
+            find_host(name).title
+            for name in list_hosts()
+            if event in {spec.event for spec in find_host(name).events.values()}
+        ]
         yield Diagnosis(
             f"{event} is never fired by {titles}, and {on_it} waits for it",
             f"these do: {', '.join(able)}",
@@ -231,14 +240,16 @@ def of_hosts(hooks: list[dict[str, Any]], events: list[dict[str, Any]], hosts: l
         )
 
 
-def of_host(host: Checked) -> dict[str, Any]:
+def describe_host(host: SettingsFileCheck) -> dict[str, Any]:
     return {
         "host": host.host, "file": host.file, "events": host.events, "canary": host.canary,
         "without_daemon": host.without_daemon,
     }  # fmt: skip
 
 
-def of_events(status: dict[str, Any], events: list[dict[str, Any]], hosts: list[Checked]) -> Iterator[Diagnosis]:
+def diagnose_events(
+    status: dict[str, Any], events: list[dict[str, Any]], hosts: list[SettingsFileCheck]
+) -> Iterator[Diagnosis]:
     """Report events that have hooks but are never fired, once anything has been fired."""
     silent = [event["name"] for event in events if event["hooks"] and not event["fired"]]
     if not status["fired"]:
@@ -252,15 +263,15 @@ def of_events(status: dict[str, Any], events: list[dict[str, Any]], hosts: list[
         )
 
 
-def of_configuration(arguments: argparse.Namespace) -> Iterator[Diagnosis]:
+def diagnose_configuration(arguments: argparse.Namespace) -> Iterator[Diagnosis]:
     """Check the main file without a daemon."""
     from hooklatch.service.config.configuration import ConfigError, read_config
     from hooklatch.service.config.file_safety import UnsafeFileError, read_safely
 
-    path = os.path.abspath(paths.config_file(arguments.config, os.environ))
+    path = os.path.abspath(paths.find_config_file(arguments.config, os.environ))
     try:
         read_config(path, read_safely(path))
     except FileNotFoundError:
         yield Diagnosis(f"there is no {path}", "hooklatch init", is_problem=False)
     except (ConfigError, UnsafeFileError, OSError) as error:
-        yield Diagnosis(trouble(error), "fix it before you start the daemon")
+        yield Diagnosis(describe_error(error), "fix it before you start the daemon")

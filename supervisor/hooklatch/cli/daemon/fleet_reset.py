@@ -8,27 +8,27 @@ from typing import Any
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import Exit
 from hooklatch.cli.terminal.parser import Parser
-from hooklatch.cli.terminal.requests import administrator
+from hooklatch.cli.terminal.requests import connect_administrator
 
 __all__ = ["add_reset"]
 
 
 def add_reset(parser: Parser) -> None:
     example = 'hooklatch fleet reset --reason "the engine was set up anew on Monday"'
-    parser.runs(reset, example=example, exits=(Exit.UNAVAILABLE, Exit.NOT_PERMITTED))
+    parser.runs(run_fleet_reset, example=example, exits=(Exit.UNAVAILABLE, Exit.NOT_PERMITTED))
     parser.add_argument("--reason", metavar="TEXT", required=True, help="why; it stays in the record")
 
 
-def reset(arguments: argparse.Namespace) -> int:
+def run_fleet_reset(arguments: argparse.Namespace) -> int:
     """Have the daemon forget which versions it has read; what is in force stays."""
-    with administrator(arguments) as link:
+    with connect_administrator(arguments) as link:
         result: dict[str, Any] = link.ask("fleet_reset", reason=arguments.reason)
     if arguments.json:
         output.say_json(result)
         return Exit.OK
     applied = result["applied"]
     force = f"version {applied['version']} stays in force" if applied is not None else "nothing is in force"
-    output.say(f"this host follows from version 1 again; {force} until the link brings what is wanted")
+    output.print_line(f"this host follows from version 1 again; {force} until the link brings what is wanted")
     if result["problem"] is not None:
-        output.complain(result["problem"])
+        output.print_error(result["problem"])
     return Exit.OK

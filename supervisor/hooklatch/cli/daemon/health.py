@@ -7,10 +7,10 @@ import time
 from typing import Any
 
 from hooklatch.cli.terminal import look, output
-from hooklatch.cli.terminal.durations import span
+from hooklatch.cli.terminal.durations import parse_duration
 from hooklatch.cli.terminal.exits import Exit
 from hooklatch.cli.terminal.parser import Parser
-from hooklatch.cli.terminal.requests import one_shot
+from hooklatch.cli.terminal.requests import connect_agent_once
 from hooklatch.errors import DaemonUnreachableError, RequestFailedError, UnreadableAnswerError
 
 __all__ = ["add_health"]
@@ -20,16 +20,18 @@ CODES = {"ready": Exit.OK, "red": Exit.FINDINGS, "draining": Exit.UNAVAILABLE}
 
 
 def add_health(parser: Parser) -> None:
-    parser.runs(health, example="hooklatch health --wait 10", exits=(Exit.FINDINGS, Exit.UNAVAILABLE))
-    parser.add_argument("--wait", metavar="TIME", type=span, default=0.0, help="keep asking for this long until it is")
+    parser.runs(run_health, example="hooklatch health --wait 10", exits=(Exit.FINDINGS, Exit.UNAVAILABLE))
+    parser.add_argument(
+        "--wait", metavar="TIME", type=parse_duration, default=0.0, help="keep asking for this long until it is"
+    )
 
 
-def health(arguments: argparse.Namespace) -> int:
+def run_health(arguments: argparse.Namespace) -> int:
     """Print the health of the daemon; return the matching exit code."""
     deadline = time.monotonic() + arguments.wait
     while True:
         try:
-            with one_shot(arguments) as link:
+            with connect_agent_once(arguments) as link:
                 found = link.ask("health")
             code = CODES.get(found["health"], Exit.PROTOCOL)
         except (DaemonUnreachableError, RequestFailedError, UnreadableAnswerError):
@@ -37,14 +39,14 @@ def health(arguments: argparse.Namespace) -> int:
                 raise
         else:
             if code is Exit.OK or time.monotonic() >= deadline:
-                show(arguments, found)
+                print_health(arguments, found)
                 return code
         time.sleep(min(PAUSE, max(0.0, deadline - time.monotonic())))
 
 
-def show(arguments: argparse.Namespace, found: dict[str, Any]) -> None:
+def print_health(arguments: argparse.Namespace, found: dict[str, Any]) -> None:
     if arguments.json:
         output.say_json(found)
         return
     why = f": {', '.join(found['reasons'])} (see: hooklatch status)" if found["reasons"] else ""
-    output.say(look.paint(found["health"], "good" if found["health"] == "ready" else "bad"), why)
+    output.print_line(look.paint_text(found["health"], "good" if found["health"] == "ready" else "bad"), why)

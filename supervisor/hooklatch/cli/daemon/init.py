@@ -11,7 +11,7 @@ from hooklatch.cli.terminal import look, output
 from hooklatch.cli.terminal.exits import Exit
 from hooklatch.cli.terminal.parser import Parser
 from hooklatch.install.layouts import LAYOUTS
-from hooklatch.paths import config_file
+from hooklatch.paths import find_config_file
 
 __all__ = ["add_init"]
 
@@ -49,36 +49,36 @@ CONFIG_TEXT = """\
 
 
 def add_init(parser: Parser) -> None:
-    parser.runs(init, example="hooklatch init", exits=(Exit.CANNOT_CREATE, Exit.NOT_PERMITTED))
+    parser.runs(run_init, example="hooklatch init", exits=(Exit.CANNOT_CREATE, Exit.NOT_PERMITTED))
 
 
-def init(arguments: argparse.Namespace) -> int:
+def run_init(arguments: argparse.Namespace) -> int:
     """Write the configuration and a first guard with its cases, or nothing."""
-    config = os.path.abspath(config_file(arguments.config, os.environ))
+    config = os.path.abspath(find_config_file(arguments.config, os.environ))
     folder = os.path.dirname(config)
-    files = {**guard_files(os.path.join(folder, "hooks.d"), FIRST), **schema_file(folder), config: CONFIG_TEXT}
+    files = {**guard_files(os.path.join(folder, "hooks.d"), FIRST), **make_schema_file(folder), config: CONFIG_TEXT}
     write_new(files)
-    steps = next_steps(arguments)
+    steps = list_next_steps(arguments)
     if arguments.json:
         output.say_json({"created": list(files), "next": steps})
         return Exit.OK
     for path in files:
-        output.say(f"wrote {look.short_path(path)}")
-    output.say("next:")
+        output.print_line(f"wrote {look.shorten_path(path)}")
+    output.print_line("next:")
     for step in steps:
-        output.say(f"  {step}")
+        output.print_line(f"  {step}")
     return Exit.OK
 
 
-def schema_file(folder: str) -> dict[str, str]:
+def make_schema_file(folder: str) -> dict[str, str]:
     """Return the path and the text of the schema of hooks.toml, by which editors complete it, unless there is one."""
-    from hooklatch.cli.describing.schema import CONFIG, schema_of, text_of
+    from hooklatch.cli.describing.schema import CONFIG, find_schema, format_schema
 
     path = os.path.join(folder, SCHEMA)
-    return {} if os.path.lexists(path) else {path: text_of(schema_of(CONFIG) or {}) + "\n"}
+    return {} if os.path.lexists(path) else {path: format_schema(find_schema(CONFIG) or {}) + "\n"}
 
 
-def next_steps(arguments: argparse.Namespace) -> list[str]:
+def list_next_steps(arguments: argparse.Namespace) -> list[str]:
     config = f" --config {shlex.quote(os.path.abspath(arguments.config))}" if arguments.config else ""
     runtime = f" --runtime-dir {shlex.quote(os.path.abspath(arguments.runtime_dir))}" if arguments.runtime_dir else ""
     return [

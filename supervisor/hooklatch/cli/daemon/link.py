@@ -25,7 +25,7 @@ EXITS = (Exit.BAD_DATA, Exit.NO_INPUT, Exit.UNAVAILABLE, Exit.NOT_PERMITTED)
 
 
 def add_link(parser: Parser) -> None:
-    parser.runs(link, example="hooklatch link", exits=EXITS)
+    parser.runs(run_link, example="hooklatch link", exits=EXITS)
     parser.add_argument(
         "--log-level",
         choices=("debug", "info", "warning", "error"),
@@ -38,31 +38,33 @@ def add_link(parser: Parser) -> None:
     parser.add_argument("--admin-dir", metavar="DIR", help="where admin.sock is, if the daemon was told the same")
 
 
-def link(arguments: argparse.Namespace) -> int:
+def run_link(arguments: argparse.Namespace) -> int:
     """Work until told to end."""
     # As process 1 of a container, SIGTERM has no default action: handle it until the link does.
     signal.signal(signal.SIGTERM, lambda number, frame: os._exit(Exit.OK))
     import trio
 
-    from hooklatch.cli.daemon.link_process import LinkProcess, Places, check
+    from hooklatch.cli.daemon.link_process import LinkPaths, LinkProcess, check_link_settings
     from hooklatch.cli.fleet.settings import read_fleet
     from hooklatch.service.process.logs import start_log
 
-    config = os.path.abspath(paths.config_file(arguments.config, os.environ))
+    config = os.path.abspath(paths.find_config_file(arguments.config, os.environ))
     state = paths.state_dir(os.environ)
     settings = read_fleet(config)
     if settings is None:
         raise CommandError(
             Exit.NO_INPUT, f"{config} has no [fleet] table, which says what to follow; see docs/guides/fleet.md"
         )
-    check(settings)
-    fd = locked(state)
+    check_link_settings(settings)
+    fd = lock_link(state)
     log = start_log(arguments.log_level, arguments.log_format)
     try:
-        places = Places(config, os.path.join(state, RECORD), lambda: folders_of(arguments), arguments.daemon_uid)
+        places = LinkPaths(
+            config, os.path.join(state, RECORD), lambda: list_socket_folders(arguments), arguments.daemon_uid
+        )
 
         def on_ready(host: str, fleet: str) -> None:
-            announce(arguments, host, fleet)
+            print_link_start(arguments, host, fleet)
 
         trio.run(LinkProcess(places, settings, on_ready).run)
     finally:
@@ -71,27 +73,27 @@ def link(arguments: argparse.Namespace) -> int:
     return Exit.OK
 
 
-def folders_of(arguments: argparse.Namespace) -> list[str]:
+def list_socket_folders(arguments: argparse.Namespace) -> list[str]:
     """Return the folders that may hold the admin socket now."""
     named = [arguments.admin_dir] if arguments.admin_dir else None
-    return [os.path.abspath(one) for one in named or paths.candidate_dirs(arguments.runtime_dir, os.environ)]
+    return [os.path.abspath(one) for one in named or paths.list_candidate_dirs(arguments.runtime_dir, os.environ)]
 
 
-def locked(state: str) -> int:
+def lock_link(state: str) -> int:
     """Return the descriptor whose lock says that this is the one link of this user on this machine."""
-    from hooklatch.directories import LockedError, lock
+    from hooklatch.directories import LockedError, lock_directory
 
     try:
         os.makedirs(state, mode=0o700, exist_ok=True)
-        return lock(state, LOCK)
+        return lock_directory(state, LOCK)
     except LockedError as error:
         raise CommandError(Exit.UNAVAILABLE, f"another link (pid {error.holder}) already runs here") from None
     except OSError as error:
         raise CommandError(Exit.UNAVAILABLE, f"{state} cannot be locked: {error.strerror or error}") from None
 
 
-def announce(arguments: argparse.Namespace, host: str, fleet: str) -> None:
+def print_link_start(arguments: argparse.Namespace, host: str, fleet: str) -> None:
     if arguments.json:
         output.say_json({"ready": True, "pid": os.getpid(), "host": host, "fleet": fleet})
     else:
-        output.say(f"the link of {host} to the fleet {fleet} runs (pid {os.getpid()})")
+        output.print_line(f"the link of {host} to the fleet {fleet} runs (pid {os.getpid()})")

@@ -17,16 +17,16 @@ import trio
 
 from hooklatch.cli.fleet.settings import read_fleet
 from hooklatch.cli.terminal.exits import CommandError, Exit
-from hooklatch.errors import installing
-from hooklatch.fleet.engine.addresses import with_user
-from hooklatch.fleet.engine.engine import Engine, RefusedError
+from hooklatch.errors import format_install_command
+from hooklatch.fleet.engine.addresses import add_user
+from hooklatch.fleet.engine.engine import Engine, EngineRefusedError
 from hooklatch.fleet.engine.opening import open_engine, read_password
 from hooklatch.fleet.link.daemon_socket import DaemonSocket
 from hooklatch.fleet.link.link import Link
 from hooklatch.fleet.policy.settings import FleetSettings
 from hooklatch.service.process.service_manager import Notifier
 
-__all__ = ["LinkProcess", "Places", "check"]
+__all__ = ["LinkProcess", "LinkPaths", "check_link_settings"]
 
 logger = logging.getLogger("hooklatch.link")
 LOOK = 2.0  # seconds between two looks at the file of hooks
@@ -34,7 +34,7 @@ STATUS = 5.0  # seconds between two lines for the service manager, if there is s
 LIBRARY = "coredis"
 
 
-class Places(msgspec.Struct, frozen=True):
+class LinkPaths(msgspec.Struct, frozen=True):
     """Where things are on this machine; `folders` may hold the admin socket, and are asked for anew each time.
 
     `daemon_uid` is the user whose daemon is taken beside this one's and root's.
@@ -46,7 +46,7 @@ class Places(msgspec.Struct, frozen=True):
     daemon_uid: int | None = None
 
 
-def check(settings: FleetSettings) -> None:
+def check_link_settings(settings: FleetSettings) -> None:
     """Find what no further attempt mends.
 
     Raises:
@@ -54,26 +54,26 @@ def check(settings: FleetSettings) -> None:
     """
     if importlib.util.find_spec(LIBRARY) is None:
         raise CommandError(
-            Exit.UNAVAILABLE, f"{LIBRARY} is not installed; it comes with: {installing('hooklatch[fleet]')}"
+            Exit.UNAVAILABLE, f"{LIBRARY} is not installed; it comes with: {format_install_command('hooklatch[fleet]')}"
         )
     try:
         read_password(settings.password_file)
-    except RefusedError as error:
+    except EngineRefusedError as error:
         raise CommandError(Exit.NO_INPUT, str(error)) from None
     try:
-        opened(settings)
-    except RefusedError as error:
+        open_engine_connection(settings)
+    except EngineRefusedError as error:
         raise CommandError(Exit.BAD_DATA, f"[fleet] url: {error}") from None
 
 
-def opened(settings: FleetSettings) -> AbstractAsyncContextManager[Engine]:
+def open_engine_connection(settings: FleetSettings) -> AbstractAsyncContextManager[Engine]:
     """Return the engine's connection, to be entered; the password is read anew each time.
 
     Raises:
         RefusedError: the URL is none, or the password cannot be read.
     """
     return open_engine(
-        with_user(settings.url, settings.user),
+        add_user(settings.url, settings.user),
         settings.name,
         password=read_password(settings.password_file),
         ca=settings.ca,
@@ -83,14 +83,14 @@ def opened(settings: FleetSettings) -> AbstractAsyncContextManager[Engine]:
 class LinkProcess:
     """One link, until it is told to end."""
 
-    def __init__(self, places: Places, settings: FleetSettings, on_ready: Callable[[str, str], None]) -> None:
+    def __init__(self, places: LinkPaths, settings: FleetSettings, on_ready: Callable[[str, str], None]) -> None:
         self._places = places
         self._settings: FleetSettings | None = settings
         self._on_ready = on_ready
         self._notifier = Notifier.from_environment(os.environ, os.getpid())
         self._link: Link | None = None
         self._look = trio.Event()
-        self._seen: tuple[int, ...] | None = signature(places.config)
+        self._seen: tuple[int, ...] | None = read_file_signature(places.config)
 
     async def run(self) -> None:
         """Work until SIGTERM or SIGINT."""
@@ -125,7 +125,7 @@ class LinkProcess:
 
     async def _link_with(self, settings: FleetSettings) -> None:
         daemon = DaemonSocket(self._places.folders, self._places.daemon_uid)
-        self._link = Link(settings, lambda: opened(settings), daemon, self._places.record)
+        self._link = Link(settings, lambda: open_engine_connection(settings), daemon, self._places.record)
         try:
             await self._link.run()
         finally:
@@ -136,7 +136,7 @@ class LinkProcess:
         """Wait for a change of the file, and take what it says; one that is broken changes nothing."""
         with trio.move_on_after(LOOK) as scope:
             await self._look.wait()
-        seen = signature(self._places.config)
+        seen = read_file_signature(self._places.config)
         if scope.cancelled_caught and seen == self._seen:
             return
         self._look, self._seen = trio.Event(), seen
@@ -172,7 +172,7 @@ def warn_of_readers(password_file: str | None) -> None:
             logger.warning("others may read the engine's password; run: chmod 600 %s", password_file)
 
 
-def signature(path: str) -> tuple[int, ...] | None:
+def read_file_signature(path: str) -> tuple[int, ...] | None:
     try:
         status = os.stat(path)
     except OSError:

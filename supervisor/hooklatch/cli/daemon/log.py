@@ -13,18 +13,26 @@ from hooklatch.cli.terminal.parser import Parser
 from hooklatch.cli.terminal.record_filters import (
     LOOKED_AT,
     add_filters,
-    asked_names,
-    filters_of,
+    list_asked_names,
+    make_unknown_name_error,
+    parse_witness,
+    read_filters,
     record_folder,
-    unknown,
-    witness,
 )  # fmt: skip
-from hooklatch.cli.terminal.record_lines import LABELS, line_of, show
-from hooklatch.cli.terminal.requests import administrator
-from hooklatch.core.text import counted
-from hooklatch.record.files.reading import Filters, NoRecordError, Tailer, forwards, matching, names, newest
+from hooklatch.cli.terminal.record_lines import LABELS, format_record, print_record
+from hooklatch.cli.terminal.requests import connect_administrator
+from hooklatch.core.text import format_count
+from hooklatch.record.files.reading import (
+    Filters,
+    NoRecordError,
+    RecordFollower,
+    filter_entries,
+    list_field_values,
+    read_forwards,
+    read_newest,
+)
 from hooklatch.record.findings import VerifyReport
-from hooklatch.record.verify import verify
+from hooklatch.record.verify import verify_record
 
 __all__ = ["add_acknowledge", "add_log", "add_verify"]
 
@@ -43,7 +51,7 @@ BELOW = (
 
 
 def add_log(parser: Parser) -> None:
-    parser.runs(log, example="hooklatch log --verdict deny --since 1h", exits=(Exit.FINDINGS, Exit.NO_INPUT))
+    parser.runs(run_log, example="hooklatch log --verdict deny --since 1h", exits=(Exit.FINDINGS, Exit.NO_INPUT))
     add_filters(parser)
     add_place(parser)
     parser.set_defaults(record=None)
@@ -52,9 +60,9 @@ def add_log(parser: Parser) -> None:
 
 def add_verify(parser: Parser) -> None:
     example = "hooklatch log verify --witness 4711:5b2e0c4f9a6d1e07"
-    parser.runs(check, example=example, exits=(Exit.FINDINGS, Exit.NO_INPUT))
+    parser.runs(verify_log, example=example, exits=(Exit.FINDINGS, Exit.NO_INPUT))
     parser.add_argument(
-        "--witness", metavar="SEQ:HASH", action="append", type=witness, default=[],
+        "--witness", metavar="SEQ:HASH", action="append", type=parse_witness, default=[],
         help="a head that a reply of the daemon carried (its `record`); may be repeated",
     )  # fmt: skip
     add_place(parser)
@@ -62,7 +70,7 @@ def add_verify(parser: Parser) -> None:
 
 def add_acknowledge(parser: Parser) -> None:
     example = 'hooklatch log acknowledge --reason "the disk was replaced on Monday"'
-    parser.runs(acknowledge, example=example, exits=(Exit.UNAVAILABLE,))
+    parser.runs(run_acknowledge, example=example, exits=(Exit.UNAVAILABLE,))
     parser.add_argument("--reason", metavar="TEXT", required=True, help="why; it stays in the record")
 
 
@@ -73,24 +81,24 @@ def add_place(parser: Parser) -> None:
     )  # fmt: skip
 
 
-def log(arguments: argparse.Namespace) -> int:
+def run_log(arguments: argparse.Namespace) -> int:
     """Show records, oldest first."""
-    filters = filters_of(arguments)
+    filters = read_filters(arguments)
     folder = record_folder(arguments)
     is_empty = True
     try:
-        tailer = Tailer(folder) if arguments.follow else None
-        for record in chosen(folder, filters, arguments.number):
+        tailer = RecordFollower(folder) if arguments.follow else None
+        for record in select_records(folder, filters, arguments.number):
             if not output.has_reader():
                 return Exit.OK
             is_empty = False
-            show(record, is_json=arguments.json, is_whole=filters.decision_id is not None)
+            print_record(record, is_json=arguments.json, is_whole=filters.decision_id is not None)
         if is_empty and tailer is None:
             check_names(folder, filters)
-            output.complain(f"no record in {folder} matches")
+            output.print_error(f"no record in {folder} matches")
         while tailer is not None and output.has_reader():
-            for record in matching(tailer.new(), filters):
-                show(record, is_json=arguments.json, is_whole=filters.decision_id is not None)
+            for record in filter_entries(tailer.new(), filters):
+                print_record(record, is_json=arguments.json, is_whole=filters.decision_id is not None)
             time.sleep(POLL)
     except NoRecordError as error:
         raise CommandError(Exit.NO_INPUT, str(error)) from None
@@ -100,12 +108,12 @@ def log(arguments: argparse.Namespace) -> int:
     return Exit.OK
 
 
-def chosen(folder: str, filters: Filters, number: int) -> Iterator[dict[str, Any]]:
+def select_records(folder: str, filters: Filters, number: int) -> Iterator[dict[str, Any]]:
     if number == 0:
-        yield from matching(forwards(folder), filters)
+        yield from filter_entries(read_forwards(folder), filters)
         return
     records: list[dict[str, Any]] = []
-    for record in newest(folder, filters):
+    for record in read_newest(folder, filters):
         records.append(record)
         if len(records) == number:
             break
@@ -118,42 +126,42 @@ def check_names(folder: str, filters: Filters) -> None:
     Raises:
         CommandError: a filter does.
     """
-    for asked in asked_names(filters):
-        if next(newest(folder, asked.alone), None) is None:
-            error = unknown(asked, names(folder, asked.field, LOOKED_AT), folder)
+    for asked in list_asked_names(filters):
+        if next(read_newest(folder, asked.alone), None) is None:
+            error = make_unknown_name_error(asked, list_field_values(folder, asked.field, LOOKED_AT), folder)
             if error is not None:
                 raise error
 
 
-def check(arguments: argparse.Namespace) -> int:
+def verify_log(arguments: argparse.Namespace) -> int:
     """Verify the record."""
     folder = record_folder(arguments)
     try:
-        with look.Working("reading the record") as working:
-            report = verify(folder, arguments.witness, on_progress=tells(working))
+        with look.Spinner("reading the record") as working:
+            report = verify_record(folder, arguments.witness, on_progress=make_progress_printer(working))
     except NoRecordError as error:
         raise CommandError(Exit.NO_INPUT, str(error)) from None
     if arguments.json:
         output.say_json(report)
     else:
-        output.say_lines(*lines_of_report(folder, report), width=LABELS)
+        output.say_lines(*format_verify_report(folder, report), width=LABELS)
     return Exit.OK if report.ok else Exit.FINDINGS
 
 
-def acknowledge(arguments: argparse.Namespace) -> int:
+def run_acknowledge(arguments: argparse.Namespace) -> int:
     """Acknowledge the record's faults."""
-    with administrator(arguments) as link:
+    with connect_administrator(arguments) as link:
         result: dict[str, Any] = link.ask("acknowledge", reason=arguments.reason)
     if arguments.json:
         output.say_json(result)
         return Exit.OK
     output.say_lines(*(("known", fault) for fault in result["acknowledged"]), width=LABELS)
     if not result["acknowledged"]:
-        output.say("the record has no unacknowledged fault")
+        output.print_line("the record has no unacknowledged fault")
     return Exit.OK
 
 
-def tells(working: look.Working) -> Callable[[int, int], None]:
+def make_progress_printer(working: look.Spinner) -> Callable[[int, int], None]:
     """Return a function that says how far a check has come."""
 
     def tell(done: int, total: int) -> None:
@@ -162,12 +170,12 @@ def tells(working: look.Working) -> Callable[[int, int], None]:
     return tell
 
 
-def lines_of_report(folder: str, report: VerifyReport) -> Iterator[tuple[str, str]]:
-    yield "record", f"{folder}: {counted(report.records, 'record')} in {counted(report.segments, 'file')}"
+def format_verify_report(folder: str, report: VerifyReport) -> Iterator[tuple[str, str]]:
+    yield "record", f"{folder}: {format_count(report.records, 'record')} in {format_count(report.segments, 'file')}"
     for first, last in report.ranges[:RANGES]:
         yield "whole", f"{first} to {last}"
     if report.payloads:
-        yield "payloads", f"{counted(report.payloads, 'payload')} kept whole, as they were written"
+        yield "payloads", f"{format_count(report.payloads, 'payload')} kept whole, as they were written"
     if report.head is not None:
         yield "head", f"{report.head.seq}:{report.head.hash}"
         anchored = report.anchored_through
@@ -181,7 +189,7 @@ def lines_of_report(folder: str, report: VerifyReport) -> Iterator[tuple[str, st
     if report.findings_omitted:
         yield "WRONG", f"and {report.findings_omitted} more"
     for told in report.told:
-        yield "told", line_of(told)
+        yield "told", format_record(told)
     for note in report.notes:
         yield "note", note
     yield "proves", report.proves if report.ok else "that the parts named WRONG are not as they were written"

@@ -16,7 +16,7 @@ from hooklatch.cli.daemon import detaching
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import CommandError, Exit
 from hooklatch.cli.terminal.parser import Parser
-from hooklatch.cli.terminal.requests import directories
+from hooklatch.cli.terminal.requests import list_socket_directories
 
 __all__ = ["add_serve"]
 
@@ -25,7 +25,7 @@ HOOKS_D = "hooks.d"
 
 
 def add_serve(parser: Parser) -> None:
-    parser.runs(serve, example="hooklatch serve --detach", exits=(Exit.NO_INPUT, Exit.UNAVAILABLE))
+    parser.runs(run_serve, example="hooklatch serve --detach", exits=(Exit.NO_INPUT, Exit.UNAVAILABLE))
     parser.add_argument(
         "--log-level",
         choices=("debug", "info", "warning", "error"),
@@ -46,12 +46,12 @@ def add_serve(parser: Parser) -> None:
     )
 
 
-def serve(arguments: argparse.Namespace) -> int:
+def run_serve(arguments: argparse.Namespace) -> int:
     """Run the daemon; print one line when it is ready."""
-    folders = directories(arguments)
+    folders = list_socket_directories(arguments)
     if not folders:
         raise CommandError(Exit.UNAVAILABLE, "there is no directory for the sockets; name one with --runtime-dir")
-    config = os.path.abspath(paths.config_file(arguments.config, os.environ))
+    config = os.path.abspath(paths.find_config_file(arguments.config, os.environ))
     # Absolute, since a detached daemon changes its working directory.
     options: dict[str, Any] = {
         "config": config,
@@ -62,10 +62,10 @@ def serve(arguments: argparse.Namespace) -> int:
     }
     beside = os.path.join(os.path.dirname(config), HOOKS_D)
     if not options["is_config_named"] and is_nothing(config, beside):
-        output.complain(f"there is no {config}, so no guard of yours is active; make one with: hooklatch init")
+        output.print_error(f"there is no {config}, so no guard of yours is active; make one with: hooklatch init")
     if arguments.detach:
         return serve_detached(arguments, options)
-    return run(arguments, options, lambda ready: announce(arguments, ready))
+    return serve_until_ended(arguments, options, lambda ready: print_ready(arguments, ready))
 
 
 def serve_detached(arguments: argparse.Namespace, options: dict[str, Any]) -> int:
@@ -76,13 +76,13 @@ def serve_detached(arguments: argparse.Namespace, options: dict[str, Any]) -> in
     if pid:
         os.close(writer)
         os.close(log_fd)
-        announce(arguments, {**detaching.await_start(pid, reader, log), "log": log})
+        print_ready(arguments, {**detaching.await_start(pid, reader, log), "log": log})
         return Exit.OK
     os.close(reader)
-    detaching.leave(log_fd)
+    detaching.detach_process(log_fd)
     stream = os.fdopen(writer, "wb")
     try:
-        return run(arguments, options, lambda ready: detaching.StartReport(ready).send(stream), log)
+        return serve_until_ended(arguments, options, lambda ready: detaching.StartReport(ready).send(stream), log)
     except CommandError as error:
         if not stream.closed:  # otherwise it was ready before, and the parent has exited
             detaching.StartReport(code=error.code, error=str(error)).send(stream)
@@ -91,25 +91,25 @@ def serve_detached(arguments: argparse.Namespace, options: dict[str, Any]) -> in
 
 def is_nothing(*places: str) -> bool:
     """Return whether nothing is there; what cannot be looked up may be something, and then gates deny."""
-    from hooklatch.service.config.path_lookup import Absent, look
+    from hooklatch.service.config.path_lookup import PathAbsent, look_up_path
 
-    return all(isinstance(look(place), Absent) for place in places)
+    return all(isinstance(look_up_path(place), PathAbsent) for place in places)
 
 
-def announce(arguments: argparse.Namespace, ready: dict[str, Any]) -> None:
+def print_ready(arguments: argparse.Namespace, ready: dict[str, Any]) -> None:
     if arguments.json:
         output.say_json(ready)
         return
     log = f"; its log is {ready['log']}" if "log" in ready else ""
-    output.say(
+    output.print_line(
         f"hooklatch is ready: agent {ready['agent']}, admin {ready['admin']} (pid {ready['pid']}, "
         f"revision {ready['revision']}){log}"
     )
     for one in ready["wrong"]:
-        output.complain(f"red: {one['what']}; {one['do']}")
+        output.print_error(f"red: {one['what']}; {one['do']}")
 
 
-def run(
+def serve_until_ended(
     arguments: argparse.Namespace,
     options: dict[str, Any],
     tell: Callable[[dict[str, Any]], None],
@@ -117,20 +117,20 @@ def run(
 ) -> int:
     # As process 1 of a container, SIGTERM has no default action: handle it until the daemon does.
     signal.signal(signal.SIGTERM, lambda number, frame: os._exit(Exit.OK))
-    from hooklatch.processes.supervisor import PartFailedError, text_of
-    from hooklatch.service.process.daemon import Ready, run_daemon
-    from hooklatch.service.process.folders import ConfigMissingError, Options, StartError
+    from hooklatch.processes.supervisor import PartFailedError, format_failure_cause
+    from hooklatch.service.process.daemon import DaemonReady, run_daemon
+    from hooklatch.service.process.folders import ConfigMissingError, DaemonOptions, StartError
     from hooklatch.service.process.logs import start_log
 
     log = start_log(arguments.log_level, arguments.log_format, path=log_file)
 
-    def on_ready(ready: Ready) -> None:
+    def on_ready(ready: DaemonReady) -> None:
         tell(msgspec.to_builtins(ready))
         where = {"agent": ready.agent, "admin": ready.admin, "revision": ready.revision}
         logger.info("ready", extra=where)
 
     try:
-        run_daemon(Options(**options), on_ready=on_ready)
+        run_daemon(DaemonOptions(**options), on_ready=on_ready)
     except ConfigMissingError as error:
         raise CommandError(Exit.NO_INPUT, str(error)) from None
     except StartError as error:
@@ -139,7 +139,7 @@ def run(
         failed, rest = group.split(PartFailedError)
         if failed is not None and rest is None:
             where = f"{log_file or 'the log'} has the traceback"
-            raise CommandError(Exit.SOFTWARE, f"{text_of(failed)}; {where}") from None
+            raise CommandError(Exit.SOFTWARE, f"{format_failure_cause(failed)}; {where}") from None
         if group.split(KeyboardInterrupt)[1] is not None:
             raise
         raise KeyboardInterrupt from None  # received before the daemon handled signals

@@ -8,7 +8,7 @@ from typing import Any
 from hooklatch.cli.terminal import look, output
 from hooklatch.cli.terminal.exits import Exit
 from hooklatch.cli.terminal.parser import Parser
-from hooklatch.cli.terminal.requests import administrator
+from hooklatch.cli.terminal.requests import connect_administrator
 
 __all__ = ["add_accept", "add_state"]
 
@@ -21,20 +21,22 @@ def add_state(parser: Parser) -> None:
 
 
 def add_accept(parser: Parser) -> None:
-    parser.runs(accept, example="hooklatch state accept", exits=(Exit.UNAVAILABLE,))
+    parser.runs(run_state_accept, example="hooklatch state accept", exits=(Exit.UNAVAILABLE,))
 
 
-def accept(arguments: argparse.Namespace) -> int:
+def run_state_accept(arguments: argparse.Namespace) -> int:
     """Accept the state."""
-    with administrator(arguments) as link, look.Working("the daemon loads what is there"):
+    with connect_administrator(arguments) as link, look.Spinner("the daemon loads what is there"):
         result: dict[str, Any] = link.ask("accept_state")
     if arguments.json:
         output.say_json(result)
     elif result["fault"] is None:
-        output.say("the state is the one that was written last; there is nothing to accept")
+        output.print_line("the state is the one that was written last; there is nothing to accept")
     else:
         kept = f"; a copy is in {result['moved_to']}" if result["moved_to"] is not None else ""
-        output.say(f"the state is accepted as it is{kept} (revision {look.short_revision(result['revision'])})")
+        output.print_line(
+            f"the state is accepted as it is{kept} (revision {look.shorten_revision(result['revision'])})"
+        )
     for warning in result.get("warnings", []):
-        output.complain(warning)
+        output.print_error(warning)
     return Exit.OK

@@ -8,7 +8,7 @@ import time
 from hooklatch.cli.terminal import look, output
 from hooklatch.cli.terminal.exits import CommandError, Exit
 from hooklatch.cli.terminal.parser import Parser
-from hooklatch.cli.terminal.requests import administrator
+from hooklatch.cli.terminal.requests import connect_administrator
 
 __all__ = ["add_stop"]
 
@@ -17,20 +17,20 @@ LIMIT = 30.0  # seconds; the daemon waits up to ten for fires in flight
 
 
 def add_stop(parser: Parser) -> None:
-    parser.runs(stop, example="hooklatch stop", exits=(Exit.FINDINGS, Exit.UNAVAILABLE))
+    parser.runs(run_stop, example="hooklatch stop", exits=(Exit.FINDINGS, Exit.UNAVAILABLE))
 
 
-def stop(arguments: argparse.Namespace) -> int:
+def run_stop(arguments: argparse.Namespace) -> int:
     """Stop the daemon."""
     begun = time.monotonic()
-    with administrator(arguments) as link, link.watch_end() as end:
+    with connect_administrator(arguments) as link, link.watch_end() as end:
         pid: int = link.ask("stop")["pid"]
         text = f"waiting for the daemon (pid {pid}) to end; fires in flight are given 10 s"
-        with look.Working(text) as working:
+        with look.Spinner(text) as working:
             is_gone = end.wait(PATIENCE, pid)
             if not is_gone:
                 if not working.is_shown:
-                    output.complain(text)
+                    output.print_error(text)
                 is_gone = end.wait(LIMIT - PATIENCE, pid)
         if not is_gone:
             what = f"the daemon (pid {pid}) was told to stop but has not ended in {LIMIT:.0f} s"
@@ -38,5 +38,5 @@ def stop(arguments: argparse.Namespace) -> int:
     if arguments.json:
         output.say_json({"stopped": True, "pid": pid, "seconds": round(time.monotonic() - begun, 3)})
     else:
-        output.say(f"stopped (pid {pid})")
+        output.print_line(f"stopped (pid {pid})")
     return Exit.OK

@@ -16,10 +16,10 @@ from typing import Any
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import Exit
 from hooklatch.cli.terminal.parser import PROGRAM, Parser
-from hooklatch.cli.terminal.requests import CommandLink, administrator
+from hooklatch.cli.terminal.requests import CommandLink, connect_administrator
 from hooklatch.errors import HooklatchError
 
-__all__ = ["add_completion", "script_for"]
+__all__ = ["add_completion", "make_completion_script"]
 
 SHELLS = ("bash", "zsh", "fish")
 KINDS = ("asks", "events", "hooks", "sessions")
@@ -36,37 +36,37 @@ WORDS = {
 
 
 def add_completion(parser: Parser) -> None:
-    parser.runs(completion, example='eval "$(hooklatch completion bash)"')
+    parser.runs(run_completion, example='eval "$(hooklatch completion bash)"')
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("shell", metavar="SHELL", nargs="?", choices=SHELLS, help=f"one of {', '.join(SHELLS)}")
     what.add_argument("--words", choices=KINDS, help="print the names that the scripts offer, one a line")
 
 
-def completion(arguments: argparse.Namespace) -> int:
+def run_completion(arguments: argparse.Namespace) -> int:
     """Print a script, or the words that one asks for."""
     if arguments.words is not None:
-        words = sorted({word for word in words_of(arguments) if SAFE.fullmatch(word)})
+        words = sorted({word for word in list_completion_words(arguments) if SAFE.fullmatch(word)})
         output.say_json(words) if arguments.json else output.say_text("\n".join(words))
         return Exit.OK
-    script = script_for(arguments.shell)
+    script = make_completion_script(arguments.shell)
     output.say_json({"shell": arguments.shell, "script": script}) if arguments.json else output.say_text(script)
     return Exit.OK
 
 
-def script_for(shell: str) -> str:
+def make_completion_script(shell: str) -> str:
     """Return the script for a shell."""
     import shtab
 
-    from hooklatch.cli.commands import command_line
+    from hooklatch.cli.commands import build_command_line
 
-    parser = command_line().declared()
-    prepare(parser, shtab)
+    parser = build_command_line().declared()
+    prepare_completion(parser, shtab)
     return shtab.complete(parser, shell, preamble=COLONS if shell == "bash" else "")
 
 
-def prepare(parser: Parser, shtab: Any) -> None:
+def prepare_completion(parser: Parser, shtab: Any) -> None:
     """Say of each argument, of this parser and those below it, what may stand there."""
-    known = known_words()
+    known = list_known_words()
     for action in parser.declared().arguments():
         if action.choices is not None:
             continue
@@ -74,14 +74,14 @@ def prepare(parser: Parser, shtab: Any) -> None:
         if action.metavar in FILES or action.metavar in FOLDERS:
             action.complete = shtab.FILE if action.metavar in FILES else shtab.DIRECTORY  # type: ignore[attr-defined]
         elif kind is not None:
-            action.complete = names_of(kind, shtab)  # type: ignore[attr-defined]
+            action.complete = make_name_completers(kind, shtab)  # type: ignore[attr-defined]
         elif (action.metavar, action.dest) in known:
             action.choices = known[str(action.metavar), action.dest]  # for the script; this parser parses nothing
     for one in parser.commands.values():
-        prepare(one, shtab)
+        prepare_completion(one, shtab)
 
 
-def names_of(kind: str, shtab: Any) -> dict[str, Any]:
+def make_name_completers(kind: str, shtab: Any) -> dict[str, Any]:
     """Return how each shell asks for names of a kind, when it completes one.
 
     What shtab gives zsh would ask as the script is loaded, at the start of each shell, and end the names at a colon.
@@ -94,10 +94,10 @@ def names_of(kind: str, shtab: Any) -> dict[str, Any]:
 
 
 @functools.cache
-def known_words() -> dict[tuple[str, str], tuple[str, ...]]:
+def list_known_words() -> dict[tuple[str, str], tuple[str, ...]]:
     """Return what may stand for an argument whose words never change, by its names in the help and in the code."""
     from hooklatch.cli.terminal.record_filters import CHOICES
-    from hooklatch.dialects.find import names
+    from hooklatch.dialects.find import list_dialects
     from hooklatch.guards.catalogue import entries
     from hooklatch.install.layouts import LAYOUTS
 
@@ -106,16 +106,16 @@ def known_words() -> dict[tuple[str, str], tuple[str, ...]]:
         ("NAME", "guard"): guards,
         ("NAME", "guards"): guards,
         ("HOST", "host"): tuple(LAYOUTS),
-        ("NAME", "dialect"): names(),
+        ("NAME", "dialect"): list_dialects(),
         **{(metavar, name): words for name, metavar, words, _ in CHOICES},
     }
 
 
-def words_of(arguments: argparse.Namespace) -> Iterable[str]:
+def list_completion_words(arguments: argparse.Namespace) -> Iterable[str]:
     """Return names of a kind; none if there is no daemon, except for the standard events."""
     try:
-        with administrator(arguments) as link:
-            return [*asked(link, arguments.words)]
+        with connect_administrator(arguments) as link:
+            return [*request_names(link, arguments.words)]
     except HooklatchError:
         if arguments.words != "events":
             return []
@@ -124,7 +124,7 @@ def words_of(arguments: argparse.Namespace) -> Iterable[str]:
         return [spec.name for spec in Catalogue.standard().values()]
 
 
-def asked(link: CommandLink, kind: str) -> Iterator[str]:
+def request_names(link: CommandLink, kind: str) -> Iterator[str]:
     match kind:
         case "asks":
             yield from (ask["id"] for ask in link.ask("asks")["asks"])

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-__all__ = ["KEYS", "describe"]
+__all__ = ["KEYS", "describe_tables"]
 
 KEYS: Final[dict[str, dict[str, str]]] = {
     "SourceTable": {
@@ -123,7 +123,7 @@ KEYS: Final[dict[str, dict[str, str]]] = {
 }  # fmt: skip
 
 
-def describe(shapes: dict[str, dict[str, Any]]) -> None:
+def describe_tables(shapes: dict[str, dict[str, Any]]) -> None:
     """Add these texts to the schemas of the tables, by name."""
     for name, texts in KEYS.items():
         properties = shapes[name]["properties"]

@@ -9,22 +9,22 @@ from typing import Any, Literal
 
 import msgspec
 
-from hooklatch.core.health import Finding, Warned
-from hooklatch.core.messages import Head
+from hooklatch.core.health import HealthFinding, HealthWarning
+from hooklatch.core.messages import ChainHead
 from hooklatch.environments.environments import EnvironmentStatus
 from hooklatch.processes.pool_limits import PoolStatus
-from hooklatch.processes.supervisor import Node
+from hooklatch.processes.supervisor import ChildStatus
 from hooklatch.record.findings import VerifyReport
 from hooklatch.service.config.toml_document import Diagnostic
-from hooklatch.service.fleet.following import Applied
-from hooklatch.service.loading.files import Reloaded
-from hooklatch.service.registry.failure_log import Failing
+from hooklatch.service.fleet.following import AppliedVersion
+from hooklatch.service.loading.files import ReloadResult
+from hooklatch.service.registry.failure_log import FailingHook
 from hooklatch.service.registry.statistics import HookTimings
 
 __all__ = ["OUTPUTS"]
 
 
-class Started(msgspec.Struct, kw_only=True):
+class ServeOutput(msgspec.Struct, kw_only=True):
     """`serve`: one line, when the daemon accepts clients; `log` is the log file of a detached one.
 
     `wrong` is what is red, with what to do: gates that it is about deny.
@@ -34,12 +34,12 @@ class Started(msgspec.Struct, kw_only=True):
     admin: str
     pid: int
     revision: int
-    wrong: list[Finding]
+    wrong: list[HealthFinding]
     ready: Literal[True]
     log: str | None = None
 
 
-class Stopped(msgspec.Struct):
+class StopOutput(msgspec.Struct):
     """`stop`: the daemon is gone; `seconds` is how long that took."""
 
     stopped: Literal[True]
@@ -47,7 +47,7 @@ class Stopped(msgspec.Struct):
     seconds: float
 
 
-class Health(msgspec.Struct):
+class HealthOutput(msgspec.Struct):
     """`health`: in a word, and one code for each kind of problem."""
 
     health: Literal["ready", "red", "draining"]
@@ -56,7 +56,7 @@ class Health(msgspec.Struct):
     version: str
 
 
-class Suspended(msgspec.Struct):
+class SuspensionOutput(msgspec.Struct):
     """A suspension of a hook or a plugin, or (null) of all hooks."""
 
     hook: str | None
@@ -66,7 +66,7 @@ class Suspended(msgspec.Struct):
     seconds_left: float
 
 
-class Shipping(msgspec.Struct):
+class ShippingOutput(msgspec.Struct):
     """What of the record the fleet's engine has."""
 
     shipped_seq: int | None
@@ -85,12 +85,12 @@ class PayloadStatus(msgspec.Struct):
     fault: str | None
 
 
-class RecordStatus(msgspec.Struct):
+class RecordStatusOutput(msgspec.Struct):
     """The decision record: where it is, and how it fares."""
 
     folder: str
     durability: str
-    head: Head
+    head: ChainHead
     segment: str
     segments: int
     bytes: int
@@ -104,17 +104,17 @@ class RecordStatus(msgspec.Struct):
     sync_age_s: float
     syncs: int
     payloads: PayloadStatus
-    shipping: Shipping | None
+    shipping: ShippingOutput | None
 
 
-class Timings(msgspec.Struct):
+class TimingsOutput(msgspec.Struct):
     """How long hooks and events took, by their names."""
 
     hooks: dict[str, HookTimings]
     events: dict[str, HookTimings]
 
 
-class Mark(msgspec.Struct):
+class HookMarkOutput(msgspec.Struct):
     """A hook that is not enforced as others are."""
 
     hook: str
@@ -158,7 +158,7 @@ class StateOfSource(msgspec.Struct):
     bytes: int
 
 
-class SharedState(msgspec.Struct):
+class SharedStateOutput(msgspec.Struct):
     """What hooks have stored."""
 
     keys: int
@@ -174,8 +174,8 @@ class FleetStatus(msgspec.Struct):
     host: str | None
     labels: list[str]
     head: dict[str, Any]
-    wanted: Applied | None
-    applied: Applied | None
+    wanted: AppliedVersion | None
+    applied: AppliedVersion | None
     stale_s: float | None
     contact_at: float | None
     is_stale: bool
@@ -187,31 +187,31 @@ class FleetStatus(msgspec.Struct):
     problems: list[str]
 
 
-class Zygote(msgspec.Struct):
+class ZygoteOutput(msgspec.Struct):
     """The process that workers are forked from."""
 
     pid: int | None
     restarts: int
 
 
-class Status(msgspec.Struct):
+class StatusOutput(msgspec.Struct):
     """`status`: everything about a daemon that runs; what is red (`wrong`) and yellow (`warned`), with what to do."""
 
     version: str
     pid: int
     uptime_s: float
     health: Literal["green", "red"]
-    wrong: list[Finding]
-    suspended: list[Suspended]
+    wrong: list[HealthFinding]
+    suspended: list[SuspensionOutput]
     problems: list[Diagnostic]
     faults: list[str]
     warnings: list[str]
-    warned: list[Warned]
+    warned: list[HealthWarning]
     quarantined: list[str]
-    failing: list[Failing]
+    failing: list[FailingHook]
     revision: int
     digest: str
-    record: RecordStatus
+    record: RecordStatusOutput
     hooks: int
     sessions: int
     draining: bool
@@ -222,19 +222,19 @@ class Status(msgspec.Struct):
     failures: dict[str, int]
     dropped: dict[str, int]
     asks: int
-    timings: Timings
-    marks: list[Mark]
+    timings: TimingsOutput
+    marks: list[HookMarkOutput]
     plugins: list[PluginStatus]
     personalities: dict[str, list[str]]
     projects: list[ProjectStatus]
     isolation: IsolationDefault
-    state: SharedState
+    state: SharedStateOutput
     fleet: FleetStatus | None
     sources: list[PoolStatus]
     files: dict[str, str]
     environments: list[EnvironmentStatus]
-    zygote: Zygote
-    tree: list[Node]
+    zygote: ZygoteOutput
+    tree: list[ChildStatus]
     path: str
     places: dict[str, str]
 
@@ -243,7 +243,7 @@ class Tree(msgspec.Struct):
     """`status --tree`: the daemon's own parts."""
 
     health: Literal["green", "red"]
-    tree: list[Node]
+    tree: list[ChildStatus]
 
 
 class NoDaemon(msgspec.Struct):
@@ -298,7 +298,7 @@ class AcceptedState(msgspec.Struct, kw_only=True):
     warnings: list[str] = []
 
 
-class Acknowledged(msgspec.Struct):
+class AcknowledgeOutput(msgspec.Struct):
     """`log acknowledge`: the faults that are no longer shown."""
 
     acknowledged: list[str]
@@ -306,14 +306,14 @@ class Acknowledged(msgspec.Struct):
 
 # A command, and what it prints: one of these shapes, once or on each line.
 OUTPUTS: dict[str, tuple[Any, ...]] = {
-    "serve": (Started,),
-    "stop": (Stopped,),
-    "reload": (Reloaded,),
+    "serve": (ServeOutput,),
+    "stop": (StopOutput,),
+    "reload": (ReloadResult,),
     "state accept": (AcceptedState,),
-    "status": (Status, Tree, NoDaemon),
-    "health": (Health,),
+    "status": (StatusOutput, Tree, NoDaemon),
+    "health": (HealthOutput,),
     "sessions": (SessionList,),
     "log": (RecordLine,),
     "log verify": (VerifyReport,),
-    "log acknowledge": (Acknowledged,),
+    "log acknowledge": (AcknowledgeOutput,),
 }

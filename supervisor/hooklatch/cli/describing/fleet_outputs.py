@@ -7,14 +7,14 @@ from typing import Any
 import msgspec
 
 from hooklatch.cli.describing.daemon_outputs import RecordLine
-from hooklatch.fleet.policy.manifests import Manifest, Rollout
+from hooklatch.fleet.policy.manifests import Manifest, RolloutTarget
 from hooklatch.fleet.publishing.difference import FileChange, HookChange
 from hooklatch.fleet.sink.local import LocalReport
-from hooklatch.fleet.sink.logs import Finding
+from hooklatch.fleet.sink.logs import LogFinding
 from hooklatch.fleet.sink.statuses import HostStatus
-from hooklatch.fleet.sink.trimming import Trimmed
-from hooklatch.record.findings import Witness
-from hooklatch.service.fleet.following import Applied
+from hooklatch.fleet.sink.trimming import TrimNote
+from hooklatch.record.findings import ChainWitness
+from hooklatch.service.fleet.following import AppliedVersion
 
 __all__ = ["OUTPUTS"]
 
@@ -27,14 +27,14 @@ class KeyPair(msgspec.Struct):
     id: str
 
 
-class Pushed(msgspec.Struct):
+class FleetPushOutput(msgspec.Struct):
     """`fleet push`: one line for each version; `is_new` is false where it was out already."""
 
     version: int
     is_new: bool
     bundle: str
     size: int
-    rollout: Rollout
+    rollout: RolloutTarget
     same_as: int | None
     message: str
     commit: str | None
@@ -44,7 +44,7 @@ class Pushed(msgspec.Struct):
     cases: int
 
 
-class Difference(msgspec.Struct):
+class FleetDiffOutput(msgspec.Struct):
     """`fleet diff`; `suspendable` is null where it did not change."""
 
     before: str
@@ -55,7 +55,7 @@ class Difference(msgspec.Struct):
     suspendable: bool | None
 
 
-class Version(Manifest, frozen=True, kw_only=True):
+class VersionOutput(Manifest, frozen=True, kw_only=True):
     """A version: its manifest, its envelope's digest, the key that signed it, and whether that is believed here."""
 
     digest: str
@@ -63,10 +63,10 @@ class Version(Manifest, frozen=True, kw_only=True):
     believed: bool
 
 
-class History(msgspec.Struct):
+class FleetHistoryOutput(msgspec.Struct):
     """`fleet history`: the oldest version first."""
 
-    versions: list[Version]
+    versions: list[VersionOutput]
     findings: list[str]
 
 
@@ -94,9 +94,9 @@ class CheckedRecord(msgspec.Struct):
     whole: int
     repeated: int
     ranges: list[tuple[int, int, int]]
-    head: Witness | None
+    head: ChainWitness | None
     epoch: int
-    findings: list[Finding]
+    findings: list[LogFinding]
     omitted: int
     notes: list[str]
     local: LocalReport | None
@@ -112,25 +112,25 @@ class FleetVerified(msgspec.Struct):
     does_not_prove: list[str]
 
 
-class Exported(msgspec.Struct):
+class FleetExportOutput(msgspec.Struct):
     """`fleet export otlp`: how many records the receiver took, and how many of them it threw away."""
 
     exported: int
     refused: int
 
 
-class TrimmedHost(Trimmed, frozen=True, kw_only=True):
+class TrimmedHost(TrimNote, frozen=True, kw_only=True):
     """A note of what was removed, and of which host."""
 
     host: str
 
 
-class Reset(msgspec.Struct):
+class FleetResetOutput(msgspec.Struct):
     """`fleet reset`: how the host stands since."""
 
     head: dict[str, Any]
-    wanted: Applied | None
-    applied: Applied | None
+    wanted: AppliedVersion | None
+    applied: AppliedVersion | None
     stale_s: float | None
     problem: str | None
     host: str | None
@@ -142,15 +142,15 @@ class Reset(msgspec.Struct):
 # A command, and what it prints: one of these shapes, once or on each line.
 OUTPUTS: dict[str, tuple[Any, ...]] = {
     "fleet keygen": (KeyPair,),
-    "fleet push": (Pushed,),
+    "fleet push": (FleetPushOutput,),
     "fleet rollout": (Manifest,),
     "fleet rollback": (Manifest,),
-    "fleet diff": (Difference,),
-    "fleet reset": (Reset,),
-    "fleet history": (History,),
+    "fleet diff": (FleetDiffOutput,),
+    "fleet reset": (FleetResetOutput,),
+    "fleet history": (FleetHistoryOutput,),
     "fleet status": (FleetHosts,),
     "fleet log": (FleetRecordLine,),
     "fleet verify": (FleetVerified,),
-    "fleet export otlp": (Exported,),
+    "fleet export otlp": (FleetExportOutput,),
     "fleet trim": (list[TrimmedHost],),
 }

@@ -12,16 +12,16 @@ import msgspec
 from hooklatch.cli.describing.daemon_outputs import ProjectStatus
 from hooklatch.cli.replaying.record_cases import CasesWritten
 from hooklatch.cli.replaying.replay import ReplayReport
-from hooklatch.cli.testing.cases import Expected
-from hooklatch.cli.testing.coverage import Covered
+from hooklatch.cli.testing.cases import ExpectedDecision
+from hooklatch.cli.testing.coverage import HookCoverage
 from hooklatch.client.protocol.decisions import Decision
-from hooklatch.core.decisions.asks import Ask, Closed
+from hooklatch.core.decisions.asks import Ask, AskResolution
 from hooklatch.core.hooks.registry import HookState
 from hooklatch.core.hooks.suspension import Suspension
 from hooklatch.core.messages import Cause
 from hooklatch.processes.pool_limits import HookLoad
 from hooklatch.service.config.toml_document import Diagnostic
-from hooklatch.service.registry.failure_log import Failure
+from hooklatch.service.registry.failure_log import HookFailure
 from hooklatch.service.registry.statistics import HookTimings
 
 __all__ = ["OUTPUTS"]
@@ -73,7 +73,7 @@ class ShownHook(HookStatus, kw_only=True):
 
     owner: str | None
     command: str | None
-    last_failures: list[Failure]
+    last_failures: list[HookFailure]
 
 
 class ShownHooks(msgspec.Struct):
@@ -83,7 +83,7 @@ class ShownHooks(msgspec.Struct):
     hooks: list[ShownHook]
 
 
-class Changed(msgspec.Struct, kw_only=True):
+class RegistryChangeOutput(msgspec.Struct, kw_only=True):
     """A change of the hooks: the revision since; `ids` were added, `removed` removed.
 
     `accepted` are the files and plugins that had vanished, and are removed with all of their hooks.
@@ -111,7 +111,7 @@ class BriefHook(msgspec.Struct, kw_only=True):
     why: str | None = None
 
 
-class Explanation(msgspec.Struct):
+class ExplainOutput(msgspec.Struct):
     """`hooks explain`: those that would be asked, in their order, and the others."""
 
     event: str
@@ -204,7 +204,7 @@ class AskEnd(msgspec.Struct):
 class AskAnswered(msgspec.Struct):
     """`asks answer`."""
 
-    closed: Closed
+    closed: AskResolution
 
 
 class TrustedHook(msgspec.Struct):
@@ -215,7 +215,7 @@ class TrustedHook(msgspec.Struct):
     problem: str | None
 
 
-class Trusted(msgspec.Struct):
+class TrustOutput(msgspec.Struct):
     """`trust`: the files that are pinned, by the sha256 of each, and the hooks in them."""
 
     folder: str
@@ -225,7 +225,7 @@ class Trusted(msgspec.Struct):
     revision: int
 
 
-class Untrusted(msgspec.Struct):
+class UntrustOutput(msgspec.Struct):
     """`trust --revoke`."""
 
     folder: str
@@ -239,7 +239,7 @@ class TrustedProjects(msgspec.Struct):
     projects: list[ProjectStatus]
 
 
-class CaseResult(msgspec.Struct):
+class CaseResultOutput(msgspec.Struct):
     """A case of `test`: what was expected, and what came of it."""
 
     name: str
@@ -247,7 +247,7 @@ class CaseResult(msgspec.Struct):
     line: int
     event: str
     passed: bool
-    expected: Expected
+    expected: ExpectedDecision
     differences: list[str]
     failures: list[str]
     decision: Decision
@@ -259,8 +259,8 @@ class TestReport(msgspec.Struct):
     passed: int
     failed: int
     diagnostics: list[str]
-    cases: list[CaseResult]
-    coverage: list[Covered] = []  # with --coverage
+    cases: list[CaseResultOutput]
+    coverage: list[HookCoverage] = []  # with --coverage
 
 
 class CheckedHooks(msgspec.Struct):
@@ -286,7 +286,7 @@ class CheckReport(msgspec.Struct):
     checked: list[CheckedHooks]
 
 
-class Tried(msgspec.Struct):
+class DevOutput(msgspec.Struct):
     """`dev`, for each payload; `differences` from what a case expects."""
 
     title: str
@@ -305,21 +305,21 @@ OUTPUTS: dict[str, tuple[Any, ...]] = {
     "hooks": (HookList,),
     "hooks list": (HookList,),
     "hooks show": (ShownHooks,),
-    "hooks add": (Changed,),
-    "hooks remove": (Changed,),
-    "hooks enable": (Changed,),
-    "hooks disable": (Changed,),
-    "hooks explain": (Explanation,),
+    "hooks add": (RegistryChangeOutput,),
+    "hooks remove": (RegistryChangeOutput,),
+    "hooks enable": (RegistryChangeOutput,),
+    "hooks disable": (RegistryChangeOutput,),
+    "hooks explain": (ExplainOutput,),
     "events": (EventList,),
     "suspend": (SuspensionMade,),
     "resume": (SuspensionEnded,),
     "asks": (OpenAsksShown, AskAnnounced),
     "asks answer": (AskAnswered,),
-    "trust": (Trusted, Untrusted, TrustedProjects),
+    "trust": (TrustOutput, UntrustOutput, TrustedProjects),
     "fire": (Decision,),
     "test": (TestReport,),
     "check": (CheckReport,),
-    "dev": (Tried, NotLoaded),
+    "dev": (DevOutput, NotLoaded),
     "guards test": (TestReport,),
     "replay": (ReplayReport,),
     "record cases": (CasesWritten,),

@@ -10,7 +10,7 @@ from typing import Literal
 import msgspec
 
 from hooklatch.client.protocol.decisions import Decision
-from hooklatch.core.health import Finding
+from hooklatch.core.health import HealthFinding
 from hooklatch.core.hooks.registry import HookState
 from hooklatch.processes.pool_limits import HookLoad
 from hooklatch.service.config.toml_document import Diagnostic
@@ -61,14 +61,14 @@ class AnnouncedOperation(msgspec.Struct, kw_only=True):
     accepted: list[str] = []
 
 
-class Missed(msgspec.Struct, kw_only=True):
+class MissedLinesOutput(msgspec.Struct, kw_only=True):
     """This reader was too slow: so many lines of the topic were left out."""
 
     topic: Literal["decisions", "operations"]
     missed: int
 
 
-class Resync(msgspec.Struct, kw_only=True):
+class ResyncLine(msgspec.Struct, kw_only=True):
     """This reader was too slow: changes of the hooks were left out, which are at this revision now."""
 
     topic: Literal["registry"]
@@ -89,16 +89,16 @@ class TopHook(msgspec.Struct, kw_only=True):
     load: HookLoad | None
 
 
-class Top(msgspec.Struct, kw_only=True):
+class TopOutput(msgspec.Struct, kw_only=True):
     """`top`: between two looks; the hooks in the order of `--sort`."""
 
     health: Literal["green", "red"]
-    wrong: list[Finding]
+    wrong: list[HealthFinding]
     fires_per_s: float | None
     hooks: list[TopHook]
 
 
 OUTPUTS = {
-    "watch": (AnnouncedDecision, AnnouncedChange, AnnouncedOperation, Missed, Resync),
-    "top": (Top,),
+    "watch": (AnnouncedDecision, AnnouncedChange, AnnouncedOperation, MissedLinesOutput, ResyncLine),
+    "top": (TopOutput,),
 }

@@ -15,7 +15,15 @@ from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import CommandError, Exit
 from hooklatch.cli.terminal.parser import Parser
 
-__all__ = ["CONFIG", "UNDESCRIBED", "add_schema", "described_names", "file_of", "schema_of", "text_of"]
+__all__ = [
+    "CONFIG",
+    "UNDESCRIBED",
+    "add_schema",
+    "list_schema_names",
+    "schema_file_name",
+    "find_schema",
+    "format_schema",
+]
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 CONFIG = "hooks.toml"
@@ -23,54 +31,54 @@ UNDESCRIBED = ("mcp", "schema")  # they print another program's lines, and schem
 
 
 def add_schema(parser: Parser) -> None:
-    parser.runs(schema, example="hooklatch schema hooks.toml", exits=(Exit.NO_INPUT, Exit.CANNOT_CREATE))
+    parser.runs(run_schema, example="hooklatch schema hooks.toml", exits=(Exit.NO_INPUT, Exit.CANNOT_CREATE))
     parser.add_argument(
         "name", metavar="NAME", nargs="*", help="hooks.toml, or a command such as `hooks show`; without one, list them"
     )
     parser.add_argument("--to", metavar="DIR", help="write all of them to files in this directory")
 
 
-def schema(arguments: argparse.Namespace) -> int:
+def run_schema(arguments: argparse.Namespace) -> int:
     """Print a schema, or the names of all."""
     name = " ".join(arguments.name)
     if arguments.to is not None:
         return write_all(arguments.to)
     if not name:
-        output.say_json(described_names()) if arguments.json else output.say_text("\n".join(described_names()))
+        output.say_json(list_schema_names()) if arguments.json else output.say_text("\n".join(list_schema_names()))
         return Exit.OK
-    found = schema_of(name)
+    found = find_schema(name)
     if found is None:
-        from hooklatch.core.text import did_you_mean
+        from hooklatch.core.text import suggest_name
 
-        near = did_you_mean(name, described_names())
+        near = suggest_name(name, list_schema_names())
         raise CommandError(Exit.NO_INPUT, f"there is no schema of {name!r}{near} (see: hooklatch schema)")
-    output.say_json(found) if arguments.json else output.say_text(text_of(found))
+    output.say_json(found) if arguments.json else output.say_text(format_schema(found))
     return Exit.OK
 
 
 def write_all(folder: str) -> int:
     try:
-        for name in described_names():
-            with open(os.path.join(folder, file_of(name)), "w", encoding="utf-8") as file:
-                file.write(text_of(schema_of(name) or {}) + "\n")
+        for name in list_schema_names():
+            with open(os.path.join(folder, schema_file_name(name)), "w", encoding="utf-8") as file:
+                file.write(format_schema(find_schema(name) or {}) + "\n")
     except OSError as error:
         raise CommandError(Exit.CANNOT_CREATE, f"{error.filename} cannot be written: {error.strerror}") from None
     return Exit.OK
 
 
-def file_of(name: str) -> str:
+def schema_file_name(name: str) -> str:
     """Return the name of a schema's file, such as `hooks-show.schema.json`."""
     return f"{name.replace(' ', '-')}.schema.json"
 
 
-def text_of(found: dict[str, Any]) -> str:
+def format_schema(found: dict[str, Any]) -> str:
     """Return a schema for people: it is read in editors and compared by git."""
     import json
 
     return json.dumps(found, indent=2, ensure_ascii=False)
 
 
-def outputs() -> dict[str, tuple[Any, ...]]:
+def list_outputs() -> dict[str, tuple[Any, ...]]:
     from hooklatch.cli.describing import daemon_outputs, fleet_outputs, hook_outputs, live_outputs, setup_outputs
 
     return {
@@ -82,12 +90,12 @@ def outputs() -> dict[str, tuple[Any, ...]]:
     }
 
 
-def described_names() -> list[str]:
+def list_schema_names() -> list[str]:
     """Return what there is a schema of."""
-    return [CONFIG, *outputs()]
+    return [CONFIG, *list_outputs()]
 
 
-def schema_of(name: str) -> dict[str, Any] | None:
+def find_schema(name: str) -> dict[str, Any] | None:
     """Return the schema of hooks.toml, or of a command's output; None if there is none of that name."""
     import msgspec
 
@@ -96,16 +104,16 @@ def schema_of(name: str) -> dict[str, Any] | None:
     if name == CONFIG:
         shapes: tuple[Any, ...] = (ConfigFile,)
         title = "hooks.toml, of hooklatch"
-    elif (known := outputs().get(name)) is not None:
+    elif (known := list_outputs().get(name)) is not None:
         shapes = known
         title = f"hooklatch {name} --json"
     else:
         return None
     found, definitions = msgspec.json.schema_components(shapes, ref_template="#/$defs/{name}")
     if name == CONFIG:
-        from hooklatch.cli.describing.config_keys import describe
+        from hooklatch.cli.describing.config_keys import describe_tables
 
-        describe(definitions)
+        describe_tables(definitions)
     shape = found[0] if len(found) == 1 else {"anyOf": list(found)}
     for one in definitions.values():
         if "description" in one:

@@ -11,7 +11,7 @@ from hooklatch.guards.catalogue import Entry
 __all__ = ["OUTPUTS"]
 
 
-class Initialised(msgspec.Struct):
+class InitOutput(msgspec.Struct):
     """`init`: the files that were written, and commands to go on with."""
 
     created: list[str]
@@ -46,14 +46,14 @@ class SettingsChange(msgspec.Struct):
     notes: list[str]
 
 
-class Uninstalled(msgspec.Struct):
+class UninstallOutput(msgspec.Struct):
     """`uninstall`: a change of each file that had entries of ours."""
 
     host: str
     files: list[SettingsChange]
 
 
-class ImportedHook(msgspec.Struct):
+class ImportedHookOutput(msgspec.Struct):
     """A hook of another system; `problem` says why it is a comment."""
 
     place: str
@@ -61,7 +61,7 @@ class ImportedHook(msgspec.Struct):
     event: str | list[str]
 
 
-class ImportNote(msgspec.Struct):
+class ImportNoteOutput(msgspec.Struct):
     """Something that is different here; `loss` if it was lost."""
 
     place: str
@@ -69,17 +69,17 @@ class ImportNote(msgspec.Struct):
     loss: bool
 
 
-class Imported(msgspec.Struct):
+class ImportOutput(msgspec.Struct):
     """`import`: where the file was written, if it was, and its text."""
 
     kind: str
     written: str | None
-    hooks: list[ImportedHook]
-    notes: list[ImportNote]
+    hooks: list[ImportedHookOutput]
+    notes: list[ImportNoteOutput]
     toml: str
 
 
-class Diagnosis(msgspec.Struct):
+class DiagnosisOutput(msgspec.Struct):
     """What is wrong, and what to do about it."""
 
     what: str
@@ -100,12 +100,12 @@ class CheckedHost(msgspec.Struct):
 class DoctorReport(msgspec.Struct):
     """`doctor`."""
 
-    problems: list[Diagnosis]
-    hints: list[Diagnosis]
+    problems: list[DiagnosisOutput]
+    hints: list[DiagnosisOutput]
     hosts: list[CheckedHost]
 
 
-class Listening(msgspec.Struct):
+class ListenOutput(msgspec.Struct):
     """`listen`: one line, when it accepts connections."""
 
     ready: Literal[True]
@@ -127,7 +127,7 @@ class DashboardReady(msgspec.Struct):
     url: str
 
 
-class Linked(msgspec.Struct):
+class LinkOutput(msgspec.Struct):
     """`link`: one line, when it begins."""
 
     ready: Literal[True]
@@ -136,7 +136,7 @@ class Linked(msgspec.Struct):
     fleet: str
 
 
-class Script(msgspec.Struct):
+class CompletionOutput(msgspec.Struct):
     """`completion`."""
 
     shell: Literal["bash", "zsh", "fish"]
@@ -145,17 +145,17 @@ class Script(msgspec.Struct):
 
 # A command, and what it prints: one of these shapes.
 OUTPUTS: dict[str, tuple[Any, ...]] = {
-    "init": (Initialised,),
+    "init": (InitOutput,),
     "guards": (list[Entry],),
     "guards list": (list[Entry],),
     "guards show": (ShownGuard,),
     "guards add": (AddedGuards,),
     "install": (SettingsChange,),
-    "uninstall": (Uninstalled,),
-    "import": (Imported,),
+    "uninstall": (UninstallOutput,),
+    "import": (ImportOutput,),
     "doctor": (DoctorReport,),
-    "listen": (Listening, ListenerSettings),
+    "listen": (ListenOutput, ListenerSettings),
     "dashboard": (DashboardReady,),
-    "link": (Linked,),
-    "completion": (Script, list[str]),
+    "link": (LinkOutput,),
+    "completion": (CompletionOutput, list[str]),
 }

@@ -22,12 +22,13 @@ if TYPE_CHECKING:
     from hooklatch.fleet.engine.engine import Engine
     from hooklatch.fleet.policy.settings import FleetSettings
     from hooklatch.fleet.policy.signing import PrivateKey, PublicKey
-    from hooklatch.fleet.publishing.memory import Memory
+    from hooklatch.fleet.publishing.memory import LastSeenHead
     from hooklatch.fleet.publishing.publisher import Publisher
 
 __all__ = [
-    "EXITS", "Access", "access", "add_access", "add_trust", "command_error", "memory_of", "own_settings",
-    "publisher_name", "run", "run_publisher",
+    "EXITS", "EngineAccess", "read_engine_access", "add_access", "add_trust", "make_command_error", "open_seen_heads",
+    "read_own_settings",
+    "find_publisher_name", "run_with_engine", "run_publisher",
 ]  # fmt: skip
 
 T = TypeVar("T")
@@ -37,7 +38,7 @@ MAX_KEY = 4096  # bytes of its file
 SEEN = "fleet-seen"  # in the state directory: what this machine has seen of fleets
 
 
-class Access(msgspec.Struct, frozen=True):
+class EngineAccess(msgspec.Struct, frozen=True):
     """How a fleet's engine is reached; `keys` are those whose signatures are believed, by id."""
 
     url: str
@@ -80,19 +81,19 @@ def add_trust(parser: Parser) -> None:
     )
 
 
-def access(arguments: argparse.Namespace) -> Access:
+def read_engine_access(arguments: argparse.Namespace) -> EngineAccess:
     """Return how the fleet is reached.
 
     Raises:
         CommandError: something of it is missing or cannot be used.
     """
-    from hooklatch.fleet.engine.addresses import with_user
+    from hooklatch.fleet.engine.addresses import add_user
     from hooklatch.fleet.engine.engine import AddressError, EngineError
     from hooklatch.fleet.engine.opening import open_engine, read_password
     from hooklatch.fleet.policy.manifests import NAME
 
     named = bool(arguments.to and arguments.fleet)
-    settings = None if named else own_settings(arguments)
+    settings = None if named else read_own_settings(arguments)
     url: str | None = arguments.to or (settings.url if settings is not None else None)
     fleet: str | None = arguments.fleet or (settings.name if settings is not None else None)
     if not url or not fleet:
@@ -106,25 +107,25 @@ def access(arguments: argparse.Namespace) -> Access:
     # A password belongs to the engine that it is for: with another --to, those of [fleet] are not sent there.
     own = settings if settings is not None and not arguments.to else None
     try:
-        url = with_user(url, arguments.user or (own.user if own is not None else None))
+        url = add_user(url, arguments.user or (own.user if own is not None else None))
         password = read_password(arguments.password_file or (own.password_file if own is not None else None))
         open_engine(url, fleet)  # not entered: whether there is such an engine is said before anything takes time
     except AddressError as error:
         raise CommandError(Exit.USAGE if arguments.to else Exit.BAD_DATA, str(error)) from None
     except EngineError as error:
-        raise command_error(error) from None
-    key = private_key(arguments.key) if getattr(arguments, "key", None) else None
-    keys = trusted(getattr(arguments, "trust", []), key, settings)
+        raise make_command_error(error) from None
+    key = read_private_key(arguments.key) if getattr(arguments, "key", None) else None
+    keys = list_trusted_keys(getattr(arguments, "trust", []), key, settings)
     if key is not None and settings is not None and key.public.text not in (*settings.keys, *arguments.trust):
         raise CommandError(
             Exit.BAD_DATA,
             f"your key {key.public.id} is not among [fleet] keys, so hosts like this one would refuse what it signs;"
             f" list {key.public.text} there first, on each host, or, if they do, say --trust {key.public.text}",
         )
-    return Access(url, fleet, password, arguments.ca or (own.ca if own is not None else None), keys, key)
+    return EngineAccess(url, fleet, password, arguments.ca or (own.ca if own is not None else None), keys, key)
 
 
-def own_settings(arguments: argparse.Namespace) -> FleetSettings | None:
+def read_own_settings(arguments: argparse.Namespace) -> FleetSettings | None:
     """Return what [fleet] of this machine's file of hooks says; None if it says nothing.
 
     Raises:
@@ -132,10 +133,10 @@ def own_settings(arguments: argparse.Namespace) -> FleetSettings | None:
     """
     from hooklatch.cli.fleet.settings import read_fleet_if_any
 
-    return read_fleet_if_any(os.path.abspath(paths.config_file(arguments.config, os.environ)))
+    return read_fleet_if_any(os.path.abspath(paths.find_config_file(arguments.config, os.environ)))
 
 
-def trusted(texts: list[str], key: PrivateKey | None, settings: FleetSettings | None) -> dict[str, PublicKey]:
+def list_trusted_keys(texts: list[str], key: PrivateKey | None, settings: FleetSettings | None) -> dict[str, PublicKey]:
     from hooklatch.fleet.policy.signing import KeyFormatError, NoLibraryError, read_public
 
     found = [key.public] if key is not None else []
@@ -149,7 +150,7 @@ def trusted(texts: list[str], key: PrivateKey | None, settings: FleetSettings | 
     return {one.id: one for one in found}
 
 
-def private_key(name: str) -> PrivateKey:
+def read_private_key(name: str) -> PrivateKey:
     """Read the key to sign with, from a file that nobody else can read.
 
     Raises:
@@ -178,7 +179,7 @@ def private_key(name: str) -> PrivateKey:
         raise CommandError(Exit.UNAVAILABLE, str(error)) from None
 
 
-def publisher_name() -> str:
+def find_publisher_name() -> str:
     """Return who is publishing, for people: the user and the machine."""
     try:
         user = getuser()
@@ -187,7 +188,7 @@ def publisher_name() -> str:
     return f"{user}@{os.uname().nodename}".encode("utf-8", "replace").decode()
 
 
-def run(reached: Access, work: Callable[[Engine], Awaitable[T]]) -> T:
+def run_with_engine(reached: EngineAccess, work: Callable[[Engine], Awaitable[T]]) -> T:
     """Open the engine, do the work there, and return what it comes to.
 
     Raises:
@@ -207,28 +208,28 @@ def run(reached: Access, work: Callable[[Engine], Awaitable[T]]) -> T:
     try:
         return trio.run(connected)
     except (EngineError, FleetError) as error:
-        raise command_error(error) from None
+        raise make_command_error(error) from None
     except BaseExceptionGroup as group:
         if group.subgroup(KeyboardInterrupt) is not None:
             raise KeyboardInterrupt from None
         raise
 
 
-def memory_of(reached: Access) -> Memory:
+def open_seen_heads(reached: EngineAccess) -> LastSeenHead:
     """Return what this machine remembers of a fleet."""
-    from hooklatch.fleet.publishing.memory import Memory
+    from hooklatch.fleet.publishing.memory import LastSeenHead
 
-    return Memory(os.path.join(paths.state_dir(os.environ), SEEN), reached.fleet, reached.url)
+    return LastSeenHead(os.path.join(paths.state_dir(os.environ), SEEN), reached.fleet, reached.url)
 
 
 def run_publisher(
-    reached: Access,
+    reached: EngineAccess,
     work: Callable[[Publisher], Awaitable[T]],
     *,
     compares: bool = True,
     heeds_hosts: bool = True,
 ) -> T:
-    """Open the engine, read and verify all versions, and do the work.  Raises what `run` does.
+    """Open the engine, read and verify all versions, and do the work.  Raises what `run_with_engine` does.
 
     Unless it `compares`, the versions are not held against what this machine and the hosts have seen.
     """
@@ -238,25 +239,25 @@ def run_publisher(
         )
     from hooklatch.fleet.publishing.publisher import Publisher
 
-    memory = memory_of(reached) if compares else None
+    memory = open_seen_heads(reached) if compares else None
 
     async def verified(engine: Engine) -> T:
         publisher = Publisher(engine, reached.fleet, reached.keys, memory, heeds_hosts=compares and heeds_hosts)
         await publisher.read()
         return await work(publisher)
 
-    return run(reached, verified)
+    return run_with_engine(reached, verified)
 
 
-def command_error(error: Exception) -> CommandError:
+def make_command_error(error: Exception) -> CommandError:
     """Return an error of the engine or of a fleet's versions as a command ends with it."""
     from hooklatch.fleet.engine.engine import (
         BehindError,
         ConflictError,
         EngineError,
+        EngineRefusedError,
         MissingFileError,
         NotInstalledError,
-        RefusedError,
     )
     from hooklatch.fleet.publishing.folder import MissingFolderError
     from hooklatch.fleet.publishing.publisher import LostRaceError, UnknownOutcomeError
@@ -270,7 +271,7 @@ def command_error(error: Exception) -> CommandError:
             code = Exit.NO_INPUT
         case NotInstalledError():
             code = Exit.UNAVAILABLE
-        case RefusedError():
+        case EngineRefusedError():
             code = Exit.NOT_PERMITTED
         case ConflictError() | LostRaceError():
             code = Exit.CONFLICT

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from hooklatch.cli.fleet.access import EXITS, access, add_access, add_trust, run_publisher
+from hooklatch.cli.fleet.access import EXITS, add_access, add_trust, read_engine_access, run_publisher
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import CommandError, Exit
 from hooklatch.cli.terminal.parser import Parser
@@ -22,7 +22,7 @@ NOTHING = "nothing"  # what version 1 is compared with
 
 
 def add_diff(parser: Parser) -> None:
-    parser.runs(diff, example="hooklatch fleet diff 7 hooks/", exits=(*EXITS, Exit.FINDINGS))
+    parser.runs(run_fleet_diff, example="hooklatch fleet diff 7 hooks/", exits=(*EXITS, Exit.FINDINGS))
     parser.add_argument(
         "sides",
         metavar="VERSION|DIR",
@@ -34,30 +34,30 @@ def add_diff(parser: Parser) -> None:
     add_trust(parser)
 
 
-class Side(msgspec.Struct, frozen=True):
+class DiffSide(msgspec.Struct, frozen=True):
     """One of the two: what it is called, and its bundle."""
 
     name: str
     bundle: Bundle
 
 
-def diff(arguments: argparse.Namespace) -> int:
+def run_fleet_diff(arguments: argparse.Namespace) -> int:
     """Compare two bundles; the exit code says whether they differ."""
-    from hooklatch.fleet.publishing.difference import file_changes, hook_changes
+    from hooklatch.fleet.publishing.difference import list_file_changes, list_hook_changes
 
     if len(arguments.sides) > 2:
         raise CommandError(Exit.USAGE, "name two versions, or a version and a folder")
 
-    async def work(publisher: Publisher) -> tuple[Side, Side]:
-        before, after = sides_of(arguments.sides, publisher.history.head.version)
-        return await side(publisher, before), await side(publisher, after)
+    async def work(publisher: Publisher) -> tuple[DiffSide, DiffSide]:
+        before, after = choose_sides(arguments.sides, publisher.history.head.version)
+        return await read_side(publisher, before), await read_side(publisher, after)
 
-    old, new = run_publisher(access(arguments), work, heeds_hosts=False)
-    files = list(file_changes(old.bundle.files, new.bundle.files))
+    old, new = run_publisher(read_engine_access(arguments), work, heeds_hosts=False)
+    files = list(list_file_changes(old.bundle.files, new.bundle.files))
     hooks, notes = [], list[str]()
     if not arguments.files and files:
-        before, after = hooks_of(old, notes), hooks_of(new, notes)
-        hooks = list(hook_changes(before, after))
+        before, after = build_side_hooks(old, notes), build_side_hooks(new, notes)
+        hooks = list(list_hook_changes(before, after))
     suspendable = old.bundle.suspendable != new.bundle.suspendable
     if arguments.json:
         facts: dict[str, Any] = {"before": old.name, "after": new.name, "files": files, "hooks": hooks, "notes": notes}
@@ -66,17 +66,17 @@ def diff(arguments: argparse.Namespace) -> int:
         for change in files:
             output.say_diff(change.diff or (f"{change.what}: {change.name} (not text, or long)",))
         for hook in hooks:
-            output.say(f"hook {hook.id} {hook.what}" + (f": {'; '.join(hook.details)}" if hook.details else ""))
+            output.print_line(f"hook {hook.id} {hook.what}" + (f": {'; '.join(hook.details)}" if hook.details else ""))
         if suspendable:
-            output.say(f"suspendable: {new.bundle.suspendable}, was {old.bundle.suspendable}")
+            output.print_line(f"suspendable: {new.bundle.suspendable}, was {old.bundle.suspendable}")
         for note in notes:
-            output.complain(note)
+            output.print_error(note)
         if not files and not suspendable:
-            output.say(f"{old.name} and {new.name} have the same bundle")
+            output.print_line(f"{old.name} and {new.name} have the same bundle")
     return Exit.FINDINGS if files or suspendable else Exit.OK
 
 
-def sides_of(words: list[str], newest: int) -> tuple[str, str]:
+def choose_sides(words: list[str], newest: int) -> tuple[str, str]:
     """Return what is compared with what."""
     if len(words) == 2:
         return words[0], words[1]
@@ -89,18 +89,18 @@ def is_version(word: str) -> bool:
     return word.isascii() and word.isdecimal()
 
 
-async def side(publisher: Publisher, word: str) -> Side:
+async def read_side(publisher: Publisher, word: str) -> DiffSide:
     from hooklatch.fleet.policy.bundles import Bundle
     from hooklatch.fleet.publishing.folder import read_folder
 
     if not is_version(word):
-        return Side(word, read_folder(word).bundle)
+        return DiffSide(word, read_folder(word).bundle)
     if int(word) == 0:
-        return Side(NOTHING, Bundle({}))
-    return Side(f"version {int(word)}", await publisher.bundle(publisher.history.find(int(word))))
+        return DiffSide(NOTHING, Bundle({}))
+    return DiffSide(f"version {int(word)}", await publisher.bundle(publisher.history.find(int(word))))
 
 
-def hooks_of(one: Side, notes: list[str]) -> dict[str, dict[str, Any]]:
+def build_side_hooks(one: DiffSide, notes: list[str]) -> dict[str, dict[str, Any]]:
     """Return the hooks of a bundle by building them; what does not build is noted."""
     from hooklatch.cli.fleet.trial import try_out
 

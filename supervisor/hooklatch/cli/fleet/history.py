@@ -5,15 +5,15 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from hooklatch.cli.fleet.access import EXITS, access, add_access, add_trust, memory_of, run_publisher
+from hooklatch.cli.fleet.access import EXITS, add_access, add_trust, open_seen_heads, read_engine_access, run_publisher
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import Exit
 from hooklatch.cli.terminal.parser import Parser
 
 if TYPE_CHECKING:
-    from hooklatch.fleet.publishing.memory import Memory
+    from hooklatch.fleet.publishing.memory import LastSeenHead
     from hooklatch.fleet.publishing.publisher import Publisher
-    from hooklatch.fleet.publishing.versions import Entry
+    from hooklatch.fleet.publishing.versions import StoredVersion
 
 __all__ = ["add_history"]
 
@@ -22,34 +22,34 @@ TITLES = ("VERSION", "CREATED", "BY", "HOSTS", "BUNDLE", "SAME AS", "KEY", "MESS
 
 
 def add_history(parser: Parser) -> None:
-    parser.runs(history, example="hooklatch fleet history -n 5", exits=(*EXITS, Exit.FINDINGS))
+    parser.runs(run_fleet_history, example="hooklatch fleet history -n 5", exits=(*EXITS, Exit.FINDINGS))
     parser.add_argument("-n", metavar="N", type=int, default=20, dest="most", help="the newest N (20); 0 is all")
     add_access(parser)
     add_trust(parser)
 
 
-def history(arguments: argparse.Namespace) -> int:
+def run_fleet_history(arguments: argparse.Namespace) -> int:
     """List the versions."""
 
-    reached = access(arguments)
+    reached = read_engine_access(arguments)
 
-    async def work(publisher: Publisher) -> tuple[tuple[Entry, ...], list[str]]:
-        return publisher.history.entries, await findings(publisher, memory_of(reached))
+    async def work(publisher: Publisher) -> tuple[tuple[StoredVersion, ...], list[str]]:
+        return publisher.history.entries, await list_history_findings(publisher, open_seen_heads(reached))
 
     entries, wrong = run_publisher(reached, work, compares=False)
     shown = entries[-arguments.most :] if arguments.most > 0 else entries
     if arguments.json:
-        output.say_json({"versions": [described(entry) for entry in shown], "findings": wrong})
+        output.say_json({"versions": [describe_version(entry) for entry in shown], "findings": wrong})
     elif shown:
-        output.say_table(TITLES, [row_of(entry) for entry in reversed(shown)], drop=DROP)
+        output.say_table(TITLES, [version_row(entry) for entry in reversed(shown)], drop=DROP)
     else:
-        output.say("nothing was ever pushed")
+        output.print_line("nothing was ever pushed")
     for text in wrong:
-        output.complain(text)
+        output.print_error(text)
     return Exit.FINDINGS if wrong else Exit.OK
 
 
-async def findings(publisher: Publisher, memory: Memory) -> list[str]:
+async def list_history_findings(publisher: Publisher, memory: LastSeenHead) -> list[str]:
     """Return what is wrong with the log, as this machine and the hosts have seen it: it is shown all the same."""
     from hooklatch.fleet.policy.manifests import FleetError
 
@@ -67,14 +67,14 @@ async def findings(publisher: Publisher, memory: Memory) -> list[str]:
     return found
 
 
-def described(entry: Entry) -> dict[str, Any]:
+def describe_version(entry: StoredVersion) -> dict[str, Any]:
     import msgspec
 
     facts: dict[str, Any] = msgspec.to_builtins(entry.manifest)
     return {**facts, "digest": entry.envelope.digest, "key": entry.envelope.key, "believed": entry.is_believed}
 
 
-def row_of(entry: Entry) -> tuple[object, ...]:
+def version_row(entry: StoredVersion) -> tuple[object, ...]:
     manifest = entry.manifest
     hosts = f"{manifest.rollout.percent:g} %" + "".join(f" {label}" for label in manifest.rollout.labels)
     key = entry.envelope.key if entry.is_believed else f"{entry.envelope.key} (not believed here)"

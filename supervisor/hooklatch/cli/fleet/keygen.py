@@ -16,33 +16,33 @@ DEFAULT = "fleet.key"
 
 def add_keygen(parser: Parser) -> None:
     exits = (Exit.UNAVAILABLE, Exit.CANNOT_CREATE)
-    parser.runs(keygen, example="hooklatch fleet keygen --out ~/.config/hooklatch/fleet.key", exits=exits)
+    parser.runs(run_keygen, example="hooklatch fleet keygen --out ~/.config/hooklatch/fleet.key", exits=exits)
     parser.add_argument("--out", metavar="FILE", default=DEFAULT, help=f"the private key (default: {DEFAULT})")
 
 
-def keygen(arguments: argparse.Namespace) -> int:
+def run_keygen(arguments: argparse.Namespace) -> int:
     """Write the private key, and print the public one."""
-    from hooklatch.fleet.policy.signing import NoLibraryError, new_key
+    from hooklatch.fleet.policy.signing import NoLibraryError, make_key
 
     path = os.path.abspath(os.path.expanduser(arguments.out))
     try:
-        key = new_key()
+        key = make_key()
     except NoLibraryError as error:
         raise CommandError(Exit.UNAVAILABLE, str(error)) from None
-    write(path, key.text)
+    write_key(path, key.text)
     public = key.public
     if arguments.json:
         output.say_json({"private": path, "public": public.text, "id": public.id})
         return Exit.OK
-    output.say(f"wrote the private key to {path}: keep it where only publishers can read it, and keep a copy")
-    output.say("the public key, for each host's hooks.toml:")
-    output.say()
-    output.say("[fleet]")
-    output.say(f'keys = ["{public.text}"]')
+    output.print_line(f"wrote the private key to {path}: keep it where only publishers can read it, and keep a copy")
+    output.print_line("the public key, for each host's hooks.toml:")
+    output.print_line()
+    output.print_line("[fleet]")
+    output.print_line(f'keys = ["{public.text}"]')
     return Exit.OK
 
 
-def write(path: str, text: str) -> None:
+def write_key(path: str, text: str) -> None:
     try:
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except FileExistsError:

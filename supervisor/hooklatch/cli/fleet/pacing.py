@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from hooklatch.cli.fleet.access import publisher_name
+from hooklatch.cli.fleet.access import find_publisher_name
 from hooklatch.cli.terminal import output
-from hooklatch.cli.terminal.durations import span
+from hooklatch.cli.terminal.durations import parse_duration
 from hooklatch.cli.terminal.exits import CommandError, Exit
 from hooklatch.cli.terminal.parser import Parser
 
@@ -22,20 +22,20 @@ if TYPE_CHECKING:
     from hooklatch.fleet.policy.manifests import Manifest
     from hooklatch.fleet.policy.signing import PrivateKey
     from hooklatch.fleet.publishing.publisher import Publisher
-    from hooklatch.fleet.publishing.rollout import Pace
     from hooklatch.fleet.publishing.rollout import Rollout as Ongoing
+    from hooklatch.fleet.publishing.rollout import RolloutPace
 
-__all__ = ["Goal", "add_pace", "go", "goal", "saying_where", "version_number"]
+__all__ = ["Goal", "add_pace", "roll_out", "read_rollout_goal", "report_interruption", "parse_version"]
 
 
 class Goal(msgspec.Struct, frozen=True):
     """How wide a version is to be: `percent` at once, or by a `pace`."""
 
     percent: float
-    pace: Pace | None = None
+    pace: RolloutPace | None = None
 
 
-class Way:
+class RolloutProgress:
     """How far a rollout has come, for who has to say so when it is interrupted."""
 
     def __init__(self) -> None:
@@ -43,18 +43,18 @@ class Way:
 
 
 @contextmanager
-def saying_where() -> Generator[Way]:
+def report_interruption() -> Generator[RolloutProgress]:
     """Say where the rollout is if Ctrl-C ends the block, in whichever task, or an error that does not say it."""
-    way = Way()
+    way = RolloutProgress()
     try:
         yield way
     except KeyboardInterrupt:
         if way.ongoing is not None:
-            output.complain(f"interrupted{where(way.ongoing.at)}")
+            output.print_error(f"interrupted{format_progress(way.ongoing.at)}")
         raise
     except CommandError as error:
         if way.ongoing is not None and error.code not in (Exit.FINDINGS, Exit.CONFLICT):
-            output.complain(f"the rollout ended early{where(way.ongoing.at)}")
+            output.print_error(f"the rollout ended early{format_progress(way.ongoing.at)}")
         raise
 
 
@@ -62,26 +62,36 @@ def add_pace(parser: Parser, *, required: bool = False) -> None:
     """Add the options of a rollout."""
     pace = parser.add_argument_group("how wide, and how fast")
     one = pace.add_mutually_exclusive_group(required=required)
-    one.add_argument("--percent", metavar="N", type=percentage, help="for this share of the hosts (default: 100)")
-    one.add_argument("--steps", metavar="N,N,…", type=steps, help="for ever more of them: 1,10,50,100")
-    pace.add_argument("--wait", metavar="TIME", type=span, default=300.0, help="at least this long at a step (5m)")
+    one.add_argument("--percent", metavar="N", type=parse_percentage, help="for this share of the hosts (default: 100)")
+    one.add_argument("--steps", metavar="N,N,…", type=parse_steps, help="for ever more of them: 1,10,50,100")
+    pace.add_argument(
+        "--wait", metavar="TIME", type=parse_duration, default=300.0, help="at least this long at a step (5m)"
+    )
     pace.add_argument(
         "--hold",
         metavar="N%",
-        type=share,
+        type=parse_share,
         default=2.0,
         help="stop when the share of gates that are denied because a hook is broken is higher by this, on hosts that"
         " have the version (2%%)",
     )
     pace.add_argument(
-        "--sample", metavar="N", type=count, default=50, help="decisions of such hosts that it takes to compare (50)"
+        "--sample",
+        metavar="N",
+        type=parse_count,
+        default=50,
+        help="decisions of such hosts that it takes to compare (50)",
     )
     pace.add_argument(
-        "--patience", metavar="TIME", type=span, default=3600.0, help="stop when a step has not got them by then (1h)"
+        "--patience",
+        metavar="TIME",
+        type=parse_duration,
+        default=3600.0,
+        help="stop when a step has not got them by then (1h)",
     )
 
 
-def percentage(text: str) -> float:
+def parse_percentage(text: str) -> float:
     try:
         number = float(text.strip().removesuffix("%"))
     except ValueError:
@@ -91,37 +101,37 @@ def percentage(text: str) -> float:
     return number
 
 
-def share(text: str) -> float:
-    return 0.0 if text.strip().removesuffix("%") in ("0", "0.0") else percentage(text)
+def parse_share(text: str) -> float:
+    return 0.0 if text.strip().removesuffix("%") in ("0", "0.0") else parse_percentage(text)
 
 
-def steps(text: str) -> tuple[float, ...]:
-    numbers = tuple(percentage(part) for part in text.split(","))
+def parse_steps(text: str) -> tuple[float, ...]:
+    numbers = tuple(parse_percentage(part) for part in text.split(","))
     if list(numbers) != sorted(set(numbers)):
         raise argparse.ArgumentTypeError(f"{text!r} does not rise; write it like 1,10,50,100")
     return numbers
 
 
-def count(text: str) -> int:
+def parse_count(text: str) -> int:
     if not (text.isascii() and text.isdecimal()):
         raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0")
     return int(text)
 
 
-def goal(arguments: argparse.Namespace) -> Goal:
+def read_rollout_goal(arguments: argparse.Namespace) -> Goal:
     """Return how wide and how fast."""
-    from hooklatch.fleet.publishing.hold import Bound
-    from hooklatch.fleet.publishing.rollout import Pace
+    from hooklatch.fleet.publishing.hold import StopThreshold
+    from hooklatch.fleet.publishing.rollout import RolloutPace
 
     if arguments.steps is None:
         return Goal(arguments.percent if arguments.percent is not None else 100.0)
-    bound = Bound(arguments.hold / 100, arguments.sample)
+    bound = StopThreshold(arguments.hold / 100, arguments.sample)
     patience = max(arguments.patience, arguments.wait)
-    pace = Pace(steps=arguments.steps, wait=arguments.wait, patience=patience, bound=bound)
+    pace = RolloutPace(steps=arguments.steps, wait=arguments.wait, patience=patience, bound=bound)
     return Goal(arguments.steps[-1], pace)
 
 
-async def go(
+async def roll_out(
     publisher: Publisher,
     key: PrivateKey,
     wanted: Goal,
@@ -131,25 +141,25 @@ async def go(
     labels: Collection[str],
     message: str,
     tell: Callable[[str], None],
-    way: Way,
+    way: RolloutProgress,
 ) -> tuple[Manifest, bool]:
     """Make a bundle the newest version for hosts with these labels; return it, and whether it is new.
 
     Raises:
         FleetError, EngineError: it is not, or not as widely as was wanted.
     """
-    from hooklatch.fleet.policy.manifests import Manifest, Rollout
+    from hooklatch.fleet.policy.manifests import Manifest, RolloutTarget
     from hooklatch.fleet.publishing.rollout import Rollout as Ongoing
-    from hooklatch.fleet.publishing.versions import pushed, standing
+    from hooklatch.fleet.publishing.versions import find_standing_version, plan_push
 
-    stands = standing(publisher.history, bundle, labels)
+    stands = find_standing_version(publisher.history, bundle, labels)
     reached = stands.rollout.percent if stands is not None else 0.0
     left = tuple(step for step in wanted.pace.steps if step > reached) if wanted.pace is not None else ()
     first = left[0] if left else wanted.percent
-    plan = pushed(publisher.history, bundle, size, Rollout(tuple(labels), first), key=key.public.id)
+    plan = plan_push(publisher.history, bundle, size, RolloutTarget(tuple(labels), first), key=key.public.id)
     if isinstance(plan, Manifest):
         return plan, False
-    by = publisher_name()
+    by = find_publisher_name()
     if (
         wanted.pace is None or not left
     ):  # without a step that is wider, these hosts have it, by a version of another key
@@ -159,7 +169,7 @@ async def go(
     return await way.ongoing.run(plan), True
 
 
-def where(at: Manifest | None) -> str:
+def format_progress(at: Manifest | None) -> str:
     if at is None:
         return "; `hooklatch fleet history` says whether the first step was written"
     return (
@@ -168,7 +178,7 @@ def where(at: Manifest | None) -> str:
     )
 
 
-def version_number(text: str) -> int:
+def parse_version(text: str) -> int:
     """Return a version's number; an argparse type."""
     if not (text.isascii() and text.isdecimal()) or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a version; see: hooklatch fleet history")

@@ -12,18 +12,25 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from hooklatch.cli.fleet.access import EXITS, access, add_access, add_trust, command_error, run_publisher
-from hooklatch.cli.fleet.pacing import add_pace, go, goal, saying_where
+from hooklatch.cli.fleet.access import (
+    EXITS,
+    add_access,
+    add_trust,
+    make_command_error,
+    read_engine_access,
+    run_publisher,
+)
+from hooklatch.cli.fleet.pacing import add_pace, read_rollout_goal, report_interruption, roll_out
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import CommandError, Exit
 from hooklatch.cli.terminal.parser import Parser
-from hooklatch.core.text import counted
+from hooklatch.core.text import format_count
 
 if TYPE_CHECKING:
     from hooklatch.cli.testing.cases import Case
-    from hooklatch.cli.testing.running import Result
+    from hooklatch.cli.testing.running import CaseResult
     from hooklatch.fleet.policy.manifests import Manifest
-    from hooklatch.fleet.publishing.folder import Folder
+    from hooklatch.fleet.publishing.folder import PolicyFolder
     from hooklatch.fleet.publishing.publisher import Publisher
 
 __all__ = ["add_push"]
@@ -32,7 +39,7 @@ EXAMPLE = "hooklatch fleet push hooks/ --to rediss://engine.example --fleet acme
 
 
 def add_push(parser: Parser) -> None:
-    parser.runs(push, example=EXAMPLE, exits=(*EXITS, Exit.FINDINGS, Exit.CONFLICT))
+    parser.runs(run_fleet_push, example=EXAMPLE, exits=(*EXITS, Exit.FINDINGS, Exit.CONFLICT))
     parser.add_argument("folder", metavar="DIR", help="the hooks, as in hooks.d; policy-tests.toml beside them is run")
     parser.add_argument("--label", metavar="NAME", action="append", default=[], help="only for hosts with this label")
     parser.add_argument("--message", metavar="TEXT", help="what changes, for people (default: the commit)")
@@ -46,39 +53,39 @@ def add_push(parser: Parser) -> None:
     add_trust(parser)
 
 
-class Pushed(msgspec.Struct, frozen=True):
+class PushCandidate(msgspec.Struct, frozen=True):
     """What was checked, on its way out."""
 
-    folder: Folder
+    folder: PolicyFolder
     data: bytes
     commit: str | None
     tests: int
 
 
-def push(arguments: argparse.Namespace) -> int:
+def run_fleet_push(arguments: argparse.Namespace) -> int:
     """Check a folder, and make it the newest version."""
     from hooklatch.fleet.policy.manifests import FleetError
     from hooklatch.fleet.publishing.versions import check_labels
 
-    wanted = goal(arguments)
-    reached = access(arguments)
+    wanted = read_rollout_goal(arguments)
+    reached = read_engine_access(arguments)
     key = reached.signing_key
     try:
         labels = check_labels(arguments.label)
-        ready = checked(arguments)
+        ready = prepare_push(arguments)
     except FleetError as error:
-        raise command_error(error) from None
+        raise make_command_error(error) from None
     message = arguments.message if arguments.message is not None else ready.commit or ""
-    tell = output.complain if arguments.json else output.say
+    tell = output.print_error if arguments.json else output.print_line
 
     async def work(publisher: Publisher) -> tuple[Manifest, bool]:
         hosts = await publisher.hosts() if labels else {}
         if labels and not any(set(labels) <= set(heard.report.labels) for heard in hosts.values()):
-            output.complain(
+            output.print_error(
                 f"no host that has reported is labelled {' and '.join(labels)}: none will apply this as it is"
             )
         digest = await publisher.put(ready.data)
-        return await go(
+        return await roll_out(
             publisher,
             key,
             wanted,
@@ -90,13 +97,13 @@ def push(arguments: argparse.Namespace) -> int:
             way=way,
         )
 
-    with saying_where() as way:
+    with report_interruption() as way:
         manifest, is_new = run_publisher(reached, work, heeds_hosts=not arguments.despite_hosts)
-    report(arguments, ready, manifest, is_new=is_new)
+    print_push(arguments, ready, manifest, is_new=is_new)
     return Exit.OK
 
 
-def checked(arguments: argparse.Namespace) -> Pushed:
+def prepare_push(arguments: argparse.Namespace) -> PushCandidate:
     """Read, build and test the folder.
 
     Raises:
@@ -110,7 +117,7 @@ def checked(arguments: argparse.Namespace) -> Pushed:
     folder = read_folder(arguments.folder)
     commit = None if arguments.allow_dirty else check_clean(folder.path, folder.names)
     data = encode_bundle(folder.bundle)
-    cases = [case for name in folder.cases for case in cases_in(folder, name)]
+    cases = [case for name in folder.cases for case in read_folder_cases(folder, name)]
     trial = try_out(folder.bundle, cases, show_failure)
     trial.check()
     if not trial.hooks and not arguments.allow_empty:
@@ -119,10 +126,10 @@ def checked(arguments: argparse.Namespace) -> Pushed:
             f"{folder.path} declares no hook, so it would take all hooks of earlier versions away; if that is meant,"
             " say --allow-empty",
         )
-    return Pushed(folder, data, commit, len(cases))
+    return PushCandidate(folder, data, commit, len(cases))
 
 
-def cases_in(folder: Folder, name: str) -> list[Case]:
+def read_folder_cases(folder: PolicyFolder, name: str) -> list[Case]:
     """Read cases as they were when the folder was read."""
     from hooklatch.cli.testing.cases import read_cases
 
@@ -130,12 +137,12 @@ def cases_in(folder: Folder, name: str) -> list[Case]:
     return read_cases(path, folder.beside[name], os.path.dirname(path))
 
 
-def show_failure(result: Result) -> None:
+def show_failure(result: CaseResult) -> None:
     if result.differences:
-        output.complain(f"FAIL {result.case.name} ({result.case.place}): {'; '.join(result.differences)}")
+        output.print_error(f"FAIL {result.case.name} ({result.case.place}): {'; '.join(result.differences)}")
 
 
-def report(arguments: argparse.Namespace, ready: Pushed, manifest: Manifest, *, is_new: bool) -> None:
+def print_push(arguments: argparse.Namespace, ready: PushCandidate, manifest: Manifest, *, is_new: bool) -> None:
     digest = hashlib.sha256(ready.data).hexdigest()
     if arguments.json:
         facts: dict[str, Any] = {
@@ -155,15 +162,15 @@ def report(arguments: argparse.Namespace, ready: Pushed, manifest: Manifest, *, 
         output.say_json(facts)
         return
     if not ready.tests:
-        output.complain(f"nothing was tested: {ready.folder.path} has no policy-tests.toml")
+        output.print_error(f"nothing was tested: {ready.folder.path} has no policy-tests.toml")
     if ready.folder.left_out:
-        output.complain(f"left out: {', '.join(ready.folder.left_out)}")
+        output.print_error(f"left out: {', '.join(ready.folder.left_out)}")
     if not is_new:
-        output.say(f"version {manifest.version} is this already; nothing was written")
+        output.print_line(f"version {manifest.version} is this already; nothing was written")
         return
     hosts = f"hosts labelled {' and '.join(manifest.rollout.labels)}" if manifest.rollout.labels else "all hosts"
-    files = counted(len(ready.folder.bundle.files), "file")
-    output.say(
+    files = format_count(len(ready.folder.bundle.files), "file")
+    output.print_line(
         f"version {manifest.version}: {manifest.rollout.percent:g} % of {hosts}, {files}, {len(ready.data)}"
-        f" bytes, bundle {digest[:12]}, {counted(ready.tests, 'case')} passed"
+        f" bytes, bundle {digest[:12]}, {format_count(ready.tests, 'case')} passed"
     )

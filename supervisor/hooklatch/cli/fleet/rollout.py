@@ -5,8 +5,15 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from hooklatch.cli.fleet.access import EXITS, access, add_access, add_trust, publisher_name, run_publisher
-from hooklatch.cli.fleet.pacing import add_pace, go, goal, saying_where, version_number
+from hooklatch.cli.fleet.access import (
+    EXITS,
+    add_access,
+    add_trust,
+    find_publisher_name,
+    read_engine_access,
+    run_publisher,
+)
+from hooklatch.cli.fleet.pacing import add_pace, parse_version, read_rollout_goal, report_interruption, roll_out
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import Exit
 from hooklatch.cli.terminal.parser import Parser
@@ -21,8 +28,8 @@ LIKE_PUSH = (*EXITS, Exit.FINDINGS, Exit.CONFLICT)
 
 
 def add_rollout(parser: Parser) -> None:
-    parser.runs(rollout, example="hooklatch fleet rollout 7 --steps 50,100 --key fleet.key", exits=LIKE_PUSH)
-    parser.add_argument("version", metavar="VERSION", type=version_number, help="see: hooklatch fleet history")
+    parser.runs(run_fleet_rollout, example="hooklatch fleet rollout 7 --steps 50,100 --key fleet.key", exits=LIKE_PUSH)
+    parser.add_argument("version", metavar="VERSION", type=parse_version, help="see: hooklatch fleet history")
     parser.add_argument("--message", metavar="TEXT", default="", help="why, for people")
     parser.add_argument(
         "--despite-hosts", action="store_true", help="also where hosts have read versions that are gone"
@@ -32,33 +39,33 @@ def add_rollout(parser: Parser) -> None:
     add_trust(parser)
 
 
-def rollout(arguments: argparse.Namespace) -> int:
+def run_fleet_rollout(arguments: argparse.Namespace) -> int:
     """Give a version to more hosts."""
-    from hooklatch.fleet.publishing.versions import widened
+    from hooklatch.fleet.publishing.versions import plan_wider_rollout
 
-    wanted, reached = goal(arguments), access(arguments)
+    wanted, reached = read_rollout_goal(arguments), read_engine_access(arguments)
     key = reached.signing_key
-    tell = output.complain if arguments.json else output.say
+    tell = output.print_error if arguments.json else output.print_line
 
     async def work(publisher: Publisher) -> Manifest:
-        plan = widened(publisher.history, arguments.version, wanted.percent)
+        plan = plan_wider_rollout(publisher.history, arguments.version, wanted.percent)
         await publisher.bundle(publisher.history.find(arguments.version))
-        done, _ = await go(
+        done, _ = await roll_out(
             publisher, key, wanted, bundle=plan.bundle, size=plan.size, labels=plan.rollout.labels,
             message=arguments.message, tell=tell, way=way,
         )  # fmt: skip
         return done
 
-    with saying_where() as way:
+    with report_interruption() as way:
         manifest = run_publisher(reached, work, heeds_hosts=not arguments.despite_hosts)
-    report(arguments, manifest)
+    print_rollout(arguments, manifest)
     return Exit.OK
 
 
 def add_rollback(parser: Parser) -> None:
-    parser.runs(rollback, example="hooklatch fleet rollback --key fleet.key", exits=(*EXITS, Exit.CONFLICT))
+    parser.runs(run_fleet_rollback, example="hooklatch fleet rollback --key fleet.key", exits=(*EXITS, Exit.CONFLICT))
     parser.add_argument(
-        "version", metavar="VERSION", nargs="?", type=version_number,
+        "version", metavar="VERSION", nargs="?", type=parse_version,
         help="whose bundle it is to be (default: the newest before with another one, for all of these hosts)",
     )  # fmt: skip
     parser.add_argument(
@@ -72,31 +79,31 @@ def add_rollback(parser: Parser) -> None:
     add_trust(parser)
 
 
-def rollback(arguments: argparse.Namespace) -> int:
+def run_fleet_rollback(arguments: argparse.Namespace) -> int:
     """Make an earlier bundle the newest version again, at once and for all hosts of the newest one."""
     from hooklatch.fleet.policy.manifests import Manifest
-    from hooklatch.fleet.publishing.versions import rolled_back
+    from hooklatch.fleet.publishing.versions import plan_rollback
 
-    reached = access(arguments)
+    reached = read_engine_access(arguments)
     key = reached.signing_key
 
     async def work(publisher: Publisher) -> Manifest:
-        plan = rolled_back(publisher.history, arguments.version, arguments.label, key=key.public.id)
+        plan = plan_rollback(publisher.history, arguments.version, arguments.label, key=key.public.id)
         if isinstance(plan, Manifest):
             return plan
         assert plan.same_as is not None
         await publisher.bundle(publisher.history.find(plan.same_as))  # a version without its bundle helps nobody
-        return await publisher.commit(plan, key, publisher=publisher_name(), message=arguments.message)
+        return await publisher.commit(plan, key, publisher=find_publisher_name(), message=arguments.message)
 
     manifest = run_publisher(reached, work, heeds_hosts=not arguments.despite_hosts)
-    report(arguments, manifest)
+    print_rollout(arguments, manifest)
     return Exit.OK
 
 
-def report(arguments: argparse.Namespace, manifest: Manifest) -> None:
+def print_rollout(arguments: argparse.Namespace, manifest: Manifest) -> None:
     if arguments.json:
         output.say_json(manifest)
         return
     hosts = f"hosts labelled {' and '.join(manifest.rollout.labels)}" if manifest.rollout.labels else "all hosts"
     bundle = f"that of version {manifest.same_as}" if manifest.same_as is not None else manifest.bundle[:12]
-    output.say(f"version {manifest.version}: {manifest.rollout.percent:g} % of {hosts}, bundle {bundle}")
+    output.print_line(f"version {manifest.version}: {manifest.rollout.percent:g} % of {hosts}, bundle {bundle}")

@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING, Any
 
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import CommandError, Exit
-from hooklatch.cli.testing.running import Result, Run, own_folder, run_async
-from hooklatch.core.text import counted
+from hooklatch.cli.testing.running import CaseResult, CaseRunner, make_own_folder, run_async
+from hooklatch.core.text import format_count
 
 if TYPE_CHECKING:
     from hooklatch.cli.testing.cases import Case
     from hooklatch.core.hooks.registry import Hook
     from hooklatch.fleet.policy.bundles import Bundle
     from hooklatch.fleet.policy.signing import PrivateKey
-    from hooklatch.service.loading.bundle import Candidate
-    from hooklatch.service.process.parts import Parts
+    from hooklatch.service.loading.bundle import BundleCandidate
+    from hooklatch.service.process.parts import DaemonComponents
 
-__all__ = ["Trial", "try_out"]
+__all__ = ["CaseTrial", "try_out"]
 
 Described = dict[str, Any]
 FLEET = "trial"
@@ -38,38 +38,40 @@ keys = ["{key}"]
 """
 
 
-class Trial(Run):
+class CaseTrial(CaseRunner):
     """A run of the cases at a bundle's hooks alone; `hooks` are these by their ids."""
 
-    def __init__(self, bundle: Bundle, key: PrivateKey, cases: list[Case], tell: Callable[[Result], None]) -> None:
+    def __init__(self, bundle: Bundle, key: PrivateKey, cases: list[Case], tell: Callable[[CaseResult], None]) -> None:
         super().__init__(cases, tell)
         self.hooks: dict[str, Described] = {}
         self._bundle = bundle
         self._key = key
 
-    async def fire_each(self, parts: Parts) -> None:
-        from hooklatch.service.fleet.fleet_layer import RefusedError
+    async def fire_each(self, parts: DaemonComponents) -> None:
+        from hooklatch.service.fleet.fleet_layer import PolicyRejectedError
 
         try:
             await self._apply(parts)
-        except RefusedError as error:
+        except PolicyRejectedError as error:
             self.diagnostics = self.diagnostics or [str(error)]
             return
         await self.load(parts)
-        self.hooks = {hook.id: described(hook) for hook in parts.registries.view.hooks if hook.layer.label == "fleet"}
+        self.hooks = {
+            hook.id: describe_compared_hook(hook) for hook in parts.registries.view.hooks if hook.layer.label == "fleet"
+        }
         await super().fire_each(parts)
 
-    async def _apply(self, parts: Parts) -> None:
+    async def _apply(self, parts: DaemonComponents) -> None:
         from hooklatch.fleet.policy.bundles import encode_bundle
-        from hooklatch.fleet.policy.manifests import Rollout
-        from hooklatch.fleet.publishing.versions import History, Plan, encode_envelope, signed
+        from hooklatch.fleet.policy.manifests import RolloutTarget
+        from hooklatch.fleet.publishing.versions import VersionDraft, VersionHistory, encode_envelope, sign_version
 
         data = encode_bundle(self._bundle)
         digest = hashlib.sha256(data).hexdigest()
-        plan = Plan(bundle=digest, size=len(data), rollout=Rollout())
-        _, envelope = signed(History(FLEET), plan, self._key, created="", publisher="", message="")
+        plan = VersionDraft(bundle=digest, size=len(data), rollout=RolloutTarget())
+        _, envelope = sign_version(VersionHistory(FLEET), plan, self._key, created="", publisher="", message="")
 
-        async def swap(candidate: Candidate) -> object:
+        async def swap(candidate: BundleCandidate) -> object:
             from hooklatch.service.loading.bundle import BundleError
 
             try:
@@ -90,41 +92,42 @@ class Trial(Run):
         """
         if self.diagnostics:
             for text in self.diagnostics:
-                output.complain(f"wrong with the hooks: {text}")
+                output.print_error(f"wrong with the hooks: {text}")
             raise CommandError(Exit.FINDINGS, "the hooks do not load, so nothing was pushed; mend them, and push again")
         if self.error is not None:
             raise self.error
         if self.failed:
             raise CommandError(
                 Exit.FINDINGS,
-                f"{counted(self.failed, 'case')} of {len(self.results)} failed, so nothing was pushed; mend that, and"
+                f"{format_count(self.failed, 'case')} of {len(self.results)} failed, so nothing was pushed; mend "
+                f"that, and"
                 " push again",
             )
 
 
-def try_out(bundle: Bundle, cases: list[Case], tell: Callable[[Result], None]) -> Trial:
+def try_out(bundle: Bundle, cases: list[Case], tell: Callable[[CaseResult], None]) -> CaseTrial:
     """Build the hooks of a bundle, and fire cases at them.
 
     Raises:
         CommandError: hooks cannot be run here.
     """
-    from hooklatch.fleet.policy.signing import NoLibraryError, new_key
-    from hooklatch.testing.daemon import options_for
+    from hooklatch.fleet.policy.signing import NoLibraryError, make_key
+    from hooklatch.testing.daemon import make_daemon_options
 
     try:
-        key = new_key()
+        key = make_key()
     except NoLibraryError as error:
         raise CommandError(Exit.UNAVAILABLE, str(error)) from None
-    trial = Trial(bundle, key, cases, tell)
-    with own_folder() as scratch:
+    trial = CaseTrial(bundle, key, cases, tell)
+    with make_own_folder() as scratch:
         config = os.path.join(scratch, "hooks.toml")
         with open(os.open(config, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w") as file:
             file.write(CONFIG.format(fleet=FLEET, key=key.public.text))
-        run_async(trial.fire_all, options_for(config, scratch))
+        run_async(trial.fire_all, make_daemon_options(config, scratch))
     return trial
 
 
-def described(hook: Hook) -> Described:
+def describe_compared_hook(hook: Hook) -> Described:
     """Return what a person compares of a hook in two versions."""
     return {
         "event": hook.event,

@@ -12,22 +12,22 @@ import shlex
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 
-from hooklatch.cli.guards.guards import found
+from hooklatch.cli.guards.guards import find_guard
 from hooklatch.cli.terminal import look, output
 from hooklatch.cli.terminal.exits import CommandError, Exit
 from hooklatch.cli.terminal.parser import Parser
-from hooklatch.errors import installing
-from hooklatch.paths import config_file
+from hooklatch.errors import format_install_command
+from hooklatch.paths import find_config_file
 from hooklatch.service.config.file_safety import UnsafeFileError, check_folders
 
-__all__ = ["CASES", "add_add", "guard_files", "hooks_folder", "write_new"]
+__all__ = ["CASES", "add_add", "guard_files", "find_hooks_folder", "write_new"]
 
 CASES = "policy-tests"  # beside the guards; `hooklatch fleet push` looks there too
 
 
 def add_add(parser: Parser) -> None:
     parser.runs(
-        add,
+        copy_guards,
         example="hooklatch guards add protected_paths git_rules",
         exits=(Exit.NO_INPUT, Exit.CANNOT_CREATE, Exit.NOT_PERMITTED),
     )
@@ -35,42 +35,42 @@ def add_add(parser: Parser) -> None:
     parser.add_argument("--to", metavar="DIR", help="the folder to copy to (else hooks.d beside the file of hooks)")
 
 
-def add(arguments: argparse.Namespace) -> int:
+def copy_guards(arguments: argparse.Namespace) -> int:
     """Copy guards, and say what they need."""
-    chosen = list({one.name: one for one in map(found, arguments.guards)}.values())
-    folder = hooks_folder(arguments, arguments.to)
+    chosen = list({one.name: one for one in map(find_guard, arguments.guards)}.values())
+    folder = find_hooks_folder(arguments, arguments.to)
     files = {path: text for one in chosen for path, text in guard_files(folder, one.name).items()}
     write_new(files)
-    steps = [f"hooklatch guards test {' '.join(one.name for one in chosen)}{options(arguments)}"]
+    steps = [f"hooklatch guards test {' '.join(one.name for one in chosen)}{format_options(arguments)}"]
     if arguments.to is None:
         steps.append("hooklatch status   # a daemon that runs has loaded them")
     if arguments.json:
         output.say_json({"created": list(files), "guards": chosen, "next": steps})
     else:
         for path in files:
-            output.say(f"wrote {look.short_path(path)}")
-        output.say("they are yours to edit; next:")
+            output.print_line(f"wrote {look.shorten_path(path)}")
+        output.print_line("they are yours to edit; next:")
         for step in steps:
-            output.say(f"  {step}")
+            output.print_line(f"  {step}")
     for one in chosen:
         if one.is_missing:
-            output.complain(
+            output.print_error(
                 f"{one.name} needs a package that is not there and does not load without it, and a guard that does not"
-                f" load denies; to install it: {installing(str(one.needs))}"
+                f" load denies; to install it: {format_install_command(str(one.needs))}"
             )
     return Exit.OK
 
 
-def options(arguments: argparse.Namespace) -> str:
+def format_options(arguments: argparse.Namespace) -> str:
     told = f" --in {shlex.quote(os.path.abspath(arguments.to))}" if arguments.to is not None else ""
     return told + (f" --config {shlex.quote(os.path.abspath(arguments.config))}" if arguments.config else "")
 
 
-def hooks_folder(arguments: argparse.Namespace, named: str | None) -> str:
+def find_hooks_folder(arguments: argparse.Namespace, named: str | None) -> str:
     """Return the folder of guards: the one that is named, or hooks.d beside the file of hooks."""
     if named is not None:
         return os.path.abspath(named)
-    return os.path.join(os.path.dirname(os.path.abspath(config_file(arguments.config, os.environ))), "hooks.d")
+    return os.path.join(os.path.dirname(os.path.abspath(find_config_file(arguments.config, os.environ))), "hooks.d")
 
 
 def guard_files(folder: str, name: str) -> dict[str, str]:
@@ -101,15 +101,15 @@ def write_new(files: dict[str, str]) -> None:
         try:
             for place in sorted({os.path.dirname(path) for path in files}, key=len):
                 if not os.path.isdir(place):
-                    made.callback(remove, os.rmdir, place)
+                    made.callback(remove_quietly, os.rmdir, place)
                 os.makedirs(place, mode=0o700, exist_ok=True)
                 check_folders(os.path.realpath(place))
             for path, text in files.items():
-                place = beside(path)
+                place = temporary_path(path)
                 write_whole(place, text, made)
             for place in files:  # all are on the disk: from here on they are live
-                put(beside(place), place)
-                made.callback(remove, os.unlink, place)
+                publish_file(temporary_path(place), place)
+                made.callback(remove_quietly, os.unlink, place)
         except UnsafeFileError as error:
             raise CommandError(Exit.NOT_PERMITTED, f"hooks in this folder would be refused: {error}") from None
         except OSError as error:
@@ -119,10 +119,10 @@ def write_new(files: dict[str, str]) -> None:
             os.umask(before)
         made.pop_all()
     for path in files:
-        remove(os.unlink, beside(path))
+        remove_quietly(os.unlink, temporary_path(path))
 
 
-def beside(path: str) -> str:
+def temporary_path(path: str) -> str:
     """Return where a file is written first: no file of hooks by its name, so nothing loads it before it is whole."""
     folder, name = os.path.split(path)
     return os.path.join(folder, f".{name}.new")
@@ -131,7 +131,7 @@ def beside(path: str) -> str:
 def write_whole(path: str, text: str, made: ExitStack) -> None:
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     made.callback(
-        remove, os.unlink, path
+        remove_quietly, os.unlink, path
     )  # not before: a file that somebody else writes just now is not ours to remove
     with os.fdopen(fd, "w", encoding="utf-8") as file:
         file.write(text)
@@ -139,7 +139,7 @@ def write_whole(path: str, text: str, made: ExitStack) -> None:
         os.fsync(file.fileno())
 
 
-def put(written: str, path: str) -> None:
+def publish_file(written: str, path: str) -> None:
     """Give a file its name, unless something has that name already."""
     try:
         os.link(written, path)
@@ -151,6 +151,6 @@ def put(written: str, path: str) -> None:
         os.rename(written, path)
 
 
-def remove(how: Callable[[str], None], path: str) -> None:
+def remove_quietly(how: Callable[[str], None], path: str) -> None:
     with suppress(OSError):
         how(path)

@@ -13,7 +13,7 @@ from hooklatch.cli.terminal.parser import Parser
 if TYPE_CHECKING:
     from hooklatch.guards.catalogue import Entry
 
-__all__ = ["add_guards", "add_list", "add_show", "found"]
+__all__ = ["add_guards", "add_list", "add_show", "find_guard"]
 
 BELOW = (
     ("list", "guards.guards", "list the guards of the gallery"),
@@ -48,7 +48,7 @@ def list_guards(arguments: argparse.Namespace) -> int:
         return Exit.OK
     output.say_table(
         ("NAME", "WHAT IT DOES", "NEEDS", "EVENTS"),
-        [(one.name, one.summary, needs_of(one), ", ".join(one.events)) for one in all_of],
+        [(one.name, one.summary, format_needs(one), ", ".join(one.events)) for one in all_of],
         drop=("EVENTS", "NEEDS"),
     )
     return Exit.OK
@@ -58,7 +58,7 @@ def show_guard(arguments: argparse.Namespace) -> int:
     """Print one guard as it would be copied."""
     from hooklatch.guards.catalogue import cases_of, source_of
 
-    one = found(arguments.guard)
+    one = find_guard(arguments.guard)
     source, cases = source_of(one.name), cases_of(one.name)
     if arguments.json:
         output.say_json({"guard": one, "source": source, "cases": cases})
@@ -67,7 +67,7 @@ def show_guard(arguments: argparse.Namespace) -> int:
     return Exit.OK
 
 
-def found(name: str) -> Entry:
+def find_guard(name: str) -> Entry:
     """Return a guard of the gallery.
 
     Raises:
@@ -84,5 +84,5 @@ def found(name: str) -> Entry:
     raise CommandError(Exit.NO_INPUT, f"the gallery has no guard {name!r}; {hint}")
 
 
-def needs_of(one: Entry) -> str | None:
+def format_needs(one: Entry) -> str | None:
     return None if one.needs is None else f"{one.needs}, missing" if one.is_missing else one.needs

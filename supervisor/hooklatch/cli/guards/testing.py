@@ -10,7 +10,7 @@ import json
 import os
 import tempfile
 
-from hooklatch.cli.guards.adding import CASES, hooks_folder
+from hooklatch.cli.guards.adding import CASES, find_hooks_folder
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import CommandError, Exit
 from hooklatch.cli.terminal.parser import Parser
@@ -32,13 +32,13 @@ def add_test(parser: Parser) -> None:
 
 def test_guards(arguments: argparse.Namespace) -> int:
     """Test each guard, and return the worst result."""
-    folder = hooks_folder(arguments, arguments.folder)
-    names = [name.removesuffix(".py") for name in arguments.guards] or tested_in(folder)
-    codes = [tested(folder, name, is_json=arguments.json) for name in names]
+    folder = find_hooks_folder(arguments, arguments.folder)
+    names = [name.removesuffix(".py") for name in arguments.guards] or list_tested_guards(folder)
+    codes = [test_guard_in(folder, name, is_json=arguments.json) for name in names]
     return max(codes)
 
 
-def tested_in(folder: str) -> list[str]:
+def list_tested_guards(folder: str) -> list[str]:
     """Return the guards of a folder that have cases.
 
     Raises:
@@ -54,19 +54,19 @@ def tested_in(folder: str) -> list[str]:
     return names
 
 
-def tested(folder: str, name: str, *, is_json: bool) -> int:
-    from hooklatch.cli.commands import command_line  # it finds `test` as a person would
+def test_guard_in(folder: str, name: str, *, is_json: bool) -> int:
+    from hooklatch.cli.commands import build_command_line  # it finds `test` as a person would
 
     source, cases = os.path.join(folder, f"{name}.py"), os.path.join(folder, CASES, f"{name}.jsonl")
     for path in (source, cases):
         if not os.path.exists(path):
             raise CommandError(Exit.NO_INPUT, f"{path} does not exist; name a guard that `hooklatch guards add` copied")
     if not is_json:
-        output.say(f"{name}:")
+        output.print_line(f"{name}:")
     with tempfile.TemporaryDirectory(prefix="hooklatch-guard-") as scratch:
         config = os.path.join(scratch, "hooks.toml")
         with open(config, "w", encoding="utf-8") as file:
             file.write(f"[[source]]\npath = {json.dumps(source)}\n")
         words = ["test", cases, "--config", config, *(["--json"] if is_json else [])]
-        told: argparse.Namespace = command_line().parse_args(words)
+        told: argparse.Namespace = build_command_line().parse_args(words)
         return int(told.run(told))

@@ -22,14 +22,14 @@ from typing import Any, cast
 
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import Exit
-from hooklatch.cli.terminal.look import paint, width_of
+from hooklatch.cli.terminal.look import paint_text, terminal_width
 from hooklatch.cli.terminal.parser import Parser
-from hooklatch.cli.terminal.requests import CommandLink, administrator
-from hooklatch.core.text import counted, disguised, left_out, shown
+from hooklatch.cli.terminal.requests import CommandLink, connect_administrator
+from hooklatch.core.text import find_disguised_word, find_omission_mark, format_count, format_duration
 from hooklatch.core.tools import KINDS, UnclearToolError, arguments
 from hooklatch.errors import RequestFailedError
 
-__all__ = ["SETTLE", "Desk", "add_answer", "add_asks"]
+__all__ = ["SETTLE", "AskPrompt", "add_answer", "add_asks"]
 
 BELOW = (("answer", "hooks.asks", "answer an ask that waits, with a reason that the agent is told"),)
 OURS = ("asks", "folder", "payload", "changed", "warning")  # labels that no field of a payload has
@@ -55,7 +55,7 @@ def add_asks(parser: Parser) -> None:
 
 def add_answer(parser: Parser) -> None:
     example = 'hooklatch asks answer 3f2a-7 deny --reason "not on a Friday"'
-    parser.runs(answer, example=example, exits=(Exit.NO_INPUT, Exit.UNAVAILABLE))
+    parser.runs(answer_ask, example=example, exits=(Exit.NO_INPUT, Exit.UNAVAILABLE))
     parser.add_argument("ask", metavar="ID", help="the ask, as `hooklatch asks` shows it")
     parser.add_argument("verdict", metavar="VERDICT", choices=("allow", "deny"), help="allow or deny")
     parser.add_argument("--reason", metavar="TEXT", required=True, help="why; it stays in the record")
@@ -68,74 +68,76 @@ def list_asks(arguments: argparse.Namespace) -> int:
         if not arguments.follow:
             return list_once(arguments)
         if arguments.json or not (sys.stdin and sys.stdin.isatty() and sys.stdout and sys.stdout.isatty()):
-            return follow(arguments)
+            return follow_asks(arguments)
         return follow_at_terminal(arguments)
     except KeyboardInterrupt:
         return Exit.OK  # the normal way to stop following
 
 
 def list_once(arguments: argparse.Namespace) -> int:
-    with administrator(arguments) as link:
+    with connect_administrator(arguments) as link:
         result: dict[str, Any] = link.ask("asks")
     if arguments.json:
         output.say_json(result)
         return Exit.OK
     asks: list[dict[str, Any]] = result["asks"]
     if not asks:
-        output.say("no ask waits for a person")
+        output.print_line("no ask waits for a person")
     for ask in asks:
-        show(ask)
+        print_ask(ask)
     return Exit.OK
 
 
-def answer(arguments: argparse.Namespace) -> int:
+def answer_ask(arguments: argparse.Namespace) -> int:
     """Answer one ask."""
-    by = arguments.by or own_name()
-    with administrator(arguments) as link:
+    by = arguments.by or find_user_name()
+    with connect_administrator(arguments) as link:
         result = link.ask("answer_ask", id=arguments.ask, verdict=arguments.verdict, reason=arguments.reason, by=by)
     if arguments.json:
         output.say_json(result)
     else:
-        output.say(f"{arguments.ask}: ", *outcome_of(result["closed"]))
+        output.print_line(f"{arguments.ask}: ", *format_resolution(result["closed"]))
     return Exit.OK
 
 
 # -- following ---------------------------------------------------------------------------------------------------
 
 
-def follow(arguments: argparse.Namespace) -> int:
+def follow_asks(arguments: argparse.Namespace) -> int:
     """Print what opens and closes, beginning with what is open."""
-    with administrator(arguments) as heard, administrator(arguments) as link:
+    with connect_administrator(arguments) as heard, connect_administrator(arguments) as link:
         heard.ask("subscribe", topics=["asks"])
         known: set[str] = set()
         for ask in link.ask("asks")["asks"]:
             known.add(ask["id"])
-            tell({"topic": "asks", "opened": ask}, is_json=arguments.json)
+            print_ask_change({"topic": "asks", "opened": ask}, is_json=arguments.json)
         while output.has_reader():
             message = heard.announcement()
             opened = message.get("opened")
             if opened is None or opened["id"] not in known:  # it may have been listed already
-                tell(message, is_json=arguments.json)
+                print_ask_change(message, is_json=arguments.json)
     return Exit.OK
 
 
-def tell(message: dict[str, Any], *, is_json: bool) -> None:
+def print_ask_change(message: dict[str, Any], *, is_json: bool) -> None:
     if is_json:
         output.say_json(message)
     elif "opened" in message:
-        show(message["opened"])
+        print_ask(message["opened"])
     elif "closed" in message:
-        output.say(f"{message['closed']['id']}: ", *outcome_of(message["closed"]))
+        output.print_line(f"{message['closed']['id']}: ", *format_resolution(message["closed"]))
     elif "missed" in message:
-        output.say(paint(f"missed {counted(message['missed'], 'line')}; see: hooklatch asks", "warning"))
+        output.print_line(
+            paint_text(f"missed {format_count(message['missed'], 'line')}; see: hooklatch asks", "warning")
+        )
 
 
 def follow_at_terminal(arguments: argparse.Namespace) -> int:
     # Two connections: what is announced while a request is answered would be passed over.
-    with administrator(arguments) as heard, administrator(arguments) as link:
+    with connect_administrator(arguments) as heard, connect_administrator(arguments) as link:
         heard.ask("subscribe", topics=["asks"])
-        desk = Desk(link, own_name())
-        output.complain(f"asks at {link.path}; {KEYS}")
+        desk = AskPrompt(link, find_user_name())
+        output.print_error(f"asks at {link.path}; {KEYS}")
         desk.look()
         typed = b""
         while not desk.is_over:
@@ -153,7 +155,7 @@ def follow_at_terminal(arguments: argparse.Namespace) -> int:
     return Exit.OK
 
 
-class Desk:
+class AskPrompt:
     """What is open, which one is shown, and what has been said of it so far."""
 
     def __init__(self, link: CommandLink, name: str) -> None:
@@ -208,7 +210,7 @@ class Desk:
         elif "closed" in message and self._open.pop(message["closed"]["id"], None) is not None:
             closed = message["closed"]
             if closed["id"] == self._shown or self._told <= MOST_TOLD:
-                self._say(f"{closed['id']}: ", *outcome_of(closed))
+                self._say(f"{closed['id']}: ", *format_resolution(closed))
             if closed["id"] == self._shown:
                 self._replace()
 
@@ -222,15 +224,15 @@ class Desk:
         elif word == "q":
             self.is_over = True
         elif self._shown is None:
-            output.say("nothing waits")
+            output.print_line("nothing waits")
         elif is_halfway or (word in WORDS and time.monotonic() - self._replaced_at < SETTLE):
-            output.say(paint("nothing was answered: another ask has just been shown", "warning"))
+            output.print_line(paint_text("nothing was answered: another ask has just been shown", "warning"))
         elif word in WORDS:
             self._answer(WORDS[word], rest.strip())
         elif word in ("n", ""):
             self._show_next()
         else:
-            output.say(paint(KEYS, "warning"))
+            output.print_line(paint_text(KEYS, "warning"))
 
     def _answer(self, verdict: str, reason: str) -> None:
         ask = self._open.get(self._shown or "")
@@ -245,9 +247,9 @@ class Desk:
                 "answer_ask", id=ask["id"], verdict=verdict, reason=reason, by=self._name,
                 payload_digest=ask["payload_digest"],
             )  # fmt: skip
-            output.say(f"{ask['id']}: ", *outcome_of(result["closed"]))
+            output.print_line(f"{ask['id']}: ", *format_resolution(result["closed"]))
         except RequestFailedError as error:
-            output.say(paint(error.message, "bad"))
+            output.print_line(paint_text(error.message, "bad"))
         self._open.pop(ask["id"], None)
         self._show_next()
 
@@ -268,14 +270,14 @@ class Desk:
         if self._shown is not None:
             self.is_halfway = drop_typed() or self.is_halfway  # what was typed was about another one
             self._say("")
-            show(self._open[self._shown])
+            print_ask(self._open[self._shown])
 
     def _say(self, *pieces: str) -> None:
         """Say something on a line of its own, also beside a prompt."""
         if self._is_prompted:
             sys.stdout.write("\n")
             self._is_prompted = False
-        output.say(*pieces, is_tight=True)
+        output.print_line(*pieces, is_tight=True)
 
 
 def drop_typed() -> bool:
@@ -300,103 +302,103 @@ def drop_typed() -> bool:
 # -- one ask -----------------------------------------------------------------------------------------------------
 
 
-def show(ask: dict[str, Any]) -> None:
+def print_ask(ask: dict[str, Any]) -> None:
     """Print an ask whole."""
     where = [f"session {ask['session_id']}" if ask["session_id"] else "", f"in {ask['host']}" if ask["host"] else ""]
     what = " ".join(filter(None, (ask["event"], ask["tool"])))
-    place = f"  {', '.join(filter(None, (what, *where)))}; {times_of(ask)}"
-    output.say(paint(ask["id"], "title"), place, is_tight=True)
-    lines = [*details_of(ask)]
+    place = f"  {', '.join(filter(None, (what, *where)))}; {format_ask_times(ask)}"
+    output.print_line(paint_text(ask["id"], "title"), place, is_tight=True)
+    lines = [*list_ask_details(ask)]
     tall = output.say_lines(*lines, width=min(max(len(label) for label, _ in lines), WIDEST) + 2, is_tight=True)
-    if width_of(sys.stdout) is not None and tall + AROUND > (os.get_terminal_size(STDOUT).lines or 24):
+    if terminal_width(sys.stdout) is not None and tall + AROUND > (os.get_terminal_size(STDOUT).lines or 24):
         text = f"it takes {tall} lines, more than fit here: scroll up to {ask['id']}, and read it all"
-        output.say(paint(text, "warning"))
+        output.print_line(paint_text(text, "warning"))
 
 
-def times_of(ask: dict[str, Any]) -> str:
+def format_ask_times(ask: dict[str, Any]) -> str:
     now = time.time()
-    age, left = now - moment(ask["at"]), moment(ask["expires_at"]) - now
-    return f"asked {shown(max(age, 0))} ago, denied in {shown(max(left, 0))}"
+    age, left = now - parse_timestamp(ask["at"]), parse_timestamp(ask["expires_at"]) - now
+    return f"asked {format_duration(max(age, 0))} ago, denied in {format_duration(max(left, 0))}"
 
 
-def moment(text: str) -> float:
+def parse_timestamp(text: str) -> float:
     return datetime.fromisoformat(text).timestamp()
 
 
-def details_of(ask: dict[str, Any]) -> Iterator[tuple[str, object]]:
+def list_ask_details(ask: dict[str, Any]) -> Iterator[tuple[str, object]]:
     """Yield all that there is to see of an ask, what cannot be seen last: there the answer is typed."""
     for question in ask["questions"]:
         yield "asks", f"{question['hook']}: {question['reason']}"
-    if ask["cwd"] not in (None, fields_of(ask["excerpt"]).get("cwd")):
-        yield "folder", text_of(ask["cwd"])
-    shown = json_of(ask["excerpt"], ask["excerpt_cut"])
+    if ask["cwd"] not in (None, read_fields(ask["excerpt"]).get("cwd")):
+        yield "folder", format_ask_value(ask["cwd"])
+    shown = format_ask_json(ask["excerpt"], ask["excerpt_cut"])
     if ask["excerpt"] is not None:
-        yield from values_of(ask["excerpt"])
+        yield from list_payload_values(ask["excerpt"])
     elif shown:
         yield "payload", shown
-    changed = json_of(ask["patch"], ask["patch_cut"])
+    changed = format_ask_json(ask["patch"], ask["patch_cut"])
     if changed:
         yield "changed", f"by hooks, from what the agent sent: {changed}"
     if ask["questions_omitted"]:
-        yield "warning", f"{counted(ask['questions_omitted'], 'hook')} more ask; deny what you cannot see"
+        yield "warning", f"{format_count(ask['questions_omitted'], 'hook')} more ask; deny what you cannot see"
     if ask["excerpt"] is None:
         yield "warning", f"this is not all of its {ask['payload_bytes']} bytes; deny what you cannot see"
     if ask["patch_cut"] is not None:
         yield "warning", "this is not all of what hooks changed; deny what you cannot see"
-    if word := disguised(shown) or disguised(changed):
+    if word := find_disguised_word(shown) or find_disguised_word(changed):
         yield "warning", f"{word} has letters that look like others; deny what is not what it seems"
-    if mark := left_out(shown, changed):
+    if mark := find_omission_mark(shown, changed):
         yield "warning", f"what stands as {mark} may be anything; deny what you cannot see"
 
 
-def json_of(value: object, text: str | None) -> str:
-    return output.json_text(value) if value is not None else text or ""
+def format_ask_json(value: object, text: str | None) -> str:
+    return output.format_json(value) if value is not None else text or ""
 
 
-def values_of(payload: dict[str, Any]) -> Iterator[tuple[str, object]]:
+def list_payload_values(payload: dict[str, Any]) -> Iterator[tuple[str, object]]:
     """Yield what a payload holds; a tool's input key by key, since that is what is judged."""
-    given = fields_of(payload.get("tool_input"))
-    for key, value in fields_of(payload).items():
+    given = read_fields(payload.get("tool_input"))
+    for key, value in read_fields(payload).items():
         if key == "tool_input" and given:
-            yield from ((f"  {label_of(name)}", text_of(one)) for name, one in given.items())
-        elif not says_again(key, value, payload):
-            yield label_of(key), text_of(value)
+            yield from ((f"  {quote_label(name)}", format_ask_value(one)) for name, one in given.items())
+        elif not repeats_input(key, value, payload):
+            yield quote_label(key), format_ask_value(value)
 
 
-def fields_of(value: object) -> dict[str, object]:
+def read_fields(value: object) -> dict[str, object]:
     return cast("dict[str, object]", value) if isinstance(value, dict) else {}
 
 
-def says_again(key: str, value: object, payload: dict[str, Any]) -> bool:
+def repeats_input(key: str, value: object, payload: dict[str, Any]) -> bool:
     """Return whether a field says once more what the tool's name or its input says; an agent may put others there."""
     if key == "tool_kind":
         return isinstance(value, str) and value in KINDS
     try:
-        told = arguments(str(payload.get("tool_kind")), fields_of(payload.get("tool_input")))
+        told = arguments(str(payload.get("tool_kind")), read_fields(payload.get("tool_input")))
     except UnclearToolError:
         return False
-    return key == "tool_args" and output.json_text(value) == output.json_text(told)
+    return key == "tool_args" and output.format_json(value) == output.format_json(told)
 
 
-def label_of(key: str) -> str:
+def quote_label(key: str) -> str:
     """Return a field's name; quoted where it could be taken for another one, or for a word of ours."""
-    return key if PLAIN.fullmatch(key) and key not in OURS else output.json_text(key)
+    return key if PLAIN.fullmatch(key) and key not in OURS else output.format_json(key)
 
 
-def text_of(value: object) -> str:
+def format_ask_value(value: object) -> str:
     """Return a value: a text as it is, unless what is shown could also be another one."""
-    if isinstance(value, str) and value == output.plain(value).strip() and value[:1] not in MARKS:
+    if isinstance(value, str) and value == output.escape_invisible(value).strip() and value[:1] not in MARKS:
         return value
-    return output.json_text(value)
+    return output.format_json(value)
 
 
-def outcome_of(closed: dict[str, Any]) -> list[str]:
-    word = paint("allowed", "good") if closed["verdict"] == "allow" else paint("denied", "bad")
+def format_resolution(closed: dict[str, Any]) -> list[str]:
+    word = paint_text("allowed", "good") if closed["verdict"] == "allow" else paint_text("denied", "bad")
     by = f" by {closed['by']}" if closed["by"] else ""
     return [word, f"{by}: {closed['reason']}"]
 
 
-def own_name() -> str:
+def find_user_name() -> str:
     try:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:

@@ -7,11 +7,11 @@ import os
 from typing import Any
 
 from hooklatch.cli.terminal import look, output
-from hooklatch.cli.terminal.durations import span
+from hooklatch.cli.terminal.durations import parse_duration
 from hooklatch.cli.terminal.exits import Exit
 from hooklatch.cli.terminal.parser import Parser
-from hooklatch.cli.terminal.requests import administrator
-from hooklatch.core.text import did_you_mean
+from hooklatch.cli.terminal.requests import connect_administrator
+from hooklatch.core.text import suggest_name
 
 __all__ = ["add_add", "add_disable", "add_enable", "add_remove"]
 
@@ -20,7 +20,7 @@ EXITS = (Exit.NO_INPUT, Exit.UNAVAILABLE, Exit.NOT_PERMITTED)
 
 def add_add(parser: Parser) -> None:
     example = "hooklatch hooks add pre_tool_use --run guards.py:no_force_push --match Bash"
-    parser.runs(add, example=example, exits=(Exit.BAD_DATA, Exit.UNAVAILABLE, Exit.NOT_PERMITTED))
+    parser.runs(run_hooks_add, example=example, exits=(Exit.BAD_DATA, Exit.UNAVAILABLE, Exit.NOT_PERMITTED))
     parser.add_argument("event", metavar="EVENT", help="its name (see: hooklatch events)")
     parser.add_argument("--run", dest="target", metavar="FILE.py:FUNCTION", required=True, help="or MODULE:FUNCTION")
     parser.add_argument("--id", help="default: FILE:FUNCTION without folder and .py")
@@ -31,7 +31,9 @@ def add_add(parser: Parser) -> None:
     parser.add_argument(
         "--priority", metavar="N", type=int, help="0 to 1000; higher ones are asked first (default: 100)"
     )
-    parser.add_argument("--timeout", metavar="TIME", type=span, help="such as 2, 90s, 2m (default: the event's)")
+    parser.add_argument(
+        "--timeout", metavar="TIME", type=parse_duration, help="such as 2, 90s, 2m (default: the event's)"
+    )
     parser.add_argument("--description", metavar="TEXT")
     parser.add_argument("--observe", action="store_true", help="run it and record its verdict, but do not enforce it")
     parser.add_argument("--amends", action="store_true", help="it runs first, and guards judge what it made")
@@ -42,17 +44,17 @@ def add_add(parser: Parser) -> None:
 
 
 def add_remove(parser: Parser) -> None:
-    parser.runs(remove, example="hooklatch hooks remove guards:no_force_push", exits=EXITS)
+    parser.runs(run_hooks_remove, example="hooklatch hooks remove guards:no_force_push", exits=EXITS)
     add_id(parser)
 
 
 def add_enable(parser: Parser) -> None:
-    parser.runs(switch, example="hooklatch hooks enable guards:no_force_push", exits=EXITS)
+    parser.runs(run_hooks_switch, example="hooklatch hooks enable guards:no_force_push", exits=EXITS)
     add_id(parser)
 
 
 def add_disable(parser: Parser) -> None:
-    parser.runs(switch, example="hooklatch hooks disable guards:no_force_push", exits=EXITS)
+    parser.runs(run_hooks_switch, example="hooklatch hooks disable guards:no_force_push", exits=EXITS)
     add_id(parser)
 
 
@@ -60,13 +62,13 @@ def add_id(parser: Parser) -> None:
     parser.add_argument("id", metavar="ID", help="its id if that is unambiguous; else its full name, such as global/ID")
 
 
-def add(arguments: argparse.Namespace) -> int:
+def run_hooks_add(arguments: argparse.Namespace) -> int:
     """Register a global hook."""
-    run = absolute(arguments.target)
+    run = make_target_absolute(arguments.target)
     definition: dict[str, object] = {
-        "id": arguments.id or default_id(run),
+        "id": arguments.id or derive_target_id(run),
         "event": arguments.event,
-        "match": match_of(arguments),
+        "match": read_match(arguments),
         "run": run,
         "priority": arguments.priority,
         "timeout": arguments.timeout,
@@ -77,13 +79,13 @@ def add(arguments: argparse.Namespace) -> int:
         "only_judges": arguments.only_judges or None,
     }
     definition = {key: value for key, value in definition.items() if value is not None}
-    with administrator(arguments) as link:
+    with connect_administrator(arguments) as link:
         result = link.ask("register", hooks=[definition], scope="global")
-    report(arguments, result, f"added {' '.join(result['ids'])}")
+    print_change(arguments, result, f"added {' '.join(result['ids'])}")
     return Exit.OK
 
 
-def absolute(run: str) -> str:
+def make_target_absolute(run: str) -> str:
     """Return the target with an absolute path, since the daemon has another working directory."""
     place, colon, function = run.rpartition(":")
     if not place.endswith(".py") and "/" not in place:
@@ -91,12 +93,12 @@ def absolute(run: str) -> str:
     return os.path.abspath(os.path.expanduser(place)) + colon + function
 
 
-def default_id(run: str) -> str:
+def derive_target_id(run: str) -> str:
     place, _, function = run.rpartition(":")
     return f"{os.path.basename(place).removesuffix('.py')}:{function}"
 
 
-def match_of(arguments: argparse.Namespace) -> object:
+def read_match(arguments: argparse.Namespace) -> object:
     names: list[str] | None = arguments.match
     if names is not None:
         return names[0] if len(names) == 1 else names
@@ -107,34 +109,34 @@ def match_of(arguments: argparse.Namespace) -> object:
     return None
 
 
-def remove(arguments: argparse.Namespace) -> int:
+def run_hooks_remove(arguments: argparse.Namespace) -> int:
     """Remove a global hook, or all of a file or plugin that has vanished; report, but do not fail, if there is none."""
     hook_id: str = arguments.id
-    with administrator(arguments) as link:
+    with connect_administrator(arguments) as link:
         result = link.ask("unregister", id=hook_id, scope="global")
         if result["removed"] or result.get("accepted"):
             gone = "".join(f"; {place} is gone" for place in result.get("accepted", []))
-            report(arguments, result, f"removed {', '.join(result['removed'])}{gone}")
+            print_change(arguments, result, f"removed {', '.join(result['removed'])}{gone}")
             return Exit.OK
         ids = [hook["id"] for hook in link.ask("hooks")["hooks"] if hook["layer"] == "global"]
-    output.complain(f"there was no hook {hook_id!r}{did_you_mean(hook_id, ids)}")
-    report(arguments, result, "nothing to remove")
+    output.print_error(f"there was no hook {hook_id!r}{suggest_name(hook_id, ids)}")
+    print_change(arguments, result, "nothing to remove")
     return Exit.OK
 
 
-def switch(arguments: argparse.Namespace) -> int:
+def run_hooks_switch(arguments: argparse.Namespace) -> int:
     """Enable or disable a global hook."""
     method: str = arguments.command
-    with administrator(arguments) as link:
+    with connect_administrator(arguments) as link:
         result = link.ask(method, id=arguments.id, scope="global")
-    report(arguments, result, f"{method}d {arguments.id}")
+    print_change(arguments, result, f"{method}d {arguments.id}")
     return Exit.OK
 
 
-def report(arguments: argparse.Namespace, result: dict[str, Any], text: str) -> None:
+def print_change(arguments: argparse.Namespace, result: dict[str, Any], text: str) -> None:
     if arguments.json:
         output.say_json(result)
     else:
-        output.say(f"{text} (revision {look.short_revision(result['revision'])})")
+        output.print_line(f"{text} (revision {look.shorten_revision(result['revision'])})")
     for warning in result.get("warnings", []):
-        output.complain(warning)
+        output.print_error(warning)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from hooklatch.cli.hooks.hooks import unknown_event
+from hooklatch.cli.hooks.hooks import describe_unknown_event
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import CommandError, Exit
 from hooklatch.cli.terminal.parser import Parser
-from hooklatch.cli.terminal.requests import administrator
+from hooklatch.cli.terminal.requests import connect_administrator
 from hooklatch.core.hooks.catalogue import Catalogue, EventSpec
-from hooklatch.core.text import shown
+from hooklatch.core.text import format_duration
 from hooklatch.errors import DaemonUnreachableError
 
 __all__ = ["add_events"]
@@ -21,35 +21,35 @@ TITLES = ("EVENT", "MODEL", "FAILS", "VERDICTS", "OUTPUTS", "PATCH", "MATCH", "T
 
 
 def add_events(parser: Parser) -> None:
-    parser.runs(events, example="hooklatch events pre_tool_use", exits=(Exit.PROTOCOL,))
+    parser.runs(run_events, example="hooklatch events pre_tool_use", exits=(Exit.PROTOCOL,))
     parser.add_argument("name", metavar="EVENT", nargs="?", help="show this one, with its fields")
 
 
-def events(arguments: argparse.Namespace) -> int:
+def run_events(arguments: argparse.Namespace) -> int:
     """Show the catalogue, or one event."""
     try:
-        with administrator(arguments) as link:
+        with connect_administrator(arguments) as link:
             known: list[dict[str, Any]] = link.ask("events")["events"]
         is_live = True
     except DaemonUnreachableError:
-        known = [described(spec) for spec in Catalogue.standard().values()]
+        known = [describe_event(spec) for spec in Catalogue.standard().values()]
         is_live = False
-        output.complain("no daemon is reachable: this is the standard catalogue, without events of your own")
+        output.print_error("no daemon is reachable: this is the standard catalogue, without events of your own")
     if arguments.name is not None:
         named = [event for event in known if event["name"] == arguments.name]
         if not named:
-            raise CommandError(Exit.USAGE, unknown_event(arguments.name, [event["name"] for event in known]))
+            raise CommandError(Exit.USAGE, describe_unknown_event(arguments.name, [event["name"] for event in known]))
         known = named
     if arguments.json:
         output.say_json({"events": known, "live": is_live})
     elif arguments.name is not None:
         show_event(known[0])
     else:
-        output.say_table(TITLES, [row_of(event) for event in known], drop=DROP)
+        output.say_table(TITLES, [event_row(event) for event in known], drop=DROP)
     return Exit.OK
 
 
-def described(spec: EventSpec) -> dict[str, Any]:
+def describe_event(spec: EventSpec) -> dict[str, Any]:
     """Describe a standard event in the daemon's format; hooks and counts are unknown."""
     return {
         "name": spec.name, "model": spec.model, "flow": spec.flow, "view": spec.view, "combine": spec.combine,
@@ -61,16 +61,16 @@ def described(spec: EventSpec) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def row_of(event: dict[str, Any]) -> tuple[object, ...]:
+def event_row(event: dict[str, Any]) -> tuple[object, ...]:
     words = (" ".join(event[key]) or None for key in ("verdicts", "outputs", "patch"))
     return (
-        event["name"], event["model"], event["fails"], *words, event["match"], shown(event["timeout"]),
+        event["name"], event["model"], event["fails"], *words, event["match"], format_duration(event["timeout"]),
         event["hooks"], event["fired"],
     )  # fmt: skip
 
 
 def show_event(event: dict[str, Any]) -> None:
-    output.say(f"{event['name']}: {event['when']}")
+    output.print_line(f"{event['name']}: {event['when']}")
     hooks_run = "one after another" if event["flow"] == "sequential" else "all at once"
     output.say_lines(
         ("model", f"{event['model']}, hooks run {hooks_run}, fails {event['fails']}"),
@@ -79,10 +79,10 @@ def show_event(event: dict[str, Any]) -> None:
         ("patch", " ".join(event["patch"])),
         ("combine", event["combine"]),
         ("match", event["match"]),
-        ("timeout", f"{shown(event['timeout'])} a hook, {shown(event['budget'])} for all"),
+        ("timeout", f"{format_duration(event['timeout'])} a hook, {format_duration(event['budget'])} for all"),
         ("refusal", event["on_refusal"] and f"fires {event['on_refusal']}"),
         ("fired", event["fired"]),
     )
-    output.say("fields")
+    output.print_line("fields")
     for field in event["fields"]:
-        output.say(f"  {field['name']}: {field['type']}")
+        output.print_line(f"  {field['name']}: {field['type']}")

@@ -14,10 +14,10 @@ from typing import Any
 from hooklatch.cli.terminal import look, output
 from hooklatch.cli.terminal.exits import CommandError, Exit
 from hooklatch.cli.terminal.parser import Parser
-from hooklatch.cli.terminal.requests import CommandLink, administrator
-from hooklatch.core.text import did_you_mean
+from hooklatch.cli.terminal.requests import CommandLink, connect_administrator
+from hooklatch.core.text import suggest_name
 
-__all__ = ["add_hooks", "add_list", "unknown_event"]
+__all__ = ["add_hooks", "add_list", "describe_unknown_event"]
 
 BELOW = (
     ("list", "hooks.hooks", "list hooks, what is wrong first, with their timings since the daemon's start"),
@@ -78,7 +78,7 @@ def add_listing(parser: Parser, *, example: str) -> None:
 def list_hooks(arguments: argparse.Namespace) -> int:
     """Show the hooks of all layers."""
     event: str | None = arguments.event
-    with administrator(arguments) as link:
+    with connect_administrator(arguments) as link:
         result = link.ask("hooks", event=event, session=arguments.session)
         gates = {spec["name"] for spec in link.ask("events")["events"] if spec["model"] == "gate"}
         if event is not None and not result["hooks"]:
@@ -88,19 +88,21 @@ def list_hooks(arguments: argparse.Namespace) -> int:
         return Exit.OK
     for hook in result["hooks"]:
         if hook["problem"]:
-            output.say(look.paint(f"{hook['name']} is inactive", "bad"), f": {hook['problem']}")
+            output.print_line(look.paint_text(f"{hook['name']} is inactive", "bad"), f": {hook['problem']}")
         elif hook["state"] == "quarantined":
-            output.say(
-                look.paint(f"{hook['name']} is quarantined", "bad"),
+            output.print_line(
+                look.paint_text(f"{hook['name']} is quarantined", "bad"),
                 f", its worker died too often; fix it, then: hooklatch hooks enable {quote(hook['name'])}",
             )
     if result["hooks"]:
-        numbers = turns(result["hooks"], gates)
-        rows = [row_of(hook, numbers[hook["name"]]) for hook in output.failures_first(result["hooks"], is_wrong)]
+        numbers = number_turns(result["hooks"], gates)
+        rows = [
+            hook_row(hook, numbers[hook["name"]]) for hook in output.order_failures_first(result["hooks"], is_wrong)
+        ]
         output.say_table(TITLES, rows, drop=DROP)
     else:
-        output.say("no hooks" + (f" for {event}" if event else "; `hooklatch init` writes a first one"))
-    output.say(f"revision {look.short_revision(result['revision'])}")
+        output.print_line("no hooks" + (f" for {event}" if event else "; `hooklatch init` writes a first one"))
+    output.print_line(f"revision {look.shorten_revision(result['revision'])}")
     return Exit.OK
 
 
@@ -109,7 +111,7 @@ def is_wrong(hook: Mapping[str, Any]) -> bool:
     return hook["state"] not in STATES or bool(hook.get("failing"))
 
 
-def turns(hooks: Sequence[Mapping[str, Any]], gates: Container[str]) -> dict[str, int]:
+def number_turns(hooks: Sequence[Mapping[str, Any]], gates: Container[str]) -> dict[str, int]:
     """Number the hooks of each event, from a list in firing order, by when they are called.
 
     At a gate those that amend come first, the least trusted layer's before the others'.
@@ -127,27 +129,27 @@ def turns(hooks: Sequence[Mapping[str, Any]], gates: Container[str]) -> dict[str
     return numbers
 
 
-def row_of(hook: Mapping[str, Any], number: int) -> Sequence[object]:
+def hook_row(hook: Mapping[str, Any], number: int) -> Sequence[object]:
     marks = [mark for mark in ("amends", "only_judges", "observe", "optional") if hook[mark]]
     timings = hook["timings"]
     failures = ", ".join(f"{cause} {count}" for cause, count in timings["failures"].items())
     state = " ".join([hook["state"], *(["failing"] if hook.get("failing") else []), *marks])
     meaning = "bad" if is_wrong(hook) else STATES[hook["state"]]
     return (
-        layer_of(hook), hook["id"], hook["event"], number, hook["match"],
-        state if meaning == "good" else look.paint(state, meaning), hook["priority"],
+        find_layer(hook), hook["id"], hook["event"], number, hook["match"],
+        state if meaning == "good" else look.paint_text(state, meaning), hook["priority"],
         timings["count"], timings["p50_ms"], timings["p99_ms"],
-        look.paint(failures, "bad") if failures else None, hook["origin"],
-        shortened(hook["target"]), shortened(hook["description"]) or None,
+        look.paint_text(failures, "bad") if failures else None, hook["origin"],
+        clip_cell(hook["target"]), clip_cell(hook["description"]) or None,
     )  # fmt: skip
 
 
-def shortened(text: str) -> str:
+def clip_cell(text: str) -> str:
     line = " ".join(text.split())
     return line if len(line) <= MAX_CELL else f"{line[: MAX_CELL - 1]}…"
 
 
-def layer_of(hook: Mapping[str, Any]) -> str:
+def find_layer(hook: Mapping[str, Any]) -> str:
     """Return the layer in a hook's name; with the project of a gate inherited from another session."""
     return str(hook["layer"]) + (f" {hook['project']}" if hook["project"] else "")
 
@@ -156,8 +158,8 @@ def check_event(link: CommandLink, event: str) -> None:
     """Reject an unknown event: an empty list would read as "no guards needed here"."""
     names = [spec["name"] for spec in link.ask("events")["events"]]
     if event not in names:
-        raise CommandError(Exit.USAGE, unknown_event(event, names))
+        raise CommandError(Exit.USAGE, describe_unknown_event(event, names))
 
 
-def unknown_event(event: str, names: Sequence[str]) -> str:
-    return f"unknown event {event!r}{did_you_mean(event, names)} (see: hooklatch events)"
+def describe_unknown_event(event: str, names: Sequence[str]) -> str:
+    return f"unknown event {event!r}{suggest_name(event, names)} (see: hooklatch events)"

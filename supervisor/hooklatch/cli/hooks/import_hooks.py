@@ -11,9 +11,9 @@ from contextlib import suppress
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import CommandError, Exit
 from hooklatch.cli.terminal.parser import Parser
-from hooklatch.core.text import counted
-from hooklatch.errors import why
-from hooklatch.importing import Imported, UnreadableFileError, read_hooks
+from hooklatch.core.text import format_count
+from hooklatch.errors import explain_error
+from hooklatch.importing import ImportResult, UnreadableFileError, read_hooks
 from hooklatch.importing.writing import write_toml
 from hooklatch.service.config.file_safety import UnsafeFileError, check_folders
 
@@ -39,32 +39,32 @@ def import_file(arguments: argparse.Namespace) -> int:
     if place is not None:
         check_place(place, is_forced=arguments.force)
     try:
-        imported = read_hooks(origin, read(origin))
+        imported = read_hooks(origin, read_import_file(origin))
     except UnreadableFileError as error:
         raise CommandError(Exit.BAD_DATA, str(error)) from None
     stem = imported.kind if place is None else os.path.basename(place).removesuffix(".toml")
     text = write_toml(imported, origin="standard input" if origin == "-" else os.path.abspath(origin), stem=stem)
-    for note in notes_of(imported):
-        output.complain(note)
+    for note in list_notes(imported):
+        output.print_error(note)
     if not imported.hooks:
         raise CommandError(Exit.BAD_DATA, f"{origin} holds no hook that can run here; nothing was written")
     if place is not None:
-        write(place, text, is_forced=arguments.force)
+        write_import(place, text, is_forced=arguments.force)
     if arguments.json:
-        output.say_json(described(imported, place, text))
+        output.say_json(describe_import(imported, place, text))
     elif place is None:
         output.say_text(text.removesuffix("\n"))
     else:
-        output.say(summary(imported, place))
+        output.print_line(format_import_summary(imported, place))
     return Exit.FINDINGS if imported.has_losses else Exit.OK
 
 
-def notes_of(imported: Imported) -> list[str]:
+def list_notes(imported: ImportResult) -> list[str]:
     inactive = [f"{hook.place}: written as a comment: {hook.problem}" for hook in imported.hooks if hook.problem]
     return [*(str(note) for note in imported.notes), *inactive]
 
 
-def read(name: str) -> bytes:
+def read_import_file(name: str) -> bytes:
     try:
         if name == "-":
             data = sys.stdin.buffer.read(MAX_FILE + 1) if sys.stdin else b""
@@ -72,7 +72,7 @@ def read(name: str) -> bytes:
             with open(name, "rb") as file:
                 data = file.read(MAX_FILE + 1)
     except (OSError, ValueError) as error:
-        reason = why(error)
+        reason = explain_error(error)
         raise CommandError(Exit.NO_INPUT, f"{name} cannot be read: {reason}") from None
     if len(data) > MAX_FILE:
         raise CommandError(Exit.BAD_DATA, f"{name} is over the limit of {MAX_FILE // 2**20} MiB for a file of hooks")
@@ -84,16 +84,16 @@ def check_place(place: str, *, is_forced: bool) -> None:
     if not name.endswith(".toml") or name.startswith("."):
         raise CommandError(Exit.USAGE, f"--to cannot be {name!r}: in hooks.d the daemon only reads NAME.toml")
     if os.path.lexists(place) and not is_forced:
-        raise exists(place)
+        raise make_exists_error(place)
 
 
-def exists(place: str) -> CommandError:
+def make_exists_error(place: str) -> CommandError:
     return CommandError(
         Exit.CANNOT_CREATE, f"{place} exists already and was left unchanged; give --force to replace it"
     )
 
 
-def write(place: str, text: str, *, is_forced: bool) -> None:
+def write_import(place: str, text: str, *, is_forced: bool) -> None:
     """Write the file atomically: a daemon may be watching the directory."""
     place = os.path.realpath(place)
     folder = os.path.dirname(place)
@@ -111,16 +111,16 @@ def write(place: str, text: str, *, is_forced: bool) -> None:
             with suppress(FileNotFoundError):
                 os.unlink(draft)
     except FileExistsError:
-        raise exists(place) from None
+        raise make_exists_error(place) from None
     except OSError as error:
         raise CommandError(Exit.CANNOT_CREATE, f"{place} cannot be created: {error.strerror}") from None
     try:
         check_folders(folder)
     except UnsafeFileError as error:
-        output.complain(f"the daemon will refuse it: {error}")
+        output.print_error(f"the daemon will refuse it: {error}")
 
 
-def described(imported: Imported, place: str | None, text: str) -> dict[str, object]:
+def describe_import(imported: ImportResult, place: str | None, text: str) -> dict[str, object]:
     return {
         "kind": imported.kind,
         "written": place,
@@ -132,12 +132,12 @@ def described(imported: Imported, place: str | None, text: str) -> dict[str, obj
     }
 
 
-def summary(imported: Imported, place: str) -> str:
+def format_import_summary(imported: ImportResult, place: str) -> str:
     inactive = sum(hook.problem is not None for hook in imported.hooks)
     dropped = sum(note.is_loss for note in imported.notes)
-    counts = [counted(len(imported.hooks) - inactive, "hook")]
-    counts += [f"{counted(inactive, 'hook')} as a comment, to be fixed"] * bool(inactive) + [f"{dropped} lost"] * bool(
-        dropped
-    )
+    counts = [format_count(len(imported.hooks) - inactive, "hook")]
+    counts += [f"{format_count(inactive, 'hook')} as a comment, to be fixed"] * bool(inactive) + [
+        f"{dropped} lost"
+    ] * bool(dropped)
     where = "" if os.path.basename(os.path.dirname(place)) == FOLDER else "; put it into hooks.d beside hooks.toml"
     return f"wrote {place}: {', '.join(counts)}{where}; then see: hooklatch hooks"

@@ -5,18 +5,18 @@ from __future__ import annotations
 import argparse
 import os
 
-from hooklatch.cli.hooks.status import place_and_text
+from hooklatch.cli.hooks.status import format_diagnostic_place
 from hooklatch.cli.terminal import look, output
 from hooklatch.cli.terminal.exits import Exit
 from hooklatch.cli.terminal.parser import Parser
-from hooklatch.cli.terminal.requests import administrator
+from hooklatch.cli.terminal.requests import connect_administrator
 
 __all__ = ["add_reload"]
 
 
 def add_reload(parser: Parser) -> None:
     exits = (Exit.FINDINGS, Exit.NO_INPUT, Exit.UNAVAILABLE)
-    parser.runs(reload, example="hooklatch reload", exits=exits)
+    parser.runs(run_reload, example="hooklatch reload", exits=exits)
     one = parser.add_mutually_exclusive_group()
     one.add_argument(
         "id",
@@ -27,24 +27,24 @@ def add_reload(parser: Parser) -> None:
     one.add_argument("--accept-removed", action="store_true", help="remove the hooks of what has vanished")
 
 
-def reload(arguments: argparse.Namespace) -> int:
+def run_reload(arguments: argparse.Namespace) -> int:
     """Reload, and print what changed."""
     params = {"accept_removed": True} if arguments.accept_removed else {}
-    with administrator(arguments) as link, look.Working("the daemon loads its files"):
-        result = link.ask("reload", id=named(arguments.id), **params)
+    with connect_administrator(arguments) as link, look.Spinner("the daemon loads its files"):
+        result = link.ask("reload", id=make_path_absolute(arguments.id), **params)
     diagnostics = result["diagnostics"]
     if arguments.json:
         output.say_json(result)
     else:
         same = result["previous"] == result["revision"]
-        was = ", nothing changed" if same else f", was {look.short_revision(result['previous'])}"
-        output.say(f"revision {look.short_revision(result['revision'])}{was}")
+        was = ", nothing changed" if same else f", was {look.shorten_revision(result['previous'])}"
+        output.print_line(f"revision {look.shorten_revision(result['revision'])}{was}")
         output.say_lines(*((key, ", ".join(result[key])) for key in ("added", "removed", "changed")))
         output.say_lines(*(("accepted", f"{place} is gone") for place in result["accepted"]))
-        output.say_lines(*(("wrong", place_and_text(diagnostic)) for diagnostic in diagnostics))
+        output.say_lines(*(("wrong", format_diagnostic_place(diagnostic)) for diagnostic in diagnostics))
     return Exit.FINDINGS if diagnostics else Exit.OK
 
 
-def named(name: str | None) -> str | None:
+def make_path_absolute(name: str | None) -> str | None:
     """Return a file's path as the daemon, which has another working directory, knows it; any other name as it is."""
     return os.path.abspath(os.path.expanduser(name)) if name is not None and name.endswith(".py") else name

@@ -10,8 +10,8 @@ from typing import Any
 from hooklatch.cli.terminal import look, output
 from hooklatch.cli.terminal.exits import Exit
 from hooklatch.cli.terminal.parser import Parser
-from hooklatch.cli.terminal.requests import administrator
-from hooklatch.core.text import shown
+from hooklatch.cli.terminal.requests import connect_administrator
+from hooklatch.core.text import format_duration
 
 __all__ = ["add_show"]
 
@@ -24,15 +24,15 @@ def add_show(parser: Parser) -> None:
 
 def show_hook(arguments: argparse.Namespace) -> int:
     """Print every hook with this id."""
-    with administrator(arguments) as link:
+    with connect_administrator(arguments) as link:
         result = link.ask("hook", id=arguments.id, session=arguments.session)
     if arguments.json:
         output.say_json(result)
         return Exit.OK
     for place, hook in enumerate(result["hooks"]):
         if place:
-            output.say()
-        output.say_lines(*lines_of(hook))
+            output.print_line()
+        output.say_lines(*list_hook_details(hook))
         previous = ""
         for failure in hook["last_failures"]:
             # What it printed; the traceback of an exception is the end of its standard error, if that was still open.
@@ -42,7 +42,7 @@ def show_hook(arguments: argparse.Namespace) -> int:
     return Exit.OK
 
 
-def lines_of(hook: dict[str, Any]) -> Iterator[tuple[str, object]]:
+def list_hook_details(hook: dict[str, Any]) -> Iterator[tuple[str, object]]:
     marks = [mark for mark in ("observe", "optional") if hook[mark]]
     timings = hook["timings"]
     yield "hook", hook["name"]
@@ -52,19 +52,19 @@ def lines_of(hook: dict[str, Any]) -> Iterator[tuple[str, object]]:
     yield "event", hook["event"]
     yield "match", hook["match"]
     yield "where", hook["where"]
-    yield "state", look.paint(" ".join([hook["state"], *marks]), "good" if hook["state"] == "active" else "bad")
+    yield "state", look.paint_text(" ".join([hook["state"], *marks]), "good" if hook["state"] == "active" else "bad")
     yield "problem", hook["problem"]
-    yield "declared in", look.short_path(hook["origin"] or "")
-    yield "command" if hook["command"] else "runs", hook["command"] or look.short_path(hook["target"])
+    yield "declared in", look.shorten_path(hook["origin"] or "")
+    yield "command" if hook["command"] else "runs", hook["command"] or look.shorten_path(hook["target"])
     yield "priority", hook["priority"]
-    yield "timeout", shown(hook["timeout"]) if hook["timeout"] is not None else "the event's default"
-    yield "calls", calls_text(timings)
+    yield "timeout", format_duration(hook["timeout"]) if hook["timeout"] is not None else "the event's default"
+    yield "calls", format_calls(timings)
     digests: dict[str, str] = hook["digests"] or {}
     for path, digest in digests.items():
-        yield "file", f"{look.short_path(path)}, sha256 {digest}"
+        yield "file", f"{look.shorten_path(path)}, sha256 {digest}"
 
 
-def calls_text(timings: dict[str, Any]) -> str:
+def format_calls(timings: dict[str, Any]) -> str:
     if not timings["count"]:
         return "none since the daemon started"
     failures = ", ".join(f"{cause} {count}" for cause, count in timings["failures"].items())
@@ -76,13 +76,13 @@ def calls_text(timings: dict[str, Any]) -> str:
 
 def show_failure(failure: dict[str, Any], words: str) -> None:
     at = datetime.fromtimestamp(failure["at"], UTC)
-    output.say()
-    output.say(
-        look.paint(f"{at:%Y-%m-%dT%H:%M:%SZ} {failure['cause']}", "bad"),
+    output.print_line()
+    output.print_line(
+        look.paint_text(f"{at:%Y-%m-%dT%H:%M:%SZ} {failure['cause']}", "bad"),
         f", {failure['event']}, {failure['duration_ms']:.1f} ms, decision {failure['decision_id']}"
         + (f", session {failure['session']}" if failure["session"] else ""),
     )
-    output.say(f"  {failure['message']}")
+    output.print_line(f"  {failure['message']}")
     for text in words.splitlines():
-        output.say_exact(look.paint(f"    {text}", "quiet"))
-    output.say(f"  what was decided: hooklatch log --decision {failure['decision_id']}")
+        output.say_exact(look.paint_text(f"    {text}", "quiet"))
+    output.print_line(f"  what was decided: hooklatch log --decision {failure['decision_id']}")

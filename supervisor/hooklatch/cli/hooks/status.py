@@ -12,8 +12,8 @@ from hooklatch.cli.terminal import look, output
 from hooklatch.cli.terminal.exits import Exit
 from hooklatch.cli.terminal.last_signs import NobodyListensError
 from hooklatch.cli.terminal.parser import Parser
-from hooklatch.cli.terminal.requests import CommandLink, administrator
-from hooklatch.core.text import counted, shown
+from hooklatch.cli.terminal.requests import CommandLink, connect_administrator
+from hooklatch.core.text import format_count, format_duration
 from hooklatch.errors import RequestFailedError
 
 TYPE_CHECKING = False
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from typing import Any
 
-__all__ = ["add_status", "failing_text", "place_and_text", "suspension_text"]
+__all__ = ["add_status", "format_failing_hook", "format_diagnostic_place", "format_suspension"]
 
 DRAINING = "it ends once what it decides is decided; then: hooklatch serve --detach"
 SHOWN = 3  # failing hooks whose last words are shown
@@ -29,25 +29,25 @@ LAST_LINES = 2  # of a traceback, or of what a program wrote; `hooks show` has a
 
 
 def add_status(parser: Parser) -> None:
-    parser.runs(status, example="hooklatch status", exits=(Exit.FINDINGS, Exit.UNAVAILABLE))
+    parser.runs(run_status, example="hooklatch status", exits=(Exit.FINDINGS, Exit.UNAVAILABLE))
     parser.add_argument(
         "--tree", action="store_true", help="show the daemon's own parts: their supervisors and restarts"
     )
 
 
-def status(arguments: argparse.Namespace) -> int:
+def run_status(arguments: argparse.Namespace) -> int:
     """Print the daemon's status, or how the last one ended."""
     try:
-        with administrator(arguments) as link:
+        with connect_administrator(arguments) as link:
             result: dict[str, Any] = link.ask("status")
             names: list[str] = [one["hook"] for one in result["failing"][:SHOWN]]
             is_for_people = not (arguments.json or arguments.tree)
-            failures = {name: last_failure(link, name) for name in (names if is_for_people else ())}
+            failures = {name: find_last_failure(link, name) for name in (names if is_for_people else ())}
     except NobodyListensError as error:
-        return status_of_none(arguments, error)
+        return print_absent_daemon(arguments, error)
     loaded = result["places"]["config"]
     if arguments.config is not None and os.path.realpath(arguments.config) != os.path.realpath(loaded):
-        output.complain(f"this daemon reads {loaded}, not {arguments.config}; name its folder with --runtime-dir")
+        output.print_error(f"this daemon reads {loaded}, not {arguments.config}; name its folder with --runtime-dir")
     if arguments.tree:
         if arguments.json:
             output.say_json({"health": result["health"], "tree": result["tree"]})
@@ -60,7 +60,7 @@ def status(arguments: argparse.Namespace) -> int:
     return Exit.OK if result["health"] == "green" else Exit.FINDINGS
 
 
-def status_of_none(arguments: argparse.Namespace, error: NobodyListensError) -> int:
+def print_absent_daemon(arguments: argparse.Namespace, error: NobodyListensError) -> int:
     if arguments.json:
         output.say_json({"health": error.how, "since": error.since, "pid": error.pid, "message": str(error)})
     elif error.how == "stopped":
@@ -70,14 +70,14 @@ def status_of_none(arguments: argparse.Namespace, error: NobodyListensError) -> 
     return Exit.UNAVAILABLE
 
 
-def place_and_text(diagnostic: dict[str, Any]) -> str:
+def format_diagnostic_place(diagnostic: dict[str, Any]) -> str:
     if not diagnostic["line"] and diagnostic["message"].startswith(diagnostic["file"]):
         return str(diagnostic["message"])  # it already starts with its file
     line = f":{diagnostic['line']}" if diagnostic["line"] else ""
     return f"{diagnostic['file']}{line}: {diagnostic['message']}"
 
 
-def last_failure(link: CommandLink, name: str) -> dict[str, Any] | None:
+def find_last_failure(link: CommandLink, name: str) -> dict[str, Any] | None:
     """Return the last failure of a hook, if it is still kept."""
     try:
         hooks = link.ask("hook", id=name)["hooks"]
@@ -86,7 +86,7 @@ def last_failure(link: CommandLink, name: str) -> dict[str, Any] | None:
     return next((failure for hook in hooks for failure in hook["last_failures"]), None)
 
 
-def lines_of_failure(failure: dict[str, Any]) -> list[str]:
+def format_hook_failure(failure: dict[str, Any]) -> list[str]:
     """Return the last lines of what a hook said when it failed, after the time and the message."""
     words = (failure["traceback"] or failure["stderr"]).rstrip().splitlines()
     if words and failure["message"].startswith(words[-1]):
@@ -98,48 +98,48 @@ def lines_of_failure(failure: dict[str, Any]) -> list[str]:
 
 def show_status(result: dict[str, Any], failures: Mapping[str, dict[str, Any] | None]) -> None:
     draining = ", draining" if result["draining"] else ""
-    output.say_lines(("health", look.paint(result["health"] + draining, "good" if is_well(result) else "bad")))
+    output.say_lines(("health", look.paint_text(result["health"] + draining, "good" if is_well(result) else "bad")))
     output.say_lines(("do", DRAINING if draining else None))
     in_fleet = result["fleet"] is not None
-    output.say_lines(*(("SUSPENDED", suspension_text(one, in_fleet=in_fleet)) for one in result["suspended"]))
+    output.say_lines(*(("SUSPENDED", format_suspension(one, in_fleet=in_fleet)) for one in result["suspended"]))
     show_found("wrong", [one for one in result["wrong"] if one["reason"] != "suspended"])  # those have just been shown
     for one in result["failing"]:
-        output.say_lines(("warning", failing_text(one)))
+        output.say_lines(("warning", format_failing_hook(one)))
         failure = failures.get(one["hook"])
-        for place, line in enumerate(lines_of_failure(failure) if failure is not None else ()):
-            output.say_lines(("" if place else "last", look.paint(line, "quiet")))
+        for place, line in enumerate(format_hook_failure(failure) if failure is not None else ()):
+            output.say_lines(("" if place else "last", look.paint_text(line, "quiet")))
         output.say_lines(("do", f"see why: hooklatch hooks show {quote(one['hook'])}"))
     show_found("warning", result.get("warned") or [{"what": one, "do": ""} for one in result["warnings"]])
     output.say_lines(
-        ("daemon", f"{result['version']}, pid {result['pid']}, up {shown(result['uptime_s'])}"),
-        ("revision", f"{look.short_revision(result['revision'])}, digest {result['digest'][:12]}"),
+        ("daemon", f"{result['version']}, pid {result['pid']}, up {format_duration(result['uptime_s'])}"),
+        ("revision", f"{look.shorten_revision(result['revision'])}, digest {result['digest'][:12]}"),
         ("hooks", result["hooks"]),
         ("sessions", f"{result['sessions']}, connections {result['connections']}"),
-        ("asks", asks_text(result["asks"])),
-        ("fired", f"{result['fired']} {counts(result['verdicts'])}"),
-        ("skipped", counts(result["skipped"]).strip("()")),
-        ("failures", counts(result["failures"]).strip("()")),
-        ("dropped", counts(result["dropped"]).strip("()")),
+        ("asks", format_ask_count(result["asks"])),
+        ("fired", f"{result['fired']} {format_counts(result['verdicts'])}"),
+        ("skipped", format_counts(result["skipped"]).strip("()")),
+        ("failures", format_counts(result["failures"]).strip("()")),
+        ("dropped", format_counts(result["dropped"]).strip("()")),
         ("record", record_text(result["record"])),
-        ("fleet", fleet_text(result["fleet"])),
-        ("shipped", shipping_text(result["record"]["shipping"])),
-        ("state", state_text(result["state"])),
+        ("fleet", format_fleet(result["fleet"])),
+        ("shipped", format_shipping(result["record"]["shipping"])),
+        ("state", format_shared_state(result["state"])),
     )
     output.say_lines(*((mark["mark"], mark["hook"]) for mark in result["marks"]))
-    output.say_lines(*(("plugin", plugin_text(plugin)) for plugin in result["plugins"]))
-    projects = output.failures_first(result["projects"], lambda one: one["state"] == "changed")
-    output.say_lines(*(("project", f"{look.short_path(one['folder'])}, {one['state']}, trusted") for one in projects))
-    sources = output.failures_first(result["sources"], lambda one: one["isolation"]["missing"] or one["lost"])
-    output.say_lines(*(("source", source_text(source)) for source in sources))
-    environments = output.failures_first(result["environments"], lambda one: one["state"] == "failed")
-    output.say_lines(*(("environment", environment_text(one)) for one in environments))
+    output.say_lines(*(("plugin", format_plugin(plugin)) for plugin in result["plugins"]))
+    projects = output.order_failures_first(result["projects"], lambda one: one["state"] == "changed")
+    output.say_lines(*(("project", f"{look.shorten_path(one['folder'])}, {one['state']}, trusted") for one in projects))
+    sources = output.order_failures_first(result["sources"], lambda one: one["isolation"]["missing"] or one["lost"])
+    output.say_lines(*(("source", format_source(source)) for source in sources))
+    environments = output.order_failures_first(result["environments"], lambda one: one["state"] == "failed")
+    output.say_lines(*(("environment", format_environment(one)) for one in environments))
     restarts = result["zygote"]["restarts"]
     output.say_lines(
-        ("zygote", f"pid {result['zygote']['pid']}, restarted {counted(restarts, 'time')}")
+        ("zygote", f"pid {result['zygote']['pid']}, restarted {format_count(restarts, 'time')}")
         if restarts
         else ("zygote", None)
     )
-    output.say_lines(*((name, look.short_path(path)) for name, path in result["places"].items()))
+    output.say_lines(*((name, look.shorten_path(path)) for name, path in result["places"].items()))
 
 
 def show_found(label: str, found: Iterable[dict[str, Any]]) -> None:
@@ -152,15 +152,15 @@ def is_well(result: dict[str, Any]) -> bool:
     return result["health"] == "green" and not result["draining"]
 
 
-def asks_text(count: int) -> str:
+def format_ask_count(count: int) -> str:
     """Say how many asks wait for a person, if any does."""
     if not count:
         return ""
-    return f"{counted(count, 'ask')} {'waits' if count == 1 else 'wait'} for a person; see: hooklatch asks"
+    return f"{format_count(count, 'ask')} {'waits' if count == 1 else 'wait'} for a person; see: hooklatch asks"
 
 
-def failing_text(one: dict[str, Any]) -> str:
-    place = f"; it is declared in {look.short_path(one['origin'])}" if one["origin"] else ""
+def format_failing_hook(one: dict[str, Any]) -> str:
+    place = f"; it is declared in {look.shorten_path(one['origin'])}" if one["origin"] else ""
     return f"{one['hook']} failed in each of its last {one['count']} calls (cause {one['cause']}){place}"
 
 
@@ -168,37 +168,37 @@ def show_tree(nodes: list[dict[str, Any]], indent: str = "") -> None:
     """Print parts with their children; the strategy is one_for_one, each restarted on its own."""
     for number, node in enumerate(nodes, 1):
         is_last = number == len(nodes)
-        output.say(f"{indent}{'└─ ' if is_last else '├─ '}{node['name']}: {node_text(node)}")
+        output.print_line(f"{indent}{'└─ ' if is_last else '├─ '}{node['name']}: {format_child(node)}")
         show_tree(node["children"], indent + ("   " if is_last else "│  "))
 
 
-def node_text(node: dict[str, Any]) -> str:
+def format_child(node: dict[str, Any]) -> str:
     kind = f"{node['restart']}, significant" if node["is_significant"] else node["restart"]
     words = [f"{kind}, {node['state']}"]
     if node["restarts"]:
-        words.append(f"restarted {counted(node['restarts'], 'time')}")
+        words.append(f"restarted {format_count(node['restarts'], 'time')}")
     if node["running"] or node["failed"]:
-        words.append(f"{counted(node['running'], 'temporary one')}, {node['failed']} failed")
+        words.append(f"{format_count(node['running'], 'temporary one')}, {node['failed']} failed")
     if node["fault"]:
         words.append(f"last fault: {node['fault']}")
     return "; ".join(words)
 
 
-def suspension_text(one: dict[str, Any], *, in_fleet: bool = False) -> str:
+def format_suspension(one: dict[str, Any], *, in_fleet: bool = False) -> str:
     rest = "only what the fleet keeps" if in_fleet else "nothing"
     what = one["hook"] or f"ALL HOOKS: {rest} is guarded"
     resume = f"hooklatch resume {quote(one['hook'])}" if one["hook"] else "hooklatch resume --all"
-    return f"{what}, for {shown(one['seconds_left'])} more: {one['reason']} (to end it: {resume})"
+    return f"{what}, for {format_duration(one['seconds_left'])} more: {one['reason']} (to end it: {resume})"
 
 
 def record_text(record: dict[str, Any]) -> str:
     head = record["head"]
-    missing = f", not recorded: {counts(record['unrecorded'])}" if record["unrecorded"] else ""
-    folder = look.short_path(record["folder"])
+    missing = f", not recorded: {format_counts(record['unrecorded'])}" if record["unrecorded"] else ""
+    folder = look.shorten_path(record["folder"])
     return f"{record['durability']}, newest record {head['seq']}, disk {record['stage']}{missing}; {folder}"
 
 
-def fleet_text(fleet: dict[str, Any] | None) -> str:
+def format_fleet(fleet: dict[str, Any] | None) -> str:
     """Return how this host stands in its fleet, if it is in one."""
     if fleet is None:
         return ""
@@ -208,13 +208,15 @@ def fleet_text(fleet: dict[str, Any] | None) -> str:
     version = f"version {applied['version']} in force" if applied is not None else "no version in force"
     if wanted is not None and wanted != applied:
         version += f", {wanted['version']} wanted"
-    contact = f"in contact {shown(fleet['stale_s'])} ago" if fleet["stale_s"] is not None else "never in contact"
+    contact = (
+        f"in contact {format_duration(fleet['stale_s'])} ago" if fleet["stale_s"] is not None else "never in contact"
+    )
     stale = ", STALE" + (": every gate is denied" if fleet["denies"] else "") if fleet["is_stale"] else ""
     link = "" if fleet["links"] else ", no link is connected"
     return f"{name}; {version}, read up to {fleet['head']['version']}; {contact}{stale}{link}"
 
 
-def shipping_text(shipping: dict[str, Any] | None) -> str:
+def format_shipping(shipping: dict[str, Any] | None) -> str:
     if shipping is None:
         return ""
     seq, waiting = shipping["shipped_seq"], shipping["waiting_records"]
@@ -224,7 +226,7 @@ def shipping_text(shipping: dict[str, Any] | None) -> str:
     return f"{upto}{waits}{lost}"
 
 
-def state_text(state: dict[str, Any]) -> str:
+def format_shared_state(state: dict[str, Any]) -> str:
     """Return what hooks have stored, if anything."""
     if not state["keys"] and state["kept_in"] is None:
         return ""
@@ -232,37 +234,37 @@ def state_text(state: dict[str, Any]) -> str:
     return f"{state['keys']} keys, {state['bytes']} bytes, {kept}"
 
 
-def plugin_text(plugin: dict[str, Any]) -> str:
+def format_plugin(plugin: dict[str, Any]) -> str:
     package = f" ({plugin['package']})" if plugin["package"] else ""
     return f"{plugin['name']}{package}: {', '.join(plugin['hooks']) or 'no hooks'}"
 
 
-def source_text(source: dict[str, Any]) -> str:
+def format_source(source: dict[str, Any]) -> str:
     lost = f", {source['lost']} lost" if source["lost"] else ""
-    place = look.short_path(source["source"])
+    place = look.shorten_path(source["source"])
     return (
         f"{place}: workers {source['idle']} idle, {source['busy']} busy{lost}; {source['waiting']} waiting"
-        f"; {isolation_text(source['isolation'])}"
+        f"; {format_isolation(source['isolation'])}"
     )
 
 
-def environment_text(one: dict[str, Any]) -> str:
+def format_environment(one: dict[str, Any]) -> str:
     """Return how a source's own environment is: in use, being made, or what failed."""
     packages = f" with {', '.join(one['requires'])}" if one["requires"] else ""
     what = f"{one['python']}, Python {one['version']}{packages}"
     if one["state"] == "in use":
-        return f"{what}: in use by {counted(one['users'], 'build')}"
-    since = f" for {shown(one['seconds'])}" if one["seconds"] else ""
+        return f"{what}: in use by {format_count(one['users'], 'build')}"
+    since = f" for {format_duration(one['seconds'])}" if one["seconds"] else ""
     return f"{what}: {one['state']}{since}" + (f": {one['said']}" if one["said"] else "")
 
 
-def isolation_text(isolation: dict[str, Any]) -> str:
+def format_isolation(isolation: dict[str, Any]) -> str:
     """Return how a source's workers are isolated, in capitals if that is less than configured."""
     if isolation["missing"]:
         return f"WEAKER than {isolation['configured']}: no {'; no '.join(isolation['missing'])}"
     return str(isolation["in_force"])
 
 
-def counts(numbers: dict[str, int]) -> str:
+def format_counts(numbers: dict[str, int]) -> str:
     text = ", ".join(f"{count} {name}" for name, count in numbers.items())
     return f"({text})" if text else ""

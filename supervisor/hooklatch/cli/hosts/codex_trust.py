@@ -17,41 +17,41 @@ from contextlib import suppress
 from typing import Any, Final, cast
 
 from hooklatch.hosts.own_entries import is_entry
-from hooklatch.install.changing import Change, apply, diff_of, editing
-from hooklatch.install.codex_state import StateError, with_trust, without_trust
+from hooklatch.install.changing import FileEdit, apply_edit, diff_edit, plan_edit
+from hooklatch.install.codex_state import CodexConfigError, add_trust, remove_trust
 from hooklatch.install.files import FileError
 from hooklatch.version import VERSION
 from hooklatch_worker.sandbox import children
 
-__all__ = ["FILE", "UnansweredError", "hooks_of", "removing", "settle", "untrusted"]
+__all__ = ["FILE", "CodexUnansweredError", "list_codex_hooks", "plan_untrust", "settle_codex_trust", "list_untrusted"]
 
 FILE: Final = "config.toml"
 LIMIT: Final = 60.0  # seconds; it takes one, ten on a busy machine
 BY_HAND: Final = "start Codex, type /hooks, and trust them; or: hooklatch install codex --trust"
 
 
-class UnansweredError(Exception):
+class CodexUnansweredError(Exception):
     """Codex did not say which hooks it has."""
 
 
-def config_of(hooks_file: str, environ: Mapping[str, str]) -> str:
+def codex_config_path(hooks_file: str, environ: Mapping[str, str]) -> str:
     named = environ.get("CODEX_HOME", "")
     folder = named if os.path.isabs(named) else os.path.expanduser("~/.codex")
     return os.path.join(folder, FILE)
 
 
-def settle(path: str, program: str | None, arguments: argparse.Namespace) -> list[str]:
+def settle_codex_trust(path: str, program: str | None, arguments: argparse.Namespace) -> list[str]:
     """Say whether Codex trusts the entries in a file; with --trust, have it do so."""
     if arguments.dry_run:
         return [f"Codex runs new or changed hooks only once you trust them: {BY_HAND}"]
     if program is None:
         return [f"Codex is not found, so it is unknown whether it trusts these entries; it runs none before: {BY_HAND}"]
     try:
-        found = hooks_of(program, path, os.environ)
-        waiting = untrusted(found)
+        found = list_codex_hooks(program, path, os.environ)
+        waiting = list_untrusted(found)
         if waiting and arguments.trust:
-            return trusted(path, program, waiting)
-    except (UnansweredError, StateError, FileError) as error:
+            return trust_entries(path, program, waiting)
+    except (CodexUnansweredError, CodexConfigError, FileError) as error:
         return [f"NOT TRUSTED, as far as is known: {error}; {BY_HAND}"]
     if not found:
         return [f"Codex does not see the entries in {path}: is the project trusted, and [features] hooks not off?"]
@@ -60,27 +60,27 @@ def settle(path: str, program: str | None, arguments: argparse.Namespace) -> lis
     return ["Codex trusts these entries"]
 
 
-def trusted(path: str, program: str, hashes: Mapping[str, str]) -> list[str]:
-    config = config_of(path, os.environ)
-    change = editing(config, lambda text: with_trust(without_trust(text), hashes), without_trust, os.environ)
-    backup = apply(change, "codex", os.environ)
-    still = untrusted(hooks_of(program, path, os.environ))
+def trust_entries(path: str, program: str, hashes: Mapping[str, str]) -> list[str]:
+    config = codex_config_path(path, os.environ)
+    change = plan_edit(config, lambda text: add_trust(remove_trust(text), hashes), remove_trust, os.environ)
+    backup = apply_edit(change, "codex", os.environ)
+    still = list_untrusted(list_codex_hooks(program, path, os.environ))
     kept = f" (backup: {backup})" if backup is not None else ""
     if still:
         return [
             f"NOT TRUSTED: Codex still does not trust {len(still)} entries after {config} was written{kept}; {BY_HAND}"
         ]
-    return [f"your trust in these {len(hashes)} entries was written to {config}{kept}", *diff_of(change).splitlines()]
+    return [f"your trust in these {len(hashes)} entries was written to {config}{kept}", *diff_edit(change).splitlines()]
 
 
-def removing(path: str, environ: Mapping[str, str]) -> Iterator[Change]:
+def plan_untrust(path: str, environ: Mapping[str, str]) -> Iterator[FileEdit]:
     """Yield the change that takes our part out of Codex's config.toml, if there is one."""
-    change = editing(config_of(path, environ), None, without_trust, environ)
+    change = plan_edit(codex_config_path(path, environ), None, remove_trust, environ)
     if not change.is_none:
         yield change
 
 
-def untrusted(found: list[dict[str, Any]]) -> dict[str, str]:
+def list_untrusted(found: list[dict[str, Any]]) -> dict[str, str]:
     """Return the hashes of entries that Codex does not run, by their keys."""
     return {
         str(one["key"]): str(one["currentHash"])
@@ -89,14 +89,14 @@ def untrusted(found: list[dict[str, Any]]) -> dict[str, str]:
     }
 
 
-def hooks_of(program: str, path: str, environ: Mapping[str, str]) -> list[dict[str, Any]]:
+def list_codex_hooks(program: str, path: str, environ: Mapping[str, str]) -> list[dict[str, Any]]:
     """Return what Codex says of our entries in a file.
 
     Raises:
         UnansweredError: it does not say.
     """
     folder = os.path.dirname(os.path.dirname(path))  # of the project, for its own .codex/hooks.json
-    result = ask(program, "hooks/list", {"cwds": [folder]}, environ)
+    result = ask_codex(program, "hooks/list", {"cwds": [folder]}, environ)
     try:
         listed = [hook for one in result["data"] for hook in one["hooks"]]
         real = os.path.realpath(path)
@@ -106,10 +106,10 @@ def hooks_of(program: str, path: str, environ: Mapping[str, str]) -> list[dict[s
             if os.path.realpath(hook["sourcePath"]) == real and is_entry(str(hook.get("command")).split())
         ]
     except (KeyError, TypeError) as error:
-        raise UnansweredError(f"its answer to hooks/list cannot be read ({error})") from None
+        raise CodexUnansweredError(f"its answer to hooks/list cannot be read ({error})") from None
 
 
-def ask(program: str, method: str, params: object, environ: Mapping[str, str]) -> dict[str, Any]:
+def ask_codex(program: str, method: str, params: object, environ: Mapping[str, str]) -> dict[str, Any]:
     info = {"clientInfo": {"name": "hooklatch", "version": VERSION}}
     lines = [
         {"id": 1, "method": "initialize", "params": info},
@@ -117,12 +117,13 @@ def ask(program: str, method: str, params: object, environ: Mapping[str, str]) -
         {"id": 2, "method": method, "params": params},
     ]
     try:
-        process = children.start(
-            [program, "app-server"], children.as_the_person(environ), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        process = children.start_child(
+            [program, "app-server"], children.make_user_environment(environ), stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL, start_new_session=True,
         )  # fmt: skip
     except OSError as error:
-        raise UnansweredError(f"{program} cannot be started: {error.strerror}") from None
+        raise CodexUnansweredError(f"{program} cannot be started: {error.strerror}") from None
     with process:
         try:
             assert process.stdin is not None
@@ -130,7 +131,7 @@ def ask(program: str, method: str, params: object, environ: Mapping[str, str]) -
             with suppress(BrokenPipeError):
                 process.stdin.write("".join(json.dumps(line) + "\n" for line in lines).encode())
                 process.stdin.flush()
-            return answer(process.stdout.fileno(), time.monotonic() + LIMIT)
+            return read_codex_reply(process.stdout.fileno(), time.monotonic() + LIMIT)
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
@@ -138,7 +139,7 @@ def ask(program: str, method: str, params: object, environ: Mapping[str, str]) -
                 process.communicate()
 
 
-def answer(fd: int, deadline: float) -> dict[str, Any]:
+def read_codex_reply(fd: int, deadline: float) -> dict[str, Any]:
     pending = b""
     while True:
         line, is_whole, rest = pending.partition(b"\n")
@@ -151,13 +152,13 @@ def answer(fd: int, deadline: float) -> dict[str, Any]:
             if isinstance(message, dict) and cast("dict[str, object]", message).get("id") == 2:
                 result = cast("dict[str, object]", message).get("result")
                 if not isinstance(result, dict):
-                    raise UnansweredError("codex app-server has no hooks/list; is this version too old?")
+                    raise CodexUnansweredError("codex app-server has no hooks/list; is this version too old?")
                 return cast("dict[str, Any]", result)
             continue
         left = deadline - time.monotonic()
         if left <= 0 or not select.select([fd], [], [], left)[0]:
-            raise UnansweredError("codex app-server did not answer in time")
+            raise CodexUnansweredError("codex app-server did not answer in time")
         data = os.read(fd, 2**16)
         if not data:
-            raise UnansweredError("codex app-server ended without an answer")
+            raise CodexUnansweredError("codex app-server ended without an answer")
         pending += data

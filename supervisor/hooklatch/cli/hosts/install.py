@@ -1,6 +1,6 @@
 """install, uninstall: connect a program with hooklatch, and undo it.  Print what changes; need no daemon.
 
-Knows the order of things; what a file gets is `hooklatch.install`'s affair.
+Knows the order of things; what a file gets is `hooklatch.run_install`'s affair.
 """
 
 from __future__ import annotations
@@ -12,40 +12,40 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from hooklatch.cli.hosts import codex_trust
-from hooklatch.cli.hosts.programs import program_of, version_of
+from hooklatch.cli.hosts.programs import find_program, read_program_version
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import CommandError, Exit
 from hooklatch.cli.terminal.parser import Parser
-from hooklatch.cli.terminal.requests import directories, one_shot
-from hooklatch.entry.building import BuildError, place
-from hooklatch.entry.commands import Form, entry_command
+from hooklatch.cli.terminal.requests import connect_agent_once, list_socket_directories
+from hooklatch.entry.building import BuildError, program_path
+from hooklatch.entry.commands import Form, make_entry_command
 from hooklatch.errors import HooklatchError
-from hooklatch.hosts.find import UnknownHostError, find
-from hooklatch.hosts.host import Host, NativeEvent
+from hooklatch.hosts.find import UnknownHostError, find_host
+from hooklatch.hosts.host import Host, HostEventSpec
 from hooklatch.install import record
 from hooklatch.install.changing import (
-    Change,
-    apply,
-    diff_of,
-    installing,
-    installing_plugin,
-    uninstalling,
-    uninstalling_plugin,
+    FileEdit,
+    apply_edit,
+    diff_edit,
+    plan_install,
+    plan_plugin_install,
+    plan_plugin_uninstall,
+    plan_settings_uninstall,
 )
 from hooklatch.install.files import FileError
-from hooklatch.install.jsonc import beyond_json
-from hooklatch.install.layouts import LAYOUTS, Layout, Scope, Version, handler_of, is_known, shown
-from hooklatch.install.plugin import plugin_text
-from hooklatch.paths import config_file, state_dir
+from hooklatch.install.jsonc import find_beyond_json
+from hooklatch.install.layouts import LAYOUTS, Scope, SettingsLayout, Version, format_version, is_known, make_handler
+from hooklatch.install.plugin import make_plugin
+from hooklatch.paths import find_config_file, state_dir
 
-__all__ = ["add_install", "add_uninstall", "files_of", "layout_of", "unread"]
+__all__ = ["add_install", "add_uninstall", "list_settings_files", "find_layout", "describe_unread_part"]
 
 NAMES = ", ".join(LAYOUTS)
 EXITS = (Exit.BAD_DATA, Exit.CANNOT_CREATE, Exit.NO_INPUT)
 
 
 def add_install(parser: Parser) -> None:
-    parser.runs(install, example="hooklatch install claude-code --dry-run", exits=EXITS)
+    parser.runs(run_install, example="hooklatch install claude-code --dry-run", exits=EXITS)
     add_common(parser)
     parser.add_argument(
         "--also", metavar="EVENT", action="append", default=[], help="an event that is left out otherwise"
@@ -62,7 +62,7 @@ def add_install(parser: Parser) -> None:
 
 
 def add_uninstall(parser: Parser) -> None:
-    parser.runs(uninstall, example="hooklatch uninstall claude-code", exits=EXITS)
+    parser.runs(run_uninstall, example="hooklatch uninstall claude-code", exits=EXITS)
     add_common(parser)
 
 
@@ -76,39 +76,42 @@ def add_common(parser: Parser) -> None:
     parser.add_argument("--dry-run", action="store_true", help="show what would change, and write nothing")
 
 
-def install(arguments: argparse.Namespace) -> int:
+def run_install(arguments: argparse.Namespace) -> int:
     """Write an entry for each event into the program's settings."""
-    host, layout = layout_of(arguments.host)
+    host, layout = find_layout(arguments.host)
     scope: Scope = "project" if arguments.project else "user"
-    path = layout.file(scope, os.environ, folder_here())
-    program = program_of(layout, arguments.program, os.environ)
+    path = layout.file(scope, os.environ, find_project_here())
+    program = find_program(layout, arguments.program, os.environ)
     if arguments.program is not None and program is None:
         raise CommandError(Exit.NO_INPUT, f"{arguments.program} is not a program; name the path of {host.title}")
-    version, why = version_of(program, os.environ) if program is not None else (None, "")
-    events = dict(events_of(host, layout, version, arguments.also))
+    version, why = read_program_version(program, os.environ) if program is not None else (None, "")
+    events = dict(list_installed_events(host, layout, version, arguments.also))
     try:
-        commands = {event: words_of(host, event, spec, arguments) for event, spec in events.items()}
+        commands = {event: entry_arguments(host, event, spec, arguments) for event, spec in events.items()}
     except BuildError as error:
         raise CommandError(Exit.CANNOT_CREATE, f"the C form cannot be built: {error}; try --form best") from None
     with spoken():
         if layout.is_plugin:
             limit = events[layout.gate].limit
-            change = installing_plugin(path, plugin_text(commands, limit), os.environ)
+            change = plan_plugin_install(path, make_plugin(commands, limit), os.environ)
         else:
             handlers = {
-                event: handler_of(layout, event, spec, commands[event], version) for event, spec in events.items()
+                event: make_handler(layout, event, spec, commands[event], version) for event, spec in events.items()
             }
-            change = installing(path, layout.shape, handlers, os.environ)
-        backup = None if arguments.dry_run or change.is_none else apply(change, host.name, os.environ)
+            change = plan_install(path, layout.shape, handlers, os.environ)
+        backup = None if arguments.dry_run or change.is_none else apply_edit(change, host.name, os.environ)
         if arguments.start and not arguments.dry_run:
             record.remember_environment(os.environ)
-    notes = [*notes_on(host, layout, scope, program, version, why), *left_out(host, layout, version, arguments.also)]
+    notes = [
+        *list_install_notes(host, layout, scope, program, version, why),
+        *list_left_out_events(host, layout, version, arguments.also),
+    ]
     if layout.name == "codex":
-        notes += codex_trust.settle(path, program, arguments)
-    if not layout.is_plugin and (fault := unread(host, layout, path, change.after)) is not None:
+        notes += codex_trust.settle_codex_trust(path, program, arguments)
+    if not layout.is_plugin and (fault := describe_unread_part(host, layout, path, change.after)) is not None:
         notes.insert(0, f"NOT IN FORCE{'?' if layout.has_comments is None else ''}: {fault}")
     if arguments.start:
-        notes += notes_on_start(arguments)
+        notes += list_start_notes(arguments)
     elif not is_served(arguments):
         notes.append(
             f"NO DAEMON RUNS: until one does, {host.title} is refused every tool call: hooklatch serve --detach"
@@ -117,43 +120,43 @@ def install(arguments: argparse.Namespace) -> int:
     return Exit.OK
 
 
-def uninstall(arguments: argparse.Namespace) -> int:
+def run_uninstall(arguments: argparse.Namespace) -> int:
     """Take every entry of ours out of the program's settings."""
-    host, layout = layout_of(arguments.host)
+    host, layout = find_layout(arguments.host)
     with spoken():
-        paths = list(files_of(layout, user=arguments.user, project=arguments.project))
-        changes: list[tuple[Change, str | None]] = []
+        paths = list(list_settings_files(layout, user=arguments.user, project=arguments.project))
+        changes: list[tuple[FileEdit, str | None]] = []
         for path in paths:
-            change = uninstalling_any(layout, path)
-            known = record.installed(os.environ).get(path)
+            change = plan_uninstall(layout, path)
+            known = record.list_installed(os.environ).get(path)
             if change.is_none and known is None:
                 continue
-            backup = None if arguments.dry_run else apply(change, host.name, os.environ)
+            backup = None if arguments.dry_run else apply_edit(change, host.name, os.environ)
             changes.append((change, backup))
         if layout.name == "codex":
             for path in paths:
                 changes += [
-                    (change, None if arguments.dry_run else apply(change, host.name, os.environ))
-                    for change in codex_trust.removing(path, os.environ)
+                    (change, None if arguments.dry_run else apply_edit(change, host.name, os.environ))
+                    for change in codex_trust.plan_untrust(path, os.environ)
                 ]
-        starting = {word for change, _ in changes for word in programs_in(change) if os.path.isfile(word)}
+        starting = {word for change, _ in changes for word in list_entry_programs(change) if os.path.isfile(word)}
     if arguments.json:
-        found = [fields_of(host, change, backup, [], arguments) for change, backup in changes]
+        found = [describe_install(host, change, backup, [], arguments) for change, backup in changes]
         output.say_json({"host": host.name, "files": found})
         return Exit.OK
     for change, backup in changes:
         say_change(host, change, backup, [], arguments, done="uninstalled")
     for path in sorted(starting):
         # Not deleted: settings that were written by hand may start it, and a guard that is gone refuses nothing.
-        output.say(f"left: {path}, the entry as a C program; delete it if nothing else starts it")
+        output.print_line(f"left: {path}, the entry as a C program; delete it if nothing else starts it")
     if not changes:
-        output.say(f"nothing of hooklatch is in {' or '.join(paths)}")
+        output.print_line(f"nothing of hooklatch is in {' or '.join(paths)}")
     return Exit.OK
 
 
-def unread(host: Host, layout: Layout, path: str, data: bytes | None) -> str | None:
+def describe_unread_part(host: Host, layout: SettingsLayout, path: str, data: bytes | None) -> str | None:
     """Return what a program does not read in a file, though hooklatch does; it then goes without all of it."""
-    error = beyond_json((data or b"").decode(errors="replace"), has_comments=layout.has_comments is True)
+    error = find_beyond_json((data or b"").decode(errors="replace"), has_comments=layout.has_comments is True)
     if error is None:
         return None
     place = f"{path}:{error.line}:{error.column}"
@@ -162,35 +165,38 @@ def unread(host: Host, layout: Layout, path: str, data: bytes | None) -> str | N
     return f"{host.title} does not read {error.what} ({place}), and ignores the whole file"
 
 
-def notes_on_start(arguments: argparse.Namespace) -> Iterator[str]:
-    config = os.path.abspath(config_file(arguments.config, os.environ))
-    yield f"a daemon that an entry starts has the PATH and HOME of this terminal: {record.environment_path(os.environ)}"
+def list_start_notes(arguments: argparse.Namespace) -> Iterator[str]:
+    config = os.path.abspath(find_config_file(arguments.config, os.environ))
+    yield (
+        f"a daemon that an entry starts has the PATH and HOME of this terminal: "
+        f"{record.start_environment_path(os.environ)}"
+    )
     if not os.path.exists(config):
         yield f"NO DAEMON WILL START: there is no {config}; write a first one: hooklatch init"
 
 
 def is_served(arguments: argparse.Namespace) -> bool:
     try:
-        with one_shot(arguments):
+        with connect_agent_once(arguments):
             return True
     except HooklatchError:
         return False
 
 
-def uninstalling_any(layout: Layout, path: str) -> Change:
+def plan_uninstall(layout: SettingsLayout, path: str) -> FileEdit:
     if layout.is_plugin:
-        return uninstalling_plugin(path, os.environ)
-    return uninstalling(path, layout.shape, os.environ)
+        return plan_plugin_uninstall(path, os.environ)
+    return plan_settings_uninstall(path, layout.shape, os.environ)
 
 
-def layout_of(name: str) -> tuple[Host, Layout]:
+def find_layout(name: str) -> tuple[Host, SettingsLayout]:
     """Return a host by any of its names, with its settings.
 
     Raises:
         CommandError: there is none, or it has no settings that could be written.
     """
     try:
-        host = find(name)
+        host = find_host(name)
     except UnknownHostError as error:
         raise CommandError(Exit.USAGE, str(error)) from None
     if host.name not in LAYOUTS:
@@ -198,22 +204,22 @@ def layout_of(name: str) -> tuple[Host, Layout]:
     return host, LAYOUTS[host.name]
 
 
-def files_of(layout: Layout, *, user: bool, project: bool) -> Iterator[str]:
+def list_settings_files(layout: SettingsLayout, *, user: bool, project: bool) -> Iterator[str]:
     """Yield the files that may hold our entries: one, or without a choice all that are known."""
-    own, here = (layout.file(scope, os.environ, folder_here()) for scope in ("user", "project"))
+    own, here = (layout.file(scope, os.environ, find_project_here()) for scope in ("user", "project"))
     if not project:
         yield own
     if not user and here != own:
         yield here
     if not user and not project:
-        for path, one in record.installed(os.environ).items():
+        for path, one in record.list_installed(os.environ).items():
             if one.host == layout.name and path not in (own, here) and not path.endswith(codex_trust.FILE):
                 yield path
 
 
-def events_of(
-    host: Host, layout: Layout, version: Version | None, also: list[str]
-) -> Iterator[tuple[str, NativeEvent]]:
+def list_installed_events(
+    host: Host, layout: SettingsLayout, version: Version | None, also: list[str]
+) -> Iterator[tuple[str, HostEventSpec]]:
     """Yield the events that get an entry.
 
     Raises:
@@ -228,7 +234,7 @@ def events_of(
             yield event, spec
 
 
-def left_out(host: Host, layout: Layout, version: Version | None, also: list[str]) -> Iterator[str]:
+def list_left_out_events(host: Host, layout: SettingsLayout, version: Version | None, also: list[str]) -> Iterator[str]:
     taking = [event for event, spec in host.events.items() if spec.event and spec.takes_over and event not in also]
     if taking:
         yield f"{', '.join(taking)}: left out, since an entry alone changes what {host.title} does; --also adds one"
@@ -237,30 +243,30 @@ def left_out(host: Host, layout: Layout, version: Version | None, also: list[str
         yield f"{', '.join(late)}: left out, since this version may not know them"
 
 
-def words_of(host: Host, event: str, spec: NativeEvent, arguments: argparse.Namespace) -> list[str]:
+def entry_arguments(host: Host, event: str, spec: HostEventSpec, arguments: argparse.Namespace) -> list[str]:
     named = arguments.runtime_dir or os.environ.get("HOOKLATCH_RUNTIME_DIR")
     pins: dict[str, str] = {}
     if arguments.start:
-        named = directories(arguments)[0]
-        pins = {"config": config_file(arguments.config, os.environ), "state_dir": state_dir(os.environ)}
-    would_build = arguments.dry_run and arguments.form != "python" and not place().is_file()
+        named = list_socket_directories(arguments)[0]
+        pins = {"config": find_config_file(arguments.config, os.environ), "state_dir": state_dir(os.environ)}
+    would_build = arguments.dry_run and arguments.form != "python" and not program_path().is_file()
     form: Form = "python" if would_build else arguments.form
-    words = entry_command(
+    words = make_entry_command(
         host.name, event, spec.kind, spec.wait, runtime_dir=named, daemon_uid=arguments.daemon_uid,
         start=arguments.start, form=form, **pins,
     )  # fmt: skip
-    return [str(place()), *words[words.index(host.name) :]] if would_build else words
+    return [str(program_path()), *words[words.index(host.name) :]] if would_build else words
 
 
-def programs_in(change: Change) -> set[str]:
+def list_entry_programs(change: FileEdit) -> set[str]:
     """Return the C programs that a file's entries started."""
-    folder = str(place().parent)
+    folder = str(program_path().parent)
     text = (change.before or b"").decode(errors="replace")
     return set(re.findall(rf"{re.escape(folder)}/entry-[0-9a-f]+", text))
 
 
-def notes_on(
-    host: Host, layout: Layout, scope: Scope, program: str | None, version: Version | None, why: str
+def list_install_notes(
+    host: Host, layout: SettingsLayout, scope: Scope, program: str | None, version: Version | None, why: str
 ) -> Iterator[str]:
     newest = f"as {host.title} {layout.measured} wants them" if layout.measured else "as its documentation says"
     if program is None:
@@ -269,15 +275,18 @@ def notes_on(
     elif version is None:
         yield f"the version is unknown ({why}); the entries are {newest}"
     elif not is_known(layout, version):
-        oldest = shown(layout.oldest)
-        yield f"{host.title} {shown(version)} is older than {oldest}: a hook that fails may let a tool run there"
+        oldest = format_version(layout.oldest)
+        yield (
+            f"{host.title} {format_version(version)} is older than {oldest}: a hook that fails may let a tool run there"
+        )
     if (
         layout.name == "claude-code"
         and version is not None
-        and not layout.more("PreToolUse", find("claude").events["PreToolUse"], version)
+        and not layout.more("PreToolUse", find_host("claude").events["PreToolUse"], version)
     ):
         yield (
-            f"{host.title} {shown(version)} has no onFailure (from 2.1.295 on): if an entry is killed, or its Python "
+            f"{host.title} {format_version(version)} has no onFailure (from 2.1.295 on): if an entry is "
+            "killed, or its Python "
             "is gone, the tool runs"
         )
     if scope == "project":
@@ -304,38 +313,40 @@ class spoken:
             raise CommandError(Exit.BAD_DATA if is_data else Exit.CANNOT_CREATE, str(error)) from None
 
 
-def folder_here() -> str:
+def find_project_here() -> str:
     try:
         return os.getcwd()
     except OSError:
         raise CommandError(Exit.NO_INPUT, "the current directory is gone; go to the project") from None
 
 
-def fields_of(
-    host: Host, change: Change, backup: str | None, notes: list[str], arguments: argparse.Namespace
+def describe_install(
+    host: Host, change: FileEdit, backup: str | None, notes: list[str], arguments: argparse.Namespace
 ) -> dict[str, Any]:
     return {
         "host": host.name, "file": change.path, "changed": not change.is_none, "dry_run": arguments.dry_run,
-        "backup": backup, "diff": diff_of(change), "notes": notes,
+        "backup": backup, "diff": diff_edit(change), "notes": notes,
     }  # fmt: skip
 
 
 def say_change(
-    host: Host, change: Change, backup: str | None, notes: list[str], arguments: argparse.Namespace, *, done: str
+    host: Host, change: FileEdit, backup: str | None, notes: list[str], arguments: argparse.Namespace, *, done: str
 ) -> None:
     if arguments.json:
-        output.say_json(fields_of(host, change, backup, notes, arguments))
+        output.say_json(describe_install(host, change, backup, notes, arguments))
         return
     if change.is_none:
-        output.say(f"{change.path} is as it should be; nothing was changed")
+        output.print_line(f"{change.path} is as it should be; nothing was changed")
     else:
-        output.say_diff(diff_of(change).splitlines())
+        output.say_diff(diff_edit(change).splitlines())
         would = " (dry run: nothing was written)" if arguments.dry_run else ""
         gone = ", which is gone now" if change.after is None and done == "uninstalled" else ""
-        output.say(f"{done} for {host.title}: {change.path}{gone}{would}")
+        output.print_line(f"{done} for {host.title}: {change.path}{gone}{would}")
     if backup is not None:
-        output.say(f"backup: {backup}")
+        output.print_line(f"backup: {backup}")
     for note in notes:
-        output.say(f"note: {note}")
+        output.print_line(f"note: {note}")
     if done == "installed" and not arguments.dry_run:
-        output.say("next: hooklatch doctor   # sends each installed program's entry a call that has to be denied")
+        output.print_line(
+            "next: hooklatch doctor   # sends each installed program's entry a call that has to be denied"
+        )

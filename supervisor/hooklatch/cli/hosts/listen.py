@@ -10,7 +10,7 @@ from hooklatch import paths
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import CommandError, Exit
 from hooklatch.cli.terminal.parser import Parser
-from hooklatch.errors import installing
+from hooklatch.errors import format_install_command
 
 __all__ = ["add_listen"]
 
@@ -18,8 +18,10 @@ TOKEN = "listen.token"
 
 
 def add_listen(parser: Parser) -> None:
-    parser.runs(listen, example="hooklatch listen --port 7437", exits=(Exit.UNAVAILABLE,))
-    parser.add_argument("--port", metavar="N", type=port_number, default=0, help="on 127.0.0.1 (default: a free one)")
+    parser.runs(run_listen, example="hooklatch listen --port 7437", exits=(Exit.UNAVAILABLE,))
+    parser.add_argument(
+        "--port", metavar="N", type=parse_listen_port, default=0, help="on 127.0.0.1 (default: a free one)"
+    )
     parser.add_argument(
         "--token-file",
         metavar="FILE",
@@ -30,25 +32,27 @@ def add_listen(parser: Parser) -> None:
     )
 
 
-def port_number(text: str) -> int:
+def parse_listen_port(text: str) -> int:
     if not (text.isascii() and text.isdecimal() and int(text[:6]) < 2**16):
         raise argparse.ArgumentTypeError(f"{text!r} is not a port; write a number up to 65535, or 0 for a free one")
     return int(text)
 
 
-def listen(arguments: argparse.Namespace) -> int:
+def run_listen(arguments: argparse.Namespace) -> int:
     """Listen until told to end."""
     try:
         import trio
 
         from hooklatch.entry import listener
     except ImportError as error:
-        missing = f"{error.name or error} is not installed; it comes with: {installing('hooklatch[listen]')}"
+        missing = (
+            f"{error.name or error} is not installed; it comes with: {format_install_command('hooklatch[listen]')}"
+        )
         raise CommandError(Exit.UNAVAILABLE, missing) from None
     if arguments.settings:
         if not arguments.port:
             raise CommandError(Exit.USAGE, "--settings needs the --port that they name")
-        output.say_json(listener.settings_of(arguments.port))
+        output.say_json(listener.make_listener_settings(arguments.port))
         return Exit.OK
     token_file = os.path.abspath(arguments.token_file or os.path.join(paths.state_dir(os.environ), TOKEN))
     place = ["--runtime-dir", os.path.abspath(arguments.runtime_dir)] if arguments.runtime_dir else []
@@ -56,7 +60,7 @@ def listen(arguments: argparse.Namespace) -> int:
         place += ["--daemon-uid", str(arguments.daemon_uid)]
     try:
         token = listener.read_token(token_file)
-        trio.run(listener.serve, arguments.port, token, place, partial(announce, arguments, token_file))
+        trio.run(listener.serve_listener, arguments.port, token, place, partial(print_listening, arguments, token_file))
     except listener.TokenError as error:
         raise CommandError(Exit.UNAVAILABLE, str(error)) from None
     except OSError as error:
@@ -64,8 +68,8 @@ def listen(arguments: argparse.Namespace) -> int:
     return Exit.OK
 
 
-def announce(arguments: argparse.Namespace, token_file: str, port: int) -> None:
+def print_listening(arguments: argparse.Namespace, token_file: str, port: int) -> None:
     if arguments.json:
         output.say_json({"ready": True, "address": "127.0.0.1", "port": port, "token_file": token_file})
     else:
-        output.say(f"listening on http://127.0.0.1:{port}/claude-code/EVENT; the token is in {token_file}")
+        output.print_line(f"listening on http://127.0.0.1:{port}/claude-code/EVENT; the token is in {token_file}")

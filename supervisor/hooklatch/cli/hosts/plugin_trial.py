@@ -8,10 +8,10 @@ import re
 import shutil
 from collections.abc import Callable, Iterable, Mapping
 
-from hooklatch.cli.hosts.programs import run
-from hooklatch.install.jsonc import JsoncError, parse
+from hooklatch.cli.hosts.programs import run_host_program
+from hooklatch.install.jsonc import JsoncError, parse_jsonc
 
-__all__ = ["NoRuntimeError", "TrialError", "commands_of", "rewritten", "try_plugin"]
+__all__ = ["NoRuntimeError", "TrialError", "list_plugin_commands", "rewrite_commands", "try_plugin"]
 
 LIMIT = 60.0  # seconds
 COMMANDS = re.compile(r"^const COMMANDS = (\{.*?^\})", re.DOTALL | re.MULTILINE)
@@ -42,17 +42,17 @@ class TrialError(Exception):
     """The plugin could not be loaded, or did not say what came of it."""
 
 
-def rewritten(text: str, change: Callable[[tuple[str, ...]], Iterable[str]]) -> str:
+def rewrite_commands(text: str, change: Callable[[tuple[str, ...]], Iterable[str]]) -> str:
     """Return the plugin with other command lines.
 
     Raises:
         TrialError: it has none that can be read.
     """
-    commands = {event: list(change(words)) for event, words in commands_of(text).items()}
+    commands = {event: list(change(words)) for event, words in list_plugin_commands(text).items()}
     return COMMANDS.sub(lambda _: f"const COMMANDS = {json.dumps(commands, indent=2)}", text, count=1)
 
 
-def commands_of(text: str) -> dict[str, tuple[str, ...]]:
+def list_plugin_commands(text: str) -> dict[str, tuple[str, ...]]:
     """Return the plugin's command line for each event.
 
     Raises:
@@ -60,7 +60,7 @@ def commands_of(text: str) -> dict[str, tuple[str, ...]]:
     """
     found = COMMANDS.search(text)
     try:
-        root = parse(found[1]) if found is not None else None
+        root = parse_jsonc(found[1]) if found is not None else None
     except JsoncError:
         root = None
     if found is None or root is None:
@@ -76,12 +76,12 @@ def try_plugin(text: str, extra: Mapping[str, object], folder: str) -> tuple[boo
         TrialError: it cannot be loaded.
         OSError, LateError: the same.
     """
-    program, environ = runtime()
+    program, environ = make_runtime()
     plugin, trial = os.path.join(folder, "plugin.mjs"), os.path.join(folder, "trial.mjs")
     for path, content in ((plugin, text), (trial, TRIAL)):
         with open(path, "w", encoding="utf-8") as file:
             file.write(content)
-    done = run([program, trial, plugin, json.dumps(dict(extra))], limit=LIMIT, environ=environ)
+    done = run_host_program([program, trial, plugin, json.dumps(dict(extra))], limit=LIMIT, environ=environ)
     try:
         said = json.loads(done.stdout)
         return bool(said["refused"]), str(said["text"])
@@ -89,7 +89,7 @@ def try_plugin(text: str, extra: Mapping[str, object], folder: str) -> tuple[boo
         raise TrialError(f"{done.stderr.decode(errors='replace').strip()[:300] or 'it said nothing'}") from None
 
 
-def runtime() -> tuple[str, Mapping[str, str]]:
+def make_runtime() -> tuple[str, Mapping[str, str]]:
     for name in ("node", "bun"):
         if (path := shutil.which(name)) is not None:
             return path, os.environ

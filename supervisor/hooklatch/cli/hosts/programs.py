@@ -13,11 +13,11 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from hooklatch.errors import why
-from hooklatch.install.layouts import Layout, Version, read_version
+from hooklatch.errors import explain_error
+from hooklatch.install.layouts import SettingsLayout, Version, read_version
 from hooklatch_worker.sandbox import children
 
-__all__ = ["Ended", "LateError", "program_of", "run", "version_of"]
+__all__ = ["ProgramExit", "LateError", "find_program", "run_host_program", "read_program_version"]
 
 VERSION_LIMIT = 30.0  # seconds; a program in JavaScript may take ten on a busy machine
 
@@ -27,7 +27,7 @@ class LateError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class ProgramExit:
     """How a program ended; a negative code is the signal that ended it."""
 
     exit_code: int
@@ -35,17 +35,18 @@ class Ended:
     stderr: bytes
 
 
-def run(
+def run_host_program(
     command: Sequence[str], *, limit: float, stdin: bytes = b"", environ: Mapping[str, str], cwd: str | None = None
-) -> Ended:
+) -> ProgramExit:
     """Run a program of the person's to its end.
 
     Raises:
         OSError: it cannot be started.
         LateError: it did not end within `limit` seconds.
     """
-    with children.start(
-        command, children.as_the_person(environ), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    with children.start_child(
+        command, children.make_user_environment(environ), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         cwd=cwd, start_new_session=True,
     ) as process:  # fmt: skip
         try:
@@ -55,10 +56,10 @@ def run(
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
-    return Ended(process.returncode, out, err)
+    return ProgramExit(process.returncode, out, err)
 
 
-def program_of(layout: Layout, named: str | None, environ: Mapping[str, str]) -> str | None:
+def find_program(layout: SettingsLayout, named: str | None, environ: Mapping[str, str]) -> str | None:
     """Return the path of a program, None if there is none."""
     for name in (named,) if named is not None else layout.programs:
         if (path := shutil.which(name, path=environ.get("PATH"))) is not None:
@@ -66,12 +67,12 @@ def program_of(layout: Layout, named: str | None, environ: Mapping[str, str]) ->
     return None
 
 
-def version_of(path: str, environ: Mapping[str, str]) -> tuple[Version | None, str]:
+def read_program_version(path: str, environ: Mapping[str, str]) -> tuple[Version | None, str]:
     """Return the version of a program, and why it is not known where it is not."""
     try:
-        done = run([path, "--version"], limit=VERSION_LIMIT, environ=environ)
+        done = run_host_program([path, "--version"], limit=VERSION_LIMIT, environ=environ)
     except (OSError, LateError) as error:
-        return None, f"{path} --version: {why(error)}"
+        return None, f"{path} --version: {explain_error(error)}"
     version = read_version(done.stdout.decode(errors="replace"))
     if done.exit_code != 0 or version is None:
         return None, f"{path} --version did not print one (exit code {done.exit_code})"

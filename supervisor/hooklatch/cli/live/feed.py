@@ -12,55 +12,55 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any, NamedTuple
 
-from hooklatch.cli.live.top_state import Report
-from hooklatch.cli.terminal.requests import CommandLink, administrator
+from hooklatch.cli.live.top_state import TopReport
+from hooklatch.cli.terminal.requests import CommandLink, connect_administrator
 from hooklatch.errors import DaemonUnreachableError, RequestFailedError
 
-__all__ = ["AGAIN", "Detail", "Feed", "Trouble", "is_passing", "look"]
+__all__ = ["AGAIN", "HookDetail", "TopPoller", "PollFailure", "is_passing", "fetch_top_report"]
 
 AGAIN = 1.0  # seconds between attempts to reach a daemon that is gone
 
 
-class Detail(NamedTuple):
+class HookDetail(NamedTuple):
     """What the daemon says of one hook, with its last failures; None if there is no such hook any more."""
 
     hook: dict[str, Any] | None
 
 
-class Trouble(NamedTuple):
+class PollFailure(NamedTuple):
     """Why there is no report; `is_final`: asking again does not help."""
 
     error: Exception
     is_final: bool
 
 
-def look(link: CommandLink, session: str | None, wanted: str | None = None) -> Report:
+def fetch_top_report(link: CommandLink, session: str | None, wanted: str | None = None) -> TopReport:
     """Return a report of all hooks, and of the wanted one its failures.
 
     Raises:
         HooklatchError: there is none.
     """
     status, hooks = link.ask("status"), link.ask("hooks", session=session)["hooks"]
-    detail = detail_of(link, session, wanted).hook if wanted is not None else None
-    return Report(time.monotonic(), time.time(), status, hooks, detail)
+    detail = fetch_hook_detail(link, session, wanted).hook if wanted is not None else None
+    return TopReport(time.monotonic(), time.time(), status, hooks, detail)
 
 
-def detail_of(link: CommandLink, session: str | None, name: str) -> Detail:
+def fetch_hook_detail(link: CommandLink, session: str | None, name: str) -> HookDetail:
     try:
         found = link.ask("hook", id=name, session=session)["hooks"]
     except RequestFailedError as error:
         if error.name != "not_found":
             raise
-        return Detail(None)
-    return Detail(next((hook for hook in found if hook["name"] == name), None))
+        return HookDetail(None)
+    return HookDetail(next((hook for hook in found if hook["name"] == name), None))
 
 
-class Feed(threading.Thread):
+class TopPoller(threading.Thread):
     """Puts a report into `news` each `interval` seconds, and a detail when one is wanted; calls `poke` for each."""
 
     def __init__(self, arguments: argparse.Namespace, interval: float, poke: Callable[[], None]) -> None:
         super().__init__(name="feed", daemon=True)  # it may be waiting for a daemon that is silent
-        self.news: SimpleQueue[Report | Detail | Trouble] = SimpleQueue()
+        self.news: SimpleQueue[TopReport | HookDetail | PollFailure] = SimpleQueue()
         self._arguments = arguments
         self._interval = interval
         self._poke = poke
@@ -81,11 +81,11 @@ class Feed(threading.Thread):
     def run(self) -> None:
         while not self._is_over:
             try:
-                with administrator(self._arguments) as link:
+                with connect_administrator(self._arguments) as link:
                     self._ask(link)
             except Exception as error:
                 is_final = not is_passing(error)
-                self._tell(Trouble(error, is_final))
+                self._tell(PollFailure(error, is_final))
                 if is_final:
                     return
                 self._is_asked.wait(AGAIN)
@@ -99,12 +99,12 @@ class Feed(threading.Thread):
             wanted = self._wanted
             if time.monotonic() >= due:
                 due = time.monotonic() + self._interval
-                self._tell(look(link, session, wanted))
+                self._tell(fetch_top_report(link, session, wanted))
             elif wanted is not None:
-                self._tell(detail_of(link, session, wanted))
+                self._tell(fetch_hook_detail(link, session, wanted))
             self._is_asked.wait(max(0.0, due - time.monotonic()))
 
-    def _tell(self, news: Report | Detail | Trouble) -> None:
+    def _tell(self, news: TopReport | HookDetail | PollFailure) -> None:
         if not self._is_over:
             self.news.put(news)
             self._poke()

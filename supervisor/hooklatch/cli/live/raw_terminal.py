@@ -20,9 +20,9 @@ from collections.abc import Iterable
 from contextlib import ExitStack, suppress
 from types import FrameType, TracebackType
 
-from hooklatch.cli.terminal.look import Painted, coloured, has_colour
+from hooklatch.cli.terminal.look import StyledText, colour_text, has_colour
 
-__all__ = ["ENDING", "RawTerminal", "keys_of"]
+__all__ = ["ENDING", "RawTerminal", "parse_keys"]
 
 ENTER, LEAVE = b"\x1b[?1049h\x1b[?25l", b"\x1b[?25h\x1b[?1049l"  # the other screen, without a cursor; and back
 HOME, ERASE_LINE = b"\x1b[H", b"\x1b[2K"
@@ -46,7 +46,7 @@ SEQUENCE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1bO.|\x1b|.", re.DOTALL)
 BEGUN = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*|O)?\Z")
 
 
-def keys_of(data: bytes) -> list[str]:
+def parse_keys(data: bytes) -> list[str]:
     """Return the keys that a terminal has sent; those without a name here, or without a sign, are left out."""
     texts: list[str] = SEQUENCE.findall(data.decode("utf-8", "ignore"))
     return [key for key in (KEYS.get(text, text) for text in texts) if key.isprintable()]
@@ -67,8 +67,8 @@ class RawTerminal:
             stack.callback(os.close, self._woken)
             stack.callback(os.close, self._waking)
             stack.callback(signal.set_wakeup_fd, signal.set_wakeup_fd(self._waking, warn_on_full_buffer=False))
-            for number in heeded():  # before the terminal is changed: none of them may end us in between
-                stack.callback(signal.signal, number, signal.signal(number, nothing))
+            for number in list_heeded_signals():  # before the terminal is changed: none of them may end us in between
+                stack.callback(signal.signal, number, signal.signal(number, ignore_signal))
             stdin = sys.stdin.fileno()
             stack.callback(put_back, stdin, termios.tcgetattr(stdin))
             tty.setcbreak(stdin)  # Ctrl-C and Ctrl-Z still are signals
@@ -112,7 +112,7 @@ class RawTerminal:
                 data += more
         except OSError:  # EIO: the terminal is gone
             data = b""
-        return keys_of(data) if data else ["hung up"]
+        return parse_keys(data) if data else ["hung up"]
 
     def size(self) -> tuple[int, int]:
         """Return the columns and lines that there are now."""
@@ -128,7 +128,9 @@ class RawTerminal:
         encoding = sys.stdout.encoding or "utf-8"
         # A line is erased before it is written: after a full one the cursor still stands on its last character.
         texts = [
-            "".join(coloured(one, one.meaning) if is_painted and isinstance(one, Painted) else one for one in pieces)
+            "".join(
+                colour_text(one, one.meaning) if is_painted and isinstance(one, StyledText) else one for one in pieces
+            )
             for pieces in lines
         ]
         self._write(HOME + b"\r\n".join(ERASE_LINE + text.encode(encoding, "replace") for text in texts))
@@ -139,12 +141,12 @@ class RawTerminal:
             sys.stdout.buffer.flush()
 
 
-def heeded() -> list[signal.Signals]:
+def list_heeded_signals() -> list[signal.Signals]:
     """Return the signals to take: not those that whoever has started us lets us ignore, as `nohup` does."""
     return [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
 
 
-def nothing(number: int, frame: FrameType | None) -> None:
+def ignore_signal(number: int, frame: FrameType | None) -> None:
     """Handle a signal by nothing: the wait is woken by it."""
 
 

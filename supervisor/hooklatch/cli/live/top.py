@@ -13,14 +13,14 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from hooklatch.cli.live.feed import Detail, Feed, Trouble, look
-from hooklatch.cli.live.top_state import SORTS, Board, Report, Row, View, after_key, board_of
+from hooklatch.cli.live.feed import HookDetail, PollFailure, TopPoller, fetch_top_report
+from hooklatch.cli.live.top_state import SORTS, TopBoard, TopDisplay, TopReport, TopRow, apply_key, build_board
 from hooklatch.cli.terminal import output
-from hooklatch.cli.terminal.durations import span
+from hooklatch.cli.terminal.durations import parse_duration
 from hooklatch.cli.terminal.exits import Exit
-from hooklatch.cli.terminal.look import width_of
+from hooklatch.cli.terminal.look import terminal_width
 from hooklatch.cli.terminal.parser import Parser
-from hooklatch.cli.terminal.requests import administrator
+from hooklatch.cli.terminal.requests import connect_administrator
 
 if TYPE_CHECKING:
     from hooklatch.cli.live.raw_terminal import RawTerminal
@@ -46,73 +46,74 @@ DROP = ("CALLS", "MIB", "EVENT", "QUEUE", "WORKERS", "BUSY", "P50 MS", "P99 MS",
 
 
 def add_top(parser: Parser) -> None:
-    parser.runs(top, example="hooklatch top --once", exits=(Exit.NO_INPUT, Exit.UNAVAILABLE))
+    parser.runs(run_top, example="hooklatch top --once", exits=(Exit.NO_INPUT, Exit.UNAVAILABLE))
     parser.add_argument("--once", action="store_true", help="print one table, and end; so it is without a terminal")
     parser.add_argument(
-        "--interval", metavar="TIME", type=span, default=SECOND, help="between two looks at the daemon (1s)"
+        "--interval", metavar="TIME", type=parse_duration, default=SECOND, help="between two looks at the daemon (1s)"
     )
     parser.add_argument("--sort", metavar="COLUMN", choices=list(SORTS), default="state", help=", ".join(SORTS))
     parser.add_argument("--session", metavar="ID", help="the hooks that this live session sees")
 
 
-def top(arguments: argparse.Namespace) -> int:
+def run_top(arguments: argparse.Namespace) -> int:
     """Show the table until a key ends it, or once."""
-    view = View(sort=arguments.sort)
-    with administrator(arguments) as link:
-        first = look(link, arguments.session)
+    view = TopDisplay(sort=arguments.sort)
+    with connect_administrator(arguments) as link:
+        first = fetch_top_report(link, arguments.session)
         if arguments.once or arguments.json or not is_terminal():
             time.sleep(arguments.interval)
-            return print_once(look(link, arguments.session), first, view, is_json=arguments.json)
-    return Live(arguments, view, first).run()
+            return print_once(fetch_top_report(link, arguments.session), first, view, is_json=arguments.json)
+    return LiveTable(arguments, view, first).run()
 
 
 def is_terminal() -> bool:
     """Return whether there is a screen to draw on, and keys to read."""
-    return width_of(sys.stdout) is not None and sys.stdin.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+    return terminal_width(sys.stdout) is not None and sys.stdin.isatty() and os.environ.get("TERM", "dumb") != "dumb"
 
 
-def print_once(now: Report, before: Report, view: View, *, is_json: bool) -> int:
-    board = board_of(now, before, view)
+def print_once(now: TopReport, before: TopReport, view: TopDisplay, *, is_json: bool) -> int:
+    board = build_board(now, before, view)
     status = now.status
     if is_json:
         loads = {hook["name"]: hook.get("load") for hook in now.hooks}
         output.say_json({
-            "health": status["health"], "wrong": status["wrong"], "fires_per_s": rounded(board.fires_per_s),
-            "hooks": [{**json_of(row), "load": loads[row.name]} for row in board.rows],
+            "health": status["health"], "wrong": status["wrong"], "fires_per_s": round_value(board.fires_per_s),
+            "hooks": [{**describe_row(row), "load": loads[row.name]} for row in board.rows],
         })  # fmt: skip
     else:
         output.say_lines(("health", status["health"]))
         for one in status["wrong"]:
             output.say_lines(("wrong", one["what"]), ("do", one["do"]))
-        output.say_table(TITLES, [cells_of(row) for row in board.rows], drop=DROP)
+        output.say_table(TITLES, [list_row_cells(row) for row in board.rows], drop=DROP)
     return Exit.OK
 
 
-def json_of(row: Row) -> dict[str, Any]:
+def describe_row(row: TopRow) -> dict[str, Any]:
     return {
         "name": row.name, "event": row.event, "state": row.state, "calls": row.calls,
-        "calls_per_s": rounded(row.calls_per_s), "p50_ms": row.p50_ms, "p99_ms": row.p99_ms,
+        "calls_per_s": round_value(row.calls_per_s), "p50_ms": row.p50_ms, "p99_ms": row.p99_ms,
         "failures": row.failures,
     }  # fmt: skip
 
 
-def cells_of(row: Row) -> tuple[object, ...]:
+def list_row_cells(row: TopRow) -> tuple[object, ...]:
     failures = ", ".join(f"{cause} {count}" for cause, count in row.failures.items())
     memory = row.memory_bytes // 2**20 if row.memory_bytes is not None else None
     return (
-        row.name, row.event, row.calls, rounded(row.calls_per_s), row.p50_ms, row.p99_ms, failures or None, row.workers,
+        row.name, row.event, row.calls, round_value(row.calls_per_s), row.p50_ms, row.p99_ms, failures or None,
+        row.workers,
         row.busy, memory, row.waiting, row.state,
     )  # fmt: skip
 
 
-def rounded(value: float | None) -> float | None:
+def round_value(value: float | None) -> float | None:
     return round(value, 2) if value is not None else None
 
 
-class Live:
+class LiveTable:
     """The live table: what was last said, and how it is looked at."""
 
-    def __init__(self, arguments: argparse.Namespace, view: View, first: Report) -> None:
+    def __init__(self, arguments: argparse.Namespace, view: TopDisplay, first: TopReport) -> None:
         self._arguments = arguments
         self._view = view
         self._now, self._before = first, first
@@ -124,7 +125,7 @@ class Live:
 
         while True:
             with RawTerminal() as terminal:
-                feed = Feed(self._arguments, self._arguments.interval, terminal.poke)
+                feed = TopPoller(self._arguments, self._arguments.interval, terminal.poke)
                 if self._view.page == "hook":  # it goes on after it was suspended
                     feed.want(self._view.selected)
                 feed.start()
@@ -139,34 +140,34 @@ class Live:
                 signal.raise_signal(ENDING[how])
             return Exit.OK
 
-    def _run_on(self, terminal: RawTerminal, feed: Feed) -> str:
+    def _run_on(self, terminal: RawTerminal, feed: TopPoller) -> str:
         """Draw and take keys; return the one that ends it, or suspends it."""
         from hooklatch.cli.live.raw_terminal import ENDING
-        from hooklatch.cli.live.top_screen import page_size, screen, settled
+        from hooklatch.cli.live.top_screen import clamp_scroll, draw_screen, measure_page
 
         while True:
             self._take(feed)
             board = self._board()
             width, height = terminal.size()
-            terminal.draw(screen(board, self._view, width, height))
+            terminal.draw(draw_screen(board, self._view, width, height))
             for key in terminal.wait(SECOND):
                 if key == "suspend" or key in ENDING:
                     return key
-                page = page_size(board, self._view, width, height)
-                view = after_key(self._view, key, [row.name for row in board.rows], page)
+                page = measure_page(board, self._view, width, height)
+                view = apply_key(self._view, key, [row.name for row in board.rows], page)
                 if view is None:
                     return key
-                self._look_through(settled(view, board, width, height), feed)
+                self._look_through(clamp_scroll(view, board, width, height), feed)
                 board = self._board()
 
-    def _look_through(self, view: View, feed: Feed) -> None:
+    def _look_through(self, view: TopDisplay, feed: TopPoller) -> None:
         if view.page == "hook" and (self._view.page, self._view.selected) != (view.page, view.selected):
             feed.want(view.selected)
         elif view.page != "hook":
             feed.want(None)
         self._view = view
 
-    def _take(self, feed: Feed) -> None:
+    def _take(self, feed: TopPoller) -> None:
         """Take what the daemon has said since.
 
         Raises:
@@ -174,18 +175,18 @@ class Live:
         """
         while not feed.news.empty():
             match feed.news.get():
-                case Trouble(error, is_final):
+                case PollFailure(error, is_final):
                     if is_final:
                         raise error
                     self._trouble = str(error)
-                case Detail(hook):
+                case HookDetail(hook):
                     self._now = self._now._replace(detail=hook)
-                case Report() as report:
+                case TopReport() as report:
                     self._trouble = None
                     if self._view.is_paused:
                         self._now = self._now._replace(detail=report.detail)
                     else:
                         self._before, self._now = self._now, report
 
-    def _board(self) -> Board:
-        return board_of(self._now, self._before, self._view)._replace(trouble=self._trouble)
+    def _board(self) -> TopBoard:
+        return build_board(self._now, self._before, self._view)._replace(trouble=self._trouble)

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from rich.cells import cell_len, chop_cells
 
-from hooklatch.cli.live.top_state import Board, Row, View
-from hooklatch.cli.terminal.look import Painted, paint, short_path
-from hooklatch.cli.terminal.output import plain
-from hooklatch.cli.terminal.tables import clipped, padded, wrapped
-from hooklatch.core.text import counted, shown
+from hooklatch.cli.live.top_state import TopBoard, TopDisplay, TopRow
+from hooklatch.cli.terminal.look import StyledText, paint_text, shorten_path
+from hooklatch.cli.terminal.output import escape_invisible
+from hooklatch.cli.terminal.tables import clip_cell_text, pad_text, wrap_text
+from hooklatch.core.text import format_count, format_duration
 
 if TYPE_CHECKING:
     from hooklatch.cli.terminal.look import Meaning
 
-__all__ = ["page_size", "screen", "settled"]
+__all__ = ["measure_page", "draw_screen", "clamp_scroll"]
 
 Line: TypeAlias = list[str]  # pieces in a row, some of them painted
 STATES: Mapping[str, Meaning] = {
@@ -40,7 +40,7 @@ HELP = (
 )
 
 
-class Column(NamedTuple):
+class TopColumn(NamedTuple):
     """A column: its title, by what it sorts, how wide it is, and whether it takes what is left of the width."""
 
     title: str
@@ -51,130 +51,132 @@ class Column(NamedTuple):
 
 
 COLUMNS = (
-    Column("HOOK", "hook", 12, grows=True, is_number=False),
-    Column("EVENT", "", 18, is_number=False),
-    Column("CALLS/S", "calls/s", 8),
-    Column("P50", "p50", 6),
-    Column("P99", "p99", 6),
-    Column("FAILURES", "failures", 10, grows=True, is_number=False),
-    Column("BUSY", "", 5),
-    Column("MEM", "memory", 5),
-    Column("QUEUE", "queue", 6),
-    Column("STATE", "state", 11, is_number=False),
+    TopColumn("HOOK", "hook", 12, grows=True, is_number=False),
+    TopColumn("EVENT", "", 18, is_number=False),
+    TopColumn("CALLS/S", "calls/s", 8),
+    TopColumn("P50", "p50", 6),
+    TopColumn("P99", "p99", 6),
+    TopColumn("FAILURES", "failures", 10, grows=True, is_number=False),
+    TopColumn("BUSY", "", 5),
+    TopColumn("MEM", "memory", 5),
+    TopColumn("QUEUE", "queue", 6),
+    TopColumn("STATE", "state", 11, is_number=False),
 )
 DROPPED = ("EVENT", "MEM", "QUEUE", "BUSY", "P50", "FAILURES", "P99", "CALLS/S", "STATE")
 MARK = 1  # columns before the first one, for the mark of what is selected
 
 
-def screen(board: Board, view: View, width: int, height: int) -> list[Line]:
+def draw_screen(board: TopBoard, view: TopDisplay, width: int, height: int) -> list[Line]:
     """Return at most `height` lines of at most `width` columns."""
-    header = [*header_of(board, view, width, height)][: max(1, height - 3)]
+    header = [*draw_header(board, view, width, height)][: max(1, height - 3)]
     room = max(0, height - len(header) - 1)
-    body = page_of(board, view, width) if view.page != "table" else table(board, view, width, room)
+    body = draw_page(board, view, width) if view.page != "table" else draw_table(board, view, width, room)
     if view.page != "table":
-        body = body[settled(view, board, width, height).top :]
+        body = body[clamp_scroll(view, board, width, height).top :]
     lines = [*header, *body[:room]]
     lines += [[]] * (height - 1 - len(lines))
-    return [fitted(line, width) for line in [*lines[: height - 1], footer(board, view, room)]][:height]
+    return [fit_line(line, width) for line in [*lines[: height - 1], draw_footer(board, view, room)]][:height]
 
 
-def page_size(board: Board, view: View, width: int, height: int) -> int:
+def measure_page(board: TopBoard, view: TopDisplay, width: int, height: int) -> int:
     """Return how many rows are shown at once."""
-    return max(1, height - len([*header_of(board, view, width, height)]) - (2 if view.page == "table" else 1))
+    return max(1, height - len([*draw_header(board, view, width, height)]) - (2 if view.page == "table" else 1))
 
 
-def page_of(board: Board, view: View, width: int) -> list[Line]:
+def draw_page(board: TopBoard, view: TopDisplay, width: int) -> list[Line]:
     if view.page == "help":
         return [[f"  {key:<16}", text] for key, text in HELP]
-    return page_of_hook(board, view, width)
+    return draw_hook_page(board, view, width)
 
 
-def settled(view: View, board: Board, width: int, height: int) -> View:
+def clamp_scroll(view: TopDisplay, board: TopBoard, width: int, height: int) -> TopDisplay:
     """Return a view that does not begin further down than its page has lines for."""
     if view.page == "table":
         return view
-    longest = len(page_of(board, view, width)) - page_size(board, view, width, height)
+    longest = len(draw_page(board, view, width)) - measure_page(board, view, width, height)
     return view._replace(top=max(0, min(view.top, longest)))
 
 
-def header_of(board: Board, view: View, width: int, height: int) -> Iterator[Line]:
+def draw_header(board: TopBoard, view: TopDisplay, width: int, height: int) -> Iterator[Line]:
     status = board.report.status
     health = str(status["health"]) + (", draining" if status["draining"] else "")
     yield [
-        paint("hooklatch top", "title"), "  ",
-        paint(health, HEALTH.get(status["health"], "bad")) if board.trouble is None else paint("gone", "bad"),
-        *(["  ", paint("HELD", "warning")] if view.is_paused else []),
+        paint_text("hooklatch top", "title"), "  ",
+        paint_text(health, HEALTH.get(status["health"], "bad")) if board.trouble is None else paint_text("gone", "bad"),
+        *(["  ", paint_text("HELD", "warning")] if view.is_paused else []),
         time.strftime("  %H:%M:%S", time.localtime(board.report.at)),
-        f"  {number(board.fires_per_s)} fires/s  {counted(len(board.rows), 'hook')}"
-        f"  {counted(status['sessions'], 'session')}  up {shown(status['uptime_s'])}",
+        f"  {format_number(board.fires_per_s)} fires/s  {format_count(len(board.rows), 'hook')}"
+        f"  {format_count(status['sessions'], 'session')}  up {format_duration(status['uptime_s'])}",
     ]  # fmt: skip
     if board.trouble is not None:
-        for line in wrapped(plain(f"no daemon: {board.trouble}"), width)[:2]:
-            yield [paint(line, "bad")]
-        yield [paint("it is asked again every second; below is what it said last", "quiet")]
+        for line in wrap_text(escape_invisible(f"no daemon: {board.trouble}"), width)[:2]:
+            yield [paint_text(line, "bad")]
+        yield [paint_text("it is asked again every second; below is what it said last", "quiet")]
     else:
-        yield from findings(status, width, max(2, height // 3))
+        yield from draw_findings(status, width, max(2, height // 3))
 
 
-def findings(status: Mapping[str, Any], width: int, most: int) -> Iterator[Line]:
+def draw_findings(status: Mapping[str, Any], width: int, most: int) -> Iterator[Line]:
     """Yield what is wrong and what to do, in at most so many lines."""
     found = [
-        [*labelled("wrong", one["what"], "bad", width), *labelled("do", one["do"], "good", width)]
+        [*draw_labelled("wrong", one["what"], "bad", width), *draw_labelled("do", one["do"], "good", width)]
         for one in status["wrong"]
     ]
     for one in status["failing"]:
         text = f"{one['hook']} failed in each of its last {one['count']} calls (cause {one['cause']})"
-        found.append(labelled("warning", text, "warning", width))
+        found.append(draw_labelled("warning", text, "warning", width))
     said = 0
     for place, lines in enumerate(found):
         is_last = place == len(found) - 1
         if said and said + len(lines) + (not is_last) > most:
-            yield [paint(f"and {len(found) - place} more: hooklatch status", "warning")]
+            yield [paint_text(f"and {len(found) - place} more: hooklatch status", "warning")]
             return
         said += len(lines)
         yield from lines
 
 
-def labelled(label: str, text: str, meaning: Meaning, width: int) -> list[Line]:
-    first, *rest = wrapped(plain(text), width - 9)
-    return [[paint(f"{label:<9}", meaning), first], *([" " * 9, line] for line in rest[:1])]
+def draw_labelled(label: str, text: str, meaning: Meaning, width: int) -> list[Line]:
+    first, *rest = wrap_text(escape_invisible(text), width - 9)
+    return [[paint_text(f"{label:<9}", meaning), first], *([" " * 9, line] for line in rest[:1])]
 
 
-def table(board: Board, view: View, width: int, room: int) -> list[Line]:
+def draw_table(board: TopBoard, view: TopDisplay, width: int, room: int) -> list[Line]:
     """Return the titles, and as many rows as there is room for, the selected one among them."""
-    widths = widths_of(width, board.rows)
+    widths = fit_column_widths(width, board.rows)
     names = [row.name for row in board.rows]
-    first = first_shown(names.index(view.selected) if view.selected in names else 0, room - 1, len(names))
+    first = find_first_row(names.index(view.selected) if view.selected in names else 0, room - 1, len(names))
     titles: Line = [" " * MARK]
     for column, wide in widths:
         mark = ("^" if view.is_reversed else "v") if column.sort == view.sort else ""
-        titles += [paint(placed(f"{column.title}{mark}", wide, is_number=column.is_number), "title"), " "]
+        titles += [paint_text(align_text(f"{column.title}{mark}", wide, is_number=column.is_number), "title"), " "]
     lines = [titles]
     for row in board.rows[first : first + max(0, room - 1)]:
         is_selected = row.name == view.selected
-        line: Line = [paint(">", "title") if is_selected else " "]
+        line: Line = [paint_text(">", "title") if is_selected else " "]
         for column, wide in widths:
-            text, meaning = cell(row, column.title)
-            text = placed(text, wide, is_number=column.is_number)
+            text, meaning = format_cell(row, column.title)
+            text = align_text(text, wide, is_number=column.is_number)
             meaning = "title" if is_selected and meaning is None else meaning
-            line += [paint(text, meaning) if meaning is not None else text, " "]
+            line += [paint_text(text, meaning) if meaning is not None else text, " "]
         lines.append(line)
     if not board.rows:
         lines.append([" no hooks; `hooklatch init` writes a first one"])
     return lines
 
 
-def first_shown(place: int, room: int, count: int) -> int:
+def find_first_row(place: int, room: int, count: int) -> int:
     return max(0, min(place - room // 2, count - room))
 
 
-def widths_of(width: int, rows: Sequence[Row]) -> list[tuple[Column, int]]:
+def fit_column_widths(width: int, rows: Sequence[TopRow]) -> list[tuple[TopColumn, int]]:
     """Return the columns that fit, with their widths: those of texts are as wide as what they hold.
 
     Those of numbers stay as they are: they change with each look.
     """
     longest = {
-        one.title: max([len(one.title) + 1, *(cell_len(plain(cell(row, one.title)[0])) for row in rows)])
+        one.title: max(
+            [len(one.title) + 1, *(cell_len(escape_invisible(format_cell(row, one.title)[0])) for row in rows)]
+        )
         for one in COLUMNS
     }
     least = {one.title: one.width if one.is_number else min(one.width, longest[one.title]) for one in COLUMNS}
@@ -196,85 +198,86 @@ def widths_of(width: int, rows: Sequence[Row]) -> list[tuple[Column, int]]:
     return [(column, least[column.title]) for column in columns]
 
 
-def cell(row: Row, title: str) -> tuple[str, Meaning | None]:
+def format_cell(row: TopRow, title: str) -> tuple[str, Meaning | None]:
     match title:
         case "HOOK":
             return row.name.removeprefix("global/"), None
         case "EVENT":
             return row.event, None
         case "CALLS/S":
-            return number(row.calls_per_s), None
+            return format_number(row.calls_per_s), None
         case "P50":
-            return number(row.p50_ms), None
+            return format_number(row.p50_ms), None
         case "P99":
-            return number(row.p99_ms), None
+            return format_number(row.p99_ms), None
         case "FAILURES":
-            return failures_of(row) or "-", "bad" if row.failures else None
+            return format_failures(row) or "-", "bad" if row.failures else None
         case "BUSY":
             return "-" if row.workers is None else f"{row.busy}/{row.workers}", None
         case "MEM":
-            return size(row.memory_bytes), None
+            return format_size(row.memory_bytes), None
         case "QUEUE":
             return "-" if row.waiting is None else str(row.waiting), "warning" if row.waiting else None
         case _:
             return row.state, STATES.get(row.state, "bad")
 
 
-def failures_of(row: Row) -> str:
+def format_failures(row: TopRow) -> str:
     """Return how many calls failed for each cause, the most frequent one first."""
     most = sorted(row.failures.items(), key=lambda one: -one[1])
     return ", ".join(f"{cause} {count}" for cause, count in most)
 
 
-def page_of_hook(board: Board, view: View, width: int) -> list[Line]:
+def draw_hook_page(board: TopBoard, view: TopDisplay, width: int) -> list[Line]:
     """Return the lines about one hook and its last failures."""
     name = str(view.selected)
     row = next((row for row in board.rows if row.name == name), None)
-    lines: list[Line] = [[paint(name, "title")]]
+    lines: list[Line] = [[paint_text(name, "title")]]
     if row is None:
         return [*lines, ["it is not there any more; escape goes back"]]
     lines.append(
         [
-            paint(row.state, STATES.get(row.state, "bad")),
-            f"  {row.event}  {counted(row.calls, 'call')}  p50 {number(row.p50_ms)} ms  p99 {number(row.p99_ms)} ms",
+            paint_text(row.state, STATES.get(row.state, "bad")),
+            f"  {row.event}  {format_count(row.calls, 'call')}  p50 {format_number(row.p50_ms)} ms  p99 "
+            f"{format_number(row.p99_ms)} ms",
         ]
     )
     if row.failures:
-        lines.append(["failures ", paint(failures_of(row), "bad")])  # fmt: skip
+        lines.append(["failures ", paint_text(format_failures(row), "bad")])  # fmt: skip
     detail = board.report.detail
     if detail is None or detail["name"] != name:
-        return [*lines, [paint("asking the daemon for its failures", "quiet")]]
+        return [*lines, [paint_text("asking the daemon for its failures", "quiet")]]
     for label, text in (
         ("problem", detail["problem"]),
-        ("declared", short_path(detail["origin"])),
-        ("runs", short_path(detail["target"])),
+        ("declared", shorten_path(detail["origin"])),
+        ("runs", shorten_path(detail["target"])),
     ):
-        lines += [[f"{label:<9}", line] for line in cut(str(text), width - 9)] if text else []
+        lines += [[f"{label:<9}", line] for line in break_lines(str(text), width - 9)] if text else []
     if not detail["last_failures"]:
         return [*lines, [], ["no failure is known"]]
     for failure in detail["last_failures"]:
         at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(failure["at"]))
         session = f"  session {failure['session']}" if failure["session"] else ""
-        head = f"{failure['event']}  {number(failure['duration_ms'])} ms{session}"
-        lines += [[], [f"{at}  ", paint(failure["cause"], "bad"), f"  {head}"]]
-        lines += [[f"  {line}"] for text in failure["message"].splitlines() for line in cut(text, width - 2)]
+        head = f"{failure['event']}  {format_number(failure['duration_ms'])} ms{session}"
+        lines += [[], [f"{at}  ", paint_text(failure["cause"], "bad"), f"  {head}"]]
+        lines += [[f"  {line}"] for text in failure["message"].splitlines() for line in break_lines(text, width - 2)]
         for text in (failure["traceback"] or failure["stderr"]).splitlines():
-            lines += [[f"    {line}"] for line in cut(text, width - 4)]
-        lines.append([paint(f"  what was decided: hooklatch log --decision {failure['decision_id']}", "quiet")])
+            lines += [[f"    {line}"] for line in break_lines(text, width - 4)]
+        lines.append([paint_text(f"  what was decided: hooklatch log --decision {failure['decision_id']}", "quiet")])
     return lines
 
 
-def footer(board: Board, view: View, room: int) -> Line:
+def draw_footer(board: TopBoard, view: TopDisplay, room: int) -> Line:
     keys = "enter back" if view.page != "table" else "enter failures  s sort  r reverse  p hold"
     place = ""
     if view.page == "table" and len(board.rows) > room - 1:
         names = [row.name for row in board.rows]
-        first = first_shown(names.index(view.selected) if view.selected in names else 0, room - 1, len(names))
+        first = find_first_row(names.index(view.selected) if view.selected in names else 0, room - 1, len(names))
         place = f"{first + 1}-{min(first + room - 1, len(names))} of {len(names)}  "
-    return [paint(f"{place}up/down  {keys}  ? help  q quit", "quiet")]
+    return [paint_text(f"{place}up/down  {keys}  ? help  q quit", "quiet")]
 
 
-def number(value: float | None) -> str:
+def format_number(value: float | None) -> str:
     """Return at most six characters, three digits of them that count."""
     if value is None:
         return "-"
@@ -285,31 +288,31 @@ def number(value: float | None) -> str:
     return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
 
 
-def size(value: int | None) -> str:
+def format_size(value: int | None) -> str:
     if value is None:
         return "-"
     mebibytes = value / 2**20
     return f"{mebibytes / 1024:.1f}G" if mebibytes >= 1000 else f"{mebibytes:.0f}M"
 
 
-def placed(text: str, width: int, *, is_number: bool) -> str:
-    return padded(clipped(plain(text), width), width, is_number=is_number)
+def align_text(text: str, width: int, *, is_number: bool) -> str:
+    return pad_text(clip_cell_text(escape_invisible(text), width), width, is_number=is_number)
 
 
-def cut(text: str, width: int) -> list[str]:
+def break_lines(text: str, width: int) -> list[str]:
     """Return a text in lines of so many columns, broken anywhere: a traceback's indentation means something."""
-    return chop_cells(plain(text), max(width, 1)) or [""]
+    return chop_cells(escape_invisible(text), max(width, 1)) or [""]
 
 
-def fitted(line: Line, width: int) -> Line:
+def fit_line(line: Line, width: int) -> Line:
     """Return a line's pieces as far as they fit."""
     pieces: Line = []
     left = width
     for piece in line:
-        text = plain(piece)
+        text = escape_invisible(piece)
         if (wide := cell_len(text)) > left:
-            text = clipped(text, left) if left > 0 else ""
+            text = clip_cell_text(text, left) if left > 0 else ""
         if text:
-            pieces.append(paint(text, piece.meaning) if isinstance(piece, Painted) else text)
+            pieces.append(paint_text(text, piece.meaning) if isinstance(piece, StyledText) else text)
         left -= min(wide, max(left, 0))
     return pieces

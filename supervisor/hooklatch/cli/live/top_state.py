@@ -8,13 +8,23 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-__all__ = ["SORTS", "Board", "Report", "Row", "View", "after_key", "board_of", "ordered", "rows_of"]
+__all__ = [
+    "SORTS",
+    "TopBoard",
+    "TopReport",
+    "TopRow",
+    "TopDisplay",
+    "apply_key",
+    "build_board",
+    "order_rows",
+    "build_rows",
+]
 
 Page: TypeAlias = Literal["table", "hook", "help"]
 STATES = ("quarantined", "inactive", "suspended", "disabled", "active")  # what is wrong first
 
 
-class Report(NamedTuple):
+class TopReport(NamedTuple):
     """What the daemon has said: at which moment (monotonic seconds, and seconds since 1970), and of one hook more."""
 
     moment: float
@@ -24,7 +34,7 @@ class Report(NamedTuple):
     detail: Mapping[str, Any] | None = None
 
 
-class Row(NamedTuple):
+class TopRow(NamedTuple):
     """One hook.  What is not known is None: a rate before the second report, workers of what a client serves."""
 
     name: str
@@ -45,16 +55,16 @@ class Row(NamedTuple):
         return sum(self.failures.values())
 
 
-class Board(NamedTuple):
+class TopBoard(NamedTuple):
     """All that is shown: the last report, its rows in order, fires a second, and why there is no newer report."""
 
-    report: Report
-    rows: Sequence[Row]
+    report: TopReport
+    rows: Sequence[TopRow]
     fires_per_s: float | None = None
     trouble: str | None = None
 
 
-class View(NamedTuple):
+class TopDisplay(NamedTuple):
     """How it is shown, as the keys have it: `top` is the first line of a page that is longer than the screen."""
 
     sort: str = "state"
@@ -65,47 +75,47 @@ class View(NamedTuple):
     top: int = 0
 
 
-def rows_of(now: Report, before: Report | None) -> list[Row]:
+def build_rows(now: TopReport, before: TopReport | None) -> list[TopRow]:
     """Return the rows of a report; rates are those since the report before, if that was of the same daemon."""
     earlier: dict[object, Mapping[str, Any]] = {}
     seconds = now.moment - before.moment if before is not None else 0.0
     if before is not None and before.status.get("pid") == now.status.get("pid"):
         earlier = {hook["name"]: hook for hook in before.hooks}
-    return [row_of(hook, earlier.get(hook["name"]), seconds) for hook in now.hooks]
+    return [build_top_row(hook, earlier.get(hook["name"]), seconds) for hook in now.hooks]
 
 
-def row_of(hook: Mapping[str, Any], before: Mapping[str, Any] | None, seconds: float) -> Row:
+def build_top_row(hook: Mapping[str, Any], before: Mapping[str, Any] | None, seconds: float) -> TopRow:
     timings: Mapping[str, Any] = hook["timings"]
     load: Mapping[str, Any] = hook.get("load") or {}
-    return Row(
+    return TopRow(
         hook["name"], hook["event"], hook["state"], timings["count"],
-        rate(timings["count"], before["timings"]["count"] if before is not None else None, seconds),
+        compute_rate(timings["count"], before["timings"]["count"] if before is not None else None, seconds),
         timings["p50_ms"], timings["p99_ms"], timings["failures"],
         load.get("workers"), load.get("busy"), load.get("memory_bytes"), load.get("waiting"),
     )  # fmt: skip
 
 
-def rate(now: int, before: int | None, seconds: float) -> float | None:
+def compute_rate(now: int, before: int | None, seconds: float) -> float | None:
     """Return how many a second; None if that is not known, as after a restart that began to count anew."""
     return None if before is None or seconds <= 0 or now < before else (now - before) / seconds
 
 
-def board_of(now: Report, before: Report | None, view: View) -> Board:
+def build_board(now: TopReport, before: TopReport | None, view: TopDisplay) -> TopBoard:
     """Return what there is to show of two reports."""
     is_same = before is not None and before.status.get("pid") == now.status.get("pid")
     fired = before.status["fired"] if is_same and before is not None else None
-    fires = rate(now.status["fired"], fired, now.moment - before.moment if before is not None else 0.0)
-    return Board(now, ordered(rows_of(now, before), view), fires)
+    fires = compute_rate(now.status["fired"], fired, now.moment - before.moment if before is not None else 0.0)
+    return TopBoard(now, order_rows(build_rows(now, before), view), fires)
 
 
-def by_state(row: Row) -> tuple[float, ...]:
+def rank_by_state(row: TopRow) -> tuple[float, ...]:
     known = STATES.index(row.state) if row.state in STATES else 0
     return (known, -(row.calls_per_s or 0.0))
 
 
 # From the largest to the smallest, except for names; of equal ones the order is that of firing.
-SORTS: Mapping[str, Callable[[Row], Any]] = {
-    "state": by_state,
+SORTS: Mapping[str, Callable[[TopRow], Any]] = {
+    "state": rank_by_state,
     "calls/s": lambda row: -(row.calls_per_s or 0.0),
     "p50": lambda row: -(row.p50_ms or 0.0),
     "p99": lambda row: -(row.p99_ms or 0.0),
@@ -116,13 +126,13 @@ SORTS: Mapping[str, Callable[[Row], Any]] = {
 }
 
 
-def ordered(rows: Sequence[Row], view: View) -> list[Row]:
+def order_rows(rows: Sequence[TopRow], view: TopDisplay) -> list[TopRow]:
     """Return rows in the order of a view."""
     found = sorted(rows, key=SORTS[view.sort])
     return found[::-1] if view.is_reversed else found
 
 
-def after_key(view: View, key: str, names: Sequence[str], page: int) -> View | None:
+def apply_key(view: TopDisplay, key: str, names: Sequence[str], page: int) -> TopDisplay | None:
     """Return the view after a key; None: it ends.  `names` are the rows as shown, `page` the lines of a screen."""
     if key in ("q", "Q", "ctrl-c"):
         return None
@@ -131,7 +141,7 @@ def after_key(view: View, key: str, names: Sequence[str], page: int) -> View | N
     if key == "?":
         return view._replace(page="table" if view.page == "help" else "help", top=0)
     if view.page != "table":
-        return scrolled(view, key, page)
+        return scroll_view(view, key, page)
     if key in ("s", "S"):
         sorts = list(SORTS)
         place = (sorts.index(view.sort) + (1 if key == "s" else -1)) % len(sorts)
@@ -140,20 +150,20 @@ def after_key(view: View, key: str, names: Sequence[str], page: int) -> View | N
         return view._replace(is_reversed=not view.is_reversed)
     if key == "enter" and names:
         return view._replace(selected=view.selected if view.selected in names else names[0], page="hook", top=0)
-    step = steps(page, len(names)).get(key)
+    step = list_scroll_steps(page, len(names)).get(key)
     if step is None or not names:
         return view
     place = names.index(view.selected) if view.selected in names else (-1 if step > 0 else 0)
     return view._replace(selected=names[max(0, min(place + step, len(names) - 1))])
 
 
-def scrolled(view: View, key: str, page: int) -> View:
+def scroll_view(view: TopDisplay, key: str, page: int) -> TopDisplay:
     if key in ("enter", "escape", "left", "backspace"):
         return view._replace(page="table", top=0)
-    return view._replace(top=max(0, view.top + steps(page, view.top + page).get(key, 0)))
+    return view._replace(top=max(0, view.top + list_scroll_steps(page, view.top + page).get(key, 0)))
 
 
-def steps(page: int, count: int) -> Mapping[str, int]:
+def list_scroll_steps(page: int, count: int) -> Mapping[str, int]:
     return {
         "up": -1, "k": -1, "down": 1, "j": 1, "page up": -page, "page down": page, "home": -count, "end": count,
     }  # fmt: skip

@@ -11,16 +11,23 @@ from typing import Any
 
 from hooklatch.cli.hooks.hooks import check_event
 from hooklatch.cli.live.feed import AGAIN, is_passing
-from hooklatch.cli.live.watch_lines import KINDS, Layout, layout_for, lines_of, record_of, titles
+from hooklatch.cli.live.watch_lines import (
+    KINDS,
+    WatchLayout,
+    convert_to_record,
+    format_announcement,
+    layout_for_width,
+    list_titles,
+)
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import Exit
-from hooklatch.cli.terminal.look import short_revision, width_of
+from hooklatch.cli.terminal.look import shorten_revision, terminal_width
 from hooklatch.cli.terminal.parser import Parser
-from hooklatch.cli.terminal.record_filters import add_choices, filters_of
-from hooklatch.cli.terminal.requests import CommandLink, administrator
-from hooklatch.core.text import did_you_mean
+from hooklatch.cli.terminal.record_filters import add_choices, read_filters
+from hooklatch.cli.terminal.requests import CommandLink, connect_administrator
+from hooklatch.core.text import suggest_name
 from hooklatch.errors import HooklatchError
-from hooklatch.record.files.reading import Filters, matches
+from hooklatch.record.files.reading import Filters, matches_filters
 
 __all__ = ["add_watch"]
 
@@ -29,25 +36,25 @@ TOPICS = ["registry", "decisions", "operations"]
 
 
 def add_watch(parser: Parser) -> None:
-    parser.runs(watch, example="hooklatch watch --verdict deny", exits=(Exit.UNAVAILABLE,))
+    parser.runs(run_watch, example="hooklatch watch --verdict deny", exits=(Exit.UNAVAILABLE,))
     add_choices(parser, KINDS)
-    parser.add_argument("--count", metavar="N", type=at_least_one, help="end after N lines")
+    parser.add_argument("--count", metavar="N", type=parse_positive_count, help="end after N lines")
 
 
-def at_least_one(text: str) -> int:
+def parse_positive_count(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of lines over 0")
     return int(text)
 
 
-def watch(arguments: argparse.Namespace) -> int:
+def run_watch(arguments: argparse.Namespace) -> int:
     """Print what happens and matches the filters until interrupted, or until the output is closed."""
-    filters = filters_of(arguments)
+    filters = read_filters(arguments)
     shown = 0
     try:
-        for announcement in announcements(arguments, filters):
+        for announcement in read_announcements(arguments, filters):
             if is_wanted(announcement, filters):
-                show(announcement, is_json=arguments.json)
+                print_announcement(announcement, is_json=arguments.json)
                 shown += announcement.get("kind") not in OF_WATCH
             if shown == arguments.count or not output.has_reader():
                 break
@@ -56,26 +63,26 @@ def watch(arguments: argparse.Namespace) -> int:
     return Exit.OK
 
 
-def announcements(arguments: argparse.Namespace, filters: Filters) -> Iterator[dict[str, Any]]:
+def read_announcements(arguments: argparse.Namespace, filters: Filters) -> Iterator[dict[str, Any]]:
     """Yield what is announced; for a person also by the next daemon, when one has ended.
 
     Raises:
         HooklatchError: no daemon is reachable; elsewhere than at a terminal, also where one has ended.
     """
-    is_for_person = width_of(sys.stdout) is not None and not arguments.json
+    is_for_person = terminal_width(sys.stdout) is not None and not arguments.json
     is_first, is_gone = True, False
     while True:
         try:
-            with administrator(arguments) as link:
+            with connect_administrator(arguments) as link:
                 if is_first:
                     check_names(link, filters)
                 revision = link.ask("subscribe", topics=TOPICS)["revision"]
                 if is_first:
-                    output.complain(f"watching {link.path} from revision {revision}; Ctrl-C ends")
+                    output.print_error(f"watching {link.path} from revision {revision}; Ctrl-C ends")
                     if is_for_person:
-                        output.say(*titles(layout()))
+                        output.print_line(*list_titles(choose_layout()))
                 else:
-                    yield of_watch("back", f"a daemon listens, with revision {short_revision(revision)}")
+                    yield make_watch_line("back", f"a daemon listens, with revision {shorten_revision(revision)}")
                 is_first = is_gone = False
                 while True:
                     yield link.announcement()
@@ -83,36 +90,36 @@ def announcements(arguments: argparse.Namespace, filters: Filters) -> Iterator[d
             if is_first or not is_for_person or not is_passing(error):
                 raise
             if not is_gone:
-                yield of_watch(
+                yield make_watch_line(
                     "gone", "the daemon has ended; the next one is waited for (`hooklatch log` has what was decided)"
                 )
             is_gone = True
         time.sleep(AGAIN)
 
 
-def of_watch(kind: str, text: str) -> dict[str, Any]:
-    """Return what `watch` itself has to say, as an announcement."""
+def make_watch_line(kind: str, text: str) -> dict[str, Any]:
+    """Return what `run_watch` itself has to say, as an announcement."""
     return {"topic": "operations", "kind": kind, "text": text}
 
 
 def is_wanted(announcement: dict[str, Any], filters: Filters) -> bool:
     """Return whether an announcement matches; that something was left out always does: it may have matched."""
     is_gap = "missed" in announcement or "resync" in announcement or announcement.get("kind") in OF_WATCH
-    return is_gap or matches(record_of(announcement), filters)
+    return is_gap or matches_filters(convert_to_record(announcement), filters)
 
 
-def show(announcement: dict[str, Any], *, is_json: bool) -> None:
+def print_announcement(announcement: dict[str, Any], *, is_json: bool) -> None:
     if is_json:
         output.say_json(announcement)
         return
     now = datetime.now(UTC).isoformat()  # of what is announced without a time: a change, lines that were left out
-    for pieces in lines_of({"at": now, **announcement}, layout()):
-        output.say(*pieces)
+    for pieces in format_announcement({"at": now, **announcement}, choose_layout()):
+        output.print_line(*pieces)
 
 
-def layout() -> Layout:
+def choose_layout() -> WatchLayout:
     """Return the columns for the terminal as wide as it is now, or for what is none."""
-    return layout_for(width_of(sys.stdout))
+    return layout_for_width(terminal_width(sys.stdout))
 
 
 def check_names(link: CommandLink, filters: Filters) -> None:
@@ -127,5 +134,5 @@ def check_names(link: CommandLink, filters: Filters) -> None:
         return
     known = {name for hook in link.ask("hooks")["hooks"] for name in (hook["id"], hook["name"])}
     if filters.hook not in known:
-        near = did_you_mean(filters.hook, known)
-        output.complain(f"there is no hook {filters.hook!r} at the moment, unless a session or project has it{near}")
+        near = suggest_name(filters.hook, known)
+        output.print_error(f"there is no hook {filters.hook!r} at the moment, unless a session or project has it{near}")

@@ -10,15 +10,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hooklatch.cli.hooks.status import place_and_text
-from hooklatch.cli.terminal.look import VERDICTS, paint, short_revision
-from hooklatch.cli.terminal.output import plain
-from hooklatch.core.hooks.names import name_in
+from hooklatch.cli.hooks.status import format_diagnostic_place
+from hooklatch.cli.terminal.look import VERDICTS, paint_text, shorten_revision
+from hooklatch.cli.terminal.output import escape_invisible
+from hooklatch.core.hooks.names import read_full_name
 
 if TYPE_CHECKING:
     from hooklatch.cli.terminal.look import Meaning
 
-__all__ = ["KINDS", "Layout", "layout_for", "lines_of", "moment_of", "record_of", "titles"]
+__all__ = [
+    "KINDS",
+    "WatchLayout",
+    "layout_for_width",
+    "format_announcement",
+    "format_time_of_day",
+    "convert_to_record",
+    "list_titles",
+]
 
 KINDS = (
     "decision", "registry", "suspended", "resumed", "quarantined", "released", "reloaded", "fault", "mended",
@@ -36,7 +44,7 @@ MOST_BELOW = 3  # lines of one; `hooklatch log` has all of it
 WIDE = 120  # columns of a terminal from which on two blanks part the columns
 
 
-class Column(NamedTuple):
+class WatchColumn(NamedTuple):
     """A fact of a decision: its title, the columns that it needs, and those that it likes to have."""
 
     title: str
@@ -47,43 +55,43 @@ class Column(NamedTuple):
 
 # In the order of the line.  In a narrow terminal those of `DROPPED` are left out, the first one first.
 COLUMNS = (
-    Column("TIME", 8, 8),
-    Column("SESSION", 8, 14),
-    Column("EVENT", 12, 18),
-    Column("TOOL", 6, 12),
-    Column("VERDICT", 7, 7),
-    Column("HOOK", 12, 32),
-    Column("CAUSE", 7, 11),
-    Column("MS", 7, 8, is_number=True),
+    WatchColumn("TIME", 8, 8),
+    WatchColumn("SESSION", 8, 14),
+    WatchColumn("EVENT", 12, 18),
+    WatchColumn("TOOL", 6, 12),
+    WatchColumn("VERDICT", 7, 7),
+    WatchColumn("HOOK", 12, 32),
+    WatchColumn("CAUSE", 7, 11),
+    WatchColumn("MS", 7, 8, is_number=True),
 )
 DROPPED = ("SESSION", "TOOL", "CAUSE", "MS", "HOOK", "EVENT")
 ORDER = ("HOOK", "EVENT", "TOOL", "SESSION", "CAUSE", "MS")  # of those that get what is left of the width
 
 
-class Layout(NamedTuple):
+class WatchLayout(NamedTuple):
     """Which columns there are and how wide, how many blanks part them, and how much is left for the reason.
 
     Without a `width` nothing is cut: the widths are least ones.
     """
 
     width: int | None
-    columns: Sequence[tuple[Column, int]]
+    columns: Sequence[tuple[WatchColumn, int]]
     gap: int
     reason: int
 
 
-def layout_for(width: int | None) -> Layout:
+def layout_for_width(width: int | None) -> WatchLayout:
     """Return the layout for a terminal of so many columns, or for what is none."""
     if width is None:
-        return Layout(None, [(column, column.ideal) for column in COLUMNS], 2, 0)
+        return WatchLayout(None, [(column, column.ideal) for column in COLUMNS], 2, 0)
     gap = 2 if width >= WIDE else 1
     columns = list(COLUMNS)
     for title in DROPPED:
-        if needed(columns, gap) <= width:
+        if measure_columns(columns, gap) <= width:
             break
         columns = [column for column in columns if column.title != title]
     widths = {column.title: column.least for column in columns}
-    spare = width - needed(columns, gap)
+    spare = width - measure_columns(columns, gap)
     kept = REASON + gap if spare >= REASON + gap else 0
     spare -= kept
     for title in ORDER:
@@ -94,14 +102,14 @@ def layout_for(width: int | None) -> Layout:
             widths[title] += more
     spare += kept
     reason = spare - gap if spare - gap >= LEAST_REASON else 0
-    return Layout(width, [(column, widths[column.title]) for column in columns], gap, reason)
+    return WatchLayout(width, [(column, widths[column.title]) for column in columns], gap, reason)
 
 
-def needed(columns: Sequence[Column], gap: int) -> int:
+def measure_columns(columns: Sequence[WatchColumn], gap: int) -> int:
     return sum(column.least for column in columns) + gap * (len(columns) - 1)
 
 
-def record_of(announcement: Mapping[str, Any]) -> dict[str, Any]:
+def convert_to_record(announcement: Mapping[str, Any]) -> dict[str, Any]:
     """Return what happened as the record has it, for the same filters."""
     if announcement["topic"] == "decisions":
         about = {"at": announcement.get("at"), "session": announcement.get("session_id")}
@@ -111,34 +119,39 @@ def record_of(announcement: Mapping[str, Any]) -> dict[str, Any]:
     return dict(announcement)
 
 
-def titles(layout: Layout) -> list[str]:
+def list_titles(layout: WatchLayout) -> list[str]:
     """Return the pieces of the line above all others."""
     values = {column.title: column.title for column, _ in layout.columns} | {"REASON": "REASON"}
-    return pieces_of(values, dict.fromkeys(values, "title"), layout)
+    return format_pieces(values, dict.fromkeys(values, "title"), layout)
 
 
-def lines_of(announcement: Mapping[str, Any], layout: Layout) -> Iterator[list[str]]:
+def format_announcement(announcement: Mapping[str, Any], layout: WatchLayout) -> Iterator[list[str]]:
     """Yield the pieces of each line about an announcement."""
     if announcement["topic"] == "decisions" and "decision" in announcement:
-        yield decision_pieces(announcement, layout)
-        yield from ([BELOW, line] for line in reason_below(announcement["decision"], layout))
+        yield format_decision_pieces(announcement, layout)
+        yield from ([BELOW, line] for line in format_reason_below(announcement["decision"], layout))
         return
-    time = moment_of(announcement.get("at"))
-    said = [told(announcement), *(("wrong", place_and_text(one)) for one in announcement.get("diagnostics", ()))]
+    time = format_time_of_day(announcement.get("at"))
+    said = [
+        format_headline(announcement),
+        *(("wrong", format_diagnostic_place(one)) for one in announcement.get("diagnostics", ())),
+    ]
     for kind, text in said:
         meaning = OPERATIONS.get(kind)
         head, indent = f"{kind:<{KIND}}", " " * (len(time) + 1 + KIND)
-        first, *rest = [text] if layout.width is None else wrapped(plain(text), layout.width - len(indent))
-        yield [paint(f"{time} ", "quiet"), paint(head, meaning) if meaning is not None else head, first]
+        first, *rest = (
+            [text] if layout.width is None else wrap_reason(escape_invisible(text), layout.width - len(indent))
+        )
+        yield [paint_text(f"{time} ", "quiet"), paint_text(head, meaning) if meaning is not None else head, first]
         yield from ([indent, line] for line in rest)
 
 
-def decision_pieces(announcement: Mapping[str, Any], layout: Layout) -> list[str]:
+def format_decision_pieces(announcement: Mapping[str, Any], layout: WatchLayout) -> list[str]:
     decision: Mapping[str, Any] = announcement["decision"]
     verdict, cause = str(decision.get("verdict")), decision.get("cause")
-    by = name_in(decision.get("layer"), decision.get("hook"), decision.get("name"))
+    by = read_full_name(decision.get("layer"), decision.get("hook"), decision.get("name"))
     values: dict[str, object] = {
-        "TIME": moment_of(announcement.get("at")),
+        "TIME": format_time_of_day(announcement.get("at")),
         "SESSION": announcement.get("session_id") or announcement.get("host"),
         "EVENT": decision.get("event"),
         "TOOL": announcement.get("tool"),
@@ -152,46 +165,46 @@ def decision_pieces(announcement: Mapping[str, Any], layout: Layout) -> list[str
     if verdict in VERDICTS:
         meanings["VERDICT"] = VERDICTS[verdict]
     meanings["CAUSE"] = "quiet" if cause in (None, "policy") else "bad"
-    return pieces_of(values, meanings, layout)
+    return format_pieces(values, meanings, layout)
 
 
-def pieces_of(values: Mapping[str, object], meanings: Mapping[str, Meaning], layout: Layout) -> list[str]:
+def format_pieces(values: Mapping[str, object], meanings: Mapping[str, Meaning], layout: WatchLayout) -> list[str]:
     """Return the pieces of a line with these values, each as wide as its column."""
     cells: list[tuple[str, str]] = []
     for column, width in layout.columns:
-        text = plain(str(values[column.title] or "-"))
+        text = escape_invisible(str(values[column.title] or "-"))
         if layout.width is not None:
-            text = fitted(text.removeprefix("global/"), width, is_number=column.is_number)
+            text = fit_column(text.removeprefix("global/"), width, is_number=column.is_number)
         else:
             text = text.rjust(width) if column.is_number else text.ljust(width)
         cells.append((column.title, text))
-    reason = plain(str(values["REASON"] or ""))
+    reason = escape_invisible(str(values["REASON"] or ""))
     if reason and not is_below(reason, layout):
         cells.append(("REASON", reason))
     pieces: list[str] = []
     for place, (title, text) in enumerate(cells):
         shown = text.rstrip() if place == len(cells) - 1 else text
-        pieces += [paint(shown, meanings[title]) if title in meanings else shown, " " * layout.gap]
+        pieces += [paint_text(shown, meanings[title]) if title in meanings else shown, " " * layout.gap]
     return pieces[:-1]
 
 
-def is_below(reason: str, layout: Layout) -> bool:
+def is_below(reason: str, layout: WatchLayout) -> bool:
     """Return whether a reason is longer than its column, if there is one."""
-    return layout.width is not None and fitted(reason, layout.reason).rstrip() != reason.rstrip()
+    return layout.width is not None and fit_column(reason, layout.reason).rstrip() != reason.rstrip()
 
 
-def reason_below(decision: Mapping[str, Any], layout: Layout) -> list[str]:
+def format_reason_below(decision: Mapping[str, Any], layout: WatchLayout) -> list[str]:
     """Return the lines of a reason that does not fit its column."""
-    reason = plain(str(decision.get("reason") or ""))
+    reason = escape_invisible(str(decision.get("reason") or ""))
     if layout.width is None or not is_below(reason, layout):
         return []
     room = max(1, layout.width - len(BELOW))
-    lines = wrapped(reason[: room * (MOST_BELOW + 1)], room)
+    lines = wrap_reason(reason[: room * (MOST_BELOW + 1)], room)
     first, rest = lines[: MOST_BELOW - 1], " ".join(lines[MOST_BELOW - 1 :])
-    return [*first, fitted(rest, room).rstrip()] if rest else first
+    return [*first, fit_column(rest, room).rstrip()] if rest else first
 
 
-def told(announcement: Mapping[str, Any]) -> tuple[str, str]:
+def format_headline(announcement: Mapping[str, Any]) -> tuple[str, str]:
     """Return what happened in a word, and the rest."""
     topic = announcement["topic"]
     if "missed" in announcement:
@@ -199,10 +212,11 @@ def told(announcement: Mapping[str, Any]) -> tuple[str, str]:
     if "resync" in announcement:
         return (
             "missed",
-            f"changes of the hooks: this reader was too slow; now they are at {short_revision(announcement['resync'])}",
+            f"changes of the hooks: this reader was too slow; now they are at "
+            f"{shorten_revision(announcement['resync'])}",
         )
     if topic == "registry":
-        return "hooks", f"revision {short_revision(announcement['revision'])}: {changes_of(announcement)}"
+        return "hooks", f"revision {shorten_revision(announcement['revision'])}: {format_changes(announcement)}"
     kind = str(announcement.get("kind"))
     hook = announcement.get("hook")
     which = "every hook" if hook == "*" else str(hook)
@@ -215,8 +229,8 @@ def told(announcement: Mapping[str, Any]) -> tuple[str, str]:
         case "reloaded":
             wrong = len(announcement["diagnostics"])
             result = f"{wrong} wrong" if wrong else "nothing is wrong"
-            changes = changes_of(announcement) or "no change"
-            return kind, f"revision {short_revision(announcement['revision'])}: {changes}; {result}"
+            changes = format_changes(announcement) or "no change"
+            return kind, f"revision {shorten_revision(announcement['revision'])}: {changes}; {result}"
         case "fault" | "mended" | "acknowledged" | "gone" | "back":
             return kind, str(announcement["text"])
         case _:  # of a newer daemon
@@ -224,23 +238,23 @@ def told(announcement: Mapping[str, Any]) -> tuple[str, str]:
             return kind, ", ".join(f"{name} {value}" for name, value in fields.items())
 
 
-def changes_of(announcement: Mapping[str, Any]) -> str:
+def format_changes(announcement: Mapping[str, Any]) -> str:
     kinds = ("added", "removed", "changed")
     return "; ".join(f"{kind} {', '.join(announcement[kind])}" for kind in kinds if announcement[kind])
 
 
-def moment_of(at: str | None) -> str:
+def format_time_of_day(at: str | None) -> str:
     """Return the time of day here of a moment as the record spells it."""
     return f"{datetime.fromisoformat(at).astimezone():%H:%M:%S}" if at else "--:--:--"
 
 
-def wrapped(text: str, width: int) -> list[str]:
+def wrap_reason(text: str, width: int) -> list[str]:
     from hooklatch.cli.terminal import tables  # it imports rich, which is for terminals
 
-    return tables.wrapped(text, width)
+    return tables.wrap_text(text, width)
 
 
-def fitted(text: str, width: int, *, is_number: bool = False) -> str:
+def fit_column(text: str, width: int, *, is_number: bool = False) -> str:
     from hooklatch.cli.terminal import tables
 
-    return tables.padded(tables.clipped(text, width), width, is_number=is_number)
+    return tables.pad_text(tables.clip_cell_text(text, width), width, is_number=is_number)

@@ -10,13 +10,20 @@ import msgspec
 
 from hooklatch.cli.terminal.exits import CommandError, Exit
 from hooklatch.cli.terminal.parser import Parser
-from hooklatch.cli.terminal.record_filters import CHOICES, FILTERS, add_moments, filters_of, one_of, record_folder
-from hooklatch.errors import why
-from hooklatch.record.files.reading import NoRecordError, forwards, matching
-from hooklatch.record.payloads.files import Place, folder_of, places, read
-from hooklatch.record.payloads.lines import KeptPayload, redacted_in
+from hooklatch.cli.terminal.record_filters import (
+    CHOICES,
+    FILTERS,
+    add_moments,
+    make_choice_type,
+    read_filters,
+    record_folder,
+)
+from hooklatch.errors import explain_error
+from hooklatch.record.files.reading import NoRecordError, filter_entries, read_forwards
+from hooklatch.record.payloads.files import PayloadSpan, find_payload_places, payload_folder, read_payload_line
+from hooklatch.record.payloads.lines import KeptPayload, list_redacted_places
 
-__all__ = ["LOST", "Chosen", "KeptFire", "add_choice", "chosen", "fires_of"]
+__all__ = ["LOST", "SelectedFires", "KeptFire", "add_choice", "select_fires", "read_kept_fires"]
 
 HOW = '[record] payloads = "full" in hooks.toml keeps them from then on'
 LOST = "retention removed it, or somebody did, or changed it (to find out which: hooklatch log verify)"
@@ -40,7 +47,7 @@ class KeptFire(NamedTuple):
         return name if isinstance(name, str) else None
 
 
-class Chosen(NamedTuple):
+class SelectedFires(NamedTuple):
     """The decisions that were asked for, oldest first, where the payload of each is, and how many have none.
 
     Of these, `lost` is the number of those whose payload was kept, and is not there any more as it was.
@@ -48,7 +55,7 @@ class Chosen(NamedTuple):
 
     folder: str
     records: list[dict[str, Any]]
-    places: dict[str, Place]
+    places: dict[str, PayloadSpan]
     unkept: int
     lost: int
 
@@ -59,30 +66,34 @@ def add_choice(parser: Parser) -> None:
         if name in OPTIONS:
             parser.add_argument(f"--{name}", metavar=metavar, help=help_text)
     name, metavar, known, help_text = CHOICES[0]
-    parser.add_argument(f"--{name}", metavar=metavar, type=one_of(name, known), help=f"then decided as: {help_text}")
+    parser.add_argument(
+        f"--{name}", metavar=metavar, type=make_choice_type(name, known), help=f"then decided as: {help_text}"
+    )
     add_moments(parser)
     parser.add_argument(
         "--record", metavar="DIR", default=None, help="the record's folder (default: $XDG_STATE_HOME/hooklatch/record)"
     )
 
 
-def chosen(arguments: argparse.Namespace, numbers: Sequence[range] = ()) -> Chosen:
+def select_fires(arguments: argparse.Namespace, numbers: Sequence[range] = ()) -> SelectedFires:
     """Find the decisions that the options choose, and of these only some `numbers` if any are named.
 
     Raises:
         CommandError: there is no record, or no such decision has a payload.
     """
     folder = record_folder(arguments)
-    filters = msgspec.structs.replace(filters_of(arguments), kind="decision")
+    filters = msgspec.structs.replace(read_filters(arguments), kind="decision")
     try:
         # Of two records of one decision the later one is what was answered.
         found = {
             str(record.get("decision_id")): record
-            for record in matching(forwards(folder), filters)
+            for record in filter_entries(read_forwards(folder), filters)
             if not numbers or any(record.get("seq") in one for one in numbers)
         }
         kept = [record for record in found.values() if isinstance(record.get("payload_kept"), str)]
-        where = places(folder_of(folder), {record["payload_kept"] for record in kept}, since=first_of(kept))
+        where = find_payload_places(
+            payload_folder(folder), {record["payload_kept"] for record in kept}, since=find_first_seq(kept)
+        )
     except NoRecordError as error:
         raise CommandError(Exit.NO_INPUT, str(error)) from None
     except OSError as error:
@@ -94,14 +105,14 @@ def chosen(arguments: argparse.Namespace, numbers: Sequence[range] = ()) -> Chos
     if not there:
         what = f"{len(found)} decisions in {folder} match, and no payload of them is kept" if found else ""
         raise CommandError(Exit.NO_INPUT, f"{what or f'no decision in {folder} matches'}; {HOW}")
-    return Chosen(folder, there, where, len(found) - len(there), len(kept) - len(there))
+    return SelectedFires(folder, there, where, len(found) - len(there), len(kept) - len(there))
 
 
-def first_of(records: Sequence[dict[str, Any]]) -> int:
+def find_first_seq(records: Sequence[dict[str, Any]]) -> int:
     return min((int(record["seq"]) for record in records), default=0)
 
 
-def fires_of(found: Chosen) -> Iterator[KeptFire]:
+def read_kept_fires(found: SelectedFires) -> Iterator[KeptFire]:
     """Yield what was fired, oldest first.
 
     Raises:
@@ -109,9 +120,12 @@ def fires_of(found: Chosen) -> Iterator[KeptFire]:
     """
     for record in found.records:
         try:
-            kept = msgspec.json.decode(read(found.places[record["payload_kept"]]), type=KeptPayload)
-            redacted = tuple(redacted_in(msgspec.json.decode(kept.payload)))
+            kept = msgspec.json.decode(read_payload_line(found.places[record["payload_kept"]]), type=KeptPayload)
+            redacted = tuple(list_redacted_places(msgspec.json.decode(kept.payload)))
         except (OSError, msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-            text = f"the payload of record {record['seq']} cannot be read ({why(error)}); see: hooklatch log verify"
+            text = (
+                f"the payload of record {record['seq']} cannot be read ({explain_error(error)}); see: "
+                "hooklatch log verify"
+            )
             raise CommandError(Exit.BAD_DATA, text) from None
         yield KeptFire(record, kept, redacted)

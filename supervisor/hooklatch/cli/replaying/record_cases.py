@@ -9,12 +9,12 @@ from typing import Any
 
 import msgspec
 
-from hooklatch.cli.replaying.kept_payloads import KeptFire, add_choice, chosen, fires_of
+from hooklatch.cli.replaying.kept_payloads import KeptFire, add_choice, read_kept_fires, select_fires
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import CommandError, Exit
 from hooklatch.cli.terminal.parser import Parser
-from hooklatch.core.text import counted
-from hooklatch_worker.author.ambiguity import ambiguity
+from hooklatch.core.text import format_count
+from hooklatch_worker.author.ambiguity import find_ambiguity
 
 __all__ = ["CasesWritten", "add_cases", "add_record"]
 
@@ -37,16 +37,16 @@ def add_record(parser: Parser) -> None:
 
 def add_cases(parser: Parser) -> None:
     exits = (Exit.BAD_DATA, Exit.NO_INPUT, Exit.IO_ERROR)
-    parser.runs(cases, example="hooklatch record cases --seq 4711 --to policy-tests.jsonl", exits=exits)
+    parser.runs(run_record_cases, example="hooklatch record cases --seq 4711 --to policy-tests.jsonl", exits=exits)
     parser.add_argument("--to", metavar="FILE", required=True, help="a new file of JSON lines, such as cases.jsonl")
     parser.add_argument(
-        "--seq", metavar="N[-M]", action="append", type=numbers, default=[],
+        "--seq", metavar="N[-M]", action="append", type=parse_seq_range, default=[],
         help="only this record, or those from N to M; may be repeated",
     )  # fmt: skip
     add_choice(parser)
 
 
-def numbers(text: str) -> range:
+def parse_seq_range(text: str) -> range:
     """Parse a number of a record, or the first and the last of several."""
     found = NUMBERS.fullmatch(text)
     first, last = (int(found[1]), int(found[2] or found[1])) if found is not None else (1, 0)
@@ -55,23 +55,23 @@ def numbers(text: str) -> range:
     return range(first, last + 1)
 
 
-def cases(arguments: argparse.Namespace) -> int:
+def run_record_cases(arguments: argparse.Namespace) -> int:
     """Write a file of cases."""
     if not arguments.to.endswith(".jsonl"):
         raise CommandError(
             Exit.USAGE, f"{arguments.to}: cases are written as JSON lines; name a file that ends with .jsonl"
         )
     fires: list[KeptFire] = []
-    for fire in fires_of(chosen(arguments, arguments.seq)):
-        if ambiguity(bytes(fire.kept.payload)) is None:
+    for fire in read_kept_fires(select_fires(arguments, arguments.seq)):
+        if find_ambiguity(bytes(fire.kept.payload)) is None:
             fires.append(fire)
         else:
-            output.complain(
+            output.print_error(
                 f"record {fire.seq} is left out: its payload can be read in two ways, and a case in one alone"
             )
     if not fires:
         raise CommandError(Exit.NO_INPUT, "there is nothing to write a case of")
-    data = b"".join(msgspec.json.encode(case_of(fire)) + b"\n" for fire in fires)
+    data = b"".join(msgspec.json.encode(make_case(fire)) + b"\n" for fire in fires)
     try:
         fd = os.open(arguments.to, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
@@ -86,17 +86,19 @@ def cases(arguments: argparse.Namespace) -> int:
         raise CommandError(Exit.IO_ERROR, f"{arguments.to} cannot be written: {error.strerror}") from None
     for fire in fires:
         if fire.redacted:
-            output.complain(
+            output.print_error(
                 f"record {fire.seq}: {', '.join(fire.redacted[:5])} is redacted; write what the guard needs"
             )
     if arguments.json:
         output.say_json(CasesWritten(len(fires), arguments.to, sum(bool(one.redacted) for one in fires)))
     else:
-        output.say(f"wrote {counted(len(fires), 'case')} to {arguments.to}; run them: hooklatch test {arguments.to}")
+        output.print_line(
+            f"wrote {format_count(len(fires), 'case')} to {arguments.to}; run them: hooklatch test {arguments.to}"
+        )
     return Exit.OK
 
 
-def case_of(fire: KeptFire) -> dict[str, Any]:
+def make_case(fire: KeptFire) -> dict[str, Any]:
     """Return a case that expects what was decided."""
     record, kept = fire.record, fire.kept
     expect: dict[str, Any] = {"verdict": record["verdict"]}

@@ -13,19 +13,26 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from hooklatch.cli.replaying.kept_payloads import LOST, Chosen, KeptFire, add_choice, chosen, fires_of
+from hooklatch.cli.replaying.kept_payloads import (
+    LOST,
+    KeptFire,
+    SelectedFires,
+    add_choice,
+    read_kept_fires,
+    select_fires,
+)
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import CommandError, Exit
 from hooklatch.cli.terminal.parser import Parser
-from hooklatch.cli.terminal.record_filters import moment
-from hooklatch.cli.testing.running import Firing, decide, own_folder, run_async
-from hooklatch.core.hooks.names import name_in
+from hooklatch.cli.terminal.record_filters import parse_record_time
+from hooklatch.cli.testing.running import FireRunner, decide_fire, make_own_folder, run_async
+from hooklatch.core.hooks.names import read_full_name
 from hooklatch.core.protocol import RpcError
-from hooklatch.core.text import counted
+from hooklatch.core.text import format_count
 
 if TYPE_CHECKING:
-    from hooklatch.core.messages import Decision
-    from hooklatch.service.process.parts import Parts
+    from hooklatch.core.messages import FireDecision
+    from hooklatch.service.process.parts import DaemonComponents
 
 __all__ = ["ReplayReport", "add_replay"]
 
@@ -33,7 +40,7 @@ SINCE = "7d"
 SHOWN = 30  # changed decisions that are shown; --json has all
 
 
-class Said(msgspec.Struct, frozen=True):
+class DecisionSummary(msgspec.Struct, frozen=True):
     """What was, or would be, decided, by whom, and for which failure if it was one."""
 
     verdict: str
@@ -47,7 +54,7 @@ class Said(msgspec.Struct, frozen=True):
         return f"{self.verdict}{by}" + (f" ({self.cause})" if self.cause not in (None, "policy") else "")
 
 
-class Became(msgspec.Struct, frozen=True):
+class VerdictChangeCount(msgspec.Struct, frozen=True):
     """How often decisions like `then` became decisions like `now`."""
 
     then: str
@@ -55,7 +62,7 @@ class Became(msgspec.Struct, frozen=True):
     times: int
 
 
-class Replayed(msgspec.Struct, frozen=True):
+class ReplayedDecision(msgspec.Struct, frozen=True):
     """A decision that was fired again; `redacted` are places of its payload where the hooks of now saw less."""
 
     seq: int
@@ -65,14 +72,14 @@ class Replayed(msgspec.Struct, frozen=True):
     host: str | None
     event: str
     tool: str | None
-    then: Said
-    now: Said
+    then: DecisionSummary
+    now: DecisionSummary
     changed: bool
     redacted: list[str]
 
 
 class ReplayReport(msgspec.Struct, frozen=True):
-    """`replay`: how many decisions were fired again, would change, and have no payload that is kept.
+    """`run_replay`: how many decisions were fired again, would change, and have no payload that is kept.
 
     `lost` of these had one.
     """
@@ -83,16 +90,16 @@ class ReplayReport(msgspec.Struct, frozen=True):
     lost: int
     redacted: int
     diagnostics: list[str]
-    changes: list[Became]
-    fires: list[Replayed]
+    changes: list[VerdictChangeCount]
+    fires: list[ReplayedDecision]
 
 
-class Again(NamedTuple):
+class DecisionPair(NamedTuple):
     """A decision, then and now; `redacted` are places where the hooks of now saw less."""
 
     fire: KeptFire
-    then: Said
-    now: Said
+    then: DecisionSummary
+    now: DecisionSummary
     redacted: tuple[str, ...]
 
     @property
@@ -100,46 +107,48 @@ class Again(NamedTuple):
         return (self.then.verdict, self.failure(self.then)) != (self.now.verdict, self.failure(self.now))
 
     @staticmethod
-    def failure(said: Said) -> str | None:
+    def failure(said: DecisionSummary) -> str | None:
         return None if said.cause == "policy" else said.cause
 
 
-class Replay(Firing):
+class Replay(FireRunner):
     """Fires what was kept, oldest first."""
 
-    def __init__(self, found: Chosen) -> None:
+    def __init__(self, found: SelectedFires) -> None:
         super().__init__(len(found.records), "decision")
-        self.again: list[Again] = []
+        self.again: list[DecisionPair] = []
         self._found = found
 
-    async def fire_each(self, parts: Parts) -> None:
+    async def fire_each(self, parts: DaemonComponents) -> None:
         try:
-            for fire in fires_of(self._found):
+            for fire in read_kept_fires(self._found):
                 self._doing = f"firing record {fire.seq}"
-                self.again.append(Again(fire, then_of(fire.record), await now_of(fire, parts), fire.redacted))
+                self.again.append(
+                    DecisionPair(fire, summarize_record(fire.record), await replay_decision(fire, parts), fire.redacted)
+                )
                 self.done = len(self.again)
                 parts.breakers.clear()  # a hook that died in earlier ones must not be quarantined in this one
         except CommandError as error:
             self.error = error
 
 
-def then_of(record: dict[str, Any]) -> Said:
-    hook = name_in(record.get("layer"), record.get("hook"), record.get("name"))
-    return Said(str(record.get("verdict")), hook or None, record.get("cause"), record.get("reason"))
+def summarize_record(record: dict[str, Any]) -> DecisionSummary:
+    hook = read_full_name(record.get("layer"), record.get("hook"), record.get("name"))
+    return DecisionSummary(str(record.get("verdict")), hook or None, record.get("cause"), record.get("reason"))
 
 
-async def now_of(fire: KeptFire, parts: Parts) -> Said:
+async def replay_decision(fire: KeptFire, parts: DaemonComponents) -> DecisionSummary:
     try:
-        decision: Decision = await decide(fire.kept.params, parts, parts.dispatcher, parts.native)
+        decision: FireDecision = await decide_fire(fire.kept.params, parts, parts.dispatcher, parts.native)
     except RpcError as error:
-        return Said("error", None, None, error.message)
-    hook = name_in(decision.layer, decision.hook, decision.name)
-    return Said(decision.verdict, hook or None, decision.cause, decision.reason)
+        return DecisionSummary("error", None, None, error.message)
+    hook = read_full_name(decision.layer, decision.hook, decision.name)
+    return DecisionSummary(decision.verdict, hook or None, decision.cause, decision.reason)
 
 
 def add_replay(parser: Parser) -> None:
     exits = (Exit.FINDINGS, Exit.BAD_DATA, Exit.NO_INPUT, Exit.UNAVAILABLE)
-    parser.runs(replay, example="hooklatch replay --since 7d --against ~/new-hooks", exits=exits)
+    parser.runs(run_replay, example="hooklatch replay --since 7d --against ~/new-hooks", exits=exits)
     parser.add_argument(
         "--against", metavar="DIR", required=True,
         help="the folder of the hooks to try, with a hooks.toml or hooks.d; they run with all that they do",
@@ -147,29 +156,29 @@ def add_replay(parser: Parser) -> None:
     add_choice(parser)
 
 
-def replay(arguments: argparse.Namespace) -> int:
+def run_replay(arguments: argparse.Namespace) -> int:
     """Fire what was kept at other hooks, and show what would change."""
-    config = config_of(arguments.against)
+    config = replay_config_path(arguments.against)
     if arguments.since is None:
-        arguments.since = moment(SINCE)
-    found = chosen(arguments)
+        arguments.since = parse_record_time(SINCE)
+    found = select_fires(arguments)
     run = Replay(found)
-    with own_folder() as scratch:
-        from hooklatch.testing.daemon import options_for
+    with make_own_folder() as scratch:
+        from hooklatch.testing.daemon import make_daemon_options
 
-        run_async(run.fire_all, options_for(config, scratch))
+        run_async(run.fire_all, make_daemon_options(config, scratch))
     for diagnostic in run.diagnostics:
-        output.complain(f"wrong with the hooks: {diagnostic}")
+        output.print_error(f"wrong with the hooks: {diagnostic}")
     if run.error is not None:
         raise run.error
     if arguments.json:
-        output.say_json(described(run, found))
+        output.say_json(describe_replay(run, found))
     else:
-        show(run, found)
+        print_replay(run, found)
     return Exit.FINDINGS if run.diagnostics or any(one.is_changed for one in run.again) else Exit.OK
 
 
-def config_of(folder: str) -> str:
+def replay_config_path(folder: str) -> str:
     folder = os.path.abspath(os.path.expanduser(folder))
     config = folder if folder.endswith(".toml") else os.path.join(folder, "hooks.toml")
     if not os.path.exists(config) and not os.path.isdir(os.path.join(os.path.dirname(config), "hooks.d")):
@@ -179,21 +188,23 @@ def config_of(folder: str) -> str:
     return config
 
 
-def counts_of(run: Replay) -> list[Became]:
+def count_verdict_changes(run: Replay) -> list[VerdictChangeCount]:
     """Return how often each decision of then became which one of now, the most frequent first."""
-    counted_pairs = Counter((one.then.text, one.now.text) for one in changes(run))
-    return [Became(*pair, times) for pair, times in counted_pairs.most_common()]
+    counted_pairs = Counter((one.then.text, one.now.text) for one in list_decision_changes(run))
+    return [VerdictChangeCount(*pair, times) for pair, times in counted_pairs.most_common()]
 
 
-def changes(run: Replay) -> list[Again]:
+def list_decision_changes(run: Replay) -> list[DecisionPair]:
     return [one for one in run.again if one.is_changed]
 
 
-def show(run: Replay, found: Chosen) -> None:
-    changed = changes(run)
+def print_replay(run: Replay, found: SelectedFires) -> None:
+    changed = list_decision_changes(run)
     if changed:
-        output.say_table(("then", "now", "times"), [(one.then, one.now, one.times) for one in counts_of(run)])
-        output.say()
+        output.say_table(
+            ("then", "now", "times"), [(one.then, one.now, one.times) for one in count_verdict_changes(run)]
+        )
+        output.print_line()
         rows = [
             (
                 one.fire.record.get("at", ""), one.fire.seq, one.fire.record.get("session") or "", one.fire.kept.event,
@@ -203,28 +214,28 @@ def show(run: Replay, found: Chosen) -> None:
         ]  # fmt: skip
         output.say_table(("time", "record", "session", "event", "tool", "then", "now", ""), rows)
         if len(changed) > SHOWN:
-            output.say(f"and {len(changed) - SHOWN} before these; --json has all")
-        output.say()
-    for text in notes(run, found):
-        output.complain(text)
-    output.say(f"{counted(len(run.again), 'decision')} fired again, {len(changed)} would change")
+            output.print_line(f"and {len(changed) - SHOWN} before these; --json has all")
+        output.print_line()
+    for text in list_replay_notes(run, found):
+        output.print_error(text)
+    output.print_line(f"{format_count(len(run.again), 'decision')} fired again, {len(changed)} would change")
 
 
-def notes(run: Replay, found: Chosen) -> list[str]:
+def list_replay_notes(run: Replay, found: SelectedFires) -> list[str]:
     redacted = sum(bool(one.redacted) for one in run.again)
     told: list[str] = []
     if redacted:
         told.append(f"{redacted} of them had something redacted, which the hooks saw then and did not see now")
     if never := found.unkept - found.lost:
-        told.append(f"{counted(never, 'decision')} had no payload that is kept, and could not be fired again")
+        told.append(f"{format_count(never, 'decision')} had no payload that is kept, and could not be fired again")
     if found.lost:
-        told.append(f"{counted(found.lost, 'decision')} had a payload that is not there any more: {LOST}")
+        told.append(f"{format_count(found.lost, 'decision')} had a payload that is not there any more: {LOST}")
     return told
 
 
-def described(run: Replay, found: Chosen) -> ReplayReport:
+def describe_replay(run: Replay, found: SelectedFires) -> ReplayReport:
     fires = [
-        Replayed(
+        ReplayedDecision(
             seq=one.fire.seq,
             at=one.fire.record.get("at"),
             decision_id=one.fire.kept.decision_id,
@@ -246,6 +257,6 @@ def described(run: Replay, found: Chosen) -> ReplayReport:
         lost=found.lost,
         redacted=sum(bool(one.redacted) for one in fires),
         diagnostics=run.diagnostics,
-        changes=counts_of(run),
+        changes=count_verdict_changes(run),
         fires=fires,
     )

@@ -7,19 +7,19 @@ import os
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
-from hooklatch.cli.fleet.access import EXITS, access, add_access, run
-from hooklatch.cli.sink.following import PAUSES, followed
-from hooklatch.cli.sink.hosts import add_hosts, chosen_hosts
+from hooklatch.cli.fleet.access import EXITS, add_access, read_engine_access, run_with_engine
+from hooklatch.cli.sink.following import PAUSES, follow_fleet_log
+from hooklatch.cli.sink.hosts import add_hosts, select_hosts
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import CommandError, Exit
 from hooklatch.cli.terminal.parser import Parser
-from hooklatch.core.text import counted
+from hooklatch.core.text import format_count
 
 if TYPE_CHECKING:
     from hooklatch.fleet.engine.engine import Engine
-    from hooklatch.fleet.sink.cursors import Cursor
+    from hooklatch.fleet.sink.cursors import ExportCursor
     from hooklatch.fleet.sink.exporting import OtlpExporter
-    from hooklatch.fleet.sink.logs import Arrival
+    from hooklatch.fleet.sink.logs import ReceivedBatch
 
 __all__ = ["add_export", "add_otlp"]
 
@@ -33,7 +33,7 @@ def add_export(parser: Parser) -> None:
 
 def add_otlp(parser: Parser) -> None:
     example = "hooklatch fleet export otlp --cursor ~/fleet.cursor --follow"
-    parser.runs(export, example=example, exits=(*EXITS, Exit.FINDINGS))
+    parser.runs(run_fleet_export, example=example, exits=(*EXITS, Exit.FINDINGS))
     parser.add_argument(
         "--cursor", metavar="FILE", required=True, help="keeps what the receiver has; made if it is not there"
     )
@@ -45,20 +45,20 @@ def add_otlp(parser: Parser) -> None:
     add_access(parser)
 
 
-def export(arguments: argparse.Namespace) -> int:
+def run_fleet_export(arguments: argparse.Namespace) -> int:
     """Send records on, from where the cursor stands."""
-    from hooklatch.fleet.sink.cursors import CursorError, opened_cursor
-    from hooklatch.fleet.sink.exporting import ExportError, NoSdkError, opened_exporter
+    from hooklatch.fleet.sink.cursors import CursorError, open_cursor
+    from hooklatch.fleet.sink.exporting import ExportError, NoSdkError, open_exporter
 
-    reached = access(arguments)
+    reached = read_engine_access(arguments)
     path = os.path.abspath(os.path.expanduser(arguments.cursor))
     try:
-        with opened_cursor(path, reached.fleet) as cursor, opened_exporter(arguments.endpoint, reached.fleet) as sender:
+        with open_cursor(path, reached.fleet) as cursor, open_exporter(arguments.endpoint, reached.fleet) as sender:
             if cursor.is_new:
-                output.complain(f"{path} is new: all that the engine has is exported")
-            sent = Sending(cursor, sender, arguments)
+                output.print_error(f"{path} is new: all that the engine has is exported")
+            sent = ExportRun(cursor, sender, arguments)
             try:
-                run(reached, sent.send)
+                run_with_engine(reached, sent.send)
             except KeyboardInterrupt:
                 if not arguments.follow:
                     raise
@@ -70,10 +70,10 @@ def export(arguments: argparse.Namespace) -> int:
         raise CommandError(Exit.UNAVAILABLE, str(error)) from None
 
 
-class Sending:
+class ExportRun:
     """One run of `fleet export`."""
 
-    def __init__(self, cursor: Cursor, exporter: OtlpExporter, arguments: argparse.Namespace) -> None:
+    def __init__(self, cursor: ExportCursor, exporter: OtlpExporter, arguments: argparse.Namespace) -> None:
         self.findings = 0
         self._cursor = cursor
         self._exporter = exporter
@@ -85,21 +85,21 @@ class Sending:
 
         from hooklatch.fleet.sink.reading import FleetReader
 
-        await chosen_hosts(engine, self._hosts)
+        await select_hosts(engine, self._hosts)
         reader = FleetReader(engine, set(self._hosts) or None)
         reader.resume(self._cursor.positions)
-        async with aclosing(followed(reader) if self._follows else reader.new()) as arrivals:
+        async with aclosing(follow_fleet_log(reader) if self._follows else reader.new()) as arrivals:
             async for arrival in arrivals:
                 await self._deliver(arrival)
 
-    async def _deliver(self, arrival: Arrival) -> None:
+    async def _deliver(self, arrival: ReceivedBatch) -> None:
         import trio
 
         from hooklatch.fleet.sink.exporting import ExportError
 
         for finding in arrival.findings:
             self.findings += 1
-            output.complain(finding.text)
+            output.print_error(finding.text)
         attempt = 0
         while True:
             try:
@@ -108,18 +108,18 @@ class Sending:
             except ExportError as error:
                 if not self._follows:
                     raise
-                output.complain(str(error))
+                output.print_error(str(error))
                 await trio.sleep(PAUSES[min(attempt, len(PAUSES) - 1)])
                 attempt += 1
         self._cursor.advance((arrival.host, arrival.epoch), arrival.batch.last)
 
     def report(self) -> None:
         if self._exporter.refused:
-            output.complain(
-                f"the receiver took {counted(self._exporter.refused, 'record')} and threw them away:"
+            output.print_error(
+                f"the receiver took {format_count(self._exporter.refused, 'record')} and threw them away:"
                 f" {self._exporter.why_refused or 'it does not say why'}"
             )
         if self._is_json:
             output.say_json({"exported": self._exporter.exported, "refused": self._exporter.refused})
         else:
-            output.say(f"exported {counted(self._exporter.exported, 'record')}")
+            output.print_line(f"exported {format_count(self._exporter.exported, 'record')}")

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 from hooklatch.cli.terminal import output
 
 if TYPE_CHECKING:
-    from hooklatch.fleet.sink.logs import Arrival
+    from hooklatch.fleet.sink.logs import ReceivedBatch
     from hooklatch.fleet.sink.reading import FleetReader
 
-__all__ = ["PAUSES", "followed"]
+__all__ = ["PAUSES", "follow_fleet_log"]
 
 POLL = 0.5  # seconds between looks for new records
 PAUSES = (1.0, 2.0, 5.0, 10.0, 30.0)  # seconds before something that is away is tried again
 
 
-async def followed(reader: FleetReader) -> AsyncGenerator[Arrival]:
+async def follow_fleet_log(reader: FleetReader) -> AsyncGenerator[ReceivedBatch]:
     """Yield what arrives from where the reader stands.
 
     Raises:
@@ -37,7 +37,7 @@ async def followed(reader: FleetReader) -> AsyncGenerator[Arrival]:
                     yield arrival
         except UnreachableError as error:
             if not attempts:
-                output.complain(f"{error}; it is tried again until it is there")
+                output.print_error(f"{error}; it is tried again until it is there")
             await trio.sleep(PAUSES[min(attempts, len(PAUSES) - 1)])
             attempts += 1
             continue

@@ -9,19 +9,19 @@ import msgspec
 
 from hooklatch.cli.terminal.exits import CommandError, Exit
 from hooklatch.cli.terminal.parser import Parser
-from hooklatch.core.text import did_you_mean
+from hooklatch.core.text import suggest_name
 
 if TYPE_CHECKING:
     from hooklatch.fleet.engine.engine import Engine
 
-__all__ = ["add_hosts", "chosen_hosts", "described"]
+__all__ = ["add_hosts", "select_hosts", "describe_value"]
 
 
 def add_hosts(parser: Parser) -> None:
     parser.add_argument("--host", metavar="NAME", action="append", default=[], help="only this host; may be repeated")
 
 
-async def chosen_hosts(engine: Engine, names: Collection[str]) -> list[str]:
+async def select_hosts(engine: Engine, names: Collection[str]) -> list[str]:
     """Return the hosts that were named, or all that have a log or a report.
 
     Raises:
@@ -31,11 +31,11 @@ async def chosen_hosts(engine: Engine, names: Collection[str]) -> list[str]:
     for name in names:
         if name not in known:
             raise CommandError(
-                Exit.NO_INPUT, f"no host {name!r} has reported or shipped anything{did_you_mean(name, known)}"
+                Exit.NO_INPUT, f"no host {name!r} has reported or shipped anything{suggest_name(name, known)}"
             )
     return sorted(names or known)
 
 
-def described(value: object) -> dict[str, Any]:
+def describe_value(value: object) -> dict[str, Any]:
     found: dict[str, Any] = msgspec.to_builtins(value)
     return found

@@ -9,38 +9,44 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from hooklatch.cli.fleet.access import EXITS, Access, access, add_access, run
-from hooklatch.cli.sink.following import followed
-from hooklatch.cli.sink.hosts import add_hosts, chosen_hosts
+from hooklatch.cli.fleet.access import EXITS, EngineAccess, add_access, read_engine_access, run_with_engine
+from hooklatch.cli.sink.following import follow_fleet_log
+from hooklatch.cli.sink.hosts import add_hosts, select_hosts
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import CommandError, Exit
 from hooklatch.cli.terminal.parser import Parser
-from hooklatch.cli.terminal.record_filters import LOOKED_AT, add_filters, asked_names, filters_of, unknown
-from hooklatch.cli.terminal.record_lines import show
-from hooklatch.record.files.reading import Filters, matches, names_in
+from hooklatch.cli.terminal.record_filters import (
+    LOOKED_AT,
+    add_filters,
+    list_asked_names,
+    make_unknown_name_error,
+    read_filters,
+)
+from hooklatch.cli.terminal.record_lines import print_record
+from hooklatch.record.files.reading import Filters, list_entry_values, matches_filters
 
 if TYPE_CHECKING:
     from hooklatch.fleet.engine.engine import Engine
-    from hooklatch.fleet.sink.logs import Arrival, Entry
+    from hooklatch.fleet.sink.logs import FleetLogEntry, ReceivedBatch
     from hooklatch.fleet.sink.reading import FleetReader
 
 __all__ = ["add_log"]
 
 
 def add_log(parser: Parser) -> None:
-    parser.runs(log, example="hooklatch fleet log --verdict deny --since 1h", exits=(*EXITS, Exit.FINDINGS))
+    parser.runs(run_fleet_log, example="hooklatch fleet log --verdict deny --since 1h", exits=(*EXITS, Exit.FINDINGS))
     add_hosts(parser)
     add_filters(parser)
     add_access(parser)
 
 
-def log(arguments: argparse.Namespace) -> int:
+def run_fleet_log(arguments: argparse.Namespace) -> int:
     """Show records of all hosts, oldest first."""
-    filters = filters_of(arguments)
-    reached = access(arguments)
+    filters = read_filters(arguments)
+    reached = read_engine_access(arguments)
     shown_log = ShownLog(reached, filters, arguments)
     try:
-        run(reached, shown_log.show)
+        run_with_engine(reached, shown_log.show)
     except KeyboardInterrupt:
         if not arguments.follow:
             raise
@@ -50,7 +56,7 @@ def log(arguments: argparse.Namespace) -> int:
 class ShownLog:
     """One run of `fleet log`: what is chosen, what was shown, and what could not be read."""
 
-    def __init__(self, reached: Access, filters: Filters, arguments: argparse.Namespace) -> None:
+    def __init__(self, reached: EngineAccess, filters: Filters, arguments: argparse.Namespace) -> None:
         self.findings = 0
         self._reached = reached
         self._filters = filters
@@ -64,7 +70,7 @@ class ShownLog:
     async def show(self, engine: Engine) -> None:
         from hooklatch.fleet.sink.reading import FleetReader
 
-        hosts = await chosen_hosts(engine, self._hosts)
+        hosts = await select_hosts(engine, self._hosts)
         self._width = max((len(host) for host in hosts), default=0)
         reader = FleetReader(engine, set(self._hosts) or None)
         if self._follows:
@@ -84,12 +90,12 @@ class ShownLog:
                 is_empty = False
         if is_empty and not self._follows:
             await self._check_names(engine)
-            output.complain(f"no record of the fleet {self._reached.fleet!r} matches")
+            output.print_error(f"no record of the fleet {self._reached.fleet!r} matches")
         if self._follows:
             await self._follow(reader)
 
-    async def _newest(self, reader: FleetReader) -> list[Entry]:
-        found: list[Entry] = []
+    async def _newest(self, reader: FleetReader) -> list[FleetLogEntry]:
+        found: list[FleetLogEntry] = []
         async with aclosing(reader.backwards()) as arrivals:
             async for arrival in arrivals:
                 found += reversed(list(self._matching(arrival)))
@@ -98,33 +104,33 @@ class ShownLog:
         return found[: self._number][::-1]
 
     async def _follow(self, reader: FleetReader) -> None:
-        async with aclosing(followed(reader)) as arrivals:
+        async with aclosing(follow_fleet_log(reader)) as arrivals:
             async for arrival in arrivals:
                 for entry in self._matching(arrival):
                     self._show(entry)
 
-    def _matching(self, arrival: Arrival) -> Iterable[Entry]:
+    def _matching(self, arrival: ReceivedBatch) -> Iterable[FleetLogEntry]:
         for finding in arrival.findings:
             self.findings += 1
-            output.complain(finding.text)
+            output.print_error(finding.text)
         return (entry for entry in arrival.entries if self._chooses(entry))
 
-    def _chooses(self, entry: Entry) -> bool:
+    def _chooses(self, entry: FleetLogEntry) -> bool:
         """Return whether an entry is one of those to show: a moment may be that of the record or of its arrival.
 
         So a host whose clock is wrong hides nothing by it.
         """
-        from hooklatch.record.files.chain import timestamp
+        from hooklatch.record.files.chain import format_timestamp
 
-        if not matches(entry.record.document, self._timeless):
+        if not matches_filters(entry.record.document, self._timeless):
             return False
-        moments = (entry.record.at, timestamp(entry.at / 1000))
+        moments = (entry.record.at, format_timestamp(entry.at / 1000))
         since, until = self._filters.since, self._filters.until
         return (since is None or max(moments) >= since) and (until is None or min(moments) <= until)
 
-    def _show(self, entry: Entry) -> None:
+    def _show(self, entry: FleetLogEntry) -> None:
         document = entry.document if self._is_json else entry.record.document
-        show(
+        print_record(
             document, is_json=self._is_json, is_whole=self._filters.decision_id is not None,
             of=f"{entry.host:<{self._width}} ",
         )  # fmt: skip
@@ -137,7 +143,7 @@ class ShownLog:
         """
         from hooklatch.fleet.sink.reading import FleetReader
 
-        asked = {one: set[str]() for one in asked_names(self._filters)}
+        asked = {one: set[str]() for one in list_asked_names(self._filters)}
         found: set[object] = set()
         looked_at = 0
         async with aclosing(FleetReader(engine, set(self._hosts) or None).backwards()) as arrivals:
@@ -145,13 +151,13 @@ class ShownLog:
                 for entry in arrival.entries:
                     looked_at += 1
                     for one, known in asked.items():
-                        if one not in found and matches(entry.record.document, one.alone):
+                        if one not in found and matches_filters(entry.record.document, one.alone):
                             found.add(one)
                         if looked_at <= LOOKED_AT:
-                            known.update(names_in(entry.record.document, one.field))
+                            known.update(list_entry_values(entry.record.document, one.field))
         where = f"the fleet {self._reached.fleet!r}" + (f" of {', '.join(self._hosts)}" if self._hosts else "")
         for one, known in asked.items():
-            error = unknown(one, known, where) if one not in found else None
+            error = make_unknown_name_error(one, known, where) if one not in found else None
             if error is not None:
                 raise CommandError(
                     error.code, f"{error}; a field that hosts do not ship cannot be found ([fleet] fields)"

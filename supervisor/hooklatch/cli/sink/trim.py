@@ -5,54 +5,58 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from hooklatch.cli.fleet.access import EXITS, access, add_access, publisher_name, run
-from hooklatch.cli.sink.hosts import add_hosts, chosen_hosts, described
+from hooklatch.cli.fleet.access import EXITS, add_access, find_publisher_name, read_engine_access, run_with_engine
+from hooklatch.cli.sink.hosts import add_hosts, describe_value, select_hosts
 from hooklatch.cli.terminal import output
-from hooklatch.cli.terminal.durations import span
+from hooklatch.cli.terminal.durations import parse_duration
 from hooklatch.cli.terminal.exits import Exit
 from hooklatch.cli.terminal.parser import Parser
-from hooklatch.core.text import shown
+from hooklatch.core.text import format_duration
 
 if TYPE_CHECKING:
     from hooklatch.fleet.engine.engine import Engine
-    from hooklatch.fleet.sink.trimming import Trimmed
+    from hooklatch.fleet.sink.trimming import TrimNote
 
 __all__ = ["add_trim"]
 
 
 def add_trim(parser: Parser) -> None:
     example = 'hooklatch fleet trim --older 30d --reason "kept by the archive"'
-    parser.runs(trim, example=example, exits=(*EXITS, Exit.FINDINGS))
-    parser.add_argument("--older", metavar="TIME", type=span, required=True, help="what arrived longer ago: 30d")
+    parser.runs(run_fleet_trim, example=example, exits=(*EXITS, Exit.FINDINGS))
+    parser.add_argument(
+        "--older", metavar="TIME", type=parse_duration, required=True, help="what arrived longer ago: 30d"
+    )
     parser.add_argument("--reason", metavar="TEXT", required=True, help="why; it is kept, and fleet verify shows it")
     parser.add_argument("--dry-run", action="store_true", help="only say what would be removed")
     add_hosts(parser)
     add_access(parser)
 
 
-def trim(arguments: argparse.Namespace) -> int:
+def run_fleet_trim(arguments: argparse.Namespace) -> int:
     """Remove old records from the engine, and keep a note."""
     from hooklatch.fleet.sink.trimming import trim_hosts
 
-    reached = access(arguments)
+    reached = read_engine_access(arguments)
 
-    async def work(engine: Engine) -> tuple[list[tuple[str, Trimmed]], list[str]]:
-        hosts = await chosen_hosts(engine, arguments.host)
+    async def work(engine: Engine) -> tuple[list[tuple[str, TrimNote]], list[str]]:
+        hosts = await select_hosts(engine, arguments.host)
         return await trim_hosts(
-            engine, hosts, older=arguments.older, by=publisher_name(), reason=arguments.reason,
+            engine, hosts, older=arguments.older, by=find_publisher_name(), reason=arguments.reason,
             is_dry=arguments.dry_run,
         )  # fmt: skip
 
-    removed, kept = run(reached, work)
+    removed, kept = run_with_engine(reached, work)
     for text in kept:
-        output.complain(text)
+        output.print_error(text)
     code = Exit.FINDINGS if kept else Exit.OK
     if arguments.json:
-        output.say_json([{"host": host, **described(note)} for host, note in removed])
+        output.say_json([{"host": host, **describe_value(note)} for host, note in removed])
         return code
     would = "would be removed" if arguments.dry_run else "are removed"
     for host, note in removed:
-        output.say(f"{host}: records through {note.seq} of epoch {note.epoch} {would}")
+        output.print_line(f"{host}: records through {note.seq} of epoch {note.epoch} {would}")
     if not removed:
-        output.say(f"nothing arrived longer than {shown(arguments.older)} ago, but the newest batches, which stay")
+        output.print_line(
+            f"nothing arrived longer than {format_duration(arguments.older)} ago, but the newest batches, which stay"
+        )
     return code

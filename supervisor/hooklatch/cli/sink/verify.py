@@ -8,14 +8,21 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from hooklatch import paths
-from hooklatch.cli.fleet.access import EXITS, Access, access, add_access, own_settings, run
-from hooklatch.cli.sink.hosts import add_hosts, chosen_hosts, described
+from hooklatch.cli.fleet.access import (
+    EXITS,
+    EngineAccess,
+    add_access,
+    read_engine_access,
+    read_own_settings,
+    run_with_engine,
+)
+from hooklatch.cli.sink.hosts import add_hosts, describe_value, select_hosts
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import CommandError, Exit
 from hooklatch.cli.terminal.parser import Parser
-from hooklatch.cli.terminal.record_filters import witness
+from hooklatch.cli.terminal.record_filters import parse_witness
 from hooklatch.cli.terminal.record_lines import LABELS
-from hooklatch.core.text import counted
+from hooklatch.core.text import format_count
 from hooklatch.record.files.reading import NoRecordError
 
 if TYPE_CHECKING:
@@ -29,49 +36,49 @@ RANGES = 20  # unbroken ranges to name
 
 
 def add_verify(parser: Parser) -> None:
-    parser.runs(verify, example="hooklatch fleet verify", exits=(*EXITS, Exit.FINDINGS))
+    parser.runs(run_fleet_verify, example="hooklatch fleet verify", exits=(*EXITS, Exit.FINDINGS))
     add_hosts(parser)
     parser.add_argument(
         "--record", metavar="DIR",
         help="this machine's record (default, if this machine is one of the hosts: $XDG_STATE_HOME/hooklatch/record)",
     )  # fmt: skip
     parser.add_argument(
-        "--witness", metavar="SEQ:HASH", action="append", type=witness, default=[],
+        "--witness", metavar="SEQ:HASH", action="append", type=parse_witness, default=[],
         help="a head that a client of the one --host kept (a reply's `record`); may be repeated",
     )  # fmt: skip
     add_access(parser)
 
 
-def verify(arguments: argparse.Namespace) -> int:
+def run_fleet_verify(arguments: argparse.Namespace) -> int:
     """Verify the logs of all hosts, or of those that are named."""
-    reached = access(arguments)
+    reached = read_engine_access(arguments)
     if arguments.witness and len(arguments.host) != 1:
         raise CommandError(Exit.USAGE, "a witness is of one host: name that one with --host")
-    local = local_of(arguments, reached)
+    local = find_local_record(arguments, reached)
 
     async def work(engine: Engine) -> list[HostVerified]:
         from hooklatch.fleet.sink.verifying import verify_hosts
 
-        await chosen_hosts(engine, arguments.host)
+        await select_hosts(engine, arguments.host)
         return await verify_hosts(engine, set(arguments.host) or None, local=local, witnesses=arguments.witness)
 
     try:
-        found = run(reached, work)
+        found = run_with_engine(reached, work)
     except NoRecordError as error:
         raise CommandError(Exit.NO_INPUT, str(error)) from None
     if local is not None and arguments.record and all(one.host != local[0] for one in found):
         raise CommandError(Exit.NO_INPUT, f"the engine knows no host {local[0]!r}, which this machine is")
-    show(found, is_json=arguments.json)
+    print_verification(found, is_json=arguments.json)
     return Exit.OK if all(one.ok for one in found) else Exit.FINDINGS
 
 
-def local_of(arguments: argparse.Namespace, reached: Access) -> tuple[str, str] | None:
+def find_local_record(arguments: argparse.Namespace, reached: EngineAccess) -> tuple[str, str] | None:
     """Return which host this machine is, and where its record is; None if it is none of those to verify.
 
     Raises:
         CommandError: a record was named, and not whose it is.
     """
-    settings = own_settings(arguments)
+    settings = read_own_settings(arguments)
     # The machine's own [fleet] says which host it is, if it speaks of the fleet that is verified.
     host = settings.host if settings is not None and settings.name == reached.fleet else None
     if arguments.record:
@@ -86,29 +93,29 @@ def local_of(arguments: argparse.Namespace, reached: Access) -> tuple[str, str] 
     return (host, folder) if os.path.isdir(folder) else None
 
 
-def show(found: list[HostVerified], *, is_json: bool) -> None:
+def print_verification(found: list[HostVerified], *, is_json: bool) -> None:
     from hooklatch.fleet.sink.chains import DOES_NOT_PROVE, PROVES
 
     is_sound = all(one.ok for one in found)
     if is_json:
         output.say_json(
-            {"ok": is_sound, "hosts": [{**described(one), "ok": one.ok} for one in found], "proves": PROVES,
+            {"ok": is_sound, "hosts": [{**describe_value(one), "ok": one.ok} for one in found], "proves": PROVES,
              "does_not_prove": list(DOES_NOT_PROVE)}
         )  # fmt: skip
         return
     for one in found:
-        output.say_lines(*lines_of(one), width=LABELS)
-        output.say()
+        output.say_lines(*format_host_verification(one), width=LABELS)
+        output.print_line()
     if not found:
-        output.say("no host has reported or shipped anything")
+        output.print_line("no host has reported or shipped anything")
     output.say_lines(("proves", PROVES if is_sound else f"{PROVES} (WRONG)"), width=LABELS)
     output.say_lines(*(("cannot", text) for text in DOES_NOT_PROVE), width=LABELS)
 
 
-def lines_of(one: HostVerified) -> Iterator[tuple[str, str]]:
+def format_host_verification(one: HostVerified) -> Iterator[tuple[str, str]]:
     whole = f"; of {one.whole} nothing was left out, and they match their hashes" if one.whole else ""
     repeated = f"; {one.repeated} more came again" if one.repeated else ""
-    yield "host", f"{one.host}: {counted(one.records, 'record')}{whole}{repeated}"
+    yield "host", f"{one.host}: {format_count(one.records, 'record')}{whole}{repeated}"
     for epoch, first, last in one.ranges[:RANGES]:
         yield "whole", f"{first} to {last}" + (f" (epoch {epoch})" if one.epoch > 1 else "")
     if one.head is not None:
@@ -120,12 +127,12 @@ def lines_of(one: HostVerified) -> Iterator[tuple[str, str]]:
     if one.omitted:
         yield "WRONG", f"and {one.omitted} more"
     if one.local is not None:
-        yield from lines_of_local(one.local)
+        yield from format_local_verification(one.local)
 
 
-def lines_of_local(local: LocalReport) -> Iterator[tuple[str, str]]:
+def format_local_verification(local: LocalReport) -> Iterator[tuple[str, str]]:
     absent = f"; {local.absent} are in the engine only" if local.absent else ""
-    yield "local", f"{local.folder}: {counted(local.compared, 'record')} compared with what was shipped{absent}"
+    yield "local", f"{local.folder}: {format_count(local.compared, 'record')} compared with what was shipped{absent}"
     results = [one["result"] for one in local.record.witnesses]
     retired = f"; {results.count('retired')} are of records that retention has removed" if "retired" in results else ""
     yield "witness", f"{results.count('confirmed')} of {len(results)} heads that the engine has are confirmed{retired}"

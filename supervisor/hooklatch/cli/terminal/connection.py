@@ -12,7 +12,7 @@ try:
 except ImportError:
     import socket as sockets  # type: ignore[no-redef]
 
-from hooklatch.credentials import connect
+from hooklatch.credentials import connect_socket
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     A = TypeVar("A")
     T = TypeVar("T")
 
-__all__ = ["MAX_FRAME", "Connection", "NoDaemonError", "OversizedAnswerError", "SILENCE", "sockets"]
+__all__ = ["MAX_FRAME", "CommandConnection", "NoDaemonError", "OversizedAnswerError", "SILENCE", "sockets"]
 
 MAX_FRAME = 9 * 2**20  # bytes; the protocol's limit for a line
 SILENCE = 5.0  # seconds without progress before the daemon is pinged, and the timeout of the ping
@@ -39,7 +39,7 @@ class OversizedAnswerError(Exception):
     """The answer is longer than the protocol allows."""
 
 
-class Connection:
+class CommandConnection:
     """A connection whose daemon, if silent for longer than `silence`, is pinged over a second one.
 
     So a stopped daemon costs seconds, while a slow hook costs nothing.
@@ -110,7 +110,7 @@ def _is_alive(path: str, daemon_uid: "int | None", timeout: float) -> bool:
     probe = sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM)
     probe.settimeout(timeout)
     try:
-        connect(probe, path, daemon_uid)
+        connect_socket(probe, path, daemon_uid)
     except OSError:
         probe.close()
         return False

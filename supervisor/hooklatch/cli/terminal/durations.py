@@ -6,10 +6,10 @@ import argparse
 
 from hooklatch.core.text import read_duration
 
-__all__ = ["span"]
+__all__ = ["parse_duration"]
 
 
-def span(text: str) -> float:
+def parse_duration(text: str) -> float:
     """Parse a positive duration; an argparse type that returns seconds."""
     try:
         return read_duration(text)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from hooklatch.errors import DaemonUnreachableError
 
-__all__ = ["NobodyListensError", "look", "until_it_listens"]
+__all__ = ["NobodyListensError", "find_last_signs", "suggest_waiting"]
 
 LOCKS = "/proc/locks"
 START = "start one with: hooklatch serve --detach"
@@ -28,27 +28,27 @@ class NobodyListensError(DaemonUnreachableError):
         self.pid = pid
 
 
-def look(state_dir: str, tried: str, folders: Iterable[str] = ()) -> NobodyListensError:
+def find_last_signs(state_dir: str, tried: str, folders: Iterable[str] = ()) -> NobodyListensError:
     """Find out what happened to the daemon that used this directory; `tried` says where nobody listens.
 
     `folders` are where its sockets would be.
     """
-    from hooklatch.record.files.reading import Filters, NoRecordError, newest
+    from hooklatch.record.files.reading import Filters, NoRecordError, read_newest
 
     nobody = f"no daemon is reachable at {tried}"
     for folder in folders:
         if is_locked(own := os.path.join(folder, "daemon.lock")):
-            pid = pid_in(own)
+            pid = read_pid(own)
             who = "one" if pid is None else f"one (pid {pid})"
             what = f"{who} holds {folder} and does not listen there: it starts, it drains, or its socket was removed"
-            return NobodyListensError(f"{nobody}: {what}; {until_it_listens(pid)}", "silent", pid=pid)
+            return NobodyListensError(f"{nobody}: {what}; {suggest_waiting(pid)}", "silent", pid=pid)
     lock = os.path.join(state_dir, "daemon.lock")
     if is_locked(lock):
-        pid = pid_in(lock)
+        pid = read_pid(lock)
         where = f"one with the same state (pid {pid}) listens elsewhere; name its folder with --runtime-dir"
         return NobodyListensError(f"{nobody}: {where}", "elsewhere", pid=pid)
     try:
-        last = next(newest(os.path.join(state_dir, "record"), Filters()), None)
+        last = next(read_newest(os.path.join(state_dir, "record"), Filters()), None)
     except (NoRecordError, OSError):
         last = None
     if last is None:
@@ -63,7 +63,7 @@ def look(state_dir: str, tried: str, folders: Iterable[str] = ()) -> NobodyListe
     return NobodyListensError(f"{nobody}: the last one {what}; {START}", how, since=at)
 
 
-def until_it_listens(pid: int | None) -> str:
+def suggest_waiting(pid: int | None) -> str:
     """Return what to do about a daemon that holds its folder and does not listen there."""
     return "wait a moment" if pid is None else f"wait a moment, or end it with `kill {pid}`, then {START}"
 
@@ -78,7 +78,7 @@ def is_locked(path: str) -> bool:
         return False
 
 
-def pid_in(path: str) -> int | None:
+def read_pid(path: str) -> int | None:
     try:
         with open(path, encoding="ascii") as file:
             return int(file.read(32))

@@ -17,7 +17,7 @@ except ImportError:  # not CPython
 
     make_scanner = None  # type: ignore[assignment,misc]
 
-__all__ = ["RepeatedKeyError", "dumps", "is_list", "is_object", "loads", "quote"]
+__all__ = ["RepeatedKeyError", "serialize_json", "is_list", "is_object", "parse_json", "quote"]
 
 _WHITESPACE = " \t\n\r"  # RFC 8259, section 2; str.strip() without arguments would strip more
 
@@ -38,7 +38,7 @@ def is_list(value: object) -> "TypeGuard[list[object]]":
     return isinstance(value, list)
 
 
-def loads(text: str) -> object:
+def parse_json(text: str) -> object:
     """Parse a JSON document.
 
     Raises:
@@ -62,7 +62,7 @@ def loads(text: str) -> object:
     return value
 
 
-def dumps(value: object) -> str:
+def serialize_json(value: object) -> str:
     """Serialize plain values to ASCII JSON, which no output encoding can damage.
 
     Raises:
@@ -77,22 +77,22 @@ def dumps(value: object) -> str:
     if isinstance(value, int):
         return int.__repr__(value)
     if isinstance(value, float):
-        return float.__repr__(_finite(value))
+        return float.__repr__(_require_finite(value))
     if is_object(value):
-        return "{" + ",".join([f"{quote(key)}:{dumps(item)}" for key, item in value.items()]) + "}"
+        return "{" + ",".join([f"{quote(key)}:{serialize_json(item)}" for key, item in value.items()]) + "}"
     if is_list(value):
-        return "[" + ",".join([dumps(item) for item in value]) + "]"
+        return "[" + ",".join([serialize_json(item) for item in value]) + "]"
     raise ValueError(f"a {type(value).__name__} is not a JSON value")
 
 
-def _finite(number: float) -> float:
+def _require_finite(number: float) -> float:
     if number - number != 0:
         raise ValueError("a number is not finite")
     return number
 
 
 def _parse_float(digits: str) -> float:
-    return _finite(float(digits))
+    return _require_finite(float(digits))
 
 
 def _refuse_constant(name: str) -> "NoReturn":
@@ -125,7 +125,7 @@ class _Scanning:
     parse_constant = staticmethod(_refuse_constant)
 
 
-def _scanner() -> "Callable[[str, int], tuple[Any, int]]":
+def _make_scanner() -> "Callable[[str, int], tuple[Any, int]]":
     if make_scanner is not None:  # pyright: ignore[reportUnnecessaryComparison]
         return make_scanner(_Scanning())  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
     from json import JSONDecoder
@@ -135,4 +135,4 @@ def _scanner() -> "Callable[[str, int], tuple[Any, int]]":
     ).raw_decode
 
 
-_scan = _scanner()
+_scan = _make_scanner()

@@ -2,7 +2,7 @@
 
 Knows streams and the variables NO_COLOR (no-color.org) and FORCE_COLOR (force-color.org); knows no command.  Imports
 next to nothing: a coloured line needs a few bytes, and `rich` would double what a command takes.  It is for `tables`
-and `Working`, where a terminal is.
+and `Spinner`, where a terminal is.
 
 What is painted stays text: in an f-string, in JSON and at a pipe it is as plain as before, and control characters of a
 hook's own words are escaped when it is printed.
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "VERDICTS",
-    "Painted",
-    "Working",
-    "coloured",
+    "StyledText",
+    "Spinner",
+    "colour_text",
     "has_colour",
-    "paint",
-    "short_path",
-    "short_revision",
-    "width_of",
+    "paint_text",
+    "shorten_path",
+    "shorten_revision",
+    "terminal_width",
 ]
 
 # The terminal's own colours, which people have chosen to be readable: ECMA-48, 8.3.117 (SGR).
@@ -42,24 +42,24 @@ PATIENCE = 1.0  # seconds before something is said to take long, and between two
 REVISION_DIGITS = 6  # those that change; all of them are in --json
 
 
-class Painted(str):
+class StyledText(str):
     """A text with what it means; printed in colour where colours are wanted, and else as it is."""
 
     meaning: Meaning
     __slots__ = ("meaning",)
 
-    def __new__(cls, text: object, meaning: Meaning) -> Painted:
+    def __new__(cls, text: object, meaning: Meaning) -> StyledText:
         painted = super().__new__(cls, text)
         painted.meaning = meaning
         return painted
 
 
-def paint(text: object, meaning: Meaning) -> Painted:
+def paint_text(text: object, meaning: Meaning) -> StyledText:
     """Return a text to be shown as what it means; give it to `output` as a piece of its own, not in an f-string."""
-    return Painted(text, meaning)
+    return StyledText(text, meaning)
 
 
-def coloured(text: str, meaning: Meaning) -> str:
+def colour_text(text: str, meaning: Meaning) -> str:
     """Return a text, whose control characters are escaped already, with the terminal's codes."""
     return f"\x1b[{CODES[meaning]}m{text}\x1b[0m" if text else text
 
@@ -78,7 +78,7 @@ def has_colour(stream: TextIO | None) -> bool:
     return bool(os.environ.get("FORCE_COLOR")) or (is_terminal(stream) and os.environ.get("TERM") != "dumb")
 
 
-def width_of(stream: TextIO | None) -> int | None:
+def terminal_width(stream: TextIO | None) -> int | None:
     """Return the columns of a terminal; None for what is none, where nothing is cut, wrapped or left out."""
     if stream is None or not is_terminal(stream):
         return None
@@ -91,7 +91,7 @@ def width_of(stream: TextIO | None) -> int | None:
         return DEFAULT_WIDTH
 
 
-class Working:
+class Spinner:
     """Shows on standard error what is being waited for, from the second second on; only at a terminal.
 
     The line is gone when the block ends, however it does.  It is drawn by a thread, since the wait may be for anything.
@@ -102,7 +102,7 @@ class Working:
         self.is_shown = is_terminal(sys.stderr) and os.environ.get("TERM") != "dumb"
         self._thread: Thread | None = None
 
-    def __enter__(self) -> Working:
+    def __enter__(self) -> Spinner:
         if self.is_shown:
             from threading import Event, Thread
 
@@ -128,7 +128,7 @@ class Working:
                 status.update(Text(f"{self.text} ({time.monotonic() - begun:.0f} s)"))
 
 
-def short_path(path: str) -> str:
+def shorten_path(path: str) -> str:
     """Return a path with `~` for the home directory, at a terminal; not for a command to copy, which may quote it."""
     home = os.environ.get("HOME", "").rstrip("/")
     if not home or not is_terminal(sys.stdout):
@@ -136,7 +136,7 @@ def short_path(path: str) -> str:
     return f"~{path[len(home) :]}" if path == home or path.startswith(f"{home}/") else path
 
 
-def short_revision(revision: object) -> str:
+def shorten_revision(revision: object) -> str:
     """Return the last digits of a revision at a terminal, where they tell one from another."""
     text = str(revision)
     return f"…{text[-REVISION_DIGITS:]}" if is_terminal(sys.stdout) and len(text) > REVISION_DIGITS + 1 else text

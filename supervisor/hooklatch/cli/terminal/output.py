@@ -1,6 +1,6 @@
 """Output of commands.  Knows two streams that may be closed, full or ASCII; does not know commands.
 
-At a terminal lines are wrapped at words, tables fit the width, and what is painted (`look.paint`) has its colour.
+At a terminal lines are wrapped at words, tables fit the width, and what is painted (`look.paint_text`) has its colour.
 Anywhere else everything is plain and whole.  Output that nobody reads does not change the exit code:
 `hooklatch fire ... | head -0` still exits with that of the decision.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 
-from hooklatch.cli.terminal.look import Painted, coloured, has_colour, paint, short_path, width_of
+from hooklatch.cli.terminal.look import StyledText, colour_text, has_colour, paint_text, shorten_path, terminal_width
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
 __all__ = [
-    "complain",
-    "failures_first",
-    "finish",
+    "print_error",
+    "order_failures_first",
+    "finish_output",
     "has_reader",
-    "json_text",
-    "plain",
-    "prepare",
-    "say",
+    "format_json",
+    "escape_invisible",
+    "prepare_streams",
+    "print_line",
     "say_diff",
     "say_exact",
     "say_json",
@@ -54,7 +54,7 @@ class StdoutState:
 OUTPUT = StdoutState()
 
 
-def prepare() -> None:
+def prepare_streams() -> None:
     """Make the standard streams safe to use, whatever they are."""
     for fd in (0, 1, 2):
         try:
@@ -72,55 +72,55 @@ def has_reader() -> bool:
     return OUTPUT.has_reader
 
 
-def say(*pieces: str, is_tight: bool = False) -> None:
+def print_line(*pieces: str, is_tight: bool = False) -> None:
     """Print a line and flush: pieces in a row, in colour where painted; nothing in them can command the terminal.
 
     At a terminal a long one is wrapped at words, and goes on below where it begins, a bit to the right.  `is_tight`: so
     does every row of it, whatever it holds; otherwise the terminal breaks what has no blanks.
     """
-    shown = [like(plain(piece), piece) for piece in pieces]
-    say_text("\n".join(laid_out(shown, sys.stdout, hang=HANG, is_tight=is_tight)))
+    shown = [paint_like(escape_invisible(piece), piece) for piece in pieces]
+    say_text("\n".join(lay_out_pieces(shown, sys.stdout, hang=HANG, is_tight=is_tight)))
 
 
 def say_exact(line: str) -> None:
-    """Print a line that people copy or compare, such as one of a traceback: as `say`, but never wrapped."""
-    shown = like(plain(line), line)
-    say_text(painted([shown], 0, len(shown)) if has_colour(sys.stdout) else shown)
+    """Print a line that people copy or compare, such as one of a traceback: as `print_line`, but never wrapped."""
+    shown = paint_like(escape_invisible(line), line)
+    say_text(paint_pieces([shown], 0, len(shown)) if has_colour(sys.stdout) else shown)
 
 
 def say_diff(lines: Iterable[str]) -> None:
     """Print the lines of a unified diff: what comes is green and what goes is red."""
     meanings: dict[str, Meaning] = {"+": "good", "-": "bad", "@": "quiet"}
     for line in lines:
-        say_exact(paint(line, meanings[line[0]]) if line[:1] in meanings else line)
+        say_exact(paint_text(line, meanings[line[0]]) if line[:1] in meanings else line)
 
 
-def laid_out(pieces: Sequence[str], stream: TextIO | None, *, hang: int, is_tight: bool = False) -> list[str]:
+def lay_out_pieces(pieces: Sequence[str], stream: TextIO | None, *, hang: int, is_tight: bool = False) -> list[str]:
     """Return lines for a stream: wrapped if it is a terminal, and painted if it has colours."""
-    width, has_colours = width_of(stream), has_colour(stream)
+    width, has_colours = terminal_width(stream), has_colour(stream)
     text = "".join(pieces)
     if width is None or len(text) * (1 if text.isascii() or not is_tight else WIDEST) <= width:
-        return [painted(pieces, 0, len(text)) if has_colours else text]
+        return [paint_pieces(pieces, 0, len(text)) if has_colours else text]
     indent = " " * (len(text) - len(text.lstrip()) + hang)
     if is_tight:
         indent = indent[: width // 2]
-    found = tight_spans(text, width, width - len(indent)) if is_tight else spans(text, width, indent)
-    lines = [painted(pieces, start, end) if has_colours else text[start:end] for start, end in found]
+    found = find_row_spans(text, width, width - len(indent)) if is_tight else find_line_spans(text, width, indent)
+    lines = [paint_pieces(pieces, start, end) if has_colours else text[start:end] for start, end in found]
     return [lines[0], *(indent + line for line in lines[1:])]
 
 
-def painted(pieces: Sequence[str], start: int, end: int) -> str:
+def paint_pieces(pieces: Sequence[str], start: int, end: int) -> str:
     """Return the text of pieces from `start` to `end`, with the terminal's codes."""
     parts: list[str] = []
     at = 0
     for piece in pieces:
         part = piece[max(start - at, 0) : max(end - at, 0)]
-        parts.append(coloured(part, piece.meaning) if isinstance(piece, Painted) else part)
+        parts.append(colour_text(part, piece.meaning) if isinstance(piece, StyledText) else part)
         at += len(piece)
     return "".join(parts)
 
 
-def spans(text: str, width: int, indent: str) -> list[tuple[int, int]]:
+def find_line_spans(text: str, width: int, indent: str) -> list[tuple[int, int]]:
     """Return where the lines of a text begin and end.  A command to copy is not broken, if it fits on a line at all."""
     import re
     from bisect import bisect_right
@@ -129,7 +129,7 @@ def spans(text: str, width: int, indent: str) -> list[tuple[int, int]]:
     if room < NARROWEST:
         return [(0, len(text))]
     kept = [one.span() for one in re.finditer(r"`[^`]+`|\bhooklatch [a-z][^();,`]*[^\s();,`]", text)]
-    blanks = blanks_in(text, [(start, end) for start, end in kept if end - start <= room])
+    blanks = find_breaks(text, [(start, end) for start, end in kept if end - start <= room])
     found: list[tuple[int, int]] = []
     start, end = 0, width
     while len(text) > end:
@@ -149,7 +149,7 @@ def spans(text: str, width: int, indent: str) -> list[tuple[int, int]]:
     return [*found, (start, len(text))] if start < len(text) else found
 
 
-def tight_spans(text: str, width: int, room: int) -> list[tuple[int, int]]:
+def find_row_spans(text: str, width: int, room: int) -> list[tuple[int, int]]:
     """Return where the rows of a text begin and end: each fits for certain, and nothing between them is left out."""
     found: list[tuple[int, int]] = []
     start = 0
@@ -165,7 +165,7 @@ def tight_spans(text: str, width: int, room: int) -> list[tuple[int, int]]:
     return found
 
 
-def blanks_in(text: str, kept: Sequence[tuple[int, int]]) -> list[int]:
+def find_breaks(text: str, kept: Sequence[tuple[int, int]]) -> list[int]:
     """Return where a line may be broken.  In one pass: a hook's reason may have a million words."""
     found: list[int] = []
     passed, at = 0, text.find(" ")
@@ -180,27 +180,27 @@ def blanks_in(text: str, kept: Sequence[tuple[int, int]]) -> list[int]:
 
 def say_text(text: str) -> None:
     """Print lines as they are."""
-    write(text.encode(sys.stdout.encoding if sys.stdout else "utf-8", "backslashreplace") + b"\n")
+    write_bytes(text.encode(sys.stdout.encoding if sys.stdout else "utf-8", "backslashreplace") + b"\n")
 
 
 def say_json(value: object) -> None:
     """Print JSON on one line, in UTF-8 regardless of the locale (RFC 8259, section 8.1)."""
-    write(json_text(value).encode(errors="backslashreplace") + b"\n")
+    write_bytes(format_json(value).encode(errors="backslashreplace") + b"\n")
 
 
-def json_text(value: object) -> str:
+def format_json(value: object) -> str:
     import json
 
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=plain_value)
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=make_plain_value)
 
 
-def plain_value(value: object) -> Any:
+def make_plain_value(value: object) -> Any:
     import msgspec  # only for those commands that print structs, which have it
 
     return msgspec.to_builtins(value)
 
 
-def failures_first(shown: Iterable[T], is_wrong: Callable[[T], object]) -> list[T]:
+def order_failures_first(shown: Iterable[T], is_wrong: Callable[[T], object]) -> list[T]:
     """Return what is shown with what is wrong before the rest, and else in its own order."""
     return sorted(shown, key=lambda one: not is_wrong(one))
 
@@ -210,54 +210,56 @@ def say_table(titles: Sequence[str], rows: Iterable[Sequence[object]], *, drop: 
 
     `drop` has the titles of columns that may be left out there, the least important one first.
     """
-    cells: list[list[str]] = [[paint(title, "title") for title in titles]]
-    cells += [[cell_of(cell) for cell in row] for row in rows]
-    columns = width_of(sys.stdout)
+    cells: list[list[str]] = [[paint_text(title, "title") for title in titles]]
+    cells += [[format_table_cell(cell) for cell in row] for row in rows]
+    columns = terminal_width(sys.stdout)
     if columns is not None:
         say_fitting(cells, columns, drop)
         return
     widths = [max(len(row[column]) for row in cells) for column in range(len(titles))]
     for row in cells:
-        say(*in_columns([(cell, cell.ljust(width)) for cell, width in zip(row, widths, strict=True)]))
+        print_line(*format_columns([(cell, cell.ljust(width)) for cell, width in zip(row, widths, strict=True)]))
 
 
-def like(text: str, other: object) -> str:
+def paint_like(text: str, other: object) -> str:
     """Return a text that is painted as the other one is, if that is."""
-    return paint(text, other.meaning) if isinstance(other, Painted) else text
+    return paint_text(text, other.meaning) if isinstance(other, StyledText) else text
 
 
-def cell_of(value: object) -> str:
+def format_table_cell(value: object) -> str:
     if value is None:
         return "-"
-    return like(plain(str(value)), value)
+    return paint_like(escape_invisible(str(value)), value)
 
 
-def in_columns(cells: Sequence[tuple[str, str]]) -> list[str]:
+def format_columns(cells: Sequence[tuple[str, str]]) -> list[str]:
     """Return the pieces of a row, without blanks at its end.  A cell is its value, and a text as wide as its column."""
     last = max((place for place, (_, text) in enumerate(cells) if text.strip()), default=-1)
     pieces: list[str] = []
     for place, (value, text) in enumerate(cells[: last + 1]):
         shown = text.rstrip() if place == last else text
-        pieces += [like(shown, value), "" if place == last else "  "]
+        pieces += [paint_like(shown, value), "" if place == last else "  "]
     return pieces
 
 
 def say_fitting(cells: Sequence[Sequence[str]], width: int, drop: Sequence[str]) -> None:
     from hooklatch.cli.terminal import tables  # it imports rich, which is for terminals
 
-    cells = [[like(short_path(cell), cell) for cell in row] for row in cells]
-    columns, widths, left_out = tables.fit(cells, width=width, drop=drop)
+    cells = [[paint_like(shorten_path(cell), cell) for cell in row] for row in cells]
+    columns, widths, left_out = tables.fit_columns(cells, width=width, drop=drop)
     numeric = [all(is_number(row[column]) for row in cells[1:]) for column in columns]
     for row in cells:
-        blocks = [tables.wrapped(row[column], wide) for column, wide in zip(columns, widths, strict=True)]
+        blocks = [tables.wrap_text(row[column], wide) for column, wide in zip(columns, widths, strict=True)]
         for line in range(max(map(len, blocks))):
             texts = [block[line] if line < len(block) else "" for block in blocks]
             layout = zip(columns, texts, widths, numeric, strict=True)
-            say(
-                *in_columns([(row[at], tables.padded(text, wide, is_number=right)) for at, text, wide, right in layout])
+            print_line(
+                *format_columns(
+                    [(row[at], tables.pad_text(text, wide, is_number=right)) for at, text, wide, right in layout]
+                )
             )
     if left_out:
-        say(paint(f"no room for {', '.join(left_out)}; a wider terminal or --json has them", "quiet"))
+        print_line(paint_text(f"no room for {', '.join(left_out)}; a wider terminal or --json has them", "quiet"))
 
 
 def is_number(cell: str) -> bool:
@@ -274,7 +276,8 @@ LABELS: Mapping[str, Meaning] = {
 def say_lines(*lines: tuple[str, object], width: int = 12, is_tight: bool = False) -> int:
     """Print values beside their labels, without those that are empty; return how many lines that takes.
 
-    At a terminal long ones are wrapped, as `say` does it: if tight, nothing of a value is in the place of a label.
+    At a terminal long ones are wrapped, as `print_line` does it: if tight, nothing of a value is in the place of a
+    label.
     """
     said = 0
     for label, value in lines:
@@ -282,16 +285,18 @@ def say_lines(*lines: tuple[str, object], width: int = 12, is_tight: bool = Fals
             continue
         text = value if isinstance(value, str) else str(value)
         meaning = LABELS.get(label)
-        name = f"{plain(label):<{width - 1}} "  # a key of somebody's payload may be a label
-        shown = paint(plain(text), text.meaning) if isinstance(text, Painted) else plain(text)
-        pieces = [paint(name, meaning) if meaning is not None else name, shown]
-        laid = laid_out(pieces, sys.stdout, hang=width, is_tight=is_tight)
+        name = f"{escape_invisible(label):<{width - 1}} "  # a key of somebody's payload may be a label
+        shown = (
+            paint_text(escape_invisible(text), text.meaning) if isinstance(text, StyledText) else escape_invisible(text)
+        )
+        pieces = [paint_text(name, meaning) if meaning is not None else name, shown]
+        laid = lay_out_pieces(pieces, sys.stdout, hang=width, is_tight=is_tight)
         said += len(laid)
         say_text("\n".join(laid))
     return said
 
 
-def write(data: bytes) -> None:
+def write_bytes(data: bytes) -> None:
     if sys.stdout is None or not OUTPUT.has_reader:  # pyright: ignore[reportUnnecessaryComparison]  # None: closed fd
         return
     try:
@@ -313,26 +318,26 @@ def give_up() -> None:
     os.close(null)
 
 
-def complain(text: str) -> None:
+def print_error(text: str) -> None:
     """Print a message to standard error; ignore failures."""
     if sys.stderr is None:  # pyright: ignore[reportUnnecessaryComparison]  # its descriptor was closed
         return
     try:
-        pieces = [paint("hooklatch:", "title"), f" {plain(text)}"]
-        print("\n".join(laid_out(pieces, sys.stderr, hang=HANG)), file=sys.stderr, flush=True)
+        pieces = [paint_text("hooklatch:", "title"), f" {escape_invisible(text)}"]
+        print("\n".join(lay_out_pieces(pieces, sys.stderr, hang=HANG)), file=sys.stderr, flush=True)
     except OSError:
         return
 
 
-def finish() -> str | None:
+def finish_output() -> str | None:
     """Return what went wrong with standard output, except for a closed pipe."""
     return OUTPUT.fault
 
 
-def plain(text: str) -> str:
+def escape_invisible(text: str) -> str:
     """Escape what cannot be seen: a text from a hook or an agent may contain terminal escape sequences."""
     if text.isascii() and text.isprintable():
         return text
-    from hooklatch.core.text import escaped  # few texts need it
+    from hooklatch.core.text import escape_text  # few texts need it
 
-    return escaped(text)
+    return escape_text(text)

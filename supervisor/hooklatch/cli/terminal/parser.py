@@ -110,9 +110,9 @@ class Parser(argparse.ArgumentParser):
         raise argparse.ArgumentError(action, f"{value!r} is none of {', '.join(choices)}{near}")
 
     def _nearest(self, word: str, known: Iterable[str]) -> str:
-        from hooklatch.core.text import did_you_mean
+        from hooklatch.core.text import suggest_name
 
-        return did_you_mean(word, known)
+        return suggest_name(word, known)
 
     def _elsewhere(self, word: str) -> str:
         """Return where a command of that name is, if it is one level down."""
@@ -136,9 +136,9 @@ class Parser(argparse.ArgumentParser):
         for title, rows in groups.items():
             lines: list[str] = []
             for name, module, text in rows:
-                lines += listed(name, text)
+                lines += format_help_row(name, text)
                 description = f"{text[:1].upper()}{text[1:]}."
-                declare = declaration(module, name)
+                declare = find_declaration(module, name)
                 self.commands[name] = actions.add_parser(name, help=text, description=description, declare=declare)
             self.add_argument_group(title, "\n".join(lines))
 
@@ -167,7 +167,7 @@ class Parser(argparse.ArgumentParser):
     def explain(self, *, example: str, exits: Collection[Exit] = (), general: Collection[Exit] = GENERAL) -> None:
         """Declare an example and the exit codes, also of what does nothing by itself."""
         codes = sorted({*general, *exits, *((Exit.PROTOCOL,) if Exit.UNAVAILABLE in exits else ())})
-        lines = [line for code in codes for line in listed(str(code.value), code.meaning, width=len("100 "))]
+        lines = [line for code in codes for line in format_help_row(str(code.value), code.meaning, width=len("100 "))]
         self.epilog = "\n".join([f"example: {example}", "", "exit codes:", *(f"  {line}" for line in lines)])
 
     def format_help(self) -> str:
@@ -183,15 +183,15 @@ class Parser(argparse.ArgumentParser):
 
     def print_help(self, file: Any = None) -> None:
         """Print the help: in lines that fit a terminal, and with its titles as such where colours are wanted."""
-        from hooklatch.cli.terminal.look import coloured, has_colour, width_of
+        from hooklatch.cli.terminal.look import colour_text, has_colour, terminal_width
         from hooklatch.cli.terminal.output import say_text
 
         stream = sys.stdout if file is None else file
-        lines, width = self.format_help().splitlines(), width_of(stream)
+        lines, width = self.format_help().splitlines(), terminal_width(stream)
         if width is not None:
-            lines = [part for line in lines for part in narrowed(line, width)]
+            lines = [part for line in lines for part in narrow_help_line(line, width)]
         if has_colour(stream):
-            lines = [coloured(line, "title") if line.endswith(":") and line[0].isalpha() else line for line in lines]
+            lines = [colour_text(line, "title") if line.endswith(":") and line[0].isalpha() else line for line in lines]
         if file is None:
             say_text("\n".join(lines))
         else:
@@ -199,23 +199,23 @@ class Parser(argparse.ArgumentParser):
 
     def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
         """End, also after help: it is an error where that could not be written."""
-        from hooklatch.cli.terminal.output import complain, finish
+        from hooklatch.cli.terminal.output import finish_output, print_error
 
-        fault = finish()
+        fault = finish_output()
         if fault is not None:
-            complain(fault)
+            print_error(fault)
         super().exit(status or (Exit.OK if fault is None else Exit.IO_ERROR), message)
 
     def error(self, message: str) -> NoReturn:
-        from hooklatch.cli.terminal.output import complain
+        from hooklatch.cli.terminal.output import print_error
 
         self.print_usage(sys.stderr)
         near = self._misspelt() if "required" in message else ""  # what is missing may be there, misspelt
-        complain(f"{message}{near}; see: {self.prog} --help")
+        print_error(f"{message}{near}; see: {self.prog} --help")
         self.exit(Exit.USAGE)
 
 
-def listed(name: str, text: str, *, width: int = NAME_WIDTH) -> list[str]:
+def format_help_row(name: str, text: str, *, width: int = NAME_WIDTH) -> list[str]:
     """Return a name and its help in lines that fit 80 columns."""
     import textwrap
 
@@ -223,7 +223,7 @@ def listed(name: str, text: str, *, width: int = NAME_WIDTH) -> list[str]:
     return textwrap.wrap(text, 76, initial_indent=head, subsequent_indent=" " * width, break_on_hyphens=False)
 
 
-def narrowed(line: str, width: int) -> list[str]:
+def narrow_help_line(line: str, width: int) -> list[str]:
     """Return a line of help in lines that fit a terminal; an example stays in one piece, to be copied."""
     import re
     import textwrap
@@ -235,7 +235,7 @@ def narrowed(line: str, width: int) -> list[str]:
     return textwrap.wrap(line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
-def declaration(module: str, name: str) -> Callable[[Parser], None]:
+def find_declaration(module: str, name: str) -> Callable[[Parser], None]:
     def declare(parser: Parser) -> None:
         getattr(import_module(f"hooklatch.cli.{module}"), f"add_{name}")(parser)
 

@@ -10,28 +10,28 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple, get_args
 
 from hooklatch.cli.terminal.exits import CommandError, Exit
-from hooklatch.cli.terminal.output import complain
+from hooklatch.cli.terminal.output import print_error
 from hooklatch.cli.terminal.parser import Parser
-from hooklatch.cli.terminal.requests import administrator, as_sent
+from hooklatch.cli.terminal.requests import connect_administrator, encode_argument
 from hooklatch.core.hooks.catalogue import Catalogue
 from hooklatch.core.messages import Cause, DecisionVerdict
-from hooklatch.core.text import did_you_mean
+from hooklatch.core.text import suggest_name
 from hooklatch.errors import HooklatchError
 from hooklatch.paths import state_dir
 from hooklatch.record.files.reading import KINDS, MOMENTS, Filters, read_moment
-from hooklatch.record.findings import Witness
+from hooklatch.record.findings import ChainWitness
 
 __all__ = [
     "LOOKED_AT",
     "AskedName",
     "add_filters",
     "add_moments",
-    "asked_names",
-    "filters_of",
-    "moment",
+    "list_asked_names",
+    "read_filters",
+    "parse_record_time",
     "record_folder",
-    "unknown",
-    "witness",
+    "make_unknown_name_error",
+    "parse_witness",
 ]
 
 WITNESS = re.compile(r"([1-9]\d*):([0-9a-f]{16,64})")
@@ -75,9 +75,9 @@ def add_choices(parser: Parser, kinds: Sequence[str]) -> None:
     for name, metavar, help_text in FILTERS:
         parser.add_argument(f"--{name}", metavar=metavar, help=help_text)
     for name, metavar, known, help_text in CHOICES:
-        parser.add_argument(f"--{name}", metavar=metavar, type=one_of(name, known), help=help_text)
+        parser.add_argument(f"--{name}", metavar=metavar, type=make_choice_type(name, known), help=help_text)
     some = f"{', '.join(kinds[:3])}, ... (see docs/reference/record.md)"
-    parser.add_argument("--kind", metavar="K", type=one_of("kind", kinds), help=some)
+    parser.add_argument("--kind", metavar="K", type=make_choice_type("kind", kinds), help=some)
 
 
 def add_filters(parser: Parser) -> None:
@@ -86,24 +86,26 @@ def add_filters(parser: Parser) -> None:
     text = "only this decision, with what each hook said"
     parser.add_argument("--decision", metavar="ID", dest="decision_id", help=text)
     add_moments(parser)
-    parser.add_argument("-n", metavar="N", dest="number", type=count, default=SHOWN, help="the newest N (20); 0: all")
+    parser.add_argument(
+        "-n", metavar="N", dest="number", type=parse_filter_count, default=SHOWN, help="the newest N (20); 0: all"
+    )
     parser.add_argument("--follow", action="store_true", help="then show new records as they are written, until Ctrl-C")
 
 
 def add_moments(parser: Parser) -> None:
     """Add the options that choose records by when they were written."""
-    parser.add_argument("--since", metavar="WHEN", type=moment, help=f"a moment such as {MOMENTS}")
-    parser.add_argument("--until", metavar="WHEN", type=moment, help="likewise")
+    parser.add_argument("--since", metavar="WHEN", type=parse_record_time, help=f"a moment such as {MOMENTS}")
+    parser.add_argument("--until", metavar="WHEN", type=parse_record_time, help="likewise")
 
 
-def filters_of(arguments: argparse.Namespace) -> Filters:
+def read_filters(arguments: argparse.Namespace) -> Filters:
     """Return what the options choose.
 
     Raises:
         InvalidPayloadError: a name is not UTF-8, so no record has it.
     """
     given: dict[str, Any] = {
-        name: as_sent(getattr(arguments, name))
+        name: encode_argument(getattr(arguments, name))
         for name in (*(one[0] for one in FILTERS), *(one[0] for one in CHOICES), "kind", *TIMED)
         if hasattr(arguments, name)
     }
@@ -118,14 +120,14 @@ def record_folder(arguments: argparse.Namespace) -> str:
     if arguments.runtime_dir is None:
         return folder
     try:
-        with administrator(arguments) as link:
+        with connect_administrator(arguments) as link:
             return str(link.ask("status")["record"]["folder"])
     except HooklatchError as error:
-        complain(f"this is the record in {folder}: {error}")
+        print_error(f"this is the record in {folder}: {error}")
         return folder
 
 
-def asked_names(filters: Filters) -> Iterator[AskedName]:
+def list_asked_names(filters: Filters) -> Iterator[AskedName]:
     """Yield the names that the filters give, which some record should have."""
     for field, label, code in NAMES:
         name: str | None = getattr(filters, field)
@@ -133,7 +135,7 @@ def asked_names(filters: Filters) -> Iterator[AskedName]:
             yield AskedName(field, label, code, name)
 
 
-def unknown(asked: AskedName, known: set[str], where: str) -> CommandError | None:
+def make_unknown_name_error(asked: AskedName, known: set[str], where: str) -> CommandError | None:
     """Return the error for a name that no record has: an empty result would read as "that never happened".
 
     None if it may be right all the same: a standard event that never came.  `known` are names that records do have.
@@ -141,11 +143,11 @@ def unknown(asked: AskedName, known: set[str], where: str) -> CommandError | Non
     standard = set(Catalogue.standard()) if asked.field == "event" else set[str]()
     if asked.name in standard:
         return None
-    meant = did_you_mean(asked.name, known | standard)
+    meant = suggest_name(asked.name, known | standard)
     return CommandError(asked.code, f"no record in {where} has the {asked.label} {asked.name!r}{meant}")
 
 
-def moment(text: str) -> str:
+def parse_record_time(text: str) -> str:
     """Parse a time, and return it as the record spells it."""
     try:
         return read_moment(text, datetime.now(UTC))
@@ -153,28 +155,28 @@ def moment(text: str) -> str:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-def one_of(what: str, known: Sequence[str]) -> Callable[[str], str]:
+def make_choice_type(what: str, known: Sequence[str]) -> Callable[[str], str]:
     """Return an argparse type that accepts one of these words."""
 
     def read(text: str) -> str:
         if text not in known:
             raise argparse.ArgumentTypeError(
-                f"unknown {what} {text!r}{did_you_mean(text, known)}; there are {', '.join(known)}"
+                f"unknown {what} {text!r}{suggest_name(text, known)}; there are {', '.join(known)}"
             )
         return text
 
     return read
 
 
-def count(text: str) -> int:
+def parse_filter_count(text: str) -> int:
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of records")
     return int(text)
 
 
-def witness(text: str) -> Witness:
+def parse_witness(text: str) -> ChainWitness:
     """Parse a record's number and the beginning of its hash."""
     match = WITNESS.fullmatch(text)
     if match is None:
         raise argparse.ArgumentTypeError(f"{text!r} is not SEQ:HASH, with 16 to 64 hexadecimal digits")
-    return Witness(int(match[1]), match[2])
+    return ChainWitness(int(match[1]), match[2])

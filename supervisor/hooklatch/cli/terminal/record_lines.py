@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 from typing import Any, cast
 
 from hooklatch.cli.terminal import look, output
-from hooklatch.core.hooks.names import name_in, quoted
+from hooklatch.core.hooks.names import quote_name, read_full_name
 
-__all__ = ["LABELS", "line_of", "show", "shown"]
+__all__ = ["LABELS", "format_record", "print_record", "format_record_value"]
 
 LABELS = 10  # characters of a label beside a value
 PLACE = ("seq", "at", "kind", "prev", "hash")
@@ -20,75 +20,77 @@ DIGEST = re.compile("[0-9a-f]{64}")
 SHORT = 12  # digits of a digest at a terminal, as in `status`
 
 
-def show(record: dict[str, Any], *, is_json: bool, is_whole: bool, of: str = "") -> None:
+def print_record(record: dict[str, Any], *, is_json: bool, is_whole: bool, of: str = "") -> None:
     """Print a record: as a line, with its details where `is_whole`, or as JSON.  `of` says whose it is."""
     if is_json:
         output.say_json(record)
         return
-    output.say(*painted(record, line_of(record, of=of)))
+    output.print_line(*paint_record_line(record, format_record(record, of=of)))
     if is_whole:
-        output.say_lines(*details_of(record), width=LABELS)
+        output.say_lines(*list_record_details(record), width=LABELS)
 
 
-def painted(record: dict[str, Any], line: str) -> list[str]:
+def paint_record_line(record: dict[str, Any], line: str) -> list[str]:
     """Return the line of a record in pieces, with its verdict by its meaning."""
     verdict = record.get("verdict")
     if not isinstance(verdict, str) or verdict not in look.VERDICTS:
         return [line]
     before, _, after = line.partition(f"  {verdict}")
-    return [f"{before}  ", look.paint(verdict, look.VERDICTS[verdict]), after]
+    return [f"{before}  ", look.paint_text(verdict, look.VERDICTS[verdict]), after]
 
 
-def details_of(record: dict[str, Any]) -> Iterator[tuple[str, str]]:
+def list_record_details(record: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield the details that a decision's line has no room for."""
     for one in record.get("outcomes", []):
-        hook, took = name_of(one), one.get("duration_ms", 0.0)
+        hook, took = find_hook_name(one), one.get("duration_ms", 0.0)
         failure = f" ({one['cause']}: {one.get('message', '')})" if one.get("cause") not in (None, "policy") else ""
         again = " again" * (one.get("reinvoked") is True) + " unneeded" * (one.get("unneeded") is True)
         lasted = f", {took:.1f} ms" if isinstance(took, float | int) else ""
         yield "asked", f"{hook} {one.get('verdict') or one.get('outcome')}{failure}{again}{lasted}"
         if failure:
-            yield "see", f"hooklatch hooks show {quoted(hook)}"
+            yield "see", f"hooklatch hooks show {quote_name(hook)}"
     for warning in record.get("warnings", []):
         yield "warning", warning
     for label, field in (("payload", "excerpt"), ("payload", "excerpt_cut"), ("cwd", "cwd"), ("host", "host")):
         if record.get(field) is not None:
-            yield label, shown(record[field])
+            yield label, format_record_value(record[field])
 
 
-def line_of(record: dict[str, Any], *, of: str = "") -> str:
+def format_record(record: dict[str, Any], *, of: str = "") -> str:
     """Format a record as one line for people; `of` says whose it is, where there are several."""
     start = f"{record.get('at')}  {of}{record.get('seq'):>8}  "
     if record.get("kind") in ("decision", "abandoned"):
-        return start + text_of_decision(record)
-    told = ((key, told_of(key, value)) for key, value in record.items() if key not in PLACE)
+        return start + format_decision_text(record)
+    told = ((key, format_fact(key, value)) for key, value in record.items() if key not in PLACE)
     fields = ", ".join(f"{key} {text}" for key, text in told if text)
     return f"{start}{record.get('kind')}" + (f": {fields}" if fields else "")
 
 
-def told_of(key: str, value: object) -> str:
+def format_fact(key: str, value: object) -> str:
     """Return a fact for people: empty where it says nothing, short where a terminal is, a moment as one."""
     if value is None:
         return ""
     if key in REVISIONS and isinstance(value, int):
-        return look.short_revision(value)
+        return look.shorten_revision(value)
     if key == "until" and isinstance(value, int | float):
         return datetime.fromtimestamp(value, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
     if isinstance(value, list):
         names = cast("list[object]", value)
-        return " ".join(quoted(shown(one)) if isinstance(one, str) else shown(one) for one in names)
+        return " ".join(
+            quote_name(format_record_value(one)) if isinstance(one, str) else format_record_value(one) for one in names
+        )
     if isinstance(value, str) and DIGEST.fullmatch(value) and look.is_terminal(sys.stdout):
         return value[:SHORT]
-    return look.short_path(shown(value))
+    return look.shorten_path(format_record_value(value))
 
 
-def text_of_decision(record: dict[str, Any]) -> str:
+def format_decision_text(record: dict[str, Any]) -> str:
     parts = [f"{record.get('verdict', 'abandoned'):<6}  {record.get('event')}"]
     excerpt: dict[str, Any] = record.get("excerpt") or {}
     if isinstance(excerpt.get("tool_name"), str):
         parts[0] += f" {excerpt['tool_name']}"
     if record.get("hook"):
-        parts.append(f"by {name_of(record)}")
+        parts.append(f"by {find_hook_name(record)}")
     if record.get("cause") not in (None, "policy", "abandoned"):
         parts.append(f"cause {record['cause']}")
     if record.get("session"):
@@ -97,10 +99,12 @@ def text_of_decision(record: dict[str, Any]) -> str:
     return ", ".join(parts) + (f": {reason}" if reason else "")
 
 
-def name_of(one: dict[str, Any]) -> str:
+def find_hook_name(one: dict[str, Any]) -> str:
     """Return the full name of the hook that a decision or an outcome is of; empty if it is of none."""
-    return name_in(*(text if isinstance(text := one.get(key), str) else None for key in ("layer", "hook", "name")))
+    return read_full_name(
+        *(text if isinstance(text := one.get(key), str) else None for key in ("layer", "hook", "name"))
+    )
 
 
-def shown(value: object) -> str:
-    return value if isinstance(value, str) else output.json_text(value)
+def format_record_value(value: object) -> str:
+    return value if isinstance(value, str) else output.format_json(value)

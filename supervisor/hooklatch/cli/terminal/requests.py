@@ -14,12 +14,18 @@ import time
 from contextlib import closing, contextmanager
 
 from hooklatch.cli.terminal import output
-from hooklatch.cli.terminal.connection import SILENCE, Connection, NoDaemonError, OversizedAnswerError, sockets
-from hooklatch.cli.terminal.light_json import dumps, is_list, is_object, loads
+from hooklatch.cli.terminal.connection import SILENCE, CommandConnection, NoDaemonError, OversizedAnswerError, sockets
+from hooklatch.cli.terminal.light_json import is_list, is_object, parse_json, serialize_json
 from hooklatch.core.text import is_unicode
-from hooklatch.credentials import connect, credentials_of
-from hooklatch.errors import DaemonUnreachableError, InvalidPayloadError, RequestFailedError, UnreadableAnswerError, why
-from hooklatch.paths import ADMIN_SOCKET, AGENT_SOCKET, candidate_dirs, runtime_dirs, state_dir
+from hooklatch.credentials import connect_socket, read_credentials
+from hooklatch.errors import (
+    DaemonUnreachableError,
+    InvalidPayloadError,
+    RequestFailedError,
+    UnreadableAnswerError,
+    explain_error,
+)
+from hooklatch.paths import ADMIN_SOCKET, AGENT_SOCKET, list_candidate_dirs, list_runtime_dirs, state_dir
 from hooklatch.version import PROTOCOL, VERSION
 
 TYPE_CHECKING = False
@@ -28,22 +34,22 @@ if TYPE_CHECKING:
     from collections.abc import Generator
     from typing import Any
 
-__all__ = ["CommandLink", "administrator", "as_sent", "directories", "one_shot"]
+__all__ = ["CommandLink", "connect_administrator", "encode_argument", "list_socket_directories", "connect_agent_once"]
 
 LOOK = 0.5  # seconds between two looks at a process that does not end
 ABSENT = (errno.ENOENT, errno.ECONNREFUSED)  # connect(2): no socket, or one that nobody listens on
 
 
-def as_sent(value: object) -> object:
+def encode_argument(value: object) -> object:
     """Return a value of the command line as the protocol carries it: words and paths in UTF-8, whatever the locale.
 
     Raises:
         InvalidPayloadError: a word is not UTF-8 at all.
     """
     if is_object(value):
-        return {key: as_sent(one) for key, one in value.items()}
+        return {key: encode_argument(one) for key, one in value.items()}
     if is_list(value):
-        return [as_sent(one) for one in value]
+        return [encode_argument(one) for one in value]
     if not isinstance(value, str) or is_unicode(value):
         return value
     data = os.fsencode(value)
@@ -60,7 +66,7 @@ class CommandLink:
     def __init__(self, stream: sockets.socket, path: str, daemon_uid: int | None) -> None:
         self.path = path
         self._stream = stream
-        self._connection = Connection(stream, path, daemon_uid)
+        self._connection = CommandConnection(stream, path, daemon_uid)
         self._count = 0
 
     def ask(self, method: str, **params: object) -> Any:
@@ -72,8 +78,8 @@ class CommandLink:
             UnreadableAnswerError: it sent something that is no message.
             DaemonUnreachableError: it hung up, or is silent even to pings.
         """
-        given = {key: as_sent(value) for key, value in params.items() if value is not None}
-        return self.request(method, dumps(given).encode())
+        given = {key: encode_argument(value) for key, value in params.items() if value is not None}
+        return self.request(method, serialize_json(given).encode())
 
     def request(self, method: str, params: bytes) -> Any:
         """Send a request whose params are JSON already, and give its result.  Raises what `ask` does."""
@@ -90,7 +96,7 @@ class CommandLink:
         if not is_ours and (number is not None or failure is None):  # an error has none if its request was unreadable
             raise self._unreadable(f"an answer to request {number!r}, which was never sent")
         if failure is not None:
-            raise failure_of(failure)
+            raise make_request_error(failure)
         return message["result"]
 
     def announcement(self) -> Any:
@@ -109,11 +115,11 @@ class CommandLink:
         return self._stream.fileno()
 
     @contextmanager
-    def watch_end(self) -> Generator[End]:
+    def watch_end(self) -> Generator[DaemonExit]:
         """Watch for the daemon's end, from before it is asked to."""
         process = process_behind(self._stream)
         try:
-            yield End(self._stream, process)
+            yield DaemonExit(self._stream, process)
         finally:
             if process is not None:
                 os.close(process[1])
@@ -121,9 +127,9 @@ class CommandLink:
     def _receive(self) -> dict[str, object]:
         try:
             line = self._connection.receive_line()
-            message = loads(line.decode())
+            message = parse_json(line.decode())
             if b"\\ud" in line or b"\\uD" in line:
-                output.json_text(message).encode()  # a lone surrogate is not UTF-8
+                output.format_json(message).encode()  # a lone surrogate is not UTF-8
         except NoDaemonError as error:
             raise DaemonUnreachableError(f"the daemon {error}") from None
         except (OversizedAnswerError, ValueError, RecursionError) as error:
@@ -138,7 +144,7 @@ class CommandLink:
         return UnreadableAnswerError(f"what answers at {self.path} is no hooklatch daemon: {why}")
 
 
-class End:
+class DaemonExit:
     """The end of a daemon: of its connection, and of its process where that is surely the one that listens."""
 
     def __init__(self, stream: sockets.socket, process: tuple[int, int] | None) -> None:
@@ -180,72 +186,72 @@ def is_dead(pid: int) -> bool:
 def process_behind(stream: sockets.socket) -> tuple[int, int] | None:
     """Return pid and pidfd of the process that listens; None where that cannot be known."""
     try:
-        pid, _ = credentials_of(stream)
+        pid, _ = read_credentials(stream)
         return (pid, os.pidfd_open(pid)) if pid > 0 else None
     except (OSError, AttributeError):  # it has ended; or this is no Linux
         return None
 
 
-def failure_of(error: object) -> RequestFailedError:
+def make_request_error(error: object) -> RequestFailedError:
     table = error if is_object(error) else {"message": error}
     code, data = table.get("code"), table.get("data")
     name = data.get("name", "") if is_object(data) else ""
     return RequestFailedError(code if isinstance(code, int) else 0, str(name), str(table.get("message")))
 
 
-def directories(arguments: argparse.Namespace) -> list[str]:
+def list_socket_directories(arguments: argparse.Namespace) -> list[str]:
     """Return the folders that may hold the sockets, whole."""
-    return [os.path.abspath(folder) for folder in runtime_dirs(arguments.runtime_dir, os.environ)]
+    return [os.path.abspath(folder) for folder in list_runtime_dirs(arguments.runtime_dir, os.environ)]
 
 
 @contextmanager
-def one_shot(arguments: argparse.Namespace) -> Generator[CommandLink]:
+def connect_agent_once(arguments: argparse.Namespace) -> Generator[CommandLink]:
     """Connect to the agents' socket, for a single fire.
 
     Raises:
         DaemonUnreachableError: nobody listens.
     """
-    stream, path = connected(arguments, AGENT_SOCKET)
+    stream, path = connect_socket_named(arguments, AGENT_SOCKET)
     with closing(stream):
         yield CommandLink(stream, path, arguments.daemon_uid)
 
 
 @contextmanager
-def administrator(arguments: argparse.Namespace) -> Generator[CommandLink]:
+def connect_administrator(arguments: argparse.Namespace) -> Generator[CommandLink]:
     """Connect to the admin socket and greet.
 
     Raises:
         NobodyListensError: there is no daemon.
         DaemonUnreachableError: there is one, and it cannot be reached.
     """
-    stream, path = connected(arguments, ADMIN_SOCKET)
+    stream, path = connect_socket_named(arguments, ADMIN_SOCKET)
     with closing(stream):
         link = CommandLink(stream, path, arguments.daemon_uid)
         link.ask("hello", protocol=PROTOCOL, client={"name": "hooklatch command", "version": VERSION})
         yield link
 
 
-def connected(arguments: argparse.Namespace, name: str) -> tuple[sockets.socket, str]:
+def connect_socket_named(arguments: argparse.Namespace, name: str) -> tuple[sockets.socket, str]:
     failures: list[tuple[str, str]] = []
     are_absent, is_denied = True, False
-    folders = [os.path.abspath(folder) for folder in candidate_dirs(arguments.runtime_dir, os.environ)]
+    folders = [os.path.abspath(folder) for folder in list_candidate_dirs(arguments.runtime_dir, os.environ)]
     for folder in folders:
         path = os.path.join(folder, name)
         stream = sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM)
         try:
             # unix(7): with a full backlog a non-blocking connect fails, a blocking one waits for this long.
             stream.setsockopt(sockets.SOL_SOCKET, sockets.SO_SNDTIMEO, struct.pack("ll", int(SILENCE), 0))
-            connect(stream, path, arguments.daemon_uid)
+            connect_socket(stream, path, arguments.daemon_uid)
         except OSError as error:
             stream.close()
             are_absent = are_absent and error.errno in ABSENT
             is_denied = is_denied or isinstance(error, PermissionError)
-            failures.append((path, why(error)))
+            failures.append((path, explain_error(error)))
         else:
             return stream, path
     if are_absent:
-        from hooklatch.cli.terminal.last_signs import look
+        from hooklatch.cli.terminal.last_signs import find_last_signs
 
         tried = " or ".join(f"{path} ({why})" for path, why in failures) or "any known path"
-        raise look(state_dir(os.environ), tried, folders)
+        raise find_last_signs(state_dir(os.environ), tried, folders)
     raise DaemonUnreachableError.at(failures, is_denied=is_denied)

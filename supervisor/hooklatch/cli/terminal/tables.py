@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from rich.cells import cell_len, chop_cells, set_cell_size
 
-__all__ = ["Fitted", "clipped", "fit", "padded", "wrapped"]
+__all__ = ["FittedColumns", "clip_cell_text", "fit_columns", "pad_text", "wrap_text"]
 
 GAP = 2  # blanks between columns
 LONGEST_WORD = 24  # columns that a word may ask for before it is broken
@@ -21,7 +21,7 @@ TEXT = 16  # columns that a longer text is given at least, lest it become a ribb
 BREAKS = re.compile(r"[^/:._\-]*[/:._\-]+|[^/:._\-]+")  # where a long name may be broken: after these
 
 
-class Fitted(NamedTuple):
+class FittedColumns(NamedTuple):
     """The columns to show, by number, and how wide each is; and the titles of those that are left out."""
 
     columns: list[int]
@@ -29,43 +29,43 @@ class Fitted(NamedTuple):
     left_out: list[str]
 
 
-def fit(cells: Sequence[Sequence[str]], *, width: int, drop: Sequence[str] = ()) -> Fitted:
+def fit_columns(cells: Sequence[Sequence[str]], *, width: int, drop: Sequence[str] = ()) -> FittedColumns:
     """Choose columns and widths for rows of cells, the titles first; `drop` has titles in the order to leave them out.
 
     After those the last columns go, and the first one stays.
     """
     titles = cells[0]
     natural = [max(cell_len(row[column]) for row in cells) for column in range(len(titles))]
-    least = [min(natural[column], least_of([row[column] for row in cells])) for column in range(len(titles))]
+    least = [min(natural[column], measure_least_width([row[column] for row in cells])) for column in range(len(titles))]
     columns, left_out = list(range(len(titles))), list[str]()
-    if total(natural, columns) <= width:
-        return Fitted(columns, natural, [])
+    if sum_widths(natural, columns) <= width:
+        return FittedColumns(columns, natural, [])
     order = [titles.index(title) for title in drop if title in titles]
     order += [column for column in reversed(columns[1:]) if column not in order]
     for column in order:
-        if total(least, columns) <= width or len(columns) == 1:
+        if sum_widths(least, columns) <= width or len(columns) == 1:
             break
         columns.remove(column)
         left_out.append(titles[column])
     widths = [least[column] for column in columns]
-    spare = width - total(least, columns)
+    spare = width - sum_widths(least, columns)
     while spare > 0 and (needy := [place for place, column in enumerate(columns) if widths[place] < natural[column]]):
         widths[min(needy, key=widths.__getitem__)] += 1
         spare -= 1
-    return Fitted(columns, [max(1, min(one, width)) for one in widths], left_out)
+    return FittedColumns(columns, [max(1, min(one, width)) for one in widths], left_out)
 
 
-def least_of(cells: Sequence[str]) -> int:
+def measure_least_width(cells: Sequence[str]) -> int:
     word = max((cell_len(word) for cell in cells[1:] for word in cell.split()), default=0)
     text = TEXT if any(" " in cell for cell in cells[1:]) else 0
     return max(cell_len(cells[0]), min(word, LONGEST_WORD), text)
 
 
-def total(widths: Sequence[int], columns: Sequence[int]) -> int:
+def sum_widths(widths: Sequence[int], columns: Sequence[int]) -> int:
     return sum(widths[column] for column in columns) + GAP * (len(columns) - 1)
 
 
-def wrapped(text: str, width: int) -> list[str]:
+def wrap_text(text: str, width: int) -> list[str]:
     """Return a text in lines of so many columns: broken at blanks, else after `/ : . _ -`, else anywhere."""
     width = max(width, 1)
     lines = [""]
@@ -76,7 +76,7 @@ def wrapped(text: str, width: int) -> list[str]:
             continue
         if lines[-1]:
             lines.append("")
-        for part in parts_of(word, width):
+        for part in split_word(word, width):
             if cell_len(lines[-1] + part) <= width:
                 lines[-1] += part
             else:
@@ -84,17 +84,17 @@ def wrapped(text: str, width: int) -> list[str]:
     return [line for line in lines if line] or [""]
 
 
-def parts_of(word: str, width: int) -> Iterator[str]:
+def split_word(word: str, width: int) -> Iterator[str]:
     for part in BREAKS.findall(word):
         yield from (part,) if cell_len(part) <= width else chop_cells(part, width)
 
 
-def clipped(text: str, width: int) -> str:
+def clip_cell_text(text: str, width: int) -> str:
     """Return a text that takes at most so many columns; of a longer one the beginning, and that it is one."""
     return text if cell_len(text) <= width else f"{set_cell_size(text, max(width - 1, 0)).rstrip()}…"
 
 
-def padded(text: str, width: int, *, is_number: bool = False) -> str:
+def pad_text(text: str, width: int, *, is_number: bool = False) -> str:
     """Return a text with blanks up to so many columns; before it if it is a number."""
     blanks = " " * (width - cell_len(text))
     return blanks + text if is_number else text + blanks

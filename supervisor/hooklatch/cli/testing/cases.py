@@ -19,25 +19,24 @@ from hooklatch.cli.terminal.exits import CommandError, Exit
 from hooklatch.cli.testing.fire import read_payload
 from hooklatch.core.fire_params import EnvelopeParams, FireParams
 from hooklatch.core.hooks.catalogue import Catalogue
-from hooklatch.core.messages import Decision
+from hooklatch.core.messages import FireDecision
 from hooklatch.core.tables import InvalidTableError, read_table
 from hooklatch.core.tools import UnclearToolError
-from hooklatch.dialects.find import unknown_event
-from hooklatch.hosts.find import UnknownHostError
-from hooklatch.hosts.find import find as find_host
+from hooklatch.dialects.find import describe_undefined_event
+from hooklatch.hosts.find import UnknownHostError, find_host
 from hooklatch.hosts.host import Host, UnreadableError
-from hooklatch.hosts.programs.generic import added_to
-from hooklatch.service.config.toml_document import ConfigError, Diagnostic, TomlDocument, decoded
-from hooklatch_worker.author.ambiguity import ambiguity
+from hooklatch.hosts.programs.generic import list_added_words
+from hooklatch.service.config.toml_document import ConfigError, Diagnostic, TomlDocument, decode_toml_text
+from hooklatch_worker.author.ambiguity import find_ambiguity
 
-__all__ = ["Case", "Expected", "problem_with", "read_cases"]
+__all__ = ["Case", "ExpectedDecision", "find_case_problem", "read_cases"]
 
 EXPECT = 'a verdict (pass, allow, deny, ask, halt or claim), or a table such as { verdict = "deny", hook = "ID" }'
 
 Verdict: TypeAlias = Literal["pass", "allow", "deny", "ask", "halt", "claim"]
 
 
-class Expected(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+class ExpectedDecision(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """The expected decision.  Texts match if they are contained; `hook` is an id, with or without its layer.
 
     A refusal must have the cause policy unless another `cause` is named: a guard that crashes refuses as well, and a
@@ -53,7 +52,7 @@ class Expected(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
     append: str | None = None
     resume: str | None = None
 
-    def differences(self, decision: Decision) -> list[str]:
+    def differences(self, decision: FireDecision) -> list[str]:
         """Return how a decision differs from the expected one; empty if it does not."""
         cause, differences = self.cause, list[str]()
         if decision.verdict != self.verdict:
@@ -88,7 +87,7 @@ class Expected(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
 class CaseTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A case as it is written."""
 
-    expect: Annotated[Verdict | Expected, Meta(examples=["deny"], extra={"is": EXPECT})]
+    expect: Annotated[Verdict | ExpectedDecision, Meta(examples=["deny"], extra={"is": EXPECT})]
     name: str | None = None
     event: Annotated[str, Meta(description="Needed unless the payload is a host's, which names its event.")] | None = (
         None
@@ -122,7 +121,7 @@ class Case(msgspec.Struct, frozen=True):
     file: str
     line: int
     params: FireParams
-    expected: Expected
+    expected: ExpectedDecision
     is_hosted: bool = False
 
     def spoken_in(self, dialect: str) -> Case:
@@ -144,9 +143,9 @@ def read_cases(name: str, data: bytes, folder: str) -> list[Case]:
     """
     cases: list[Case] = []
     try:
-        for line, at, table in (in_toml if name.endswith(".toml") else in_lines)(name, data):
+        for line, at, table in (read_toml_cases if name.endswith(".toml") else read_jsonl_cases)(name, data):
             with at:
-                params, expected = params_of(table, folder), expected_of(table)
+                params, expected = make_case_params(table, folder), read_expected(table)
             title = table.name or f"{params.event} #{len(cases) + 1}"
             cases.append(Case(title, name, line, params, expected, table.host is not None))
     except ConfigError as error:
@@ -157,11 +156,11 @@ def read_cases(name: str, data: bytes, folder: str) -> list[Case]:
     return cases
 
 
-def problem_with(case: Case, event: str, catalogue: Catalogue) -> str | None:
+def find_case_problem(case: Case, event: str, catalogue: Catalogue) -> str | None:
     """Return why a case can never pass with this catalogue, or None; `event` is the canonical name of its event."""
     spec = catalogue.get(event)
     if spec is None:
-        return f"{case.place}: {unknown_event(catalogue, event)}"
+        return f"{case.place}: {describe_undefined_event(catalogue, event)}"
     possible = ["pass", *(verdict for verdict in get_args(Verdict) if verdict in spec.verdicts)]
     if case.expected.verdict not in possible:
         return f"{case.place}: {spec.name} is never {case.expected.verdict!r}; it is {' or '.join(possible)}"
@@ -171,60 +170,62 @@ def problem_with(case: Case, event: str, catalogue: Catalogue) -> str | None:
 Entry: TypeAlias = tuple[int, AbstractContextManager[None], CaseTable]  # its line, and what gives errors their place
 
 
-def in_toml(name: str, data: bytes) -> Iterator[Entry]:
+def read_toml_cases(name: str, data: bytes) -> Iterator[Entry]:
     document = TomlDocument(name, data)
     for index, table in enumerate(document.read(CaseFile).case):
         yield document.line_of(("case", index)), document.at("case", index), table
 
 
-def in_lines(name: str, data: bytes) -> Iterator[Entry]:
-    for number, line in enumerate(decoded(name, data).split("\n"), 1):
+def read_jsonl_cases(name: str, data: bytes) -> Iterator[Entry]:
+    for number, line in enumerate(decode_toml_text(name, data).split("\n"), 1):
         if not line.strip():
             continue
-        with at_line(name, number):
+        with locate_line_errors(name, number):
             try:
                 table = read_table(json.loads(line), CaseTable, "case")
             except InvalidTableError:
                 raise
             except (ValueError, RecursionError) as error:
                 raise InvalidTableError(f"not JSON: {error}") from None
-            if (problem := ambiguity(line.encode())) is not None:  # a daemon refuses that as a payload: payload_file
+            if (
+                problem := find_ambiguity(line.encode())
+            ) is not None:  # a daemon refuses that as a payload: payload_file
                 raise InvalidTableError(f"not JSON that every program reads alike: {problem}")
-        yield number, at_line(name, number), table
+        yield number, locate_line_errors(name, number), table
 
 
 @contextmanager
-def at_line(name: str, number: int) -> Generator[None]:
+def locate_line_errors(name: str, number: int) -> Generator[None]:
     try:
         yield
     except InvalidTableError as error:
         raise ConfigError(Diagnostic(name, number, str(error))) from None
 
 
-def expected_of(table: CaseTable) -> Expected:
-    return Expected(table.expect) if isinstance(table.expect, str) else table.expect
+def read_expected(table: CaseTable) -> ExpectedDecision:
+    return ExpectedDecision(table.expect) if isinstance(table.expect, str) else table.expect
 
 
-def params_of(table: CaseTable, folder: str) -> FireParams:
+def make_case_params(table: CaseTable, folder: str) -> FireParams:
     """Return what the case fires.
 
     Raises:
         InvalidTableError: its payload cannot be read, or is not what the host or the event says.
     """
-    payload = payload_of(table, folder)
+    payload = read_case_payload(table, folder)
     cwd = table.cwd and os.path.abspath(os.path.join(folder, os.path.expanduser(table.cwd)))
     if table.host is not None:
         try:
-            return native_params(find_host(table.host), table, payload, cwd)
+            return read_native_params(find_host(table.host), table, payload, cwd)
         except UnknownHostError as error:
             raise InvalidTableError(str(error), ("host",)) from None
     if table.dialect is None:
-        payload = with_tool_words(payload)
+        payload = add_tool_words(payload)
     envelope = EnvelopeParams(SESSION, cwd or os.getcwd())
     return FireParams(table.event or "", msgspec.Raw(payload), dialect=table.dialect, envelope=envelope)
 
 
-def native_params(host: Host, table: CaseTable, payload: bytes, cwd: str | None) -> FireParams:
+def read_native_params(host: Host, table: CaseTable, payload: bytes, cwd: str | None) -> FireParams:
     """Read a payload as its host sent it.
 
     Raises:
@@ -246,19 +247,19 @@ def native_params(host: Host, table: CaseTable, payload: bytes, cwd: str | None)
     return msgspec.structs.replace(params, envelope=envelope)
 
 
-def with_tool_words(payload: bytes) -> bytes:
+def add_tool_words(payload: bytes) -> bytes:
     """Return a canonical payload with the words for its tool that a host's adapter adds, if it lacks them."""
-    if ambiguity(payload) is not None:
+    if find_ambiguity(payload) is not None:
         return payload  # whoever judges it says what is wrong
     plain: object = msgspec.json.decode(payload)
     try:
-        added = added_to(cast("dict[str, Any]", plain)) if isinstance(plain, dict) else {}
+        added = list_added_words(cast("dict[str, Any]", plain)) if isinstance(plain, dict) else {}
     except UnclearToolError:
         return payload
     return payload.rstrip()[:-1] + b"," + msgspec.json.encode(added)[1:] if added else payload
 
 
-def payload_of(table: CaseTable, folder: str) -> bytes:
+def read_case_payload(table: CaseTable, folder: str) -> bytes:
     if table.payload_file is not None:
         try:
             return read_payload(os.path.join(folder, os.path.expanduser(table.payload_file)))

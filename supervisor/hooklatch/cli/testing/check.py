@@ -15,16 +15,16 @@ import msgspec
 from hooklatch import paths
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import CommandError, Exit
-from hooklatch.cli.terminal.look import paint, short_path
+from hooklatch.cli.terminal.look import paint_text, shorten_path
 from hooklatch.cli.terminal.parser import Parser
-from hooklatch.cli.testing.running import own_folder, report_waiting, run_async
-from hooklatch.core.hooks.registry import Hook, Origin
-from hooklatch.core.text import counted
+from hooklatch.cli.testing.running import make_own_folder, report_waiting, run_async
+from hooklatch.core.hooks.registry import DeclarationSite, Hook
+from hooklatch.core.text import format_count
 
 if TYPE_CHECKING:
     from hooklatch.cli.terminal.look import Meaning
     from hooklatch.service.config.configuration import Diagnostic
-    from hooklatch.service.process.folders import Options
+    from hooklatch.service.process.folders import DaemonOptions
 
 __all__ = ["add_check"]
 
@@ -33,7 +33,7 @@ LOAD_SECONDS = 20.0  # for all sources together: one that hangs is a finding, an
 NOTHING = "there is no file of hooks; name a hooks.toml, its directory or .py files"
 
 
-class Checked(msgspec.Struct):
+class ConfigCheck(msgspec.Struct):
     """What was found in one configuration, or in Python files without one."""
 
     what: str
@@ -49,7 +49,7 @@ class Checked(msgspec.Struct):
         return not (self.diagnostics or self.unread)
 
 
-class Target(msgspec.Struct, frozen=True):
+class CheckTarget(msgspec.Struct, frozen=True):
     """What to check together: a file of hooks, or Python files, whose configuration is then made for them."""
 
     what: str
@@ -59,7 +59,7 @@ class Target(msgspec.Struct, frozen=True):
 
 def add_check(parser: Parser) -> None:
     exits = (Exit.FINDINGS, Exit.NO_INPUT, Exit.UNAVAILABLE)
-    parser.runs(check, example="hooklatch check hooks.d", exits=exits)
+    parser.runs(run_check, example="hooklatch check hooks.d", exits=exits)
     parser.add_argument(
         "paths",
         metavar="PATH",
@@ -68,48 +68,50 @@ def add_check(parser: Parser) -> None:
     )
 
 
-def check(arguments: argparse.Namespace) -> int:
+def run_check(arguments: argparse.Namespace) -> int:
     """Load everything that is named, and print what is wrong."""
-    from hooklatch.service.config.path_lookup import Absent, look
+    from hooklatch.service.config.path_lookup import PathAbsent, look_up_path
 
     for name in arguments.paths:  # a misspelt one would be checked as a configuration of hooks.d alone
-        if isinstance(look(os.path.abspath(name)), Absent):
+        if isinstance(look_up_path(os.path.abspath(name)), PathAbsent):
             raise CommandError(Exit.NO_INPUT, f"{name}: {NOTHING}")
-    targets = targets_of(arguments.paths or [default_config(arguments)])
-    results = [checked(target) for target in targets]
+    targets = list_check_targets(arguments.paths or [find_default_config(arguments)])
+    results = [check_target(target) for target in targets]
     if arguments.json:
         output.say_json({"ok": all(one.is_good for one in results), "checked": results})
     else:
         for one in results:
-            show(one)
+            print_check(one)
     return Exit.OK if all(one.is_good for one in results) else Exit.FINDINGS
 
 
-def default_config(arguments: argparse.Namespace) -> str:
-    return os.path.abspath(paths.config_file(arguments.config, os.environ))
+def find_default_config(arguments: argparse.Namespace) -> str:
+    return os.path.abspath(paths.find_config_file(arguments.config, os.environ))
 
 
-def targets_of(named: list[str]) -> list[Target]:
+def list_check_targets(named: list[str]) -> list[CheckTarget]:
     """Return what to check, in the order in which it was named; Python files together.
 
     Raises:
         CommandError: something is not there, or is nothing that declares hooks.
     """
-    from hooklatch.service.config.path_lookup import Absent, look
+    from hooklatch.service.config.path_lookup import PathAbsent, look_up_path
 
-    configs: dict[str, Target] = {}
+    configs: dict[str, CheckTarget] = {}
     files: list[str] = []
     for name in named:
         path = os.path.abspath(name)
         if path.endswith(".py") and os.path.isfile(path) and not is_hooks_d(os.path.dirname(path)):
             files.append(path)
             continue
-        config = config_of(path)
+        config = find_main_config(path)
         beside = os.path.join(os.path.dirname(config), "hooks.d")
-        if all(isinstance(look(place), Absent) for place in (config, beside)):  # what cannot be read is a finding
+        if all(
+            isinstance(look_up_path(place), PathAbsent) for place in (config, beside)
+        ):  # what cannot be read is a finding
             raise CommandError(Exit.NO_INPUT, f"{name}: {NOTHING}")
-        configs[config] = Target(config, config)
-    alone = [Target(", ".join(files), None, files)] if files else []
+        configs[config] = CheckTarget(config, config)
+    alone = [CheckTarget(", ".join(files), None, files)] if files else []
     return [*configs.values(), *alone]
 
 
@@ -117,7 +119,7 @@ def is_hooks_d(folder: str) -> bool:
     return os.path.basename(folder) == "hooks.d"
 
 
-def config_of(path: str) -> str:
+def find_main_config(path: str) -> str:
     """Return the main file of what was named: of a directory, of hooks.d and of a file in it, and of a file itself."""
     if is_hooks_d(path):
         path = os.path.dirname(path)
@@ -126,48 +128,50 @@ def config_of(path: str) -> str:
     return os.path.join(path, "hooks.toml") if os.path.isdir(path) else path
 
 
-def checked(target: Target) -> Checked:
+def check_target(target: CheckTarget) -> ConfigCheck:
     """Load what is to be checked together.
 
     Raises:
         CommandError: hooks cannot be run here.
     """
-    found, failures = Checked(target.what), list[str]()
-    with own_folder() as scratch:
-        from hooklatch.testing.daemon import options_for, source_config
+    found, failures = ConfigCheck(target.what), list[str]()
+    with make_own_folder() as scratch:
+        from hooklatch.testing.daemon import make_daemon_options, write_source_config
 
-        config = target.config or source_config(target.files, scratch)
-        options = msgspec.structs.replace(options_for(config, scratch), load_seconds=LOAD_SECONDS)
-        run_async(load, options, found, failures)
+        config = target.config or write_source_config(target.files, scratch)
+        options = msgspec.structs.replace(make_daemon_options(config, scratch), load_seconds=LOAD_SECONDS)
+        run_async(load_target, options, found, failures)
     for failure in failures:
         raise CommandError(Exit.UNAVAILABLE, f"hooks cannot be run here: {failure}")
     return found
 
 
-async def load(options: Options, found: Checked, failures: list[str]) -> None:
+async def load_target(options: DaemonOptions, found: ConfigCheck, failures: list[str]) -> None:
     """Start a daemon with these hooks, note what it finds, and end it."""
     import trio
 
-    from hooklatch.service.building.tool_names import unknown_tools
-    from hooklatch.service.process.daemon import serve
+    from hooklatch.service.building.tool_names import list_unknown_tools
+    from hooklatch.service.process.daemon import open_daemon
     from hooklatch.service.process.folders import StartError
-    from hooklatch.testing.daemon import settle
+    from hooklatch.testing.daemon import settle_environments
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(report_waiting, lambda: f"loading the sources of {found.what}")
         try:
-            async with serve(options) as daemon:
+            async with open_daemon(options) as daemon:
                 parts = daemon.parts
-                await settle(parts)
+                await settle_environments(parts)
                 hooks = parts.registries.view.hooks
                 found.diagnostics = list(parts.files.diagnostics)
                 found.hooks = len(hooks)
                 found.sources = sorted(parts.sources.units)
-                found.dangers = [of_hook(hook, text) for hook in hooks for text in hook.dangers]
+                found.dangers = [make_hook_diagnostic(hook, text) for hook in hooks for text in hook.dangers]
                 found.unread = parts.files.silent.warnings
                 catalogue = parts.registries.catalogue
                 told = [
-                    of_hook(hook, text) for hook in hooks for text in unknown_tools(hook, catalogue.get(hook.event))
+                    make_hook_diagnostic(hook, text)
+                    for hook in hooks
+                    for text in list_unknown_tools(hook, catalogue.get(hook.event))
                 ]
                 found.notes = [*parts.files.silent.notes, *told]
         except StartError as error:
@@ -175,27 +179,29 @@ async def load(options: Options, found: Checked, failures: list[str]) -> None:
         nursery.cancel_scope.cancel()
 
 
-def of_hook(hook: Hook, text: str) -> Diagnostic:
+def make_hook_diagnostic(hook: Hook, text: str) -> Diagnostic:
     from hooklatch.service.config.configuration import Diagnostic
 
-    origin = hook.origin or Origin("?")
+    origin = hook.origin or DeclarationSite("?")
     return Diagnostic(origin.file, origin.line, f"hook {hook.id!r}: {text}")
 
 
 def show_diagnostic(diagnostic: Diagnostic, meaning: Meaning) -> None:
     place = f"{diagnostic.file}:{diagnostic.line}" if diagnostic.line else diagnostic.file
     text = diagnostic.message.removeprefix(place)  # some begin with it
-    output.say(paint(short_path(place), meaning), text if text != diagnostic.message else f": {text}")
+    output.print_line(paint_text(shorten_path(place), meaning), text if text != diagnostic.message else f": {text}")
 
 
-def show(one: Checked) -> None:
+def print_check(one: ConfigCheck) -> None:
     for diagnostic in one.diagnostics:
         show_diagnostic(diagnostic, "bad")
     for diagnostic in (*one.unread, *one.dangers, *one.notes):
         show_diagnostic(diagnostic, "warning")
-    held = f"{counted(one.hooks, 'hook')}, {counted(len(one.sources), 'source')}"
+    held = f"{format_count(one.hooks, 'hook')}, {format_count(len(one.sources), 'source')}"
     if not one.is_good:
-        problems = counted(len(one.diagnostics) + len(one.unread), "problem")
-        output.say(f"{short_path(one.what)}: {held}, ", paint(problems, "bad" if one.diagnostics else "warning"))
+        problems = format_count(len(one.diagnostics) + len(one.unread), "problem")
+        output.print_line(
+            f"{shorten_path(one.what)}: {held}, ", paint_text(problems, "bad" if one.diagnostics else "warning")
+        )
     else:
-        output.say(f"{short_path(one.what)}: {held}, ", paint("no problem", "good"))
+        output.print_line(f"{shorten_path(one.what)}: {held}, ", paint_text("no problem", "good"))

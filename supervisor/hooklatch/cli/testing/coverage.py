@@ -14,18 +14,20 @@ from typing import NamedTuple
 import msgspec
 
 from hooklatch.core.hooks.catalogue import Catalogue
-from hooklatch.core.hooks.names import name_in
+from hooklatch.core.hooks.names import read_full_name
 from hooklatch.core.hooks.registry import Hook
-from hooklatch.core.messages import Decision, Outcome
+from hooklatch.core.messages import CallOutcome, FireDecision
 
-__all__ = ["Covered", "Seen", "cover"]
+__all__ = ["HookCoverage", "CaseObservation", "cover_hooks"]
 
 OBJECTIONS = ("deny", "halt", "ask")
 PASSES = ("pass", "allow")
 
 
-class Covered(msgspec.Struct):
-    """What the cases have seen of one hook: how often it was called, and what it said; `missing` is what none has."""
+class HookCoverage(msgspec.Struct):
+    """What the cases have seen of one hook: how often it was called, and what it said; `list_missing_cases` is what
+    none has.
+    """
 
     hook: str
     event: str
@@ -37,38 +39,44 @@ class Covered(msgspec.Struct):
     missing: list[str] = []
 
 
-class Seen(NamedTuple):
+class CaseObservation(NamedTuple):
     """The decision of a case, and the hooks whose matcher accepts what was fired, whatever their conditions say."""
 
-    decision: Decision
+    decision: FireDecision
     matched: Sequence[Hook]
 
 
-def cover(hooks: Sequence[Hook], cases: Iterable[Seen], catalogue: Catalogue) -> list[Covered]:
+def cover_hooks(hooks: Sequence[Hook], cases: Iterable[CaseObservation], catalogue: Catalogue) -> list[HookCoverage]:
     """Return what the cases show of each hook, those with something missing first."""
-    of_hook = {(hook.event, key_of(hook)): Covered(hook.name, hook.event) for hook in hooks if hook.event in catalogue}
+    of_hook = {
+        (hook.event, coverage_key(hook)): HookCoverage(hook.name, hook.event)
+        for hook in hooks
+        if hook.event in catalogue
+    }
     let_pass = set[tuple[str, str]]()  # without being called, by a condition
     for decision, matched in cases:
         called = set[tuple[str, str]]()
         for outcome in decision.outcomes:
-            key = decision.event, name_in(outcome.layer, outcome.hook, outcome.name)
+            key = decision.event, read_full_name(outcome.layer, outcome.hook, outcome.name)
             called.add(key)
             if (covered := of_hook.get(key)) is not None:
-                count(covered, outcome)
+                count_outcome(covered, outcome)
         if decision.verdict in PASSES:  # else a hook before it may be why it was not called
-            let_pass |= {(hook.event, key_of(hook)) for hook in matched} - called
+            let_pass |= {(hook.event, coverage_key(hook)) for hook in matched} - called
     for hook in hooks:
-        if (covered := of_hook.get(key := (hook.event, key_of(hook)))) is not None:
+        if (covered := of_hook.get(key := (hook.event, coverage_key(hook)))) is not None:
             is_gate = catalogue[hook.event].fails_closed
-            covered.missing = missing(covered, amends=hook.amends, is_gate=is_gate, has_let_pass=key in let_pass)
+            covered.missing = list_missing_cases(
+                covered, amends=hook.amends, is_gate=is_gate, has_let_pass=key in let_pass
+            )
     return sorted(of_hook.values(), key=lambda covered: not covered.missing)
 
 
-def key_of(hook: Hook) -> str:
+def coverage_key(hook: Hook) -> str:
     return hook.name_of_several or f"{hook.layer.label}/{hook.id}"
 
 
-def count(covered: Covered, outcome: Outcome) -> None:
+def count_outcome(covered: HookCoverage, outcome: CallOutcome) -> None:
     covered.called += 1
     if outcome.cause != "policy":
         covered.failed += 1
@@ -79,7 +87,7 @@ def count(covered: Covered, outcome: Outcome) -> None:
         covered.changed += bool(outcome.patch)
 
 
-def missing(covered: Covered, *, amends: bool, is_gate: bool, has_let_pass: bool) -> list[str]:
+def list_missing_cases(covered: HookCoverage, *, amends: bool, is_gate: bool, has_let_pass: bool) -> list[str]:
     if not covered.called:
         return ["no case calls it"]
     found: list[str] = []

@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING
 
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import CommandError, Exit
-from hooklatch.cli.terminal.look import VERDICTS, paint, short_path
+from hooklatch.cli.terminal.look import VERDICTS, paint_text, shorten_path
 from hooklatch.cli.terminal.parser import Parser
-from hooklatch.cli.testing.running import own_folder, run_async
-from hooklatch.core.text import counted
+from hooklatch.cli.testing.running import make_own_folder, run_async
+from hooklatch.core.text import format_count
 
 if TYPE_CHECKING:
-    from hooklatch.cli.testing.payloads import Shot
-    from hooklatch.core.messages import Decision
+    from hooklatch.cli.testing.payloads import PayloadCase
+    from hooklatch.core.messages import FireDecision
     from hooklatch.service.config.path_lookup import Stamp
-    from hooklatch.service.process.folders import Options
-    from hooklatch.service.process.parts import Parts
+    from hooklatch.service.process.folders import DaemonOptions
+    from hooklatch.service.process.parts import DaemonComponents
 
 __all__ = ["add_dev"]
 
@@ -34,7 +34,7 @@ LOOK = 2.0  # seconds between two looks at the files, where the kernel reports n
 
 def add_dev(parser: Parser) -> None:
     exits = (Exit.FINDINGS, Exit.USAGE, Exit.BAD_DATA, Exit.NO_INPUT, Exit.UNAVAILABLE)
-    parser.runs(dev, example="hooklatch dev guards.py --once", exits=exits)
+    parser.runs(run_dev, example="hooklatch dev guards.py --once", exits=exits)
     parser.add_argument("file", metavar="FILE[:FUNCTION]", help="a Python file of hooks, or a hooks.toml")
     parser.add_argument("--payload", metavar="FILE", action="append", default=[],
                         help="fire this JSON object, or each line of a .jsonl file, or - (may be repeated; default: "
@@ -48,7 +48,7 @@ def add_dev(parser: Parser) -> None:
     parser.add_argument("--once", action="store_true", help="run once, and end")
 
 
-class Desk:
+class DevLoop:
     """The hooks of one file, what is fired at them, and what came of it last."""
 
     def __init__(self, arguments: argparse.Namespace, file: str, function: str | None) -> None:
@@ -57,37 +57,39 @@ class Desk:
         self._arguments = arguments
         self._file, self._function = file, function
 
-    async def work(self, options: Options) -> None:
+    async def work(self, options: DaemonOptions) -> None:
         """Run the hooks on each save, or once."""
-        from hooklatch.service.loading.files import Request
-        from hooklatch.service.process.daemon import serve
+        from hooklatch.service.loading.files import ReloadRequest
+        from hooklatch.service.process.daemon import open_daemon
         from hooklatch.service.process.folders import StartError
         from hooklatch.service.reading.acceptance import EVERYTHING
 
         try:
-            async with serve(options) as daemon:
+            async with open_daemon(options) as daemon:
                 parts = daemon.parts
                 while True:
                     # Before anything is loaded: what is saved from here on is seen as a change, whoever loads it.
                     before, began = self.stamps(parts), time.monotonic()
-                    await parts.files.reload(Request(EVERYTHING))
+                    await parts.files.reload(ReloadRequest(EVERYTHING))
                     before = self.stamps(parts) | before
                     await self.run(parts, time.monotonic() - began)
                     if self._arguments.once or self.error is not None or not output.has_reader():
                         return
                     if not self._arguments.json:
-                        output.say(paint(f"waiting for a change of {short_path(self._file)}; Ctrl-C ends", "quiet"))
-                    await changed(before)
+                        output.print_line(
+                            paint_text(f"waiting for a change of {shorten_path(self._file)}; Ctrl-C ends", "quiet")
+                        )
+                    await wait_for_change(before)
         except StartError as error:
             self.error = CommandError(Exit.UNAVAILABLE, f"hooks cannot be run here: {error}")
 
-    async def run(self, parts: Parts, loading: float) -> None:
+    async def run(self, parts: DaemonComponents, loading: float) -> None:
         """Fire everything once, and show it; a file that does not load is shown instead."""
-        from hooklatch.cli.testing.payloads import shots_for
-        from hooklatch.testing.daemon import reset, settle
+        from hooklatch.cli.testing.payloads import select_payload_cases
+        from hooklatch.testing.daemon import reset_daemon, settle_environments
 
-        await settle(parts)
-        reset(parts)
+        await settle_environments(parts)
+        reset_daemon(parts)
         self.is_good = True
         name = os.path.basename(self._file)
         if wrong := parts.files.diagnostics:
@@ -96,29 +98,33 @@ class Desk:
                 output.say_json({"diagnostics": wrong})
             for diagnostic in [] if self._arguments.json else wrong:
                 line = f":{diagnostic.line}" if diagnostic.line else ""
-                output.say(paint(f"{short_path(diagnostic.file)}{line}", "bad"), f": {diagnostic.message}")
+                output.print_line(
+                    paint_text(f"{shorten_path(diagnostic.file)}{line}", "bad"), f": {diagnostic.message}"
+                )
             return
         hooks = [hook for hook in parts.registries.view.hooks if hook.enabled]
         try:
-            shots = shots_for(parts, hooks, self._arguments, self._function)
+            shots = select_payload_cases(parts, hooks, self._arguments, self._function)
         except CommandError as error:
             if self._arguments.once:
                 self.error = error
             else:
-                output.complain(str(error))  # the next save may mend it
+                output.print_error(str(error))  # the next save may mend it
             return
         if not self._arguments.json:
             clock = time.strftime("%H:%M:%S")
-            output.say(
-                paint(f"{clock} {name}: {counted(len(hooks), 'hook')}, loaded in {loading * 1000:.0f} ms", "title")
+            output.print_line(
+                paint_text(
+                    f"{clock} {name}: {format_count(len(hooks), 'hook')}, loaded in {loading * 1000:.0f} ms", "title"
+                )
             )
         uncalled: list[str] = []
         for shot in shots:
             await self.fire(parts, shot, uncalled)
         if uncalled and not self._arguments.json:
-            output.say(paint(f"no hook matches: {', '.join(uncalled)}", "quiet"))
+            output.print_line(paint_text(f"no hook matches: {', '.join(uncalled)}", "quiet"))
 
-    async def fire(self, parts: Parts, shot: Shot, uncalled: list[str]) -> None:
+    async def fire(self, parts: DaemonComponents, shot: PayloadCase, uncalled: list[str]) -> None:
         from hooklatch.core.protocol import RpcError
         from hooklatch.testing.in_process import NotAHookError
         from hooklatch.testing.workers import fire_at
@@ -126,7 +132,7 @@ class Desk:
         try:
             decision = await fire_at(parts, shot.params, only=self._function)
         except (RpcError, NotAHookError) as error:
-            output.complain(f"{shot.title}: {error}")
+            output.print_error(f"{shot.title}: {error}")
             self.is_good = False
             return
         parts.breakers.clear()
@@ -138,40 +144,40 @@ class Desk:
         elif not decision.outcomes and decision.cause is None and not differences:
             uncalled.append(shot.title)
         else:
-            show(shot, decision, differences)
+            print_dev_decision(shot, decision, differences)
 
-    def stamps(self, parts: Parts) -> dict[str, Stamp]:
+    def stamps(self, parts: DaemonComponents) -> dict[str, Stamp]:
         """Return the state of each file whose change matters."""
         own = [os.path.abspath(name) for name in (*self._arguments.payload, *self._arguments.cases) if name != "-"]
-        return stamps_of([*parts.files.watched()(), *own])
+        return stamp_paths([*parts.files.watched()(), *own])
 
 
-async def changed(before: Mapping[str, Stamp]) -> None:
+async def wait_for_change(before: Mapping[str, Stamp]) -> None:
     """Wait until one of these files has changed, and then until they are quiet."""
     import trio
 
-    from hooklatch.service.loading.hints import hinting
+    from hooklatch.service.loading.hints import watch_paths
 
-    with hinting(before) as hint:
-        while (now := stamps_of(before)) == before:
+    with watch_paths(before) as hint:
+        while (now := stamp_paths(before)) == before:
             with trio.move_on_after(LOOK):
                 await hint()
         while True:
             await trio.sleep(QUIET)
-            if (latest := stamps_of(before)) == now:
+            if (latest := stamp_paths(before)) == now:
                 break
             now = latest
 
 
-def stamps_of(paths: Iterable[str]) -> dict[str, Stamp]:
-    from hooklatch.service.config.path_lookup import stamp
+def stamp_paths(paths: Iterable[str]) -> dict[str, Stamp]:
+    from hooklatch.service.config.path_lookup import stamp_path
 
-    return {path: stamp(path) for path in paths}
+    return {path: stamp_path(path) for path in paths}
 
 
-def dev(arguments: argparse.Namespace) -> int:
+def run_dev(arguments: argparse.Namespace) -> int:
     """Run the hooks of a file, and again on each save."""
-    path, function = parted(arguments.file)
+    path, function = split_text(arguments.file)
     file = os.path.abspath(path)
     if not os.path.isfile(file):
         raise CommandError(Exit.NO_INPUT, f"{path} is not there; name a Python file of hooks, or a hooks.toml")
@@ -179,31 +185,31 @@ def dev(arguments: argparse.Namespace) -> int:
         raise CommandError(Exit.USAGE, "--host says whose documents the payloads are; name them with --payload")
     if "-" in arguments.payload and not arguments.once:
         raise CommandError(Exit.USAGE, "standard input can be read only once: --payload - --once")
-    desk = Desk(arguments, file, function)
-    with own_folder() as scratch:
-        from hooklatch.testing.daemon import options_for, source_config
+    desk = DevLoop(arguments, file, function)
+    with make_own_folder() as scratch:
+        from hooklatch.testing.daemon import make_daemon_options, write_source_config
 
-        config = file if file.endswith(".toml") else source_config([file], scratch)
-        run_async(desk.work, options_for(config, scratch))
+        config = file if file.endswith(".toml") else write_source_config([file], scratch)
+        run_async(desk.work, make_daemon_options(config, scratch))
     if desk.error is not None:
         raise desk.error
     return Exit.OK if desk.is_good else Exit.FINDINGS
 
 
-def parted(text: str) -> tuple[str, str | None]:
+def split_text(text: str) -> tuple[str, str | None]:
     path, colon, function = text.rpartition(":")
     return (path, function) if colon and not os.path.exists(text) else (text, None)
 
 
-def show(shot: Shot, decision: Decision, differences: Sequence[str]) -> None:
+def print_dev_decision(shot: PayloadCase, decision: FireDecision, differences: Sequence[str]) -> None:
     """Print what was decided: the verdict and the payload's title, then all that is known of why."""
-    from hooklatch.testing.results import described
+    from hooklatch.testing.results import list_result_details
 
-    (_, first), *lines = described(decision)
-    output.say(paint(f"{decision.verdict:<6}", VERDICTS.get(decision.verdict, "good")), f" {shot.title}  ",
-               paint(first.partition(decision.verdict)[2].lstrip(", "), "quiet"))  # fmt: skip
+    (_, first), *lines = list_result_details(decision)
+    output.print_line(paint_text(f"{decision.verdict:<6}", VERDICTS.get(decision.verdict, "good")), f" {shot.title}  ",
+               paint_text(first.partition(decision.verdict)[2].lstrip(", "), "quiet"))  # fmt: skip
     for label, text in lines:
         for number, line in enumerate(text.splitlines()):
-            output.say(f"       {'' if number else label:<9}{line}")
+            output.print_line(f"       {'' if number else label:<9}{line}")
     for difference in differences:
-        output.say("       ", paint(f"{'FAIL':<9}", "bad"), difference)
+        output.print_line("       ", paint_text(f"{'FAIL':<9}", "bad"), difference)

@@ -9,12 +9,12 @@ import stat
 import sys
 
 from hooklatch.cli.terminal import look, output
-from hooklatch.cli.terminal.durations import span
+from hooklatch.cli.terminal.durations import parse_duration
 from hooklatch.cli.terminal.exits import CommandError, Exit
-from hooklatch.cli.terminal.light_json import RepeatedKeyError, dumps, is_object, loads
+from hooklatch.cli.terminal.light_json import RepeatedKeyError, is_object, parse_json, serialize_json
 from hooklatch.cli.terminal.parser import Parser
-from hooklatch.cli.terminal.requests import as_sent, one_shot
-from hooklatch.client.protocol.decision_table import DecisionTable, table_text
+from hooklatch.cli.terminal.requests import connect_agent_once, encode_argument
+from hooklatch.client.protocol.decision_table import DecisionTable, format_decision_table
 from hooklatch.errors import HooklatchError, RequestFailedError, UnreadableAnswerError
 
 MAX_PAYLOAD = 8 * 2**20  # bytes; that of `core/payload.py`, which loads more than one fire needs
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-__all__ = ["add_fire", "piped_payload", "read_payload", "with_payload"]
+__all__ = ["add_fire", "read_piped_payload", "read_payload", "add_payload"]
 
 # Errors by which the daemon reports an unknown event or invalid parameters: the command line is wrong.
 MISUSES = ("unknown_event", "invalid_params")
@@ -33,7 +33,7 @@ MISUSES = ("unknown_event", "invalid_params")
 def add_fire(parser: Parser) -> None:
     example = """echo '{"tool_name": "Bash", "tool_input": {"command": "ls"}}' | hooklatch fire pre_tool_use"""
     exits = (Exit.REFUSED, Exit.ASKS, Exit.FAILED, Exit.BAD_DATA, Exit.NO_INPUT)
-    parser.runs(fire, example=example, exits=exits)
+    parser.runs(run_fire, example=example, exits=exits)
     parser.add_argument("event", metavar="EVENT", help="its name (see: hooklatch events)")
     parser.add_argument("--payload", metavar="FILE", help="a file with a JSON object, or - (default: what is piped in)")
     parser.add_argument("--session", metavar="ID", help="the host's session id, visible to hooks; opens no session")
@@ -41,16 +41,16 @@ def add_fire(parser: Parser) -> None:
     parser.add_argument(
         "--dialect", metavar="NAME", help="EVENT and payload are in this system's dialect, such as reasonix"
     )
-    parser.add_argument("--timeout", metavar="TIME", type=span, help="for all hooks together: 5, 90s, 2m")
+    parser.add_argument("--timeout", metavar="TIME", type=parse_duration, help="for all hooks together: 5, 90s, 2m")
 
 
-def fire(arguments: argparse.Namespace) -> int:
+def run_fire(arguments: argparse.Namespace) -> int:
     """Fire an event once; the exit code is the verdict."""
     event: str = arguments.event
-    payload = read_payload(arguments.payload) if arguments.payload is not None else piped_payload(PATIENCE)
+    payload = read_payload(arguments.payload) if arguments.payload is not None else read_piped_payload(PATIENCE)
     try:
-        params = params_of(arguments, payload)
-        with one_shot(arguments) as link:
+        params = encode_fire_params(arguments, payload)
+        with connect_agent_once(arguments) as link:
             answer = link.request("fire", params)
         decision = read_decision(answer, None if arguments.dialect is not None else event)
     except HooklatchError as error:
@@ -58,32 +58,32 @@ def fire(arguments: argparse.Namespace) -> int:
             raise CommandError(Exit.USAGE, error.message) from None
         decision = decide_without(event, error)
         for warning in decision["warnings"]:
-            output.complain(warning)
+            output.print_error(warning)
     if arguments.json:
         output.say_json(decision)
     else:
-        output.say_lines(*lines_of(decision), width=9)
-    return code_of(decision)
+        output.say_lines(*list_decision_details(decision), width=9)
+    return find_verdict_exit(decision)
 
 
-def params_of(arguments: argparse.Namespace, payload: bytes | None) -> bytes:
+def encode_fire_params(arguments: argparse.Namespace, payload: bytes | None) -> bytes:
     envelope = {"session_id": arguments.session, "cwd": arguments.cwd and os.path.abspath(arguments.cwd)}
     params: dict[str, object] = {"event": arguments.event, "envelope": envelope}
     if arguments.cwd is None and arguments.dialect is None:
-        envelope["cwd"] = here()
+        envelope["cwd"] = find_working_directory()
     elif arguments.cwd is None:
-        params["default_cwd"] = here()  # in a dialect the payload may say where the agent is
+        params["default_cwd"] = find_working_directory()  # in a dialect the payload may say where the agent is
     for key in ("timeout", "dialect"):
         if (value := getattr(arguments, key)) is not None:
             params[key] = value
     if payload is None or len(payload) > MAX_PAYLOAD:  # a frame of that size would be rejected; the daemon decides
         params["truncated"], payload = True, b"{}"
-    return with_payload(as_sent(params), payload)
+    return add_payload(encode_argument(params), payload)
 
 
-def with_payload(params: object, payload: bytes) -> bytes:
+def add_payload(params: object, payload: bytes) -> bytes:
     """Return params as JSON, with the payload as it was given."""
-    return dumps(params)[:-1].encode() + b',"payload":' + payload + b"}"
+    return serialize_json(params)[:-1].encode() + b',"payload":' + payload + b"}"
 
 
 def read_decision(answer: object, event: str | None) -> dict[str, Any]:
@@ -92,7 +92,7 @@ def read_decision(answer: object, event: str | None) -> dict[str, Any]:
     Raises:
         UnreadableAnswerError: it is not a decision, or one on another event.
     """
-    problem = DecisionTable(loads(table_text())).fault(answer)
+    problem = DecisionTable(parse_json(format_decision_table())).fault(answer)
     if problem or not is_object(answer):
         raise UnreadableAnswerError(f"the answer is not a valid decision: {problem}")
     if event is not None and answer.get("event") != event:
@@ -110,7 +110,7 @@ def decide_without(event: str, error: HooklatchError) -> dict[str, Any]:
     return decision
 
 
-def here() -> str:
+def find_working_directory() -> str:
     """Return the working directory; its former path if it was removed, or "", which matches no directory, if unknown.
 
     The daemon may still know the project of a removed one, and must not treat it as no directory.
@@ -141,10 +141,10 @@ def read_payload(name: str) -> bytes:
     except OSError as error:
         hint = "; to give JSON itself, pipe it in: --payload -" if where.lstrip().startswith("{") else ""
         raise CommandError(Exit.NO_INPUT, f"the payload {where} cannot be read: {error.strerror}{hint}") from None
-    return one_line(data, where)
+    return compact_json(data, where)
 
 
-def piped_payload(patience: float | None = None) -> bytes | None:
+def read_piped_payload(patience: float | None = None) -> bytes | None:
     """Return the JSON object on standard input if that is a pipe or a file; an empty one otherwise, or if it is empty.
 
     None: it is a pipe on which nothing has come, nor its end, within some seconds; it was not read.
@@ -157,21 +157,21 @@ def piped_payload(patience: float | None = None) -> bytes | None:
     if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode)):
         return b"{}"
     if stat.S_ISFIFO(mode) and patience is not None and not select.select([0], [], [], patience)[0]:
-        output.complain(
+        output.print_error(
             f"nothing came on standard input within {patience:g} s, so it was not read, and the payload is not known;"
             " to wait for it: --payload -; without one: </dev/null"
         )
         return None
     data = sys.stdin.buffer.read() if sys.stdin else b""
-    return one_line(data, "standard input") if data.strip() else b"{}"
+    return compact_json(data, "standard input") if data.strip() else b"{}"
 
 
-def one_line(data: bytes, where: str) -> bytes:
+def compact_json(data: bytes, where: str) -> bytes:
     text = data.removeprefix(b"\xef\xbb\xbf")
     try:
-        document = loads(text.decode())
+        document = parse_json(text.decode())
         if b"\\u" in text:
-            output.json_text(document).encode()  # fails for a lone surrogate, which the protocol cannot carry
+            output.format_json(document).encode()  # fails for a lone surrogate, which the protocol cannot carry
     except RepeatedKeyError as error:
         document = error.value  # valid JSON, and the daemon's to judge
     except (ValueError, RecursionError) as error:
@@ -182,31 +182,31 @@ def one_line(data: bytes, where: str) -> bytes:
     return text.replace(b"\n", b" ").replace(b"\r", b" ").strip()
 
 
-def code_of(decision: dict[str, Any]) -> Exit:
+def find_verdict_exit(decision: dict[str, Any]) -> Exit:
     if decision["verdict"] in ("deny", "halt"):
         return Exit.REFUSED if decision.get("cause") == "policy" else Exit.FAILED
     return Exit.ASKS if decision["verdict"] == "ask" else Exit.OK
 
 
-def lines_of(decision: dict[str, Any]) -> Iterator[tuple[str, object]]:
+def list_decision_details(decision: dict[str, Any]) -> Iterator[tuple[str, object]]:
     verdict = decision["verdict"]
-    yield "verdict", look.paint(verdict, look.VERDICTS.get(verdict, "good"))
+    yield "verdict", look.paint_text(verdict, look.VERDICTS.get(verdict, "good"))
     yield "reason", decision.get("reason")
-    yield "hook", name_of(decision)
+    yield "hook", find_decision_name(decision)
     yield "cause", decision.get("cause")
     for warning in decision.get("warnings", ()):
         yield "warning", warning
     for key in ("patch", "inject", "append", "resume"):
-        yield key, text_of(decision.get(key) or None)
-    yield "value", text_of(decision.get("value"))
-    yield "rendered", text_of(decision.get("rendered") or None)
+        yield key, format_json_value(decision.get(key) or None)
+    yield "value", format_json_value(decision.get("value"))
+    yield "rendered", format_json_value(decision.get("rendered") or None)
     for outcome in decision.get("outcomes", ()):
         cause = outcome.get("cause")
         why = f" ({cause}: {outcome.get('message', '')})" if cause not in (None, "policy") else ""
         marks = " observed" * outcome.get("observed", False) + " again" * outcome.get("reinvoked", False)
         marks += " unneeded" * outcome.get("unneeded", False)
         said = outcome.get("verdict") or outcome.get("outcome")
-        yield "asked", f"{name_of(outcome)} {said}{why}{marks}, {outcome.get('duration_ms', 0.0):.1f} ms"
+        yield "asked", f"{find_decision_name(outcome)} {said}{why}{marks}, {outcome.get('duration_ms', 0.0):.1f} ms"
     identity, revision = decision.get("decision_id"), decision.get("revision")
     has_failed = revision is not None and decision.get("cause") not in (None, "policy")
     follow = f"; to follow it: hooklatch log --decision {identity}" if has_failed else ""
@@ -214,9 +214,9 @@ def lines_of(decision: dict[str, Any]) -> Iterator[tuple[str, object]]:
     yield "decision", f"{identity}{at}, {decision.get('duration_ms', 0.0):.1f} ms{follow}"
 
 
-def name_of(said: dict[str, Any]) -> str | None:
+def find_decision_name(said: dict[str, Any]) -> str | None:
     return said.get("name") or (f"{said['layer']}/{said.get('hook')}" if said.get("layer") else said.get("hook"))
 
 
-def text_of(value: object) -> str | None:
-    return value if value is None or isinstance(value, str) else output.json_text(value)
+def format_json_value(value: object) -> str | None:
+    return value if value is None or isinstance(value, str) else output.format_json(value)

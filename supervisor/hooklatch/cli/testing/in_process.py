@@ -25,47 +25,48 @@ from hooklatch.cli.terminal import output
 from hooklatch.cli.testing.hook_process import ENDED, INTERRUPTED
 from hooklatch.core.decisions.call import Call
 from hooklatch.core.hooks.builtin_sources import BUILTIN_SOURCES
-from hooklatch.core.messages import Outcome
+from hooklatch.core.messages import CallOutcome
 from hooklatch.processes.fire_context import FireContext
 from hooklatch.processes.life import WorkerProcess
-from hooklatch.processes.worker import LoadError, Worker, outcome_of
-from hooklatch.service.building.sources import Unit as Proven
-from hooklatch.service.building.sources import UnitError, read
-from hooklatch.service.dispatch.calls import Target, Targets
-from hooklatch.service.dispatch.dialect_fires import Native
+from hooklatch.processes.worker import PoolWorker, SourceLoadError, build_call_outcome
+from hooklatch.service.building.sources import SourceBuild as Proven
+from hooklatch.service.building.sources import UnitError, read_source_version
+from hooklatch.service.dispatch.calls import HookRunner, HookRunners
+from hooklatch.service.dispatch.dialect_fires import DialectDispatcher
 from hooklatch.service.dispatch.dispatcher import Dispatcher
-from hooklatch.service.dispatch.recording import Recording
+from hooklatch.service.dispatch.recording import DecisionRecorder
 from hooklatch.service.loading.project_freshness import ProjectFreshness
-from hooklatch.service.process.parts import Parts
+from hooklatch.service.process.parts import DaemonComponents
 from hooklatch_worker import wire
 from hooklatch_worker.sandbox import children
 
-__all__ = ["deciding"]
+__all__ = ["open_in_process_dispatcher"]
 
 Key = tuple[str, int]
-PROGRAM = "import sys; from hooklatch.cli.testing.hook_process import live; live({}, {}, is_debugging={})"
+PROGRAM = "import sys; from hooklatch.cli.testing.hook_process import serve_hooks; serve_hooks({}, {}, is_debugging={})"
 PATIENCE = 5.0  # seconds for a process that is to end, and for what its hooks left to run then
 
 
 @asynccontextmanager
-async def deciding(
-    parts: Parts, faults: list[str], *, is_debugging: bool, stdout: int | None
-) -> AsyncGenerator[tuple[Dispatcher, Native]]:
+async def open_in_process_dispatcher(
+    parts: DaemonComponents, faults: list[str], *, is_debugging: bool, stdout: int | None
+) -> AsyncGenerator[tuple[Dispatcher, DialectDispatcher]]:
     """Give what decides with hooks beside this process; note of whom its process was ended otherwise than by us."""
     say_what_stays(parts)
     pools = Pools(parts, is_debugging=is_debugging, stdout=stdout)
-    targets = Targets(
+    targets = HookRunners(
         pools, parts.bus.connections, parts.statistics, breakers=parts.breakers, native=parts.dialects,
         on_quarantine=parts.notes.quarantined,
     )  # fmt: skip
     dispatcher = Dispatcher(
         parts.registries, targets, parts.generations, parts.statistics,
         projects=ProjectFreshness(parts.projects, parts.files, parts.file_watch, parts.registries.take_settings),
-        suspensions=parts.suspensions, asks=parts.asks, recording=Recording(parts.record), state=parts.shared_state,
+        suspensions=parts.suspensions, asks=parts.asks, recording=DecisionRecorder(parts.record),
+        state=parts.shared_state,
         audience=parts.bus, budget=parts.budget,
     )  # fmt: skip
     try:
-        yield dispatcher, Native(dispatcher)
+        yield dispatcher, DialectDispatcher(dispatcher)
         for one in pools.started:
             faults += await one.end()
     finally:
@@ -74,35 +75,37 @@ async def deciding(
                 await one.kill()
 
 
-def say_what_stays(parts: Parts) -> None:
+def say_what_stays(parts: DaemonComponents) -> None:
     for location, unit in parts.sources.units.items():
         if unit.environment is not None:
-            output.complain(
+            output.print_error(
                 f"{location} has an environment of its own, so its hooks run in workers, not in this process"
             )
 
 
-class Pools(Mapping[Key, Target]):
+class Pools(Mapping[Key, HookRunner]):
     """In place of the pools of workers: a process for each source of the author's, from its first call on."""
 
-    def __init__(self, parts: Parts, *, is_debugging: bool = False, stdout: int | None = None) -> None:
+    def __init__(self, parts: DaemonComponents, *, is_debugging: bool = False, stdout: int | None = None) -> None:
         self._real = parts.sources.pools
         self._is_debugging, self._stdout = is_debugging, stdout
-        self._here: dict[Key, Here] = {}
+        self._here: dict[Key, InProcessSource] = {}
         self._builtin = {source.location for source in BUILTIN_SOURCES}
         self._units = parts.sources.units
 
     @property
-    def started(self) -> list[Here]:
+    def started(self) -> list[InProcessSource]:
         return list(self._here.values())
 
-    def __getitem__(self, key: Key) -> Target:
+    def __getitem__(self, key: Key) -> HookRunner:
         location = key[0]
         if location in self._builtin or self._units[location].environment is not None:
             return self._real[key]
         if key not in self._here:
             self._real[key]  # there is one only if a worker has loaded it
-            self._here[key] = Here(self._units[location], is_debugging=self._is_debugging, stdout=self._stdout)
+            self._here[key] = InProcessSource(
+                self._units[location], is_debugging=self._is_debugging, stdout=self._stdout
+            )
         return self._here[key]
 
     def __iter__(self) -> Iterator[Key]:
@@ -120,8 +123,8 @@ class HookProcess(WorkerProcess):
         with theirs:
             code = PROGRAM.format(theirs.fileno(), os.getpid(), is_debugging)
             flags = cast("list[str]", subprocess._args_from_interpreter_flags())  # type: ignore[attr-defined]
-            self.started = children.start(
-                [sys.executable, *flags, "-P", "-c", code], children.as_the_person(os.environ), stdout=stdout,
+            self.started = children.start_child(
+                [sys.executable, *flags, "-P", "-c", code], children.make_user_environment(os.environ), stdout=stdout,
                 pass_fds=[theirs.fileno()],
             )  # fmt: skip
         self.generation, self.pid, self.socket = 1, self.started.pid, ours
@@ -157,46 +160,46 @@ class HookProcess(WorkerProcess):
         return f"it ended the process that runs it, by os._exit or the like: exit code {code}"
 
 
-class Here:
+class InProcessSource:
     """One source, in a process beside this one; in a new one after its hooks have ended that."""
 
     def __init__(self, proven: Proven, *, is_debugging: bool = False, stdout: int | None = None) -> None:
         self._proven, self._source = proven, proven.source
         self._is_debugging, self._stdout = is_debugging, stdout
         self._turn = trio.Lock()
-        self._running: tuple[HookProcess, Worker] | None = None
+        self._running: tuple[HookProcess, PoolWorker] | None = None
 
-    async def call(self, call: Call, fire: FireContext, deadline: float) -> Outcome:
+    async def call(self, call: Call, fire: FireContext, deadline: float) -> CallOutcome:
         """Run one callback, and those after it later."""
         async with self._turn:
             began = trio.current_time()
             try:
                 process, worker = self._running or await self._start()
-            except LoadError as error:
-                return Outcome(cause="load", message=str(error))
+            except SourceLoadError as error:
+                return CallOutcome(cause="load", message=str(error))
             except UnitError as error:
-                return Outcome(cause="load", message=str(error.diagnostic))
+                return CallOutcome(cause="load", message=str(error.diagnostic))
             for stream in (sys.stdout, sys.stderr):
                 stream.flush()  # what hooks print comes after it
             call = msgspec.structs.replace(call, then=())
             said = await worker.call(call, fire, call.hook.timeout or fire.spec.timeout)
             seconds = trio.current_time() - began
-            if isinstance(said, wire.Answered):
+            if isinstance(said, wire.CallAnswered):
                 worker.rest()
-                return outcome_of(said, seconds)
+                return build_call_outcome(said, seconds)
             if said.cause == "crash":
                 said = msgspec.structs.replace(said, message=await process.ended())
             await self.kill()
             return said.lasting(seconds)
 
-    async def _start(self) -> tuple[HookProcess, Worker]:
+    async def _start(self) -> tuple[HookProcess, PoolWorker]:
         # As a worker proved it, and open: a debugger may have changed the files.
-        version = await trio.to_thread.run_sync(read, self._source)
-        build = self._proven.loaded.build or wire.Build()
+        version = await trio.to_thread.run_sync(read_source_version, self._source)
+        build = self._proven.loaded.build or wire.BuildFiles()
         process = HookProcess(is_debugging=self._is_debugging, stdout=self._stdout)
-        self._running = process, Worker(process)
-        process.socket.send(wire.frame(wire.Fork(process.generation, self._source, wire.WorkerLimits())))
-        await self._running[1].load(wire.Code(version.code, self._proven.folder, build, is_open=True))
+        self._running = process, PoolWorker(process)
+        process.socket.send(wire.encode_frame(wire.ForkWorker(process.generation, self._source, wire.WorkerLimits())))
+        await self._running[1].load(wire.LoadCode(version.code, self._proven.folder, build, is_open=True))
         return self._running
 
     async def end(self) -> list[str]:

@@ -9,15 +9,15 @@ import re
 from collections.abc import Iterable, Sequence
 from xml.etree import ElementTree as ET
 
-from hooklatch.cli.testing.running import Result
-from hooklatch.testing.results import described
+from hooklatch.cli.testing.running import CaseResult
+from hooklatch.testing.results import list_result_details
 
-__all__ = ["report"]
+__all__ = ["format_junit"]
 
 NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # XML 1.0, production 2 (Char)
 
 
-def report(results: Sequence[Result], diagnostics: Iterable[str]) -> bytes:
+def format_junit(results: Sequence[CaseResult], diagnostics: Iterable[str]) -> bytes:
     """Return the document: a suite for each file, and one for what is wrong with the hooks."""
     root = ET.Element("testsuites", name="hooklatch test")
     files = dict.fromkeys(result.case.file for result in results)
@@ -26,32 +26,33 @@ def report(results: Sequence[Result], diagnostics: Iterable[str]) -> bytes:
     if wrong := list(diagnostics):
         suite = ET.SubElement(root, "testsuite", name="hooks", tests="1", failures="0", errors="1")
         case = ET.SubElement(suite, "testcase", classname="hooks", name="the hooks load")
-        ET.SubElement(case, "error", message=clean(wrong[0])).text = clean("\n".join(wrong))
+        ET.SubElement(case, "error", message=strip_xml_controls(wrong[0])).text = strip_xml_controls("\n".join(wrong))
     document: bytes = ET.tostring(root, encoding="utf-8", xml_declaration=True)
     return document
 
 
-def add_suite(root: ET.Element, file: str, results: Sequence[Result]) -> None:
+def add_suite(root: ET.Element, file: str, results: Sequence[CaseResult]) -> None:
     seconds = sum(result.decision.duration_ms for result in results) / 1000
     failed = sum(bool(result.differences) for result in results)
     suite = ET.SubElement(
-        root, "testsuite", name=clean(file), file=clean(file), tests=str(len(results)), failures=str(failed),
+        root, "testsuite", name=strip_xml_controls(file), file=strip_xml_controls(file), tests=str(len(results)),
+        failures=str(failed),
         errors="0", time=f"{seconds:.3f}",
     )  # fmt: skip
     for result in results:
         case = ET.SubElement(
-            suite, "testcase", classname=clean(file), name=clean(result.case.name),
+            suite, "testcase", classname=strip_xml_controls(file), name=strip_xml_controls(result.case.name),
             time=f"{result.decision.duration_ms / 1000:.3f}",
         )  # fmt: skip
-        lines = [("place", result.case.place), *described(result.decision)]
+        lines = [("place", result.case.place), *list_result_details(result.decision)]
         text = "\n".join(f"{label}: {line}" for label, line in lines)
         if result.differences:
-            failure = ET.SubElement(case, "failure", message=clean("; ".join(result.differences)))
-            failure.text = clean(text)
+            failure = ET.SubElement(case, "failure", message=strip_xml_controls("; ".join(result.differences)))
+            failure.text = strip_xml_controls(text)
         else:
-            ET.SubElement(case, "system-out").text = clean(text)
+            ET.SubElement(case, "system-out").text = strip_xml_controls(text)
 
 
-def clean(text: str) -> str:
+def strip_xml_controls(text: str) -> str:
     """Return text that XML can hold: a hook may print anything."""
     return NOT_XML.sub("\N{REPLACEMENT CHARACTER}", text)

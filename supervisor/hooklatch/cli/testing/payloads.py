@@ -15,32 +15,34 @@ from typing import Any, cast
 import msgspec
 
 from hooklatch.cli.terminal.exits import CommandError, Exit
-from hooklatch.cli.testing.cases import CaseTable, Expected, params_of
-from hooklatch.cli.testing.policy_tests import cases_of
+from hooklatch.cli.testing.cases import CaseTable, ExpectedDecision, make_case_params
+from hooklatch.cli.testing.policy_tests import read_cases
 from hooklatch.core.fire_params import FireParams
 from hooklatch.core.hooks.registry import EVERY_GATE, Hook
 from hooklatch.core.tables import InvalidTableError
-from hooklatch.errors import why
-from hooklatch.service.process.parts import Parts
+from hooklatch.errors import explain_error
+from hooklatch.service.process.parts import DaemonComponents
 from hooklatch.testing.events import STANDARD, event
-from hooklatch.testing.recorded import recorded
+from hooklatch.testing.recorded import list_recorded_events
 from hooklatch.testing.workers import is_called
-from hooklatch_worker.author.ambiguity import ambiguity
+from hooklatch_worker.author.ambiguity import find_ambiguity
 
-__all__ = ["Shot", "shots_for"]
+__all__ = ["PayloadCase", "select_payload_cases"]
 
 MAX_TITLE = 70  # characters of a payload's title
 
 
-class Shot(msgspec.Struct, frozen=True):
+class PayloadCase(msgspec.Struct, frozen=True):
     """One payload to fire, and what to expect of it, if anybody said."""
 
     title: str
     params: FireParams
-    expected: Expected | None = None
+    expected: ExpectedDecision | None = None
 
 
-def shots_for(parts: Parts, hooks: Sequence[Hook], arguments: argparse.Namespace, function: str | None) -> list[Shot]:
+def select_payload_cases(
+    parts: DaemonComponents, hooks: Sequence[Hook], arguments: argparse.Namespace, function: str | None
+) -> list[PayloadCase]:
     """Return what to fire at these hooks.
 
     Raises:
@@ -57,16 +59,18 @@ def shots_for(parts: Parts, hooks: Sequence[Hook], arguments: argparse.Namespace
     events = list(dict.fromkeys(hook.event for hook in chosen if hook.event != EVERY_GATE))
     if arguments.event is not None and parts.registries.catalogue.get(arguments.event) is None:
         raise CommandError(Exit.USAGE, f"there is no event {arguments.event!r}; see: hooklatch events")
-    shots = [Shot(case.name, case.params, case.expected) for name in arguments.cases for case in cases_of(name)]
+    shots = [
+        PayloadCase(case.name, case.params, case.expected) for name in arguments.cases for case in read_cases(name)
+    ]
     for name in arguments.payload:
-        shots += [shot_of(payload, arguments, events, name) for payload in payloads_in(name)]
+        shots += [make_payload_case(payload, arguments, events, name) for payload in read_payloads(name)]
     if shots:
         return shots
     wanted = [arguments.event] if arguments.event is not None else events
-    return [*recorded_for(wanted), *made_for(wanted)]
+    return [*list_recorded_payloads(wanted), *make_payloads(wanted)]
 
 
-def payloads_in(name: str) -> list[dict[str, Any]]:
+def read_payloads(name: str) -> list[dict[str, Any]]:
     try:
         if name == "-":
             text = sys.stdin.read() if sys.stdin else ""
@@ -74,7 +78,7 @@ def payloads_in(name: str) -> list[dict[str, Any]]:
             with open(name, encoding="utf-8") as file:
                 text = file.read()
     except (OSError, ValueError) as error:
-        reason = why(error)
+        reason = explain_error(error)
         raise CommandError(Exit.NO_INPUT, f"the payload {name} cannot be read: {reason}") from None
     texts = [text]
     try:
@@ -88,12 +92,14 @@ def payloads_in(name: str) -> list[dict[str, Any]]:
     for one, given in zip(found, texts, strict=True):
         if not isinstance(one, dict):
             raise CommandError(Exit.BAD_DATA, f"{name}: a payload is a JSON object, not {json.dumps(one)[:60]}")
-        if (problem := ambiguity(given.encode())) is not None:
+        if (problem := find_ambiguity(given.encode())) is not None:
             raise CommandError(Exit.BAD_DATA, f"{name}: a daemon would refuse this payload: {problem}")
     return cast("list[dict[str, Any]]", found)
 
 
-def shot_of(payload: dict[str, Any], arguments: argparse.Namespace, events: Sequence[str], name: str) -> Shot:
+def make_payload_case(
+    payload: dict[str, Any], arguments: argparse.Namespace, events: Sequence[str], name: str
+) -> PayloadCase:
     named = arguments.event
     if named is None and arguments.host is None:
         if len(events) != 1:
@@ -104,32 +110,32 @@ def shot_of(payload: dict[str, Any], arguments: argparse.Namespace, events: Sequ
     return read_shot(payload, named, arguments.host, name)
 
 
-def read_shot(payload: dict[str, Any], named: str | None, host: str | None, name: str) -> Shot:
+def read_shot(payload: dict[str, Any], named: str | None, host: str | None, name: str) -> PayloadCase:
     try:
-        params = params_of(CaseTable(expect="pass", event=named, payload=payload, host=host), os.getcwd())
+        params = make_case_params(CaseTable(expect="pass", event=named, payload=payload, host=host), os.getcwd())
     except InvalidTableError as error:
         raise CommandError(Exit.BAD_DATA, f"{name}: {error}") from None
-    return Shot(title_of(params), params)
+    return PayloadCase(format_payload_title(params), params)
 
 
-def recorded_for(events: Iterable[str]) -> list[Shot]:
+def list_recorded_payloads(events: Iterable[str]) -> list[PayloadCase]:
     wanted = set(events)
-    shots = [read_shot(one.payload, None, one.host, "a recorded payload") for one in recorded()]
+    shots = [read_shot(one.payload, None, one.host, "a recorded payload") for one in list_recorded_events()]
     return [shot for shot in shots if shot.params.event in wanted]
 
 
-def made_for(events: Iterable[str]) -> list[Shot]:
+def make_payloads(events: Iterable[str]) -> list[PayloadCase]:
     """Return an event with what hosts always send, for each that no recorded session has."""
-    known = {shot.params.event for shot in recorded_for(events)}
-    shots: list[Shot] = []
+    known = {shot.params.event for shot in list_recorded_payloads(events)}
+    shots: list[PayloadCase] = []
     for name in events:
         if name not in known and name in STANDARD:
             params = FireParams(name, msgspec.Raw(msgspec.json.encode(event(name).payload)))
-            shots.append(Shot(title_of(params), params))
+            shots.append(PayloadCase(format_payload_title(params), params))
     return shots
 
 
-def title_of(params: FireParams) -> str:
+def format_payload_title(params: FireParams) -> str:
     """Return what tells one payload from another, on one line."""
     payload: dict[str, Any] = msgspec.json.decode(params.payload)
     spec = STANDARD.get(params.event)

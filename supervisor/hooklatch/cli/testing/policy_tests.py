@@ -15,18 +15,18 @@ from typing import TYPE_CHECKING, Any
 from hooklatch import paths
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import CommandError, Exit
-from hooklatch.cli.terminal.look import paint
+from hooklatch.cli.terminal.look import paint_text
 from hooklatch.cli.terminal.parser import Parser
-from hooklatch.cli.testing.running import Result, Run, own_folder, run_async
-from hooklatch.core.hooks.names import name_in
-from hooklatch.core.text import counted
-from hooklatch.errors import why
+from hooklatch.cli.testing.running import CaseResult, CaseRunner, make_own_folder, run_async
+from hooklatch.core.hooks.names import read_full_name
+from hooklatch.core.text import format_count
+from hooklatch.errors import explain_error
 
 if TYPE_CHECKING:
     from hooklatch.cli.testing.cases import Case
-    from hooklatch.cli.testing.coverage import Covered
+    from hooklatch.cli.testing.coverage import HookCoverage
 
-__all__ = ["add_test", "cases_of", "show"]
+__all__ = ["add_test", "read_cases", "print_case_result"]
 
 DEFAULT_FILE = "policy-tests.toml"
 MAX_FILE = 64 * 2**20  # bytes; payloads may be large
@@ -34,7 +34,7 @@ MAX_FILE = 64 * 2**20  # bytes; payloads may be large
 
 def add_test(parser: Parser) -> None:
     exits = (Exit.FINDINGS, Exit.BAD_DATA, Exit.NO_INPUT, Exit.UNAVAILABLE, Exit.SOFTWARE, Exit.CANNOT_CREATE)
-    parser.runs(test, example="hooklatch test policy-tests.toml --config hooks.toml", exits=exits)
+    parser.runs(run_test, example="hooklatch test policy-tests.toml --config hooks.toml", exits=exits)
     parser.add_argument(
         "files",
         metavar="FILE",
@@ -60,40 +60,41 @@ def add_test(parser: Parser) -> None:
     parser.add_argument("--pdb", action="store_true", help="with --in-process: a debugger where a hook raises")
 
 
-def test(arguments: argparse.Namespace) -> int:
+def run_test(arguments: argparse.Namespace) -> int:
     """Run all cases of all files."""
-    config = os.path.abspath(paths.config_file(arguments.config, os.environ))
+    config = os.path.abspath(paths.find_config_file(arguments.config, os.environ))
     folder = os.path.dirname(config)
     check_arguments(arguments)
     if not os.path.exists(config) and not os.path.isdir(os.path.join(folder, "hooks.d")):
         raise CommandError(Exit.NO_INPUT, f"{config} does not exist; name the file of hooks with --config")
     files = arguments.files or [os.path.join(folder, DEFAULT_FILE)]
-    cases = chosen([case for name in files for case in cases_of(name)], arguments)
-    tell: Callable[[Result], None] = (lambda _: None) if arguments.json else show
-    run = Run(cases, tell, deciding=in_this_process(arguments) if arguments.in_process else None)
-    with own_folder() as scratch:
-        from hooklatch.testing.daemon import options_for
+    cases = select_cases([case for name in files for case in read_cases(name)], arguments)
+    tell: Callable[[CaseResult], None] = (lambda _: None) if arguments.json else print_case_result
+    run = CaseRunner(cases, tell, deciding=make_in_process_decider(arguments) if arguments.in_process else None)
+    with make_own_folder() as scratch:
+        from hooklatch.testing.daemon import make_daemon_options
 
-        run_async(run.fire_all, options_for(config, scratch))
+        run_async(run.fire_all, make_daemon_options(config, scratch))
     for diagnostic in run.diagnostics:
-        output.complain(f"wrong with the hooks: {diagnostic}")
+        output.print_error(f"wrong with the hooks: {diagnostic}")
     for warning in run.warnings:
-        output.complain(f"warning: {warning}")
+        output.print_error(f"warning: {warning}")
     if arguments.junit is not None:
         write_junit(arguments.junit, run)
     if run.error is not None:
         raise run.error
     if len(run.results) < len(cases):
-        raise CommandError(Exit.SOFTWARE, f"only {len(run.results)} of {counted(len(cases), 'case')} were run")
-    covered = coverage_of(run) if arguments.coverage or arguments.fail_uncovered else None
+        raise CommandError(Exit.SOFTWARE, f"only {len(run.results)} of {format_count(len(cases), 'case')} were run")
+    covered = measure_coverage(run) if arguments.coverage or arguments.fail_uncovered else None
     if arguments.json:
-        output.say_json(described(run, covered))
+        output.say_json(describe_run(run, covered))
     else:
         wrong = ", and the hooks do not load as they should" if run.diagnostics else ""
         if covered is not None:
             show_coverage(covered)
-        output.say(
-            f"{counted(len(run.results), 'case')}, {len(run.results) - run.failed} passed, {run.failed} failed{wrong}"
+        output.print_line(
+            f"{format_count(len(run.results), 'case')}, {len(run.results) - run.failed} passed, {run.failed} "
+            f"failed{wrong}"
         )
     lacking = [one for one in covered or [] if one.missing and not is_excepted(one, arguments.excepted)]
     is_uncovered = arguments.fail_uncovered and bool(lacking)
@@ -107,69 +108,74 @@ def check_arguments(arguments: argparse.Namespace) -> None:
         raise CommandError(Exit.USAGE, "with --pdb standard input is yours; write the cases to a file")
 
 
-def chosen(cases: list[Case], arguments: argparse.Namespace) -> list[Case]:
+def select_cases(cases: list[Case], arguments: argparse.Namespace) -> list[Case]:
     """Return the cases that are to run, in the dialect that they are in."""
     if arguments.dialect is not None:
         cases = [case.spoken_in(arguments.dialect) for case in cases]
     if arguments.expression is None:
         return cases
-    from hooklatch.cli.testing.selecting import ExpressionError, selection
+    from hooklatch.cli.testing.selecting import ExpressionError, parse_selection
 
     try:
-        matches = selection(arguments.expression)
+        matches = parse_selection(arguments.expression)
     except ExpressionError as error:
         raise CommandError(Exit.USAGE, str(error)) from None
     found = [
         case for case in cases if matches(f"{case.name} {case.params.event} {case.file} {case.expected.hook or ''}")
     ]
     if not found:
-        raise CommandError(Exit.NO_INPUT, f"none of {counted(len(cases), 'case')} matches -k {arguments.expression!r}")
+        raise CommandError(
+            Exit.NO_INPUT, f"none of {format_count(len(cases), 'case')} matches -k {arguments.expression!r}"
+        )
     return found
 
 
-def in_this_process(arguments: argparse.Namespace) -> Callable[..., Any]:
-    from hooklatch.cli.testing.in_process import deciding
+def make_in_process_decider(arguments: argparse.Namespace) -> Callable[..., Any]:
+    from hooklatch.cli.testing.in_process import open_in_process_dispatcher
 
     stdout = sys.stderr.fileno() if arguments.json else None  # the report is alone on standard output
-    return partial(deciding, is_debugging=arguments.pdb, stdout=stdout)
+    return partial(open_in_process_dispatcher, is_debugging=arguments.pdb, stdout=stdout)
 
 
-def write_junit(path: str, run: Run) -> None:
-    from hooklatch.cli.testing.junit import report
+def write_junit(path: str, run: CaseRunner) -> None:
+    from hooklatch.cli.testing.junit import format_junit
 
     try:
         with open(path, "wb") as file:
-            file.write(report(run.results, run.diagnostics))
+            file.write(format_junit(run.results, run.diagnostics))
     except OSError as error:
         raise CommandError(Exit.CANNOT_CREATE, f"{path} cannot be written: {error.strerror}") from None
 
 
-def coverage_of(run: Run) -> list[Covered]:
-    from hooklatch.cli.testing.coverage import Seen, cover
+def measure_coverage(run: CaseRunner) -> list[HookCoverage]:
+    from hooklatch.cli.testing.coverage import CaseObservation, cover_hooks
 
     if run.catalogue is None:
         return []
-    return cover(run.active, [Seen(result.decision, result.matched) for result in run.results], run.catalogue)
+    return cover_hooks(
+        run.active, [CaseObservation(result.decision, result.matched) for result in run.results], run.catalogue
+    )
 
 
-def show_coverage(covered: list[Covered]) -> None:
+def show_coverage(covered: list[HookCoverage]) -> None:
     rows = [
         [
-            paint("LACKS" if one.missing else "ok", "bad" if one.missing else "good"), one.hook, one.event, one.called,
+            paint_text("LACKS" if one.missing else "ok", "bad" if one.missing else "good"), one.hook, one.event,
+            one.called,
             one.objected, one.passed, one.changed, ", ".join(one.missing) or None,
         ]
         for one in covered
     ]  # fmt: skip
-    output.say()
+    output.print_line()
     output.say_table(["", "hook", "event", "called", "denied", "passed", "changed", "missing"], rows)
-    output.say()
+    output.print_line()
 
 
-def is_excepted(covered: Covered, excepted: list[str]) -> bool:
+def is_excepted(covered: HookCoverage, excepted: list[str]) -> bool:
     return covered.hook in excepted or covered.hook.partition("/")[2] in excepted
 
 
-def cases_of(name: str) -> list[Case]:
+def read_cases(name: str) -> list[Case]:
     from hooklatch.cli.testing.cases import read_cases
 
     if name == "-":
@@ -180,37 +186,37 @@ def cases_of(name: str) -> list[Case]:
         with open(name, "rb") as file:
             data = file.read(MAX_FILE + 1)
     except (OSError, ValueError) as error:
-        reason = why(error)
+        reason = explain_error(error)
         raise CommandError(Exit.NO_INPUT, f"the cases {name} cannot be read: {reason}") from None
     if len(data) > MAX_FILE:
         raise CommandError(Exit.BAD_DATA, f"{name} is over {MAX_FILE // 2**20} MiB; put payloads into payload_file")
     return read_cases(name, data, os.path.dirname(os.path.abspath(name)))
 
 
-def show(result: Result) -> None:
+def print_case_result(result: CaseResult) -> None:
     """Print the result of a case: one line, and if it failed what came instead and what its hooks printed."""
-    from hooklatch.testing.results import printed
+    from hooklatch.testing.results import list_printed_output
 
     decision, case = result.decision, result.case
-    by = f" by {name_in(decision.layer, decision.hook, decision.name)}" if decision.hook else ""
-    mark = paint("FAIL", "bad") if result.differences else paint("pass", "good")
-    output.say(mark, f"  {case.name}: {decision.verdict}{by}, {decision.duration_ms:.1f} ms")
+    by = f" by {read_full_name(decision.layer, decision.hook, decision.name)}" if decision.hook else ""
+    mark = paint_text("FAIL", "bad") if result.differences else paint_text("pass", "good")
+    output.print_line(mark, f"  {case.name}: {decision.verdict}{by}, {decision.duration_ms:.1f} ms")
     lines = [("place", case.place)] if result.differences else []
     lines += [("but", difference) for difference in result.differences]
     if result.differences:
         lines += [("reason", decision.reason or ""), ("warning", "\n".join(decision.warnings))]
         for one in decision.outcomes:
             lines += [
-                ("asked", f"{name_in(one.layer, one.hook, one.name)} {one.verdict or one.outcome}"),
-                *printed(one),
+                ("asked", f"{read_full_name(one.layer, one.hook, one.name)} {one.verdict or one.outcome}"),
+                *list_printed_output(one),
             ]
     lines += [("note", failure) for failure in result.failures]
     for label, text in lines:
         for number, line in enumerate(text.splitlines()):
-            output.say(f"      {'' if number else label:<8}{line}")
+            output.print_line(f"      {'' if number else label:<8}{line}")
 
 
-def described(run: Run, covered: list[Covered] | None) -> dict[str, Any]:
+def describe_run(run: CaseRunner, covered: list[HookCoverage] | None) -> dict[str, Any]:
     found: dict[str, Any] = {
         "passed": len(run.results) - run.failed,
         "failed": run.failed,

@@ -15,30 +15,30 @@ import msgspec
 
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import CommandError, Exit
-from hooklatch.core.hooks.names import name_in
-from hooklatch.core.text import counted
+from hooklatch.core.hooks.names import read_full_name
+from hooklatch.core.text import format_count
 
 if TYPE_CHECKING:
     from hooklatch.cli.testing.cases import Case
     from hooklatch.core.fire_params import FireParams
     from hooklatch.core.hooks.catalogue import Catalogue
     from hooklatch.core.hooks.registry import Hook
-    from hooklatch.core.messages import Decision
-    from hooklatch.service.dispatch.dialect_fires import Native
+    from hooklatch.core.messages import FireDecision
+    from hooklatch.service.dispatch.dialect_fires import DialectDispatcher
     from hooklatch.service.dispatch.dispatcher import Dispatcher
-    from hooklatch.service.process.folders import Options
-    from hooklatch.service.process.parts import Parts
+    from hooklatch.service.process.folders import DaemonOptions
+    from hooklatch.service.process.parts import DaemonComponents
 
-__all__ = ["Firing", "Result", "Run", "own_folder", "decide", "report_waiting", "run_async"]
+__all__ = ["FireRunner", "CaseResult", "CaseRunner", "make_own_folder", "decide_fire", "report_waiting", "run_async"]
 
 FIRST_WORD = 1.0  # seconds before the first word of what takes long; the interval then doubles
 
 
-class Result(msgspec.Struct, frozen=True):
+class CaseResult(msgspec.Struct, frozen=True):
     """The result of one case; `matched` are the hooks whose matcher accepts it, whatever their conditions say."""
 
     case: Case
-    decision: Decision
+    decision: FireDecision
     differences: list[str]
     matched: tuple[Hook, ...] = ()
 
@@ -46,13 +46,13 @@ class Result(msgspec.Struct, frozen=True):
     def failures(self) -> list[str]:
         """Hooks that failed, even if that did not decide anything."""
         return [
-            f"{name_in(outcome.layer, outcome.hook, outcome.name)} failed ({outcome.cause}): {outcome.message}"
+            f"{read_full_name(outcome.layer, outcome.hook, outcome.name)} failed ({outcome.cause}): {outcome.message}"
             for outcome in self.decision.outcomes
             if outcome.cause not in (None, "policy")
         ]
 
 
-class Firing:
+class FireRunner:
     """Fires one after another at a daemon of its own; knows how far it has come, and what keeps it from going on."""
 
     def __init__(self, count: int, what: str) -> None:
@@ -60,20 +60,20 @@ class Firing:
         self.warnings: list[str] = []
         self.error: CommandError | None = None
         self.done = 0
-        self._total = counted(count, what)
+        self._total = format_count(count, what)
         self._doing = "loading the hooks"
 
-    async def fire_all(self, options: Options) -> None:
+    async def fire_all(self, options: DaemonOptions) -> None:
         """Start a service, and fire everything."""
         import trio
 
-        from hooklatch.service.process.daemon import serve
+        from hooklatch.service.process.daemon import open_daemon
         from hooklatch.service.process.folders import StartError
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(report_waiting, lambda: f"{self.done} of {self._total} done, {self._doing}")
             try:
-                async with serve(options) as daemon:
+                async with open_daemon(options) as daemon:
                     await self.load(daemon.parts)
                     await self.fire_each(daemon.parts)
                     self._doing = "ending the workers"
@@ -81,22 +81,22 @@ class Firing:
                 self.error = CommandError(Exit.UNAVAILABLE, f"hooks cannot be run here: {error}")
             nursery.cancel_scope.cancel()
 
-    async def load(self, parts: Parts) -> None:
+    async def load(self, parts: DaemonComponents) -> None:
         """Wait until the hooks are there, and note what is wrong with them."""
-        from hooklatch.testing.daemon import settle
+        from hooklatch.testing.daemon import settle_environments
 
         if parts.environments.is_making:
             self._doing = "making environments"
-            await settle(parts)
+            await settle_environments(parts)
         self.diagnostics = [str(diagnostic) for diagnostic in parts.files.diagnostics]
         self.warnings = [str(one) for one in (*parts.files.silent.warnings, *parts.files.silent.notes)]
 
-    async def fire_each(self, parts: Parts) -> None:
+    async def fire_each(self, parts: DaemonComponents) -> None:
         """Fire one after another."""
         raise NotImplementedError
 
 
-class Run(Firing):
+class CaseRunner(FireRunner):
     """Fires cases, as an agent would.
 
     `deciding` gives what decides, if it is not the daemon's own dispatcher, and says what is wrong at its end; `active`
@@ -106,12 +106,15 @@ class Run(Firing):
     def __init__(
         self,
         cases: list[Case],
-        tell: Callable[[Result], None],
+        tell: Callable[[CaseResult], None],
         *,
-        deciding: Callable[[Parts, list[str]], AbstractAsyncContextManager[tuple[Dispatcher, Native]]] | None = None,
+        deciding: Callable[
+            [DaemonComponents, list[str]], AbstractAsyncContextManager[tuple[Dispatcher, DialectDispatcher]]
+        ]
+        | None = None,
     ) -> None:
         super().__init__(len(cases), "case")
-        self.results: list[Result] = []
+        self.results: list[CaseResult] = []
         self.active: list[Hook] = []
         self.catalogue: Catalogue | None = None  # until the hooks are loaded
         self._cases = cases
@@ -122,7 +125,7 @@ class Run(Firing):
     def failed(self) -> int:
         return sum(bool(result.differences) for result in self.results)
 
-    async def fire_each(self, parts: Parts) -> None:
+    async def fire_each(self, parts: DaemonComponents) -> None:
         self.catalogue = parts.registries.catalogue
         self.active = [hook for hook in parts.registries.view.hooks if hook.enabled]
         try:
@@ -135,32 +138,34 @@ class Run(Firing):
         async with self._deciding(parts, self.diagnostics) if self._deciding is not None else own as decides:
             await self._fire_cases(parts, decides)
 
-    async def _fire_cases(self, parts: Parts, decides: tuple[Dispatcher, Native]) -> None:
+    async def _fire_cases(self, parts: DaemonComponents, decides: tuple[Dispatcher, DialectDispatcher]) -> None:
         file = None
         for case in self._cases:
             self._doing = f"running {case.name!r}"
             if case.file != file:
                 file = case.file
                 parts.shared_state.clear()  # each file starts with empty state
-            decision = await decide(case.params, parts, *decides)
+            decision = await decide_fire(case.params, parts, *decides)
             # Cases are independent: a hook that died in earlier ones must not be quarantined in this one.
             parts.breakers.clear()
-            matched = matched_by(case.params, decision.event, parts)
-            self.results.append(Result(case, decision, case.expected.differences(decision), matched))
+            matched = select_matching_hooks(case.params, decision.event, parts)
+            self.results.append(CaseResult(case, decision, case.expected.differences(decision), matched))
             self.done = len(self.results)
             self._tell(self.results[-1])
 
 
-def matched_by(params: FireParams, event: str, parts: Parts) -> tuple[Hook, ...]:
+def select_matching_hooks(params: FireParams, event: str, parts: DaemonComponents) -> tuple[Hook, ...]:
     """Return the hooks of an event whose matcher accepts what is fired; none if it cannot be read."""
     from hooklatch.core.payload import Payload, PayloadError
-    from hooklatch.dialects.translation import to_canonical
+    from hooklatch.dialects.translation import translate_to_canonical
 
     data = bytes(params.payload)
     try:
         if params.dialect is not None:
             dialect = parts.dialects.find(params.dialect)
-            data = msgspec.json.encode(to_canonical(dialect, params.event, msgspec.json.decode(data))[0].payload)
+            data = msgspec.json.encode(
+                translate_to_canonical(dialect, params.event, msgspec.json.decode(data))[0].payload
+            )
         chain = parts.registries.view.chain(parts.registries.catalogue[event])
         return chain.matching(Payload(data)).hooks
     except PayloadError:
@@ -168,17 +173,17 @@ def matched_by(params: FireParams, event: str, parts: Parts) -> tuple[Hook, ...]
 
 
 @contextmanager
-def own_folder() -> Generator[str]:
+def make_own_folder() -> Generator[str]:
     """Make a directory for a daemon of one's own, where hooks can be run.
 
     Raises:
         CommandError: they cannot.
     """
-    from hooklatch.testing.daemon import NotHereError, check_system, scratch_folder
+    from hooklatch.testing.daemon import NotHereError, check_system, make_scratch_folder
 
     try:
         check_system()
-        with scratch_folder() as scratch:
+        with make_scratch_folder() as scratch:
             yield scratch
     except NotHereError as error:
         raise CommandError(Exit.UNAVAILABLE, str(error)) from None
@@ -191,7 +196,7 @@ async def report_waiting(what: Callable[[], str]) -> None:
     wait = FIRST_WORD
     while True:
         await trio.sleep(wait)
-        output.complain(f"{what()} …")
+        output.print_error(f"{what()} …")
         wait *= 2
 
 
@@ -209,13 +214,13 @@ def run_async(function: Callable[..., Coroutine[object, object, None]], *argumen
         raise
 
 
-def check_case(case: Case, parts: Parts) -> None:
+def check_case(case: Case, parts: DaemonComponents) -> None:
     """Reject a case that can never pass.
 
     Raises:
         CommandError: its event, dialect or verdict does not exist.
     """
-    from hooklatch.cli.testing.cases import problem_with
+    from hooklatch.cli.testing.cases import find_case_problem
     from hooklatch.core.protocol import RpcError
 
     name, event = case.params.dialect, case.params.event
@@ -223,16 +228,18 @@ def check_case(case: Case, parts: Parts) -> None:
         event = parts.native.canonical_name(parts.dialects.find(name), event) if name is not None else event
     except RpcError as error:
         raise CommandError(Exit.BAD_DATA, f"{case.place}: {error.message}") from None
-    problem = problem_with(case, event, parts.registries.catalogue)
+    problem = find_case_problem(case, event, parts.registries.catalogue)
     if problem is not None:
         raise CommandError(Exit.BAD_DATA, problem)
 
 
-async def decide(params: FireParams, parts: Parts, dispatcher: Dispatcher, native: Native) -> Decision:
+async def decide_fire(
+    params: FireParams, parts: DaemonComponents, dispatcher: Dispatcher, native: DialectDispatcher
+) -> FireDecision:
     """Fire what a client would send, and refuse what a daemon would: a payload that can be read in two ways."""
-    from hooklatch_worker.author.ambiguity import ambiguity
+    from hooklatch_worker.author.ambiguity import find_ambiguity
 
-    fault = ambiguity(bytes(params.payload))
+    fault = find_ambiguity(bytes(params.payload))
     if params.dialect is not None:
         return (await native.decide(parts.dialects.find(params.dialect), params, None, fault))[0]
     if fault is not None:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from typing import TypeAlias
 
-__all__ = ["ExpressionError", "selection"]
+__all__ = ["ExpressionError", "parse_selection"]
 
 Matches: TypeAlias = Callable[[str], bool]
 MOST_WORDS = 200  # with parentheses: each may be one level deeper
@@ -21,7 +21,7 @@ class ExpressionError(ValueError):
     """It is no expression; the text says where it goes wrong."""
 
 
-def selection(expression: str) -> Matches:
+def parse_selection(expression: str) -> Matches:
     """Return whether a text has the words of an expression, as parts of its own words, in upper case or lower.
 
     Raises:
@@ -29,14 +29,14 @@ def selection(expression: str) -> Matches:
     """
     if len(tokens := TOKEN.findall(expression)) > MOST_WORDS:
         raise ExpressionError(f"-k has more than {MOST_WORDS} words and parentheses; write a shorter one")
-    reader = Reader(tokens, expression)
+    reader = SelectionParser(tokens, expression)
     matches = reader.either()
     if reader.tokens:
         raise reader.wrong()
     return matches
 
 
-class Reader:
+class SelectionParser:
     def __init__(self, tokens: list[str], expression: str) -> None:
         self.tokens = tokens
         self._expression = expression

@@ -10,7 +10,7 @@ import msgspec
 
 from hooklatch.client.protocol.decisions import AnsweredDecision
 
-__all__ = ["Announcement", "Inbox"]
+__all__ = ["Announcement", "AnnouncementQueue"]
 
 CAPACITY: Final = 256  # announcements; a listener this far behind has to read the whole registry anyway
 
@@ -48,7 +48,7 @@ class Announcement(msgspec.Struct, frozen=True, kw_only=True):
         return self.revision if self.resync is None else self.resync
 
 
-class Inbox:
+class AnnouncementQueue:
     """Announcements that one listener has not taken yet; those that do not fit become one resync."""
 
     def __init__(self, wake: Callable[[], object], capacity: int = CAPACITY) -> None:

@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
     Row: TypeAlias = tuple[bool, list[str], list[str]]  # whether it is retryable, what is never null, what always is
 
-__all__ = ["MAX_INTEGER", "DecisionTable", "table_text"]
+__all__ = ["MAX_INTEGER", "DecisionTable", "format_decision_table"]
 
 MAX_INTEGER: Final = 2**53 - 1  # a larger one is another number in JavaScript
 
 
-def table_text() -> str:
+def format_decision_table() -> str:
     with open(os.path.join(os.path.dirname(__file__), "decisions.json"), encoding="ascii") as file:
         return file.read()
 
@@ -32,7 +32,7 @@ def is_list(value: object) -> TypeGuard[list[object]]:
     return isinstance(value, list)
 
 
-def differs(row: Row, get: Callable[[str], object]) -> str:
+def describe_row_difference(row: Row, get: Callable[[str], object]) -> str:
     """Return what of a decision differs from a combination, "" if nothing does."""
     is_retryable, required, empty = row
     if get("retryable") is not is_retryable:
@@ -62,7 +62,7 @@ def is_deeper(value: object, levels: int) -> bool:
 
 
 class DecisionTable:
-    """Tells what is wrong with an answer; `table` is the parsed text of `table_text`."""
+    """Tells what is wrong with an answer; `table` is the parsed text of `format_decision_table`."""
 
     def __init__(self, table: Any) -> None:
         self.depth: int = table["depth"]
@@ -81,7 +81,7 @@ class DecisionTable:
         """Return why no daemon answers so, or "" if it does; `get` returns what stands in another field."""
         problem = "this verdict and this cause are no decision on this event"
         for row in self._rows.get((self._models.get(event), verdict, cause), ()):
-            problem = differs(row, get)
+            problem = describe_row_difference(row, get)
             if not problem:
                 return ""
         return f"{event!r}, {verdict!r}, cause {cause!r}: {problem}"

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 import msgspec
 
-from hooklatch.client.protocol.decision_table import MAX_INTEGER, DecisionTable, table_text
-from hooklatch.client.protocol.json_values import read_answer
+from hooklatch.client.protocol.decision_table import MAX_INTEGER, DecisionTable, format_decision_table
+from hooklatch.client.protocol.json_values import decode_response
 from hooklatch.core.hooks.catalogue import Catalogue
-from hooklatch.core.messages import RETRYABLE, Cause, DecisionVerdict, Head
+from hooklatch.core.messages import RETRYABLE, Cause, ChainHead, DecisionVerdict
 from hooklatch.errors import DaemonUnreachableError, HooklatchError, RequestFailedError, UnreadableAnswerError
 
 __all__ = [
@@ -25,18 +25,18 @@ __all__ = [
     "AnsweredDecision",
     "Decision",
     "LocalDecision",
-    "Outcome",
+    "HookOutcome",
     "RefusedError",
     "TABLE",
     "decide_locally",
-    "local_decision",
+    "make_local_decision",
     "read_decision",
     "read_fired",
     "refuse_locally",
-    "skipped_decision",
+    "make_skipped_decision",
 ]
 
-TABLE: Final = DecisionTable(msgspec.json.decode(table_text()))
+TABLE: Final = DecisionTable(msgspec.json.decode(format_decision_table()))
 Integer: TypeAlias = Annotated[int, msgspec.Meta(ge=-MAX_INTEGER, le=MAX_INTEGER)]
 MESSAGES: dict[Cause, str] = {
     "no_daemon": "the hook daemon did not decide (fail-safe deny)",
@@ -60,7 +60,7 @@ class RefusedError(HooklatchError):
         return self.decision.explanation
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+class HookOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """One hook's part in a decision. `duration_ms` is in milliseconds; `name` is the hook's full name, if its layer
     and its id are ambiguous. `unneeded` says that a hook before it, called at the same time, had already decided.
     """
@@ -113,12 +113,12 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     context: dict[str, Any] = {}
     revision: Integer | None = None
     duration_ms: float = 0.0
-    outcomes: list[Outcome] = []
+    outcomes: list[HookOutcome] = []
     warnings: list[str] = []
     name: str = ""
     rendered: Any = None
     followed_by: list[Decision] = []
-    record: Head | None = None
+    record: ChainHead | None = None
 
     @property
     def allowed(self) -> bool:
@@ -221,7 +221,7 @@ def read_decision(result: msgspec.Raw, event: str, *, is_native: bool = False) -
     Raises:
         UnreadableAnswerError: it is not a decision, or one on another event.
     """
-    decision = read_answer(result, AnsweredDecision, "decision")
+    decision = decode_response(result, AnsweredDecision, "decision")
     if decision.event != event and not is_native:
         raise UnreadableAnswerError(f"the answer decides on {decision.event!r}, not on {event!r}")
     return decision
@@ -234,24 +234,24 @@ def read_fired(result: msgspec.Raw, event: str, *, wait: bool, is_native: bool =
         UnreadableAnswerError: it is neither a decision nor an acceptance.
     """
     if not wait:
-        return read_answer(result, Accepted, "acceptance")
+        return decode_response(result, Accepted, "acceptance")
     return read_decision(result, event, is_native=is_native)
 
 
-def skipped_decision(event: str, number: int, revision: int) -> Decision:
+def make_skipped_decision(event: str, number: int, revision: int) -> Decision:
     """Return what the daemon would decide on an event that, by its word, no hook listens to."""
     return Decision(decision_id=f"skipped-{number}", event=event, verdict="pass", revision=revision)
 
 
 def decide_locally(event: str, error: HooklatchError, *, wait: bool) -> Decision | Accepted:
     """Answer a fire that failed with `error`."""
-    cause = cause_of(error)
+    cause = find_error_cause(error)
     if wait:
-        return local_decision(event, cause, str(error))
+        return make_local_decision(event, cause, str(error))
     return Accepted(accepted=False, warnings=[f"{cause}: {error}"])
 
 
-def cause_of(error: HooklatchError) -> Cause:
+def find_error_cause(error: HooklatchError) -> Cause:
     if isinstance(error, DaemonUnreachableError):
         return "no_daemon"
     # The daemon works, but has no room for one more request; trying again later helps.
@@ -259,7 +259,7 @@ def cause_of(error: HooklatchError) -> Cause:
     return "overload" if is_overload else "protocol"
 
 
-def local_decision(event: str, cause: Cause, message: str) -> Decision:
+def make_local_decision(event: str, cause: Cause, message: str) -> Decision:
     """Decide in place of the daemon: deny what could refuse, pass with a warning what could not."""
     spec = Catalogue.standard().get(event)
     is_closed = spec is None or spec.fails_closed

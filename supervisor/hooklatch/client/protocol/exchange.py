@@ -4,7 +4,7 @@ Does not know sockets, tasks, threads or clocks: the bytes and the time are pass
 
 begin    ─▶ a waiter, and the line to send for it
 receive  ─▶ what the shell has to act on; waiters whose answers came are woken
-                CallRequested   the daemon wants a served hook run: send what `reply` returns
+                CallRequested   the daemon wants a served hook run: send what `encode_reply` returns
                 bytes           the answer to a request that no client serves: send them
                 Announcement    something changed
 check    ─▶ a ping to send if one is due; a daemon that is silent even to pings ends the exchange
@@ -25,7 +25,7 @@ import msgspec
 from hooklatch.client.protocol.announcements import Announcement
 from hooklatch.client.protocol.decisions import TABLE
 from hooklatch.client.protocol.json_values import encode_plain
-from hooklatch.client.protocol.liveness import Liveness, Pulse
+from hooklatch.client.protocol.liveness import Heartbeat, Liveness
 from hooklatch.client.protocol.skipping import NOT_PERMITTED, Permission
 from hooklatch.core.protocol import (
     MAX_FRAME,
@@ -34,7 +34,7 @@ from hooklatch.core.protocol import (
     Request,
     Response,
     RpcError,
-    convert,
+    convert_params,
     encode_error,
     encode_request,
     encode_result,
@@ -47,9 +47,9 @@ from hooklatch.errors import (
     RequestFailedError,
     UnreadableAnswerError,
 )
-from hooklatch_worker.author.ambiguity import ambiguity
+from hooklatch_worker.author.ambiguity import find_ambiguity
 
-__all__ = ["Action", "CallRequested", "Exchange", "Waiter", "reply", "unclear"]
+__all__ = ["Action", "CallRequested", "Exchange", "PendingRequest", "encode_reply", "explain_unclear_line"]
 
 
 class CallRequested(msgspec.Struct, frozen=True):
@@ -70,7 +70,7 @@ STRINGS: Final = re.compile(rb'"[^"]*"')
 Action: TypeAlias = CallRequested | Announcement | bytes
 
 
-class Waiter:
+class PendingRequest:
     """One request that waits for its answer; `wake` is called when there is something to read."""
 
     __slots__ = ("error", "number", "result", "wake")
@@ -99,9 +99,9 @@ class Exchange:
         self.failure: HooklatchError | None = None
         self.permission = NOT_PERMITTED  # to skip events, if nothing that was not received yet says otherwise
         self._lines = LineBuffer()
-        self._pulse = Pulse(liveness)
+        self._pulse = Heartbeat(liveness)
         self._next_number = 1
-        self._unanswered: dict[object, Waiter | None] = {}  # None where nobody waits for the answer
+        self._unanswered: dict[object, PendingRequest | None] = {}  # None where nobody waits for the answer
         self._on_end = on_end
 
     @property
@@ -111,7 +111,7 @@ class Exchange:
 
     def begin(
         self, method: str, params: Mapping[str, object], *, wake: Callable[[], object], now: float
-    ) -> tuple[Waiter, bytes]:
+    ) -> tuple[PendingRequest, bytes]:
         """Return a new request's waiter and its line; `finish` it, whatever becomes of it.
 
         Raises:
@@ -121,11 +121,11 @@ class Exchange:
         if self.failure is not None:
             raise self.failure
         number, line = self._request(method, params)
-        self._unanswered[number] = waiter = Waiter(number, wake)
+        self._unanswered[number] = waiter = PendingRequest(number, wake)
         self._pulse.begin(now)
         return waiter, line
 
-    def finish(self, waiter: Waiter) -> None:
+    def finish(self, waiter: PendingRequest) -> None:
         """Forget a request; an answer that comes later is dropped."""
         if waiter.number in self._unanswered:
             self._unanswered[waiter.number] = None
@@ -196,13 +196,13 @@ class Exchange:
 
     def _take(self, line: bytes) -> Action | None:
         message = read_message(line)
-        if (problem := unclear(line)) is not None:
+        if (problem := explain_unclear_line(line)) is not None:
             raise RpcError(ErrorCode.PARSE_ERROR, problem)
         if isinstance(message, Response):
             self._settle(message)
             return None
         if message.method == "announce":
-            announcement = convert(message.params, Announcement)
+            announcement = convert_params(message.params, Announcement)
             if announcement.topic != "idle":
                 return announcement
             self.permission = Permission(announcement.events, announcement.revision or 0)
@@ -228,29 +228,33 @@ class Exchange:
         waiter.wake()
 
 
-def unclear(line: bytes) -> str | None:
+def explain_unclear_line(line: bytes) -> str | None:
     """Return why other parsers may read a line otherwise, or not at all; None if they read it alike."""
     # To count takes longer than to look at what is short, or has few.
-    if len(line) > TABLE.depth and line.count(b"[") + line.count(b"{") > TABLE.depth and depth_of(line) > TABLE.depth:
+    if (
+        len(line) > TABLE.depth
+        and line.count(b"[") + line.count(b"{") > TABLE.depth
+        and measure_depth(line) > TABLE.depth
+    ):
         return f"it is nested deeper than {TABLE.depth} levels"
-    return ambiguity(line)
+    return find_ambiguity(line)
 
 
-def depth_of(line: bytes) -> int:
+def measure_depth(line: bytes) -> int:
     """Return how many lists and objects of valid JSON are inside each other at most."""
     marks = line.replace(b"\\\\", b"").replace(b'\\"', b"").translate(None, NO_MARKS)
     brackets = STRINGS.sub(b"", marks)
     return max(accumulate(1 if byte in b"[{" else -1 for byte in brackets), default=0)
 
 
-def reply(call: CallRequested, answer: bytes | str) -> bytes:
+def encode_reply(call: CallRequested, answer: bytes | str) -> bytes:
     """Return the line that answers a call: an encoded verdict, empty for no opinion, or a text why there is none."""
     if isinstance(answer, str):
         safe = answer.encode("utf-8", "replace").decode()  # an exception's text may contain a lone surrogate
         return encode_error(call.number, RpcError(ErrorCode.INTERNAL_ERROR, safe))
     line = encode_result(call.number, msgspec.Raw(answer or b"null"))
     if len(line) > MAX_FRAME:
-        return reply(call, f"the answer of {len(line)} bytes is over the limit of {MAX_FRAME}")
+        return encode_reply(call, f"the answer of {len(line)} bytes is over the limit of {MAX_FRAME}")
     return line
 
 
@@ -261,7 +265,7 @@ def read_call(message: Request) -> CallRequested | bytes:
     try:
         if message.method != "call":
             raise RpcError(ErrorCode.METHOD_NOT_FOUND, f"no client serves {message.method!r}")
-        return msgspec.structs.replace(convert(message.params, CallRequested), number=number)
+        return msgspec.structs.replace(convert_params(message.params, CallRequested), number=number)
     except RpcError as error:
         return encode_error(number, error)
 

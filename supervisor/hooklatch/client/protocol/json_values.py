@@ -10,7 +10,7 @@ from hooklatch.core.protocol import DECODE_ERRORS
 from hooklatch.errors import InvalidPayloadError, UnreadableAnswerError
 from hooklatch_worker.author.verdicts import GarbageError, check_plain
 
-__all__ = ["encode_plain", "read_answer"]
+__all__ = ["encode_plain", "decode_response"]
 
 T = TypeVar("T")
 
@@ -37,7 +37,7 @@ def encode_plain(value: object, where: str) -> msgspec.Raw:
         raise InvalidPayloadError(f"{where} cannot be written as JSON: {error}") from None
 
 
-def read_answer(result: msgspec.Raw, shape: type[T], what: str) -> T:
+def decode_response(result: msgspec.Raw, shape: type[T], what: str) -> T:
     """Read an answer; `what` names it in the error.
 
     Raises:

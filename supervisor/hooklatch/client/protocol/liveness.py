@@ -14,7 +14,7 @@ from typing import Final, Literal
 
 import msgspec
 
-__all__ = ["Liveness", "Pulse", "backoff", "crowd_delay"]
+__all__ = ["Liveness", "Heartbeat", "compute_backoff", "compute_crowd_delay"]
 
 FIRST_RETRY: Final = 0.05  # seconds
 LAST_RETRY: Final = 5.0
@@ -29,7 +29,7 @@ class Liveness(msgspec.Struct, frozen=True, kw_only=True):
     connect: float = 2.0  # how long a full backlog is retried
 
 
-class Pulse:
+class Heartbeat:
     """Tells whether the peer of a connection is alive. `due` is the time of the next check, infinite if none waits."""
 
     def __init__(self, liveness: Liveness) -> None:
@@ -64,12 +64,12 @@ class Pulse:
         return "dead" if self._missed >= self._liveness.misses else "ping"
 
 
-def backoff(attempt: int, chance: float) -> float:
+def compute_backoff(attempt: int, chance: float) -> float:
     """Return the seconds before the next attempt to connect; `chance` is a random number from 0 to 1."""
     longest = min(LAST_RETRY, FIRST_RETRY * 2.0 ** min(attempt, 16))
     return longest * (1 - JITTER * chance)
 
 
-def crowd_delay(attempt: int) -> float:
+def compute_crowd_delay(attempt: int) -> float:
     """Return the seconds before a connect that met a full backlog is tried again."""
     return min(0.05, 0.001 * 2.0 ** min(attempt, 6))

@@ -11,10 +11,10 @@ import msgspec
 from hooklatch.client.session.options import HookItem, HookOptions, Scope
 from hooklatch.client.session.served import ServedFunction, is_async
 
-__all__ = ["HookDefinition", "SessionHooks", "checked_scope", "refuse_async", "target_of"]
+__all__ = ["ClientHook", "SessionHooks", "validate_scope", "refuse_async", "describe_target"]
 
 
-class HookDefinition(msgspec.Struct, frozen=True):
+class ClientHook(msgspec.Struct, frozen=True):
     """A hook as it is sent, and its function if this client serves it."""
 
     wire: dict[str, object]
@@ -29,12 +29,12 @@ class SessionHooks:
     """The hooks that a session has, in the order in which they were registered."""
 
     def __init__(self) -> None:
-        self._known: list[HookDefinition] = []
+        self._known: list[ClientHook] = []
 
-    def __iter__(self) -> Iterator[HookDefinition]:
+    def __iter__(self) -> Iterator[ClientHook]:
         return iter(self._known)
 
-    def define(self, items: Iterable[HookItem]) -> list[HookDefinition]:
+    def define(self, items: Iterable[HookItem]) -> list[ClientHook]:
         """Read hooks as hosts write them, each with its own id.
 
         Raises:
@@ -42,7 +42,7 @@ class SessionHooks:
             ValueError: two of them have the same id.
         """
         taken = {definition.id for definition in self._known}
-        definitions: list[HookDefinition] = []
+        definitions: list[ClientHook] = []
         for item in items:
             definition = read_item(item, taken)
             if definition.id and any(one.id == definition.id for one in definitions):
@@ -51,9 +51,9 @@ class SessionHooks:
             taken.add(definition.id)
         return definitions
 
-    def keep(self, definitions: Iterable[HookDefinition]) -> list[HookDefinition]:
+    def keep(self, definitions: Iterable[ClientHook]) -> list[ClientHook]:
         """Remember hooks; return the earlier ones of the same ids, which they replace."""
-        replaced: list[HookDefinition] = []
+        replaced: list[ClientHook] = []
         for new in definitions:
             places = [index for index, old in enumerate(self._known) if new.id and old.id == new.id]
             if places:
@@ -63,7 +63,7 @@ class SessionHooks:
                 self._known.append(new)
         return replaced
 
-    def withdraw(self, definitions: Sequence[HookDefinition], replaced: Iterable[HookDefinition]) -> None:
+    def withdraw(self, definitions: Sequence[ClientHook], replaced: Iterable[ClientHook]) -> None:
         """Undo `keep`: the daemon refused them."""
         self._known = [one for one in self._known if all(one is not other for other in definitions)]
         self.keep(replaced)
@@ -78,12 +78,12 @@ class SessionHooks:
             if definition.id == hook_id:
                 definition.wire["enabled"] = is_enabled
 
-    def served(self, hook_id: str) -> HookDefinition | None:
+    def served(self, hook_id: str) -> ClientHook | None:
         """Return the hook of that id if this client serves it."""
         return next((one for one in self._known if one.id == hook_id and one.function is not None), None)
 
 
-def target_of(event: str, function: ServedFunction | None, run: str | None, options: HookOptions) -> HookItem:
+def describe_target(event: str, function: ServedFunction | None, run: str | None, options: HookOptions) -> HookItem:
     """Return one hook's target as the protocol's `register` takes it.
 
     Raises:
@@ -96,7 +96,7 @@ def target_of(event: str, function: ServedFunction | None, run: str | None, opti
     return {"event": event, "run": run, **options}
 
 
-def checked_scope(scope: Scope, definitions: Sequence[HookDefinition]) -> Sequence[HookDefinition]:
+def validate_scope(scope: Scope, definitions: Sequence[ClientHook]) -> Sequence[ClientHook]:
     """Return the hooks that end with the session: global ones stay with the daemon.
 
     Raises:
@@ -109,7 +109,7 @@ def checked_scope(scope: Scope, definitions: Sequence[HookDefinition]) -> Sequen
     return ()
 
 
-def refuse_async(definitions: Iterable[HookDefinition]) -> None:
+def refuse_async(definitions: Iterable[ClientHook]) -> None:
     """Refuse hooks that threads cannot run.
 
     Raises:
@@ -120,33 +120,33 @@ def refuse_async(definitions: Iterable[HookDefinition]) -> None:
             raise TypeError(f"{definition.id} is async, and nothing here runs it; serve it under hooklatch.connect()")
 
 
-def read_item(item: HookItem, taken: set[str | None]) -> HookDefinition:
+def read_item(item: HookItem, taken: set[str | None]) -> ClientHook:
     if isinstance(item, Mapping):
         wire, function = dict(item), None
         run = wire.get("run")
-        name = name_of_target(run) if isinstance(run, str) else None
+        name = derive_target_name(run) if isinstance(run, str) else None
     elif isinstance(item, tuple) and 2 <= len(item) <= 3 and callable(item[1]):  # pyright: ignore[reportUnnecessaryIsInstance] - users may not type-check
         function = item[1]
         wire = {"event": item[0], "served": True, **(item[2] if len(item) == 3 else {})}
-        name = name_of_function(function)
+        name = derive_function_name(function)
     else:
         raise TypeError(f"a hook is a definition or (event, function, options), not {item!r}")
     if "id" not in wire and name is not None:
-        wire["id"] = unique(name, str(wire.get("event")), taken)
-    return HookDefinition(cast("dict[str, object]", wire), function)
+        wire["id"] = make_unique_name(name, str(wire.get("event")), taken)
+    return ClientHook(cast("dict[str, object]", wire), function)
 
 
-def name_of_target(run: str) -> str:
+def derive_target_name(run: str) -> str:
     place, _, function = run.rpartition(":")
     return f"{os.path.splitext(os.path.basename(place))[0]}:{function}"
 
 
-def name_of_function(function: ServedFunction) -> str:
+def derive_function_name(function: ServedFunction) -> str:
     module = str(getattr(function, "__module__", None) or "client").rpartition(".")[2]
     return f"{module}:{getattr(function, '__name__', type(function).__name__)}"
 
 
-def unique(name: str, event: str, taken: set[str | None]) -> str:
+def make_unique_name(name: str, event: str, taken: set[str | None]) -> str:
     # If two hooks had one name, the second would replace the first: a guard would vanish silently.
     candidates = [name, f"{name}@{event}"]
     while candidates[-1] in taken:

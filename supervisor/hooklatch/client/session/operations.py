@@ -1,6 +1,7 @@
 """What a session can do, written once for both clients.  Knows which requests are made, and what their answers change.
 
-An `operation` is written as steps that do not wait. In the asynchronous client it is a method to be awaited, in the one
+An `make_operation` is written as steps that do not wait. In the asynchronous client it is a method to be awaited, in
+the one
 for threads a method that blocks: each runs the steps in its own way.
 """
 
@@ -14,18 +15,18 @@ from typing import Any, ClassVar, Concatenate, Generic, Literal, ParamSpec, Prot
 
 import msgspec
 
-from hooklatch.client.protocol.json_values import read_answer
-from hooklatch.client.session.hooks import checked_scope, refuse_async
+from hooklatch.client.protocol.json_values import decode_response
+from hooklatch.client.session.hooks import refuse_async, validate_scope
 from hooklatch.client.session.options import PARENT, HookItem, Scope
 from hooklatch.client.session.served import is_async
 from hooklatch.client.session.session_state import SessionState
-from hooklatch.client.session.steps import Ask, Steps
+from hooklatch.client.session.steps import RequestStep, Steps
 from hooklatch.client.session.tool_calls import ToolCall, ToolOptions
 from hooklatch.client.session.tool_runs import PermissionQuestion, ToolRun
 from hooklatch.errors import DaemonUnreachableError, RequestFailedError, UnreadableAnswerError
 from hooklatch.version import VERSION
 
-__all__ = ["Operation", "Registration", "SessionOperations", "introduce", "operation"]
+__all__ = ["Operation", "Registration", "SessionOperations", "introduce_session", "make_operation"]
 
 log = logging.getLogger("hooklatch.client")
 T = TypeVar("T")
@@ -33,13 +34,13 @@ T_co = TypeVar("T_co", covariant=True)
 P = ParamSpec("P")
 
 
-class Changed(msgspec.Struct, frozen=True):
+class ChangeResult(msgspec.Struct, frozen=True):
     """A change was made; it is active from this revision on."""
 
     revision: int
 
 
-class Registered(Changed, frozen=True):
+class RegistrationResult(ChangeResult, frozen=True):
     """Hooks were registered, in the order in which they were sent."""
 
     ids: list[str]
@@ -56,13 +57,13 @@ class Registration(msgspec.Struct, Generic[T], frozen=True, eq=False):
     unregister: Callable[[], T]
 
 
-class Awaiting(Protocol):
+class AwaitedSession(Protocol):
     """A session whose operations are awaited."""
 
     def run_steps(self, steps: Steps[T], /) -> Coroutine[Any, Any, T]: ...
 
 
-class Blocking(Protocol):
+class BlockingSession(Protocol):
     """A session whose operations block."""
 
     def run_steps(self, steps: Steps[T], /) -> T: ...
@@ -72,12 +73,12 @@ class Operation(Protocol[P, T_co]):
     """The type of an operation: what a call returns depends on whose method it is."""
 
     @overload
-    def __get__(self, session: Awaiting, kind: type[object], /) -> Callable[P, Coroutine[Any, Any, T_co]]: ...
+    def __get__(self, session: AwaitedSession, kind: type[object], /) -> Callable[P, Coroutine[Any, Any, T_co]]: ...
     @overload
-    def __get__(self, session: Blocking, kind: type[object], /) -> Callable[P, T_co]: ...
+    def __get__(self, session: BlockingSession, kind: type[object], /) -> Callable[P, T_co]: ...
 
 
-def operation(steps: Callable[Concatenate[Any, P], Steps[T]]) -> Operation[P, T]:
+def make_operation(steps: Callable[Concatenate[Any, P], Steps[T]]) -> Operation[P, T]:
     """Make a method of a function that returns steps."""
 
     @functools.wraps(steps)
@@ -142,7 +143,7 @@ class SessionOperations:
         """Return whether the session is over."""
         return self._state.is_closed
 
-    @operation
+    @make_operation
     def run_tool(
         self,
         name: str,
@@ -171,70 +172,70 @@ class SessionOperations:
             raise TypeError("an async function needs a session of hooklatch.connect(); nothing here runs it")
         return (yield from ToolCall(self._state, name, tool_input, function, permission, options).run())
 
-    @operation
+    @make_operation
     def unregister(self, hook_id: str, *, scope: Scope = "session") -> Steps[int]:
         """Unregister a hook; return the first revision without it. Doing so again is not an error.
 
         Raises:
             RequestFailedError, DaemonUnreachableError: it is still active.
         """
-        revision = yield from revision_after("unregister", {"id": hook_id, "scope": scope})
+        revision = yield from request_revision("unregister", {"id": hook_id, "scope": scope})
         if scope == "session":
             self._state.hooks.forget(hook_id)
         return revision
 
-    @operation
+    @make_operation
     def enable(self, hook_id: str, *, scope: Scope = "session") -> Steps[int]:
         """Enable a disabled hook; return the revision. Raises as `unregister` does."""
-        return switch(self._state, "enable", hook_id, scope)
+        return switch_hook(self._state, "enable", hook_id, scope)
 
-    @operation
+    @make_operation
     def disable(self, hook_id: str, *, scope: Scope = "session") -> Steps[int]:
         """Disable a hook, which stays registered; return the revision. Raises as `unregister` does."""
-        return switch(self._state, "disable", hook_id, scope)
+        return switch_hook(self._state, "disable", hook_id, scope)
 
-    @operation
+    @make_operation
     def request(self, method: str, /, **params: Any) -> Steps[Any]:
         """Make any request of the protocol; return its result as plain data.
 
         Raises:
             InvalidPayloadError, RequestFailedError, UnreadableAnswerError, DaemonUnreachableError
         """
-        return request(method, params)
+        return request_result(method, params)
 
-    @operation
+    @make_operation
     def hooks(self, /, **filters: Any) -> Steps[Any]:
         """Return the hooks that this session sees, in the order in which they fire."""
-        return request("hooks", filters)
+        return request_result("hooks", filters)
 
-    @operation
+    @make_operation
     def has_handlers(self, event: str) -> Steps[bool]:
         """Return whether an enabled hook listens to the event, by its name in the catalogue. No hook is run."""
-        listed = yield from request("hooks", {"event": event})
+        listed = yield from request_result("hooks", {"event": event})
         # One that is not disabled would be called, or would refuse because it cannot be.
         return any(hook.get("state") != "disabled" for hook in listed.get("hooks", ()))
 
-    @operation
+    @make_operation
     def events(self) -> Steps[Any]:
         """Return the catalogue: which events can be fired, and how hooks may answer each."""
-        return request("events", {})
+        return request_result("events", {})
 
-    @operation
+    @make_operation
     def explain(self, event: str, payload: Mapping[str, Any]) -> Steps[Any]:
         """Return which hooks would be called, in which order, and why each other one would not. No hook is run."""
-        return request("explain", {"event": event, "payload": payload})
+        return request_result("explain", {"event": event, "payload": payload})
 
-    @operation
+    @make_operation
     def status(self) -> Steps[Any]:
         """Return the status of the daemon, as far as this session may see it."""
-        return request("status", {})
+        return request_result("status", {})
 
-    @operation
+    @make_operation
     def ping(self) -> Steps[None]:
-        """Check that the daemon answers. Raises as `request` does."""
-        yield from request("ping", {})
+        """Check that the daemon answers. Raises as `request_result` does."""
+        yield from request_result("ping", {})
 
-    @operation
+    @make_operation
     def update(
         self,
         *,
@@ -249,48 +250,48 @@ class SessionOperations:
         before = self._state.changeable
         params = self._state.changed(cwd, personality, plugins)
         try:
-            return (yield from revision_after("session.update", params))
+            return (yield from request_revision("session.update", params))
         except RequestFailedError:
             # A lost daemon's successor must not be told what this one has refused.
             self._state.changed(**{key: before[key] for key in params})
             raise
 
-    @operation
+    @make_operation
     def subscribe(self, *topics: str) -> Steps[int]:
         """Subscribe to announcements (by default "registry"); once this returns, none is missed.
 
         Raises:
             DaemonUnreachableError: not subscribed now, but as soon as there is a daemon.
         """
-        return (yield from subscribe(self._state, topics or ["registry"]))
+        return (yield from subscribe_topics(self._state, topics or ["registry"]))
 
-    @operation
+    @make_operation
     def unsubscribe(self, *topics: str) -> Steps[None]:
         """Stop the announcements of these topics, or of all."""
         chosen = sorted(topics or self._state.topics - {"idle"})
         self._state.topics.difference_update(chosen)
-        yield Ask("unsubscribe", {"topics": chosen})
+        yield RequestStep("unsubscribe", {"topics": chosen})
 
-    @operation
+    @make_operation
     def ensure_subscribed(self) -> Steps[None]:
         """Subscribe to the registry, now or when there is a daemon, unless there is a subscription already."""
         if not self._state.topics - {"idle"} and not self.is_closed:
             try:
-                yield from subscribe(self._state, ["registry"])
+                yield from subscribe_topics(self._state, ["registry"])
             except (DaemonUnreachableError, RequestFailedError, UnreadableAnswerError) as error:
                 log.warning("not subscribed yet: session=%s %s", self.session_id, error)
 
-    def _registering(self, hooks: Sequence[HookItem], scope: Scope) -> Steps[Registered]:
+    def _registering(self, hooks: Sequence[HookItem], scope: Scope) -> Steps[RegistrationResult]:
         """Register hooks, all or none."""
         known = self._state.hooks
         definitions = known.define(hooks)
         if not self.runs_async:
             refuse_async(definitions)
-        kept = checked_scope(scope, definitions)
+        kept = validate_scope(scope, definitions)
         replaced = known.keep(kept)  # first: the daemon may call a hook before we read that it is active
         try:
             params = {"scope": scope, "hooks": [definition.wire for definition in definitions]}
-            answer = read_answer((yield Ask("register", params)), Registered, "list of hook ids")
+            answer = decode_response((yield RequestStep("register", params)), RegistrationResult, "list of hook ids")
         except BaseException:
             known.withdraw(kept, replaced)
             raise
@@ -299,33 +300,33 @@ class SessionOperations:
         return answer
 
 
-def introduce(state: SessionState, publish: Callable[[], None]) -> Steps[int | None]:
+def introduce_session(state: SessionState, publish: Callable[[], None]) -> Steps[int | None]:
     """Introduce the session on a new connection, `publish` it once the daemon accepts it, and return the revision.
 
     Raises:
         DaemonUnreachableError, UnreadableAnswerError, RequestFailedError: the connection is of no use.
     """
-    state.welcomed((yield Ask("hello", state.hello(VERSION))))
+    state.welcomed((yield RequestStep("hello", state.hello(VERSION))))
     publish()
-    return (yield from subscribe(state)) if state.topics else state.welcome.revision
+    return (yield from subscribe_topics(state)) if state.topics else state.welcome.revision
 
 
-def request(method: str, params: Mapping[str, object]) -> Steps[Any]:
-    return read_answer((yield Ask(method, params)), object, "JSON")
+def request_result(method: str, params: Mapping[str, object]) -> Steps[Any]:
+    return decode_response((yield RequestStep(method, params)), object, "JSON")
 
 
-def switch(state: SessionState, method: Literal["enable", "disable"], hook_id: str, scope: Scope) -> Steps[int]:
-    revision = yield from revision_after(method, {"id": hook_id, "scope": scope})
+def switch_hook(state: SessionState, method: Literal["enable", "disable"], hook_id: str, scope: Scope) -> Steps[int]:
+    revision = yield from request_revision(method, {"id": hook_id, "scope": scope})
     if scope == "session":
         state.hooks.switch(hook_id, is_enabled=method == "enable")
     return revision
 
 
-def subscribe(state: SessionState, topics: Sequence[str] = ()) -> Steps[int]:
+def subscribe_topics(state: SessionState, topics: Sequence[str] = ()) -> Steps[int]:
     """Subscribe to these topics besides the earlier ones; return the revision from which on none is missed."""
     state.topics.update(topics)
-    return (yield from revision_after("subscribe", {"topics": sorted(state.topics)}))
+    return (yield from request_revision("subscribe", {"topics": sorted(state.topics)}))
 
 
-def revision_after(method: str, params: Mapping[str, object]) -> Steps[int]:
-    return read_answer((yield Ask(method, params)), Changed, "revision").revision
+def request_revision(method: str, params: Mapping[str, object]) -> Steps[int]:
+    return decode_response((yield RequestStep(method, params)), ChangeResult, "revision").revision

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, Protocol, TypeAlias, TypedDict
 from hooklatch.client.protocol.liveness import Liveness
 from hooklatch.client.session.served import ServedFunction
 
-__all__ = ["GATE", "PARENT", "HookItem", "HookOptions", "Options", "Scope", "checked_ungated", "parent_of"]
+__all__ = ["GATE", "PARENT", "HookItem", "HookOptions", "SessionOptions", "Scope", "validate_ungated", "parse_parent"]
 
 GATE: Final = "pre_tool_use"
 PARENT: Final = "HOOKLATCH_PARENT"
@@ -51,7 +51,7 @@ class Parent(Protocol):
     def child_token(self) -> str | None: ...
 
 
-class Options(TypedDict, total=False):
+class SessionOptions(TypedDict, total=False):
     """How a session is opened; every key is optional.
 
     runtime_dir: the daemon's directory; by default HOOKLATCH_RUNTIME_DIR, or the known places in turn.
@@ -95,7 +95,7 @@ class Options(TypedDict, total=False):
     liveness: Liveness
 
 
-def parent_of(text: str | None) -> tuple[str, str] | None:
+def parse_parent(text: str | None) -> tuple[str, str] | None:
     """Parse what `child_environment` wrote.
 
     Raises:
@@ -111,7 +111,7 @@ def parent_of(text: str | None) -> tuple[str, str] | None:
     return session_id, token
 
 
-def checked_ungated(options: Options) -> str | None:
+def validate_ungated(options: SessionOptions) -> str | None:
     reason = options.get("ungated")
     if reason is None:
         return None

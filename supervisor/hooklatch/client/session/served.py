@@ -12,9 +12,9 @@ from hooklatch.client.protocol.exchange import CallRequested
 from hooklatch.client.protocol.json_values import encode_plain
 from hooklatch.errors import InvalidPayloadError
 from hooklatch_worker.author import events
-from hooklatch_worker.author.verdicts import GarbageError, Verdict, encode
+from hooklatch_worker.author.verdicts import GarbageError, Verdict, encode_verdict
 
-__all__ = ["ServedFunction", "describe", "encode_answer", "is_async", "served_event"]
+__all__ = ["ServedFunction", "describe_exception", "encode_answer", "is_async", "make_served_event"]
 
 ServedFunction: TypeAlias = Callable[[Any], "Verdict[Any] | Awaitable[Verdict[Any] | None] | None"]
 
@@ -25,9 +25,9 @@ def is_async(function: Callable[..., object]) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
 
 
-def served_event(call: CallRequested) -> events.Event:
+def make_served_event(call: CallRequested) -> events.Event:
     """Return the event that the served function is called with."""
-    return events.build(call.event, call.payload, call.envelope, call.config, call.merged, call.reinvoked)
+    return events.build_event(call.event, call.payload, call.envelope, call.config, call.merged, call.reinvoked)
 
 
 def encode_answer(answer: object, *, is_native: bool = False) -> bytes:
@@ -38,7 +38,7 @@ def encode_answer(answer: object, *, is_native: bool = False) -> bytes:
     try:
         if is_native and is_in_other_words(answer):
             return bytes(encode_plain(answer, "the answer"))
-        return encode(answer)
+        return encode_verdict(answer)
     except (GarbageError, InvalidPayloadError) as error:
         # An error would read as a crash. No verdict has this key, and it puts the problem in the daemon's record.
         return msgspec.json.encode({"garbage": str(error)})
@@ -48,7 +48,7 @@ def is_in_other_words(answer: object) -> bool:
     return not isinstance(answer, Verdict | None)
 
 
-def describe(error: BaseException) -> str:
+def describe_exception(error: BaseException) -> str:
     """Describe an exception in one line, whatever its text does."""
     try:
         return f"{type(error).__name__}: {error}"

@@ -9,9 +9,9 @@ import logging
 from collections.abc import Sequence
 from weakref import WeakSet
 
-from hooklatch.client.protocol.announcements import Announcement, Inbox
+from hooklatch.client.protocol.announcements import Announcement, AnnouncementQueue
 from hooklatch.client.protocol.exchange import CallRequested
-from hooklatch.client.session.served import ServedFunction, describe, encode_answer, served_event
+from hooklatch.client.session.served import ServedFunction, describe_exception, encode_answer, make_served_event
 from hooklatch.client.session.session_state import SessionState
 from hooklatch.errors import SessionClosedError
 from hooklatch_worker.author.events import Event
@@ -27,7 +27,7 @@ class SessionBase:
 
     def __init__(self, paths: Sequence[str], state: SessionState) -> None:
         self.state = state
-        self.inboxes: WeakSet[Inbox] = WeakSet()
+        self.inboxes: WeakSet[AnnouncementQueue] = WeakSet()
         self.problem = "no attempt to connect was made yet"
         self._paths = paths
 
@@ -83,7 +83,7 @@ class SessionBase:
         definition = self.state.hooks.served(call.hook)
         if definition is None or definition.function is None:
             raise LookupError(f"this client serves no hook {call.hook!r}")
-        return definition.function, served_event(call)
+        return definition.function, make_served_event(call)
 
     def encoded(self, answer: object) -> bytes:
         """Encode what a served function returned."""
@@ -92,4 +92,4 @@ class SessionBase:
     def failed(self, call: CallRequested, error: BaseException) -> str:
         """Return the answer to a call whose function raised."""
         log.warning("a served hook failed: session=%s hook=%s", self.state.session_id, call.hook, exc_info=error)
-        return describe(error)
+        return describe_exception(error)

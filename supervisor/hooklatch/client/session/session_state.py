@@ -14,12 +14,12 @@ import msgspec
 
 from hooklatch.client.protocol.announcements import Announcement
 from hooklatch.client.protocol.decisions import Decision
-from hooklatch.client.protocol.json_values import read_answer
+from hooklatch.client.protocol.json_values import decode_response
 from hooklatch.client.protocol.liveness import Liveness
 from hooklatch.client.protocol.skipping import SkippedCounts
 from hooklatch.client.session.breaker import DenialBreaker
 from hooklatch.client.session.hooks import SessionHooks
-from hooklatch.client.session.options import PARENT, Options, checked_ungated, parent_of
+from hooklatch.client.session.options import PARENT, SessionOptions, parse_parent, validate_ungated
 from hooklatch.core.payload import MAX_PAYLOAD
 from hooklatch.core.protocol import MAX_IN_FLIGHT
 from hooklatch.errors import (
@@ -31,12 +31,12 @@ from hooklatch.errors import (
 )
 from hooklatch.version import PROTOCOL
 
-__all__ = ["SessionState", "Skipping", "Welcome"]
+__all__ = ["SessionState", "SkippingConnection", "Welcome"]
 
 RESERVED: Final = 4  # of the requests that may be in flight: a ping must never wait behind fires
 
 
-class Limits(msgspec.Struct, frozen=True):
+class SessionLimits(msgspec.Struct, frozen=True):
     payload_bytes: int = MAX_PAYLOAD
     in_flight: int = MAX_IN_FLIGHT
 
@@ -50,11 +50,11 @@ class Welcome(msgspec.Struct, frozen=True):
     child_token: str | None = None
     revision: int | None = None
     digest: str | None = None
-    limits: Limits = Limits()
+    limits: SessionLimits = SessionLimits()
     budgets: dict[str, float] = {}
 
 
-class Skipping(Protocol):
+class SkippingConnection(Protocol):
     """A connection on which the daemon may permit to skip events."""
 
     def may_skip(self, event: str) -> bool: ...
@@ -65,24 +65,26 @@ class Skipping(Protocol):
 class SessionState:
     """One session, from its first hello to its end."""
 
-    def __init__(self, session_id: str | None, options: Options) -> None:
+    def __init__(self, session_id: str | None, options: SessionOptions) -> None:
         self.session_id = session_id
         self.resume_token = options.get("resume_token")
         self.revision: int | None = None
         self.welcome = Welcome(PROTOCOL)
         self.topics: set[str] = {"idle"} if options.get("skip_idle") and not options.get("dialect") else set()
-        self.skipping: Skipping | None = None  # the present connection
+        self.skipping: SkippingConnection | None = None  # the present connection
         self.skipped = SkippedCounts()
         self.is_closed = False  # in this process
         self.breaker = DenialBreaker(options.get("denial_breaker"))
-        self.ungated = checked_ungated(options)
+        self.ungated = validate_ungated(options)
         self.hooks = SessionHooks()
         self.is_copy = False  # in a forked process: the session is its parent's, and ends with that one
         self._options = options.copy()
-        names_of(options.get("plugins"))
-        if unknown := options.keys() - Options.__annotations__.keys():
-            raise TypeError(f"a session has no option {min(unknown)!r}; see hooklatch.client.session.options.Options")
-        self._parent = options["parent"] if "parent" in options else parent_of(os.environ.get(PARENT))
+        list_plugin_names(options.get("plugins"))
+        if unknown := options.keys() - SessionOptions.__annotations__.keys():
+            raise TypeError(
+                f"a session has no option {min(unknown)!r}; see hooklatch.client.session.options.SessionOptions"
+            )
+        self._parent = options["parent"] if "parent" in options else parse_parent(os.environ.get(PARENT))
         self._cwd = self._began = os.path.abspath(options.get("cwd") or os.getcwd())
         self.hooks.keep(self.hooks.define(options.get("hooks", ())))
 
@@ -139,7 +141,7 @@ class SessionState:
             "client": {"name": options.get("name", "hooklatch-python"), "version": version},
             "session": named,
         }
-        if (plugins := names_of(options.get("plugins"))) is not None:
+        if (plugins := list_plugin_names(options.get("plugins"))) is not None:
             params["session"] = {**named, "plugins": plugins}  # an empty list allows none
         if self.dialect is not None:
             params["dialect"] = self.dialect
@@ -161,7 +163,7 @@ class SessionState:
         Raises:
             UnreadableAnswerError: it is not one, or for another version of the protocol.
         """
-        welcome = read_answer(result, Welcome, "welcome")
+        welcome = decode_response(result, Welcome, "welcome")
         if welcome.protocol != PROTOCOL:
             raise UnreadableAnswerError(f"the daemon speaks protocol {welcome.protocol}, this client {PROTOCOL}")
         self.welcome = welcome
@@ -195,7 +197,7 @@ class SessionState:
         if personality is not msgspec.UNSET:
             params["personality"] = self._options["personality"] = personality
         if plugins is not msgspec.UNSET:
-            params["plugins"] = self._options["plugins"] = names_of(plugins)
+            params["plugins"] = self._options["plugins"] = list_plugin_names(plugins)
         return params
 
     @property
@@ -218,7 +220,7 @@ class SessionState:
         return copy
 
 
-def names_of(plugins: Sequence[str] | None) -> list[str] | None:
+def list_plugin_names(plugins: Sequence[str] | None) -> list[str] | None:
     """Return the names of plugins as a list.
 
     Raises:

@@ -10,12 +10,12 @@ from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
-__all__ = ["Ask", "CallFunction", "Returned", "RunApart", "Step", "Steps", "fail"]
+__all__ = ["RequestStep", "CallFunction", "FunctionReturned", "RunApart", "Step", "Steps", "fail_steps"]
 
 T = TypeVar("T")
 
 
-class Ask(msgspec.Struct, frozen=True):
+class RequestStep(msgspec.Struct, frozen=True):
     """Make this request of the daemon; the answer is its raw result."""
 
     method: str
@@ -23,13 +23,13 @@ class Ask(msgspec.Struct, frozen=True):
 
 
 class CallFunction(msgspec.Struct, frozen=True):
-    """Call this function of the host; the answer is `Returned`."""
+    """Call this function of the host; the answer is `FunctionReturned`."""
 
     function: Callable[[Any], object]
     argument: object
 
 
-class Returned(msgspec.Struct, frozen=True):
+class FunctionReturned(msgspec.Struct, frozen=True):
     """A function of the host has returned. `duration_ms` is in milliseconds."""
 
     result: Any
@@ -42,11 +42,11 @@ class RunApart(msgspec.Struct, frozen=True):
     steps: Generator[Any, Any, object]
 
 
-Step: TypeAlias = Ask | CallFunction | RunApart
+Step: TypeAlias = RequestStep | CallFunction | RunApart
 Steps: TypeAlias = Generator[Step, Any, T]
 
 
-def fail(steps: Steps[T], error: Exception) -> T:
+def fail_steps(steps: Steps[T], error: Exception) -> T:
     """Run steps each of which fails with `error`; return their result."""
     try:
         next(steps)

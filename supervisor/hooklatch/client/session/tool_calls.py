@@ -22,13 +22,19 @@ import msgspec
 
 from hooklatch.client.protocol.decisions import Decision, refuse_locally
 from hooklatch.client.protocol.json_values import encode_plain
-from hooklatch.client.session.fires import fire
+from hooklatch.client.session.fires import fire_event
 from hooklatch.client.session.options import GATE
 from hooklatch.client.session.session_state import SessionState
-from hooklatch.client.session.steps import CallFunction, Returned, RunApart, Steps
-from hooklatch.client.session.tool_runs import PermissionQuestion, ToolRun, joined, plain, printed
+from hooklatch.client.session.steps import CallFunction, FunctionReturned, RunApart, Steps
+from hooklatch.client.session.tool_runs import (
+    PermissionQuestion,
+    ToolRun,
+    append_text,
+    make_plain_result,
+    print_value_as_text,
+)
 from hooklatch.core.messages import Cause
-from hooklatch.core.payload import canonical
+from hooklatch.core.payload import canonicalize_json
 
 __all__ = ["ToolCall", "ToolOptions"]
 
@@ -94,19 +100,19 @@ class ToolCall:
             return self._end(permit)
         decision = permit.decision
         try:
-            returned: Returned = yield CallFunction(self._function, decoded(permit.tool_input))
+            returned: FunctionReturned = yield CallFunction(self._function, decode_tool_input(permit.tool_input))
         except Exception as error:
             self._state.breaker.reset()
-            after = yield from self._fire(FAILED, {"error": printed(error), "is_interrupt": False})
+            after = yield from self._fire(FAILED, {"error": print_value_as_text(error), "is_interrupt": False})
             return self._end(decision, allowed=True, error=error, append=after.append)
         except BaseException as error:
             if not self._state.is_closed:
-                yield RunApart(self._tell(FAILED, {"error": printed(error), "is_interrupt": True}))
+                yield RunApart(self._tell(FAILED, {"error": print_value_as_text(error), "is_interrupt": True}))
             raise
         self._state.breaker.reset()
-        success = {"tool_response": plain(returned.result), "duration_ms": returned.duration_ms}
+        success = {"tool_response": make_plain_result(returned.result), "duration_ms": returned.duration_ms}
         after = yield from self._fire("post_tool_use", success)
-        result = joined(returned.result, after.append) if isinstance(returned.result, str) else returned.result
+        result = append_text(returned.result, after.append) if isinstance(returned.result, str) else returned.result
         return self._end(decision, allowed=True, result=result, append=after.append)
 
     def _permit(self) -> Steps[Permit | Decision]:
@@ -152,11 +158,11 @@ class ToolCall:
             tool_use_id=self._options.get("tool_use_id"),
             decision=left_open,
         )
-        asked: Returned = yield CallFunction(self._permission, question)
+        asked: FunctionReturned = yield CallFunction(self._permission, question)
         answer = asked.result
         if answer is True:
             return Permit(left_open, self._input)
-        said = printed(answer) if isinstance(answer, str) and answer else "permission was not given"
+        said = print_value_as_text(answer) if isinstance(answer, str) and answer else "permission was not given"
         return self._refuse("policy", said, left_open)
 
     def _refuse(self, cause: Cause, reason: str, because_of: Decision) -> Decision:
@@ -169,13 +175,13 @@ class ToolCall:
         if not decision.patch or "tool_input" not in decision.patch:
             return False
         before, self._input = self._input, encode_plain(decision.patch["tool_input"], "tool_input")
-        return canonical(before) != canonical(self._input)
+        return canonicalize_json(before) != canonicalize_json(self._input)
 
     def _tool_input(self) -> dict[str, Any]:
-        return decoded(self._input)
+        return decode_tool_input(self._input)
 
     def _fire(self, event: str, fields: Mapping[str, object] | None = None) -> Steps[Decision]:
-        decision = yield from fire(self._state, event, self._arguments(fields or {}), wait=True)
+        decision = yield from fire_event(self._state, event, self._arguments(fields or {}), wait=True)
         assert isinstance(decision, Decision)
         if not isinstance((decision.patch or {}).get("tool_input", {}), dict):
             decision = refuse_locally(event, "protocol", "hooks want an input that is not an object", decision)
@@ -184,7 +190,7 @@ class ToolCall:
         return decision
 
     def _tell(self, event: str, fields: Mapping[str, object]) -> Steps[object]:
-        return fire(self._state, event, self._arguments(fields), wait=False)
+        return fire_event(self._state, event, self._arguments(fields), wait=False)
 
     def _arguments(self, fields: Mapping[str, object]) -> dict[str, Any]:
         tool_use_id = self._options.get("tool_use_id")
@@ -212,5 +218,5 @@ class ToolCall:
         )
 
 
-def decoded(tool_input: msgspec.Raw) -> dict[str, Any]:
+def decode_tool_input(tool_input: msgspec.Raw) -> dict[str, Any]:
     return msgspec.json.decode(tool_input, type=dict[str, Any])

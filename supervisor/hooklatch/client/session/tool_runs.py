@@ -8,10 +8,10 @@ import msgspec
 
 from hooklatch.client.protocol.decisions import Decision, RefusedError
 from hooklatch.client.protocol.json_values import encode_plain
-from hooklatch.client.session.served import describe
+from hooklatch.client.session.served import describe_exception
 from hooklatch.errors import InvalidPayloadError
 
-__all__ = ["PermissionQuestion", "ToolRun", "joined", "plain", "printed"]
+__all__ = ["PermissionQuestion", "ToolRun", "append_text", "make_plain_result", "print_value_as_text"]
 
 
 class PermissionQuestion(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,39 +97,39 @@ class ToolRun(msgspec.Struct, frozen=True, kw_only=True):
         if not self.allowed:
             return self.decision.reason or self.decision.explanation
         if self.error is not None:
-            return joined(printed(self.error), self.append)
+            return append_text(print_value_as_text(self.error), self.append)
         if isinstance(self.result, str):
             return self.result
         if is_blocks(self.result):
             return [*self.result, *([{"type": "text", "text": self.append}] if self.append else [])]
-        return joined("" if self.result is None else text_of(self.result), self.append)
+        return append_text("" if self.result is None else format_tool_result(self.result), self.append)
 
 
-def joined(text: str, append: str | None) -> str:
+def append_text(text: str, append: str | None) -> str:
     """Append what hooks add to a result, after a blank line."""
     return "\n\n".join(part for part in (text, append) if part)
 
 
-def plain(value: object) -> object:
+def make_plain_result(value: object) -> object:
     """Return a tool's result as hooks get it: unchanged if it is plain JSON, else as text."""
     try:
         encode_plain(value, "the result")
     except InvalidPayloadError:
-        return printed(value)
+        return print_value_as_text(value)
     return value
 
 
-def text_of(value: object) -> str:
+def format_tool_result(value: object) -> str:
     try:
         return bytes(encode_plain(value, "the result")).decode()
     except InvalidPayloadError:
-        return printed(value)
+        return print_value_as_text(value)
 
 
-def printed(value: object) -> str:
+def print_value_as_text(value: object) -> str:
     """Return any value as text that can be sent; an exception with its type's name."""
     try:
-        text = describe(value) if isinstance(value, BaseException) else str(value)
+        text = describe_exception(value) if isinstance(value, BaseException) else str(value)
     except Exception:
         text = type(value).__name__
     return text.encode("utf-8", "replace").decode()  # it may contain a lone surrogate

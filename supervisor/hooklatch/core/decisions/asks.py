@@ -23,24 +23,24 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
-from hooklatch.core.decisions.decision import failure_text
+from hooklatch.core.decisions.decision import format_failure
 from hooklatch.core.hooks.catalogue import EventSpec
-from hooklatch.core.hooks.names import name_in
-from hooklatch.core.messages import RETRYABLE, Cause, Decision
-from hooklatch.core.text import shown
+from hooklatch.core.hooks.names import read_full_name
+from hooklatch.core.messages import RETRYABLE, Cause, FireDecision
+from hooklatch.core.text import format_duration
 
 __all__ = [
     "MAX_ASKS",
     "MAX_OF_ONE",
     "Ask",
-    "Closed",
+    "AskResolution",
     "STRANGERS",
     "NotAskedError",
     "OpenAsks",
-    "Question",
+    "AskReason",
     "Verdict",
-    "answered",
-    "unanswered",
+    "apply_resolution",
+    "resolve_unanswered",
 ]
 
 MAX_ASKS = 100  # open at the same time; nobody reads more
@@ -56,7 +56,7 @@ class NotAskedError(LookupError):
     """There is no such open ask; the text says how it ended, if that is known."""
 
 
-class Question(msgspec.Struct, frozen=True):
+class AskReason(msgspec.Struct, frozen=True):
     """What one hook asks: its full name, and why."""
 
     hook: str
@@ -82,7 +82,7 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     tool: str | None
     hook: str
     reason: str
-    questions: list[Question]
+    questions: list[AskReason]
     questions_omitted: int
     payload_digest: str
     payload_bytes: int
@@ -92,7 +92,7 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     patch_cut: str | None
 
 
-class Closed(msgspec.Struct, frozen=True, kw_only=True):
+class AskResolution(msgspec.Struct, frozen=True, kw_only=True):
     """How an ask ended.  `by` is who answered as that says itself; `uid` and `pid` are what the kernel says of it."""
 
     id: str
@@ -111,7 +111,7 @@ class Closed(msgspec.Struct, frozen=True, kw_only=True):
         return f"{word} by {self.by}" + (f": {self.reason}" if self.reason else "")
 
 
-class Waiting(msgspec.Struct):
+class PendingAsk(msgspec.Struct):
     """An open ask, with its deadline on the clock of whoever tells the time, and how long it waits until then."""
 
     ask: Ask
@@ -126,8 +126,8 @@ class OpenAsks:
     def __init__(self, *, most: int = MAX_ASKS, most_of_one: int = MAX_OF_ONE) -> None:
         self._most = most
         self._most_of_one = most_of_one
-        self._open: dict[str, Waiting] = {}
-        self._ended: dict[str, Closed] = {}
+        self._open: dict[str, PendingAsk] = {}
+        self._ended: dict[str, AskResolution] = {}
         self._shares: Counter[str] = Counter()
 
     def __iter__(self) -> Iterator[Ask]:
@@ -164,12 +164,12 @@ class OpenAsks:
     def open(self, ask: Ask, *, share: str, now: float, seconds: float) -> None:
         """Begin to wait for so long; whoever calls has looked for an obstacle."""
         assert ask.id not in self._open, f"{ask.id} waits already"
-        self._open[ask.id] = Waiting(ask, share, now + seconds, seconds)
+        self._open[ask.id] = PendingAsk(ask, share, now + seconds, seconds)
         self._shares[share] += 1
 
     def answer(
         self, ask_id: str, verdict: Verdict, reason: str, *, by: str, now: float, payload_digest: str | None = None
-    ) -> Closed:
+    ) -> AskResolution:
         """Return the end that an answer is, for `close`; one that comes too late ends it as unanswered.
 
         Raises:
@@ -181,13 +181,13 @@ class OpenAsks:
             raise NotAskedError(self._why_not_open(ask_id))
         if payload_digest is not None and payload_digest != waiting.ask.payload_digest:
             raise ValueError(f"{ask_id} is about the payload {waiting.ask.payload_digest}, not {payload_digest}")
-        if not (name := one_line(by)):
+        if not (name := collapse_spaces(by)):
             raise ValueError("an answer needs a name in `by`: it stays in the record")
         if now >= waiting.deadline:
-            return unanswered(ask_id, waiting.seconds)
-        return Closed(id=ask_id, verdict=verdict, cause="policy", reason=one_line(reason), by=name)
+            return resolve_unanswered(ask_id, waiting.seconds)
+        return AskResolution(id=ask_id, verdict=verdict, cause="policy", reason=collapse_spaces(reason), by=name)
 
-    def close(self, closed: Closed) -> Closed:
+    def close(self, closed: AskResolution) -> AskResolution:
         """End an ask, and return how it ended: as an earlier call said, if there was one.
 
         Raises:
@@ -213,17 +213,19 @@ class OpenAsks:
         return f"the ask {ask_id} is over: {ended.text()}"
 
 
-def unanswered(ask_id: str, seconds: float) -> Closed:
+def resolve_unanswered(ask_id: str, seconds: float) -> AskResolution:
     """Return the end of an ask for which nobody had an answer in so many seconds."""
-    return Closed(id=ask_id, verdict="deny", cause="unanswered", reason=f"no person answered within {shown(seconds)}")
+    return AskResolution(
+        id=ask_id, verdict="deny", cause="unanswered", reason=f"no person answered within {format_duration(seconds)}"
+    )
 
 
-def answered(spec: EventSpec, decision: Decision, closed: Closed) -> Decision:
+def apply_resolution(spec: EventSpec, decision: FireDecision, closed: AskResolution) -> FireDecision:
     """Return what a person's answer, or its absence, makes of an ask; a yes keeps its patch, everything its warnings.
 
     Where an event knows no allow, a yes is a pass: hooks have nothing against it, and the host's own rules go on.
     """
-    name = name_in(decision.layer, decision.hook, decision.name)
+    name = read_full_name(decision.layer, decision.hook, decision.name)
     asked = f"{name} asked: {decision.reason}" if decision.reason else f"{name} asked"
     if closed.verdict == "allow":
         verdict: Literal["allow", "pass"] = "allow" if "allow" in spec.verdicts else "pass"
@@ -231,7 +233,7 @@ def answered(spec: EventSpec, decision: Decision, closed: Closed) -> Decision:
     if closed.cause in ("policy", "overload"):  # the latter is about places here, and not about workers
         reason = f"{closed.text()} ({asked})"
     else:
-        reason = failure_text(closed.cause, f"{closed.reason} ({asked})")
+        reason = format_failure(closed.cause, f"{closed.reason} ({asked})")
     return replace(
         decision,
         verdict="deny",
@@ -244,5 +246,5 @@ def answered(spec: EventSpec, decision: Decision, closed: Closed) -> Decision:
     )
 
 
-def one_line(text: str) -> str:
+def collapse_spaces(text: str) -> str:
     return " ".join(text.split())[:MAX_TEXT]

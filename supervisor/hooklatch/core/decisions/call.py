@@ -9,7 +9,7 @@ import msgspec
 from hooklatch.core.hooks.registry import Hook
 from hooklatch.core.payload import Payload
 
-__all__ = ["Call", "Envelope"]
+__all__ = ["Call", "EventEnvelope"]
 
 
 class Call(msgspec.Struct, frozen=True, eq=False):
@@ -29,7 +29,7 @@ class Call(msgspec.Struct, frozen=True, eq=False):
     then: tuple[Hook, ...] = ()
 
 
-class Envelope(msgspec.Struct, frozen=True):
+class EventEnvelope(msgspec.Struct, frozen=True):
     """What a callback is given besides the payload; null if unknown."""
 
     event: str
@@ -44,6 +44,6 @@ class Envelope(msgspec.Struct, frozen=True):
     metadata: dict[str, Any] | None
     context: dict[str, Any]
 
-    def with_context(self, context: dict[str, Any]) -> Envelope:
+    def with_context(self, context: dict[str, Any]) -> EventEnvelope:
         """Return it with what hooks before this one have said to those after them."""
         return self if context is self.context else msgspec.structs.replace(self, context=context)

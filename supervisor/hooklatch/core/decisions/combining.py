@@ -9,20 +9,20 @@ import msgspec
 from hooklatch.core.hooks.catalogue import EventSpec
 from hooklatch_worker.author.verdicts import Answer
 
-__all__ = ["Merging", "find_fault", "join_reasons", "join_texts", "merge"]
+__all__ = ["PatchMerge", "find_fault", "join_reasons", "join_texts", "merge_patch"]
 
 
 def find_fault(spec: EventSpec, answer: Answer, *, only_judges: bool = False) -> str | None:
     """Return what the event, or the hook's own declaration, does not allow in an answer; None if all is legal."""
     if answer.verdict is not None and answer.verdict not in spec.verdicts:
-        return f"{spec.name} does not allow the verdict {answer.verdict!r} (it allows {listed(spec.verdicts)})"
+        return f"{spec.name} does not allow the verdict {answer.verdict!r} (it allows {join_words(spec.verdicts)})"
     for output, is_used in (
         ("inject", bool(answer.inject)),
         ("append", bool(answer.append)),
         ("resume", answer.resume is not None),
     ):
         if is_used and output not in spec.outputs:
-            return f"{spec.name} does not allow {output} (it allows {listed(spec.outputs)})"
+            return f"{spec.name} does not allow {output} (it allows {join_words(spec.outputs)})"
     if answer.value is not None and answer.verdict != "claim":
         return "a value goes with claim alone"
     if answer.last and not spec.allows_last:
@@ -30,24 +30,24 @@ def find_fault(spec: EventSpec, answer: Answer, *, only_judges: bool = False) ->
     if only_judges and (answer.patch or answer.context):
         changed = "payload" if answer.patch else "context"
         return f"it is marked only_judges, and changed the {changed}; remove the mark"
-    return fault_in_patch(spec, answer) or fault_in_messages(answer)
+    return find_patch_fault(spec, answer) or find_message_fault(answer)
 
 
-def fault_in_patch(spec: EventSpec, answer: Answer) -> str | None:
+def find_patch_fault(spec: EventSpec, answer: Answer) -> str | None:
     for key in answer.patch or ():
         if key not in spec.patch:
-            return f"{spec.name} does not allow a patch of {key!r} (it allows {listed(spec.patch)})"
+            return f"{spec.name} does not allow a patch of {key!r} (it allows {join_words(spec.patch)})"
     return None
 
 
-def fault_in_messages(answer: Answer) -> str | None:
+def find_message_fault(answer: Answer) -> str | None:
     for message in answer.inject:
         if not isinstance(message.get("role"), str) or "content" not in message:
             return "an injected message needs a role (a string) and a content"
     return None
 
 
-def listed(words: Iterable[str]) -> str:
+def join_words(words: Iterable[str]) -> str:
     return ", ".join(sorted(words)) or "none"
 
 
@@ -62,7 +62,7 @@ def join_reasons(reasons: Iterable[str | None]) -> str | None:
     return (join_texts(given) or "") if given else None
 
 
-def merge(spec: EventSpec, merged: dict[str, msgspec.Raw], patch: dict[str, msgspec.Raw]) -> None:
+def merge_patch(spec: EventSpec, merged: dict[str, msgspec.Raw], patch: dict[str, msgspec.Raw]) -> None:
     """Merge a patch into those before it: as the event says, the first value of a key wins, or the last one.
 
     Where the first wins, null means "not set".
@@ -75,7 +75,7 @@ def merge(spec: EventSpec, merged: dict[str, msgspec.Raw], patch: dict[str, msgs
             merged.setdefault(key, value)
 
 
-class Merging:
+class PatchMerge:
     """The patches of hooks that were all shown the same payload."""
 
     def __init__(self, spec: EventSpec) -> None:
@@ -92,7 +92,7 @@ class Merging:
         """Return what all patches come to, in firing order."""
         merged = dict(self._before)
         for index in sorted(self.patches):
-            merge(self._spec, merged, self.patches[index])
+            merge_patch(self._spec, merged, self.patches[index])
         return merged
 
     def keep(self, merged: dict[str, msgspec.Raw]) -> None:

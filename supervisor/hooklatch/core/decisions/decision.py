@@ -26,12 +26,12 @@ from hooklatch.core.decisions.call import Call
 from hooklatch.core.decisions.combining import find_fault, join_reasons, join_texts
 from hooklatch.core.hooks.catalogue import EventSpec
 from hooklatch.core.hooks.registry import Hook
-from hooklatch.core.hooks.snapshots import Chain, Selection
-from hooklatch.core.messages import RETRYABLE, Cause, Decision, DecisionVerdict, Outcome
+from hooklatch.core.hooks.snapshots import EventHooks, HookSelection
+from hooklatch.core.messages import RETRYABLE, CallOutcome, Cause, DecisionVerdict, FireDecision
 from hooklatch.core.payload import Payload, PayloadError
-from hooklatch_worker.author.verdicts import Answer, GarbageError, decode
+from hooklatch_worker.author.verdicts import Answer, GarbageError, decode_answer
 
-__all__ = ["Machine", "failure_text", "refuse", "unrecorded"]
+__all__ = ["Machine", "format_failure", "refuse_fire", "deny_unrecorded"]
 
 FAILURES: dict[Cause, str] = {
     "crash": "hook crashed (fail-safe deny)",
@@ -49,7 +49,7 @@ FAILURES: dict[Cause, str] = {
 }
 
 
-class Opinion(msgspec.Struct):
+class HookOpinion(msgspec.Struct):
     """What a hook last answered, and for which version of the payload."""
 
     hook: Hook
@@ -69,12 +69,12 @@ class Machine:
     is_settled = False
     asked: tuple[Call, ...] = ()  # the calls under way, in firing order
     taken = 0  # of how many of them the outcome was taken
-    early: dict[int, Outcome] | None = None  # by index: outcomes that wait for those before them
+    early: dict[int, CallOutcome] | None = None  # by index: outcomes that wait for those before them
 
     def __init__(
         self,
-        chain: Chain,
-        selection: Selection,
+        chain: EventHooks,
+        selection: HookSelection,
         payload: Payload,
         context: dict[str, Any],
         folder: str | None = None,
@@ -87,8 +87,8 @@ class Machine:
         self.folder = folder  # the agent's, to which paths in conditions are relative
         self.walk = iter(selection.turns)
         self.seen: dict[Hook, int] = {}  # which version of the payload each hook that was called has seen
-        self.outcomes: list[Outcome] = []
-        self.opinions: dict[int, Opinion] = {}
+        self.outcomes: list[CallOutcome] = []
+        self.opinions: dict[int, HookOpinion] = {}
         self.notes: dict[int, list[str]] = {}  # what each hook, by its index, adds to the warnings
         self.warnings: list[str] = []  # of the fire as a whole
         if not chain.spec.fails_closed:
@@ -113,7 +113,7 @@ class Machine:
         """Settle the fire, since no hook is left; or begin another walk."""
         self.is_settled = True
 
-    def receive(self, call: Call, outcome: Outcome) -> None:
+    def receive(self, call: Call, outcome: CallOutcome) -> None:
         """Take the outcome of a call under way; any other one comes too late to count."""
         asked = self.asked
         if len(asked) > 1:
@@ -124,7 +124,7 @@ class Machine:
             self.asked = ()
             self.take(call, outcome)
 
-    def _receive_among(self, asked: tuple[Call, ...], call: Call, outcome: Outcome) -> None:
+    def _receive_among(self, asked: tuple[Call, ...], call: Call, outcome: CallOutcome) -> None:
         """Take the outcome of one of several calls when those before it are here."""
         early = self.early = {} if self.early is None else self.early
         if call is not asked[self.taken]:
@@ -135,7 +135,7 @@ class Machine:
         while early and asked[self.taken].index in early:
             self._take_next(asked, early.pop(asked[self.taken].index))
 
-    def _take_next(self, asked: tuple[Call, ...], outcome: Outcome) -> None:
+    def _take_next(self, asked: tuple[Call, ...], outcome: CallOutcome) -> None:
         call = asked[self.taken]
         self.taken += 1
         if self.taken == len(asked):
@@ -146,12 +146,12 @@ class Machine:
         """Take the outcomes of the calls that were run before the last one of a run; return that one."""
         for duration, hook in zip(before, call.then, strict=False):
             self.asked = ()
-            self.take(call, Outcome(cause="policy", duration_ms=duration))
+            self.take(call, CallOutcome(cause="policy", duration_ms=duration))
             (call,) = self.next_calls()
             assert call.hook is hook, "a hook without an opinion changed which one comes next"
         return call
 
-    def take(self, call: Call, outcome: Outcome) -> None:
+    def take(self, call: Call, outcome: CallOutcome) -> None:
         """Record an outcome as viewers see it: with the hook, and without what only the daemon needs; let it count."""
         hook = call.hook
         seen = replace(
@@ -171,8 +171,8 @@ class Machine:
             before=(),
         )
         if outcome.cause != "policy" or outcome.answer:
-            answer, cause, message = read_answer(self.spec, hook, outcome)
-            self.outcomes.append(with_answer(seen, answer, cause, message))
+            answer, cause, message = check_answer(self.spec, hook, outcome)
+            self.outcomes.append(accept_answer(seen, answer, cause, message))
             if not self.is_settled:
                 self.weigh(call, answer, cause, message)
             return
@@ -188,12 +188,12 @@ class Machine:
             self.notes[call.index] = self._observed(hook, answer, cause, message)
         elif answer is not None:
             self.notes[call.index] = list(answer.warnings)
-            self.opinions[call.index] = Opinion(hook, answer, call.payload.version)
+            self.opinions[call.index] = HookOpinion(hook, answer, call.payload.version)
             if answer.context:
                 self.context = {**self.context, **answer.context}
             self.accept(call, answer)
         elif hook.optional and self.spec.fails_closed:
-            skipped = f"{hook.name} is optional and was skipped: {failure_text(cause, message)}"
+            skipped = f"{hook.name} is optional and was skipped: {format_failure(cause, message)}"
             self.notes.setdefault(call.index, []).append(skipped)
         else:
             if not self.spec.fails_closed:  # nobody else tells of a hook that cannot be called, or reports an error
@@ -224,12 +224,12 @@ class Machine:
 
     def _observed(self, hook: Hook, answer: Answer | None, cause: Cause, message: str) -> list[str]:
         if answer is None and self.spec.fails_closed:
-            return [f"{hook.name} (observe) would have denied: {failure_text(cause, message)}"]
+            return [f"{hook.name} (observe) would have denied: {format_failure(cause, message)}"]
         if answer is not None and answer.verdict in ("deny", "ask", "halt"):
             return [f"{hook.name} (observe) would have said {answer.verdict}: {answer.reason}"]
         return []
 
-    def opinions_in_order(self) -> list[Opinion]:
+    def opinions_in_order(self) -> list[HookOpinion]:
         """Return what hooks last answered, in firing order."""
         return [self.opinions[index] for index in sorted(self.opinions)]
 
@@ -238,7 +238,7 @@ class Machine:
         opinions = self.opinions_in_order()
         return [(one.hook.name, one.answer.reason) for one in opinions if one.answer.verdict == "ask"]
 
-    def decide(self, *, decision_id: str, revision: int, duration_ms: float) -> Decision:
+    def decide(self, *, decision_id: str, revision: int, duration_ms: float) -> FireDecision:
         """Return the decision on everything received so far."""
         hook, verdict, cause = self.decider, self.verdict, self.cause
         is_refusal = verdict in ("deny", "halt") and self.spec.fails_closed
@@ -253,7 +253,7 @@ class Machine:
             inject = [message for answer in answers for message in answer.inject]
         if self.notes:
             warnings = [*warnings, *(note for index in sorted(self.notes) for note in self.notes[index])]
-        return Decision(  # by position: 21 keywords take 1.8 us more, 1 % of a fire
+        return FireDecision(  # by position: 21 keywords take 1.8 us more, 1 % of a fire
             decision_id,
             self.spec.name,
             verdict,
@@ -277,12 +277,12 @@ class Machine:
         )
 
 
-def read_answer(spec: EventSpec, hook: Hook, outcome: Outcome) -> tuple[Answer | None, Cause, str]:
+def check_answer(spec: EventSpec, hook: Hook, outcome: CallOutcome) -> tuple[Answer | None, Cause, str]:
     """Return the answer if the event and the hook's own declaration allow it, or the cause and text of the failure."""
     if outcome.cause != "policy":
         return None, outcome.cause, outcome.message
     try:
-        answer = decode(outcome.answer)
+        answer = decode_answer(outcome.answer)
     except GarbageError as error:
         return None, "protocol", str(error)
     fault = find_fault(spec, answer, only_judges=hook.only_judges)
@@ -291,7 +291,7 @@ def read_answer(spec: EventSpec, hook: Hook, outcome: Outcome) -> tuple[Answer |
     return answer, "policy", answer.reason
 
 
-def with_answer(outcome: Outcome, answer: Answer | None, cause: Cause, message: str) -> Outcome:
+def accept_answer(outcome: CallOutcome, answer: Answer | None, cause: Cause, message: str) -> CallOutcome:
     """Return an outcome with what the hook said, or why that does not count."""
     if answer is not None:
         return replace(outcome, verdict=answer.verdict, message=message, patch=answer.patch, last=answer.last)
@@ -299,17 +299,17 @@ def with_answer(outcome: Outcome, answer: Answer | None, cause: Cause, message: 
     return replace(outcome, outcome="dropped" if is_dropped else "failed", cause=cause, message=message)
 
 
-def failure_text(cause: Cause, message: str, hook: Hook | None = None) -> str:
+def format_failure(cause: Cause, message: str, hook: Hook | None = None) -> str:
     """Describe a failure in one text that starts with what happened and names the hook."""
     named = f": {hook.name}" if hook is not None else ""
     return f"{FAILURES.get(cause, cause)}{named}" + (f": {message}" if message else "")
 
 
-def digest_or_none(payload: Payload | None) -> str | None:
+def digest_payload(payload: Payload | None) -> str | None:
     return payload.digest() if payload is not None else None
 
 
-def refuse(
+def refuse_fire(
     spec: EventSpec,
     cause: Cause,
     message: str,
@@ -318,11 +318,11 @@ def refuse(
     revision: int | None = None,
     payload: Payload | None = None,
     context: dict[str, Any] | None = None,
-) -> Decision:
+) -> FireDecision:
     """Return the decision on a fire that calls no hook: a gate denies, everything else passes with a warning."""
     is_closed = spec.fails_closed
-    text = failure_text(cause, message)
-    return Decision(
+    text = format_failure(cause, message)
+    return FireDecision(
         decision_id=decision_id,
         event=spec.name,
         verdict="deny" if is_closed else "pass",
@@ -332,7 +332,7 @@ def refuse(
         hook=None,
         retryable=is_closed and cause in RETRYABLE,
         patch=None,
-        payload_digest=digest_or_none(payload),
+        payload_digest=digest_payload(payload),
         append=None,
         resume=None,
         value=None,
@@ -343,14 +343,14 @@ def refuse(
     )
 
 
-def unrecorded(decision: Decision, message: str) -> Decision:
+def deny_unrecorded(decision: FireDecision, message: str) -> FireDecision:
     """Return the denial that replaces a decision that could not be recorded; a refusal's own reason stays readable."""
     said = f" (it was refused in any case: {decision.reason})" if decision.is_refusal and decision.reason else ""
     return replace(
         decision,
         verdict="deny",
         cause="audit",
-        reason=failure_text("audit", message) + said,
+        reason=format_failure("audit", message) + said,
         layer=None,
         hook=None,
         name="",
@@ -362,7 +362,7 @@ def unrecorded(decision: Decision, message: str) -> Decision:
     )
 
 
-def apply(payload: Payload, patch: dict[str, msgspec.Raw]) -> Payload | str:
+def apply_patch(payload: Payload, patch: dict[str, msgspec.Raw]) -> Payload | str:
     """Return a payload with a patch applied, or why that is impossible."""
     try:
         return payload.patched(patch)

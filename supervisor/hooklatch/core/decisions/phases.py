@@ -38,38 +38,38 @@ from typing import Any, assert_never
 import msgspec
 
 from hooklatch.core.decisions.call import Call
-from hooklatch.core.decisions.combining import Merging, merge
-from hooklatch.core.decisions.decision import Machine, apply, failure_text
+from hooklatch.core.decisions.combining import PatchMerge, merge_patch
+from hooklatch.core.decisions.decision import Machine, apply_patch, format_failure
 from hooklatch.core.hooks.registry import Hook
-from hooklatch.core.hooks.snapshots import Chain, Selection, amenders, turns
+from hooklatch.core.hooks.snapshots import EventHooks, HookSelection, plan_call_groups, select_amenders
 from hooklatch.core.messages import Cause, DecisionVerdict
 from hooklatch.core.payload import Payload
 from hooklatch_worker.author.verdicts import Answer
 
-__all__ = ["firing_order", "start"]
+__all__ = ["order_hooks", "start_machine"]
 
 
-def start(
-    chain: Chain, selection: Selection, payload: Payload, context: dict[str, Any], folder: str | None = None
+def start_machine(
+    chain: EventHooks, selection: HookSelection, payload: Payload, context: dict[str, Any], folder: str | None = None
 ) -> Machine:
     """Begin a fire of a chain of hooks, of which those in the selection are for the payload of an agent in `folder`."""
     match chain.spec.model:
         case "gate":
-            gate = Gate(chain, selection, payload, context, folder)
+            gate = GateMachine(chain, selection, payload, context, folder)
             if selection.amenders:
                 gate.begin(Phase.AMENDING)
             return gate
         case "notify":
-            return Notify(chain, selection, payload, context, folder)
+            return NotifyMachine(chain, selection, payload, context, folder)
         case "amend":
-            return Amend(chain, selection, payload, context, folder)
+            return AmendMachine(chain, selection, payload, context, folder)
         case "claim":
-            return Claim(chain, selection, payload, context, folder)
+            return ClaimMachine(chain, selection, payload, context, folder)
         case _:
             assert_never(chain.spec.model)
 
 
-def firing_order(chain: Chain, selection: Selection) -> tuple[Hook, ...]:
+def order_hooks(chain: EventHooks, selection: HookSelection) -> tuple[Hook, ...]:
     """Return the selected hooks in the order in which they are called: at a gate those that amend come first."""
     if not chain.spec.is_gate:
         return selection.hooks
@@ -87,26 +87,26 @@ class Phase(Enum):
     SETTLING = 3
 
 
-class Gate(Machine):
+class GateMachine(Machine):
     """Judges from the start, unless it is told to amend first; what only a change needs is made when there is one."""
 
     phase = Phase.JUDGING
     amended: Payload | None = None  # what amenders made of the original
     changed_by: Hook | None = None
-    merging: Merging | None = None
+    merging: PatchMerge | None = None
     refusal: tuple[DecisionVerdict, Hook | None, str, Cause] | None = (
         None  # the first, if refusals do not end the chain
     )
 
     def begin(self, phase: Phase) -> None:
         self.phase = phase
-        self._walk_over(amenders(self.selection.hooks) if phase is Phase.AMENDING else self.selection.hooks)
+        self._walk_over(select_amenders(self.selection.hooks) if phase is Phase.AMENDING else self.selection.hooks)
 
     def _walk_over(self, hooks: Sequence[Hook]) -> None:
         """Walk over those of the hooks that are due in this phase."""
         is_over = self.phase is Phase.SETTLING
         due = [hook for hook in hooks if hook not in self.seen or (is_over and self.seen[hook] != self.payload.version)]
-        self.walk = iter(turns(self.spec, due))
+        self.walk = iter(plan_call_groups(self.spec, due))
 
     def call(self, hook: Hook, then: tuple[Hook, ...]) -> Call:
         index, payload = self.chain.indices[hook], self.payload
@@ -149,10 +149,10 @@ class Gate(Machine):
             self._apply(call, answer.patch)
 
     def _apply(self, call: Call, patch: dict[str, msgspec.Raw]) -> None:
-        result = apply(self.payload, patch)
+        result = apply_patch(self.payload, patch)
         if self._is_merged(call.hook):
             if self.merging is None:
-                self.merging = Merging(self.spec)
+                self.merging = PatchMerge(self.spec)
             self.merging.patches[call.index] = patch
             self.changed_by = call.hook
             if result is not self.payload:
@@ -172,17 +172,17 @@ class Gate(Machine):
         is_own = self.phase is Phase.AMENDING or (self.phase is Phase.SETTLING and hook.amends)
         return self.spec.view == "original" and not is_own
 
-    def _take_merged(self, merging: Merging) -> None:
+    def _take_merged(self, merging: PatchMerge) -> None:
         """Apply the merged patches of hooks that saw the same payload; while settling, they must change nothing."""
         if not merging.patches:
             return
         merged, by = merging.merged(), self.changed_by
         assert by is not None
-        result = apply(self.payload, merged)
+        result = apply_patch(self.payload, merged)
         if isinstance(result, str):
-            self._refuse("deny", by, failure_text("protocol", result, by), "protocol")
+            self._refuse("deny", by, format_failure("protocol", result, by), "protocol")
         elif result is not self.payload and self.phase is Phase.SETTLING:
-            self._refuse("deny", by, failure_text("unsettled", self._unsettled(by), by), "unsettled")
+            self._refuse("deny", by, format_failure("unsettled", self._unsettled(by), by), "unsettled")
         elif result is not self.payload:
             makers = [index for index, patch in merging.patches.items() if self._makes(patch, merged, result)]
             self._change(result, by)
@@ -192,8 +192,10 @@ class Gate(Machine):
 
     def _makes(self, patch: dict[str, msgspec.Raw], merged: dict[str, msgspec.Raw], result: Payload) -> bool:
         """Return whether one hook's patch alone has the same effect on the payload as all of them together."""
-        alone = apply(self.payload, patch)
-        return isinstance(alone, Payload) and apply(alone, merged) is alone and apply(result, patch) is result
+        alone = apply_patch(self.payload, patch)
+        return (
+            isinstance(alone, Payload) and apply_patch(alone, merged) is alone and apply_patch(result, patch) is result
+        )
 
     def _change(self, result: Payload, by: Hook) -> None:
         """Make another payload the current one, and match again."""
@@ -202,7 +204,7 @@ class Gate(Machine):
         self.selection = self.chain.select(result, self.folder)
         if self.selection.fault:
             message = f"after its change, {self.selection.fault}"
-            self._end("deny", by, failure_text("payload", message, by), "payload")
+            self._end("deny", by, format_failure("payload", message, by), "payload")
 
     def _made(self, index: int) -> None:
         """Note that a hook has seen what its own patch made of the payload, and that its answer is about that."""
@@ -211,7 +213,7 @@ class Gate(Machine):
 
     def _walk_on(self, after: Hook) -> None:
         """Go on behind a hook, over those that match the payload as it is now."""
-        order = amenders(self.chain.hooks) if self.phase is Phase.AMENDING else self.chain.hooks
+        order = select_amenders(self.chain.hooks) if self.phase is Phase.AMENDING else self.chain.hooks
         matching = set(self.selection.hooks)
         self._walk_over([hook for hook in order[order.index(after) + 1 :] if hook in matching])
 
@@ -225,7 +227,7 @@ class Gate(Machine):
         return f"it changed the payload again after the guards had been called again{way_out}"
 
     def fail(self, call: Call, cause: Cause, message: str) -> None:
-        self._refuse("deny", call.hook, failure_text(cause, message, call.hook), cause)
+        self._refuse("deny", call.hook, format_failure(cause, message, call.hook), cause)
 
     def _refuse(self, verdict: DecisionVerdict, hook: Hook | None, reason: str, cause: Cause = "policy") -> None:
         """Refuse now, or after the last hook if a refusal does not end the chain; the first refusal counts."""
@@ -269,7 +271,7 @@ class Gate(Machine):
         return {key: raw for key, raw in self.payload.fields.items() if key in ours and before.get(key) is not raw}
 
 
-class Notify(Machine):
+class NotifyMachine(Machine):
     def accept(self, call: Call, answer: Answer) -> None:
         if answer.verdict == "halt" and self.decider is None:
             self.settle("halt", call.hook, answer.reason)
@@ -277,7 +279,7 @@ class Notify(Machine):
             self.is_settled = True
 
 
-class Amend(Machine):
+class AmendMachine(Machine):
     def call(self, hook: Hook, then: tuple[Hook, ...]) -> Call:
         return Call(self.chain.indices[hook], hook, self.payload, self.context, self.patch, then=then)
 
@@ -291,15 +293,15 @@ class Amend(Machine):
 
     def _take(self, patch: dict[str, msgspec.Raw]) -> None:
         merged = dict(self.patch or {})
-        merge(self.spec, merged, patch)
+        merge_patch(self.spec, merged, patch)
         self.patch = merged or None
         if self.spec.view == "threaded":
-            result = apply(self.payload, patch)
+            result = apply_patch(self.payload, patch)
             if isinstance(result, Payload):
                 self.payload = result
 
 
-class Claim(Machine):
+class ClaimMachine(Machine):
     def accept(self, call: Call, answer: Answer) -> None:
         if answer.verdict == "claim":
             self.value = answer.value

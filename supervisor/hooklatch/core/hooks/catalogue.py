@@ -17,7 +17,7 @@ from msgspec import Meta
 
 from hooklatch.core.tables import InvalidTableError
 from hooklatch_worker.author.events import EVENT_CLASSES
-from hooklatch_worker.author.failures import clipped
+from hooklatch_worker.author.failures import clip_error_text
 
 __all__ = ["Catalogue", "EventDefinition", "EventSpec", "Field"]
 
@@ -88,8 +88,8 @@ class EventDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     when: str = ""
 
     def __post_init__(self) -> None:
-        problem = _problem_of_name(self.name) or _problem_of_words(self) or _problem_of_model(self)
-        if (problem := problem or _problem_of_fields(self)) is not None:
+        problem = _find_name_problem(self.name) or _find_word_problem(self) or _find_model_problem(self)
+        if (problem := problem or _find_field_problem(self)) is not None:
             raise InvalidTableError(problem)
 
     def named_fields(self) -> tuple[Field, ...]:
@@ -139,18 +139,18 @@ class Catalogue(Mapping[str, EventSpec]):
         for definition in definitions:
             if definition.name in specs:
                 reason = "there is an event of that name; choose another"
-                raise InvalidTableError(reason, table=f"event {clipped(definition.name)!r}")
-            specs[definition.name] = _spec(definition)
+                raise InvalidTableError(reason, table=f"event {clip_error_text(definition.name)!r}")
+            specs[definition.name] = _build_spec(definition)
         return Catalogue(specs.values())
 
 
-def _choose(word: str, known: Iterable[str]) -> str:
+def _suggest_known(word: str, known: Iterable[str]) -> str:
     choices = list(known)
     nearest = get_close_matches(word, choices, n=1)
     return f"did you mean {nearest[0]!r}?" if nearest else f"write one of {', '.join(choices)}"
 
 
-def _spec(definition: EventDefinition, on_refusal: str | None = None) -> EventSpec:
+def _build_spec(definition: EventDefinition, on_refusal: str | None = None) -> EventSpec:
     is_merging = definition.model == "amend" and definition.patch
     return EventSpec(
         name=definition.name,
@@ -169,13 +169,13 @@ def _spec(definition: EventDefinition, on_refusal: str | None = None) -> EventSp
     )
 
 
-def _problem_of_name(name: str) -> str | None:
+def _find_name_problem(name: str) -> str | None:
     if name.isascii() and name.isidentifier() and name == name.lower() and not name.startswith("_"):
         return None
     return "a name is lower-case words joined by underscores, as in 'deploy_requested'"
 
 
-def _problem_of_words(definition: EventDefinition) -> str | None:
+def _find_word_problem(definition: EventDefinition) -> str | None:
     words, outputs = WORDS.values(), OUTPUTS.values()
     for word in definition.verdicts:
         if word in outputs:
@@ -183,14 +183,14 @@ def _problem_of_words(definition: EventDefinition) -> str | None:
         if word == "amend":
             return "'amend' is not a verdict; name the keys that hooks may change in patch"
         if word not in words:
-            return f"unknown verdict {word!r}; {_choose(word, words)}"
+            return f"unknown verdict {word!r}; {_suggest_known(word, words)}"
     for output in definition.outputs:
         if output not in outputs:
-            return f"unknown output {output!r}; {_choose(output, outputs)}"
+            return f"unknown output {output!r}; {_suggest_known(output, outputs)}"
     return None
 
 
-def _problem_of_model(definition: EventDefinition) -> str | None:
+def _find_model_problem(definition: EventDefinition) -> str | None:
     model, verdicts = definition.model, definition.verdicts
     refusals = [word for word in verdicts if word in ("deny", "ask", "allow")]
     if model == "gate" and "deny" not in verdicts:
@@ -210,16 +210,16 @@ def _problem_of_model(definition: EventDefinition) -> str | None:
     return None
 
 
-def _problem_of_fields(definition: EventDefinition) -> str | None:
+def _find_field_problem(definition: EventDefinition) -> str | None:
     names = [field.name for field in definition.named_fields()]
     if definition.match is not None and definition.match not in names:
-        return f"match does not name one of its fields: {definition.match!r}; {_choose(definition.match, names)}"
+        return f"match does not name one of its fields: {definition.match!r}; {_suggest_known(definition.match, names)}"
     if not all([*names, *definition.patch]):
         return "a field has an empty name; write the key that it has in the payload"
     return None
 
 
-def _row(
+def _build_row(
     name: str, model: Model, letters: str = "", *, patch: str = "", on_refusal: str | None = None, **axes: Any
 ) -> EventSpec:
     event_class = EVENT_CLASSES[name]
@@ -233,7 +233,7 @@ def _row(
         when=(event_class.__doc__ or "").strip(),
         **axes,
     )
-    return _spec(definition, on_refusal)
+    return _build_spec(definition, on_refusal)
 
 
 QUICK: Final = 5.0  # seconds; something waits for these events before it can start; other events get 30 s
@@ -241,24 +241,24 @@ QUICK: Final = 5.0  # seconds; something waits for these events before it can st
 # Verdicts and outputs are abbreviated to letters, see WORDS and OUTPUTS.
 _STANDARD: Final = Catalogue(
     [
-        _row("session_start", "notify", "Hi", match="source"),
-        _row("session_end", "notify"),
-        _row("user_prompt_submit", "gate", "DKHi", patch="prompt params", match="prompt", timeout=QUICK),
-        _row("user_prompt_expansion", "gate", "DKH", match="command_name", timeout=QUICK),
-        _row(
+        _build_row("session_start", "notify", "Hi", match="source"),
+        _build_row("session_end", "notify"),
+        _build_row("user_prompt_submit", "gate", "DKHi", patch="prompt params", match="prompt", timeout=QUICK),
+        _build_row("user_prompt_expansion", "gate", "DKH", match="command_name", timeout=QUICK),
+        _build_row(
             "prompt_build",
             "amend",
             combine="first_wins",
             patch="prepend_system append_system override_system",
             timeout=QUICK,
         ),
-        _row("pre_iteration", "amend", "Hi"),
-        _row("pre_model", "gate", "DHi", patch="request", match="model_id", timeout=QUICK),
-        _row("post_model", "amend", patch="response reasoning", match="model_id"),
-        _row("model_request", "notify", match="model_id"),
-        _row("model_response", "notify", match="model_id"),
-        _row("tool_selection", "gate", "D", patch="tool_name", match="tool_name", timeout=QUICK),
-        _row(
+        _build_row("pre_iteration", "amend", "Hi"),
+        _build_row("pre_model", "gate", "DHi", patch="request", match="model_id", timeout=QUICK),
+        _build_row("post_model", "amend", patch="response reasoning", match="model_id"),
+        _build_row("model_request", "notify", match="model_id"),
+        _build_row("model_response", "notify", match="model_id"),
+        _build_row("tool_selection", "gate", "D", patch="tool_name", match="tool_name", timeout=QUICK),
+        _build_row(
             "pre_tool_use",
             "gate",
             "ADKHi",
@@ -267,7 +267,7 @@ _STANDARD: Final = Catalogue(
             timeout=QUICK,
             on_refusal="permission_denied",
         ),
-        _row(
+        _build_row(
             "permission_request",
             "gate",
             "ADKH",
@@ -276,15 +276,15 @@ _STANDARD: Final = Catalogue(
             timeout=QUICK,
             on_refusal="permission_denied",
         ),
-        _row("permission_denied", "notify", "Hi", match="tool_name"),
-        _row("post_tool_use", "notify", "Hia", match="tool_name"),
-        _row("post_tool_use_failure", "notify", "Hia", match="tool_name"),
-        _row("post_tool_batch", "notify", "Hi"),
-        _row("tool_result", "amend", patch="tool_response", match="tool_name"),
-        _row("tool_path", "notify", match="tool_name"),
-        _row("stop", "notify", "Hr"),
-        _row("stop_failure", "notify"),
-        _row(
+        _build_row("permission_denied", "notify", "Hi", match="tool_name"),
+        _build_row("post_tool_use", "notify", "Hia", match="tool_name"),
+        _build_row("post_tool_use_failure", "notify", "Hia", match="tool_name"),
+        _build_row("post_tool_batch", "notify", "Hi"),
+        _build_row("tool_result", "amend", patch="tool_response", match="tool_name"),
+        _build_row("tool_path", "notify", match="tool_name"),
+        _build_row("stop", "notify", "Hr"),
+        _build_row("stop_failure", "notify"),
+        _build_row(
             "subagent_start",
             "gate",
             "DKHi",
@@ -292,34 +292,36 @@ _STANDARD: Final = Catalogue(
             match="agent_type",
             timeout=QUICK,
         ),
-        _row("subagent_started", "notify", "i", match="agent_type"),
-        _row("subagent_stop", "notify", "Hir", match="agent_type"),
-        _row("pre_compact", "gate", "DKHi", match="trigger"),
-        _row("compact_stage", "notify", "Hi"),
-        _row("post_compact", "notify", "Hi"),
-        _row("notification", "notify", "Hi", match="notification_type"),
-        _row("task_created", "gate", "DK", timeout=QUICK),
-        _row("task_completed", "notify", "r"),
-        _row("teammate_idle", "notify", "r"),
-        _row("config_change", "gate", "DK", match="source", timeout=QUICK),
-        _row("worktree_create", "gate", "DK", patch="worktree_path", match="name"),
-        _row("worktree_remove", "gate", "DK", timeout=QUICK),
-        _row("pre_model_switch", "gate", "ADK", match="to_model", timeout=QUICK),
-        _row("elicitation", "gate", "ADK", patch="content", match="mcp_server_name", timeout=QUICK),
-        _row("elicitation_result", "gate", "DK", patch="content", match="mcp_server_name", timeout=QUICK),
-        _row("personality_switch", "amend", combine="first_wins", patch="personality_id", match="to", timeout=QUICK),
-        _row("message_claim", "claim", "C", match="platform", timeout=QUICK),
-        _row("message_dispatch", "claim", "C", match="platform", timeout=QUICK),
-        _row("message_send", "amend", combine="first_wins", patch="message", timeout=QUICK),
-        _row("message_received", "notify"),
-        _row("message_sent", "notify"),
-        _row("error_intercept", "claim", "C", match="error_type"),
-        _row("error_recover", "claim", "C", match="error_type"),
-        _row("error_transform", "amend", combine="first_wins", patch="message", match="error_type"),
-        _row("error_log", "notify", match="error_type"),
-        _row("telemetry", "notify", match="event_type"),
-        _row("custom_log", "notify", match="event_type"),
-        _row("metrics", "notify", match="event_type"),
-        _row("performance", "notify", match="event_type"),
+        _build_row("subagent_started", "notify", "i", match="agent_type"),
+        _build_row("subagent_stop", "notify", "Hir", match="agent_type"),
+        _build_row("pre_compact", "gate", "DKHi", match="trigger"),
+        _build_row("compact_stage", "notify", "Hi"),
+        _build_row("post_compact", "notify", "Hi"),
+        _build_row("notification", "notify", "Hi", match="notification_type"),
+        _build_row("task_created", "gate", "DK", timeout=QUICK),
+        _build_row("task_completed", "notify", "r"),
+        _build_row("teammate_idle", "notify", "r"),
+        _build_row("config_change", "gate", "DK", match="source", timeout=QUICK),
+        _build_row("worktree_create", "gate", "DK", patch="worktree_path", match="name"),
+        _build_row("worktree_remove", "gate", "DK", timeout=QUICK),
+        _build_row("pre_model_switch", "gate", "ADK", match="to_model", timeout=QUICK),
+        _build_row("elicitation", "gate", "ADK", patch="content", match="mcp_server_name", timeout=QUICK),
+        _build_row("elicitation_result", "gate", "DK", patch="content", match="mcp_server_name", timeout=QUICK),
+        _build_row(
+            "personality_switch", "amend", combine="first_wins", patch="personality_id", match="to", timeout=QUICK
+        ),
+        _build_row("message_claim", "claim", "C", match="platform", timeout=QUICK),
+        _build_row("message_dispatch", "claim", "C", match="platform", timeout=QUICK),
+        _build_row("message_send", "amend", combine="first_wins", patch="message", timeout=QUICK),
+        _build_row("message_received", "notify"),
+        _build_row("message_sent", "notify"),
+        _build_row("error_intercept", "claim", "C", match="error_type"),
+        _build_row("error_recover", "claim", "C", match="error_type"),
+        _build_row("error_transform", "amend", combine="first_wins", patch="message", match="error_type"),
+        _build_row("error_log", "notify", match="error_type"),
+        _build_row("telemetry", "notify", match="event_type"),
+        _build_row("custom_log", "notify", match="event_type"),
+        _build_row("metrics", "notify", match="event_type"),
+        _build_row("performance", "notify", match="event_type"),
     ]
 )

@@ -20,7 +20,7 @@ from typing import Final, NamedTuple, Protocol, TypeAlias
 
 import re2
 
-from hooklatch.core.hooks.matchers import CompiledPattern, compile_re2, regex_of_glob, set_of_glob
+from hooklatch.core.hooks.matchers import CompiledPattern, compile_re2, set_of_glob, translate_glob
 from hooklatch.core.text import is_unicode
 from hooklatch.guards.command import Command, UnreadableCommandError
 from hooklatch.guards.commands import commands
@@ -34,7 +34,7 @@ __all__ = [
     "Comparison",
     "ComparisonError",
     "WrongTypeError",
-    "comparison",
+    "make_comparison",
     "read_commands",
 ]
 
@@ -72,7 +72,7 @@ class WrongTypeError(ValueError):
     """A value of another type than a comparison is for; the text says which type it needs."""
 
 
-class Setting(Protocol):
+class ComparisonContext(Protocol):
     """What a comparison needs besides the value: the agent's folder, what was read already, what may yet be done."""
 
     @property
@@ -82,7 +82,7 @@ class Setting(Protocol):
     def spend(self, steps: int) -> bool: ...
 
 
-Compare: TypeAlias = Callable[[object, Setting], bool]
+Compare: TypeAlias = Callable[[object, ComparisonContext], bool]
 
 
 class Comparison(NamedTuple):
@@ -93,7 +93,7 @@ class Comparison(NamedTuple):
     joins: bool = False  # whether words in a list are one value, too: a command may be given as ["git", "push"]
 
 
-def comparison(kind: str, wanted: object) -> Comparison:
+def make_comparison(kind: str, wanted: object) -> Comparison:
     """Return the comparison of a kind with one wanted value.
 
     Raises:
@@ -102,7 +102,7 @@ def comparison(kind: str, wanted: object) -> Comparison:
     return KINDS[kind](wanted)
 
 
-def text_in(wanted: object, what: str) -> str:
+def require_text(wanted: object, what: str) -> str:
     if not isinstance(wanted, str) or not wanted.strip():
         raise ComparisonError(f"{what} is a text that is not empty, not {wanted!r:.80}")
     if len(wanted) > MAX_PATTERN:
@@ -112,7 +112,7 @@ def text_in(wanted: object, what: str) -> str:
     return wanted
 
 
-def text_of(value: object) -> str:
+def format_compared_value(value: object) -> str:
     if not isinstance(value, str):
         raise WrongTypeError("is no text")
     return value
@@ -121,28 +121,28 @@ def text_of(value: object) -> str:
 # -- equality, numbers, texts ----------------------------------------------------------------------------------------
 
 
-def of_equal(wanted: object) -> Comparison:
+def compare_equal(wanted: object) -> Comparison:
     if isinstance(wanted, str) and len(wanted) > MAX_PATTERN:
         raise ComparisonError(f"a value has at most {MAX_PATTERN} characters, not {len(wanted)}")
     if not isinstance(wanted, str | bool | int | float) or (isinstance(wanted, float) and not isfinite(wanted)):
         raise ComparisonError(f"a value is a text, a number, true or false, not {wanted!r:.80}")
-    kind = type_of(wanted)
+    kind = name_json_type(wanted)
 
-    def equals(value: object, _: Setting) -> bool:
-        if type_of(value) != kind:
+    def equals(value: object, _: ComparisonContext) -> bool:
+        if name_json_type(value) != kind:
             raise WrongTypeError(f"is no {kind}")
         return value == wanted
 
     return Comparison(repr(wanted) if isinstance(wanted, str) else str(wanted).lower(), equals)
 
 
-def type_of(value: object) -> str:
+def name_json_type(value: object) -> str:
     if isinstance(value, bool):
         return "true or false"
     return "number" if isinstance(value, int | float) else "text" if isinstance(value, str) else ""
 
 
-def of_number(wanted: object) -> Comparison:
+def compare_number(wanted: object) -> Comparison:
     found = NUMBER.fullmatch(wanted.strip()) if isinstance(wanted, str) and len(wanted) <= MAX_PATTERN else None
     if found is None:
         raise ComparisonError(f'a number is compared as ">= 100", with <, <=, > or >=, not {wanted!r:.80}')
@@ -150,7 +150,7 @@ def of_number(wanted: object) -> Comparison:
     if isinstance(limit, float) and not isfinite(limit):
         raise ComparisonError(f"{found[2]:.20}… is larger than any number with a point that a payload can have")
 
-    def compares(value: object, _: Setting) -> bool:
+    def compares(value: object, _: ComparisonContext) -> bool:
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise WrongTypeError("is no number")
         return order(value, limit)
@@ -158,25 +158,25 @@ def of_number(wanted: object) -> Comparison:
     return Comparison(f"{found[1]} {found[2]}", compares)
 
 
-def of_glob(wanted: object) -> Comparison:
-    pattern = text_in(wanted, "a glob")
-    compiled = compile_re2(regex_of_glob(pattern))
+def compare_glob(wanted: object) -> Comparison:
+    pattern = require_text(wanted, "a glob")
+    compiled = compile_re2(translate_glob(pattern))
 
-    def matches(value: object, setting: Setting) -> bool:
-        return found_in(compiled, text_of(value), setting)
+    def matches(value: object, setting: ComparisonContext) -> bool:
+        return search_pattern(compiled, format_compared_value(value), setting)
 
     return Comparison(f"glob {pattern}", matches)
 
 
-def found_in(compiled: CompiledPattern, text: str, setting: Setting) -> bool:
+def search_pattern(compiled: CompiledPattern, text: str, setting: ComparisonContext) -> bool:
     return not setting.spend(len(text) * compiled.programsize) or compiled.fullmatch(text) is not None
 
 
 # -- paths -----------------------------------------------------------------------------------------------------------
 
 
-def of_path(wanted: object) -> Comparison:
-    pattern = plain(text_in(wanted, "a path")).rstrip("/") or "/"
+def compare_path(wanted: object) -> Comparison:
+    pattern = normalize_path_text(require_text(wanted, "a path")).rstrip("/") or "/"
     for mark, instead in MISREAD.items():
         if mark in pattern:
             raise ComparisonError(f"{mark} {instead}, so no path would be {pattern!r}")
@@ -186,71 +186,78 @@ def of_path(wanted: object) -> Comparison:
         raise ComparisonError(f"{pattern!r} is in the home of another user, which is not looked up; write the path")
     if pattern.lstrip().startswith("!"):
         raise ComparisonError(f"nothing is negated, so {pattern!r} would be a name; decide in the hook")
-    path_pattern(pattern, "/")  # any folder shows what is wrong with it
+    compile_path_pattern(pattern, "/")  # any folder shows what is wrong with it
 
-    def matches(value: object, setting: Setting) -> bool:
-        return may_be(text_of(value), pattern, setting)
+    def matches(value: object, setting: ComparisonContext) -> bool:
+        return may_be(format_compared_value(value), pattern, setting)
 
     return Comparison(f"path {pattern}", matches)
 
 
 @cache
-def home() -> str:
+def find_home() -> str:
     """Return the home of the user of this process, which is the agent's."""
-    return plain(posixpath.expanduser("~"))
+    return normalize_path_text(posixpath.expanduser("~"))
 
 
-def plain(text: str) -> str:
+def normalize_path_text(text: str) -> str:
     """Return one spelling of what a file system may take for one name."""
     return unicodedata.normalize("NFC", text.translate(IGNORED))
 
 
-def may_be(value: str, pattern: str, setting: Setting) -> bool:
+def may_be(value: str, pattern: str, setting: ComparisonContext) -> bool:
     """Return whether a path may be one that the pattern means, or be below one."""
-    written, folder = spellings(value), setting.folder
+    written, folder = list_spellings(value), setting.folder
     if not written:
         return True
     is_anchored = "/" in pattern or pattern in ("~", ".", "..")
     if folder is None and is_anchored and any(not one.startswith("/") for one in written):
         return True
-    base = plain(folder or "/")
+    base = normalize_path_text(folder or "/")
     try:
-        compiled = path_pattern(pattern, base)
+        compiled = compile_path_pattern(pattern, base)
     except ValueError:  # what can be compiled in any folder cannot in this one
         return True
-    return any(one.startswith(ELSEWHERE) or found_in(compiled, one, setting) for one in absolute(written, base))
-
-
-@lru_cache(maxsize=512)
-def spellings(value: str) -> frozenset[str]:
-    """Return the paths that a tool may take a text for; none if nobody can say."""
-    if "\0" in value or "://" in value or value.lstrip()[:5].lower() == "file:" or len(value) > MAX_PATH:
-        return frozenset()
-    written = {plain(value), plain(value.strip()), plain(value.replace("\\", "/"))}
-    if any(one.startswith("~") and one != "~" and not one.startswith("~/") for one in written):
-        return frozenset()
-    return frozenset(
-        written | {home() + one.removeprefix(at) for one in written for at in HOMES if f"{one}/".startswith(f"{at}/")}
+    return any(
+        one.startswith(ELSEWHERE) or search_pattern(compiled, one, setting) for one in resolve_paths(written, base)
     )
 
 
 @lru_cache(maxsize=512)
-def absolute(paths: frozenset[str], base: str) -> frozenset[str]:
+def list_spellings(value: str) -> frozenset[str]:
+    """Return the paths that a tool may take a text for; none if nobody can say."""
+    if "\0" in value or "://" in value or value.lstrip()[:5].lower() == "file:" or len(value) > MAX_PATH:
+        return frozenset()
+    written = {
+        normalize_path_text(value),
+        normalize_path_text(value.strip()),
+        normalize_path_text(value.replace("\\", "/")),
+    }
+    if any(one.startswith("~") and one != "~" and not one.startswith("~/") for one in written):
+        return frozenset()
+    return frozenset(
+        written
+        | {find_home() + one.removeprefix(at) for one in written for at in HOMES if f"{one}/".startswith(f"{at}/")}
+    )
+
+
+@lru_cache(maxsize=512)
+def resolve_paths(paths: frozenset[str], base: str) -> frozenset[str]:
     """Return paths from the root, without `.`, `..` and `//`; what `..` leaves is what is written, not a link's."""
     return frozenset("/" + posixpath.normpath(posixpath.join(base, path)).lstrip("/") for path in paths)
 
 
 @lru_cache(maxsize=2048)  # for each pattern and each folder that agents work in
-def path_pattern(pattern: str, base: str) -> CompiledPattern:
+def compile_path_pattern(pattern: str, base: str) -> CompiledPattern:
     """Compile a pattern of paths for an agent that works in the folder `base`."""
     if pattern in ("~", ".") or pattern.startswith("~/"):
-        pattern = (re2_free(home()) if pattern[0] == "~" else re2_free(base)) + pattern[1:]
+        pattern = (quote_folder(find_home()) if pattern[0] == "~" else quote_folder(base)) + pattern[1:]
     elif "/" not in pattern and pattern != "..":
-        return compile_re2(f"(?is)(?:.*/)?{part(pattern)}(?:/.*)?")
+        return compile_re2(f"(?is)(?:.*/)?{translate_path_part(pattern)}(?:/.*)?")
     elif pattern.startswith("**/"):
         pattern = f"/{pattern}"
     elif not pattern.startswith("/"):
-        pattern = f"{re2_free(base)}/{pattern}"
+        pattern = f"{quote_folder(base)}/{pattern}"
     parts: list[str] = []
     for one in pattern.split("/"):
         if one == "..":
@@ -261,16 +268,16 @@ def path_pattern(pattern: str, base: str) -> CompiledPattern:
             parts.append(one)
     while parts and parts[-1] == "**":
         parts.pop()
-    found = "".join("(?:/[^/]*)*" if one == "**" else f"/{part(one)}" for one in parts)
+    found = "".join("(?:/[^/]*)*" if one == "**" else f"/{translate_path_part(one)}" for one in parts)
     return compile_re2(f"(?is){found}(?:/.*)?" if found else "(?is).*")
 
 
-def re2_free(folder: str) -> str:
+def quote_folder(folder: str) -> str:
     """Return a folder as a pattern that means just this folder."""
     return "".join(f"[{one}]" if one in "*?[" else one for one in folder.rstrip("/"))
 
 
-def part(pattern: str) -> str:
+def translate_path_part(pattern: str) -> str:
     """Translate one part of a path: `*` and `?` do not go beyond it, and a set is meant as it stands, too: app/[id]."""
     found: list[str] = []
     position = 0
@@ -293,8 +300,8 @@ def part(pattern: str) -> str:
 # -- commands --------------------------------------------------------------------------------------------------------
 
 
-def of_command(wanted: object) -> Comparison:
-    prefix = text_in(wanted, "a command").split()
+def compare_command(wanted: object) -> Comparison:
+    prefix = require_text(wanted, "a command").split()
     if any(not one.isprintable() or set(one) & set("$`'\"\\|&;<>(){}*?[]") for one in prefix):
         raise ComparisonError(f"{wanted!r} is a program and its first words, such as 'git push', not shell text")
     if prefix[0].startswith("!"):
@@ -308,8 +315,8 @@ def of_command(wanted: object) -> Comparison:
         raise ComparisonError(f"a program is named without its folder: {prefix[0].rpartition('/')[2]!r}")
     name, rest = program_name(prefix[0]), prefix[1:]
 
-    def may_run(value: object, setting: Setting) -> bool:
-        text = text_of(value)
+    def may_run(value: object, setting: ComparisonContext) -> bool:
+        text = format_compared_value(value)
         shown = setting.visible(text)
         if shown is not None and name not in shown:
             return False
@@ -333,9 +340,9 @@ def read_commands(text: str) -> list[Command] | None:
 
 
 KINDS: Final[Mapping[str, Callable[[object], Comparison]]] = {
-    "equals": of_equal,
-    "number": of_number,
-    "glob": of_glob,
-    "path": of_path,
-    "command": of_command,
+    "equals": compare_equal,
+    "number": compare_number,
+    "glob": compare_glob,
+    "path": compare_path,
+    "command": compare_command,
 }

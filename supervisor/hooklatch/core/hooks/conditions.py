@@ -27,17 +27,17 @@ from hooklatch.core.hooks.comparisons import (
     Comparison,
     ComparisonError,
     WrongTypeError,
-    comparison,
+    make_comparison,
     read_commands,
 )
 from hooklatch.core.hooks.matchers import MatcherError
 from hooklatch.core.payload import Payload
-from hooklatch.core.text import did_you_mean
+from hooklatch.core.text import suggest_name
 from hooklatch.core.tools import ARGUMENTS, KEYS, OTHER, UnclearToolError, arguments, kind_of
 from hooklatch.guards.command import Command
 from hooklatch.guards.prefixes import visible
 
-__all__ = ["Facts", "InvalidConditionError", "UnreadableFieldError", "Where", "compile_where"]
+__all__ = ["PayloadFacts", "InvalidConditionError", "UnreadableFieldError", "CompiledWhere", "compile_where"]
 
 MAX_CONDITIONS: Final = 16
 MAX_ALTERNATIVES: Final = 64
@@ -73,7 +73,7 @@ class Condition(NamedTuple):
     names: tuple[str, ...]
     alternatives: tuple[Comparison, ...]
 
-    def may_hold(self, facts: Facts) -> bool:
+    def may_hold(self, facts: PayloadFacts) -> bool:
         """Return whether a value of the field may be meant.
 
         Raises:
@@ -103,7 +103,7 @@ class Condition(NamedTuple):
         return False
 
 
-class Where:
+class CompiledWhere:
     """A compiled `where`; `source` is its JSON form, `text` how it is shown."""
 
     __slots__ = ("conditions", "source", "text")
@@ -111,9 +111,9 @@ class Where:
     def __init__(self, source: Mapping[str, object], conditions: Sequence[Condition]) -> None:
         self.source = source
         self.conditions = tuple(conditions)
-        self.text = ", ".join(shown(one) for one in self.conditions)
+        self.text = ", ".join(format_condition(one) for one in self.conditions)
 
-    def may_hold(self, facts: Facts) -> bool:
+    def may_hold(self, facts: PayloadFacts) -> bool:
         """Return whether the hook is meant, or may be.
 
         Raises:
@@ -121,7 +121,7 @@ class Where:
         """
         return self.failing(facts) is None
 
-    def failing(self, facts: Facts) -> str | None:
+    def failing(self, facts: PayloadFacts) -> str | None:
         """Return the condition that does not hold, as text; None if all hold, or may.
 
         Raises:
@@ -131,7 +131,7 @@ class Where:
         for one in self.conditions:
             try:
                 if not one.may_hold(facts):
-                    return shown(one)
+                    return format_condition(one)
             except UnreadableFieldError as error:
                 unreadable = unreadable or error
         if unreadable is not None:
@@ -144,14 +144,14 @@ class Where:
         known = fields | (ARGUMENTS if "tool_input" in fields else set[str]()) | {"cwd"}
         for one in self.conditions if fields else ():
             if one.names[0] not in known:
-                return f"{spec.name} has no field {one.names[0]!r}{did_you_mean(one.names[0], known)}"
+                return f"{spec.name} has no field {one.names[0]!r}{suggest_name(one.names[0], known)}"
         return None
 
     def __repr__(self) -> str:
         return f"Where({self.text})"
 
 
-class Facts:
+class PayloadFacts:
     """What conditions look at in one version of a payload; each field and each command is read once."""
 
     __slots__ = ("_arguments", "_fields", "_parsed", "_payload", "_steps", "_unparsed", "_values", "_visible", "folder")
@@ -207,11 +207,11 @@ class Facts:
             if first == "cwd" and first not in self._fields:
                 return [self._cwd()]
             if first in self._fields or first not in ARGUMENTS or not is_tool:
-                raws = list(below(self._payload.fields, names, field))
+                raws = list(walk_field(self._payload.fields, names, field))
             elif names == ("path",):
                 return self._paths()
             else:
-                raws = list(below(self._tool_arguments(), names, field))
+                raws = list(walk_field(self._tool_arguments(), names, field))
             return [decode(raw) for raw in raws] if len(raws) <= MAX_VALUES else None
         except UNDECODABLE as error:
             raise UnreadableFieldError(f"its field {field!r} cannot be read: {error}") from None
@@ -227,7 +227,7 @@ class Facts:
     def _paths(self) -> list[object] | None:
         """Return all paths that a tool names; None if they are too many, or nobody can say which."""
         told = self._tool_arguments()
-        raws = [raw for key in ("path", "paths") if key in told for raw in items(told[key])]
+        raws = [raw for key in ("path", "paths") if key in told for raw in list_items(told[key])]
         if len(raws) > MAX_VALUES:
             return None
         found: list[object] = [decode(raw) for raw in raws]
@@ -243,7 +243,7 @@ class Facts:
             return found
         if any(map(is_out, BRACES.findall(pattern))):
             return None
-        return [*found, *led_out(pattern, [one for one in found if isinstance(one, str)])]
+        return [*found, *list_outside_places(pattern, [one for one in found if isinstance(one, str)])]
 
     def _kind(self) -> str:
         told = self._payload.text("tool_kind")
@@ -279,7 +279,7 @@ def is_out(choice: str) -> bool:
     return len(names) > 1 and any(one.strip().startswith(("/", "~")) or ".." in one.split("/") for one in names)
 
 
-def led_out(pattern: str, places: Sequence[str]) -> Iterator[str]:
+def list_outside_places(pattern: str, places: Sequence[str]) -> Iterator[str]:
     """Yield what the pattern of a search names besides the places that are searched: /etc/*.conf, ../*."""
     parts = pattern.strip().split("/")
     if parts[0] in ("", "~") or ".." in parts:
@@ -288,7 +288,7 @@ def led_out(pattern: str, places: Sequence[str]) -> Iterator[str]:
             yield from [found] if found[0] == "~" else (posixpath.join(place, found) for place in places)
 
 
-def below(fields: Mapping[str, msgspec.Raw], names: Sequence[str], field: str) -> Iterator[msgspec.Raw]:
+def walk_field(fields: Mapping[str, msgspec.Raw], names: Sequence[str], field: str) -> Iterator[msgspec.Raw]:
     """Yield the values that names lead to; of a list, those of each item.
 
     Raises:
@@ -297,7 +297,7 @@ def below(fields: Mapping[str, msgspec.Raw], names: Sequence[str], field: str) -
     raw = fields.get(names[0])
     if raw is None:
         raise UnreadableFieldError(f"its field {field!r} is missing")
-    found = list(items(raw))
+    found = list(list_items(raw))
     if not found:
         raise UnreadableFieldError(f"its field {field!r} holds nothing")
     for one in found[: MAX_VALUES + 1]:
@@ -308,10 +308,10 @@ def below(fields: Mapping[str, msgspec.Raw], names: Sequence[str], field: str) -
             inner = OBJECT.decode(one)
         except UNDECODABLE:
             raise UnreadableFieldError(f"its field {field!r} is missing: {names[0]!r} is no object") from None
-        yield from below(inner, names[1:], field)
+        yield from walk_field(inner, names[1:], field)
 
 
-def items(raw: msgspec.Raw) -> Sequence[msgspec.Raw]:
+def list_items(raw: msgspec.Raw) -> Sequence[msgspec.Raw]:
     """Return the items of a list, or the value alone."""
     if bytes(memoryview(raw)[:1]) != b"[":
         return (raw,)
@@ -321,11 +321,11 @@ def items(raw: msgspec.Raw) -> Sequence[msgspec.Raw]:
         raise UnreadableFieldError(f"a list cannot be read: {error}") from None
 
 
-def shown(one: Condition) -> str:
+def format_condition(one: Condition) -> str:
     return f"{one.field} is {' or '.join(alternative.text for alternative in one.alternatives)}"
 
 
-def compile_where(source: object) -> Where | None:
+def compile_where(source: object) -> CompiledWhere | None:
     """Compile a `where` from its JSON form; None says that there is no condition.
 
     Raises:
@@ -340,18 +340,18 @@ def compile_where(source: object) -> Where | None:
     table = cast("Mapping[object, object]", source)
     if len(table) > MAX_CONDITIONS:
         raise InvalidConditionError(f"it has at most {MAX_CONDITIONS} fields, not {len(table)}")
-    conditions = [condition_of(field, wanted) for field, wanted in table.items()]
-    return Where(cast("Mapping[str, object]", source), conditions)
+    conditions = [compile_condition(field, wanted) for field, wanted in table.items()]
+    return CompiledWhere(cast("Mapping[str, object]", source), conditions)
 
 
-def condition_of(field: object, wanted: object) -> Condition:
+def compile_condition(field: object, wanted: object) -> Condition:
     if not isinstance(field, str) or not all(names := tuple(field.split("."))) or len(names) > MAX_DEPTH:
         raise InvalidConditionError(f"{field!r:.80} is no field; write its name, or names with a point between them")
     listed = cast("list[object]", wanted) if isinstance(wanted, list) else [wanted]
     if not 0 < len(listed) <= MAX_ALTERNATIVES:
         raise InvalidConditionError(f"{field}: a list has 1 to {MAX_ALTERNATIVES} alternatives, not {len(listed)}")
     try:
-        alternatives = tuple(one for value in listed for one in comparisons_of(field, value))
+        alternatives = tuple(one for value in listed for one in compile_comparisons(field, value))
     except (ComparisonError, MatcherError) as error:
         raise InvalidConditionError(f"{field}: {error}") from None
     if len(alternatives) > MAX_ALTERNATIVES:
@@ -359,7 +359,7 @@ def condition_of(field: object, wanted: object) -> Condition:
     return Condition(field, names, alternatives)
 
 
-def comparisons_of(field: str, wanted: object) -> list[Comparison]:
+def compile_comparisons(field: str, wanted: object) -> list[Comparison]:
     """Return the comparisons of one alternative: a table says which kind, else the field and the value do."""
     if isinstance(wanted, Mapping):
         table = cast("Mapping[str, object]", wanted)
@@ -371,12 +371,12 @@ def comparisons_of(field: str, wanted: object) -> list[Comparison]:
         values = cast("list[object]", given) if isinstance(given, list) else [given]
         if not values:
             raise ComparisonError(f"{kind} is an empty list, which nothing is")
-        return [comparison(kind, value) for value in values]
+        return [make_comparison(kind, value) for value in values]
     if field in OWN_KIND:
-        return [comparison(OWN_KIND[field], wanted)]
+        return [make_comparison(OWN_KIND[field], wanted)]
     if isinstance(wanted, str):
         if NUMBER.fullmatch(wanted.strip()):
-            return [comparison("number", wanted)]
+            return [make_comparison("number", wanted)]
         if wanted.lstrip().startswith(ORDERED):
             raise ComparisonError(
                 f'a number is compared as ">= 100", with <, <=, > or >=, and nothing is negated; write'
@@ -387,4 +387,4 @@ def comparisons_of(field: str, wanted: object) -> list[Comparison]:
         if kind or not TYPED.isdisjoint(wanted):
             said = f"{{ {kind} = … }}" if kind else "{ path = … }, { glob = … }"
             raise ComparisonError(f"say what {wanted!r} is: {said}, or {{ equals = … }} for exactly this text")
-    return [comparison("equals", wanted)]
+    return [make_comparison("equals", wanted)]

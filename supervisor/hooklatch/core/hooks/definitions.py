@@ -14,13 +14,13 @@ from typing import Annotated, Any, TypeAlias, cast
 import msgspec
 from msgspec import Meta
 
-from hooklatch.core.hooks.conditions import InvalidConditionError, Where, compile_where
+from hooklatch.core.hooks.conditions import CompiledWhere, InvalidConditionError, compile_where
 from hooklatch.core.hooks.matchers import Matcher, MatcherError, compile_matcher
 from hooklatch.core.hooks.names import is_like_a_name
 from hooklatch.core.hooks.shell_definitions import ARGV, ShellCommand
 from hooklatch.core.tables import InvalidTableError, Path, read_table
-from hooklatch_worker.author.failures import clipped
-from hooklatch_worker.author.marker import BOTH, MAX_TIMEOUT, Marker
+from hooklatch_worker.author.failures import clip_error_text
+from hooklatch_worker.author.marker import BOTH, MAX_TIMEOUT, MarkedEvent
 
 __all__ = [
     "HookDefinition",
@@ -28,9 +28,9 @@ __all__ = [
     "InvalidHookError",
     "Priority",
     "Timeout",
-    "default_id",
-    "define",
-    "from_marker",
+    "derive_hook_id",
+    "define_hooks",
+    "define_marked_hook",
     "is_id",
     "read_definition",
 ]
@@ -110,7 +110,7 @@ class InvalidHookError(InvalidTableError):
 
     def __init__(self, hook_id: str, reason: str, path: Path = ()) -> None:
         self.hook_id = hook_id
-        super().__init__(reason, path, table=f"hook {clipped(hook_id)!r}" if hook_id else "")
+        super().__init__(reason, path, table=f"hook {clip_error_text(hook_id)!r}" if hook_id else "")
 
 
 class HookTable(ShellCommand, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -134,7 +134,7 @@ class HookTable(ShellCommand, frozen=True, kw_only=True, forbid_unknown_fields=T
     plugin: str | None = None
 
     def __post_init__(self) -> None:
-        if self.id is not None and (fault := fault_of_id(self.id)) is not None:
+        if self.id is not None and (fault := find_id_fault(self.id)) is not None:
             raise InvalidTableError(fault, ("id",))
         if self.command is not None and self.argv is not None:
             raise InvalidTableError("write either command (a shell line) or argv (a program and its arguments)")
@@ -158,7 +158,7 @@ class HookDefinition(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     event: str
     matcher: Matcher
-    where: Where | None = None
+    where: CompiledWhere | None = None
     run: str | None = None
     shell: ShellCommand | None = None
     served: bool = False
@@ -188,28 +188,30 @@ def read_definition(table: object, *, is_lenient: bool = False) -> list[HookDefi
     """
     written: Mapping[str, object] = cast("Any", table) if isinstance(table, Mapping) else {}
     if isinstance(problem := written.get("problem"), str):
-        return standing_in(written, problem)
+        return define_stand_ins(written, problem)
     try:
         read = read_table(cast("Any", table), HookTable, "hook")
     except InvalidTableError as error:
         hook_id = written.get("id")
         raise InvalidHookError(hook_id if isinstance(hook_id, str) else "", error.reason, error.path) from None
-    return define(read, written, is_lenient=is_lenient)
+    return define_hooks(read, written, is_lenient=is_lenient)
 
 
-def define(table: HookTable, written: Collection[str], *, is_lenient: bool, line: int = 0) -> list[HookDefinition]:
+def define_hooks(
+    table: HookTable, written: Collection[str], *, is_lenient: bool, line: int = 0
+) -> list[HookDefinition]:
     """Return the hooks that a table declares, one for each of its events; `written` are the keys in the table.
 
     Raises:
         InvalidHookError: a key of a shell hook is in another one, its config cannot be sent, or its matcher or its
             `where` is bad and this is not `is_lenient`.
     """
-    hook_id = table.id if table.id is not None else default_id(table.run or "")
+    hook_id = table.id if table.id is not None else derive_hook_id(table.run or "")
     for key in () if table.is_shell else ShellCommand.__struct_fields__:
         if key in written:
             raise InvalidHookError(hook_id, f"{key} belongs to a shell hook: one with command or argv", (key,))
-    matcher, problem = matcher_of(table.match, hook_id, is_lenient=is_lenient)
-    where, unusable = where_of(table.where, hook_id, is_lenient=is_lenient)
+    matcher, problem = read_matcher(table.match, hook_id, is_lenient=is_lenient)
+    where, unusable = read_where(table.where, hook_id, is_lenient=is_lenient)
     events = [table.event] if isinstance(table.event, str) else table.event
     return [
         HookDefinition(
@@ -220,17 +222,17 @@ def define(table: HookTable, written: Collection[str], *, is_lenient: bool, line
             run=table.run,
             shell=msgspec.convert(table, ShellCommand, from_attributes=True) if table.is_shell else None,
             served=table.served,
-            config=config_of(table.config, hook_id),
+            config=encode_hook_config(table.config, hook_id),
             line=line,
             problem=problem or unusable,
             plugin=table.plugin,
-            **settings_of(table),
+            **collect_hook_settings(table),
         )
         for event in events
     ]
 
 
-def standing_in(table: Mapping[str, object], problem: str) -> list[HookDefinition]:
+def define_stand_ins(table: Mapping[str, object], problem: str) -> list[HookDefinition]:
     """Return hooks that fail in place of a table's, with whatever of it can be used."""
     kept = {key: table.get(key) for key in ("id", "event", "match", "where")} | {"served": True}
     for key in KEPT:
@@ -244,38 +246,40 @@ def standing_in(table: Mapping[str, object], problem: str) -> list[HookDefinitio
     ]
 
 
-def from_marker(marker: Marker, *, stem: str, function: str, line: int, has_siblings: bool) -> HookDefinition:
+def define_marked_hook(
+    marker: MarkedEvent, *, stem: str, function: str, line: int, has_siblings: bool
+) -> HookDefinition:
     """Return the definition of a decorated function; a bad matcher or `where` is its `problem`.
 
     Raises:
         InvalidHookError: its id or its config cannot be used.
     """
-    if marker.id and (fault := fault_of_id(marker.id)) is not None:
+    if marker.id and (fault := find_id_fault(marker.id)) is not None:
         raise InvalidHookError(function, fault)
     hook_id = marker.id or f"{stem}:{function}"
     if has_siblings:
         hook_id = f"{hook_id}@{marker.event}"
-    matcher, problem = matcher_of(marker.match, hook_id, is_lenient=True)
-    where, unusable = where_of(marker.where, hook_id, is_lenient=True)
+    matcher, problem = read_matcher(marker.match, hook_id, is_lenient=True)
+    where, unusable = read_where(marker.where, hook_id, is_lenient=True)
     return HookDefinition(
         id=hook_id,
         event=marker.event,
         matcher=matcher,
         where=where,
-        config=config_of(marker.config, hook_id),
+        config=encode_hook_config(marker.config, hook_id),
         runtime=marker.runtime,
         line=line,
         problem=problem or unusable,
-        **settings_of(marker),
+        **collect_hook_settings(marker),
     )
 
 
-def settings_of(declared: HookTable | Marker) -> dict[str, Any]:
+def collect_hook_settings(declared: HookTable | MarkedEvent) -> dict[str, Any]:
     keys = ("priority", "timeout", "description", "enabled", "observe", "optional", "amends", "only_judges")
     return {key: getattr(declared, key) for key in keys}
 
 
-def matcher_of(source: object, name: str, *, is_lenient: bool) -> tuple[Matcher, str | None]:
+def read_matcher(source: object, name: str, *, is_lenient: bool) -> tuple[Matcher, str | None]:
     try:
         return compile_matcher(source), None
     except MatcherError as error:
@@ -284,7 +288,7 @@ def matcher_of(source: object, name: str, *, is_lenient: bool) -> tuple[Matcher,
         return compile_matcher(None), f"match: {error}"
 
 
-def where_of(source: object, name: str, *, is_lenient: bool) -> tuple[Where | None, str | None]:
+def read_where(source: object, name: str, *, is_lenient: bool) -> tuple[CompiledWhere | None, str | None]:
     try:
         return compile_where(source), None
     except InvalidConditionError as error:
@@ -293,7 +297,7 @@ def where_of(source: object, name: str, *, is_lenient: bool) -> tuple[Where | No
         return None, f"where: {error}"
 
 
-def default_id(run: str) -> str:
+def derive_hook_id(run: str) -> str:
     place, _, function = run.partition(":")
     return f"{place.rsplit('/', 1)[-1].removesuffix('.py')}:{function}"
 
@@ -303,7 +307,7 @@ def is_id(value: str) -> bool:
     return 0 < len(value) <= MAX_ID and LINE.match(value) is not None
 
 
-def fault_of_id(value: str) -> str | None:
+def find_id_fault(value: str) -> str | None:
     if not is_id(value):
         return f"id is one line of at most {MAX_ID} characters, not {value[:80]!r}"
     if is_like_a_name(value):
@@ -311,7 +315,7 @@ def fault_of_id(value: str) -> str | None:
     return None
 
 
-def config_of(value: Mapping[str, Any] | None, name: str) -> bytes:
+def encode_hook_config(value: Mapping[str, Any] | None, name: str) -> bytes:
     if value is None:
         return b""
     try:

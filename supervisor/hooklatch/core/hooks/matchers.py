@@ -90,41 +90,41 @@ def compile_matcher(source: object) -> Matcher:
         case None | "*":
             return Matcher(None, "*", None)
         case str():
-            return Matcher(source, checked_name(source), source.__eq__)
+            return Matcher(source, validate_tool_name(source), source.__eq__)
         case list():
-            return of_names(cast("list[object]", source))
+            return match_names(cast("list[object]", source))
         case {"glob": object() as pattern}:
-            return of_glob(pattern, cast("Mapping[str, object]", source))
+            return match_glob(pattern, cast("Mapping[str, object]", source))
         case {"regex": object() as pattern}:
-            return of_regex(pattern, cast("Mapping[str, object]", source))
+            return match_regex(pattern, cast("Mapping[str, object]", source))
         case _:
             raise MatcherError(
-                f"a matcher is a name, a list of names, {{glob = ...}} or {{regex = ...}}, not {shown(source)}"
+                f"a matcher is a name, a list of names, {{glob = ...}} or {{regex = ...}}, not {clip_repr(source)}"
             )
 
 
-def of_names(names: Sequence[object]) -> Matcher:
+def match_names(names: Sequence[object]) -> Matcher:
     if not names or not all(isinstance(name, str) for name in names):
-        raise MatcherError(f"a list of names must hold at least one string, and only strings, not {shown(names)}")
-    known = frozenset(checked_name(name) for name in cast("Sequence[str]", names))
+        raise MatcherError(f"a list of names must hold at least one string, and only strings, not {clip_repr(names)}")
+    known = frozenset(validate_tool_name(name) for name in cast("Sequence[str]", names))
     return Matcher(list(names), "|".join(sorted(known)), known.__contains__)
 
 
-def of_glob(pattern: object, source: Mapping[str, object]) -> Matcher:
+def match_glob(pattern: object, source: Mapping[str, object]) -> Matcher:
     refuse_unknown(source, "glob")
-    text = not_empty(checked(pattern))
-    compiled = compile_re2(regex_of_glob(text))
+    text = refuse_empty_pattern(validate_pattern(pattern))
+    compiled = compile_re2(translate_glob(text))
     weight = compiled.programsize
     return Matcher({"glob": text}, f"glob {text}", lambda value: compiled.fullmatch(value) is not None, weight)
 
 
-def of_regex(pattern: object, source: Mapping[str, object]) -> Matcher:
+def match_regex(pattern: object, source: Mapping[str, object]) -> Matcher:
     refuse_unknown(source, "regex", "search")
-    text = checked(pattern)
+    text = validate_pattern(pattern)
     search = source.get("search", False)
     if not isinstance(search, bool):
-        raise MatcherError(f"search must be true or false, not {shown(search)}")
-    compiled = compile_re2(text if search else not_empty(text))
+        raise MatcherError(f"search must be true or false, not {clip_repr(search)}")
+    compiled = compile_re2(text if search else refuse_empty_pattern(text))
     if search:
         return Matcher(
             {"regex": text, "search": True},
@@ -139,44 +139,45 @@ def of_regex(pattern: object, source: Mapping[str, object]) -> Matcher:
 def refuse_unknown(source: Mapping[str, object], kind: str, *others: str) -> None:
     for key in source:
         if key not in (kind, *others):
-            raise MatcherError(f"a {kind} matcher has no key {shown(key)}")
+            raise MatcherError(f"a {kind} matcher has no key {clip_repr(key)}")
 
 
-def checked_name(name: str) -> str:
+def validate_tool_name(name: str) -> str:
     # A hook with this name would never be called; on a gate, that would be a missing guard.
     if name in ("", "*"):
         raise MatcherError(f'{name!r} does not name anything; leave the matcher out, or write just "*", to match all')
-    if checked(name) != name.strip() or not name.isprintable():
+    if validate_pattern(name) != name.strip() or not name.isprintable():
         raise MatcherError(
-            f"{shown(name)} has a blank around it, or a character that is not seen: no tool is called that"
+            f"{clip_repr(name)} has a blank around it, or a character that is not seen: no tool is called that"
         )
     if (mark := MARKS.search(name)) is not None:
         just_this = re.sub(r"[*?\[{]", r"[\g<0>]", name)
         raise MatcherError(
-            f"{shown(name)} is compared as a whole, and {mark[0]!r} is hardly a part of a name: write a list of names,"
-            f" {{regex = …}} or {{glob = …}}; {{glob = {shown(just_this)}}} is just this text"
+            f"{clip_repr(name)} is compared as a whole, and {mark[0]!r} is hardly a part of a name: write a list of "
+            f"names,"
+            f" {{regex = …}} or {{glob = …}}; {{glob = {clip_repr(just_this)}}} is just this text"
         )
     return name
 
 
-def not_empty(pattern: str) -> str:
+def refuse_empty_pattern(pattern: str) -> str:
     """Refuse what only an empty name matches whole, as no tool has one; a search finds it everywhere."""
     if not pattern:
         raise MatcherError("a pattern must not be empty; leave the matcher out to match all")
     return pattern
 
 
-def checked(pattern: object) -> str:
+def validate_pattern(pattern: object) -> str:
     if not isinstance(pattern, str):
-        raise MatcherError(f"a pattern must be a string, not {shown(pattern)}")
+        raise MatcherError(f"a pattern must be a string, not {clip_repr(pattern)}")
     if len(pattern) > MAX_PATTERN:
         raise MatcherError(f"a pattern of {len(pattern)} characters is over the limit of {MAX_PATTERN}")
     if not is_unicode(pattern):
-        raise MatcherError(f"{shown(pattern)} holds characters that are not valid Unicode")
+        raise MatcherError(f"{clip_repr(pattern)} holds characters that are not valid Unicode")
     return pattern
 
 
-def regex_of_glob(pattern: str) -> str:
+def translate_glob(pattern: str) -> str:
     """Translate `*`, `?` and `[...]`; `*` matches every character, since tool names are not paths."""
     parts: list[str] = ["(?s)"]
     position = 0
@@ -211,10 +212,10 @@ def set_of_glob(pattern: str, position: int, *, never: str = "") -> tuple[str, i
     position += is_negated
     end = pattern.find("]", position + 1)  # a "]" that comes first is a member of the set
     if end < 0:
-        raise MatcherError(f"the glob {shown(pattern)} has an unclosed '['")
+        raise MatcherError(f"the glob {clip_repr(pattern)} has an unclosed '['")
     inside = pattern[position:end]
     if "[:" in inside:
-        raise MatcherError(f"{shown(pattern)} has a named class in a set; write its characters, such as [a-z0-9]")
+        raise MatcherError(f"{clip_repr(pattern)} has a named class in a set; write its characters, such as [a-z0-9]")
     inside = inside.replace("\\", "\\\\").replace("[", "\\[").replace("^", "\\^")
     if inside.startswith(("-", "]")):
         inside = f"\\{inside}"  # no longer the first one where `never` is
@@ -229,20 +230,20 @@ def compile_re2(pattern: str) -> CompiledPattern:
     try:
         return re2.compile(pattern, options)
     except re2.error as error:
-        reason = reason_of(error)
+        reason = explain_pattern_error(error)
         raise MatcherError(
-            f"{shown(pattern)} is not a pattern that RE2 can run: {reason} ({alternative_to(reason)};"
+            f"{clip_repr(pattern)} is not a pattern that RE2 can run: {reason} ({suggest_pattern(reason)};"
             " see docs/guides/hooks.md, Matching)"
         ) from None
 
 
-def reason_of(error: Exception) -> str:
+def explain_pattern_error(error: Exception) -> str:
     first = error.args[0] if error.args else ""
     text = first.decode("utf-8", "replace") if isinstance(first, bytes) else str(first)
     return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"  # it may quote the whole pattern
 
 
-def alternative_to(reason: str) -> str:
+def suggest_pattern(reason: str) -> str:
     """Return what to write instead of a pattern that RE2 rejected for this reason."""
     for marks, alternative in ALTERNATIVES:
         if any(mark in reason for mark in marks):
@@ -250,7 +251,7 @@ def alternative_to(reason: str) -> str:
     return "RE2 has no look-around and no back-references; rewrite it, or match more and decide in the callback"
 
 
-def shown(value: object) -> str:
+def clip_repr(value: object) -> str:
     """Return the repr of a value for an error, clipped."""
     text = repr(value)
     return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"

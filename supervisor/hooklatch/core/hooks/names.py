@@ -17,16 +17,17 @@ from collections.abc import Iterable
 from typing import Generic, Protocol, TypeVar
 
 __all__ = [
-    "AmbiguousNameError", "Target", "UnknownNameError", "bare", "is_like_a_name", "is_name", "name_in", "name_of",
-    "quoted", "resolve", "whole",
+    "AmbiguousNameError", "ResolvedName", "UnknownNameError", "strip_scope", "is_like_a_name", "is_name",
+    "read_full_name", "full_hook_name",
+    "quote_name", "resolve_name", "name_whole_plugin",
 ]  # fmt: skip
 
 NAME = re.compile(r"(?:fleet|builtin|global)/.+|plugin/.+\..+|(?:project|session):.+/[^/]+|plugin:.+/\*", re.DOTALL)
 LIKE_A_NAME = re.compile(r"(?:fleet|builtin|plugin|global|project|parent|session)(?:/|:.*/)", re.DOTALL)
 
 
-class Named(Protocol):
-    """The part of a hook that `resolve` needs."""
+class NamedHook(Protocol):
+    """The part of a hook that `resolve_name` needs."""
 
     @property
     def id(self) -> str: ...
@@ -36,7 +37,7 @@ class Named(Protocol):
     def plugin(self) -> str | None: ...
 
 
-H = TypeVar("H", bound=Named)
+H = TypeVar("H", bound=NamedHook)
 
 
 class UnknownNameError(LookupError):
@@ -48,10 +49,10 @@ class AmbiguousNameError(LookupError):
 
     def __init__(self, text: str, names: Iterable[str]) -> None:
         self.names = sorted(names)
-        super().__init__(f"{text!r} may mean {', or '.join(map(quoted, self.names))}; give one of these")
+        super().__init__(f"{text!r} may mean {', or '.join(map(quote_name, self.names))}; give one of these")
 
 
-class Target(Generic[H]):
+class ResolvedName(Generic[H]):
     """What a name means: one hook, or all hooks of a `plugin`."""
 
     def __init__(self, name: str, hooks: Iterable[H], plugin: str | None = None) -> None:
@@ -60,7 +61,7 @@ class Target(Generic[H]):
         self.plugin = plugin
 
 
-def name_of(layer: str, hook_id: str, *, project: str = "", session: str = "") -> str:
+def full_hook_name(layer: str, hook_id: str, *, project: str = "", session: str = "") -> str:
     """Return a hook's full name, from its layer or from the project or session that it belongs to."""
     if project or session:
         escaped = hook_id.replace("%", "%25").replace("/", "%2F")
@@ -68,17 +69,17 @@ def name_of(layer: str, hook_id: str, *, project: str = "", session: str = "") -
     return f"{layer}/{hook_id}"
 
 
-def name_in(layer: str | None, hook_id: str | None, name: str | None) -> str:
+def read_full_name(layer: str | None, hook_id: str | None, name: str | None) -> str:
     """Return a hook's full name out of these fields of a decision or an outcome; empty if no hook decided."""
     return (name or "/".join(filter(None, (layer, hook_id)))) if hook_id else ""
 
 
-def whole(plugin: str) -> str:
+def name_whole_plugin(plugin: str) -> str:
     """Return the name for all hooks of a plugin."""
     return f"plugin:{plugin}/*"
 
 
-def quoted(name: str) -> str:
+def quote_name(name: str) -> str:
     """Quote a name for a shell."""
     return shlex.quote(name)
 
@@ -93,7 +94,7 @@ def is_like_a_name(text: str) -> bool:
     return LIKE_A_NAME.match(text) is not None
 
 
-def bare(name: str) -> str:
+def strip_scope(name: str) -> str:
     """Return the id within a full name, or the plugin within the name of a whole plugin."""
     kind, separator, rest = re.split("([:/])", name, maxsplit=1)
     if separator == "/":
@@ -103,7 +104,7 @@ def bare(name: str) -> str:
     return rest.rpartition("/")[2].replace("%2F", "/").replace("%25", "%")
 
 
-def resolve(text: str, hooks: Iterable[H]) -> Target[H]:
+def resolve_name(text: str, hooks: Iterable[H]) -> ResolvedName[H]:
     """Return what a full name, an id or a plugin's name means.
 
     Raises:
@@ -111,10 +112,10 @@ def resolve(text: str, hooks: Iterable[H]) -> Target[H]:
         AmbiguousNameError: several things do.
     """
     known = list(hooks)
-    wholes = {whole(hook.plugin): hook.plugin for hook in known if hook.plugin is not None}
-    meant = {meaning_of(hook) for hook in known if hook.name == text} | wholes.keys() & {text}
+    wholes = {name_whole_plugin(hook.plugin): hook.plugin for hook in known if hook.plugin is not None}
+    meant = {find_meaning(hook) for hook in known if hook.name == text} | wholes.keys() & {text}
     if not meant:
-        meant = {meaning_of(hook) for hook in known if hook.id == text} | wholes.keys() & {whole(text)}
+        meant = {find_meaning(hook) for hook in known if hook.id == text} | wholes.keys() & {name_whole_plugin(text)}
     if not meant:
         raise UnknownNameError(text)
     if len(meant) > 1:
@@ -122,10 +123,14 @@ def resolve(text: str, hooks: Iterable[H]) -> Target[H]:
     (name,) = meant
     plugin = wholes.get(name)
     members = [hook for hook in known if (hook.plugin == plugin if plugin is not None else hook.name == name)]
-    return Target(name, members, plugin)
+    return ResolvedName(name, members, plugin)
 
 
-def meaning_of(hook: Named) -> str:
+def find_meaning(hook: NamedHook) -> str:
     """Return the full name that a hook's name resolves to."""
     # The placeholder of a broken plugin is named after it, and is the plugin's only hook.
-    return whole(hook.plugin) if hook.plugin is not None and hook.name == f"plugin/{hook.plugin}" else hook.name
+    return (
+        name_whole_plugin(hook.plugin)
+        if hook.plugin is not None and hook.name == f"plugin/{hook.plugin}"
+        else hook.name
+    )

@@ -14,9 +14,9 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from hooklatch.core.hooks.catalogue import EventSpec
-from hooklatch.core.hooks.conditions import Where
+from hooklatch.core.hooks.conditions import CompiledWhere
 from hooklatch.core.hooks.matchers import Matcher
-from hooklatch.core.hooks.names import name_of, whole
+from hooklatch.core.hooks.names import full_hook_name, name_whole_plugin
 from hooklatch_worker.author.marker import BOTH
 from hooklatch_worker.wire import Source
 
@@ -25,12 +25,12 @@ __all__ = [
     "Hook",
     "HookState",
     "Layer",
-    "Origin",
+    "DeclarationSite",
     "PythonTarget",
     "ServedTarget",
     "has",
-    "misfit",
-    "switched",
+    "find_misfit",
+    "apply_switches",
 ]
 
 # Whether a hook is called, and if not, why.
@@ -94,7 +94,7 @@ class ServedTarget(msgspec.Struct, frozen=True):
         return "served by its client"
 
 
-class Origin(msgspec.Struct, frozen=True):
+class DeclarationSite(msgspec.Struct, frozen=True):
     """The file and line that declare a hook; line 0 if unknown."""
 
     file: str
@@ -117,7 +117,7 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
     layer: Layer
     matcher: Matcher
     target: PythonTarget | ServedTarget
-    where: Where | None = None
+    where: CompiledWhere | None = None
     timeout: float | None = None
     priority: int = 100
     enabled: bool = True
@@ -127,7 +127,7 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
     only_judges: bool = False
     description: str = ""
     config: bytes = b""
-    origin: Origin | None = None
+    origin: DeclarationSite | None = None
     problem: str | None = None
     plugin: str | None = None
     owner: str = ""
@@ -142,7 +142,7 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @cached_property
     def _name(self) -> str:
-        return name_of(self.layer.label, self.id, project=self.project, session=self.owner)
+        return full_hook_name(self.layer.label, self.id, project=self.project, session=self.owner)
 
     @cached_property
     def name_of_several(self) -> str:
@@ -175,7 +175,9 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return hashlib.sha256(msgspec.json.encode(parts)).digest()
 
 
-def misfit(spec: EventSpec, matcher: Matcher, where: Where | None, *, amends: bool, only_judges: bool) -> str | None:
+def find_misfit(
+    spec: EventSpec, matcher: Matcher, where: CompiledWhere | None, *, amends: bool, only_judges: bool
+) -> str | None:
     """Return which setting of a hook its event does not support, and what to do about it; None if all fit."""
     if spec.match is None and not matcher.matches_all:
         return f"{spec.name} has no field to match on; remove match"
@@ -190,7 +192,7 @@ def misfit(spec: EventSpec, matcher: Matcher, where: Where | None, *, amends: bo
     return None
 
 
-def switched(hooks: Iterable[Hook], switches: Mapping[str, bool]) -> list[Hook]:
+def apply_switches(hooks: Iterable[Hook], switches: Mapping[str, bool]) -> list[Hook]:
     """Apply operators' enable and disable switches to hooks: by full name, otherwise by whole plugin.
 
     None reaches a hook of the fleet, whatever it is called.
@@ -206,7 +208,7 @@ def switched(hooks: Iterable[Hook], switches: Mapping[str, bool]) -> list[Hook]:
 def is_switched(hook: Hook, switches: Mapping[str, bool]) -> bool:
     if hook.layer is Layer.FLEET:
         return False
-    as_plugin = switches.get(whole(hook.plugin), hook.enabled) if hook.plugin is not None else hook.enabled
+    as_plugin = switches.get(name_whole_plugin(hook.plugin), hook.enabled) if hook.plugin is not None else hook.enabled
     return switches.get(hook.name, as_plugin) != hook.enabled
 
 

@@ -17,7 +17,7 @@ from hooklatch.guards.shell.reader import read
 from hooklatch.guards.shell.tree import Written, simples_of
 from hooklatch.guards.words import UnreadableCommandError
 
-__all__ = ["dangers"]
+__all__ = ["find_dangers"]
 
 # Programs that run the program in their arguments.
 WRAPPERS = frozenset(
@@ -46,7 +46,7 @@ ASSIGNMENT = re.compile(r"[A-Za-z_]\w*\+?=")
 SESSIONS = re.compile(r"\$\{?(?:PWD|HOOKLATCH_CWD|CLAUDE_PROJECT_DIR)\}?(?:/|$)")
 
 
-def dangers(shell: ShellCommand, *, is_of_project: bool = False) -> tuple[str, ...]:
+def find_dangers(shell: ShellCommand, *, is_of_project: bool = False) -> tuple[str, ...]:
     """Return what an agent can write and the command runs, each as a sentence with the way out.
 
     A hook `is_of_project` if its file is in the project: an agent can write what is beside it, too.
@@ -56,53 +56,53 @@ def dangers(shell: ShellCommand, *, is_of_project: bool = False) -> tuple[str, .
     if is_elsewhere or (shell.run_in == "file" and not is_of_project):
         return ()
     if shell.command is not None:
-        found = of_text(shell.command, is_other=shell.is_of_another_system)
+        found = find_text_dangers(shell.command, is_other=shell.is_of_another_system)
     else:
         words = list(shell.argv or ())
         # The first word of our own hooks is looked for beside the declaring file.
-        found = of_words(words, is_other=shell.is_of_another_system, is_anchored=is_anchored)
+        found = find_command_dangers(words, is_other=shell.is_of_another_system, is_anchored=is_anchored)
     out = 'write an absolute path, or run_in = "file"' if is_anchored else "write an absolute path"
     texts = dict.fromkeys(found)
     return tuple(text if text.endswith(OWN_WAYS) else f"{text}, and an agent can write there; {out}" for text in texts)
 
 
-def of_text(text: str, *, is_other: bool) -> Iterator[str]:
+def find_text_dangers(text: str, *, is_other: bool) -> Iterator[str]:
     """Yield the dangers of a shell's text."""
     try:
-        commands = list(commands_in(text))
+        commands = list(split_commands(text))
     except UnreadableCommandError as error:
         yield f"its text cannot be read ({error}), so that it may run what is in the folder in which the agent works"
         return
     for words in commands:
         if words[:1] == ["cd"] and words[1:] and not is_sessions(words[-1]):
             return  # what is relative from here on is so to another place
-        yield from of_words(words, is_other=is_other)
+        yield from find_command_dangers(words, is_other=is_other)
 
 
-def commands_in(text: str) -> Iterator[list[str]]:
+def split_commands(text: str) -> Iterator[list[str]]:
     """Yield the words of each command of a text, with its assignments; those of substitutions first.
 
     Raises:
         UnreadableCommandError: it is not understood.
     """
     for node in simples_of(read(text, COMMON)):
-        values = (f"{one.name}={''.join(map(as_text, one.values))}" for one in node.assignments)
-        words = [*values, *map(as_text, node.words)]
+        values = (f"{one.name}={''.join(map(format_shell_word, one.values))}" for one in node.assignments)
+        words = [*values, *map(format_shell_word, node.words)]
         if words:
             yield words
 
 
-def as_text(word: Written | str) -> str:
+def format_shell_word(word: Written | str) -> str:
     """Return a word without its quotes; a substitution begins with a dollar sign, since its value is unknown."""
     if isinstance(word, str):
         return word
     return "".join(f"${one.text}" if one.text.startswith("`") else one.text for one in word.pieces)
 
 
-def of_words(given: Sequence[str], *, is_other: bool, is_anchored: bool = False) -> Iterator[str]:
+def find_command_dangers(given: Sequence[str], *, is_other: bool, is_anchored: bool = False) -> Iterator[str]:
     """Yield the dangers of one command; `is_anchored`: its first word, if relative, is a path of somebody trusted."""
     words = list(given)
-    while words and (ASSIGNMENT.match(words[0]) or name_of(words[0]) in WRAPPERS):
+    while words and (ASSIGNMENT.match(words[0]) or find_word_name(words[0]) in WRAPPERS):
         if words[0].startswith("PATH=") and not all(map(is_absolute, words[0][5:].split(":"))):
             yield f"{words[0]!r} has a relative entry, so that programs may be those of where the agent works"
         is_wrapper = not ASSIGNMENT.match(words.pop(0))
@@ -110,14 +110,14 @@ def of_words(given: Sequence[str], *, is_other: bool, is_anchored: bool = False)
         while is_wrapper and words and (words[0].startswith("-") or words[0][:1].isdigit()):
             words.pop(0)
     if words[:1] == ["export"]:
-        yield from of_words(words[1:], is_other=is_other)
+        yield from find_command_dangers(words[1:], is_other=is_other)
         return
     if not words:
         return
     first, rest = words[0], words[1:]
     if "/" in first and is_sessions(first) and not is_anchored:
         yield f"it runs {first!r} of the folder in which the agent works"
-    name = name_of(first)
+    name = find_word_name(first)
     if first in (".", "source"):
         yield from (
             f"it reads {word!r} of the folder in which the agent works" for word in rest[:1] if is_sessions(word)
@@ -127,16 +127,16 @@ def of_words(given: Sequence[str], *, is_other: bool, is_anchored: bool = False)
     elif name in PROJECT_RUNNERS:
         yield f"{name} runs what files of the folder in which the agent works say"
     elif (python := PYTHON.fullmatch(name)) is not None or name in INTERPRETERS:
-        yield from of_interpreter("python" if python is not None else name, rest, is_other=is_other)
+        yield from find_interpreter_dangers("python" if python is not None else name, rest, is_other=is_other)
         if python is not None and is_older(python[1], python[2]) and not is_isolated(rest):
             yield f"{name} is older than 3.11 and imports from the folder in which the agent works; write {name} -I"
 
 
-def of_interpreter(name: str, words: Sequence[str], *, is_other: bool) -> Iterator[str]:
+def find_interpreter_dangers(name: str, words: Sequence[str], *, is_other: bool) -> Iterator[str]:
     rest = iter(words)
     for word in rest:
         if name in SHELLS and word.startswith("-") and "c" in word[1:] and not word.startswith("--"):
-            yield from (part for text in [next(rest, "")] for part in of_text(text, is_other=is_other))
+            yield from (part for text in [next(rest, "")] for part in find_text_dangers(text, is_other=is_other))
             return
         option = next((one for one in LOADING if word == one or (word.startswith(one) and len(one) == 2)), None)
         if option is not None and name != "python":
@@ -153,7 +153,7 @@ def of_interpreter(name: str, words: Sequence[str], *, is_other: bool) -> Iterat
             return
 
 
-def name_of(word: str) -> str:
+def find_word_name(word: str) -> str:
     return word.rpartition("/")[2]
 
 

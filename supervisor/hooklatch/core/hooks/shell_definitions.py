@@ -12,7 +12,7 @@ from msgspec import Meta
 
 from hooklatch.core.hooks.catalogue import EventSpec
 
-__all__ = ["ShellCommand", "shell_config"]
+__all__ = ["ShellCommand", "encode_shell_config"]
 
 ARGV = 'a list of strings like ["prog", "arg"]'
 Word: TypeAlias = Annotated[str, Meta(pattern=r"^[^\x00]*$")]
@@ -49,7 +49,7 @@ class ShellCommand(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
         return self.command if self.command is not None else " ".join(self.argv or ())
 
 
-def shell_config(
+def encode_shell_config(
     shell: ShellCommand, spec: EventSpec, *, hook_id: str, timeout: float | None, config: bytes, folder: str
 ) -> bytes:
     """Encode the config of a call: the command, the folder of its file, and the facts that it needs about its event."""

@@ -18,15 +18,16 @@ from typing import NamedTuple
 import msgspec
 
 from hooklatch.core.hooks.catalogue import EventSpec
-from hooklatch.core.hooks.conditions import Facts, UnreadableFieldError
+from hooklatch.core.hooks.conditions import PayloadFacts, UnreadableFieldError
 from hooklatch.core.hooks.matchers import MAX_STEPS
 from hooklatch.core.hooks.registry import EVERY_GATE, Hook, PythonTarget
 from hooklatch.core.payload import Payload
 from hooklatch.core.tools import KINDS, OTHER, kind_of
 
 __all__ = [
-    "MAX_BUDGET", "Chain", "Difference", "Selection", "Snapshot", "Turn", "amenders", "budget", "difference", "grouped",
-    "tool_kind", "turns",
+    "MAX_BUDGET", "EventHooks", "SnapshotDiff", "HookSelection", "Snapshot", "CallGroup", "select_amenders",
+    "compute_budget", "compare_snapshots", "group_hooks",
+    "find_tool_kind", "plan_call_groups",
 ]  # fmt: skip
 
 MAX_BUDGET = 600.0  # seconds per fire
@@ -49,16 +50,16 @@ class Snapshot:
     __slots__ = ("_base", "_chains", "_digest", "_fingerprints", "_hooked", "_own", "hooks", "revision")
 
     def __init__(self, revision: int, hooks: Iterable[Hook], base: Snapshot | None = None) -> None:
-        own = ordered(hooks)
+        own = order_hooks_by_priority(hooks)
         if base is not None and own and base.hooks and own[0].layer <= base.hooks[-1].layer:
-            own, base = ordered((*base.hooks, *own)), None  # they fire among each other
+            own, base = order_hooks_by_priority((*base.hooks, *own)), None  # they fire among each other
         self.hooks: tuple[Hook, ...] = own if base is None else (*base.hooks, *own)
         self.revision = revision
         self._base = base
         self._own = own
         self._digest: str | None = None
         self._fingerprints: bytes | None = None
-        self._chains: dict[str, Chain] = {}
+        self._chains: dict[str, EventHooks] = {}
         self._hooked: frozenset[str] | None = None
 
     @property
@@ -73,7 +74,7 @@ class Snapshot:
     def digest(self) -> str:
         if self._digest is None:
             before = self._base.fingerprints if self._base is not None else b""
-            self._digest = hashlib.sha256(before + fingerprints_of(self._own)).hexdigest()
+            self._digest = hashlib.sha256(before + digest_hooks(self._own)).hexdigest()
         return self._digest
 
     def is_like(self, other: Snapshot) -> bool:
@@ -84,42 +85,42 @@ class Snapshot:
     def fingerprints(self) -> bytes:
         """Return those of all its hooks, in firing order; kept, for they begin what the digests on this base are of."""
         if self._fingerprints is None:
-            self._fingerprints = fingerprints_of(self.hooks)
+            self._fingerprints = digest_hooks(self.hooks)
         return self._fingerprints
 
     def for_event(self, spec: EventSpec) -> tuple[Hook, ...]:
         """Return the enabled hooks of an event in firing order, with EVERY_GATE hooks if the event fails closed."""
         return self.chain(spec).hooks
 
-    def chain(self, spec: EventSpec) -> Chain:
+    def chain(self, spec: EventSpec) -> EventHooks:
         """Return the chain of an event: its enabled hooks, with EVERY_GATE hooks if the event fails closed."""
         found = self._chains.get(spec.name)
         if found is None or found.spec is not spec:  # a custom event's definition may change while its hooks stay
             names = (spec.name, EVERY_GATE) if spec.fails_closed else (spec.name,)
             own = tuple(hook for hook in self._own if hook.event in names and hook.enabled)
-            found = self._chains[spec.name] = Chain(
+            found = self._chains[spec.name] = EventHooks(
                 spec, own if self._base is None else (*self._base.chain(spec).hooks, *own)
             )
         return found
 
 
-def fingerprints_of(hooks: Iterable[Hook]) -> bytes:
+def digest_hooks(hooks: Iterable[Hook]) -> bytes:
     return b"".join(hook.fingerprint for hook in hooks)
 
 
-def ordered(hooks: Iterable[Hook]) -> tuple[Hook, ...]:
+def order_hooks_by_priority(hooks: Iterable[Hook]) -> tuple[Hook, ...]:
     # Within a layer: priority, then the order of registration, which the sort keeps because it is stable.
     return tuple(sorted(hooks, key=lambda hook: (hook.layer, -hook.priority)))
 
 
-class Turn(NamedTuple):
+class CallGroup(NamedTuple):
     """Hooks that are called at the same time; and if it is one, those that may share its worker (`Call.then`)."""
 
     hooks: tuple[Hook, ...]
     then: tuple[Hook, ...] = ()
 
 
-class Selection:
+class HookSelection:
     """The hooks that match a payload; a `fault` says which field nobody can match, and so whose guard cannot judge."""
 
     __slots__ = ("amenders", "fault", "hooks", "is_conditional", "narrowed", "needed", "turns")
@@ -127,10 +128,10 @@ class Selection:
     def __init__(self, spec: EventSpec, hooks: Iterable[Hook], *, fault: str = "") -> None:
         self.hooks = tuple(hooks)
         self.is_conditional = any(hook.where is not None for hook in self.hooks)
-        self.narrowed: dict[int, Selection] = {}  # by which of the hooks are left, a bit for each
-        self.turns = turns(spec, self.hooks)
-        self.amenders = amenders(self.hooks)
-        self.needed = budget(spec, self.hooks)  # seconds
+        self.narrowed: dict[int, HookSelection] = {}  # by which of the hooks are left, a bit for each
+        self.turns = plan_call_groups(spec, self.hooks)
+        self.amenders = select_amenders(self.hooks)
+        self.needed = compute_budget(spec, self.hooks)  # seconds
         self.fault = fault
 
     def budget(self, requested: float | None = None) -> float:
@@ -138,12 +139,12 @@ class Selection:
         return self.needed if requested is None else min(requested, MAX_BUDGET)
 
 
-def amenders(hooks: Iterable[Hook]) -> tuple[Hook, ...]:
+def select_amenders(hooks: Iterable[Hook]) -> tuple[Hook, ...]:
     """Return the hooks that amend: the least trusted layer first, so that the operator's amendment is the last one."""
     return tuple(sorted((hook for hook in hooks if hook.amends), key=lambda hook: -hook.layer))
 
 
-def grouped(spec: EventSpec, hooks: Iterable[Hook]) -> tuple[tuple[Hook, ...], ...]:
+def group_hooks(spec: EventSpec, hooks: Iterable[Hook]) -> tuple[tuple[Hook, ...], ...]:
     """Part hooks, in firing order, into those that are called at the same time."""
     groups: list[list[Hook]] = []
     for hook in hooks:
@@ -154,13 +155,13 @@ def grouped(spec: EventSpec, hooks: Iterable[Hook]) -> tuple[tuple[Hook, ...], .
     return tuple(map(tuple, groups))
 
 
-def turns(spec: EventSpec, hooks: Iterable[Hook]) -> tuple[Turn, ...]:
+def plan_call_groups(spec: EventSpec, hooks: Iterable[Hook]) -> tuple[CallGroup, ...]:
     """Part hooks, in firing order, into those that are called at the same time, and say which can share a worker."""
-    found: list[Turn] = []
-    for group in reversed(grouped(spec, hooks)):
-        after = found[-1] if found else Turn(())
+    found: list[CallGroup] = []
+    for group in reversed(group_hooks(spec, hooks)):
+        after = found[-1] if found else CallGroup(())
         is_run = len(group) == 1 == len(after.hooks) and may_follow(spec, group[0], after.hooks[0])
-        found.append(Turn(group, (*after.hooks, *after.then)[: MAX_RUN - 1] if is_run else ()))
+        found.append(CallGroup(group, (*after.hooks, *after.then)[: MAX_RUN - 1] if is_run else ()))
     return tuple(reversed(found))
 
 
@@ -183,16 +184,16 @@ def is_beside(group: Sequence[Hook], hook: Hook) -> bool:
     """Return whether a guard may be called at the same time as those before it: all only judge, and have workers."""
     if not (hook.only_judges and group[0].only_judges):
         return False
-    place = place_of(hook)
-    return sum(place_of(one) == place for one in group) < MAX_BESIDE
+    place = runner_key(hook)
+    return sum(runner_key(one) == place for one in group) < MAX_BESIDE
 
 
-def place_of(hook: Hook) -> str | int:
+def runner_key(hook: Hook) -> str | int:
     """Return what runs a hook: its source, or the connection that serves it."""
     return hook.target.source.location if isinstance(hook.target, PythonTarget) else hook.target.owner
 
 
-class Chain:
+class EventHooks:
     """Hooks of one event in firing order, with what a fire needs to know of them: made once, for all its fires."""
 
     __slots__ = (
@@ -218,11 +219,11 @@ class Chain:
         names = frozenset[str]().union(*(hook.matcher.names for hook in self.hooks))
         self._has_names = self._field == "tool_name" and bool(names)
         self._has_kinds = self._field == "tool_name" and not names.isdisjoint(KINDS)
-        self._everything: Selection | None = None
+        self._everything: HookSelection | None = None
         # By what is matched, if it is short: a value, or a tool's name and kind.
-        self._selections: dict[str | tuple[str, str] | None, Selection] = {}
+        self._selections: dict[str | tuple[str, str] | None, HookSelection] = {}
 
-    def select(self, payload: Payload, folder: str | None = None) -> Selection:
+    def select(self, payload: Payload, folder: str | None = None) -> HookSelection:
         """Return the hooks that are for the payload of an agent in this folder: by their matchers and conditions.
 
         Raises:
@@ -231,13 +232,13 @@ class Chain:
         found = self.matching(payload)
         return self._meant(found, payload, folder) if found.is_conditional else found
 
-    def _meant(self, matching: Selection, payload: Payload, folder: str | None) -> Selection:
+    def _meant(self, matching: HookSelection, payload: Payload, folder: str | None) -> HookSelection:
         """Leave out the hooks of which a condition does not hold.
 
         At a gate, a field that cannot be read is a fault if a failure of the hook would count; others are called, and
         look for themselves.  Elsewhere such a hook is not called, as one whose matcher has nothing to match.
         """
-        facts, left, fault = Facts(self.spec, payload, folder), 0, matching.fault
+        facts, left, fault = PayloadFacts(self.spec, payload, folder), 0, matching.fault
         for number, hook in enumerate(matching.hooks):
             if hook.where is None:
                 left |= 1 << number
@@ -250,39 +251,39 @@ class Chain:
                     fault = fault or f"{error}, and {hook.name} has a condition on it"
             left |= is_meant << number
         if fault:
-            return Selection(self.spec, hooks_of(matching, left), fault=fault)
+            return HookSelection(self.spec, list_selected_hooks(matching, left), fault=fault)
         found = matching.narrowed.get(left)
         if found is None:
             if len(matching.narrowed) >= MAX_NARROWED:
                 matching.narrowed.clear()
-            found = matching.narrowed[left] = Selection(self.spec, hooks_of(matching, left))
+            found = matching.narrowed[left] = HookSelection(self.spec, list_selected_hooks(matching, left))
         return found
 
-    def matching(self, payload: Payload) -> Selection:
+    def matching(self, payload: Payload) -> HookSelection:
         """Return the hooks whose matcher accepts the payload, whatever their conditions say."""
         if self._field is None:
             if self._everything is None:
-                self._everything = Selection(self.spec, self.hooks)
+                self._everything = HookSelection(self.spec, self.hooks)
             return self._everything
         value = payload.text(self._field)
         if self._has_names and value is not None and (self._has_kinds or KIND in payload.fields):
-            kind = tool_kind(payload, value)
+            kind = find_tool_kind(payload, value)
             if kind is None:
                 return self._blind()
             return self._selections.get((value, kind)) or self._match(value, kind)
         return self._selections.get(value) or self._match(value)
 
-    def _blind(self) -> Selection:
-        return Selection(
-            self.spec, (hook for hook in self.hooks if hook.matcher.matches_all), fault=blindness(self.spec)
+    def _blind(self) -> HookSelection:
+        return HookSelection(
+            self.spec, (hook for hook in self.hooks if hook.matcher.matches_all), fault=describe_blindness(self.spec)
         )
 
-    def _match(self, value: str | None, kind: str | None = None) -> Selection:
+    def _match(self, value: str | None, kind: str | None = None) -> HookSelection:
         if value is None or len(value) * self._weight > MAX_STEPS:
             return self._blind()
         # Of a tool that is known, its own kind too: what a payload says of it cannot take a guard away.
         kinds = {kind if kind in KINDS else OTHER} | {kind_of(value)} - {OTHER} if kind is not None else set[str]()
-        found = Selection(
+        found = HookSelection(
             self.spec,
             (hook for hook in self.hooks if hook.matcher.matches(value) or not kinds.isdisjoint(hook.matcher.names)),
         )
@@ -293,15 +294,15 @@ class Chain:
         return found
 
 
-def hooks_of(selection: Selection, left: int) -> list[Hook]:
+def list_selected_hooks(selection: HookSelection, left: int) -> list[Hook]:
     return [hook for number, hook in enumerate(selection.hooks) if left >> number & 1]
 
 
-def blindness(spec: EventSpec) -> str:
+def describe_blindness(spec: EventSpec) -> str:
     return f"its field {spec.match!r} is missing, not a string, or too long to match, and hooks match on it"
 
 
-def tool_kind(payload: Payload, name: str) -> str | None:
+def find_tool_kind(payload: Payload, name: str) -> str | None:
     """Return the kind that hooks match: as the payload says, else of a tool that is known; None if it is no text.
 
     Raises:
@@ -310,7 +311,7 @@ def tool_kind(payload: Payload, name: str) -> str | None:
     return payload.text(KIND) if KIND in payload.fields else kind_of(name)
 
 
-def budget(spec: EventSpec, hooks: Iterable[Hook], *, wait: float = 0.0) -> float:
+def compute_budget(spec: EventSpec, hooks: Iterable[Hook], *, wait: float = 0.0) -> float:
     """Return the seconds that a fire may take if its host does not say: enough for each of its hooks' timeouts.
 
     `wait` is for how long a person may be asked besides, where hooks can ask.
@@ -319,7 +320,7 @@ def budget(spec: EventSpec, hooks: Iterable[Hook], *, wait: float = 0.0) -> floa
     return min(max(spec.timeout, needed) + (wait if "ask" in spec.verdicts else 0.0), MAX_BUDGET)
 
 
-class Difference(msgspec.Struct, frozen=True):
+class SnapshotDiff(msgspec.Struct, frozen=True):
     """The ids of hooks that a change added, removed or altered."""
 
     added: list[str]
@@ -331,11 +332,11 @@ class Difference(msgspec.Struct, frozen=True):
         return not (self.added or self.removed or self.changed)
 
 
-def difference(old: Snapshot, new: Snapshot) -> Difference:
+def compare_snapshots(old: Snapshot, new: Snapshot) -> SnapshotDiff:
     """Compare two snapshots by name."""
     before = {hook.name: hook for hook in old.hooks}
     after = {hook.name: hook for hook in new.hooks}
-    return Difference(
+    return SnapshotDiff(
         added=[hook.id for name, hook in after.items() if name not in before],
         removed=[hook.id for name, hook in before.items() if name not in after],
         changed=[

@@ -11,11 +11,19 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from hooklatch.core.hooks.names import whole
+from hooklatch.core.hooks.names import name_whole_plugin
 from hooklatch.core.hooks.registry import Hook
-from hooklatch.core.text import shown
+from hooklatch.core.text import format_duration
 
-__all__ = ["MAX_SUSPENSION", "Suspension", "SuspensionError", "check", "find", "note", "parted"]
+__all__ = [
+    "MAX_SUSPENSION",
+    "Suspension",
+    "SuspensionError",
+    "validate_suspension",
+    "find_suspension",
+    "format_suspension_note",
+    "split_suspended",
+]
 
 MAX_SUSPENSION = 24 * 3600.0  # seconds; for longer, disable the hook, which stays visible as disabled
 MAX_REASON = 500  # characters
@@ -39,10 +47,12 @@ class Suspension(msgspec.Struct, frozen=True):
     def covers(self, hook: Hook) -> bool:
         if not hook.suspendable:
             return False
-        return self.hook in (None, hook.name) or (hook.plugin is not None and self.hook == whole(hook.plugin))
+        return self.hook in (None, hook.name) or (
+            hook.plugin is not None and self.hook == name_whole_plugin(hook.plugin)
+        )
 
 
-def check(seconds: float, reason: str) -> str:
+def validate_suspension(seconds: float, reason: str) -> str:
     """Return the normalized reason.
 
     Raises:
@@ -50,7 +60,8 @@ def check(seconds: float, reason: str) -> str:
     """
     if not 0 < seconds <= MAX_SUSPENSION:
         raise SuspensionError(
-            f"a suspension lasts at most {shown(MAX_SUSPENSION)}, and more than 0 s, not {shown(seconds)};"
+            f"a suspension lasts at most {format_duration(MAX_SUSPENSION)}, and more than 0 s, not "
+            f"{format_duration(seconds)};"
             " for longer, disable the hook"
         )
     text = " ".join(reason.split())
@@ -59,25 +70,27 @@ def check(seconds: float, reason: str) -> str:
     return text[:MAX_REASON]
 
 
-def find(suspensions: Iterable[Suspension], hook: Hook) -> Suspension | None:
+def find_suspension(suspensions: Iterable[Suspension], hook: Hook) -> Suspension | None:
     """Return the longest-lasting suspension that covers a hook, or None."""
     covering = [one for one in suspensions if one.covers(hook)]
     return max(covering, key=lambda one: one.until, default=None)
 
 
-def note(suspensions: Iterable[Suspension], hook: Hook) -> str:
+def format_suspension_note(suspensions: Iterable[Suspension], hook: Hook) -> str:
     """Return the warning that a hook was skipped, why, and until when."""
-    one = find(suspensions, hook)
+    one = find_suspension(suspensions, hook)
     assert one is not None
     until = datetime.fromtimestamp(one.until, UTC).isoformat(timespec="seconds")
     return f"{hook.name} is suspended until {until} and was not asked: {one.reason}"
 
 
-def parted(suspensions: Iterable[Suspension], hooks: Iterable[Hook]) -> tuple[tuple[Hook, ...], tuple[Hook, ...]]:
+def split_suspended(
+    suspensions: Iterable[Suspension], hooks: Iterable[Hook]
+) -> tuple[tuple[Hook, ...], tuple[Hook, ...]]:
     """Split hooks into those that fire and those that are suspended."""
     known = tuple(suspensions)
     firing: list[Hook] = []
     suspended: list[Hook] = []
     for hook in hooks:
-        (firing if find(known, hook) is None else suspended).append(hook)
+        (firing if find_suspension(known, hook) is None else suspended).append(hook)
     return tuple(firing), tuple(suspended)

@@ -12,15 +12,17 @@ from typing import Any, Literal
 import msgspec
 
 from hooklatch.core.decisions.asks import Ask
-from hooklatch.core.messages import Head
+from hooklatch.core.messages import ChainHead
 
 __all__ = [
-    "Asks", "Failing", "Failure", "Finding", "Hook", "HookAnswer", "HooksAnswer", "Load", "Log", "RecordStatus",
-    "Session", "SessionsAnswer", "ShownAsk", "Source", "Status", "Suspended", "Timings",
+    "OpenAskList", "FailingHookSummary", "FailureSummary", "FindingSummary", "HookSummary", "HookAnswer",
+    "HooksAnswer", "WorkerLoad", "RecordPage", "RecordSummary",
+    "SessionSummary", "SessionsAnswer", "ShownAsk", "SourceSummary", "StatusSummary", "SuspensionSummary",
+    "TimingSummary",
 ]  # fmt: skip
 
 
-class Finding(msgspec.Struct, frozen=True):
+class FindingSummary(msgspec.Struct, frozen=True):
     """One thing that is wrong, and what to do."""
 
     reason: str
@@ -28,7 +30,7 @@ class Finding(msgspec.Struct, frozen=True):
     do: str
 
 
-class Suspended(msgspec.Struct, frozen=True):
+class SuspensionSummary(msgspec.Struct, frozen=True):
     """A suspension of a hook or a plugin, or (None) of every hook."""
 
     hook: str | None
@@ -38,7 +40,7 @@ class Suspended(msgspec.Struct, frozen=True):
     seconds_left: float
 
 
-class Failing(msgspec.Struct, frozen=True):
+class FailingHookSummary(msgspec.Struct, frozen=True):
     """A hook all of whose last calls failed."""
 
     hook: str
@@ -47,17 +49,17 @@ class Failing(msgspec.Struct, frozen=True):
     origin: str | None
 
 
-class RecordStatus(msgspec.Struct, frozen=True):
+class RecordSummary(msgspec.Struct, frozen=True):
     """How the decision record is doing; `stage` is that of the disk's free space."""
 
     folder: str
     durability: str
-    head: Head
+    head: ChainHead
     stage: str
     unrecorded: dict[str, int]
 
 
-class Source(msgspec.Struct, frozen=True):
+class SourceSummary(msgspec.Struct, frozen=True):
     """The workers of one source."""
 
     source: str
@@ -66,7 +68,7 @@ class Source(msgspec.Struct, frozen=True):
     waiting: int
 
 
-class Status(msgspec.Struct, frozen=True):
+class StatusSummary(msgspec.Struct, frozen=True):
     """How the daemon is."""
 
     version: str
@@ -74,10 +76,10 @@ class Status(msgspec.Struct, frozen=True):
     uptime_s: float
     health: Literal["green", "red"]
     draining: bool
-    wrong: list[Finding]
-    suspended: list[Suspended]
+    wrong: list[FindingSummary]
+    suspended: list[SuspensionSummary]
     quarantined: list[str]
-    failing: list[Failing]
+    failing: list[FailingHookSummary]
     warnings: list[str]
     revision: int
     digest: str
@@ -88,11 +90,11 @@ class Status(msgspec.Struct, frozen=True):
     verdicts: dict[str, int]
     failures: dict[str, int]
     dropped: dict[str, int]
-    record: RecordStatus
-    sources: list[Source]
+    record: RecordSummary
+    sources: list[SourceSummary]
 
 
-class Timings(msgspec.Struct, frozen=True):
+class TimingSummary(msgspec.Struct, frozen=True):
     """How long a hook's calls took, in milliseconds, and how many failed."""
 
     count: int
@@ -107,7 +109,7 @@ class Timings(msgspec.Struct, frozen=True):
         return sum(self.failures.values())
 
 
-class Load(msgspec.Struct, frozen=True):
+class WorkerLoad(msgspec.Struct, frozen=True):
     """What the workers of a hook's source are doing; `in_flight` are calls of this hook."""
 
     workers: int
@@ -117,7 +119,7 @@ class Load(msgspec.Struct, frozen=True):
     in_flight: int
 
 
-class Failure(msgspec.Struct, frozen=True):
+class FailureSummary(msgspec.Struct, frozen=True):
     """A call of a hook that failed, with what is known of why."""
 
     at: float
@@ -132,7 +134,7 @@ class Failure(msgspec.Struct, frozen=True):
     duration_ms: float
 
 
-class Hook(msgspec.Struct, frozen=True):
+class HookSummary(msgspec.Struct, frozen=True):
     """A hook; the last three fields are in the answer about one hook alone."""
 
     id: str
@@ -142,7 +144,7 @@ class Hook(msgspec.Struct, frozen=True):
     match: str
     state: str
     enabled: bool
-    timings: Timings
+    timings: TimingSummary
     problem: str | None
     target: str
     kind: str
@@ -153,11 +155,11 @@ class Hook(msgspec.Struct, frozen=True):
     priority: int
     timeout: float | None
     description: str | None
-    load: Load | None
+    load: WorkerLoad | None
     plugin: str | None = None
     owner: str | None = None
     command: str | None = None
-    last_failures: list[Failure] | None = None
+    last_failures: list[FailureSummary] | None = None
 
     @property
     def can_be_switched(self) -> bool:
@@ -170,17 +172,17 @@ class HooksAnswer(msgspec.Struct, frozen=True):
 
     revision: int
     digest: str
-    hooks: list[Hook]
+    hooks: list[HookSummary]
 
 
 class HookAnswer(msgspec.Struct, frozen=True):
     """Every hook that one id may mean."""
 
     revision: int
-    hooks: list[Hook]
+    hooks: list[HookSummary]
 
 
-class Session(msgspec.Struct, frozen=True):
+class SessionSummary(msgspec.Struct, frozen=True):
     """An agent that is connected."""
 
     id: str
@@ -197,10 +199,10 @@ class Session(msgspec.Struct, frozen=True):
 class SessionsAnswer(msgspec.Struct, frozen=True):
     """The live sessions."""
 
-    sessions: list[Session]
+    sessions: list[SessionSummary]
 
 
-class Log(msgspec.Struct, frozen=True):
+class RecordPage(msgspec.Struct, frozen=True):
     """Records, newest last; `more`: older ones match too."""
 
     records: list[dict[str, Any]]
@@ -214,7 +216,7 @@ class ShownAsk(Ask, frozen=True, kw_only=True):
     patch: Any
 
 
-class Asks(msgspec.Struct, frozen=True):
+class OpenAskList(msgspec.Struct, frozen=True):
     """All asks that are open."""
 
     asks: list[ShownAsk]

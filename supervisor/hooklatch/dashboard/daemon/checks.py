@@ -11,15 +11,15 @@ import time
 import msgspec
 import trio
 
-from hooklatch.errors import trouble
+from hooklatch.errors import describe_error
 from hooklatch.record.files.reading import NoRecordError
-from hooklatch.record.findings import VerifyReport, Witness
-from hooklatch.record.verify import verify
+from hooklatch.record.findings import ChainWitness, VerifyReport
+from hooklatch.record.verify import verify_record
 
-__all__ = ["Checked", "Checks"]
+__all__ = ["RecordVerification", "Checks"]
 
 
-class Checked(msgspec.Struct, frozen=True):
+class RecordVerification(msgspec.Struct, frozen=True):
     """A check that ended: when it began, which folder it read, and its report or the reason why there is none."""
 
     at: float
@@ -32,15 +32,15 @@ class Checks:
     """Checks the record whenever somebody wants it, while `run` runs."""
 
     def __init__(self) -> None:
-        self.last: Checked | None = None
-        self.witness: Witness | None = None
+        self.last: RecordVerification | None = None
+        self.witness: ChainWitness | None = None
         self.progress: int | None = None  # percent, while one runs
         self._send, self._receive = trio.open_memory_channel[str](1)
 
     def saw(self, seq: int, digest: str) -> None:
         """Keep the first head that the daemon showed."""
         if self.witness is None and seq > 0:
-            self.witness = Witness(seq, digest)
+            self.witness = ChainWitness(seq, digest)
 
     def begin(self, folder: str) -> bool:
         """Have a record checked; return whether no check runs already."""
@@ -58,13 +58,13 @@ class Checks:
             finally:
                 self.progress = None
 
-    def _check(self, folder: str) -> Checked:
+    def _check(self, folder: str) -> RecordVerification:
         began = time.time()
         witnesses = [self.witness] if self.witness is not None else []
         try:
-            return Checked(began, folder, verify(folder, witnesses, on_progress=self._progressed))
+            return RecordVerification(began, folder, verify_record(folder, witnesses, on_progress=self._progressed))
         except (NoRecordError, OSError) as error:
-            return Checked(began, folder, fault=trouble(error))
+            return RecordVerification(began, folder, fault=describe_error(error))
 
     def _progressed(self, done: int, total: int) -> None:
         self.progress = min(done * 100 // max(total, 1), 99)

@@ -19,12 +19,12 @@ from typing import Any, cast
 import msgspec
 import trio
 
-from hooklatch.dashboard.daemon.answers import Asks, HooksAnswer, Log, ShownAsk, Status
-from hooklatch.dashboard.daemon.asker import Answer, Asker, asking
-from hooklatch.dashboard.daemon.link import Daemon, DaemonLink, RefusedError, UnansweredError
+from hooklatch.dashboard.daemon.answers import HooksAnswer, OpenAskList, RecordPage, ShownAsk, StatusSummary
+from hooklatch.dashboard.daemon.asker import DaemonQueries, QueryResult, open_asker
+from hooklatch.dashboard.daemon.link import DaemonConnector, DaemonLink, DaemonUnansweredError, RequestRejectedError
 from hooklatch.dashboard.daemon.samples import Samples
 
-__all__ = ["Batch", "Feed", "Happening", "Pulse", "TooManyError", "current"]
+__all__ = ["DecisionBatch", "DashboardFeed", "Happening", "StatusSample", "TooManyError", "fetch_status_sample"]
 
 PULSE = 3.0  # seconds between two looks at the daemon
 AGAIN = 2.0  # seconds after a connection that failed
@@ -41,40 +41,42 @@ class TooManyError(Exception):
     """More pages are open than are served."""
 
 
-class Pulse(msgspec.Struct, frozen=True):
+class StatusSample(msgspec.Struct, frozen=True):
     """How the daemon is at a moment, as far as it answered."""
 
     at: float
-    status: Answer[Status]
-    asks: Answer[list[ShownAsk]]
+    status: QueryResult[StatusSummary]
+    asks: QueryResult[list[ShownAsk]]
 
 
-class Batch(msgspec.Struct, frozen=True):
+class DecisionBatch(msgspec.Struct, frozen=True):
     """Decisions, oldest first: each announcement with its record, if there is one; `omitted` came before them."""
 
     decisions: list[tuple[Mapping[str, Any], Mapping[str, Any] | None]]
     omitted: int
 
 
-Happening = Pulse | Batch
+Happening = StatusSample | DecisionBatch
 
 
-async def current(asker: Asker) -> Pulse:
+async def fetch_status_sample(asker: DaemonQueries) -> StatusSample:
     """Ask how the daemon is now."""
-    status = await asker.ask("status", Status)
-    asks = await asker.ask("asks", Asks)
-    return Pulse(time.time(), status, Answer(asks.value.asks if asks.value is not None else None, asks.fault))
+    status = await asker.ask("status", StatusSummary)
+    asks = await asker.ask("asks", OpenAskList)
+    return StatusSample(
+        time.time(), status, QueryResult(asks.value.asks if asks.value is not None else None, asks.fault)
+    )
 
 
-class Feed:
+class DashboardFeed:
     """Tells listeners what happens, while `run` runs."""
 
-    def __init__(self, daemon: Daemon, samples: Samples) -> None:
+    def __init__(self, daemon: DaemonConnector, samples: Samples) -> None:
         self._daemon = daemon
         self._samples = samples
         self._listeners: set[trio.MemorySendChannel[Happening]] = set()
         self._arrived = trio.Event()
-        self._watching: Watch | None = None
+        self._watching: AnnouncementBuffer | None = None
         self._is_over = False
 
     @contextmanager
@@ -116,15 +118,15 @@ class Feed:
                 await self._arrived.wait()
             try:
                 await self._watch()
-            except* UnansweredError as group:
-                fault = first_of(group)
-                self._tell(Pulse(time.time(), Answer(fault=fault), Answer(fault=fault)))
+            except* DaemonUnansweredError as group:
+                fault = find_first_error(group)
+                self._tell(StatusSample(time.time(), QueryResult(fault=fault), QueryResult(fault=fault)))
                 await trio.sleep(AGAIN)
 
     async def _watch(self) -> None:
-        async with self._daemon.connect() as link, asking(self._daemon) as asker:
-            await subscribe(link)
-            watch = self._watching = Watch()
+        async with self._daemon.connect() as link, open_asker(self._daemon) as asker:
+            await subscribe_all(link)
+            watch = self._watching = AnnouncementBuffer()
             try:
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(watch.receive, link)
@@ -134,32 +136,32 @@ class Feed:
             finally:
                 self._watching = None
 
-    async def _pulse(self, watch: Watch) -> None:
+    async def _pulse(self, watch: AnnouncementBuffer) -> None:
         """Say how the daemon is, until nobody listens."""
         while self._listeners:
             watch.changed = trio.Event()
-            async with asking(self._daemon) as asker:
-                pulse = await current(asker)
+            async with open_asker(self._daemon) as asker:
+                pulse = await fetch_status_sample(asker)
                 if self._samples.is_due(pulse.at):
                     self._samples.take(pulse.at, await asker.ask("hooks", HooksAnswer))
             self._tell(pulse)
             if pulse.status.value is None:
-                raise UnansweredError(pulse.status.fault)
+                raise DaemonUnansweredError(pulse.status.fault)
             with trio.move_on_after(PULSE):
                 await watch.changed.wait()
                 await trio.sleep(GATHER)  # several changes at once are one
 
-    async def _gather(self, watch: Watch, asker: Asker) -> None:
+    async def _gather(self, watch: AnnouncementBuffer, asker: DaemonQueries) -> None:
         while True:
             await watch.decided.wait()
             await trio.sleep(GATHER)
             watch.decided = trio.Event()
             announced, omitted = watch.take()
-            log = await asker.ask("log", Log, kind="decision", limit=LOOKED_AT)
+            log = await asker.ask("log", RecordPage, kind="decision", limit=LOOKED_AT)
             if log.value is None:
-                raise UnansweredError(log.fault)
+                raise DaemonUnansweredError(log.fault)
             known = {record.get("decision_id"): record for record in log.value.records}
-            self._tell(Batch([(one, known.get(id_of(one))) for one in announced], omitted))
+            self._tell(DecisionBatch([(one, known.get(find_decision_id(one))) for one in announced], omitted))
 
     def _tell(self, happening: Happening) -> None:
         for one in list(self._listeners):
@@ -170,7 +172,7 @@ class Feed:
                 self._listeners.discard(one)
 
 
-class Watch:
+class AnnouncementBuffer:
     """What one connection has announced and nobody has told yet."""
 
     def __init__(self) -> None:
@@ -209,17 +211,17 @@ class Watch:
         return latest, count - len(latest)
 
 
-def first_of(group: BaseExceptionGroup[UnansweredError]) -> str:
+def find_first_error(group: BaseExceptionGroup[DaemonUnansweredError]) -> str:
     first = group.exceptions[0]
-    return first_of(first) if isinstance(first, BaseExceptionGroup) else str(first)
+    return find_first_error(first) if isinstance(first, BaseExceptionGroup) else str(first)
 
 
-def id_of(announcement: Mapping[str, Any]) -> object:
+def find_decision_id(announcement: Mapping[str, Any]) -> object:
     decision: object = announcement.get("decision")
     return cast("dict[str, object]", decision).get("decision_id") if isinstance(decision, dict) else None
 
 
-async def subscribe(link: DaemonLink) -> None:
+async def subscribe_all(link: DaemonLink) -> None:
     """Subscribe to all that the daemon knows of.
 
     Raises:
@@ -229,5 +231,5 @@ async def subscribe(link: DaemonLink) -> None:
     for topic in FURTHER:
         try:
             await link.ask("subscribe", dict[str, Any], topics=[topic])
-        except RefusedError:
+        except RequestRejectedError:
             continue  # a change is then seen at the next pulse

@@ -16,24 +16,32 @@ from typing import Any, TypeVar, cast
 import msgspec
 import trio
 
-from hooklatch.core.protocol import LineBuffer, Request, Response, RpcError, convert, encode_request, read_message
-from hooklatch.core.text import shown
-from hooklatch.credentials import connected
+from hooklatch.core.protocol import (
+    LineBuffer,
+    Request,
+    Response,
+    RpcError,
+    convert_params,
+    encode_request,
+    read_message,
+)
+from hooklatch.core.text import format_duration
+from hooklatch.credentials import open_connection
 from hooklatch.paths import ADMIN_SOCKET
 from hooklatch.version import PROTOCOL, VERSION
 
-__all__ = ["PATIENCE", "Daemon", "DaemonLink", "RefusedError", "UnansweredError"]
+__all__ = ["PATIENCE", "DaemonConnector", "DaemonLink", "RequestRejectedError", "DaemonUnansweredError"]
 
 T = TypeVar("T")
 PATIENCE = 10.0  # seconds for an answer
 CHUNK = 2**16
 
 
-class UnansweredError(Exception):
+class DaemonUnansweredError(Exception):
     """The daemon did not answer, or not understandably; the text says what happened and what to do."""
 
 
-class RefusedError(UnansweredError):
+class RequestRejectedError(DaemonUnansweredError):
     """The daemon answered with an error; `name` is the protocol's name for it."""
 
     def __init__(self, name: str, text: str) -> None:
@@ -65,8 +73,10 @@ class DaemonLink:
             while not isinstance(message := await self._receive(), Response) or message.id not in (self._count, None):
                 if isinstance(message, Request):
                     self._announced.append(message.params)
-            return answer_of(message, method, shape)
-        raise UnansweredError(f"the daemon did not answer {method!r} within {shown(patience)}; see: hooklatch status")
+            return read_reply(message, method, shape)
+        raise DaemonUnansweredError(
+            f"the daemon did not answer {method!r} within {format_duration(patience)}; see: hooklatch status"
+        )
 
     async def announcement(self) -> dict[str, Any]:
         """Wait for the next announcement.
@@ -79,9 +89,9 @@ class DaemonLink:
             if isinstance(message, Request) and message.method == "announce":
                 self._announced.append(message.params)
         try:
-            return convert(self._announced.popleft(), dict[str, Any])
+            return convert_params(self._announced.popleft(), dict[str, Any])
         except RpcError as error:
-            raise UnansweredError(f"the daemon announced what cannot be understood: {error}") from None
+            raise DaemonUnansweredError(f"the daemon announced what cannot be understood: {error}") from None
 
     async def _send(self, line: bytes) -> None:
         try:
@@ -94,27 +104,29 @@ class DaemonLink:
             while (line := self._lines.take()) is None:
                 data = await self._stream.receive_some(CHUNK)
                 if not data:
-                    raise UnansweredError(f"the daemon at {self.path} hung up; see: hooklatch status")
+                    raise DaemonUnansweredError(f"the daemon at {self.path} hung up; see: hooklatch status")
                 self._lines.feed(data)
             return read_message(line)
         except trio.BrokenResourceError:
-            raise UnansweredError(f"the connection to the daemon at {self.path} broke; see: hooklatch status") from None
+            raise DaemonUnansweredError(
+                f"the connection to the daemon at {self.path} broke; see: hooklatch status"
+            ) from None
         except RpcError as error:
-            raise UnansweredError(f"what answers at {self.path} is no hooklatch daemon: {error}") from None
+            raise DaemonUnansweredError(f"what answers at {self.path} is no hooklatch daemon: {error}") from None
 
 
-def answer_of(message: Response, method: str, shape: type[T]) -> T:
+def read_reply(message: Response, method: str, shape: type[T]) -> T:
     if message.error is not None:
         data: object = message.error.get("data")
         name = cast("dict[str, object]", data).get("name") if isinstance(data, dict) else ""
-        raise RefusedError(str(name or ""), str(message.error.get("message")))
+        raise RequestRejectedError(str(name or ""), str(message.error.get("message")))
     try:
-        return convert(message.result or msgspec.Raw(b"null"), shape)
+        return convert_params(message.result or msgspec.Raw(b"null"), shape)
     except RpcError as error:
-        raise UnansweredError(f"the daemon's answer to {method!r} cannot be understood: {error}") from None
+        raise DaemonUnansweredError(f"the daemon's answer to {method!r} cannot be understood: {error}") from None
 
 
-class Daemon:
+class DaemonConnector:
     """The daemon of this user, of root, or of the user `daemon_uid`.
 
     `folders` returns where it may listen, anew for each connection: `candidate_dirs`.
@@ -143,8 +155,8 @@ class Daemon:
         for folder in self._folders():
             path = os.path.join(os.path.abspath(folder), ADMIN_SOCKET)
             try:
-                return connected(path, self._daemon_uid), path
+                return open_connection(path, self._daemon_uid), path
             except OSError as error:
                 failures.append(f"{path} ({error.strerror or error})")
         tried = " or ".join(failures) or "any known path"
-        raise UnansweredError(f"no hooklatch daemon listens at {tried}; start one: hooklatch serve --detach")
+        raise DaemonUnansweredError(f"no hooklatch daemon listens at {tried}; start one: hooklatch serve --detach")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import deque
 
 from hooklatch.dashboard.daemon.answers import HooksAnswer
-from hooklatch.dashboard.daemon.asker import Answer
+from hooklatch.dashboard.daemon.asker import QueryResult
 
 __all__ = ["LENGTH", "Samples"]
 
@@ -29,7 +29,7 @@ class Samples:
         """Return whether the interval has ended at a moment (Unix time)."""
         return at >= self._next
 
-    def take(self, at: float, answer: Answer[HooksAnswer]) -> None:
+    def take(self, at: float, answer: QueryResult[HooksAnswer]) -> None:
         """Take the counts of a moment (Unix time), unless an interval has not ended."""
         if answer.value is None or not self.is_due(at):
             return

@@ -10,7 +10,7 @@ from hashlib import sha256
 
 import msgspec
 
-from hooklatch.files import reading
+from hooklatch.files import open_regular_file
 
 __all__ = ["SourceFile", "read_source", "read_sources"]
 
@@ -40,7 +40,7 @@ def read_sources(digests: Mapping[str, str], origin: str | None) -> list[SourceF
 def read_source(path: str, digest: str, origin: str | None) -> SourceFile:
     """Read one file, and compare it with the digest of what the daemon loaded."""
     try:
-        with reading(path) as file:
+        with open_regular_file(path) as file:
             data = file.read(MOST_BYTES + 1)
     except (OSError, ValueError) as error:
         return SourceFile(path, f"it cannot be read: {getattr(error, 'strerror', None) or error}")
@@ -48,10 +48,10 @@ def read_source(path: str, digest: str, origin: str | None) -> SourceFile:
         text = data[:MOST_BYTES].decode(errors="replace")
         return SourceFile(path, "it is too long to compare; this is its beginning", text.split("\n"), is_cut=True)
     state = "loaded" if sha256(data).hexdigest() == digest else "changed"
-    return SourceFile(path, state, data.decode(errors="replace").split("\n"), line_in(path, origin))
+    return SourceFile(path, state, data.decode(errors="replace").split("\n"), find_origin_line(path, origin))
 
 
-def line_in(path: str, origin: str | None) -> int:
+def find_origin_line(path: str, origin: str | None) -> int:
     """Return the line of an origin in this file; 0 if it names none there."""
     place, _, line = (origin or "").rpartition(":")
     return int(line) if place == path and line.isdecimal() and len(line) < 8 else 0

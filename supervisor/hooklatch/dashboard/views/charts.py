@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from hooklatch.dashboard.daemon.answers import Timings
+from hooklatch.dashboard.daemon.answers import TimingSummary
 
-__all__ = ["columns", "range_bar"]
+__all__ = ["draw_columns", "draw_range_bar"]
 
 LOW, HIGH = 0.1, 60_000.0  # milliseconds at both ends of a range bar
 WIDTH, HEIGHT = 140, 16
@@ -20,18 +20,19 @@ COLUMNS, TALL = 60, 48
 STEP = 5
 
 
-def range_bar(timings: Timings) -> Markup:
+def draw_range_bar(timings: TimingSummary) -> Markup:
     """Return from the shortest to the longest of the latest calls; the thick part is from p50 to p99.
 
     The scale is logarithmic, the same for all hooks: 0.1 ms at the left, 60 s at the right.
     """
     values = (timings.min_ms, timings.p50_ms, timings.p99_ms, timings.max_ms)
-    known = [place(value) for value in values if value is not None]
+    known = [scale_position(value) for value in values if value is not None]
     if len(known) != len(values):
         return Markup("")
     first, middle, late, last = known
     ticks = "".join(
-        f'<line class="tick" x1="{place(ms):.1f}" x2="{place(ms):.1f}" y1="1" y2="15"/>' for ms in (1, 10, 100, 1000)
+        f'<line class="tick" x1="{scale_position(ms):.1f}" x2="{scale_position(ms):.1f}" y1="1" y2="15"/>'
+        for ms in (1, 10, 100, 1000)
     )
     thick = max(late - middle, 2)
     return Markup(
@@ -41,12 +42,12 @@ def range_bar(timings: Timings) -> Markup:
     )  # fmt: skip
 
 
-def place(ms: float) -> float:
+def scale_position(ms: float) -> float:
     bounded = min(max(ms, LOW), HIGH)
     return WIDTH * math.log(bounded / LOW) / math.log(HIGH / LOW)
 
 
-def columns(counts: Sequence[tuple[int, int]]) -> Markup:
+def draw_columns(counts: Sequence[tuple[int, int]]) -> Markup:
     """Return one column for each interval, oldest first: calls, and in another colour those of them that failed."""
     shown = list(counts)[-COLUMNS:]
     most = max((calls for calls, _ in shown), default=0)

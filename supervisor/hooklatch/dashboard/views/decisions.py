@@ -10,11 +10,11 @@ from typing import Any, cast
 
 import msgspec
 
-from hooklatch.core.hooks.names import name_in
-from hooklatch.dashboard.views.differences import Change, changes_of
-from hooklatch.dashboard.views.text import pretty
+from hooklatch.core.hooks.names import read_full_name
+from hooklatch.dashboard.views.differences import FieldChange, list_field_changes
+from hooklatch.dashboard.views.text import format_page_json
 
-__all__ = ["Entry", "Outcome", "announced", "entry_of"]
+__all__ = ["RecordRow", "OutcomeRow", "build_announced_row", "build_record_row"]
 
 PLACE = ("seq", "at", "kind", "prev", "hash")
 DECISIONS = ("decision", "abandoned")
@@ -22,7 +22,7 @@ SAID = {"answered": "no verdict"}  # it had no opinion, or changed the payload a
 TOLD = 60  # characters of a field in the line of another record
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class OutcomeRow(msgspec.Struct, frozen=True):
     """What one hook said; `said` is its verdict, or how its call ended, and `notes` what is special about it."""
 
     hook: str
@@ -37,7 +37,7 @@ class Outcome(msgspec.Struct, frozen=True):
         return self.cause not in ("", "policy")
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
+class RecordRow(msgspec.Struct, frozen=True, kw_only=True):
     """One record; of another one than a decision only the first four fields and `line` say something.
 
     `fault`: this decision is not in the record, and why.
@@ -60,10 +60,10 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
     digest: str = ""
     duration_ms: float | None = None
-    outcomes: list[Outcome] = []
+    outcomes: list[OutcomeRow] = []
     warnings: list[str] = []
     payload: str = ""
-    changes: list[Change] = []
+    changes: list[FieldChange] = []
     patch_note: str = ""
     fault: str = ""
 
@@ -77,100 +77,107 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
         return self.cause not in ("", "policy")
 
 
-def entry_of(record: Mapping[str, Any], *, fault: str = "") -> Entry:
+def build_record_row(record: Mapping[str, Any], *, fault: str = "") -> RecordRow:
     """Return what is shown of a record."""
-    kind, seq = text(record, "kind"), record.get("seq")
-    number_of, at, document = seq if isinstance(seq, int) else None, record.get("at"), pretty(record)
+    kind, seq = read_text_field(record, "kind"), record.get("seq")
+    number_of, at, document = seq if isinstance(seq, int) else None, record.get("at"), format_page_json(record)
     if kind not in DECISIONS:
-        return Entry(seq=number_of, at=at, document=document, kind=kind or "unknown", line=line_of(record), fault=fault)
-    excerpt, patch = record.get("excerpt"), mapping(record.get("patch"))
-    changes = changes_of(excerpt, patch.get("excerpt"))
-    return Entry(
+        return RecordRow(
+            seq=number_of,
+            at=at,
+            document=document,
+            kind=kind or "unknown",
+            line=format_record_summary(record),
+            fault=fault,
+        )
+    excerpt, patch = record.get("excerpt"), read_mapping(record.get("patch"))
+    changes = list_field_changes(excerpt, patch.get("excerpt"))
+    return RecordRow(
         seq=number_of,
         at=at,
         document=document,
         kind=kind,
-        id=text(record, "decision_id"),
-        verdict=text(record, "verdict") or kind,
-        event=text(record, "event"),
-        tool=text(mapping(excerpt), "tool_name"),
-        session=text(record, "session"),
-        host=text(record, "host"),
-        cwd=text(record, "cwd"),
-        hook=name_of(record),
-        cause=text(record, "cause"),
-        reason=text(record, "reason"),
-        digest=text(record, "payload_digest"),
-        duration_ms=number(record, "duration_ms"),
-        outcomes=[outcome_of(mapping(one)) for one in sequence(record.get("outcomes"))],
-        warnings=[str(one) for one in sequence(record.get("warnings"))],
-        payload=text(record, "excerpt_cut") or (pretty(excerpt) if excerpt is not None else ""),
+        id=read_text_field(record, "decision_id"),
+        verdict=read_text_field(record, "verdict") or kind,
+        event=read_text_field(record, "event"),
+        tool=read_text_field(read_mapping(excerpt), "tool_name"),
+        session=read_text_field(record, "session"),
+        host=read_text_field(record, "host"),
+        cwd=read_text_field(record, "cwd"),
+        hook=find_shown_name(record),
+        cause=read_text_field(record, "cause"),
+        reason=read_text_field(record, "reason"),
+        digest=read_text_field(record, "payload_digest"),
+        duration_ms=read_number_field(record, "duration_ms"),
+        outcomes=[build_outcome_row(read_mapping(one)) for one in read_sequence(record.get("outcomes"))],
+        warnings=[str(one) for one in read_sequence(record.get("warnings"))],
+        payload=read_text_field(record, "excerpt_cut") or (format_page_json(excerpt) if excerpt is not None else ""),
         changes=changes,
-        patch_note=note_of(patch, changes),
+        patch_note=describe_patch(patch, changes),
         fault=fault,
     )
 
 
-def announced(params: Mapping[str, Any], *, fault: str) -> Entry:
+def build_announced_row(params: Mapping[str, Any], *, fault: str) -> RecordRow:
     """Return what is shown of a decision that was announced, and is not in the record: without its payload."""
-    decision = mapping(params.get("decision"))
+    decision = read_mapping(params.get("decision"))
     told = {
         **{key: value for key, value in decision.items() if key not in ("patch", "value", "append", "inject")},
         "kind": "decision", "at": params.get("at"), "session": params.get("session_id"),
         "host": params.get("host"), "excerpt": {"tool_name": params["tool"]} if params.get("tool") else None,
     }  # fmt: skip
-    return msgspec.structs.replace(entry_of(told, fault=fault), payload="")
+    return msgspec.structs.replace(build_record_row(told, fault=fault), payload="")
 
 
-def outcome_of(one: Mapping[str, Any]) -> Outcome:
+def build_outcome_row(one: Mapping[str, Any]) -> OutcomeRow:
     notes = [mark for mark in ("observed", "reinvoked", "unneeded", "truncated") if one.get(mark) is True]
-    return Outcome(
-        name_of(one),
-        text(one, "verdict") or SAID.get(ended := text(one, "outcome"), ended) or "unknown",
-        text(one, "cause"),
-        text(one, "message"),
-        number(one, "duration_ms"),
+    return OutcomeRow(
+        find_shown_name(one),
+        read_text_field(one, "verdict") or SAID.get(ended := read_text_field(one, "outcome"), ended) or "unknown",
+        read_text_field(one, "cause"),
+        read_text_field(one, "message"),
+        read_number_field(one, "duration_ms"),
         notes,
     )
 
 
-def name_of(one: Mapping[str, Any]) -> str:
+def find_shown_name(one: Mapping[str, Any]) -> str:
     """Return the full name of the hook that a decision or an outcome is of; empty if it is of none."""
-    return name_in(text(one, "layer"), text(one, "hook"), text(one, "name"))
+    return read_full_name(read_text_field(one, "layer"), read_text_field(one, "hook"), read_text_field(one, "name"))
 
 
-def note_of(patch: Mapping[str, Any], changes: list[Change]) -> str:
+def describe_patch(patch: Mapping[str, Any], changes: list[FieldChange]) -> str:
     """Return what is known of a patch that is not shown as a difference."""
     if not patch or changes:
         return ""
-    if beginning := text(patch, "excerpt_cut"):
+    if beginning := read_text_field(patch, "excerpt_cut"):
         return f"the patch is too long for the record, which has its beginning: {beginning}"
     return f"the payload was changed ({patch.get('bytes')} bytes); the record does not say to what"
 
 
-def line_of(record: Mapping[str, Any]) -> str:
-    fields = [f"{key} {shown(value)}" for key, value in record.items() if key not in PLACE]
+def format_record_summary(record: Mapping[str, Any]) -> str:
+    fields = [f"{key} {clip_value(value)}" for key, value in record.items() if key not in PLACE]
     return ", ".join(fields)
 
 
-def shown(value: object) -> str:
-    written = value if isinstance(value, str) else pretty(value).replace("\n", " ")
+def clip_value(value: object) -> str:
+    written = value if isinstance(value, str) else format_page_json(value).replace("\n", " ")
     return written if len(written) <= TOLD else f"{written[:TOLD]}…"
 
 
-def text(record: Mapping[str, Any], key: str) -> str:
+def read_text_field(record: Mapping[str, Any], key: str) -> str:
     value = record.get(key)
     return value if isinstance(value, str) else ""
 
 
-def number(record: Mapping[str, Any], key: str) -> float | None:
+def read_number_field(record: Mapping[str, Any], key: str) -> float | None:
     value = record.get(key)
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
-def mapping(value: object) -> Mapping[str, Any]:
+def read_mapping(value: object) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
 
 
-def sequence(value: object) -> list[object]:
+def read_sequence(value: object) -> list[object]:
     return list(cast("list[object]", value)) if isinstance(value, list) else []

@@ -8,71 +8,71 @@ from typing import cast
 
 import msgspec
 
-from hooklatch.dashboard.views.text import pretty
+from hooklatch.dashboard.views.text import format_page_json
 
-__all__ = ["Change", "Line", "changes_of", "compared"]
+__all__ = ["FieldChange", "DiffLine", "list_field_changes", "compare_texts"]
 
 MOST_LINES = 300  # of each side; comparing takes the square of that
 MOST_TEXT = 20_000  # characters of each side
 CONTEXT = 3  # unchanged lines around a change
 
 
-class Line(msgspec.Struct, frozen=True):
+class DiffLine(msgspec.Struct, frozen=True):
     """A line of a difference: `-` was, `+` is, a space both, `@` leaves some out."""
 
     mark: str
     text: str
 
 
-class Change(msgspec.Struct, frozen=True):
+class FieldChange(msgspec.Struct, frozen=True):
     """What a field was replaced with; `note` says what the difference does not show."""
 
     field: str
-    lines: list[Line]
+    lines: list[DiffLine]
     note: str = ""
 
 
-def changes_of(payload: object, patch: object) -> list[Change]:
+def list_field_changes(payload: object, patch: object) -> list[FieldChange]:
     """Return what a patch changed in a payload, by field; both as far as the record has them."""
     if not isinstance(patch, Mapping):
         return []
     before = cast("Mapping[str, object]", payload) if isinstance(payload, Mapping) else None
-    return [change_of(field, value, before) for field, value in cast("Mapping[str, object]", patch).items()]
+    return [make_field_change(field, value, before) for field, value in cast("Mapping[str, object]", patch).items()]
 
 
-def change_of(field: str, value: object, before: Mapping[str, object] | None) -> Change:
-    after = text_of(value)
+def make_field_change(field: str, value: object, before: Mapping[str, object] | None) -> FieldChange:
+    after = format_field_value(value)
     if before is None:
         note = "what was there before is not in the record, which keeps the beginning of a long payload alone"
-        return Change(field, [Line("+", line) for line in bounded(after)[0]], note)
-    old, is_old_cut = bounded(text_of(before[field]) if field in before else "")
-    new, is_new_cut = bounded(after)
+        return FieldChange(field, [DiffLine("+", line) for line in clip_lines(after)[0]], note)
+    old, is_old_cut = clip_lines(format_field_value(before[field]) if field in before else "")
+    new, is_new_cut = clip_lines(after)
     note = "only the beginning of it is compared" if is_old_cut or is_new_cut else ""
-    return Change(field, list(compared(old, new)), note)
+    return FieldChange(field, list(compare_texts(old, new)), note)
 
 
-def text_of(value: object) -> str:
-    return value if isinstance(value, str) else pretty(value)
+def format_field_value(value: object) -> str:
+    return value if isinstance(value, str) else format_page_json(value)
 
 
-def bounded(text: str) -> tuple[list[str], bool]:
+def clip_lines(text: str) -> tuple[list[str], bool]:
     """Return the first lines of a text, and whether there are more."""
     lines = text[:MOST_TEXT].split("\n") if text else []
     return lines[:MOST_LINES], len(lines) > MOST_LINES or len(text) > MOST_TEXT
 
 
-def compared(old: list[str], new: list[str]) -> Iterator[Line]:
+def compare_texts(old: list[str], new: list[str]) -> Iterator[DiffLine]:
     """Yield the difference of two texts, with some unchanged lines around what changed."""
     position = 0
     for group in SequenceMatcher(None, old, new, autojunk=False).get_grouped_opcodes(CONTEXT):
         if group[0][1] > position:
-            yield Line("@", f"{group[0][1] - position} unchanged lines")
+            yield DiffLine("@", f"{group[0][1] - position} unchanged lines")
         for kind, first, last, new_first, new_last in group:
             if kind == "equal":
-                yield from (Line(" ", line) for line in old[first:last])
+                yield from (DiffLine(" ", line) for line in old[first:last])
             else:
-                yield from (Line("-", line) for line in old[first:last])
-                yield from (Line("+", line) for line in new[new_first:new_last])
+                yield from (DiffLine("-", line) for line in old[first:last])
+                yield from (DiffLine("+", line) for line in new[new_first:new_last])
             position = last
     if position < len(old) and position:
-        yield Line("@", f"{len(old) - position} unchanged lines")
+        yield DiffLine("@", f"{len(old) - position} unchanged lines")

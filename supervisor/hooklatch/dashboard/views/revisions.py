@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["Difference", "Revision", "difference", "revisions_of"]
+__all__ = ["RevisionDiff", "Revision", "compare_revisions", "list_revisions"]
 
 
 class Revision(msgspec.Struct, frozen=True):
@@ -22,7 +22,7 @@ class Revision(msgspec.Struct, frozen=True):
     changed: list[str]
 
 
-class Difference(msgspec.Struct, frozen=True):
+class RevisionDiff(msgspec.Struct, frozen=True):
     """What came, went and changed from one revision to another; `fault`: why that is not known."""
 
     added: list[str] = []
@@ -35,7 +35,7 @@ class Difference(msgspec.Struct, frozen=True):
         return not (self.added or self.removed or self.changed or self.fault)
 
 
-def revisions_of(records: Sequence[Mapping[str, Any]]) -> list[Revision]:
+def list_revisions(records: Sequence[Mapping[str, Any]]) -> list[Revision]:
     """Return the revisions that records of kind `registry` tell of, newest first; others are left out."""
     found: list[Revision] = []
     for record in records:
@@ -48,11 +48,11 @@ def revisions_of(records: Sequence[Mapping[str, Any]]) -> list[Revision]:
     return sorted(found, key=lambda one: one.number, reverse=True)
 
 
-def difference(known: Sequence[Revision], first: int, last: int) -> Difference:
+def compare_revisions(known: Sequence[Revision], first: int, last: int) -> RevisionDiff:
     """Return what is different in revision `last` from revision `first`; they may be given in either order."""
     if first > last:
-        back = difference(known, last, first)
-        return Difference(back.removed, back.added, back.changed, back.fault)
+        back = compare_revisions(known, last, first)
+        return RevisionDiff(back.removed, back.added, back.changed, back.fault)
     steps = [one for one in reversed(known) if first < one.number <= last]
     place = first
     before: dict[str, bool] = {}  # of each hook that a step names: whether it was there at first
@@ -60,7 +60,7 @@ def difference(known: Sequence[Revision], first: int, last: int) -> Difference:
     changed: set[str] = set()
     for step in steps:
         if step.previous != place:
-            return Difference(fault=f"the record that is shown here does not tell what came after revision {place}")
+            return RevisionDiff(fault=f"the record that is shown here does not tell what came after revision {place}")
         place = step.number
         for name in step.added:
             before.setdefault(name, False)
@@ -73,10 +73,10 @@ def difference(known: Sequence[Revision], first: int, last: int) -> Difference:
             after[name] = True
             changed.add(name)
     if place != last:
-        return Difference(fault=f"the record that is shown here does not tell how revision {last} came to be")
+        return RevisionDiff(fault=f"the record that is shown here does not tell how revision {last} came to be")
     stayed = {name for name in after if before[name] and after[name]}
     returned = {name for name in stayed for step in steps if name in step.removed}
-    return Difference(
+    return RevisionDiff(
         sorted(name for name in after if after[name] and not before[name]),
         sorted(name for name in after if before[name] and not after[name]),
         sorted(stayed & (changed | returned)),

@@ -1,7 +1,7 @@
 """Texts of others made harmless for a page, and moments in words.  Pure; escapes no HTML.
 
 What an agent or a hook wrote may hold control characters, characters that turn the direction of writing, or megabytes.
-`harmless` is applied to every value that a template prints (`web/rendering.py`), so no page can forget it.  HTML is
+`make_visible` is applied to every value that a template prints (`web/rendering.py`), so no page can forget it.  HTML is
 escaped after that by the templates' engine.
 """
 
@@ -10,28 +10,36 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime
 
-from hooklatch.core.text import escaped
+from hooklatch.core.text import escape_text
 
-__all__ = ["MOST", "cut", "harmless", "instant", "moment", "moment_of", "pretty"]
+__all__ = [
+    "MOST",
+    "clip_page_text",
+    "make_visible",
+    "format_instant",
+    "format_moment",
+    "parse_moment",
+    "format_page_json",
+]
 
 MOST = 20_000  # characters of one value on a page
 KEPT = "\n\t"
 
 
-def harmless(text: str) -> str:
+def make_visible(text: str) -> str:
     """Return a text in which everything is visible: other characters as their escapes, and at most MOST of them."""
     if len(text) > MOST:
         text = f"{text[:MOST]}… ({len(text)} characters)"
-    return escaped(text, kept=KEPT)
+    return escape_text(text, kept=KEPT)
 
 
-def cut(text: object, most: int) -> str:
+def clip_page_text(text: object, most: int) -> str:
     """Return the beginning of a text, and that it is one."""
     whole = str(text)
     return whole if len(whole) <= most else f"{whole[:most]}…"
 
 
-def pretty(value: object) -> str:
+def format_page_json(value: object) -> str:
     """Return JSON for people: indented, with its strings as they are."""
     try:
         return json.dumps(value, ensure_ascii=False, indent=2)
@@ -39,7 +47,7 @@ def pretty(value: object) -> str:
         return f"what cannot be shown as JSON: {type(value).__name__}"
 
 
-def moment_of(at: object) -> datetime | None:
+def parse_moment(at: object) -> datetime | None:
     """Return a moment that was told as seconds since 1970, or as the record spells it; None if it is none."""
     try:
         if isinstance(at, str):
@@ -52,13 +60,13 @@ def moment_of(at: object) -> datetime | None:
     return None
 
 
-def moment(at: object) -> str:
+def format_moment(at: object) -> str:
     """Return a moment as `2026-01-31 12:00:00` in this machine's zone; what is none, as it is."""
-    told = moment_of(at)
-    return f"{told:%Y-%m-%d %H:%M:%S}" if told is not None else cut(at, 40)
+    told = parse_moment(at)
+    return f"{told:%Y-%m-%d %H:%M:%S}" if told is not None else clip_page_text(at, 40)
 
 
-def instant(at: object) -> str:
+def format_instant(at: object) -> str:
     """Return a moment as the `datetime` of a `<time>`; an empty text for what is none."""
-    told = moment_of(at)
+    told = parse_moment(at)
     return told.isoformat(timespec="milliseconds") if told is not None else ""

@@ -12,12 +12,12 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from hooklatch.core.text import counted, disguised, left_out, read_duration
-from hooklatch.dashboard.daemon.answers import Asks, RecordStatus, ShownAsk, Status
-from hooklatch.dashboard.daemon.asker import Answer
-from hooklatch.dashboard.views.text import MOST, pretty
+from hooklatch.core.text import find_disguised_word, find_omission_mark, format_count, read_duration
+from hooklatch.dashboard.daemon.answers import OpenAskList, RecordSummary, ShownAsk, StatusSummary
+from hooklatch.dashboard.daemon.asker import QueryResult
+from hooklatch.dashboard.views.text import MOST, format_page_json
 from hooklatch.dashboard.web.forms import FormError, read_form
-from hooklatch.dashboard.web.site import Site
+from hooklatch.dashboard.web.site import DashboardSite
 
 __all__ = ["ACTIONS", "Action", "Actions"]
 
@@ -74,7 +74,7 @@ ACTIONS = {
 }  # fmt: skip
 
 
-class Target(msgspec.Struct, frozen=True):
+class ActionTarget(msgspec.Struct, frozen=True):
     """What an action is for: a hook or a plugin by its name, or all."""
 
     hook: str = ""
@@ -88,13 +88,13 @@ class Target(msgspec.Struct, frozen=True):
 class Actions:
     """The handlers of forms, and of the pages that hold one."""
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: DashboardSite) -> None:
         self._site = site
 
     async def form(self, request: Request) -> Response:
         """Show what an action means, and ask for its reason."""
         action = ACTIONS.get(request.path_params["name"])
-        target = target_of(request.query_params)
+        target = read_action_target(request.query_params)
         if action is None or not is_fit(action, target):
             return self._site.wrong(404, "there is no such action, or it does not say for which hook")
         return self._form(request.path_params["name"], action, target, {})
@@ -107,22 +107,22 @@ class Actions:
             fields = await read_form(request, self._site.keys)
         except FormError as error:
             return self._site.wrong(error.status, str(error))
-        target = target_of(fields)
+        target = read_action_target(fields)
         if action is None or not is_fit(action, target):
             return self._site.wrong(404, "there is no such action, or it does not say for which hook")
         try:
-            params = params_of(action, target, fields)
+            params = make_action_params(action, target, fields)
         except ValueError as error:
             return self._form(name, action, target, fields, fault=str(error), status=400)
         async with self._site.asking() as asker:
             answer = await asker.ask(action.method, dict[str, Any], patience=RELOADING, by=self._site.who, **params)
         if answer.value is None:
             return self._form(name, action, target, fields, fault=answer.fault, status=409)
-        self._site.notice(told(action, target, answer.value))
+        self._site.notice(format_action_result(action, target, answer.value))
         return self._site.go(action.page)
 
     def _form(
-        self, name: str, action: Action, target: Target, fields: Mapping[str, str], *, fault: str = "",
+        self, name: str, action: Action, target: ActionTarget, fields: Mapping[str, str], *, fault: str = "",
         status: int = 200,
     ) -> Response:  # fmt: skip
         return self._site.page(
@@ -162,22 +162,25 @@ class Actions:
         self._site.notice(f"The answer to {found.value.tool or found.value.event} is {verdict}.")
         return self._site.go("asks")
 
-    async def _ask(self, name: str) -> Answer[ShownAsk]:
+    async def _ask(self, name: str) -> QueryResult[ShownAsk]:
         async with self._site.asking() as asker:
-            asks = await asker.ask("asks", Asks)
+            asks = await asker.ask("asks", OpenAskList)
         if asks.value is None:
-            return Answer(fault=asks.fault)
+            return QueryResult(fault=asks.fault)
         for ask in asks.value.asks:
             if ask.id == name:
-                return Answer(ask)
-        return Answer(fault="it does not wait for an answer any more: somebody answered it, or its time is over")
+                return QueryResult(ask)
+        return QueryResult(fault="it does not wait for an answer any more: somebody answered it, or its time is over")
 
     def _ask_form(self, ask: ShownAsk, fields: Mapping[str, str], *, fault: str = "", status: int = 200) -> Response:
-        payload, patch = shown(ask.excerpt, ask.excerpt_cut), shown(ask.patch, ask.patch_cut)
+        payload, patch = (
+            format_payload_text(ask.excerpt, ask.excerpt_cut),
+            format_payload_text(ask.patch, ask.patch_cut),
+        )
         return self._site.page(
             "ask.html", title=f"Answer {ask.tool or ask.event}", place="asks", status=status, ask=ask, fields=fields,
-            payload=payload, patch=patch, mark=left_out(payload, patch),
-            disguised=disguised(payload) or disguised(patch), fault=fault, who=self._site.who,
+            payload=payload, patch=patch, mark=find_omission_mark(payload, patch),
+            disguised=find_disguised_word(payload) or find_disguised_word(patch), fault=fault, who=self._site.who,
         )  # fmt: skip
 
     async def verify(self, request: Request) -> Response:
@@ -187,37 +190,37 @@ class Actions:
         except FormError as error:
             return self._site.wrong(error.status, str(error), place="record")
         async with self._site.asking() as asker:
-            status = await asker.ask("status", Status)
+            status = await asker.ask("status", StatusSummary)
         if status.value is None:
             return self._site.wrong(409, status.fault, place="record")
-        record: RecordStatus = status.value.record
+        record: RecordSummary = status.value.record
         if not self._site.checks.begin(record.folder):
             self._site.notice("The record is being checked already.")
         return self._site.go("record")
 
 
-def shown(value: object, beginning: str | None) -> str:
+def format_payload_text(value: object, beginning: str | None) -> str:
     """Return a payload or a patch for a page, or its beginning; nothing if there is none."""
     if beginning is not None or value is None:
         return beginning or ""
-    text = pretty(value)
+    text = format_page_json(value)
     return (
         text if len(text) <= MOST else msgspec.json.encode(value).decode()
     )  # a page cuts what is longer: indented, it may be
 
 
-def target_of(fields: Mapping[str, str]) -> Target:
-    return Target(fields.get("hook", ""), fields.get("all") == "1")
+def read_action_target(fields: Mapping[str, str]) -> ActionTarget:
+    return ActionTarget(fields.get("hook", ""), fields.get("all") == "1")
 
 
-def is_fit(action: Action, target: Target) -> bool:
+def is_fit(action: Action, target: ActionTarget) -> bool:
     """Return whether an action can be for this: for one hook, or for all where that may be."""
     if not action.has_hook:
         return not target.hook and not target.is_all
     return bool(target.hook) is not target.is_all and (action.may_be_all or not target.is_all)
 
 
-def params_of(action: Action, target: Target, fields: Mapping[str, str]) -> dict[str, Any]:
+def make_action_params(action: Action, target: ActionTarget, fields: Mapping[str, str]) -> dict[str, Any]:
     """Return what the daemon is sent.
 
     Raises:
@@ -238,18 +241,20 @@ def params_of(action: Action, target: Target, fields: Mapping[str, str]) -> dict
     return params
 
 
-def told(action: Action, target: Target, result: Mapping[str, Any]) -> str:
+def format_action_result(action: Action, target: ActionTarget, result: Mapping[str, Any]) -> str:
     """Return what the next page says of what was done; what the daemon warned of belongs to it."""
     if action.method == "reload":
         found = (
-            counted(len(list_in(result, "diagnostics")), "problem") if "diagnostics" in result else "problems unknown"
+            format_count(len(read_list(result, "diagnostics")), "problem")
+            if "diagnostics" in result
+            else "problems unknown"
         )
         text = f"The files were loaded: revision {result.get('revision')}, {found}."
     else:
         text = f"{target.text[:1].upper()}{target.text[1:]} {action.done}."
-    return " ".join([text, *(f"{one}." for one in list_in(result, "warnings"))])
+    return " ".join([text, *(f"{one}." for one in read_list(result, "warnings"))])
 
 
-def list_in(result: Mapping[str, Any], key: str) -> list[object]:
+def read_list(result: Mapping[str, Any], key: str) -> list[object]:
     value: object = result.get(key)
     return cast("list[object]", value) if isinstance(value, list) else []

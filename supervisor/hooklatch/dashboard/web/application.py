@@ -13,20 +13,20 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from hooklatch.dashboard.web.actions import Actions
-from hooklatch.dashboard.web.doors import Doors
-from hooklatch.dashboard.web.live import Live
-from hooklatch.dashboard.web.pages import Pages
+from hooklatch.dashboard.web.doors import AccessControl
+from hooklatch.dashboard.web.live import LiveStream
+from hooklatch.dashboard.web.pages import PageHandlers
 from hooklatch.dashboard.web.rendering import FOLDER
-from hooklatch.dashboard.web.site import Site
+from hooklatch.dashboard.web.site import DashboardSite
 
-__all__ = ["new_application"]
+__all__ = ["build_application"]
 
 logger = logging.getLogger("hooklatch.dashboard")
 
 
-def new_application(site: Site) -> Doors:
+def build_application(site: DashboardSite) -> AccessControl:
     """Return the whole application of a site."""
-    pages, actions = Pages(site), Actions(site)
+    pages, actions = PageHandlers(site), Actions(site)
     below = [
         Route("/enter", pages.enter, methods=["GET"]),
         Route("/", pages.overview, methods=["GET"]),
@@ -38,7 +38,7 @@ def new_application(site: Site) -> Doors:
         Route("/decision", pages.decision, methods=["GET"]),
         Route("/suspensions", pages.suspensions, methods=["GET"]),
         Route("/asks", pages.asks, methods=["GET"]),
-        Route("/live", Live(site), methods=["GET"]),
+        Route("/live", LiveStream(site), methods=["GET"]),
         Route("/ask", actions.ask_form, methods=["GET"]),
         Route("/ask", actions.answer, methods=["POST"]),
         Route("/do/{name}", actions.form, methods=["GET"]),
@@ -56,4 +56,5 @@ def new_application(site: Site) -> Doors:
         return site.wrong(500, "this page failed; the dashboard's standard error says how: please report it")
 
     handlers: Mapping[object, object] = {HTTPException: refused, Exception: failed}
-    return Doors(Starlette(routes=[Mount(site.keys.base, routes=below)], exception_handlers=handlers), site.keys)  # type: ignore[arg-type]
+    application = Starlette(routes=[Mount(site.keys.base, routes=below)], exception_handlers=handlers)  # type: ignore[arg-type]
+    return AccessControl(application, site.keys)

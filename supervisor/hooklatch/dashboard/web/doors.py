@@ -20,7 +20,7 @@ from hooklatch.dashboard.web.keys import Keys
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-__all__ = ["HEADERS", "Doors", "Refusal", "admit"]
+__all__ = ["HEADERS", "AccessControl", "Refusal", "find_refusal"]
 
 POLICY = "; ".join((
     "default-src 'none'", "script-src 'self'", "style-src 'self'", "img-src 'self'", "connect-src 'self'",
@@ -66,7 +66,7 @@ NO_VERSION = Refusal(505, "the dashboard speaks HTTP/1.1 alone", "open the addre
 NO_METHOD = Refusal(405, "a page is read, and a form is posted", "go back, and use the page's own forms")
 
 
-def admit(method: str, path: str, headers: Mapping[str, Sequence[str]], keys: Keys) -> Refusal | None:
+def find_refusal(method: str, path: str, headers: Mapping[str, Sequence[str]], keys: Keys) -> Refusal | None:
     """Return why a request is refused; None if a page may see it.  Headers are by their names in lower case."""
     if len(headers.get("host", ())) != 1 or f"http://{headers['host'][0]}" not in keys.origins:
         return STRANGER
@@ -88,8 +88,8 @@ def admit(method: str, path: str, headers: Mapping[str, Sequence[str]], keys: Ke
     return None if keys.admits("; ".join(headers.get("cookie", ()))) else NO_ENTRY
 
 
-class Doors:
-    """Stands before an application: refuses what `admit` refuses, and adds the headers to every answer."""
+class AccessControl:
+    """Stands before an application: refuses what `find_refusal` refuses, and adds the headers to every answer."""
 
     def __init__(self, app: ASGIApp, keys: Keys) -> None:
         self._app = app
@@ -113,14 +113,14 @@ class Doors:
         for name, value in scope["headers"]:
             headers.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
         is_known = scope["http_version"] == VERSION
-        refusal = admit(scope["method"], scope["path"], headers, self._keys) if is_known else NO_VERSION
+        refusal = find_refusal(scope["method"], scope["path"], headers, self._keys) if is_known else NO_VERSION
         if refusal is not None:
-            await respond(refusal, self._keys.base, send_guarded)
+            await send_refusal(refusal, self._keys.base, send_guarded)
         else:
             await self._app(scope, receive, send_guarded)
 
 
-async def respond(refusal: Refusal, base: str, send: Send) -> None:
+async def send_refusal(refusal: Refusal, base: str, send: Send) -> None:
     """Answer with a refusal.  Its page names no path of ours to somebody who does not know it."""
     style = f'<link rel="stylesheet" href="{base}{PUBLIC}">' if refusal is NO_ENTRY or refusal is ELSEWHERE else ""
     page = (

@@ -38,7 +38,7 @@ class Keys:
 
     def enter(self, token: str) -> bool:
         """Return whether this is the token, which from then on is void."""
-        if self._token is None or not same(token, self._token):
+        if self._token is None or not compare_keys(token, self._token):
             return False
         self._token = None
         return True
@@ -46,11 +46,11 @@ class Keys:
     def admits(self, cookies: str) -> bool:
         """Return whether a Cookie header holds our cookie; one of several with its name may be it."""
         pairs = [pair.strip().partition("=") for pair in cookies.split(";")]
-        return any(name == COOKIE and same(value, self._cookie) for name, _, value in pairs)
+        return any(name == COOKIE and compare_keys(value, self._cookie) for name, _, value in pairs)
 
     def is_form_key(self, key: str) -> bool:
-        return same(key, self.form_key)
+        return compare_keys(key, self.form_key)
 
 
-def same(one: str, other: str) -> bool:
+def compare_keys(one: str, other: str) -> bool:
     return hmac.compare_digest(one.encode(errors="replace"), other.encode())

@@ -9,25 +9,25 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from hooklatch.dashboard.daemon.feed import Batch, Happening, Pulse, TooManyError
-from hooklatch.dashboard.views.decisions import announced, entry_of
-from hooklatch.dashboard.web.site import Site
+from hooklatch.dashboard.daemon.feed import DecisionBatch, Happening, StatusSample, TooManyError
+from hooklatch.dashboard.views.decisions import build_announced_row, build_record_row
+from hooklatch.dashboard.web.site import DashboardSite
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from starlette.types import Receive, Scope, Send
 
-__all__ = ["Live"]
+__all__ = ["LiveStream"]
 
 UNRECORDED = "this decision is not among the newest of the record"
 HEADERS = [(b"content-type", b"text/event-stream; charset=utf-8")]
 
 
-class Live:
+class LiveStream:
     """An ASGI application: one stream for each request."""
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: DashboardSite) -> None:
         self._site = site
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -51,23 +51,23 @@ class Live:
     ) -> None:
         async for happening in happenings:
             for name, data in self._events_of(happening):
-                await send({"type": "http.response.body", "body": event(name, data), "more_body": True})
+                await send({"type": "http.response.body", "body": encode_sse_event(name, data), "more_body": True})
         scope.cancel()  # no more will come: it lagged, or the dashboard ends
 
     def _events_of(self, happening: Happening) -> Iterator[tuple[str, str]]:
         match happening:
-            case Pulse():
+            case StatusSample():
                 yield "status", self._site.fragment("_status.html", pulse=happening)
                 yield "asks", self._site.fragment("_asks.html", pulse=happening)
-            case Batch(decisions=decisions, omitted=omitted):
+            case DecisionBatch(decisions=decisions, omitted=omitted):
                 entries = [
-                    entry_of(record) if record is not None else announced(params, fault=UNRECORDED)
+                    build_record_row(record) if record is not None else build_announced_row(params, fault=UNRECORDED)
                     for params, record in decisions
                 ]
                 yield "decisions", self._site.fragment("_entries.html", entries=entries[::-1], omitted=omitted)
 
 
-def event(name: str, data: str) -> bytes:
+def encode_sse_event(name: str, data: str) -> bytes:
     """Return an event in the form of the HTML standard, section 9.2.6; each line of the data is marked as one."""
     lines = "".join(f"data: {line}\n" for line in data.replace("\r", "").split("\n"))
     return f"event: {name}\n{lines}\n".encode()

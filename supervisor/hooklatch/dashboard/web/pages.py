@@ -13,17 +13,17 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from hooklatch.core.messages import Cause, DecisionVerdict
-from hooklatch.dashboard.daemon.answers import HookAnswer, HooksAnswer, Log, SessionsAnswer, Status
-from hooklatch.dashboard.daemon.asker import Answer, Asker
-from hooklatch.dashboard.daemon.feed import current
+from hooklatch.dashboard.daemon.answers import HookAnswer, HooksAnswer, RecordPage, SessionsAnswer, StatusSummary
+from hooklatch.dashboard.daemon.asker import DaemonQueries, QueryResult
+from hooklatch.dashboard.daemon.feed import fetch_status_sample
 from hooklatch.dashboard.daemon.samples import LENGTH
 from hooklatch.dashboard.daemon.sources import SourceFile, read_sources
-from hooklatch.dashboard.views.decisions import Entry, entry_of
-from hooklatch.dashboard.views.revisions import difference, revisions_of
-from hooklatch.dashboard.web.site import Site
+from hooklatch.dashboard.views.decisions import RecordRow, build_record_row
+from hooklatch.dashboard.views.revisions import compare_revisions, list_revisions
+from hooklatch.dashboard.web.site import DashboardSite
 from hooklatch.record.files.reading import KINDS, read_moment
 
-__all__ = ["Pages"]
+__all__ = ["PageHandlers"]
 
 LATEST = 30  # decisions that the overview begins with
 ROWS = 50  # records on a page
@@ -32,10 +32,10 @@ FILTERS = ("session", "hook", "event", "verdict", "cause", "kind", "since", "unt
 ENTERED = '<!doctype html><html lang="en"><meta charset="utf-8"><title>hooklatch</title>'
 
 
-class Pages:
+class PageHandlers:
     """The handlers of GET requests."""
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: DashboardSite) -> None:
         self._site = site
 
     async def enter(self, request: Request) -> Response:
@@ -56,10 +56,10 @@ class Pages:
     async def overview(self, request: Request) -> Response:
         """Show how the daemon is, what waits for an answer, and what was decided last."""
         async with self._site.asking() as asker:
-            pulse = await current(asker)
-            log = await asker.ask("log", Log, kind="decision", limit=LATEST)
+            pulse = await fetch_status_sample(asker)
+            log = await asker.ask("log", RecordPage, kind="decision", limit=LATEST)
         self._saw(pulse.status)
-        return self._site.page("overview.html", title="Overview", pulse=pulse, log=log, entries=entries_of(log))
+        return self._site.page("overview.html", title="Overview", pulse=pulse, log=log, entries=list_record_rows(log))
 
     async def hooks(self, request: Request) -> Response:
         """List the hooks in firing order: those that all share, or those that one session sees."""
@@ -73,14 +73,14 @@ class Pages:
         name = request.query_params.get("name", "")
         async with self._site.asking() as asker:
             answer = await asker.ask("hook", HookAnswer, id=name)
-            log = await asker.ask("log", Log, hook=name, limit=10)
+            log = await asker.ask("log", RecordPage, hook=name, limit=10)
         files: dict[str, list[SourceFile]] = {}
         for hook in answer.value.hooks if answer.value is not None else ():
             reading = partial(read_sources, hook.digests or {}, hook.origin)
             files[hook.name] = await trio.to_thread.run_sync(reading)
         return self._site.page(
             "hook.html", title=f"Hook {name}", place="hooks", status=404 if answer.fault else 200, name=name,
-            answer=answer, files=files, log=log, entries=entries_of(log), samples=self._site.samples,
+            answer=answer, files=files, log=log, entries=list_record_rows(log), samples=self._site.samples,
             interval=LENGTH,
         )  # fmt: skip
 
@@ -93,10 +93,10 @@ class Pages:
     async def revisions(self, request: Request) -> Response:
         """List the revisions of the hooks, or what lies between two of them."""
         async with self._site.asking() as asker:
-            log = await asker.ask("log", Log, kind="registry", limit=REVISIONS)
-        known = revisions_of(log.value.records) if log.value is not None else []
-        first, last = (number_in(request.query_params.get(key)) for key in ("from", "to"))
-        compared = difference(known, first, last) if first is not None and last is not None else None
+            log = await asker.ask("log", RecordPage, kind="registry", limit=REVISIONS)
+        known = list_revisions(log.value.records) if log.value is not None else []
+        first, last = (parse_page_number(request.query_params.get(key)) for key in ("from", "to"))
+        compared = compare_revisions(known, first, last) if first is not None and last is not None else None
         return self._site.page(
             "revisions.html", title="Revisions", place="revisions", log=log, revisions=known, first=first, last=last,
             compared=compared,
@@ -106,10 +106,10 @@ class Pages:
         """Show the record, newest first, and whether it is as it was written."""
         given = {key: value.strip() for key in FILTERS if (value := request.query_params.get(key, "")).strip()}
         async with self._site.asking() as asker:
-            log = await asked_log(asker, given)
-            status = await asker.ask("status", Status)
+            log = await request_log(asker, given)
+            status = await asker.ask("status", StatusSummary)
         self._saw(status)
-        entries = entries_of(log)
+        entries = list_record_rows(log)
         older = {**given, "until": str(entries[-1].at)} if log.value is not None and log.value.more and entries else {}
         return self._site.page(
             "record.html", title="Record", place="record", log=log, entries=entries, given=given, older=older,
@@ -121,8 +121,8 @@ class Pages:
         """Show all that the record has of one decision."""
         name = request.query_params.get("id", "")
         async with self._site.asking() as asker:
-            log = await asker.ask("log", Log, decision_id=name, limit=10)
-        entries = entries_of(log)
+            log = await asker.ask("log", RecordPage, decision_id=name, limit=10)
+        entries = list_record_rows(log)
         return self._site.page(
             "decision.html", title=f"Decision {name}", place="record", status=200 if entries else 404, name=name,
             log=log, entries=entries,
@@ -131,7 +131,7 @@ class Pages:
     async def suspensions(self, request: Request) -> Response:
         """Show which hooks are left out: suspended, quarantined or disabled."""
         async with self._site.asking() as asker:
-            status = await asker.ask("status", Status)
+            status = await asker.ask("status", StatusSummary)
             hooks = await asker.ask("hooks", HooksAnswer)
         return self._site.page(
             "suspensions.html", title="Suspensions", place="suspensions", status_answer=status, hooks=hooks
@@ -140,15 +140,15 @@ class Pages:
     async def asks(self, request: Request) -> Response:
         """List the decisions that wait for a person."""
         async with self._site.asking() as asker:
-            pulse = await current(asker)
+            pulse = await fetch_status_sample(asker)
         return self._site.page("asks.html", title="Asks", place="asks", pulse=pulse)
 
-    def _saw(self, status: Answer[Status]) -> None:
+    def _saw(self, status: QueryResult[StatusSummary]) -> None:
         if status.value is not None:
             self._site.checks.saw(status.value.record.head.seq, status.value.record.head.hash)
 
 
-async def asked_log(asker: Asker, given: Mapping[str, str]) -> Answer[Log]:
+async def request_log(asker: DaemonQueries, given: Mapping[str, str]) -> QueryResult[RecordPage]:
     """Ask for the records that filters choose; a moment may be one or how long ago it was."""
     chosen: dict[str, Any] = dict(given)
     for key in ("since", "until"):
@@ -156,15 +156,15 @@ async def asked_log(asker: Asker, given: Mapping[str, str]) -> Answer[Log]:
             try:
                 chosen[key] = read_moment(chosen[key], datetime.now(UTC))
             except ValueError as error:
-                return Answer(fault=str(error))
-    return await asker.ask("log", Log, limit=ROWS, **chosen)
+                return QueryResult(fault=str(error))
+    return await asker.ask("log", RecordPage, limit=ROWS, **chosen)
 
 
-def entries_of(log: Answer[Log]) -> list[Entry]:
+def list_record_rows(log: QueryResult[RecordPage]) -> list[RecordRow]:
     """Return the records of an answer, newest first; none where there is no answer."""
     records: Sequence[Mapping[str, Any]] = log.value.records if log.value is not None else ()
-    return [entry_of(record) for record in reversed(records)]
+    return [build_record_row(record) for record in reversed(records)]
 
 
-def number_in(text: str | None) -> int | None:
+def parse_page_number(text: str | None) -> int | None:
     return int(text) if text is not None and text.isascii() and text.isdigit() and len(text) < 20 else None

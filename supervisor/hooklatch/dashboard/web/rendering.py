@@ -10,11 +10,11 @@ from urllib.parse import quote, urlencode
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from hooklatch.core.text import shown
+from hooklatch.core.text import format_duration
 from hooklatch.dashboard.views import charts
-from hooklatch.dashboard.views.text import cut, harmless, instant, moment
+from hooklatch.dashboard.views.text import clip_page_text, format_instant, format_moment, make_visible
 
-__all__ = ["FOLDER", "new_environment"]
+__all__ = ["FOLDER", "build_environment"]
 
 NONE = "\u2013"
 # What is written from right to left: Hebrew to Arabic, their presentation forms, and the blocks kept for more of them.
@@ -22,13 +22,13 @@ LEFTWARDS = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\U00010800-\U000
 FOLDER = Path(__file__).resolve().parent.parent
 
 
-def new_environment(base: str) -> Environment:
+def build_environment(base: str) -> Environment:
     """Return the templates' environment; links begin with `base`."""
     environment = Environment(
         loader=FileSystemLoader(FOLDER / "templates"),
         autoescape=True,
         undefined=StrictUndefined,
-        finalize=printed,
+        finalize=print_template_value,
         trim_blocks=True,
         lstrip_blocks=True,
         auto_reload=False,
@@ -41,28 +41,35 @@ def new_environment(base: str) -> Environment:
         return f"{path}?{urlencode(given)}" if given else path
 
     names: Any = environment.globals
-    names.update(base=base, link=link, range_bar=charts.range_bar, columns=charts.columns)
+    names.update(base=base, link=link, range_bar=charts.draw_range_bar, columns=charts.draw_columns)
     filters: Any = environment.filters
-    filters.update(cut=cut, in_order=in_order, moment=moment, instant=instant, span=shown, ms=ms)
+    filters.update(
+        cut=clip_page_text,
+        in_order=isolate_text_direction,
+        moment=format_moment,
+        instant=format_instant,
+        span=format_duration,
+        ms=format_ms,
+    )
     return environment
 
 
-def printed(value: object) -> object:
+def print_template_value(value: object) -> object:
     """Return what a template prints for a value, before it is escaped; our own markup passes as it is."""
     if value is None:
         return NONE
-    return value if isinstance(value, Markup) else harmless(str(value))
+    return value if isinstance(value, Markup) else make_visible(str(value))
 
 
-def in_order(text: str) -> Markup:
+def isolate_text_direction(text: str) -> Markup:
     """Return a text whose words stand in their order, those that are written from right to left too.
 
     A browser would show `mv` and two words of Hebrew with these the other way round.
     """
-    return Markup(LEFTWARDS.sub(r"<bdi>\g<0></bdi>", str(escape(harmless(text)))))
+    return Markup(LEFTWARDS.sub(r"<bdi>\g<0></bdi>", str(escape(make_visible(text)))))
 
 
-def ms(value: object) -> str:
+def format_ms(value: object) -> str:
     """Return milliseconds for people; a dash for none."""
     if not isinstance(value, int | float):
         return NONE

@@ -8,15 +8,15 @@ from contextlib import AbstractAsyncContextManager
 from jinja2 import Environment
 from starlette.responses import HTMLResponse, RedirectResponse
 
-from hooklatch.dashboard.daemon.asker import Asker, asking
+from hooklatch.dashboard.daemon.asker import DaemonQueries, open_asker
 from hooklatch.dashboard.daemon.checks import Checks
-from hooklatch.dashboard.daemon.feed import Feed
-from hooklatch.dashboard.daemon.link import Daemon
+from hooklatch.dashboard.daemon.feed import DashboardFeed
+from hooklatch.dashboard.daemon.link import DaemonConnector
 from hooklatch.dashboard.daemon.samples import Samples
 from hooklatch.dashboard.web.keys import Keys
-from hooklatch.dashboard.web.rendering import new_environment
+from hooklatch.dashboard.web.rendering import build_environment
 
-__all__ = ["PLACES", "Site"]
+__all__ = ["PLACES", "DashboardSite"]
 
 PLACES = (
     ("", "Overview"),
@@ -30,22 +30,22 @@ PLACES = (
 MOST_NOTICES = 5
 
 
-class Site:
+class DashboardSite:
     """The parts of a running dashboard; `who` is the user whose actions these are, as the record is told."""
 
-    def __init__(self, daemon: Daemon, keys: Keys, who: str) -> None:
+    def __init__(self, daemon: DaemonConnector, keys: Keys, who: str) -> None:
         self.daemon = daemon
         self.keys = keys
         self.who = who
         self.samples = Samples()
-        self.feed = Feed(daemon, self.samples)
+        self.feed = DashboardFeed(daemon, self.samples)
         self.checks = Checks()
-        self.environment: Environment = new_environment(keys.base)
+        self.environment: Environment = build_environment(keys.base)
         self._notices: deque[str] = deque(maxlen=MOST_NOTICES)
 
-    def asking(self) -> AbstractAsyncContextManager[Asker]:
+    def asking(self) -> AbstractAsyncContextManager[DaemonQueries]:
         """Connect to the daemon for the questions of one page."""
-        return asking(self.daemon)
+        return open_asker(self.daemon)
 
     def notice(self, text: str) -> None:
         """Have the next page say something, once."""

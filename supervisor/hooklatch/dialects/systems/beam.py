@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from hooklatch.dialects.dialect import Answers, Dialect, Feed, NativeEvent, feed
+from hooklatch.dialects.dialect import Answers, Dialect, EventMapping, NativeEvent, feed
 
 __all__ = ["BEAM"]
 
@@ -39,15 +39,15 @@ ENDS_AT = frozenset({"deny", "ask", "halt"})
 REFUSE = {"deny": "deny", "ask": "ask"}
 
 
-def keys_with(**own: str) -> dict[str, str]:
+def map_keys_with(**own: str) -> dict[str, str]:
     return {**CONTEXT, **own}
 
 
-def blocking(first: Feed, *others: Feed, **patch: str) -> NativeEvent:
+def make_blocking_event(first: EventMapping, *others: EventMapping, **patch: str) -> NativeEvent:
     return NativeEvent(feeds=(first, *others), answers=Answers(words=REFUSE, patch=patch))
 
 
-def notifying(event: str, keys: dict[str, str]) -> NativeEvent:
+def make_notifying_event(event: str, keys: dict[str, str]) -> NativeEvent:
     return NativeEvent(feeds=(feed(event, keys, flow="sequential"),))
 
 
@@ -59,34 +59,34 @@ BEAM: Final = Dialect(
     event_key="event",
     registration={"matcher": "match", "callback": "id"},
     events={
-        "pre_tool_use": blocking(feed("pre_tool_use", CONTEXT, ends_at=ENDS_AT), tool_input="tool_input"),
-        "user_prompt_submit": blocking(
+        "pre_tool_use": make_blocking_event(feed("pre_tool_use", CONTEXT, ends_at=ENDS_AT), tool_input="tool_input"),
+        "user_prompt_submit": make_blocking_event(
             feed("user_prompt_submit", CONTEXT, ends_at=ENDS_AT), prompt="prompt", params="params"
         ),
-        "permission_request": blocking(
+        "permission_request": make_blocking_event(
             feed("permission_request", CONTEXT, ends_at=ENDS_AT),
             tool_input="tool_input",
             permissions="updated_permissions",
         ),
-        "subagent_start": blocking(
-            feed("subagent_start", keys_with(agent_id="subagent_id"), ends_at=ENDS_AT),
-            feed("subagent_started", keys_with(agent_id="subagent_id"), flow="sequential", when="passed"),
+        "subagent_start": make_blocking_event(
+            feed("subagent_start", map_keys_with(agent_id="subagent_id"), ends_at=ENDS_AT),
+            feed("subagent_started", map_keys_with(agent_id="subagent_id"), flow="sequential", when="passed"),
             prompt="prompt",
         ),
-        "pre_compact": blocking(feed("pre_compact", keys_with(trigger="trigger"), ends_at=ENDS_AT)),
-        "config_change": blocking(
-            feed("config_change", keys_with(source="source"), ends_at=ENDS_AT, fills={"source": "reload_type"})
+        "pre_compact": make_blocking_event(feed("pre_compact", map_keys_with(trigger="trigger"), ends_at=ENDS_AT)),
+        "config_change": make_blocking_event(
+            feed("config_change", map_keys_with(source="source"), ends_at=ENDS_AT, fills={"source": "reload_type"})
         ),
-        "post_tool_use": notifying("post_tool_use", keys_with(content="tool_response")),
-        "post_tool_use_failure": notifying("post_tool_use_failure", keys_with(error="error")),
-        "stop": notifying("stop", CONTEXT),
-        "session_start": notifying("session_start", keys_with(source="source")),
-        "session_end": notifying("session_end", CONTEXT),
-        "subagent_stop": notifying("subagent_stop", keys_with(agent_id="subagent_id", result="result")),
-        "notification": notifying(
-            "notification", keys_with(message="message", notification_type="notification_type", title="title")
+        "post_tool_use": make_notifying_event("post_tool_use", map_keys_with(content="tool_response")),
+        "post_tool_use_failure": make_notifying_event("post_tool_use_failure", map_keys_with(error="error")),
+        "stop": make_notifying_event("stop", CONTEXT),
+        "session_start": make_notifying_event("session_start", map_keys_with(source="source")),
+        "session_end": make_notifying_event("session_end", CONTEXT),
+        "subagent_stop": make_notifying_event("subagent_stop", map_keys_with(agent_id="subagent_id", result="result")),
+        "notification": make_notifying_event(
+            "notification", map_keys_with(message="message", notification_type="notification_type", title="title")
         ),
-        "task_completed": notifying("task_completed", keys_with(task_id="task_id", subject="subject")),
-        "teammate_idle": notifying("teammate_idle", keys_with(teammate="teammate")),
+        "task_completed": make_notifying_event("task_completed", map_keys_with(task_id="task_id", subject="subject")),
+        "teammate_idle": make_notifying_event("teammate_idle", map_keys_with(teammate="teammate")),
     },
 )

@@ -15,17 +15,17 @@ CALL = {"sessionId": "session_id", "toolCallId": "tool_use_id", "toolName": "too
 MODIFYING: Final[dict[str, Any]] = {"view": "original", "combine": "first_wins", "ends_at": frozenset[str]()}
 
 
-def void(event: str, keys: dict[str, str], **axes: Any) -> NativeEvent:
+def make_void_event(event: str, keys: dict[str, str], **axes: Any) -> NativeEvent:
     return NativeEvent(feeds=(feed(event, {**SESSION, **keys}, **axes),), model="void")
 
 
-def modifying(event: str, keys: dict[str, str], patch: dict[str, str], **axes: Any) -> NativeEvent:
+def make_modifying_event(event: str, keys: dict[str, str], patch: dict[str, str], **axes: Any) -> NativeEvent:
     first = feed(event, {**SESSION, **keys}, **axes)
     words = {"deny": "error"} if first.fails_closed else {}
     return NativeEvent(feeds=(first,), answers=Answers(words=words, patch=patch), model="modifying")
 
 
-def claiming(event: str, keys: dict[str, str]) -> NativeEvent:
+def make_claiming_event(event: str, keys: dict[str, str]) -> NativeEvent:
     answers = Answers(words={"claim": "handled"})
     return NativeEvent(feeds=(feed(event, {**SESSION, **keys}),), answers=answers, model="claiming")
 
@@ -37,8 +37,8 @@ ETHOS: Final = Dialect(
     registration={"name": "event", "handler": "id", "pluginId": "plugin"},
     unkept={"failurePolicy": "the point decides it: a gate that fails denies, any other is skipped; leave it out"},
     events={
-        "session_start": void("session_start", {"platform": "platform"}),
-        "before_prompt_build": modifying(
+        "session_start": make_void_event("session_start", {"platform": "platform"}),
+        "before_prompt_build": make_modifying_event(
             "prompt_build",
             {"history": "history"},
             {
@@ -47,10 +47,10 @@ ETHOS: Final = Dialect(
                 "override_system": "overrideSystem",
             },
         ),
-        "before_llm_call": void(
+        "before_llm_call": make_void_event(
             "model_request", {"model": "model_id", "turnNumber": "turn", "requestId": "request_id"}
         ),
-        "after_llm_call": void(
+        "after_llm_call": make_void_event(
             "model_response",
             {
                 "model": "model_id",
@@ -61,29 +61,31 @@ ETHOS: Final = Dialect(
                 "durationMs": "duration_ms",
             },
         ),
-        "before_tool_call": modifying(
+        "before_tool_call": make_modifying_event(
             "pre_tool_use", {**CALL, "args": "tool_input"}, {"tool_input": "args"}, **MODIFYING
         ),
-        "after_tool_call": void(
+        "after_tool_call": make_void_event(
             "post_tool_use", {**CALL, "args": "tool_input", "result": "tool_response", "durationMs": "duration_ms"}
         ),
-        "tool_end_with_path": void(
+        "tool_end_with_path": make_void_event(
             "tool_path", {"toolName": "tool_name", "filePath": "file_path", "workingDir": "working_dir"}
         ),
-        "agent_done": void("stop", {"text": "last_assistant_message", "turnCount": "turn"}),
-        "subagent_spawning": modifying(
+        "agent_done": make_void_event("stop", {"text": "last_assistant_message", "turnCount": "turn"}),
+        "subagent_spawning": make_modifying_event(
             "subagent_start",
             {**CHILD, "prompt": "prompt"},
             {"prompt": "prompt", "personality_id": "personalityId"},
             fills={"agent_type": "personality_id"},
             **MODIFYING,
         ),
-        "subagent_spawned": void("subagent_started", CHILD, fills={"agent_type": "personality_id"}),
-        "subagent_ended": void("subagent_stop", {**CHILD, "result": "result"}, fills={"agent_type": "personality_id"}),
-        "personality_switched": modifying(
+        "subagent_spawned": make_void_event("subagent_started", CHILD, fills={"agent_type": "personality_id"}),
+        "subagent_ended": make_void_event(
+            "subagent_stop", {**CHILD, "result": "result"}, fills={"agent_type": "personality_id"}
+        ),
+        "personality_switched": make_modifying_event(
             "personality_switch", {"from": "from", "to": "to"}, {"personality_id": "personality"}
         ),
-        "inbound_claim": claiming(
+        "inbound_claim": make_claiming_event(
             "message_claim",
             {
                 "message": "message",
@@ -92,16 +94,18 @@ ETHOS: Final = Dialect(
                 "message.text": "text",
             },
         ),
-        "before_dispatch": claiming(
+        "before_dispatch": make_claiming_event(
             "message_dispatch", {"platform": "platform", "chatId": "chat_id", "text": "text", "message": "message"}
         ),
-        "message_sending": modifying(
+        "message_sending": make_modifying_event(
             "message_send", {"chatId": "chat_id", "message": "message"}, {"message": "message"}
         ),
-        "message_received": void(
+        "message_received": make_void_event(
             "message_received",
             {"message": "message", "message.chatId": "chat_id", "message.messageId": "message_id"},
         ),
-        "message_sent": void("message_sent", {"chatId": "chat_id", "messageId": "message_id", "message": "message"}),
+        "message_sent": make_void_event(
+            "message_sent", {"chatId": "chat_id", "messageId": "message_id", "message": "message"}
+        ),
     },
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from hooklatch.dialects.dialect import Answers, Dialect, Feed, NativeEvent, feed
+from hooklatch.dialects.dialect import Answers, Dialect, EventMapping, NativeEvent, feed
 
 __all__ = ["EXATHENA"]
 
@@ -17,32 +17,34 @@ REFUSE = {"deny": "deny", "halt": "halt"}
 INJECT = {"inject": "inject"}
 
 
-def listening(event: str, keys: dict[str, str], **outputs: str) -> NativeEvent:
+def make_listening_event(event: str, keys: dict[str, str], **outputs: str) -> NativeEvent:
     """Return an event that cannot be refused; a halt asks to stop the run, if the catalogue allows it."""
     heard = feed(event, keys, flow="sequential" if event != "pre_iteration" else None)
-    return NativeEvent(feeds=(heard,), answers=Answers(words=words_of(heard), outputs=outputs))
+    return NativeEvent(feeds=(heard,), answers=Answers(words=list_heard_keys(heard), outputs=outputs))
 
 
-def words_of(heard: Feed) -> dict[str, str]:
+def list_heard_keys(heard: EventMapping) -> dict[str, str]:
     return HALT if "halt" in heard.verdicts else {}
 
 
-def gate(*feeds: Feed, words: dict[str, str], patch: dict[str, str] | None = None) -> NativeEvent:
+def make_gate_event(*feeds: EventMapping, words: dict[str, str], patch: dict[str, str] | None = None) -> NativeEvent:
     """Return an event that can be refused; its hooks can inject wherever the catalogue allows it."""
     outputs = INJECT if feeds[0].event != "permission_request" else {}
     return NativeEvent(feeds=feeds, answers=Answers(words=words, patch=patch or {}, outputs=outputs))
 
 
 EVENTS: Final[dict[str, Any]] = {
-    "SessionStart": listening("session_start", {**SESSION, "source": "source"}, **INJECT),
-    "SessionEnd": listening("session_end", {**SESSION, "finish_reason": "finish_reason", "result": "result"}),
-    "UserPromptSubmit": gate(
+    "SessionStart": make_listening_event("session_start", {**SESSION, "source": "source"}, **INJECT),
+    "SessionEnd": make_listening_event(
+        "session_end", {**SESSION, "finish_reason": "finish_reason", "result": "result"}
+    ),
+    "UserPromptSubmit": make_gate_event(
         # Each hook is given the prompt as it came, and the last one's transform counts.
         feed("user_prompt_submit", {**SESSION, "prompt": "prompt"}, view="original", combine="last_wins"),
         words=HALT,
         patch={"prompt": "transform"},
     ),
-    "PreIteration": listening(
+    "PreIteration": make_listening_event(
         "pre_iteration",
         {
             **SESSION,
@@ -52,7 +54,7 @@ EVENTS: Final[dict[str, Any]] = {
         },
         **INJECT,
     ),
-    "ChatParams": gate(
+    "ChatParams": make_gate_event(
         feed(
             "pre_model",
             {**SESSION, "request": "request", "messages": "messages"},
@@ -67,32 +69,34 @@ EVENTS: Final[dict[str, Any]] = {
         ),
         words=HALT,
     ),
-    "PreToolUse": gate(feed("pre_tool_use", CALL, gathers="tool_input", nested="arguments"), words=REFUSE),
-    "PostToolUse": listening(
+    "PreToolUse": make_gate_event(feed("pre_tool_use", CALL, gathers="tool_input", nested="arguments"), words=REFUSE),
+    "PostToolUse": make_listening_event(
         "post_tool_use", {**ARGUMENTS, "result": "tool_response", "cwd": "cwd"}, append="augment", **INJECT
     ),
-    "PostToolUseFailure": listening("post_tool_use_failure", {**ARGUMENTS, "reason": "error"}, **INJECT),
-    "PermissionRequest": gate(feed("permission_request", ARGUMENTS), words=REFUSE),
-    "PermissionDenied": listening("permission_denied", {**ARGUMENTS, "reason": "reason"}, **INJECT),
-    "ToolDenied": listening("permission_denied", {**ARGUMENTS, "denial": "denial"}, **INJECT),
-    "Stop": listening("stop", {**SESSION, "finish_reason": "finish_reason", "result": "result"}),
-    "StopFailure": listening("stop_failure", {**SESSION, "finish_reason": "finish_reason", "result": "result"}),
-    "SubagentStart": gate(
+    "PostToolUseFailure": make_listening_event("post_tool_use_failure", {**ARGUMENTS, "reason": "error"}, **INJECT),
+    "PermissionRequest": make_gate_event(feed("permission_request", ARGUMENTS), words=REFUSE),
+    "PermissionDenied": make_listening_event("permission_denied", {**ARGUMENTS, "reason": "reason"}, **INJECT),
+    "ToolDenied": make_listening_event("permission_denied", {**ARGUMENTS, "denial": "denial"}, **INJECT),
+    "Stop": make_listening_event("stop", {**SESSION, "finish_reason": "finish_reason", "result": "result"}),
+    "StopFailure": make_listening_event(
+        "stop_failure", {**SESSION, "finish_reason": "finish_reason", "result": "result"}
+    ),
+    "SubagentStart": make_gate_event(
         feed("subagent_start", {**SESSION, **SUBAGENT, "prompt": "prompt"}),
         feed("subagent_started", {**SESSION, **SUBAGENT, "prompt": "prompt"}, flow="sequential", when="passed"),
         words=HALT,
     ),
-    "SubagentStop": listening(
+    "SubagentStop": make_listening_event(
         "subagent_stop", {**SESSION, **SUBAGENT, "outcome": "outcome", "result": "result"}, **INJECT
     ),
     # A run only compacts automatically there, so the trigger has a default that matchers can match.
-    "PreCompact": gate(
+    "PreCompact": make_gate_event(
         feed("pre_compact", {"trigger": "trigger", "estimate": "estimate"}, defaults={"trigger": "auto"}),
         words=HALT,
     ),
-    "PreCompactStage": listening("compact_stage", {"stage": "stage", "estimate": "estimate"}, **INJECT),
-    "PostCompact": listening("post_compact", {"metadata": "metadata"}, **INJECT),
-    "Notification": listening(
+    "PreCompactStage": make_listening_event("compact_stage", {"stage": "stage", "estimate": "estimate"}, **INJECT),
+    "PostCompact": make_listening_event("post_compact", {"metadata": "metadata"}, **INJECT),
+    "Notification": make_listening_event(
         "notification", {"message": "message", "notification_type": "notification_type"}, **INJECT
     ),
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from hooklatch.dialects.dialect import Answers, Dialect, Feed, NativeEvent, feed
+from hooklatch.dialects.dialect import Answers, Dialect, EventMapping, NativeEvent, feed
 
 __all__ = ["RADIUM"]
 
@@ -24,11 +24,13 @@ STOP = {"deny": "stop"}  # should_continue = false, which all thirteen types can
 LAST: Final[dict[str, Any]] = {"view": "original", "combine": "last_wins"}
 
 
-def typed(name: str, *feeds: Feed, words: dict[str, str] = STOP, patch: dict[str, str] | None = None) -> NativeEvent:
+def make_typed_event(
+    name: str, *feeds: EventMapping, words: dict[str, str] = STOP, patch: dict[str, str] | None = None
+) -> NativeEvent:
     return NativeEvent(feeds=feeds, answers=Answers(words=words, patch=patch or {}), aliases=(name,))
 
 
-def told(event: str, keys: dict[str, str], **axes: Any) -> Feed:
+def make_told_feed(event: str, keys: dict[str, str], **axes: Any) -> EventMapping:
     return feed(event, keys, flow="sequential", **axes)
 
 
@@ -39,40 +41,46 @@ RADIUM: Final = Dialect(
     registration={"name": "id", "type": "event"},
     unkept={"script": 'Radium never runs it; write run = "file.py:function", or served = true'},
     events={
-        "BeforeModel": typed(
+        "BeforeModel": make_typed_event(
             "before_model",
             feed("pre_model", REQUEST, **LAST),
-            told("model_request", REQUEST, when="passed"),
+            make_told_feed("model_request", REQUEST, when="passed"),
             patch={
                 "request.input": "modified_input",
                 "request.request_modifications": "request_modifications",
             },
         ),
-        "AfterModel": typed(
+        "AfterModel": make_typed_event(
             "after_model",
             feed("post_model", RESPONSE, **LAST),
-            told("model_response", RESPONSE),
+            make_told_feed("model_response", RESPONSE),
             patch={"response": "response"},
         ),
-        "BeforeTool": typed(
+        "BeforeTool": make_typed_event(
             "before_tool", feed("pre_tool_use", CALL, **LAST), patch={"tool_input": "modified_arguments"}
         ),
-        "AfterTool": typed(
+        "AfterTool": make_typed_event(
             "after_tool",
             feed("tool_result", DONE, **LAST),
-            told("post_tool_use", DONE),
+            make_told_feed("post_tool_use", DONE),
             patch={"tool_response": "modified_result"},
         ),
-        "ToolSelection": typed("tool_selection", feed("tool_selection", {**CALL, "candidates": "candidates"})),
-        "ErrorInterception": typed("error_interception", feed("error_intercept", ERROR), words={"claim": "stop"}),
-        "ErrorTransformation": typed(
+        "ToolSelection": make_typed_event(
+            "tool_selection", feed("tool_selection", {**CALL, "candidates": "candidates"})
+        ),
+        "ErrorInterception": make_typed_event(
+            "error_interception", feed("error_intercept", ERROR), words={"claim": "stop"}
+        ),
+        "ErrorTransformation": make_typed_event(
             "error_transformation", feed("error_transform", ERROR), patch={"message": "transformed_error"}
         ),
-        "ErrorRecovery": typed("error_recovery", feed("error_recover", ERROR), words={"claim": "recovered_error"}),
-        "ErrorLogging": typed("error_logging", told("error_log", ERROR)),
-        "TelemetryCollection": typed("telemetry_collection", told("telemetry", DATA)),
-        "CustomLogging": typed("custom_logging", told("custom_log", DATA)),
-        "MetricsAggregation": typed("metrics_aggregation", told("metrics", DATA)),
-        "PerformanceMonitoring": typed("performance_monitoring", told("performance", DATA)),
+        "ErrorRecovery": make_typed_event(
+            "error_recovery", feed("error_recover", ERROR), words={"claim": "recovered_error"}
+        ),
+        "ErrorLogging": make_typed_event("error_logging", make_told_feed("error_log", ERROR)),
+        "TelemetryCollection": make_typed_event("telemetry_collection", make_told_feed("telemetry", DATA)),
+        "CustomLogging": make_typed_event("custom_logging", make_told_feed("custom_log", DATA)),
+        "MetricsAggregation": make_typed_event("metrics_aggregation", make_told_feed("metrics", DATA)),
+        "PerformanceMonitoring": make_typed_event("performance_monitoring", make_told_feed("performance", DATA)),
     },
 )

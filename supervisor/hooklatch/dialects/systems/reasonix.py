@@ -15,12 +15,12 @@ TEXT = {**COMMON, "lastAssistantText": "last_assistant_message", "turn": "turn"}
 BLOCK = {"deny": "block"}
 
 
-def gating(event: str, keys: dict[str, str], **outputs: str) -> NativeEvent:
+def make_gating_event(event: str, keys: dict[str, str], **outputs: str) -> NativeEvent:
     """Return an event that a non-zero exit can block here, whether or not it can there."""
     return NativeEvent(feeds=(feed(event, keys),), answers=Answers(words=BLOCK, outputs=outputs))
 
 
-def observing(event: str, keys: dict[str, str], **outputs: str) -> NativeEvent:
+def make_observing_event(event: str, keys: dict[str, str], **outputs: str) -> NativeEvent:
     return NativeEvent(feeds=(feed(event, keys, flow="sequential"),), answers=Answers(outputs=outputs))
 
 
@@ -35,33 +35,33 @@ REASONIX: Final = Dialect(
     timeout_unit="ms",
     layers=("builtin", "project", "plugin", "global", "parent", "session"),
     events={
-        "PreToolUse": gating("pre_tool_use", CALL),
-        "PostToolUse": observing("post_tool_use", DONE),
-        "PostToolUseFailure": observing(
+        "PreToolUse": make_gating_event("pre_tool_use", CALL),
+        "PostToolUse": make_observing_event("post_tool_use", DONE),
+        "PostToolUseFailure": make_observing_event(
             "post_tool_use_failure", {**CALL, "error": "error", "isInterrupt": "is_interrupt"}
         ),
-        "PermissionRequest": gating("permission_request", {**CALL, "subject": "subject"}),
-        "UserPromptSubmit": gating("user_prompt_submit", {**COMMON, "prompt": "prompt", "turn": "turn"}),
-        "Stop": observing("stop", TEXT),
-        "StopFailure": observing("stop_failure", {**TEXT, "error": "error"}),
+        "PermissionRequest": make_gating_event("permission_request", {**CALL, "subject": "subject"}),
+        "UserPromptSubmit": make_gating_event("user_prompt_submit", {**COMMON, "prompt": "prompt", "turn": "turn"}),
+        "Stop": make_observing_event("stop", TEXT),
+        "StopFailure": make_observing_event("stop_failure", {**TEXT, "error": "error"}),
         "PostLLMCall": NativeEvent(
             feeds=(feed("post_model", {**COMMON, "reasoning": "reasoning", "turn": "turn"}),),
             answers=Answers(patch={"reasoning": "stdout"}),
         ),
-        "SessionStart": observing("session_start", {**COMMON, "source": "source"}, inject="stdout"),
-        "SessionEnd": observing("session_end", {**COMMON, "reason": "reason"}),
+        "SessionStart": make_observing_event("session_start", {**COMMON, "source": "source"}, inject="stdout"),
+        "SessionEnd": make_observing_event("session_end", {**COMMON, "reason": "reason"}),
         # Not in Reasonix yet; its author lists it as missing.  Keys are spelt as in its other events.
-        "PreSubagent": gating(
+        "PreSubagent": make_gating_event(
             "subagent_start",
             {**COMMON, "subagentId": "subagent_id", "agentType": "agent_type", "prompt": "prompt"},
         ),
-        "SubagentStop": observing(
+        "SubagentStop": make_observing_event(
             "subagent_stop",
             {**COMMON, "subagentId": "subagent_id", "agentType": "agent_type", "lastAssistantText": "result"},
         ),
-        "Notification": observing(
+        "Notification": make_observing_event(
             "notification", {**COMMON, "message": "message", "notificationType": "notification_type"}
         ),
-        "PreCompact": gating("pre_compact", {**COMMON, "trigger": "trigger"}, inject="stdout"),
+        "PreCompact": make_gating_event("pre_compact", {**COMMON, "trigger": "trigger"}, inject="stdout"),
     },
 )

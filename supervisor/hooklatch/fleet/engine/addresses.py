@@ -12,7 +12,7 @@ import msgspec
 
 from hooklatch.fleet.engine.engine import AddressError
 
-__all__ = ["FORMS", "Address", "read_url", "shown", "with_user"]
+__all__ = ["FORMS", "Address", "read_url", "redact_url", "add_user"]
 
 FORMS = "redis://[USER@]HOST[:PORT][/DB], rediss:// for TLS, or redis+unix:///PATH"
 WITHOUT_PASSWORD = "put it into a file and name that as password_file, or into the variable HOOKLATCH_FLEET_PASSWORD"
@@ -46,27 +46,29 @@ def read_url(url: str) -> Address:
         parts = urlsplit(url)
         host, port, secret = parts.hostname or "", parts.port, parts.password
     except ValueError:  # its text quotes what may be a password
-        raise AddressError(f"{shown(url)!r} is no URL of an engine, by its host or its port; write {FORMS}") from None
+        raise AddressError(
+            f"{redact_url(url)!r} is no URL of an engine, by its host or its port; write {FORMS}"
+        ) from None
     if secret is not None or parts.netloc.count("@") > 1:
-        raise AddressError(f"the URL {shown(url)!r} has a password in it: take it out, and {WITHOUT_PASSWORD}")
+        raise AddressError(f"the URL {redact_url(url)!r} has a password in it: take it out, and {WITHOUT_PASSWORD}")
     if not url.isprintable() or " " in url or parts.query or parts.fragment:
-        raise AddressError(f"{shown(url)!r} is no URL of an engine: it has a space, '?' or '#'; write {FORMS}")
+        raise AddressError(f"{redact_url(url)!r} is no URL of an engine: it has a space, '?' or '#'; write {FORMS}")
     if not parts.scheme or "://" not in url:
-        raise AddressError(f"{shown(url)!r} is no URL of an engine: it has no scheme; write {FORMS}")
+        raise AddressError(f"{redact_url(url)!r} is no URL of an engine: it has no scheme; write {FORMS}")
     user = unquote(parts.username) if parts.username else None
     if parts.scheme.endswith("+unix"):
         if host or port is not None or len(parts.path) < 2:
-            raise AddressError(f"{shown(url)!r} names no socket: write {parts.scheme}:///PATH, with three slashes")
+            raise AddressError(f"{redact_url(url)!r} names no socket: write {parts.scheme}:///PATH, with three slashes")
         return Address(parts.scheme, user, path=unquote(parts.path))
     if not host:
-        raise AddressError(f"{shown(url)!r} names no host: write {FORMS}")
+        raise AddressError(f"{redact_url(url)!r} names no host: write {FORMS}")
     number = parts.path.removeprefix("/")
     if not (number.isascii() and number.isdecimal() and len(number) < 6) and number:
-        raise AddressError(f"{shown(url)!r}: {number!r} is no number of a database; write {FORMS}")
+        raise AddressError(f"{redact_url(url)!r}: {number!r} is no number of a database; write {FORMS}")
     return Address(parts.scheme, user, host, port, number=int(number or 0))
 
 
-def with_user(url: str, user: str | None) -> str:
+def add_user(url: str, user: str | None) -> str:
     """Return a URL with a user in it, where it names none itself.
 
     Raises:
@@ -76,7 +78,7 @@ def with_user(url: str, user: str | None) -> str:
     return url if user is None or address.user is not None else str(msgspec.structs.replace(address, user=user))
 
 
-def shown(url: str) -> str:
+def redact_url(url: str) -> str:
     """Return a URL as it may be shown: without what stands before its last '@', which may hold a password."""
     before, at, after = url.rpartition("@")
     scheme, slashes, _ = before.partition("://")

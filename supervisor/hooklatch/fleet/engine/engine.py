@@ -16,7 +16,7 @@ import msgspec
 
 __all__ = [
     "AddressError",
-    "Batch",
+    "RecordBatch",
     "BehindError",
     "ConflictError",
     "Engine",
@@ -25,9 +25,9 @@ __all__ = [
     "LostError",
     "MissingFileError",
     "NotInstalledError",
-    "Opener",
-    "RefusedError",
-    "Report",
+    "EngineOpener",
+    "EngineRefusedError",
+    "StoredReport",
     "UnreachableError",
 ]
 
@@ -40,19 +40,19 @@ class UnreachableError(EngineError):
     """There is no connection, or no answer in time: try again later."""
 
 
-class RefusedError(EngineError):
+class EngineRefusedError(EngineError):
     """The engine refuses: wrong credentials, no right, its disk is full, too old.  Trying again may not help."""
 
 
-class AddressError(RefusedError):
+class AddressError(EngineRefusedError):
     """What should name an engine is no URL of one."""
 
 
-class MissingFileError(RefusedError):
+class MissingFileError(EngineRefusedError):
     """A file that was named is not there: a password's, or one of certificates."""
 
 
-class NotInstalledError(RefusedError):
+class NotInstalledError(EngineRefusedError):
     """The package that speaks to such an engine is not installed."""
 
 
@@ -64,11 +64,11 @@ class LostError(EngineError):
     """A log was emptied: the engine has taken a batch, and what it had acknowledged before is gone."""
 
 
-class BehindError(RefusedError):
+class BehindError(EngineRefusedError):
     """The engine has lost versions that were read from it, or that it must have: it is no source of policy as it is."""
 
 
-class Batch(msgspec.Struct, frozen=True):
+class RecordBatch(msgspec.Struct, frozen=True):
     """Records of one host: all from `first` to `last` that were to be shipped, as the bytes that were given.
 
     `at` is when the engine took it, in ms since the epoch by its clock.
@@ -91,7 +91,7 @@ class LogFacts(msgspec.Struct, frozen=True):
     added: int
 
 
-class Report(msgspec.Struct, frozen=True):
+class StoredReport(msgspec.Struct, frozen=True):
     """What a host last said of itself, and when the engine heard it, in ms since the epoch by the engine's clock."""
 
     host: str
@@ -146,7 +146,7 @@ class Engine(Protocol):
 
     # -- decisions: each host appends to its own log -------------------------------------------------------------------
 
-    async def append(self, host: str, epoch: int, batch: Batch) -> None:
+    async def append(self, host: str, epoch: int, batch: RecordBatch) -> None:
         """Append records to a host's log.
 
         Raises:
@@ -158,14 +158,14 @@ class Engine(Protocol):
         """
         ...
 
-    async def last_batch(self, host: str) -> tuple[int, Batch] | None:
+    async def last_batch(self, host: str) -> tuple[int, RecordBatch] | None:
         """Return the newest epoch of a host's log that has batches, and its newest batch; None if there is none.
 
         Its data is empty if the engine took it and holds it no more.
         """
         ...
 
-    async def batches(self, host: str, epoch: int, after: int, *, limit: int = 100) -> Sequence[Batch]:
+    async def batches(self, host: str, epoch: int, after: int, *, limit: int = 100) -> Sequence[RecordBatch]:
         """Return batches of a host's log whose `last` is after a number, in order."""
         ...
 
@@ -173,7 +173,7 @@ class Engine(Protocol):
         """Return the epochs of a host's log, in order: more than one if its record began anew."""
         ...
 
-    async def batches_before(self, host: str, epoch: int, before: int, *, limit: int = 100) -> Sequence[Batch]:
+    async def batches_before(self, host: str, epoch: int, before: int, *, limit: int = 100) -> Sequence[RecordBatch]:
         """Return batches of a host's log whose `last` is before a number, newest first."""
         ...
 
@@ -202,7 +202,7 @@ class Engine(Protocol):
         """Replace what a host says of itself."""
         ...
 
-    def reports(self) -> AsyncIterator[Report]:
+    def reports(self) -> AsyncIterator[StoredReport]:
         """Return what every host last said of itself, in no order."""
         ...
 
@@ -211,7 +211,7 @@ class Engine(Protocol):
         ...
 
 
-class Opener(Protocol):
+class EngineOpener(Protocol):
     """Opens a fleet's part of an engine by its URL; a password comes from a file, never from an argument."""
 
     def __call__(

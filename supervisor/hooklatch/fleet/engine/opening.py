@@ -1,6 +1,6 @@
 """Opens an engine by its URL.  Knows which module is whose; knows nothing of any engine.
 
-A second engine is a module with a function of the shape `Opens`, and a row in `MODULES`.
+A second engine is a module with a function of the shape `EngineModule`, and a row in `MODULES`.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import os
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol, cast
 
-from hooklatch.errors import installing
-from hooklatch.fleet.engine.addresses import FORMS, Address, read_url, shown
-from hooklatch.fleet.engine.engine import AddressError, Engine, MissingFileError, NotInstalledError, RefusedError
+from hooklatch.errors import format_install_command
+from hooklatch.fleet.engine.addresses import FORMS, Address, read_url, redact_url
+from hooklatch.fleet.engine.engine import AddressError, Engine, EngineRefusedError, MissingFileError, NotInstalledError
 
 __all__ = ["PASSWORD", "open_engine", "read_password"]
 
@@ -25,7 +25,7 @@ PASSWORD = "HOOKLATCH_FLEET_PASSWORD"
 MAX_PASSWORD = 4096  # bytes of its file: more is another file
 
 
-class Opens(Protocol):
+class EngineModule(Protocol):
     """What each module of an engine has under the name `opens`."""
 
     def __call__(
@@ -48,14 +48,14 @@ def open_engine(
     address = read_url(url)
     module = MODULES.get(address.scheme)
     if module is None:
-        raise AddressError(f"{shown(url)!r}: there is no engine {address.scheme!r}; write {FORMS}")
+        raise AddressError(f"{redact_url(url)!r}: there is no engine {address.scheme!r}; write {FORMS}")
     try:
-        opens = cast("Opens", importlib.import_module(module).opens)
+        opens = cast("EngineModule", importlib.import_module(module).opens)
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] == "hooklatch":
             raise
         raise NotInstalledError(
-            f"the package {error.name} is not installed: {installing('hooklatch[fleet]')}"
+            f"the package {error.name} is not installed: {format_install_command('hooklatch[fleet]')}"
         ) from None
     return opens(address, fleet, password=password, ca=ca, timeout=timeout)
 
@@ -75,9 +75,9 @@ def read_password(file: str | None) -> str | None:
     except FileNotFoundError:
         raise MissingFileError(f"the password file {file!r} is not there; write it, with mode 600") from None
     except OSError as error:
-        raise RefusedError(f"the password file {file!r} cannot be read: {error.strerror or error}") from None
+        raise EngineRefusedError(f"the password file {file!r} cannot be read: {error.strerror or error}") from None
     except UnicodeDecodeError:
-        raise RefusedError(f"the password file {file!r} holds no password: it is no text in UTF-8") from None
+        raise EngineRefusedError(f"the password file {file!r} holds no password: it is no text in UTF-8") from None
     if not password or len(password) > MAX_PASSWORD or not password.isprintable():
-        raise RefusedError(f"the password file {file!r} holds no password: write it there, on one line")
+        raise EngineRefusedError(f"the password file {file!r} holds no password: write it there, on one line")
     return password

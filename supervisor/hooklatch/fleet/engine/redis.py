@@ -28,28 +28,33 @@ import trio
 
 from hooklatch.fleet.engine.addresses import Address
 from hooklatch.fleet.engine.engine import (
-    Batch,
     BehindError,
     ConflictError,
     Engine,
+    EngineRefusedError,
     LogFacts,
     LostError,
-    RefusedError,
-    Report,
+    RecordBatch,
+    StoredReport,
     UnreachableError,
 )
 from hooklatch.fleet.engine.redis_answers import (
-    Stream,
-    batches_in,
-    entries_in,
-    entries_of,
+    StreamInfo,
+    format_redis_word,
     is_written,
-    keys_in,
-    stream_in,
-    text_of,
+    read_batches,
+    read_entries,
+    read_scan_keys,
+    read_single_stream,
+    read_stream_info,
 )
-from hooklatch.fleet.engine.redis_connections import Line, Question, connected, trusting
-from hooklatch.fleet.engine.redis_lines import Lines
+from hooklatch.fleet.engine.redis_connections import (
+    RedisCommand,
+    RedisConnection,
+    make_tls_context,
+    open_redis_connection,
+)
+from hooklatch.fleet.engine.redis_lines import RedisPool
 from hooklatch.fleet.policy.manifests import NAME
 
 __all__ = ["RedisEngine", "opens"]
@@ -72,12 +77,12 @@ async def opens(
 ) -> AsyncGenerator[Engine]:
     """Open a fleet's part of a Redis; connections that are lost later are made anew at the next call."""
     if NAME.fullmatch(fleet) is None:
-        raise RefusedError(f"{fleet!r} is no name of a fleet: letters, digits, '.', '_' and '-', at most 63")
-    tls = trusting(ca) if address.scheme == "rediss" else None
+        raise EngineRefusedError(f"{fleet!r} is no name of a fleet: letters, digits, '.', '_' and '-', at most 63")
+    tls = make_tls_context(ca) if address.scheme == "rediss" else None
     failure: BaseException | None = None
     async with trio.open_nursery() as nursery:
-        connect = partial(connected, nursery, address, password=password, tls=tls, timeout=timeout)
-        engine = RedisEngine(Lines(connect, address), address, fleet, timeout)
+        connect = partial(open_redis_connection, nursery, address, password=password, tls=tls, timeout=timeout)
+        engine = RedisEngine(RedisPool(connect, address), address, fleet, timeout)
         try:
             await engine.connect()
             yield engine
@@ -91,14 +96,14 @@ async def opens(
 class RedisEngine:
     """One fleet's keys, through two connections: one for what is answered at once, one for waiting."""
 
-    def __init__(self, lines: Lines, address: Address, fleet: str, timeout: float) -> None:
+    def __init__(self, lines: RedisPool, address: Address, fleet: str, timeout: float) -> None:
         self._lines = lines
         self._address = address
         self._prefix = f"hooklatch:{fleet}:"
         self._timeout = timeout
         self._reading = trio.Lock()
         self._grace = GRACE
-        self._end_known_by: Line | None = None  # the connection on which a log's end was read, or written
+        self._end_known_by: RedisConnection | None = None  # the connection on which a log's end was read, or written
         self._epochs: set[tuple[str, int]] = set()  # that were there when a log's end was read or written
 
     async def connect(self) -> None:
@@ -139,15 +144,17 @@ class RedisEngine:
             self._grace = GRACE
         return self._whole(after, answers)
 
-    def _looks(self, after: int, *how: str | int) -> tuple[Question, Question]:
+    def _looks(self, after: int, *how: str | int) -> tuple[RedisCommand, RedisCommand]:
         policy = self._key("policy")
-        return Question("XREAD", *how, "STREAMS", policy, f"{after}-0", about=policy), Question("XLEN", key=policy)
+        return RedisCommand("XREAD", *how, "STREAMS", policy, f"{after}-0", about=policy), RedisCommand(
+            "XLEN", key=policy
+        )
 
     def _whole(self, after: int, answers: Sequence[Any]) -> list[tuple[int, bytes]]:
         """Return the versions that came, if they and all before them are there."""
         streams, count = answers
         found: list[tuple[int, bytes]] = []
-        for number, (place, fields) in enumerate(entries_in(streams), start=after + 1):
+        for number, (place, fields) in enumerate(read_single_stream(streams), start=after + 1):
             if place != (number, 0):
                 raise BehindError(
                     f"{self._address} has no version {number} and has one after it: {self._key('policy')} was trimmed"
@@ -172,15 +179,15 @@ class RedisEngine:
             )
         return 0 if stream is None else stream.count
 
-    async def _stream(self, key: str) -> Stream | None:
+    async def _stream(self, key: str) -> StreamInfo | None:
         """Return what the server knows of a stream, None if there is none."""
         try:
-            (facts,) = await self._ask(Question("XINFO STREAM", key=key))
-        except RefusedError as error:
+            (facts,) = await self._ask(RedisCommand("XINFO STREAM", key=key))
+        except EngineRefusedError as error:
             if NONE not in str(error):
                 raise
             return None
-        return stream_in(facts)
+        return read_stream_info(facts)
 
     async def commit(self, version: int, manifest: bytes) -> None:
         await self._check_that_nothing_is_evicted()
@@ -188,23 +195,23 @@ class RedisEngine:
         if newest != version - 1:
             raise ConflictError(f"version {version} cannot be published: the newest is {newest}")
         try:  # between these two the log can only grow: then this is refused
-            await self._ask(Question("XADD", f"{version}-0", "d", manifest, key=self._key("policy")))
-        except RefusedError as error:
+            await self._ask(RedisCommand("XADD", f"{version}-0", "d", manifest, key=self._key("policy")))
+        except EngineRefusedError as error:
             if TOO_LOW not in str(error):
                 raise
             await self.newest_version()  # says so if that version was there and is lost
             raise ConflictError(f"version {version} was published by somebody else at the same time") from None
 
     async def bundle(self, digest: str) -> bytes | None:
-        (data,) = await self._ask(Question("GET", key=self._key("bundle", digest)))
+        (data,) = await self._ask(RedisCommand("GET", key=self._key("bundle", digest)))
         return cast("bytes | None", data)
 
     async def put_bundle(self, digest: str, data: bytes) -> None:
         await self._check_that_nothing_is_evicted()
         key = self._key("bundle", digest)
-        (is_new,) = await self._ask(Question("SETNX", data, key=key))
+        (is_new,) = await self._ask(RedisCommand("SETNX", data, key=key))
         if not is_new and await self.bundle(digest) != data:
-            raise RefusedError(
+            raise EngineRefusedError(
                 f"{self._address} holds other bytes as {key}, so nobody can use it: an administrator must delete it"
             )
 
@@ -213,11 +220,11 @@ class RedisEngine:
         policy = (await self._told())["evicts"]
         if policy.startswith("allkeys"):
             reason = f"drops data when its memory is full (maxmemory-policy {policy})"
-            raise RefusedError(f"{self._address} {reason}: set maxmemory-policy noeviction there")
+            raise EngineRefusedError(f"{self._address} {reason}: set maxmemory-policy noeviction there")
 
     # -- decisions -----------------------------------------------------------------------------------------------------
 
-    async def append(self, host: str, epoch: int, batch: Batch) -> None:
+    async def append(self, host: str, epoch: int, batch: RecordBatch) -> None:
         if not (0 < batch.first <= batch.last < BIG and 0 < epoch < BIG):
             raise ValueError(f"no batch of a log: epoch {epoch}, {batch.first} to {batch.last}")
         key, epochs = self._log(host, epoch), self._log(host, "epochs")
@@ -233,9 +240,9 @@ class RedisEngine:
         entry = ("f", batch.first, "a", self._lines.now(), "d", batch.data)
         try:
             is_new, _ = await line.ask(
-                Question("SADD", epoch, key=epochs), Question("XADD", f"{batch.last}-0", *entry, key=key)
+                RedisCommand("SADD", epoch, key=epochs), RedisCommand("XADD", f"{batch.last}-0", *entry, key=key)
             )
-        except RefusedError as error:
+        except EngineRefusedError as error:
             if TOO_LOW not in str(error):
                 raise
             raise ConflictError(f"{key} holds record {batch.last} of {host} or later ones already") from None
@@ -243,43 +250,43 @@ class RedisEngine:
             raise LostError(f"{self._address} has lost {key}, and has taken records from {batch.first} on since")
         self._epochs.add((host, epoch))
 
-    async def last_batch(self, host: str) -> tuple[int, Batch] | None:
+    async def last_batch(self, host: str) -> tuple[int, RecordBatch] | None:
         self._end_known_by = await self._lines.line("asking")
         epochs = await self.epochs(host)
         self._epochs = {(host, epoch) for epoch in epochs}
         for epoch in reversed(epochs):
             key = self._log(host, epoch)
-            (entries,) = await self._ask(Question("XREVRANGE", "+", "-", "COUNT", 1, key=key))
+            (entries,) = await self._ask(RedisCommand("XREVRANGE", "+", "-", "COUNT", 1, key=key))
             if entries:
-                return epoch, batches_in(entries)[0]
+                return epoch, read_batches(entries)[0]
             if stream := await self._stream(key):
                 last, _ = stream.newest_ever
-                return epoch, Batch(last, last, b"")
+                return epoch, RecordBatch(last, last, b"")
         return None
 
-    async def batches(self, host: str, epoch: int, after: int, *, limit: int = 100) -> Sequence[Batch]:
-        found: list[Batch] = []
+    async def batches(self, host: str, epoch: int, after: int, *, limit: int = 100) -> Sequence[RecordBatch]:
+        found: list[RecordBatch] = []
         while len(found) < limit:
             last = found[-1].last if found else after
             if last >= LAST:  # a host may append it, and there is no question for what follows it
                 break
             count, start = min(AT_ONCE, limit - len(found)), f"({last}-{LAST}"
-            (entries,) = await self._ask(Question("XRANGE", start, "+", "COUNT", count, key=self._log(host, epoch)))
-            found += batches_in(entries)
+            (entries,) = await self._ask(RedisCommand("XRANGE", start, "+", "COUNT", count, key=self._log(host, epoch)))
+            found += read_batches(entries)
             if len(entries) < count:
                 break
         return found
 
     async def epochs(self, host: str) -> Sequence[int]:
-        (members,) = await self._ask(Question("SMEMBERS", key=self._log(host, "epochs")))
+        (members,) = await self._ask(RedisCommand("SMEMBERS", key=self._log(host, "epochs")))
         return sorted(int(member) for member in members if is_written(member))
 
-    async def batches_before(self, host: str, epoch: int, before: int, *, limit: int = 100) -> Sequence[Batch]:
+    async def batches_before(self, host: str, epoch: int, before: int, *, limit: int = 100) -> Sequence[RecordBatch]:
         if before <= 0:  # a host may append what is numbered 0, and there is no question for what precedes it
             return []
         key, end = self._log(host, epoch), "+" if before > LAST else f"({before}-0"
-        (entries,) = await self._ask(Question("XREVRANGE", end, "-", "COUNT", min(limit, AT_ONCE), key=key))
-        return batches_in(entries)
+        (entries,) = await self._ask(RedisCommand("XREVRANGE", end, "-", "COUNT", min(limit, AT_ONCE), key=key))
+        return read_batches(entries)
 
     async def logs(self) -> AsyncIterator[tuple[str, int]]:
         seen = set[tuple[str, int]]()
@@ -294,30 +301,32 @@ class RedisEngine:
         return None if stream is None else LogFacts(stream.newest_ever[0], stream.count, stream.added)
 
     async def trim(self, host: str, epoch: int, through: int, note: bytes) -> int:
-        await self._ask(Question("HSET", epoch, note, key=self._key("trimmed", checked(host))))
-        (removed,) = await self._ask(Question("XTRIM", "MINID", "=", f"{through + 1}-0", key=self._log(host, epoch)))
+        await self._ask(RedisCommand("HSET", epoch, note, key=self._key("trimmed", validate_host_name(host))))
+        (removed,) = await self._ask(
+            RedisCommand("XTRIM", "MINID", "=", f"{through + 1}-0", key=self._log(host, epoch))
+        )
         return int(removed)
 
     async def notes(self, host: str) -> Mapping[int, bytes]:
-        (found,) = await self._ask(Question("HGETALL", key=self._key("trimmed", checked(host))))
+        (found,) = await self._ask(RedisCommand("HGETALL", key=self._key("trimmed", validate_host_name(host))))
         return {int(epoch): note for epoch, note in found.items() if is_written(epoch) and isinstance(note, bytes)}
 
     # -- hosts ---------------------------------------------------------------------------------------------------------
 
     async def report(self, host: str, data: bytes) -> None:
-        await self._ask(Question("XADD", "MAXLEN", "=", 1, "*", "d", data, key=self._host(host)))
+        await self._ask(RedisCommand("XADD", "MAXLEN", "=", 1, "*", "d", data, key=self._host(host)))
 
-    async def reports(self) -> AsyncIterator[Report]:
+    async def reports(self) -> AsyncIterator[StoredReport]:
         seen = set[str]()
         async for names in self._streams(self._key("host", "")):
             hosts = [name for name in names if NAME.fullmatch(name) and name not in seen]
             seen |= set(hosts)
             for host, entries in zip(hosts, await self._newest_of(hosts), strict=True):
-                for (at, _), fields in entries_of(entries):
-                    yield Report(host, fields.get(b"d", b""), at)
+                for (at, _), fields in read_entries(entries):
+                    yield StoredReport(host, fields.get(b"d", b""), at)
 
     async def _newest_of(self, hosts: Sequence[str]) -> list[Any]:
-        questions = [Question("XREVRANGE", "+", "-", "COUNT", 1, key=self._host(host)) for host in hosts]
+        questions = [RedisCommand("XREVRANGE", "+", "-", "COUNT", 1, key=self._host(host)) for host in hosts]
         return await self._ask(*questions) if questions else []
 
     async def _streams(self, prefix: str) -> AsyncIterator[list[str]]:
@@ -327,24 +336,28 @@ class RedisEngine:
         """
         cursor = b"0"
         while True:
-            looks = Question("SCAN", cursor, "MATCH", f"{prefix}*", "COUNT", SCANNED, "TYPE", "stream")
+            looks = RedisCommand("SCAN", cursor, "MATCH", f"{prefix}*", "COUNT", SCANNED, "TYPE", "stream")
             (answer,) = await self._ask(looks)
-            cursor, keys = keys_in(answer)
+            cursor, keys = read_scan_keys(answer)
             yield [key.removeprefix(prefix) for key in keys]
             if cursor == b"0":
                 return
 
     async def facts(self) -> dict[str, str]:
         line = await self._lines.line("asking")
-        (hello,) = await line.ask(Question("HELLO"))
-        facts = {"engine": text_of(hello.get(b"server")), "version": line.version, "clock": str(self._lines.now())}
+        (hello,) = await line.ask(RedisCommand("HELLO"))
+        facts = {
+            "engine": format_redis_word(hello.get(b"server")),
+            "version": line.version,
+            "clock": str(self._lines.now()),
+        }
         return facts | await self._told() | {"appendfsync": await self._syncs()}
 
     async def _told(self) -> dict[str, str]:
         """Return whether the server logs its writes and what it drops for want of memory, if it lets us know."""
         try:
-            (answer,) = await self._ask(Question("INFO", "memory", "persistence"))
-        except RefusedError:
+            (answer,) = await self._ask(RedisCommand("INFO", "memory", "persistence"))
+        except EngineRefusedError:
             return {"appendonly": UNKNOWN, "evicts": UNKNOWN}
         told = dict(row.split(":", 1) for row in answer.decode(errors="replace").splitlines() if ":" in row)
         appends = {"0": "no", "1": "yes"}.get(told.get("aof_enabled", ""), UNKNOWN)
@@ -352,28 +365,28 @@ class RedisEngine:
 
     async def _syncs(self) -> str:
         try:
-            (answer,) = await self._ask(Question("CONFIG GET", "appendfsync"))
-        except RefusedError:
+            (answer,) = await self._ask(RedisCommand("CONFIG GET", "appendfsync"))
+        except EngineRefusedError:
             return UNKNOWN
-        return text_of(answer.get(b"appendfsync", UNKNOWN.encode()))
+        return format_redis_word(answer.get(b"appendfsync", UNKNOWN.encode()))
 
     # -- keys ----------------------------------------------------------------------------------------------------------
 
-    async def _ask(self, *questions: Question) -> list[Any]:
+    async def _ask(self, *questions: RedisCommand) -> list[Any]:
         return await (await self._lines.line("asking")).ask(*questions)
 
     def _key(self, *parts: str) -> str:
         return self._prefix + ":".join(parts)
 
     def _host(self, host: str) -> str:
-        return self._key("host", checked(host))
+        return self._key("host", validate_host_name(host))
 
     def _log(self, host: str, epoch: int | str) -> str:
-        return self._key("log", checked(host), str(epoch))
+        return self._key("log", validate_host_name(host), str(epoch))
 
 
-def checked(host: str) -> str:
+def validate_host_name(host: str) -> str:
     """Return a host's name, if it is one: it is part of keys, and rights are given by keys."""
     if NAME.fullmatch(host) is None:
-        raise RefusedError(f"{host!r} is no name of a host: letters, digits, '.', '_' and '-', at most 63")
+        raise EngineRefusedError(f"{host!r} is no name of a host: letters, digits, '.', '_' and '-', at most 63")
     return host

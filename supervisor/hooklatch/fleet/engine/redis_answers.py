@@ -11,11 +11,12 @@ from typing import Any, cast
 
 import msgspec
 
-from hooklatch.fleet.engine.engine import Batch, RefusedError
+from hooklatch.fleet.engine.engine import EngineRefusedError, RecordBatch
 
 __all__ = [
-    "Entry", "Stream", "batches_in", "clock_in", "entries_in", "entries_of", "fits", "is_written", "keys_in",
-    "stream_in", "text_of",
+    "Entry", "StreamInfo", "read_batches", "read_clock", "read_single_stream", "read_entries", "fits_command",
+    "is_written", "read_scan_keys",
+    "read_stream_info", "format_redis_word",
 ]  # fmt: skip
 
 WRITTEN = re.compile(rb"[0-9]{1,18}")
@@ -42,7 +43,7 @@ KINDS: dict[str, tuple[type, ...]] = {
 }
 
 
-class Stream(msgspec.Struct, frozen=True):
+class StreamInfo(msgspec.Struct, frozen=True):
     """What Redis knows of a stream: how many entries it has and was ever given, and the newest, and the newest ever."""
 
     count: int
@@ -56,36 +57,36 @@ class Stream(msgspec.Struct, frozen=True):
         return self.newest_ever == self.newest == (self.count, 0)
 
 
-def fits(command: str, answer: object) -> bool:
+def fits_command(command: str, answer: object) -> bool:
     """Return whether an answer is of a kind that Redis gives to a command."""
     return isinstance(answer, KINDS[command])
 
 
-def entries_in(streams: Any) -> list[Entry]:
+def read_single_stream(streams: Any) -> list[Entry]:
     """Return the entries of an answer of XREAD for one stream, or for none."""
     answer = cast("dict[bytes, list[Any]]", streams or {})
-    return [entry for entries in answer.values() for entry in entries_of(entries)]
+    return [entry for entries in answer.values() for entry in read_entries(entries)]
 
 
-def entries_of(entries: Sequence[Any]) -> list[Entry]:
+def read_entries(entries: Sequence[Any]) -> list[Entry]:
     """Return the entries of a stream.
 
     Raises:
         RefusedError: they are none.
     """
     try:
-        return [(number_of(place), fields_in(fields)) for place, fields in entries]
+        return [(parse_stream_id(place), read_fields_of_entry(fields)) for place, fields in entries]
     except (TypeError, ValueError) as error:
-        raise RefusedError(f"the engine answers what is no entry of a stream: {error}; is it a Redis?") from None
+        raise EngineRefusedError(f"the engine answers what is no entry of a stream: {error}; is it a Redis?") from None
 
 
-def fields_in(values: Sequence[Any]) -> dict[bytes, bytes]:
+def read_fields_of_entry(values: Sequence[Any]) -> dict[bytes, bytes]:
     if not all(isinstance(value, bytes) for value in values):
         raise TypeError("a field is no text")
     return dict(zip(values[::2], values[1::2], strict=True))
 
 
-def keys_in(answer: Sequence[Any]) -> tuple[bytes, list[str]]:
+def read_scan_keys(answer: Sequence[Any]) -> tuple[bytes, list[str]]:
     """Return the cursor and the keys of an answer of SCAN; a key that is no text is none of ours.
 
     Raises:
@@ -97,10 +98,10 @@ def keys_in(answer: Sequence[Any]) -> tuple[bytes, list[str]]:
             return cursor, [key.decode(errors="replace") for key in keys if isinstance(key, bytes)]
     except (TypeError, ValueError):
         pass
-    raise RefusedError("the engine answers SCAN with what are no keys; is it a Redis?")
+    raise EngineRefusedError("the engine answers SCAN with what are no keys; is it a Redis?")
 
 
-def number_of(place: bytes) -> tuple[int, int]:
+def parse_stream_id(place: bytes) -> tuple[int, int]:
     """Return the two numbers of an id.
 
     Raises:
@@ -110,10 +111,10 @@ def number_of(place: bytes) -> tuple[int, int]:
         first, _, second = place.decode().partition("-")
         return int(first), int(second)
     except (AttributeError, ValueError):
-        raise RefusedError(f"the engine answers {place!r}, which is no id of a stream; is it a Redis?") from None
+        raise EngineRefusedError(f"the engine answers {place!r}, which is no id of a stream; is it a Redis?") from None
 
 
-def stream_in(facts: Mapping[bytes, Any]) -> Stream:
+def read_stream_info(facts: Mapping[bytes, Any]) -> StreamInfo:
     """Return what an answer of XINFO STREAM says.
 
     Raises:
@@ -121,17 +122,17 @@ def stream_in(facts: Mapping[bytes, Any]) -> Stream:
     """
     try:
         last = facts[b"last-entry"]
-        newest = None if last is None else number_of(last[0])
-        return Stream(
-            int(facts[b"length"]), int(facts[b"entries-added"]), number_of(facts[b"last-generated-id"]), newest
+        newest = None if last is None else parse_stream_id(last[0])
+        return StreamInfo(
+            int(facts[b"length"]), int(facts[b"entries-added"]), parse_stream_id(facts[b"last-generated-id"]), newest
         )
     except (KeyError, TypeError, ValueError) as error:
-        raise RefusedError(
+        raise EngineRefusedError(
             f"the engine tells nothing of a stream that we can read: {error!r}; is it a Redis?"
         ) from None
 
 
-def clock_in(answer: Sequence[Any]) -> tuple[int, int]:
+def read_clock(answer: Sequence[Any]) -> tuple[int, int]:
     """Return the seconds and µs since the epoch of an answer of TIME.
 
     Raises:
@@ -141,10 +142,10 @@ def clock_in(answer: Sequence[Any]) -> tuple[int, int]:
         seconds, microseconds = answer
         return int(seconds), int(microseconds)
     except (TypeError, ValueError):
-        raise RefusedError("the engine answers TIME with what is no time; is it a Redis?") from None
+        raise EngineRefusedError("the engine answers TIME with what is no time; is it a Redis?") from None
 
 
-def text_of(value: object) -> str:
+def format_redis_word(value: object) -> str:
     """Return a word of an answer for people."""
     return value.decode(errors="replace") if isinstance(value, bytes) else repr(value)
 
@@ -154,11 +155,11 @@ def is_written(text: object) -> bool:
     return isinstance(text, bytes) and WRITTEN.fullmatch(text) is not None
 
 
-def batches_in(entries: Sequence[Any]) -> list[Batch]:
+def read_batches(entries: Sequence[Any]) -> list[RecordBatch]:
     """Return batches; one that is not what we write has the number of its entry and what data it has."""
-    found: list[Batch] = []
-    for (last, _), fields in entries_of(entries):
+    found: list[RecordBatch] = []
+    for (last, _), fields in read_entries(entries):
         first, at = (fields.get(name, b"") for name in (b"f", b"a"))
         begins, taken = int(first) if is_written(first) else last, int(at) if is_written(at) else 0
-        found.append(Batch(begins, last, fields.get(b"d", b""), taken))
+        found.append(RecordBatch(begins, last, fields.get(b"d", b""), taken))
     return found

@@ -24,18 +24,18 @@ from coredis.connection import BaseConnection, TCPConnection, TCPLocation, UnixD
 from coredis.connection import UnixDomainSocketLocation as UnixLocation
 
 from hooklatch.fleet.engine.addresses import Address
-from hooklatch.fleet.engine.engine import MissingFileError, RefusedError, UnreachableError
-from hooklatch.fleet.engine.redis_answers import fits
+from hooklatch.fleet.engine.engine import EngineRefusedError, MissingFileError, UnreachableError
+from hooklatch.fleet.engine.redis_answers import fits_command
 from hooklatch.fleet.engine.redis_errors import (
-    connecting_failed,
+    explain_failed_connect,
+    explain_no_answer,
+    explain_no_connection,
+    explain_not_redis,
+    explain_reply_error,
     is_of_the_server,
-    no_answer,
-    no_connection,
-    not_redis,
-    replied,
 )
 
-__all__ = ["Line", "Question", "connected", "trusting"]
+__all__ = ["RedisConnection", "RedisCommand", "open_redis_connection", "make_tls_context"]
 
 PORT = 6379
 REDIAL = 0.25  # seconds between two SYNs: the kernel would repeat a lost one after 1, 3 and 7 s
@@ -49,7 +49,7 @@ LONGEST = 120.0  # seconds for an answer that keeps coming, however slowly
 logging.getLogger("coredis").setLevel(logging.CRITICAL)
 
 
-class Question:
+class RedisCommand:
     """A command to send.  `key` is its first argument, if it has one; `about` the key that texts name, if another.
 
     No other argument is ever named: it may be a secret.
@@ -63,7 +63,7 @@ class Question:
         self.about = about or key
 
 
-class Waiting:
+class ReplyDeadline:
     """Until when somebody waits: `patience` seconds after the last byte that moved, and never beyond `end`."""
 
     __slots__ = ("_end", "_patience", "until")
@@ -78,19 +78,19 @@ class Waiting:
         self.until = min(trio.current_time() + (self._patience if seconds is None else seconds), self._end)
 
 
-class Watch:
+class StreamActivity:
     """What is seen of a stream.  Whoever waits for its peer has new patience with each part that moves."""
 
     def __init__(self) -> None:
         self.is_reached = False  # whether there is a stream, though nothing may have been said
         self.said = b""  # how the peer began: why a connection did not come about is often only there
-        self._waiting: set[Waiting] = set()
+        self._waiting: set[ReplyDeadline] = set()
         self._answered = 0  # bytes since the newest question
 
     @contextmanager
-    def waits(self, patience: float) -> Generator[Waiting]:
+    def waits(self, patience: float) -> Generator[ReplyDeadline]:
         self._answered = 0
-        waiting = Waiting(patience)
+        waiting = ReplyDeadline(patience)
         self._waiting.add(waiting)
         try:
             yield waiting
@@ -109,10 +109,10 @@ class Watch:
             waiting.renew()
 
 
-class Watched(anyio.abc.ByteStream):
+class MonitoredStream(anyio.abc.ByteStream):
     """A stream that tells a watch of each part that comes or goes."""
 
-    def __init__(self, stream: anyio.abc.ByteStream, watch: Watch) -> None:
+    def __init__(self, stream: anyio.abc.ByteStream, watch: StreamActivity) -> None:
         self._stream = stream
         self._watch = watch
 
@@ -133,7 +133,7 @@ class Watched(anyio.abc.ByteStream):
         await self._stream.aclose()
 
 
-class Discardable(BaseConnection):
+class DiscardedConnection(BaseConnection):
     """What coredis makes of a connection, which leaves its queues open where none came of it."""
 
     def discard(self) -> None:
@@ -146,16 +146,18 @@ class Discardable(BaseConnection):
             queue.close()
 
 
-class TcpConnection(Discardable, TCPConnection):
+class TcpConnection(DiscardedConnection, TCPConnection):
     """What coredis makes of a TCP connection, dialled in our way."""
 
-    def __init__(self, watch: Watch, host: str, port: int, tls: ssl.SSLContext | None, **settings: Any) -> None:
+    def __init__(
+        self, watch: StreamActivity, host: str, port: int, tls: ssl.SSLContext | None, **settings: Any
+    ) -> None:
         super().__init__(TCPLocation(host, port), **settings)
         self._watch = watch
         self._tls = tls
 
     async def _connect(self) -> anyio.abc.ByteStream:
-        stream: anyio.abc.ByteStream = await dialled(self.location.host, self.location.port)
+        stream: anyio.abc.ByteStream = await dial_host(self.location.host, self.location.port)
         self._watch.is_reached = True
         if self._tls is not None:
             try:
@@ -165,26 +167,26 @@ class TcpConnection(Discardable, TCPConnection):
             except BaseException:
                 await anyio.aclose_forcefully(stream)
                 raise
-        return Watched(stream, self._watch)
+        return MonitoredStream(stream, self._watch)
 
 
-class UnixConnection(Discardable, UnixDomainSocketConnection):
+class UnixConnection(DiscardedConnection, UnixDomainSocketConnection):
     """What coredis makes of a Unix socket."""
 
-    def __init__(self, watch: Watch, path: str, **settings: Any) -> None:
+    def __init__(self, watch: StreamActivity, path: str, **settings: Any) -> None:
         super().__init__(UnixLocation(path), **settings)
         self._watch = watch
 
     async def _connect(self) -> anyio.abc.ByteStream:
         stream = await super()._connect()
         self._watch.is_reached = True
-        return Watched(stream, self._watch)
+        return MonitoredStream(stream, self._watch)
 
 
-class Line:
+class RedisConnection:
     """An open connection.  Questions are sent in order, each once; the first that gets no answer in time closes it."""
 
-    def __init__(self, address: Address, connection: BaseConnection, watch: Watch, patience: float) -> None:
+    def __init__(self, address: Address, connection: BaseConnection, watch: StreamActivity, patience: float) -> None:
         self.address = address
         self._connection = connection
         self._watch = watch
@@ -202,7 +204,7 @@ class Line:
     def close(self) -> None:
         self._connection.invalidate()
 
-    async def ask(self, *questions: Question, patience: float | None = None) -> list[Any]:
+    async def ask(self, *questions: RedisCommand, patience: float | None = None) -> list[Any]:
         """Send commands at once and return their answers: bytes, numbers, lists, maps and None.
 
         An answer may stay away for `patience` seconds; what is on its way may take longer.
@@ -216,23 +218,23 @@ class Line:
         with self._watch.waits(patience) as waiting:
             try:
                 for request in [self._send(question) for question in questions]:
-                    answers += [await answer_of(request, waiting)]
+                    answers += [await await_reply(request, waiting)]
             except trio.Cancelled:
                 self.close()  # its answer would be taken for that of the next question's time
                 raise
             except trio.TooSlowError:
                 self.close()
                 late = questions[len(answers)]
-                raise no_answer(self.address, late.command, late.about, patience) from None
+                raise explain_no_answer(self.address, late.command, late.about, patience) from None
         for question, answer in zip(questions, answers, strict=True):
             if isinstance(answer, BaseException):
                 self._failed(question, answer)
-            elif not fits(question.command, answer):
+            elif not fits_command(question.command, answer):
                 self.close()
-                raise not_redis(self.address, f"it answers {question.command} with {type(answer).__name__}")
+                raise explain_not_redis(self.address, f"it answers {question.command} with {type(answer).__name__}")
         return answers
 
-    def _send(self, question: Question) -> Any:
+    def _send(self, question: RedisCommand) -> Any:
         try:
             return self._connection.create_request(
                 question.command.encode(), *question.arguments, decode=False, raise_exceptions=False
@@ -240,16 +242,16 @@ class Line:
         except redis.ConnectionError as error:
             raise UnreachableError(f"the connection to {self.address} is lost") from error
 
-    def _failed(self, question: Question, error: BaseException) -> None:
+    def _failed(self, question: RedisCommand, error: BaseException) -> None:
         if isinstance(error, redis.RedisError) and is_of_the_server(error):
             if isinstance(error, redis.ReadOnlyError):
                 self.close()  # it has become a replica: whoever connects again learns that before he reads there
-            raise replied(self.address, question.command, question.about, error) from None
+            raise explain_reply_error(self.address, question.command, question.about, error) from None
         self.close()
         raise UnreachableError(f"the connection to {self.address} was lost during {question.command}") from error
 
 
-async def answer_of(request: Awaitable[Any], waiting: Waiting) -> Any:
+async def await_reply(request: Awaitable[Any], waiting: ReplyDeadline) -> Any:
     """Return the answer to a request.
 
     Raises:
@@ -266,17 +268,17 @@ async def answer_of(request: Awaitable[Any], waiting: Waiting) -> Any:
             raise trio.TooSlowError
 
 
-async def connected(
+async def open_redis_connection(
     nursery: trio.Nursery, address: Address, *, password: str | None, tls: ssl.SSLContext | None, timeout: float
-) -> Line:
+) -> RedisConnection:
     """Return an open connection, kept by a task of the nursery until it is closed or lost.
 
     Raises:
         EngineError: there is none within `timeout` seconds, or the server does not want us.
     """
-    watch = Watch()
+    watch = StreamActivity()
     settings = {"username": address.user, "password": password, "db": address.number}
-    connection: Discardable
+    connection: DiscardedConnection
     if address.path:
         connection = UnixConnection(watch, address.path, **settings)
     else:
@@ -285,21 +287,21 @@ async def connected(
     try:
         with scope:
             await nursery.start(connection.run)
-            return Line(address, connection, watch, timeout)
+            return RedisConnection(address, connection, watch, timeout)
     except Exception as error:  # of names, sockets, TLS, the greeting, and of whatever a server may send
         if not scope.cancel_called:  # coredis raises its own error where it is cancelled
             connection.discard()
             await trio.lowlevel.checkpoint_if_cancelled()
-            raise connecting_failed(address, error, watch.said, has_password=password is not None) from error
+            raise explain_failed_connect(address, error, watch.said, has_password=password is not None) from error
     except BaseException:
         connection.discard()
         raise
     connection.discard()
     await trio.lowlevel.checkpoint_if_cancelled()
-    raise no_connection(address, timeout, is_reached=watch.is_reached)
+    raise explain_no_connection(address, timeout, is_reached=watch.is_reached)
 
 
-async def dialled(host: str, port: int) -> anyio.abc.ByteStream:
+async def dial_host(host: str, port: int) -> anyio.abc.ByteStream:
     """Return the first connection that opens, to any address of a host; a SYN without an answer is soon repeated."""
     found = await trio.socket.getaddrinfo(host, port, type=trio.socket.SOCK_STREAM)
     addresses = list(dict.fromkeys(str(address[0]) for *_, address in found))
@@ -333,7 +335,7 @@ async def dialled(host: str, port: int) -> anyio.abc.ByteStream:
     raise refused[addresses[0]]
 
 
-def trusting(ca: str | None) -> ssl.SSLContext:
+def make_tls_context(ca: str | None) -> ssl.SSLContext:
     """Return settings of TLS that believe a file of certificates, or those of the system.
 
     Raises:
@@ -345,4 +347,4 @@ def trusting(ca: str | None) -> ssl.SSLContext:
     except FileNotFoundError:
         raise MissingFileError(f"the file of certificates {ca!r} cannot be read: No such file or directory") from None
     except (OSError, ssl.SSLError) as error:
-        raise RefusedError(f"the file of certificates {ca!r} cannot be read: {error.strerror or error}") from None
+        raise EngineRefusedError(f"the file of certificates {ca!r} cannot be read: {error.strerror or error}") from None

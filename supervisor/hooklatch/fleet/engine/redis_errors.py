@@ -13,12 +13,13 @@ from typing import cast
 from coredis import exceptions as redis
 from coredis.parser import Parser
 
-from hooklatch.core.text import shown
+from hooklatch.core.text import format_duration
 from hooklatch.fleet.engine.addresses import Address
-from hooklatch.fleet.engine.engine import EngineError, RefusedError, UnreachableError
+from hooklatch.fleet.engine.engine import EngineError, EngineRefusedError, UnreachableError
 
 __all__ = [
-    "OLDEST", "connecting_failed", "is_of_the_server", "no_answer", "no_connection", "not_redis", "replied",
+    "OLDEST", "explain_failed_connect", "is_of_the_server", "explain_no_answer", "explain_no_connection",
+    "explain_not_redis", "explain_reply_error",
 ]  # fmt: skip
 
 OLDEST = (7, 0)  # the first whose ACL tells reading a key from writing it
@@ -26,14 +27,23 @@ EXAMPLE = "examples/fleet/users.acl has the rights that each role needs"
 # By the first word of what the server answers: whether another try may help without anybody's doing, and what to say.
 REPLIES: dict[str, tuple[type[EngineError], str]] = {
     "BUSY": (UnreachableError, "is busy with a script; wait, or stop it there with SCRIPT KILL"),
-    "CLUSTERDOWN": (RefusedError, "is a node of a cluster; name a single server, with replicas if need be"),
-    "DENIED": (RefusedError, "is in protected mode; give it users and passwords (examples/fleet/README.md)"),
+    "CLUSTERDOWN": (EngineRefusedError, "is a node of a cluster; name a single server, with replicas if need be"),
+    "DENIED": (EngineRefusedError, "is in protected mode; give it users and passwords (examples/fleet/README.md)"),
     "LOADING": (UnreachableError, "is still loading its data; it answers when it has"),
-    "MASTERDOWN": (RefusedError, "is a replica without its primary; name the primary"),
-    "MISCONF": (RefusedError, "takes no writes, since it cannot save to its disk; see its log, and free space there"),
-    "NOREPLICAS": (RefusedError, "takes no writes without its replicas; start them, or set min-replicas-to-write 0"),
-    "OOM": (RefusedError, "takes no writes: its memory is full; raise maxmemory there, or trim old logs of hosts"),
-    "READONLY": (RefusedError, "is a replica, which takes no writes; name the primary"),
+    "MASTERDOWN": (EngineRefusedError, "is a replica without its primary; name the primary"),
+    "MISCONF": (
+        EngineRefusedError,
+        "takes no writes, since it cannot save to its disk; see its log, and free space there",
+    ),
+    "NOREPLICAS": (
+        EngineRefusedError,
+        "takes no writes without its replicas; start them, or set min-replicas-to-write 0",
+    ),
+    "OOM": (
+        EngineRefusedError,
+        "takes no writes: its memory is full; raise maxmemory there, or trim old logs of hosts",
+    ),
+    "READONLY": (EngineRefusedError, "is a replica, which takes no writes; name the primary"),
     "UNBLOCKED": (UnreachableError, "has ended the wait, since it becomes a replica, or somebody said so"),
 }
 CLASSES: tuple[tuple[type[redis.RedisError], str], ...] = (  # coredis has taken the word off for these
@@ -59,7 +69,7 @@ def is_of_the_server(error: redis.RedisError) -> bool:
     ) or "max number of clients" in str(error)
 
 
-def replied(
+def explain_reply_error(
     address: Address, command: str, key: str, error: redis.RedisError, *, has_password: bool = True
 ) -> EngineError:
     """Return what an error that the server gave as its answer to a command means.
@@ -69,73 +79,79 @@ def replied(
     doing = f"{command} {key}".strip()
     for kind, word in CLASSES:
         if isinstance(error, kind):
-            return known(address, doing, word)
+            return explain_known_error(address, doing, word)
     text = str(error)
     word = text.partition(" ")[0].removeprefix("-")
     if word in REPLIES:
-        return known(address, doing, word)
+        return explain_known_error(address, doing, word)
     if isinstance(error, redis.AuthorizationError):
-        return RefusedError(f"{address} does not let its user {user_of(address)} do {doing}; {EXAMPLE}")
+        return EngineRefusedError(f"{address} does not let its user {find_user(address)} do {doing}; {EXAMPLE}")
     is_unknown = isinstance(error, redis.AuthenticationFailureError)
     if isinstance(error, redis.AuthenticationRequiredError) or (is_unknown and not has_password):
-        return RefusedError(
-            f"{address} wants a password for its user {user_of(address)}; name its file: password_file"
+        return EngineRefusedError(
+            f"{address} wants a password for its user {find_user(address)}; name its file: password_file"
             " (--password-file of commands)"
         )
     if is_unknown:
-        return RefusedError(
-            f"{address} does not know the user {user_of(address)} with this password, or has disabled it:"
+        return EngineRefusedError(
+            f"{address} does not know the user {find_user(address)} with this password, or has disabled it:"
             " mend [fleet] user and the password file, or the users' file of the server"
         )
     if isinstance(error, redis.WrongTypeError):
-        return RefusedError(f"{address}: {key} is not what this program keeps there; see who else writes to it")
+        return EngineRefusedError(f"{address}: {key} is not what this program keeps there; see who else writes to it")
     if isinstance(error, redis.UnknownCommandError | redis.ProtocolError):
-        return RefusedError(f"{address} does not know {command}; it must be Redis 7.0 or later, or Valkey")
+        return EngineRefusedError(f"{address} does not know {command}; it must be Redis 7.0 or later, or Valkey")
     if isinstance(error, redis.ConnectionError) and "max number of clients" in text:
         return UnreachableError(f"{address} has as many clients as it takes; raise maxclients there")
-    return RefusedError(f"{address} refuses {doing}: {text}")
+    return EngineRefusedError(f"{address} refuses {doing}: {text}")
 
 
-def known(address: Address, doing: str, word: str) -> EngineError:
+def explain_known_error(address: Address, doing: str, word: str) -> EngineError:
     kind, text = REPLIES[word]
     return kind(f"{address} {text} ({doing}: {word})")
 
 
-def user_of(address: Address) -> str:
+def find_user(address: Address) -> str:
     return repr(address.user or "default")
 
 
-def no_answer(address: Address, command: str, key: str, seconds: float) -> UnreachableError:
+def explain_no_answer(address: Address, command: str, key: str, seconds: float) -> UnreachableError:
     """Return what silence means."""
-    return UnreachableError(f"{address} has not answered {f'{command} {key}'.strip()} for {shown(seconds)}")
+    return UnreachableError(f"{address} has not answered {f'{command} {key}'.strip()} for {format_duration(seconds)}")
 
 
-def no_connection(address: Address, seconds: float, *, is_reached: bool) -> UnreachableError:
+def explain_no_connection(address: Address, seconds: float, *, is_reached: bool) -> UnreachableError:
     """Return what silence means before there is a connection."""
     if not is_reached:
-        return UnreachableError(f"no way to {address} within {shown(seconds)}; look at its name, routes and firewalls")
+        return UnreachableError(
+            f"no way to {address} within {format_duration(seconds)}; look at its name, routes and firewalls"
+        )
     tls = ", and has it TLS on this port" if address.scheme == "rediss" else ""
     return UnreachableError(
-        f"{address} takes connections and has said nothing for {shown(seconds)}; is it stopped{tls}?"
+        f"{address} takes connections and has said nothing for {format_duration(seconds)}; is it stopped{tls}?"
     )
 
 
-def not_redis(address: Address, reason: str) -> RefusedError:
+def explain_not_redis(address: Address, reason: str) -> EngineRefusedError:
     """Return what an answer means that no Redis gives."""
-    return RefusedError(f"what answers at {address} is no Redis: {reason}; look at the host and the port")
+    return EngineRefusedError(f"what answers at {address} is no Redis: {reason}; look at the host and the port")
 
 
-def connecting_failed(address: Address, error: BaseException, said: bytes, *, has_password: bool = True) -> EngineError:
+def explain_failed_connect(
+    address: Address, error: BaseException, said: bytes, *, has_password: bool = True
+) -> EngineError:
     """Return what made a connection fail before it was there, by what led to it and by what the server said first."""
-    errors = list(causes(error))
+    errors = list(list_causes(error))
     for one in errors:
         if isinstance(one, ssl.SSLCertVerificationError):
-            return RefusedError(f"the certificate of {address} is not believed: {one.verify_message}; {by_tls(one)}")
+            return EngineRefusedError(
+                f"the certificate of {address} is not believed: {one.verify_message}; {explain_tls_error(one)}"
+            )
     for one in errors:
         if isinstance(one, ssl.SSLError):
-            return RefusedError(f"no TLS with {address}: {one.reason or one}; {by_tls(one)}")
+            return EngineRefusedError(f"no TLS with {address}: {one.reason or one}; {explain_tls_error(one)}")
     if said:
-        return greeted_badly(address, errors, said, has_password=has_password)
+        return explain_bad_greeting(address, errors, said, has_password=has_password)
     for one in errors:
         if isinstance(one, socket.gaierror):
             return UnreachableError(f"the host of {address} is not found: {one.strerror or one}; look at its name")
@@ -149,24 +165,28 @@ def connecting_failed(address: Address, error: BaseException, said: bytes, *, ha
     return UnreachableError(f"{address} closed the connection before it was open{CLOSED.get(address.scheme, '')}")
 
 
-def greeted_badly(address: Address, errors: Sequence[BaseException], said: bytes, *, has_password: bool) -> EngineError:
+def explain_bad_greeting(
+    address: Address, errors: Sequence[BaseException], said: bytes, *, has_password: bool
+) -> EngineError:
     """Return what a greeting means that made no connection: its end may be missing, and coredis may know only that."""
     line, ends, _ = said.partition(b"\r\n")
     if said.startswith(b"-") and ends:
         try:
-            return replied(address, "HELLO", "", Parser().parse_error(line[1:].decode()), has_password=has_password)
+            return explain_reply_error(
+                address, "HELLO", "", Parser().parse_error(line[1:].decode()), has_password=has_password
+            )
         except ValueError:
             pass  # of its own, or since it is no text
     answered = next((one for one in errors if isinstance(one, redis.RedisError) and is_of_the_server(one)), None)
     if answered is not None:
-        return replied(address, "HELLO", "", answered, has_password=has_password)
+        return explain_reply_error(address, "HELLO", "", answered, has_password=has_password)
     lost = any(isinstance(one, OSError) or "onnection lost" in str(one) for one in errors)
     if said.startswith(b"%") and lost:
         return UnreachableError(f"{address} closed the connection while it greeted; see its log")
-    return not_redis(address, f"it says {line[:40]!r}")
+    return explain_not_redis(address, f"it says {line[:40]!r}")
 
 
-def by_tls(error: ssl.SSLError) -> str:
+def explain_tls_error(error: ssl.SSLError) -> str:
     """Return what to do about a failure of TLS."""
     code = getattr(error, "verify_code", None)
     text = f"{error.reason} {error}".lower()
@@ -185,7 +205,7 @@ def by_tls(error: ssl.SSLError) -> str:
     return "look at the server's log"
 
 
-def causes(error: BaseException) -> Iterator[BaseException]:
+def list_causes(error: BaseException) -> Iterator[BaseException]:
     """Yield an error and all that led to it, in no order that matters."""
     pending, seen = [error], set[int]()
     while pending:

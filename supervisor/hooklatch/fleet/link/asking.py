@@ -7,16 +7,16 @@ from typing import TypeVar
 
 import trio
 
-from hooklatch.core.text import shown
+from hooklatch.core.text import format_duration
 from hooklatch.fleet.engine.engine import UnreachableError
 
-__all__ = ["PATIENCE", "asked"]
+__all__ = ["PATIENCE", "await_answer"]
 
 T = TypeVar("T")
 PATIENCE = 20.0  # seconds; the engine's own time limit is shorter, and this one is for when that fails
 
 
-async def asked(answer: Awaitable[T], seconds: float = PATIENCE) -> T:
+async def await_answer(answer: Awaitable[T], seconds: float = PATIENCE) -> T:
     """Return an engine's answer.
 
     Raises:
@@ -25,4 +25,4 @@ async def asked(answer: Awaitable[T], seconds: float = PATIENCE) -> T:
     """
     with trio.move_on_after(seconds):
         return await answer
-    raise UnreachableError(f"the engine did not answer within {shown(seconds)}")
+    raise UnreachableError(f"the engine did not answer within {format_duration(seconds)}")

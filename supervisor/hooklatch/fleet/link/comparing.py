@@ -11,10 +11,10 @@ import msgspec
 
 from hooklatch.record.files.chain import ChainLink
 
-__all__ = ["Local", "Resume", "Shipped", "compare"]
+__all__ = ["LocalRecords", "Resume", "ShippedHead", "compare_records"]
 
 
-class Shipped(msgspec.Struct, frozen=True):
+class ShippedHead(msgspec.Struct, frozen=True):
     """The newest record of a log in the engine; without a hash only its number is known."""
 
     epoch: int
@@ -22,7 +22,7 @@ class Shipped(msgspec.Struct, frozen=True):
     hash: str
 
 
-class Local(msgspec.Struct, frozen=True):
+class LocalRecords(msgspec.Struct, frozen=True):
     """What the record has around a number: the record with it, the next one, the oldest one and the newest one."""
 
     same: ChainLink | None
@@ -46,7 +46,7 @@ class Resume(msgspec.Struct, frozen=True):
     lost: int = 0
 
 
-def compare(shipped: Shipped | None, local: Local) -> Resume:
+def compare_records(shipped: ShippedHead | None, local: LocalRecords) -> Resume:
     """Return where to go on; `local` is what there is around `shipped.seq`."""
     if shipped is None:
         return Resume(1)
@@ -57,7 +57,7 @@ def compare(shipped: Shipped | None, local: Local) -> Resume:
             f"the engine's log of this host, epoch {shipped.epoch}, was emptied: it had records up to {shipped.seq}"
         )
         return Resume(shipped.epoch, shipped.seq, finding=finding)
-    if (what := rewritten(shipped, local)) is not None:
+    if (what := describe_rewriting(shipped, local)) is not None:
         return Resume(
             shipped.epoch + 1,
             is_rewritten=True,
@@ -76,7 +76,7 @@ def compare(shipped: Shipped | None, local: Local) -> Resume:
     )
 
 
-def rewritten(shipped: Shipped, local: Local) -> str | None:
+def describe_rewriting(shipped: ShippedHead, local: LocalRecords) -> str | None:
     """Return how the record contradicts what was shipped; None if it does not."""
     if local.newest is None:
         return "the record is empty"

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from hooklatch.fleet.policy.reports import Gates
+from hooklatch.fleet.policy.reports import GateCounts
 
 __all__ = ["GateCounter"]
 
@@ -59,5 +59,5 @@ class GateCounter:
         self._denied[cause] = self._denied.get(cause, 0) + 1
 
     @property
-    def gates(self) -> Gates:
-        return Gates(self.since, self._decided, dict(self._denied))
+    def gates(self) -> GateCounts:
+        return GateCounts(self.since, self._decided, dict(self._denied))

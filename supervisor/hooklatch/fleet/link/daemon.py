@@ -7,9 +7,9 @@ from typing import Protocol
 
 import msgspec
 
-from hooklatch.fleet.policy.manifests import START, Head
+from hooklatch.fleet.policy.manifests import START, PolicyHead
 
-__all__ = ["Daemon", "DaemonAbsentError", "DaemonRefusedError", "FollowAnswer", "Target"]
+__all__ = ["LinkedDaemon", "DaemonAbsentError", "DaemonRefusedError", "FollowAnswer", "WantedBundle"]
 
 
 class DaemonAbsentError(Exception):
@@ -20,7 +20,7 @@ class DaemonRefusedError(Exception):
     """The daemon refuses what it was given; nothing of it was applied."""
 
 
-class Target(msgspec.Struct, frozen=True):
+class WantedBundle(msgspec.Struct, frozen=True):
     """A version and its bundle."""
 
     version: int
@@ -33,9 +33,9 @@ class FollowAnswer(msgspec.Struct, frozen=True):
     `stale_s`: seconds since it was last known to be at the engine's head, None if it never was.
     """
 
-    head: Head = START
-    wanted: Target | None = None
-    applied: Target | None = None
+    head: PolicyHead = START
+    wanted: WantedBundle | None = None
+    applied: WantedBundle | None = None
     problem: str | None = None
     host: str | None = None
     labels: tuple[str, ...] = ()
@@ -44,7 +44,7 @@ class FollowAnswer(msgspec.Struct, frozen=True):
     stale_s: float | None = None
 
 
-class Daemon(Protocol):
+class LinkedDaemon(Protocol):
     """A daemon that has accepted this process as its link.
 
     Each method may raise DaemonAbsentError, and what gives the daemon something DaemonRefusedError.

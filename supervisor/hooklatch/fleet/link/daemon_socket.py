@@ -17,9 +17,17 @@ from typing import Any, cast
 import msgspec
 import trio
 
-from hooklatch.core.protocol import LineBuffer, Request, Response, RpcError, convert, encode_request, read_message
-from hooklatch.core.text import shown
-from hooklatch.credentials import connected
+from hooklatch.core.protocol import (
+    LineBuffer,
+    Request,
+    Response,
+    RpcError,
+    convert_params,
+    encode_request,
+    read_message,
+)
+from hooklatch.core.text import format_duration
+from hooklatch.credentials import open_connection
 from hooklatch.files import open_regular
 from hooklatch.fleet.link.daemon import DaemonAbsentError, DaemonRefusedError, FollowAnswer
 from hooklatch.paths import ADMIN_SOCKET, FLEET_TOKEN
@@ -102,7 +110,7 @@ class DaemonSocket:
 
     def _converted(self, answer: Response, shape: Any) -> Any:
         try:
-            return convert(answer.result or msgspec.Raw(b"null"), shape)
+            return convert_params(answer.result or msgspec.Raw(b"null"), shape)
         except RpcError as error:
             self._close()
             raise DaemonAbsentError(f"the daemon's answer cannot be understood: {error}") from None
@@ -127,7 +135,7 @@ class DaemonSocket:
         for folder in self._folders():
             path = os.path.join(folder, ADMIN_SOCKET)
             try:
-                self._raw, self._lines = connected(path, self._daemon_uid), LineBuffer()
+                self._raw, self._lines = open_connection(path, self._daemon_uid), LineBuffer()
                 token = read_token(os.path.join(folder, FLEET_TOKEN), self._daemon_uid)
             except OSError as error:
                 self._close()
@@ -157,7 +165,7 @@ class DaemonSocket:
                 message = await self._receive(stream)
                 if isinstance(message, Response) and message.id in (self._count, None):
                     return message
-        raise DaemonAbsentError(f"the daemon did not answer {method} within {shown(patience)}")
+        raise DaemonAbsentError(f"the daemon did not answer {method} within {format_duration(patience)}")
 
     async def _receive(self, stream: trio.socket.SocketType) -> Request | Response:
         while (line := self._lines.take()) is None:

@@ -9,10 +9,10 @@ import logging
 from collections.abc import Callable, Iterable
 
 from hooklatch.fleet.link.daemon import FollowAnswer
-from hooklatch.fleet.policy.reports import Gates, HostReport, RecordHead
+from hooklatch.fleet.policy.reports import GateCounts, HostReport, RecordHead
 from hooklatch.record.files.chain import ChainLink
 
-__all__ = ["Known"]
+__all__ = ["LinkState"]
 
 logger = logging.getLogger("hooklatch.link")
 MAX_FINDINGS = 20  # the newest ones are kept
@@ -21,7 +21,7 @@ ENGINE, DAEMON, POLICY, BUNDLE = "engine", "daemon", "policy", "bundle"
 SHIPPING, RECORD, REPORT, FLEET = "shipping", "record", "report", "fleet"
 
 
-class Known:
+class LinkState:
     """The state of one link.  `on_change` is called when the engine should hear of it soon."""
 
     def __init__(self, host: str, labels: Iterable[str], version: str) -> None:
@@ -32,7 +32,7 @@ class Known:
         self.lost = 0
         self.oldest = 0
         self.newest: ChainLink | None = None
-        self.gates = Gates()
+        self.gates = GateCounts()
         self.doubts = 0  # how often the engine was found to have lost something
         self.on_change: Callable[[], None] = lambda: None
         self._host = host
@@ -72,7 +72,7 @@ class Known:
         self.fault(DAEMON, None)
         if answer.host and answer.host != self._host:
             self.find(f"the daemon calls this host {answer.host!r}, and its link {self._host!r}: restart the link")
-        if before is None or state_of(before) != state_of(answer):
+        if before is None or summarize_answer(before) != summarize_answer(answer):
             applied = answer.applied.version if answer.applied is not None else None
             told = {"head": answer.head.version, "applied": applied, "health": answer.health}
             logger.info("the daemon follows", extra=told)
@@ -105,7 +105,7 @@ class Known:
             wanted=answer.wanted.version if answer.wanted is not None else None,
             applied=answer.applied.version if answer.applied is not None else None,
             bundle=answer.applied.bundle if answer.applied is not None else "",
-            problem=cut(
+            problem=clip_link_text(
                 self._faults.get(POLICY)
                 or self._faults.get(BUNDLE)
                 or answer.problem
@@ -127,10 +127,10 @@ class Known:
         )
 
 
-def state_of(answer: FollowAnswer) -> tuple[object, ...]:
+def summarize_answer(answer: FollowAnswer) -> tuple[object, ...]:
     """Return what the engine should soon hear of, if it changes."""
     return answer.head, answer.wanted, answer.applied, answer.problem, answer.health
 
 
-def cut(text: str | None) -> str | None:
+def clip_link_text(text: str | None) -> str | None:
     return text[:MAX_TEXT] if text is not None else None

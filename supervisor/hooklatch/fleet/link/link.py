@@ -21,14 +21,14 @@ from functools import partial
 
 import trio
 
-from hooklatch.fleet.engine.engine import Engine, EngineError, RefusedError
-from hooklatch.fleet.link.daemon import Daemon
-from hooklatch.fleet.link.known import ENGINE, Known
-from hooklatch.fleet.link.outgoing import Outgoing
-from hooklatch.fleet.link.pauses import Pauses
-from hooklatch.fleet.link.policy import Policy
-from hooklatch.fleet.link.reporting import EVERY, Gauge, Reporting, Telling
-from hooklatch.fleet.link.shipping import Shipping
+from hooklatch.fleet.engine.engine import Engine, EngineError, EngineRefusedError
+from hooklatch.fleet.link.daemon import LinkedDaemon
+from hooklatch.fleet.link.known import ENGINE, LinkState
+from hooklatch.fleet.link.outgoing import ShippingReader
+from hooklatch.fleet.link.pauses import Backoff
+from hooklatch.fleet.link.policy import PolicyFollower
+from hooklatch.fleet.link.reporting import EVERY, Gauge, HostReporter, ShippingNotifier
+from hooklatch.fleet.link.shipping import RecordShipper
 from hooklatch.fleet.policy.settings import FleetSettings
 from hooklatch.version import VERSION
 
@@ -50,23 +50,25 @@ class Link:
         self,
         settings: FleetSettings,
         opened: Callable[[], AbstractAsyncContextManager[Engine]],
-        daemon: Daemon,
+        daemon: LinkedDaemon,
         record: str,
         *,
         report_every: float = EVERY,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.known = Known(settings.host, settings.labels, VERSION)
+        self.known = LinkState(settings.host, settings.labels, VERSION)
         self._opened = opened
         self._reconnect = settings.reconnect
         self._now = now
-        self._policy = Policy(
+        self._policy = PolicyFollower(
             daemon, self.known, reconnect=settings.reconnect, contact=settings.max_staleness / 4, now=now
         )
-        outgoing = Outgoing(record, settings.host, settings.fields)
-        self._shipping = Shipping(settings.host, outgoing, self.known, now=now)
-        self._reporting = Reporting(settings.host, Gauge(record, self.known), self.known, every=report_every, now=now)
-        self._telling = Telling(daemon, self.known)
+        outgoing = ShippingReader(record, settings.host, settings.fields)
+        self._shipping = RecordShipper(settings.host, outgoing, self.known, now=now)
+        self._reporting = HostReporter(
+            settings.host, Gauge(record, self.known), self.known, every=report_every, now=now
+        )
+        self._telling = ShippingNotifier(daemon, self.known)
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -75,13 +77,13 @@ class Link:
             nursery.start_soon(self._keep, "sessions", self._sessions)
 
     async def _sessions(self) -> None:
-        pauses = Pauses(self._reconnect)
-        refusals = Pauses(max(LONGEST_REFUSAL, self._reconnect), first=self._reconnect)
+        pauses = Backoff(self._reconnect)
+        refusals = Backoff(max(LONGEST_REFUSAL, self._reconnect), first=self._reconnect)
         while True:
             opened_at = self._now()
             try:
                 await self._session()
-            except RefusedError as error:
+            except EngineRefusedError as error:
                 self.known.fault(ENGINE, str(error))
                 await trio.sleep(refusals.next())
                 continue
@@ -133,7 +135,7 @@ class Link:
         Raises:
             EngineError: the connection that it uses has ended.
         """
-        pauses = Pauses(LONGEST_FAILURE, first=0.5)
+        pauses = Backoff(LONGEST_FAILURE, first=0.5)
         while True:
             try:
                 await run()

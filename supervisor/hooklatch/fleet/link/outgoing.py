@@ -9,19 +9,19 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterator
 
-from hooklatch.fleet.link.comparing import Local, Resume, Shipped, compare
-from hooklatch.fleet.policy.batches import Packed, pack
+from hooklatch.fleet.link.comparing import LocalRecords, Resume, ShippedHead, compare_records
+from hooklatch.fleet.policy.batches import PackedBatch, pack_batch
 from hooklatch.record.files.anchor import read_anchor
 from hooklatch.record.files.chain import ChainLink, read_link
-from hooklatch.record.files.seeking import Cursor, newest_link, seq_of
+from hooklatch.record.files.seeking import RecordCursor, find_newest_link, read_seq
 from hooklatch.record.files.slots import SlotError
 
-__all__ = ["Outgoing"]
+__all__ = ["ShippingReader"]
 
 SYNC = 2.0  # seconds to wait for a record to be synced before it is shipped all the same
 
 
-class Outgoing:
+class ShippingReader:
     """One host's record on its way out.
 
     What a power cut takes back must not have been shipped: it would look as if somebody had truncated the record.  So
@@ -39,7 +39,7 @@ class Outgoing:
         self._host = host
         self._fields = frozenset(fields)
         self._now = now
-        self._cursor = Cursor(folder)
+        self._cursor = RecordCursor(folder)
         self._epoch = 1
         self._seq = 0  # of the last record that was packed
         self._hash: str | None = None
@@ -48,13 +48,13 @@ class Outgoing:
         self._unsynced: list[bytes] = []
         self._unsynced_since = 0.0
 
-    def compare(self, shipped: Shipped | None) -> Resume:
+    def compare(self, shipped: ShippedHead | None) -> Resume:
         """Return where to go on after this record in the engine.
 
         Raises:
             OSError: the record cannot be read.
         """
-        return compare(shipped, self._around(shipped.seq if shipped is not None else 0))
+        return compare_records(shipped, self._around(shipped.seq if shipped is not None else 0))
 
     def newest(self) -> ChainLink | None:
         """Return the newest record; None if there is none yet.
@@ -63,7 +63,7 @@ class Outgoing:
             OSError: it cannot be read.
         """
         try:
-            return newest_link(self.folder)
+            return find_newest_link(self.folder)
         except FileNotFoundError:
             return None
 
@@ -86,7 +86,7 @@ class Outgoing:
         """
         return self._taken < len(self._lines) or bool(self._unsynced) or self._cursor.has_more()
 
-    def next(self) -> Packed | None:
+    def next(self) -> PackedBatch | None:
         """Return the next batch; None if there is nothing to ship yet.
 
         Raises:
@@ -95,7 +95,7 @@ class Outgoing:
         """
         while True:
             begin, missed = self._taken, self._cursor.missed
-            packed = pack(self._host, self._epoch, self._remaining(), self._fields)
+            packed = pack_batch(self._host, self._epoch, self._remaining(), self._fields)
             if packed is not None:
                 self._note(packed, self._lines[begin : self._taken])
                 return packed
@@ -116,7 +116,7 @@ class Outgoing:
         while self._taken < len(self._lines):
             line = self._lines[self._taken]
             self._taken += 1
-            seq = seq_of(line)
+            seq = read_seq(line)
             if seq is None or seq > self._seq:  # what repeats a number can only be refused by the engine, for ever
                 yield line
 
@@ -126,7 +126,7 @@ class Outgoing:
         lines = self._unsynced
         limit = self._synced_through()
         is_late = self._now() - self._unsynced_since >= SYNC
-        cut = len(lines) if limit is None or is_late else sum(1 for line in lines if (seq_of(line) or 0) <= limit)
+        cut = len(lines) if limit is None or is_late else sum(1 for line in lines if (read_seq(line) or 0) <= limit)
         self._unsynced = lines[cut:]
         return lines[:cut]
 
@@ -137,7 +137,7 @@ class Outgoing:
             return None
         return anchor[0] if anchor is not None else None
 
-    def _note(self, packed: Packed, lines: list[bytes]) -> None:
+    def _note(self, packed: PackedBatch, lines: list[bytes]) -> None:
         """Tell what is missing before a batch or in it."""
         links = (read_link(line) for line in lines)
         prev = next(link.prev for link in links if link is not None and link.seq == packed.first)
@@ -156,16 +156,16 @@ class Outgoing:
             )
         self._seq, self._hash = packed.last, packed.hash
 
-    def _around(self, seq: int) -> Local:
-        cursor = Cursor(self.folder)
-        newest = newest_link(self.folder)
+    def _around(self, seq: int) -> LocalRecords:
+        cursor = RecordCursor(self.folder)
+        newest = find_newest_link(self.folder)
         same = cursor.seek(seq) if seq else None
-        following = first_valid(cursor, above=seq)
+        following = find_first_valid(cursor, above=seq)
         cursor.seek(0)
-        return Local(same, following, first_valid(cursor, above=0), newest)
+        return LocalRecords(same, following, find_first_valid(cursor, above=0), newest)
 
 
-def first_valid(cursor: Cursor, *, above: int) -> ChainLink | None:
+def find_first_valid(cursor: RecordCursor, *, above: int) -> ChainLink | None:
     """Return the next valid record with a number above this one."""
     while lines := cursor.read():
         for line in lines:

@@ -8,12 +8,12 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-__all__ = ["Pauses"]
+__all__ = ["Backoff"]
 
 FIRST = 0.05  # seconds
 
 
-class Pauses:
+class Backoff:
     """The pauses of one thing that is tried again and again; `chance` returns a number from 0 to 1."""
 
     def __init__(self, longest: float, first: float = FIRST, chance: Callable[[], float] = random.random) -> None:

@@ -12,15 +12,15 @@ from collections.abc import Callable, Sequence
 import msgspec
 import trio
 
-from hooklatch.fleet.engine.engine import BehindError, Engine, RefusedError
-from hooklatch.fleet.link.asking import PATIENCE, asked
-from hooklatch.fleet.link.daemon import Daemon, DaemonAbsentError, DaemonRefusedError, FollowAnswer, Target
-from hooklatch.fleet.link.known import BUNDLE, DAEMON, FLEET, POLICY, Known
-from hooklatch.fleet.link.pauses import Pauses
+from hooklatch.fleet.engine.engine import BehindError, Engine, EngineRefusedError
+from hooklatch.fleet.link.asking import PATIENCE, await_answer
+from hooklatch.fleet.link.daemon import DaemonAbsentError, DaemonRefusedError, FollowAnswer, LinkedDaemon, WantedBundle
+from hooklatch.fleet.link.known import BUNDLE, DAEMON, FLEET, POLICY, LinkState
+from hooklatch.fleet.link.pauses import Backoff
 from hooklatch.fleet.policy.bundles import MAX_BUNDLE
-from hooklatch.fleet.policy.manifests import MAX_ENVELOPE, FleetError, Head, read_envelope
+from hooklatch.fleet.policy.manifests import MAX_ENVELOPE, FleetError, PolicyHead, read_envelope
 
-__all__ = ["Policy"]
+__all__ = ["PolicyFollower"]
 
 logger = logging.getLogger("hooklatch.link")
 WAIT = 1.0  # seconds to wait for a version before looking whether the daemon is still there
@@ -35,22 +35,28 @@ NOTHING = (  # the daemon counts that as no contact, so its host is stale
 ENCODER = msgspec.json.Encoder()
 
 
-class Policy:
+class PolicyFollower:
     """Follows a fleet's policy for one daemon, over the life of any connection to the engine."""
 
     def __init__(
-        self, daemon: Daemon, known: Known, *, reconnect: float, contact: float = CONTACT, now: Callable[[], float]
+        self,
+        daemon: LinkedDaemon,
+        known: LinkState,
+        *,
+        reconnect: float,
+        contact: float = CONTACT,
+        now: Callable[[], float],
     ) -> None:
         self._daemon = daemon
         self._known = known
         self._contact = min(CONTACT, contact)
         self._now = now
-        self._pauses = Pauses(reconnect)
-        self._refusals = Pauses(LONGEST_REFUSAL, first=0.5)
-        self._differences = Pauses(CONTACT, first=0.5)
-        self._strangers = Pauses(LONGEST_REFUSAL, first=0.2)  # a daemon records each link that it refuses
+        self._pauses = Backoff(reconnect)
+        self._refusals = Backoff(LONGEST_REFUSAL, first=0.5)
+        self._differences = Backoff(CONTACT, first=0.5)
+        self._strangers = Backoff(LONGEST_REFUSAL, first=0.2)  # a daemon records each link that it refuses
         self._is_behind = False
-        self._refused_bundle: tuple[Target, float] | None = None  # and when it may be offered again
+        self._refused_bundle: tuple[WantedBundle, float] | None = None  # and when it may be offered again
 
     async def run(self, engine: Engine) -> None:
         """Follow until the connection to the engine ends.
@@ -66,7 +72,7 @@ class Policy:
                 self._pauses.reset()
                 self._strangers.reset()
                 await self._follow(engine, answer)
-            except RefusedError as error:
+            except EngineRefusedError as error:
                 self._known.fault(POLICY, self._refused(error))
                 self._doubt(isinstance(error, BehindError))
                 pauses = self._differences
@@ -96,7 +102,7 @@ class Policy:
                 answer = await self._give(engine, answer, found)
                 contact_at = self._now()
 
-    async def _difference(self, engine: Engine, head: Head) -> str | None:
+    async def _difference(self, engine: Engine, head: PolicyHead) -> str | None:
         """Return how the engine differs from what the daemon has read; None if it has that, and maybe more."""
         if not head.version:
             return None
@@ -195,9 +201,9 @@ class Policy:
         self._known.fault(BUNDLE, problem)
         return answer
 
-    async def _offered(self, engine: Engine, wanted: Target) -> str | None:
+    async def _offered(self, engine: Engine, wanted: WantedBundle) -> str | None:
         """Give the daemon a bundle; return why it has not got it."""
-        data = await asked(engine.bundle(wanted.bundle))
+        data = await await_answer(engine.bundle(wanted.bundle))
         if data is None:
             return f"the engine has no bundle {wanted.bundle}, which version {wanted.version} names: push it again"
         if len(data) > MAX_BUNDLE:
@@ -212,7 +218,7 @@ class Policy:
     async def _versions(
         self, engine: Engine, after: int, *, wait: float, limit: int = PAGE
     ) -> Sequence[tuple[int, bytes]]:
-        return await asked(engine.versions(after, wait=wait, limit=limit), wait + PATIENCE)
+        return await await_answer(engine.versions(after, wait=wait, limit=limit), wait + PATIENCE)
 
     def _doubt(self, is_behind: bool) -> None:
         """Have others look again at what the engine has, when it is first seen to have lost something."""
@@ -220,7 +226,7 @@ class Policy:
             self._known.doubts += 1
         self._is_behind = is_behind
 
-    def _refused(self, error: RefusedError) -> str:
+    def _refused(self, error: EngineRefusedError) -> str:
         if not isinstance(error, BehindError) or self._known.answer is None:
             return f"the engine gives no versions: {error}"
         return (

@@ -8,18 +8,18 @@ from collections.abc import Callable
 
 import trio
 
-from hooklatch.fleet.engine.engine import Engine, RefusedError
-from hooklatch.fleet.link.asking import asked
+from hooklatch.fleet.engine.engine import Engine, EngineRefusedError
+from hooklatch.fleet.link.asking import await_answer
 from hooklatch.fleet.link.counting import GateCounter
-from hooklatch.fleet.link.daemon import Daemon, DaemonAbsentError, DaemonRefusedError
-from hooklatch.fleet.link.known import REPORT, Known
-from hooklatch.fleet.link.pauses import Pauses
+from hooklatch.fleet.link.daemon import DaemonAbsentError, DaemonRefusedError, LinkedDaemon
+from hooklatch.fleet.link.known import REPORT, LinkState
+from hooklatch.fleet.link.pauses import Backoff
 from hooklatch.fleet.policy.reports import encode_report
-from hooklatch.record.files.reading import of_kind
-from hooklatch.record.files.seeking import Cursor, RecordChangedError, newest_link
+from hooklatch.record.files.reading import read_entries_of_kind
+from hooklatch.record.files.seeking import RecordChangedError, RecordCursor, find_newest_link
 from hooklatch.record.files.segments import list_segments
 
-__all__ = ["EVERY", "Gauge", "Reporting", "Telling"]
+__all__ = ["EVERY", "Gauge", "HostReporter", "ShippingNotifier"]
 
 logger = logging.getLogger("hooklatch.link")
 EVERY = 10.0  # seconds between two reports of a host where nothing happens
@@ -33,17 +33,17 @@ LONGEST = 30.0  # seconds until an engine that refuses reports is tried again
 class Gauge:
     """Measures a record for the reports: where it begins and ends, and how its gates decide.  Blocks on the disk."""
 
-    def __init__(self, folder: str, known: Known) -> None:
+    def __init__(self, folder: str, known: LinkState) -> None:
         self._folder = folder
         self._known = known
         self._bundle = ""
         self._counter: GateCounter | None = None
-        self._cursor = Cursor(folder)
+        self._cursor = RecordCursor(folder)
 
     def measure(self) -> None:
         """Bring what is known of the record up to date; a record that cannot be read keeps its last measures."""
         try:
-            self._known.newest = newest_link(self._folder) or self._known.newest
+            self._known.newest = find_newest_link(self._folder) or self._known.newest
             segments = list_segments(self._folder)
             self._known.oldest = segments[0].first if segments else 0
             self._count()
@@ -65,22 +65,22 @@ class Gauge:
         self._known.gates = self._counter.gates
 
     def _begin(self, bundle: str) -> None:
-        since = since_when(self._folder, bundle) if bundle else None
+        since = find_effective_seq(self._folder, bundle) if bundle else None
         if since is None:  # not on record, or retired since
-            newest = newest_link(self._folder)
+            newest = find_newest_link(self._folder)
             since = newest.seq + 1 if newest is not None else 1
         self._bundle, self._counter = bundle, GateCounter(since)
         self._cursor.seek(since - 1)
 
 
-def since_when(folder: str, bundle: str) -> int | None:
+def find_effective_seq(folder: str, bundle: str) -> int | None:
     """Return the record that says that a bundle took effect, the first one if several in a row do; None if none does.
 
     Raises:
         OSError: the record cannot be read.
     """
     since = None
-    for record in of_kind(list_segments(folder), "fleet", since=0):
+    for record in read_entries_of_kind(list_segments(folder), "fleet", since=0):
         if record.get("action") != "applied":
             continue
         if record.get("bundle") != bundle:
@@ -89,16 +89,16 @@ def since_when(folder: str, bundle: str) -> int | None:
     return since
 
 
-class Reporting:
+class HostReporter:
     """The reports of one host, over the life of any connection to the engine."""
 
-    def __init__(self, host: str, gauge: Gauge, known: Known, *, every: float, now: Callable[[], float]) -> None:
+    def __init__(self, host: str, gauge: Gauge, known: LinkState, *, every: float, now: Callable[[], float]) -> None:
         self._host = host
         self._gauge = gauge
         self._known = known
         self._every = every
         self._now = now
-        self._pauses = Pauses(LONGEST, first=SOON)
+        self._pauses = Backoff(LONGEST, first=SOON)
         self._news = trio.Event()
         known.on_change = self._wake
 
@@ -115,8 +115,10 @@ class Reporting:
             self._news = trio.Event()
             await trio.to_thread.run_sync(self._gauge.measure)
             try:
-                await asked(engine.report(self._host, encode_report(self._known.report(self._now(), time.time()))))
-            except RefusedError as error:
+                await await_answer(
+                    engine.report(self._host, encode_report(self._known.report(self._now(), time.time())))
+                )
+            except EngineRefusedError as error:
                 self._known.fault(REPORT, f"the engine does not take this host's report: {error}")
                 await trio.sleep(self._pauses.next())
                 continue
@@ -127,10 +129,10 @@ class Reporting:
                 await self._news.wait()
 
 
-class Telling:
+class ShippingNotifier:
     """Tells the daemon up to which record the engine has them, so that it may remove those."""
 
-    def __init__(self, daemon: Daemon, known: Known) -> None:
+    def __init__(self, daemon: LinkedDaemon, known: LinkState) -> None:
         self._daemon = daemon
         self._known = known
 

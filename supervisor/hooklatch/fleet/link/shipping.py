@@ -10,17 +10,17 @@ from collections.abc import Callable, Sequence
 
 import trio
 
-from hooklatch.errors import why
-from hooklatch.fleet.engine.engine import Batch, ConflictError, Engine, LostError, RefusedError
-from hooklatch.fleet.link.asking import asked
-from hooklatch.fleet.link.comparing import Resume, Shipped
-from hooklatch.fleet.link.known import RECORD, SHIPPING, Known
-from hooklatch.fleet.link.outgoing import Outgoing
-from hooklatch.fleet.link.pauses import Pauses
-from hooklatch.fleet.policy.batches import BatchError, Packed, newest_in
+from hooklatch.errors import explain_error
+from hooklatch.fleet.engine.engine import ConflictError, Engine, EngineRefusedError, LostError, RecordBatch
+from hooklatch.fleet.link.asking import await_answer
+from hooklatch.fleet.link.comparing import Resume, ShippedHead
+from hooklatch.fleet.link.known import RECORD, SHIPPING, LinkState
+from hooklatch.fleet.link.outgoing import ShippingReader
+from hooklatch.fleet.link.pauses import Backoff
+from hooklatch.fleet.policy.batches import BatchError, PackedBatch, find_newest_hash
 from hooklatch.record.files.seeking import RecordChangedError
 
-__all__ = ["Shipping"]
+__all__ = ["RecordShipper"]
 
 LOOK = 0.5  # seconds between two looks for new records
 CHECK = 10.0  # seconds between two looks whether the record still has what was shipped last
@@ -30,16 +30,16 @@ NEW_EPOCH = 60.0  # seconds between two new epochs, at least: whatever goes wron
 MAX_EPOCHS = 8  # of those before the newest that are looked at
 
 
-class Shipping:
+class RecordShipper:
     """The shipping of one host's record, over the life of any connection to the engine."""
 
-    def __init__(self, host: str, outgoing: Outgoing, known: Known, *, now: Callable[[], float]) -> None:
+    def __init__(self, host: str, outgoing: ShippingReader, known: LinkState, *, now: Callable[[], float]) -> None:
         self._host = host
         self._outgoing = outgoing
         self._known = known
         self._now = now
-        self._pauses = Pauses(LONGEST)
-        self._acknowledged: Shipped | None = None  # by this process's experience
+        self._pauses = Backoff(LONGEST)
+        self._acknowledged: ShippedHead | None = None  # by this process's experience
         self._may_begin_epoch_at = 0.0
         self._conflicts = 0  # since a batch was acknowledged
         self._hole: str | None = None  # how the epoch that is shipped to has lost what nothing can put there again
@@ -62,12 +62,14 @@ class Shipping:
                 self._known.fault(SHIPPING, f"another process ships as this host, or a batch came late: {error}")
             except LostError as error:
                 self._hole = str(error)
-            except RefusedError as error:
+            except EngineRefusedError as error:
                 self._known.fault(SHIPPING, f"the engine does not say what it has of this host: {error}")
             except RecordChangedError as error:
                 self._known.find(str(error))
             except OSError as error:
-                self._known.fault(RECORD, f"the record in {self._outgoing.folder} cannot be read: {why(error)}")
+                self._known.fault(
+                    RECORD, f"the record in {self._outgoing.folder} cannot be read: {explain_error(error)}"
+                )
             await trio.sleep(self._pauses.next())
 
     async def _resume(self, engine: Engine) -> Resume | None:
@@ -116,7 +118,7 @@ class Shipping:
             outgoing.findings = []
             if packed is not None:
                 await self._append(engine, resume.epoch, packed)
-                self._acknowledge(Shipped(resume.epoch, packed.last, packed.hash))
+                self._acknowledge(ShippedHead(resume.epoch, packed.last, packed.hash))
                 self._known.lost += outgoing.lost
                 outgoing.lost = 0
                 # A backlog leaves room for others, here and at the engine.
@@ -131,12 +133,14 @@ class Shipping:
                     return
                 look_at = self._now() + LOOK_AGAIN
 
-    async def _append(self, engine: Engine, epoch: int, packed: Packed) -> None:
+    async def _append(self, engine: Engine, epoch: int, packed: PackedBatch) -> None:
         """Append a batch, as often as it takes: while the engine refuses, the rest waits in the record."""
         while True:
             try:
-                await asked(engine.append(self._host, epoch, Batch(packed.first, packed.last, packed.data)))
-            except RefusedError as error:
+                await await_answer(
+                    engine.append(self._host, epoch, RecordBatch(packed.first, packed.last, packed.data))
+                )
+            except EngineRefusedError as error:
                 self._known.fault(SHIPPING, f"the engine takes no records: {error}")
                 await trio.sleep(self._pauses.next())
             else:
@@ -145,25 +149,25 @@ class Shipping:
                 self._known.fault(SHIPPING, None)
                 return
 
-    def _acknowledge(self, shipped: Shipped) -> None:
+    def _acknowledge(self, shipped: ShippedHead) -> None:
         self._acknowledged = shipped
         self._known.shipped = shipped.seq
 
-    async def _newest_shipped(self, engine: Engine) -> tuple[Shipped | None, str | None]:
+    async def _newest_shipped(self, engine: Engine) -> tuple[ShippedHead | None, str | None]:
         """Return the newest record that the engine has, and what is wrong with it."""
-        found = await asked(engine.last_batch(self._host))
+        found = await await_answer(engine.last_batch(self._host))
         if found is None:
             return None, None
         epoch, batch = found
         if not batch.data:
-            return Shipped(epoch, batch.last, ""), None
+            return ShippedHead(epoch, batch.last, ""), None
         try:
-            return Shipped(epoch, batch.last, newest_in(batch.data, batch.last)), None
+            return ShippedHead(epoch, batch.last, find_newest_hash(batch.data, batch.last)), None
         except BatchError as error:
             what = f"the engine's newest batch of this host, up to record {batch.last} in epoch {epoch}, is no batch"
-            return Shipped(epoch, batch.last, ""), f"{what}: {error}; the record goes into a new epoch"
+            return ShippedHead(epoch, batch.last, ""), f"{what}: {error}; the record goes into a new epoch"
 
-    def _tell_of_loss(self, shipped: Shipped | None) -> None:
+    def _tell_of_loss(self, shipped: ShippedHead | None) -> None:
         """Tell if the engine no longer has what it had acknowledged."""
         before, self._acknowledged = self._acknowledged, shipped
         if before is None or (shipped is not None and (shipped.epoch, shipped.seq) >= (before.epoch, before.seq)):
@@ -179,13 +183,13 @@ class Shipping:
 
         So two machines that are called the same by mistake do not begin one epoch after the other.
         """
-        epochs = [epoch for epoch in await asked(engine.epochs(self._host)) if epoch < newest]
+        epochs = [epoch for epoch in await await_answer(engine.epochs(self._host)) if epoch < newest]
         for epoch in reversed(epochs[-MAX_EPOCHS:]):
             batch = await self._last_of(engine, epoch, most)
             if batch is None:
                 continue
             try:
-                shipped = Shipped(epoch, batch.last, newest_in(batch.data, batch.last))
+                shipped = ShippedHead(epoch, batch.last, find_newest_hash(batch.data, batch.last))
             except BatchError:
                 continue
             resume = await trio.to_thread.run_sync(self._outgoing.compare, shipped)
@@ -197,7 +201,7 @@ class Shipping:
                 return resume
         return None
 
-    async def _last_of(self, engine: Engine, epoch: int, most: int) -> Batch | None:
+    async def _last_of(self, engine: Engine, epoch: int, most: int) -> RecordBatch | None:
         """Return the last batch of an epoch, by halving; None if it is empty or ends beyond record `most`."""
         if await self._one_after(engine, epoch, most) or not (batches := await self._one_after(engine, epoch, 0)):
             return None
@@ -210,5 +214,5 @@ class Shipping:
                 end = middle
         return found
 
-    async def _one_after(self, engine: Engine, epoch: int, after: int) -> Sequence[Batch]:
-        return await asked(engine.batches(self._host, epoch, after, limit=1))
+    async def _one_after(self, engine: Engine, epoch: int, after: int) -> Sequence[RecordBatch]:
+        return await await_answer(engine.batches(self._host, epoch, after, limit=1))

@@ -22,7 +22,16 @@ from msgspec import Meta
 from hooklatch.fleet.policy.manifests import FleetError, Name, Sha256
 from hooklatch.record.files.chain import ChainLink, read_link
 
-__all__ = ["MAX_DATA", "BatchError", "Packed", "ShippedRecord", "newest_in", "pack", "selected", "unpack"]
+__all__ = [
+    "MAX_DATA",
+    "BatchError",
+    "PackedBatch",
+    "ShippedRecord",
+    "find_newest_hash",
+    "pack_batch",
+    "select_fields",
+    "unpack_batch",
+]
 
 FORMAT = 1
 MAX_DATA = 8 * 2**20  # bytes of a batch, packed or not: a record has at most some 2 MiB
@@ -52,7 +61,7 @@ class BatchHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     records: int
 
 
-class Place(msgspec.Struct, frozen=True):
+class ChainFields(msgspec.Struct, frozen=True):
     """A record's place in the chain."""
 
     seq: Annotated[int, Meta(gt=0, lt=10**18)]
@@ -62,7 +71,7 @@ class Place(msgspec.Struct, frozen=True):
     hash: Sha256
 
 
-class Shape(Place, frozen=True):
+class RecordFields(ChainFields, frozen=True):
     """What readers of records rely on, where it is there."""
 
     verdict: str = ""
@@ -72,10 +81,10 @@ class Shape(Place, frozen=True):
     excerpt: dict[str, Any] | None = None
 
 
-RELIED_ON = tuple(name for name in Shape.__struct_fields__ if name not in Place.__struct_fields__)
+RELIED_ON = tuple(name for name in RecordFields.__struct_fields__ if name not in ChainFields.__struct_fields__)
 
 
-class Packed(msgspec.Struct, frozen=True):
+class PackedBatch(msgspec.Struct, frozen=True):
     """A batch to be appended: its numbers, the hash of its last record, and how many lines were no record."""
 
     first: int
@@ -98,7 +107,7 @@ class ShippedRecord(msgspec.Struct, frozen=True):
     is_whole: bool
 
 
-def pack(host: str, epoch: int, lines: Iterable[bytes], fields: Collection[str]) -> Packed | None:
+def pack_batch(host: str, epoch: int, lines: Iterable[bytes], fields: Collection[str]) -> PackedBatch | None:
     """Make a batch of the next lines of a host's record; None if there is none.
 
     Takes from `lines` until the batch is full, so that one may go on with the same iterator.  A line that is no record,
@@ -113,7 +122,7 @@ def pack(host: str, epoch: int, lines: Iterable[bytes], fields: Collection[str])
         if link is None or (last is not None and link.seq <= last.seq):
             unreadable += 1
             continue
-        taken.append(selected(line.removesuffix(b"\n"), link, chosen))
+        taken.append(select_fields(line.removesuffix(b"\n"), link, chosen))
         first, last, size = first or link, link, size + len(taken[-1]) + 1
         if size >= FULL or len(taken) == MAX_RECORDS:
             break
@@ -121,10 +130,10 @@ def pack(host: str, epoch: int, lines: Iterable[bytes], fields: Collection[str])
         return None
     header = BatchHeader(FORMAT, host, epoch, first.seq, last.seq, len(taken))
     data = zlib.compress(b"\n".join([ENCODER.encode(header), *taken]))
-    return Packed(first.seq, last.seq, last.hash, len(taken), data, unreadable)
+    return PackedBatch(first.seq, last.seq, last.hash, len(taken), data, unreadable)
 
 
-def selected(line: bytes, link: ChainLink, fields: Collection[str]) -> bytes:
+def select_fields(line: bytes, link: ChainLink, fields: Collection[str]) -> bytes:
     """Return a record as it may leave the machine: unchanged if all of its fields may."""
     kept = {*CHAIN, *STRUCTURE.get(link.kind, ()), *(fields if len(line) <= MAX_LINE else ())}
     record = RAW.decode(line)
@@ -133,13 +142,13 @@ def selected(line: bytes, link: ChainLink, fields: Collection[str]) -> bytes:
     return ENCODER.encode({name: value for name, value in record.items() if name in kept})
 
 
-def unpack(data: bytes, *, host: str, epoch: int, first: int, last: int) -> list[ShippedRecord]:
+def unpack_batch(data: bytes, *, host: str, epoch: int, first: int, last: int) -> list[ShippedRecord]:
     """Return the records of a batch, in order; all of them, or none.
 
     Raises:
         BatchError: these bytes are not the batch that stands there under these numbers.
     """
-    header, *lines = lines_of(data)
+    header, *lines = split_batch_lines(data)
     try:
         found = msgspec.json.decode(header, type=BatchHeader)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -148,15 +157,17 @@ def unpack(data: bytes, *, host: str, epoch: int, first: int, last: int) -> list
         raise BatchError(f"it has format {found.format}, and this version reads {FORMAT}: update hooklatch here")
     expected = BatchHeader(FORMAT, host, epoch, first, last, len(lines))
     if found != expected:
-        raise BatchError(f"it says that it is {spelled(found)}, and stands where {spelled(expected)} should")
-    records = [record_of(line) for line in lines]
+        raise BatchError(
+            f"it says that it is {describe_batch(found)}, and stands where {describe_batch(expected)} should"
+        )
+    records = [decode_shipped_record(line) for line in lines]
     numbers = [record.seq for record in records]
     if numbers != sorted(set(numbers)) or not numbers or (numbers[0], numbers[-1]) != (first, last):
         raise BatchError(f"its records are not in order from {first} to {last}")
     return records
 
 
-def newest_in(data: bytes, last: int) -> str:
+def find_newest_hash(data: bytes, last: int) -> str:
     """Return the hash of a batch's last record, whose number is `last`; its other records, and fields, may be anything.
 
     So a host that has shipped what only a newer version understands still finds its own record again.
@@ -165,7 +176,7 @@ def newest_in(data: bytes, last: int) -> str:
         BatchError: it does not end with that record.
     """
     try:
-        place = msgspec.json.decode(lines_of(data)[-1], type=Place)
+        place = msgspec.json.decode(split_batch_lines(data)[-1], type=ChainFields)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise BatchError(f"its last record cannot be read: {error}") from None
     if place.seq != last:
@@ -173,7 +184,7 @@ def newest_in(data: bytes, last: int) -> str:
     return place.hash
 
 
-def lines_of(data: bytes) -> list[bytes]:
+def split_batch_lines(data: bytes) -> list[bytes]:
     if len(data) > MAX_DATA:
         raise BatchError(f"it has {len(data)} bytes; the most is {MAX_DATA}")
     unpacker = zlib.decompressobj()
@@ -188,7 +199,7 @@ def lines_of(data: bytes) -> list[bytes]:
     return text.split(b"\n")
 
 
-def record_of(line: bytes) -> ShippedRecord:
+def decode_shipped_record(line: bytes) -> ShippedRecord:
     try:
         document = DOCUMENTS.decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -198,7 +209,7 @@ def record_of(line: bytes) -> ShippedRecord:
         if name in document and document[name] is None:
             del document[name]
     try:
-        shape = msgspec.convert(document, Shape)
+        shape = msgspec.convert(document, RecordFields)
     except msgspec.ValidationError as error:
         raise BatchError(f"a record is not of the shape of records: {error}") from None
     link = read_link(line)
@@ -207,5 +218,5 @@ def record_of(line: bytes) -> ShippedRecord:
     return ShippedRecord(*place, document, is_whole)
 
 
-def spelled(header: BatchHeader) -> str:
+def describe_batch(header: BatchHeader) -> str:
     return f"{header.records} records of {header.host} (epoch {header.epoch}), {header.first} to {header.last}"

@@ -35,7 +35,7 @@ def encode_bundle(bundle: Bundle) -> bytes:
     Raises:
         FleetError: a name or the size is not allowed.
     """
-    check(bundle.files)
+    validate_bundle(bundle.files)
     sorted_files = dict(sorted(bundle.files.items()))
     data = msgspec.json.encode(Bundle(sorted_files, bundle.suspendable))
     if len(data) > MAX_BUNDLE:
@@ -58,11 +58,11 @@ def read_bundle(data: bytes, manifest: Manifest) -> Bundle:
         bundle = msgspec.json.decode(data, type=Bundle)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise FleetError(f"the bundle of version {manifest.version} cannot be read: {error}") from None
-    check(bundle.files)
+    validate_bundle(bundle.files)
     return bundle
 
 
-def check(files: Mapping[str, bytes]) -> None:
+def validate_bundle(files: Mapping[str, bytes]) -> None:
     if len(files) > MAX_FILES:
         raise FleetError(f"the bundle has {len(files)} files; the most is {MAX_FILES}")
     for name in files:

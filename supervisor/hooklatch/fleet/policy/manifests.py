@@ -21,8 +21,9 @@ from msgspec import Meta
 from hooklatch.fleet.policy.signing import PublicKey
 
 __all__ = [
-    "MAX_ENVELOPE", "START", "Envelope", "FleetError", "Head", "Manifest", "Rollout", "Walk", "bucket", "newest",
-    "payload_of", "read_envelope", "read_payload", "read_payload_of", "signer", "walk",
+    "MAX_ENVELOPE", "START", "SignedManifest", "FleetError", "PolicyHead", "Manifest", "RolloutTarget",
+    "VerifiedManifests", "find_bucket", "select_newest",
+    "encode_signed_text", "read_envelope", "read_payload", "read_manifest", "find_signer", "verify_manifests",
 ]  # fmt: skip
 
 BUCKETS = 10_000  # a percentage has two decimals
@@ -36,17 +37,17 @@ class FleetError(Exception):
     """What was read from the engine, or is about to be written there, cannot be believed.  The text says what to do."""
 
 
-class Head(msgspec.Struct, frozen=True):
+class PolicyHead(msgspec.Struct, frozen=True):
     """The newest manifest that was read: its version (0: none) and the sha256 of its envelope."""
 
     version: int = 0
     digest: str = ""
 
 
-START = Head()
+START = PolicyHead()
 
 
-class Rollout(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class RolloutTarget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Which hosts a version is for: those that have all `labels`, and of these a share of `percent`."""
 
     labels: tuple[Name, ...] = ()
@@ -54,7 +55,7 @@ class Rollout(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def includes(self, host: str, labels: Collection[str]) -> bool:
         """Return whether a host with these labels is to have it."""
-        return set(self.labels) <= set(labels) and bucket(host) < self.percent * (BUCKETS / 100)
+        return set(self.labels) <= set(labels) and find_bucket(host) < self.percent * (BUCKETS / 100)
 
 
 class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -70,14 +71,14 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     previous: str
     bundle: Sha256
     size: Annotated[int, Meta(ge=0)]
-    rollout: Rollout = Rollout()
+    rollout: RolloutTarget = RolloutTarget()
     created: str = ""
     publisher: str = ""
     message: str = ""
     same_as: int | None = None
 
 
-class Envelope(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class SignedManifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A manifest as stored: the text that was signed, the id of the key, and the signature in base64."""
 
     payload: str
@@ -94,24 +95,24 @@ class Envelope(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return hashlib.sha256(msgspec.json.encode(self)).hexdigest()
 
 
-class Walk(msgspec.Struct, frozen=True):
+class VerifiedManifests(msgspec.Struct, frozen=True):
     """What a run of manifests came to: the new head, and those of them that a listed key has signed, in order."""
 
-    head: Head
+    head: PolicyHead
     manifests: tuple[Manifest, ...]
 
 
-def bucket(host: str) -> int:
+def find_bucket(host: str) -> int:
     """Return the place of a host among 10,000; it never changes, so a wider rollout has all hosts of a narrower."""
     return int.from_bytes(hashlib.sha256(host.encode()).digest()[:8]) % BUCKETS
 
 
-def payload_of(manifest: Manifest) -> str:
+def encode_signed_text(manifest: Manifest) -> str:
     """Return the text to sign: compact JSON in the order of the fields."""
     return msgspec.json.encode(manifest).decode()
 
 
-def read_envelope(data: bytes) -> Envelope:
+def read_envelope(data: bytes) -> SignedManifest:
     """Read a stored manifest.
 
     Raises:
@@ -120,12 +121,12 @@ def read_envelope(data: bytes) -> Envelope:
     if len(data) > MAX_ENVELOPE:
         raise FleetError(f"a manifest of {len(data)} bytes; the most is {MAX_ENVELOPE}")
     try:
-        return msgspec.json.decode(data, type=Envelope)
+        return msgspec.json.decode(data, type=SignedManifest)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise FleetError(f"a manifest cannot be read: {error}") from None
 
 
-def read_payload(envelope: Envelope) -> Manifest:
+def read_payload(envelope: SignedManifest) -> Manifest:
     """Read the manifest in an envelope, whoever has signed it.
 
     Raises:
@@ -137,7 +138,7 @@ def read_payload(envelope: Envelope) -> Manifest:
         raise FleetError(f"a manifest's payload cannot be read: {error}") from None
 
 
-def read_payload_of(fleet: str, envelope: Envelope) -> Manifest:
+def read_manifest(fleet: str, envelope: SignedManifest) -> Manifest:
     """Read the manifest in an envelope, which must be one of this fleet.
 
     Raises:
@@ -149,19 +150,21 @@ def read_payload_of(fleet: str, envelope: Envelope) -> Manifest:
     return manifest
 
 
-def signer(manifest: Manifest, envelope: Envelope, keys: Mapping[str, PublicKey]) -> PublicKey | None:
+def find_signer(manifest: Manifest, envelope: SignedManifest, keys: Mapping[str, PublicKey]) -> PublicKey | None:
     """Return the one of these keys that has signed a manifest; None if its envelope names another.
 
     Raises:
         FleetError: the signature is not that of the key that it names.
     """
     key = keys.get(envelope.key)
-    if key is not None and not key.verifies(envelope.payload.encode(), decoded(envelope.signature)):
+    if key is not None and not key.verifies(envelope.payload.encode(), decode_signature(envelope.signature)):
         raise FleetError(f"version {manifest.version}: the signature is not that of the key {envelope.key}")
     return key
 
 
-def walk(fleet: str, head: Head, envelopes: Sequence[Envelope], keys: Mapping[str, PublicKey]) -> Walk:
+def verify_manifests(
+    fleet: str, head: PolicyHead, envelopes: Sequence[SignedManifest], keys: Mapping[str, PublicKey]
+) -> VerifiedManifests:
     """Follow manifests from `head`; `keys` are those that are believed, by id.
 
     The last one must be signed by a listed key.  Those before it are then vouched for by the hash chain, so a manifest
@@ -173,7 +176,7 @@ def walk(fleet: str, head: Head, envelopes: Sequence[Envelope], keys: Mapping[st
     signed: list[Manifest] = []
     is_vouched = True
     for envelope in envelopes:
-        manifest = read_payload_of(fleet, envelope)
+        manifest = read_manifest(fleet, envelope)
         if manifest.version != head.version + 1:
             raise FleetError(f"version {manifest.version} cannot follow version {head.version}")
         if manifest.previous != head.digest:
@@ -181,18 +184,18 @@ def walk(fleet: str, head: Head, envelopes: Sequence[Envelope], keys: Mapping[st
                 f"version {manifest.version} does not follow the version {head.version} that this host has read:"
                 " the history was rewritten; if that was the operator's doing, run: hooklatch fleet reset"
             )
-        is_vouched = signer(manifest, envelope, keys) is not None
+        is_vouched = find_signer(manifest, envelope, keys) is not None
         if is_vouched:
             signed.append(manifest)
-        head = Head(manifest.version, envelope.digest)
+        head = PolicyHead(manifest.version, envelope.digest)
     if not is_vouched:
         raise FleetError(
             f"version {head.version} is signed by the key {envelopes[-1].key}, which [fleet] keys does not list"
         )
-    return Walk(head, tuple(signed))
+    return VerifiedManifests(head, tuple(signed))
 
 
-def newest(manifests: Iterable[Manifest], host: str, labels: Collection[str]) -> Manifest | None:
+def select_newest(manifests: Iterable[Manifest], host: str, labels: Collection[str]) -> Manifest | None:
     """Return the newest of these versions that is for a host, if any is."""
     found = None
     for manifest in manifests:
@@ -201,7 +204,7 @@ def newest(manifests: Iterable[Manifest], host: str, labels: Collection[str]) ->
     return found
 
 
-def decoded(signature: str) -> bytes:
+def decode_signature(signature: str) -> bytes:
     """Return the bytes of a signature; what is no base64 is no signature."""
     try:
         return base64.b64decode(signature, validate=True)

@@ -13,9 +13,9 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from hooklatch.fleet.policy.manifests import FleetError, Head, Name
+from hooklatch.fleet.policy.manifests import FleetError, Name, PolicyHead
 
-__all__ = ["FAULTS", "Gates", "HostReport", "RecordHead", "encode_report", "read_report", "total"]
+__all__ = ["FAULTS", "GateCounts", "HostReport", "RecordHead", "encode_report", "read_report", "sum_gates"]
 
 MAX_REPORT = 64 * 1024  # bytes of a report as stored
 # Causes of a denial that blame the hooks: they broke, hung, do not load, said what no hook may say, or are quarantined
@@ -25,7 +25,7 @@ FAULTS = frozenset({"crash", "timeout", "load", "protocol", "quarantined"})
 Count = Annotated[int, Meta(ge=0)]
 
 
-class Gates(msgspec.Struct, frozen=True):
+class GateCounts(msgspec.Struct, frozen=True):
     """Decisions of gates since the bundle in force took effect, and those of them that were denied, by their cause.
 
     `since` is the first record's seq that was counted.  Two reports with one `since` are of one count, so the later
@@ -42,12 +42,12 @@ class Gates(msgspec.Struct, frozen=True):
         """Return how many were denied because a hook is broken."""
         return sum(count for cause, count in self.denied.items() if cause in FAULTS)
 
-    def after(self, before: Gates | None) -> Gates:
+    def after(self, before: GateCounts | None) -> GateCounts:
         """Return what was counted since an earlier report; all of it if a new count has begun since."""
         if before is None or before.since != self.since or before.decided > self.decided:
             return self
         denied = {cause: max(0, count - before.denied.get(cause, 0)) for cause, count in self.denied.items()}
-        return Gates(self.since, self.decided - before.decided, denied)
+        return GateCounts(self.since, self.decided - before.decided, denied)
 
 
 class RecordHead(msgspec.Struct, frozen=True):
@@ -74,7 +74,7 @@ class HostReport(msgspec.Struct, frozen=True, kw_only=True):
 
     host: Name
     labels: tuple[Name, ...] = ()
-    head: Head = Head()
+    head: PolicyHead = PolicyHead()
     wanted: int | None = None
     applied: int | None = None
     bundle: str = ""
@@ -82,7 +82,7 @@ class HostReport(msgspec.Struct, frozen=True, kw_only=True):
     health: str = "unreachable"
     revision: int = 0
     stale_s: float | None = None
-    gates: Gates = Gates()
+    gates: GateCounts = GateCounts()
     epoch: Count = 0
     record: RecordHead | None = None
     shipped: Count = 0
@@ -115,11 +115,11 @@ def read_report(data: bytes, host: str) -> HostReport:
     return report
 
 
-def total(counts: Iterable[Gates]) -> Gates:
+def sum_gates(counts: Iterable[GateCounts]) -> GateCounts:
     """Return the sum of what several hosts counted; its `since` means nothing."""
     decided, denied = 0, dict[str, int]()
     for one in counts:
         decided += one.decided
         for cause, count in one.denied.items():
             denied[cause] = denied.get(cause, 0) + count
-    return Gates(0, decided, denied)
+    return GateCounts(0, decided, denied)

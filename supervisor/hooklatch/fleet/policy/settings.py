@@ -14,9 +14,9 @@ import msgspec
 from msgspec import Meta
 
 from hooklatch.core.tables import InvalidTableError
-from hooklatch.core.text import did_you_mean, read_duration
+from hooklatch.core.text import read_duration, suggest_name
 from hooklatch.fleet.policy.manifests import NAME
-from hooklatch.fleet.policy.signing import KeyFormatError, raw_of
+from hooklatch.fleet.policy.signing import KeyFormatError, decode_key
 
 __all__ = ["ALWAYS", "DEFAULT_FIELDS", "RECORD_FIELDS", "FleetSettings", "FleetTable"]
 
@@ -121,7 +121,7 @@ class FleetTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise InvalidTableError(f"labels has {len(self.labels)} labels; the most is {MAX_LABELS}", ("labels",))
         for field in self.fields:
             if field not in RECORD_FIELDS:
-                meant = did_you_mean(field, RECORD_FIELDS) or "; docs/reference/record.md has those that there are"
+                meant = suggest_name(field, RECORD_FIELDS) or "; docs/reference/record.md has those that there are"
                 raise InvalidTableError(f"fields: a record has no field {field!r}{meant}", ("fields",))
 
     def settings(self, machine: str, absolute: Callable[[str], str]) -> FleetSettings:
@@ -177,6 +177,6 @@ def check_keys(keys: tuple[str, ...]) -> None:
         )
     for number, key in enumerate(keys, 1):
         try:
-            raw_of(key)
+            decode_key(key)
         except KeyFormatError as error:
             raise InvalidTableError(f"keys: number {number} is not a public key: {error}", ("keys",)) from None

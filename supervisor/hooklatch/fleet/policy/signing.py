@@ -10,7 +10,7 @@ import base64
 import hashlib
 from typing import TYPE_CHECKING
 
-from hooklatch.errors import installing
+from hooklatch.errors import format_install_command
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -20,8 +20,8 @@ __all__ = [
     "NoLibraryError",
     "PrivateKey",
     "PublicKey",
-    "new_key",
-    "raw_of",
+    "make_key",
+    "decode_key",
     "read_private",
     "read_public",
 ]
@@ -39,7 +39,7 @@ class NoLibraryError(Exception):
     """The package that checks signatures is not installed."""
 
     def __init__(self) -> None:
-        super().__init__(f"the package cryptography is not installed: {installing('hooklatch[fleet]')}")
+        super().__init__(f"the package cryptography is not installed: {format_install_command('hooklatch[fleet]')}")
 
 
 class PublicKey:
@@ -89,7 +89,7 @@ class PrivateKey:
         return base64.b64encode(self._key.sign(PURPOSE + payload)).decode()
 
 
-def new_key() -> PrivateKey:
+def make_key() -> PrivateKey:
     """Return a new key.
 
     Raises:
@@ -109,7 +109,7 @@ def read_public(text: str) -> PublicKey:
         KeyFormatError: it is none.
         NoLibraryError: `cryptography` is not installed.
     """
-    raw = raw_of(text)
+    raw = decode_key(text)
     try:
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
     except ImportError:
@@ -124,7 +124,7 @@ def read_private(text: str) -> PrivateKey:
         KeyFormatError: it is none.
         NoLibraryError: `cryptography` is not installed.
     """
-    raw = raw_of(text, PRIVATE)
+    raw = decode_key(text, PRIVATE)
     try:
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     except ImportError:
@@ -132,7 +132,7 @@ def read_private(text: str) -> PrivateKey:
     return PrivateKey(Ed25519PrivateKey.from_private_bytes(raw))
 
 
-def raw_of(text: str, prefix: str = PUBLIC) -> bytes:
+def decode_key(text: str, prefix: str = PUBLIC) -> bytes:
     """Return the bytes of a key without needing the library: for checking a configuration.
 
     Raises:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import msgspec
 
-__all__ = ["Contact", "Moment", "age", "carried", "seconds_left"]
+__all__ = ["EngineContact", "ClockReading", "compute_age", "carry_contact", "compute_seconds_left"]
 
 SLACK = 60.0  # seconds that the wall clock may be behind a contact in another boot: clocks are set at a boot
 
 
-class Moment(msgspec.Struct, frozen=True):
+class ClockReading(msgspec.Struct, frozen=True):
     """Now: seconds since the epoch, which boot this is (empty if unknown), and seconds since it, asleep or not."""
 
     at: float
@@ -22,10 +22,10 @@ class Moment(msgspec.Struct, frozen=True):
     uptime: float
 
 
-class Contact(msgspec.Struct, frozen=True):
+class EngineContact(msgspec.Struct, frozen=True):
     """When a host was last at the head of its fleet's engine, by both clocks.
 
-    `since_boot` is in seconds of the boot `boot`, and below 0 where an earlier boot's contact is `carried` over.
+    `since_boot` is in seconds of the boot `boot`, and below 0 where an earlier boot's contact is `carry_contact` over.
     """
 
     fleet: str
@@ -35,11 +35,11 @@ class Contact(msgspec.Struct, frozen=True):
     is_carried: bool = False
 
     @classmethod
-    def of(cls, fleet: str, now: Moment) -> Contact:
+    def of(cls, fleet: str, now: ClockReading) -> EngineContact:
         return cls(fleet, now.at, now.boot, now.uptime)
 
 
-def age(contact: Contact | None, now: Moment) -> float | None:
+def compute_age(contact: EngineContact | None, now: ClockReading) -> float | None:
     """Return the seconds since a contact; None if that cannot be known, or there was none."""
     if contact is None:
         return None
@@ -50,17 +50,17 @@ def age(contact: Contact | None, now: Moment) -> float | None:
     return max(by_wall, 0.0) if by_wall >= -SLACK else None
 
 
-def carried(contact: Contact | None, now: Moment) -> Contact | None:
+def carry_contact(contact: EngineContact | None, now: ClockReading) -> EngineContact | None:
     """Return an earlier boot's contact in terms of this one, so that no later jump of the wall clock makes it newer."""
-    elapsed = age(contact, now)
+    elapsed = compute_age(contact, now)
     if contact is None or elapsed is None:
         return None
     if contact.boot == now.boot and not contact.is_carried:
         return contact
-    return Contact(contact.fleet, contact.at, now.boot, now.uptime - elapsed, is_carried=True)
+    return EngineContact(contact.fleet, contact.at, now.boot, now.uptime - elapsed, is_carried=True)
 
 
-def seconds_left(contact: Contact | None, now: Moment, max_staleness: float) -> float:
+def compute_seconds_left(contact: EngineContact | None, now: ClockReading, max_staleness: float) -> float:
     """Return for how long it is not stale yet; 0 if it is."""
-    elapsed = age(contact, now)
+    elapsed = compute_age(contact, now)
     return max(0.0, max_staleness - elapsed) if elapsed is not None else 0.0

@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-__all__ = ["FileChange", "HookChange", "file_changes", "hook_changes"]
+__all__ = ["FileChange", "HookChange", "list_file_changes", "list_hook_changes"]
 
 What: TypeAlias = Literal["added", "removed", "changed"]
 MAX_LINES = 20_000  # of a file that is shown as a diff: comparing takes a time that grows with their square
@@ -30,17 +30,17 @@ class HookChange(msgspec.Struct, frozen=True):
     details: tuple[str, ...] = ()
 
 
-def file_changes(before: Mapping[str, bytes], after: Mapping[str, bytes]) -> Iterator[FileChange]:
+def list_file_changes(before: Mapping[str, bytes], after: Mapping[str, bytes]) -> Iterator[FileChange]:
     """Yield the files that differ, by name."""
-    for name, what in changed(before, after):
-        yield FileChange(name, what, tuple(diff_of(name, before.get(name), after.get(name))))
+    for name, what in list_changed_keys(before, after):
+        yield FileChange(name, what, tuple(diff_file(name, before.get(name), after.get(name))))
 
 
-def hook_changes(
+def list_hook_changes(
     before: Mapping[str, Mapping[str, object]], after: Mapping[str, Mapping[str, object]]
 ) -> Iterator[HookChange]:
     """Yield the hooks whose declaration differs, by id; that their code does, the files show."""
-    for name, what in changed(before, after):
+    for name, what in list_changed_keys(before, after):
         old, new = before.get(name, {}), after.get(name, {})
         details = [f"{key}: {new[key]}, was {old[key]}" for key in new if key in old and new[key] != old[key]]
         if what != "changed":
@@ -50,7 +50,7 @@ def hook_changes(
         yield HookChange(name, what, tuple(details))
 
 
-def changed(before: Mapping[str, object], after: Mapping[str, object]) -> Iterator[tuple[str, What]]:
+def list_changed_keys(before: Mapping[str, object], after: Mapping[str, object]) -> Iterator[tuple[str, What]]:
     for name in sorted({*before, *after}):
         if name not in before:
             yield name, "added"
@@ -60,7 +60,7 @@ def changed(before: Mapping[str, object], after: Mapping[str, object]) -> Iterat
             yield name, "changed"
 
 
-def diff_of(name: str, before: bytes | None, after: bytes | None) -> Iterator[str]:
+def diff_file(name: str, before: bytes | None, after: bytes | None) -> Iterator[str]:
     try:
         old, new = ((data or b"").decode().splitlines() for data in (before, after))
     except UnicodeDecodeError:

@@ -18,12 +18,12 @@ import msgspec
 
 from hooklatch.core.tables import InvalidTableError, read_table
 from hooklatch.core.text import is_unicode
-from hooklatch.errors import why
+from hooklatch.errors import explain_error
 from hooklatch.fleet.policy.bundles import MAX_BUNDLE, Bundle, is_bundle_name
 from hooklatch.fleet.policy.manifests import FleetError
 from hooklatch_worker.sandbox.safety import UnsafeFileError, check_folders, read_safely
 
-__all__ = ["SETTINGS", "Folder", "FolderError", "MissingFolderError", "read_folder"]
+__all__ = ["SETTINGS", "PolicyFolder", "FolderError", "MissingFolderError", "read_folder"]
 
 SETTINGS = "fleet.toml"
 TESTS = "policy-tests"
@@ -51,7 +51,7 @@ class SettingsTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     suspendable: bool = False
 
 
-class Folder(msgspec.Struct, frozen=True):
+class PolicyFolder(msgspec.Struct, frozen=True):
     """A folder as it was read.
 
     `bundle` are the files that go out; `beside` those that were read and do not, settings and tests; `cases` the paths
@@ -70,7 +70,7 @@ class Folder(msgspec.Struct, frozen=True):
         return frozenset(self.bundle.files) | frozenset(self.beside)
 
 
-def read_folder(path: str) -> Folder:
+def read_folder(path: str) -> PolicyFolder:
     """Read a folder, twice: what changes meanwhile is not a version of anything.
 
     Raises:
@@ -82,17 +82,17 @@ def read_folder(path: str) -> Folder:
     return first
 
 
-def read_once(path: str) -> Folder:
+def read_once(path: str) -> PolicyFolder:
     try:
         os.lstat(path)
     except FileNotFoundError:
         raise MissingFolderError(f"{path} does not exist; name the folder that holds the hooks") from None
     except (OSError, ValueError) as error:
-        raise FolderError(f"{path!r} cannot be looked up: {why(error)}") from None
+        raise FolderError(f"{path!r} cannot be looked up: {explain_error(error)}") from None
     root = os.path.realpath(path)
     if not os.path.isdir(root):
         raise FolderError(f"{path} is not a folder; name the one that holds the hooks")
-    reader = Reader(root)
+    reader = FolderReader(root)
     try:
         check_folders(root)
         reader.read_all()
@@ -100,16 +100,16 @@ def read_once(path: str) -> Folder:
         raise FolderError(str(error)) from None
     except OSError as error:
         raise FolderError(f"{error.filename or root} cannot be read: {error.strerror}") from None
-    return Folder(
+    return PolicyFolder(
         root,
-        Bundle(dict(sorted(reader.files.items())), settings_of(root, reader.beside).suspendable),
+        Bundle(dict(sorted(reader.files.items())), read_policy_settings(root, reader.beside).suspendable),
         dict(sorted(reader.beside.items())),
         tuple(sorted(name for name in reader.beside if is_cases(name))),
         tuple(sorted(reader.left_out)),
     )
 
 
-class Reader:
+class FolderReader:
     """Reads every file below a folder that is not left out, and refuses what no bundle may hold."""
 
     def __init__(self, root: str) -> None:
@@ -177,7 +177,7 @@ def is_cases(name: str) -> bool:
     return name.endswith(CASES) and (name.startswith(f"{TESTS}/") or name in [TESTS + ending for ending in CASES])
 
 
-def settings_of(root: str, beside: dict[str, bytes]) -> SettingsTable:
+def read_policy_settings(root: str, beside: dict[str, bytes]) -> SettingsTable:
     path = os.path.join(root, SETTINGS)
     try:
         return read_table(tomllib.loads(beside.get(SETTINGS, b"").decode()), SettingsTable, "file")

@@ -14,25 +14,25 @@ from enum import Enum
 
 import msgspec
 
-from hooklatch.core.text import counted
+from hooklatch.core.text import format_count
 from hooklatch.fleet.policy.manifests import Manifest
-from hooklatch.fleet.policy.reports import Gates, HostReport, total
+from hooklatch.fleet.policy.reports import GateCounts, HostReport, sum_gates
 
-__all__ = ["Bound", "Comparison", "Judgement", "Word", "compare", "judge"]
+__all__ = ["StopThreshold", "CanaryComparison", "RolloutJudgement", "RolloutAction", "compare_hosts", "judge_rollout"]
 
 FEWEST = 5  # such denials on one host: fewer may be bad luck
 ROUNDING = 1e-9  # of shares: 5 % less 3 % is a little over 2 %
 SHOWN = 8  # hosts that a message names
 
 
-class Bound(msgspec.Struct, frozen=True):
+class StopThreshold(msgspec.Struct, frozen=True):
     """When to stop: `more`, the share by which broken denials may rise, and `sample`, the decisions that it needs."""
 
     more: float = 0.02
     sample: int = 50
 
 
-class Word(Enum):
+class RolloutAction(Enum):
     """What follows for a step."""
 
     GO_ON = "go on"
@@ -40,14 +40,14 @@ class Word(Enum):
     STOP = "stop"
 
 
-class Judgement(msgspec.Struct, frozen=True):
+class RolloutJudgement(msgspec.Struct, frozen=True):
     """What follows for a step, and why."""
 
-    word: Word
+    word: RolloutAction
     reason: str
 
 
-class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+class CanaryComparison(msgspec.Struct, frozen=True, kw_only=True):
     """Hosts that have the bundle (`on`) against the others (`off`), by their names and what they counted.
 
     Of the hosts that are to have it, `missing` do not yet, `silent` have not reported since the step began, `away` had
@@ -58,14 +58,14 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
     on: tuple[str, ...]
     off: tuple[str, ...]
-    on_gates: Gates
-    off_gates: Gates
+    on_gates: GateCounts
+    off_gates: GateCounts
     missing: tuple[str, ...] = ()
     silent: tuple[str, ...] = ()
     away: tuple[str, ...] = ()
     refusing: tuple[tuple[str, str], ...] = ()
     unreachable: tuple[str, ...] = ()
-    broken: tuple[tuple[str, Gates], ...] = ()
+    broken: tuple[tuple[str, GateCounts], ...] = ()
     eligible: int = 0
 
     @property
@@ -74,16 +74,16 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
         return len(self.on) + len(self.missing) + len(self.refusing) + len(self.silent)
 
 
-def compare(
+def compare_hosts(
     manifest: Manifest,
     before: Mapping[str, HostReport],
     now: Mapping[str, HostReport],
     *,
     silent: Collection[str] = (),
     away: Collection[str] = (),
-) -> Comparison:
+) -> CanaryComparison:
     """Compare the hosts of a rollout's newest version; `before` is what they reported when the rollout began."""
-    on, off, missing = dict[str, Gates](), dict[str, Gates](), list[str]()
+    on, off, missing = dict[str, GateCounts](), dict[str, GateCounts](), list[str]()
     refusing, unreachable = list[tuple[str, str]](), list[str]()
     unheard: dict[str, list[str]] = {"silent": [], "away": []}
     eligible = 0
@@ -96,18 +96,18 @@ def compare(
         if is_included and report.health == "unreachable":
             unreachable.append(host)
         if report.applied is not None and report.bundle == manifest.bundle:
-            on[host] = counted_since(before.get(host), report)
-        elif is_included and (problem := new_problem(before.get(host), report, manifest)) is not None:
+            on[host] = count_gates_since(before.get(host), report)
+        elif is_included and (problem := find_new_problem(before.get(host), report, manifest)) is not None:
             refusing.append((host, problem))
         elif is_included:
             missing.append(host)
         else:
-            off[host] = counted_since(before.get(host), report)
-    return Comparison(
+            off[host] = count_gates_since(before.get(host), report)
+    return CanaryComparison(
         on=tuple(on),
         off=tuple(off),
-        on_gates=total(on.values()),
-        off_gates=total(off.values()),
+        on_gates=sum_gates(on.values()),
+        off_gates=sum_gates(off.values()),
         missing=tuple(missing),
         silent=tuple(unheard["silent"]),
         away=tuple(unheard["away"]),
@@ -118,61 +118,71 @@ def compare(
     )
 
 
-def is_broken(gates: Gates, before: HostReport | None) -> bool:
+def is_broken(gates: GateCounts, before: HostReport | None) -> bool:
     """Return whether a host denies most of what it decides because a hook is broken, and did not so before."""
-    was = before.gates if before is not None else Gates()
+    was = before.gates if before is not None else GateCounts()
     return gates.faults >= FEWEST and 2 * gates.faults > gates.decided and 2 * was.faults <= was.decided
 
 
-def new_problem(before: HostReport | None, now: HostReport, manifest: Manifest) -> str | None:
+def find_new_problem(before: HostReport | None, now: HostReport, manifest: Manifest) -> str | None:
     """Return why a host that has read a version does not have it, unless that was wrong with the host already."""
     is_new = before is None or before.problem != now.problem
     return now.problem if is_new and now.head.version >= manifest.version else None
 
 
-def counted_since(before: HostReport | None, now: HostReport) -> Gates:
+def count_gates_since(before: HostReport | None, now: HostReport) -> GateCounts:
     """Return what a host counted since the rollout began, or since its bundle took effect, if that is later."""
     return now.gates.after(before.gates if before is not None and before.bundle == now.bundle else None)
 
 
-def judge(seen: Comparison, bound: Bound) -> Judgement:
+def judge_rollout(seen: CanaryComparison, bound: StopThreshold) -> RolloutJudgement:
     """Say what follows; what was not seen is no reason to go on."""
     if seen.refusing:
         host, problem = seen.refusing[0]
-        others = f" (and {counted(len(seen.refusing) - 1, 'more host')})" if len(seen.refusing) > 1 else ""
-        return Judgement(Word.STOP, f"the host {host}{others} refuses it: {problem}")
+        others = f" (and {format_count(len(seen.refusing) - 1, 'more host')})" if len(seen.refusing) > 1 else ""
+        return RolloutJudgement(RolloutAction.STOP, f"the host {host}{others} refuses it: {problem}")
     if seen.broken:
         host, gates = seen.broken[0]
-        others = f" (and {counted(len(seen.broken) - 1, 'more host')})" if len(seen.broken) > 1 else ""
-        return Judgement(
-            Word.STOP, f"on the host {host}{others} most is denied because a hook is broken: {share_of(gates)}"
+        others = f" (and {format_count(len(seen.broken) - 1, 'more host')})" if len(seen.broken) > 1 else ""
+        return RolloutJudgement(
+            RolloutAction.STOP,
+            f"on the host {host}{others} most is denied because a hook is broken: {compute_share(gates)}",
         )
     # Few decisions are held against the whole sample: if all others were good, would it still be too many?
     share = seen.on_gates.faults / max(seen.on_gates.decided, bound.sample, 1)
     usual = seen.off_gates.faults / seen.off_gates.decided if seen.off_gates.decided else 0.0
     if share - usual > bound.more + ROUNDING:
-        return Judgement(Word.STOP, f"{shares(seen)}, and that is over the bound of {bound.more:.2%} more")
+        return RolloutJudgement(
+            RolloutAction.STOP, f"{format_shares(seen)}, and that is over the bound of {bound.more:.2%} more"
+        )
     if seen.on_gates.decided < bound.sample:
-        return Judgement(
-            Word.WAIT,
+        return RolloutJudgement(
+            RolloutAction.WAIT,
             f"hosts with it have decided {seen.on_gates.decided} gates, of at least {bound.sample} that a comparison"
             " needs",
         )
     if not seen.on or 2 * len(seen.on) < seen.included:
-        return Judgement(Word.WAIT, f"only {len(seen.on)} of {counted(seen.included, 'host')} have it: {rest(seen)}")
-    if 2 * len(seen.unreachable) > seen.included:
-        return Judgement(
-            Word.WAIT, f"{counted(len(seen.unreachable), 'daemon')} cannot be reached: {names(seen.unreachable)}"
+        return RolloutJudgement(
+            RolloutAction.WAIT,
+            f"only {len(seen.on)} of {format_count(seen.included, 'host')} have it: {format_missing_hosts(seen)}",
         )
-    return Judgement(Word.GO_ON, shares(seen))
+    if 2 * len(seen.unreachable) > seen.included:
+        return RolloutJudgement(
+            RolloutAction.WAIT,
+            f"{format_count(len(seen.unreachable), 'daemon')} cannot be reached: {format_host_names(seen.unreachable)}",
+        )
+    return RolloutJudgement(RolloutAction.GO_ON, format_shares(seen))
 
 
-def shares(seen: Comparison) -> str:
+def format_shares(seen: CanaryComparison) -> str:
     """Return what was compared, for people."""
-    return f"denied because a hook is broken: {share_of(seen.on_gates)} with it, {share_of(seen.off_gates)} without"
+    return (
+        f"denied because a hook is broken: {compute_share(seen.on_gates)} with it, "
+        f"{compute_share(seen.off_gates)} without"
+    )
 
 
-def share_of(gates: Gates) -> str:
+def compute_share(gates: GateCounts) -> str:
     if not gates.decided:
         return "none of 0"
     causes = sorted(cause for cause, count in gates.denied.items() if count and cause != "policy")
@@ -180,16 +190,16 @@ def share_of(gates: Gates) -> str:
     return f"{gates.faults} of {gates.decided}, {gates.faults / gates.decided:.2%}{which}"
 
 
-def rest(seen: Comparison) -> str:
+def format_missing_hosts(seen: CanaryComparison) -> str:
     """Return the hosts that are to have it and do not, for people."""
     parts = [
         ("do not have it yet", seen.missing),
         ("have not reported since", seen.silent),
         ("were away before", seen.away),
     ]
-    return "; ".join(f"{text}: {names(hosts)}" for text, hosts in parts if hosts) or "no host is to have it"
+    return "; ".join(f"{text}: {format_host_names(hosts)}" for text, hosts in parts if hosts) or "no host is to have it"
 
 
-def names(hosts: tuple[str, ...]) -> str:
+def format_host_names(hosts: tuple[str, ...]) -> str:
     more = f" and {len(hosts) - SHOWN} more" if len(hosts) > SHOWN else ""
     return ", ".join(hosts[:SHOWN]) + more

@@ -12,24 +12,24 @@ import tempfile
 import msgspec
 
 from hooklatch.directories import sync_folder
-from hooklatch.errors import why
-from hooklatch.files import reading
-from hooklatch.fleet.policy.manifests import START, FleetError, Head
+from hooklatch.errors import explain_error
+from hooklatch.files import open_regular_file
+from hooklatch.fleet.policy.manifests import START, FleetError, PolicyHead
 
-__all__ = ["Memory"]
+__all__ = ["LastSeenHead"]
 
 MOST = 4096  # bytes of the file
 
 
-class Seen(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class SeenHeadFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The file: for people the fleet and where its engine is, and the head."""
 
     fleet: str
     url: str
-    head: Head
+    head: PolicyHead
 
 
-class Memory:
+class LastSeenHead:
     """The head that was last seen of one fleet at one URL."""
 
     def __init__(self, folder: str, fleet: str, url: str) -> None:
@@ -37,24 +37,25 @@ class Memory:
         self._fleet = fleet
         self._url = url
 
-    def head(self) -> Head:
+    def head(self) -> PolicyHead:
         """Return it, START if nothing was seen.
 
         Raises:
             FleetError: what was seen cannot be read.
         """
         try:
-            with reading(self.path) as file:
-                return msgspec.json.decode(file.read(MOST), type=Seen).head
+            with open_regular_file(self.path) as file:
+                return msgspec.json.decode(file.read(MOST), type=SeenHeadFile).head
         except FileNotFoundError:
             return START
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise FleetError(
-                f"{self.path}, which says what was last seen of the fleet, cannot be read: {why(error)}; look at"
+                f"{self.path}, which says what was last seen of the fleet, cannot be read: {explain_error(error)}; "
+                f"look at"
                 " `hooklatch fleet history`, and remove the file if that is as it should be"
             ) from None
 
-    def keep(self, head: Head) -> None:
+    def keep(self, head: PolicyHead) -> None:
         """Write the head, whole or not at all, if it is newer than the one that is there.
 
         Raises:
@@ -68,7 +69,7 @@ class Memory:
             fd, temporary = tempfile.mkstemp(dir=folder, prefix=".new-")
             try:
                 with os.fdopen(fd, "wb") as file:
-                    file.write(msgspec.json.encode(Seen(self._fleet, self._url, head)))
+                    file.write(msgspec.json.encode(SeenHeadFile(self._fleet, self._url, head)))
                     file.flush()
                     os.fsync(fd)
                 os.replace(temporary, self.path)

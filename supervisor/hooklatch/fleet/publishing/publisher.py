@@ -16,20 +16,20 @@ import trio
 
 from hooklatch.fleet.engine.engine import ConflictError, Engine, EngineError, UnreachableError
 from hooklatch.fleet.policy.bundles import Bundle, read_bundle
-from hooklatch.fleet.policy.manifests import Envelope, FleetError, Manifest, read_envelope, read_payload
+from hooklatch.fleet.policy.manifests import FleetError, Manifest, SignedManifest, read_envelope, read_payload
 from hooklatch.fleet.policy.reports import HostReport, read_report
 from hooklatch.fleet.policy.signing import PrivateKey, PublicKey
-from hooklatch.fleet.publishing.memory import Memory
+from hooklatch.fleet.publishing.memory import LastSeenHead
 from hooklatch.fleet.publishing.versions import (
-    Entry,
-    History,
     HistoryError,
-    Plan,
+    StoredVersion,
+    VersionDraft,
+    VersionHistory,
     encode_envelope,
-    signed,
+    sign_version,
 )
 
-__all__ = ["Heard", "LostRaceError", "OverwrittenError", "Publisher", "UnknownOutcomeError", "read_history"]
+__all__ = ["ReceivedReport", "LostRaceError", "OverwrittenError", "Publisher", "UnknownOutcomeError", "read_history"]
 
 PAUSES = (0.25, 0.5, 1.0, 2.0)  # seconds between attempts to learn what became of a commit
 
@@ -56,7 +56,7 @@ class OverwrittenError(FleetError):
     """The engine has other bytes than those that belong there."""
 
 
-class Heard(msgspec.Struct, frozen=True):
+class ReceivedReport(msgspec.Struct, frozen=True):
     """A host's report, and when the engine heard it."""
 
     report: HostReport
@@ -74,19 +74,19 @@ class Publisher:
         engine: Engine,
         fleet: str,
         keys: Mapping[str, PublicKey],
-        memory: Memory | None = None,
+        memory: LastSeenHead | None = None,
         *,
         heeds_hosts: bool = True,
     ) -> None:
         self.engine = engine
         self.fleet = fleet
-        self.history = History(fleet)
+        self.history = VersionHistory(fleet)
         self.notes: list[str] = []
         self._keys = keys
         self._memory = memory
         self._heeds_hosts = heeds_hosts
 
-    async def read(self, hosts: Mapping[str, Heard] | None = None) -> History:
+    async def read(self, hosts: Mapping[str, ReceivedReport] | None = None) -> VersionHistory:
         """Read the versions that are new, and check all of them; `hosts` is what hosts have just said, if known.
 
         Raises:
@@ -105,7 +105,7 @@ class Publisher:
         self.history = history
         return history
 
-    def _check_memory(self, history: History, memory: Memory) -> None:
+    def _check_memory(self, history: VersionHistory, memory: LastSeenHead) -> None:
         try:
             history.check_seen(memory.head(), by="this machine")
         except HistoryError as error:
@@ -113,13 +113,13 @@ class Publisher:
                 f"{error}. If they cannot be restored: remove {memory.path}, and push with --despite-hosts"
             ) from None
 
-    async def hosts(self) -> dict[str, Heard]:
+    async def hosts(self) -> dict[str, ReceivedReport]:
         """Return what each host last said; a report that cannot be read is noted and is as good as none."""
-        found: dict[str, Heard] = {}
+        found: dict[str, ReceivedReport] = {}
         self.notes = []
         async for heard in self.engine.reports():
             try:
-                found[heard.host] = Heard(read_report(heard.data, heard.host), heard.at)
+                found[heard.host] = ReceivedReport(read_report(heard.data, heard.host), heard.at)
             except FleetError as error:
                 self.notes.append(str(error))
         return found
@@ -152,7 +152,7 @@ class Publisher:
             )
         return digest
 
-    async def commit(self, plan: Plan, key: PrivateKey, *, publisher: str, message: str) -> Manifest:
+    async def commit(self, plan: VersionDraft, key: PrivateKey, *, publisher: str, message: str) -> Manifest:
         """Add the version that follows what was read; return it once the engine has it.
 
         Raises:
@@ -160,9 +160,13 @@ class Publisher:
             UnknownOutcomeError: the engine was lost meanwhile, and may have it.
         """
         created = datetime.now(UTC).isoformat(timespec="seconds")
-        manifest, envelope = signed(self.history, plan, key, created=created, publisher=publisher, message=message)
+        manifest, envelope = sign_version(
+            self.history, plan, key, created=created, publisher=publisher, message=message
+        )
         await self._write(manifest.version, encode_envelope(envelope))
-        self.history = History(self.fleet, (*self.history.entries, Entry(manifest, envelope, is_believed=True)))
+        self.history = VersionHistory(
+            self.fleet, (*self.history.entries, StoredVersion(manifest, envelope, is_believed=True))
+        )
         try:
             if self._memory is not None:
                 self._memory.keep(self.history.head)
@@ -203,13 +207,13 @@ class Publisher:
         return None
 
 
-async def read_history(engine: Engine, history: History, keys: Mapping[str, PublicKey]) -> History:
+async def read_history(engine: Engine, history: VersionHistory, keys: Mapping[str, PublicKey]) -> VersionHistory:
     """Return a history with all that follows it in the engine.
 
     Raises:
         FleetError: it does not follow, or is not signed by a key of `keys`.
     """
-    envelopes: list[Envelope] = []
+    envelopes: list[SignedManifest] = []
     last = history.head.version
     while page := await engine.versions(last):
         for number, data in page:

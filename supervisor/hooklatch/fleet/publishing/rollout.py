@@ -15,11 +15,19 @@ from hooklatch.fleet.engine.engine import UnreachableError
 from hooklatch.fleet.policy.manifests import FleetError, Manifest
 from hooklatch.fleet.policy.reports import HostReport
 from hooklatch.fleet.policy.signing import PrivateKey
-from hooklatch.fleet.publishing.hold import Bound, Comparison, Judgement, Word, compare, judge, rest
-from hooklatch.fleet.publishing.publisher import Heard, LostRaceError, Publisher
-from hooklatch.fleet.publishing.versions import Plan, shown, widened
+from hooklatch.fleet.publishing.hold import (
+    CanaryComparison,
+    RolloutAction,
+    RolloutJudgement,
+    StopThreshold,
+    compare_hosts,
+    format_missing_hosts,
+    judge_rollout,
+)
+from hooklatch.fleet.publishing.publisher import LostRaceError, Publisher, ReceivedReport
+from hooklatch.fleet.publishing.versions import VersionDraft, format_percent, plan_wider_rollout
 
-__all__ = ["Pace", "Rollout", "StoppedError", "check_steps"]
+__all__ = ["RolloutPace", "Rollout", "StoppedError", "check_steps"]
 
 SHORTEST, LONGEST = 0.05, 2.0  # seconds between two looks at the reports
 AWAY_MS = 300_000  # behind the newest report, by the engine's clock: a host that was asleep says nothing of a version
@@ -27,13 +35,13 @@ LOOKS = 20  # at least, while a step waits
 PAUSE = 5  # times as long as a look took, so that those at many hosts leave the engine alone for most of the time
 
 
-class Pace(msgspec.Struct, frozen=True, kw_only=True):
+class RolloutPace(msgspec.Struct, frozen=True, kw_only=True):
     """How to go: `steps` in percent, at least `wait` seconds at each, at most `patience` for enough decisions."""
 
     steps: tuple[float, ...]
     wait: float = 300.0
     patience: float = 3600.0
-    bound: Bound = Bound()
+    bound: StopThreshold = StopThreshold()
 
 
 class StoppedError(FleetError):
@@ -58,14 +66,14 @@ class Rollout:
         self,
         publisher: Publisher,
         key: PrivateKey,
-        pace: Pace,
+        pace: RolloutPace,
         *,
         by: str,
         message: str,
         tell: Callable[[str], None],
     ) -> None:
         self.at: Manifest | None = None
-        self.seen: Comparison | None = None
+        self.seen: CanaryComparison | None = None
         self._publisher = publisher
         self._key = key
         self._pace = pace
@@ -74,7 +82,7 @@ class Rollout:
         self._tell = tell
         self._before: dict[str, HostReport] = {}
 
-    async def run(self, first: Plan) -> Manifest:
+    async def run(self, first: VersionDraft) -> Manifest:
         """Commit a version at the first step, widen it at each other one; return the last.
 
         Raises:
@@ -85,27 +93,29 @@ class Rollout:
         for number, percent in enumerate(self._pace.steps):
             plan = first
             if self.at is not None:
-                plan = widened(self._publisher.history, self.at.version, percent)
+                plan = plan_wider_rollout(self._publisher.history, self.at.version, percent)
             heard_before = await self._publisher.hosts()
             if self.at is not None:
                 await self._check_alone(self.at, heard_before)
             self.at = await self._publisher.commit(plan, self._key, publisher=self._by, message=self._message)
-            self._tell(f"version {self.at.version} is out at {shown(percent)}")
+            self._tell(f"version {self.at.version} is out at {format_percent(percent)}")
             await self._watch(self.at, heard_before, is_last=number == len(self._pace.steps) - 1)
         assert self.at is not None
         return self.at
 
-    async def _check_alone(self, at: Manifest, heard: dict[str, Heard]) -> None:
+    async def _check_alone(self, at: Manifest, heard: dict[str, ReceivedReport]) -> None:
         history = await self._publisher.read(heard)
         newest = history.newest
         if newest is not None and newest.version > at.version:
             winner = self._publisher.history.entries[at.version].manifest
-            raise LostRaceError(winner, f"this rollout ends at version {at.version}, {shown(at.rollout.percent)}")
+            raise LostRaceError(
+                winner, f"this rollout ends at version {at.version}, {format_percent(at.rollout.percent)}"
+            )
 
-    async def _watch(self, at: Manifest, heard_before: dict[str, Heard], *, is_last: bool) -> None:
+    async def _watch(self, at: Manifest, heard_before: dict[str, ReceivedReport], *, is_last: bool) -> None:
         """Return when the step is good.  Raises what `run` does."""
         began = trio.current_time()
-        judgement = Judgement(Word.WAIT, "no host has reported")
+        judgement = RolloutJudgement(RolloutAction.WAIT, "no host has reported")
         told = ""
         while True:
             looked = trio.current_time()
@@ -113,17 +123,17 @@ class Rollout:
                 heard = await self._publisher.hosts()
                 await self._check_alone(at, heard)
             except UnreachableError as error:
-                judgement = Judgement(Word.WAIT, f"the reports cannot be read: {error}")
+                judgement = RolloutJudgement(RolloutAction.WAIT, f"the reports cannot be read: {error}")
             else:
                 self.seen = self._compare(at, heard_before, heard)
                 if self._skips(at, self.seen, is_last=is_last):
                     return
-                judgement = judge(self.seen, self._pace.bound)
+                judgement = judge_rollout(self.seen, self._pace.bound)
             passed = trio.current_time() - began
-            if judgement.word is Word.STOP:
+            if judgement.word is RolloutAction.STOP:
                 raise self._stopped(at, judgement.reason)
             if passed >= self._pace.wait:
-                if judgement.word is Word.GO_ON:
+                if judgement.word is RolloutAction.GO_ON:
                     self._report(at, judgement)
                     return
                 if judgement.reason != told:
@@ -133,37 +143,40 @@ class Rollout:
                     raise self._stopped(at, judgement.reason)
             await trio.sleep(self._pause(trio.current_time() - looked))
 
-    def _compare(self, at: Manifest, heard_before: dict[str, Heard], heard: dict[str, Heard]) -> Comparison:
+    def _compare(
+        self, at: Manifest, heard_before: dict[str, ReceivedReport], heard: dict[str, ReceivedReport]
+    ) -> CanaryComparison:
         quiet = {host for host, one in heard.items() if host in heard_before and heard_before[host].at == one.at}
         latest = max((one.at for one in heard_before.values()), default=0)
         away = {host for host in quiet if heard[host].at < latest - AWAY_MS}
         reports = {host: one.report for host, one in heard.items()}
-        return compare(at, self._before, reports, silent=quiet - away, away=away)
+        return compare_hosts(at, self._before, reports, silent=quiet - away, away=away)
 
-    def _skips(self, at: Manifest, seen: Comparison, *, is_last: bool) -> bool:
+    def _skips(self, at: Manifest, seen: CanaryComparison, *, is_last: bool) -> bool:
         """Return whether no host can show anything at this step, and a wider one is needed to see."""
         if is_last or seen.included or seen.silent or not seen.eligible:
             return False
-        self._tell(f"no host that reports is among these {shown(at.rollout.percent)}; going on")
+        self._tell(f"no host that reports is among these {format_percent(at.rollout.percent)}; going on")
         return True
 
-    def _report(self, at: Manifest, judgement: Judgement) -> None:
+    def _report(self, at: Manifest, judgement: RolloutJudgement) -> None:
         assert self.seen is not None
-        self._tell(f"at {shown(at.rollout.percent)}: {judgement.reason}")
+        self._tell(f"at {format_percent(at.rollout.percent)}: {judgement.reason}")
         if is_incomplete(self.seen):
-            self._tell(f"at {shown(at.rollout.percent)}: {rest(self.seen)}")
+            self._tell(f"at {format_percent(at.rollout.percent)}: {format_missing_hosts(self.seen)}")
 
     def _pause(self, took: float) -> float:
         return max(SHORTEST, min(LONGEST, self._pace.wait / LOOKS), took * PAUSE)
 
     def _stopped(self, at: Manifest, reason: str) -> StoppedError:
-        left = f"; {rest(self.seen)}" if self.seen is not None and is_incomplete(self.seen) else ""
+        left = f"; {format_missing_hosts(self.seen)}" if self.seen is not None and is_incomplete(self.seen) else ""
         return StoppedError(
-            f"stopped at version {at.version}, {shown(at.rollout.percent)}: {reason}{left}. Nothing widens any more; to"
+            f"stopped at version {at.version}, {format_percent(at.rollout.percent)}: {reason}{left}. Nothing widens "
+            f"any more; to"
             f" take it back, run: hooklatch fleet rollback; to go on all the same: hooklatch fleet rollout {at.version}"
             " --percent N"
         )
 
 
-def is_incomplete(seen: Comparison) -> bool:
+def is_incomplete(seen: CanaryComparison) -> bool:
     return bool(seen.missing or seen.silent or seen.away)

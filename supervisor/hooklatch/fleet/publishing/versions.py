@@ -14,33 +14,33 @@ from hooklatch.fleet.policy.manifests import (
     MAX_ENVELOPE,
     NAME,
     START,
-    Envelope,
     FleetError,
-    Head,
     Manifest,
-    Rollout,
-    Walk,
-    payload_of,
+    PolicyHead,
+    RolloutTarget,
+    SignedManifest,
+    VerifiedManifests,
+    encode_signed_text,
     read_payload,
-    walk,
+    verify_manifests,
 )
 from hooklatch.fleet.policy.reports import HostReport
 from hooklatch.fleet.policy.signing import PrivateKey, PublicKey
 
 __all__ = [
-    "Entry",
-    "History",
+    "StoredVersion",
+    "VersionHistory",
     "HistoryError",
     "NoVersionError",
-    "Plan",
+    "VersionDraft",
     "check_labels",
     "encode_envelope",
-    "pushed",
-    "rolled_back",
-    "shown",
-    "signed",
-    "standing",
-    "widened",
+    "plan_push",
+    "plan_rollback",
+    "format_percent",
+    "sign_version",
+    "find_standing_version",
+    "plan_wider_rollout",
 ]
 
 MAX_MESSAGE = 2000  # characters; a version is no place for an essay
@@ -54,26 +54,26 @@ class NoVersionError(FleetError):
     """There is no such version, or none that could be meant."""
 
 
-class Entry(msgspec.Struct, frozen=True):
+class StoredVersion(msgspec.Struct, frozen=True):
     """A version as it was stored; `is_believed`: a key that the reader lists has signed it."""
 
     manifest: Manifest
-    envelope: Envelope
+    envelope: SignedManifest
     is_believed: bool
 
     @property
-    def head(self) -> Head:
-        return Head(self.manifest.version, self.envelope.digest)
+    def head(self) -> PolicyHead:
+        return PolicyHead(self.manifest.version, self.envelope.digest)
 
 
-class History(msgspec.Struct, frozen=True):
+class VersionHistory(msgspec.Struct, frozen=True):
     """All versions of a fleet, in order from 1."""
 
     fleet: str
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[StoredVersion, ...] = ()
 
     @property
-    def head(self) -> Head:
+    def head(self) -> PolicyHead:
         return self.entries[-1].head if self.entries else START
 
     @property
@@ -100,22 +100,22 @@ class History(msgspec.Struct, frozen=True):
             )
         return entry.manifest
 
-    def followed_by(self, envelopes: Sequence[Envelope], keys: Mapping[str, PublicKey]) -> History:
+    def followed_by(self, envelopes: Sequence[SignedManifest], keys: Mapping[str, PublicKey]) -> VersionHistory:
         """Return the history with these versions at its end.
 
         Raises:
             FleetError: they do not follow it, or the last one is not signed by a key of `keys`.
         """
-        walked: Walk = walk(self.fleet, self.head, envelopes, keys)
+        walked: VerifiedManifests = verify_manifests(self.fleet, self.head, envelopes, keys)
         believed = {manifest.version for manifest in walked.manifests}
         manifests = [read_payload(envelope) for envelope in envelopes]
         added = [
-            Entry(manifest, envelope, manifest.version in believed)
+            StoredVersion(manifest, envelope, manifest.version in believed)
             for manifest, envelope in zip(manifests, envelopes, strict=True)
         ]
-        return History(self.fleet, (*self.entries, *added))
+        return VersionHistory(self.fleet, (*self.entries, *added))
 
-    def check_seen(self, seen: Head, *, by: str) -> None:
+    def check_seen(self, seen: PolicyHead, *, by: str) -> None:
         """Compare with a head that somebody had before.
 
         Raises:
@@ -154,16 +154,16 @@ class History(msgspec.Struct, frozen=True):
             )
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class VersionDraft(msgspec.Struct, frozen=True, kw_only=True):
     """What a new version is to say."""
 
     bundle: str
     size: int
-    rollout: Rollout
+    rollout: RolloutTarget
     same_as: int | None = None
 
 
-def standing(history: History, bundle: str, labels: Collection[str]) -> Manifest | None:
+def find_standing_version(history: VersionHistory, bundle: str, labels: Collection[str]) -> Manifest | None:
     """Return the newest version of a bundle for these labels, None if there is none or another has taken its place.
 
     A newer one takes its place if it is of another bundle, and for all hosts that have these labels.
@@ -177,7 +177,9 @@ def standing(history: History, bundle: str, labels: Collection[str]) -> Manifest
     return None
 
 
-def pushed(history: History, bundle: str, size: int, rollout: Rollout, *, key: str) -> Plan | Manifest:
+def plan_push(
+    history: VersionHistory, bundle: str, size: int, rollout: RolloutTarget, *, key: str
+) -> VersionDraft | Manifest:
     """Return what a push says, or the version that says so already: to push twice is to push once.
 
     One that another key than `key`, by its id, has signed says it again: hosts may not believe that one any more.  So
@@ -186,24 +188,24 @@ def pushed(history: History, bundle: str, size: int, rollout: Rollout, *, key: s
     Raises:
         FleetError: this bundle is out for more of these hosts.
     """
-    stands = standing(history, bundle, rollout.labels)
+    stands = find_standing_version(history, bundle, rollout.labels)
     if stands is not None and stands.rollout.percent >= rollout.percent:
         if stands.rollout.percent > rollout.percent:
-            raise too_wide(stands)
+            raise make_too_wide_error(stands)
         if history.signer(stands.version) == key and not is_narrowed(history, stands):
             return stands
     same = [entry.manifest.version for entry in history.entries if entry.manifest.bundle == bundle]
-    return Plan(bundle=bundle, size=size, rollout=rollout, same_as=same[-1] if same else None)
+    return VersionDraft(bundle=bundle, size=size, rollout=rollout, same_as=same[-1] if same else None)
 
 
-def is_narrowed(history: History, manifest: Manifest) -> bool:
+def is_narrowed(history: VersionHistory, manifest: Manifest) -> bool:
     """Return whether a newer version with another bundle is for some of the hosts that this one is for, by labels."""
     labels = set(manifest.rollout.labels)
     newer = (entry.manifest for entry in history.entries[manifest.version :])
     return any(one.bundle != manifest.bundle and labels < set(one.rollout.labels) for one in newer)
 
 
-def widened(history: History, version: int, percent: float) -> Plan:
+def plan_wider_rollout(history: VersionHistory, version: int, percent: float) -> VersionDraft:
     """Return what a wider rollout of a version says.
 
     Raises:
@@ -211,28 +213,29 @@ def widened(history: History, version: int, percent: float) -> Plan:
         FleetError: a newer one is in its place, or it is that wide already.
     """
     manifest = history.find(version)
-    stands = standing(history, manifest.bundle, manifest.rollout.labels)
+    stands = find_standing_version(history, manifest.bundle, manifest.rollout.labels)
     if stands is None:
         raise FleetError(
             f"a newer version with another bundle is in the place of version {version} (see: hooklatch fleet history);"
             f" to go back to it, run: hooklatch fleet rollback {version}"
         )
     if percent <= stands.rollout.percent:
-        raise too_wide(stands)
-    rollout = Rollout(stands.rollout.labels, percent)
-    return Plan(bundle=stands.bundle, size=stands.size, rollout=rollout, same_as=stands.version)
+        raise make_too_wide_error(stands)
+    rollout = RolloutTarget(stands.rollout.labels, percent)
+    return VersionDraft(bundle=stands.bundle, size=stands.size, rollout=rollout, same_as=stands.version)
 
 
-def too_wide(stands: Manifest) -> FleetError:
+def make_too_wide_error(stands: Manifest) -> FleetError:
     return FleetError(
-        f"version {stands.version} has this bundle at {shown(stands.rollout.percent)} already, and a narrower rollout"
+        f"version {stands.version} has this bundle at {format_percent(stands.rollout.percent)} already, and a "
+        f"narrower rollout"
         " takes it from no host; to take it back, run: hooklatch fleet rollback"
     )
 
 
-def rolled_back(
-    history: History, version: int | None, labels: Collection[str] | None = None, *, key: str
-) -> Plan | Manifest:
+def plan_rollback(
+    history: VersionHistory, version: int | None, labels: Collection[str] | None = None, *, key: str
+) -> VersionDraft | Manifest:
     """Return what a rollback says: an earlier bundle, for all hosts; or the newest version if that says so already.
 
     The hosts are those that the newest version could be for, or those with `labels`.  Without a version the bundle is
@@ -248,45 +251,45 @@ def rolled_back(
         raise NoVersionError("nothing was ever pushed, so there is nothing to go back to")
     wanted = check_labels(newest.rollout.labels if labels is None else labels)
     if version is None:
-        first = first_of(history, newest)
-        found = next((one for one in before(history, first) if covers(one, wanted)), None)
+        first = find_first_version(history, newest)
+        found = next((one for one in list_versions_before(history, first) if covers_labels(one, wanted)), None)
         if found is None:
             raise NoVersionError(
-                f"no version before {first} with another bundle was for all hosts{with_labels(wanted)}; name one, or"
+                f"no version before {first} with another bundle was for all hosts{format_labels(wanted)}; name one, or"
                 " take all hooks away by pushing an empty folder with --allow-empty"
             )
     else:
         found = history.find(version)
         if not set(found.rollout.labels) <= set(wanted):
             raise FleetError(
-                f"version {version} was for hosts{with_labels(found.rollout.labels)}, and this would give it to all"
-                f" hosts{with_labels(wanted)}; say which are meant with --label"
+                f"version {version} was for hosts{format_labels(found.rollout.labels)}, and this would give it to all"
+                f" hosts{format_labels(wanted)}; say which are meant with --label"
             )
-    says_so = found.bundle == newest.bundle and newest.rollout == Rollout(wanted)
+    says_so = found.bundle == newest.bundle and newest.rollout == RolloutTarget(wanted)
     if says_so and history.signer(newest.version) == key:
         return newest
-    return Plan(bundle=found.bundle, size=found.size, rollout=Rollout(wanted), same_as=found.version)
+    return VersionDraft(bundle=found.bundle, size=found.size, rollout=RolloutTarget(wanted), same_as=found.version)
 
 
-def first_of(history: History, manifest: Manifest) -> int:
+def find_first_version(history: VersionHistory, manifest: Manifest) -> int:
     """Return the version with which a bundle first went out."""
     return next(entry.manifest.version for entry in history.entries if entry.manifest.bundle == manifest.bundle)
 
 
-def before(history: History, version: int) -> list[Manifest]:
+def list_versions_before(history: VersionHistory, version: int) -> list[Manifest]:
     """Return what is believed of the versions before one, newest first."""
     return [entry.manifest for entry in reversed(history.entries[: version - 1]) if entry.is_believed]
 
 
-def covers(manifest: Manifest, labels: Collection[str]) -> bool:
+def covers_labels(manifest: Manifest, labels: Collection[str]) -> bool:
     return manifest.rollout.percent == 100 and set(manifest.rollout.labels) <= set(labels)
 
 
-def with_labels(labels: Collection[str]) -> str:
+def format_labels(labels: Collection[str]) -> str:
     return f" labelled {' and '.join(labels)}" if labels else ""
 
 
-def shown(percent: float) -> str:
+def format_percent(percent: float) -> str:
     """Return a percentage for people."""
     return f"{percent:g} %"
 
@@ -303,9 +306,9 @@ def check_labels(labels: Collection[str]) -> tuple[str, ...]:
     return tuple(sorted(set(labels)))
 
 
-def signed(
-    history: History, plan: Plan, key: PrivateKey, *, created: str, publisher: str, message: str
-) -> tuple[Manifest, Envelope]:
+def sign_version(
+    history: VersionHistory, plan: VersionDraft, key: PrivateKey, *, created: str, publisher: str, message: str
+) -> tuple[Manifest, SignedManifest]:
     """Return the version that follows a history, and its signed form.
 
     Raises:
@@ -327,14 +330,14 @@ def signed(
         message=message,
         same_as=plan.same_as,
     )
-    payload = payload_of(manifest)
-    envelope = Envelope(payload, key.public.id, key.sign(payload.encode()))
+    payload = encode_signed_text(manifest)
+    envelope = SignedManifest(payload, key.public.id, key.sign(payload.encode()))
     # As every host will: what the own key does not vouch for must not go out.
-    walk(history.fleet, history.head, [envelope], {key.public.id: key.public})
+    verify_manifests(history.fleet, history.head, [envelope], {key.public.id: key.public})
     return manifest, envelope
 
 
-def encode_envelope(envelope: Envelope) -> bytes:
+def encode_envelope(envelope: SignedManifest) -> bytes:
     """Return an envelope as it is stored.
 
     Raises:

@@ -9,7 +9,7 @@ import os
 import subprocess
 from collections.abc import Collection
 
-from hooklatch.errors import where_and_why
+from hooklatch.errors import locate_error
 from hooklatch.fleet.publishing.folder import FolderError
 from hooklatch_worker.sandbox import children
 
@@ -35,8 +35,8 @@ def check_clean(folder: str, names: Collection[str]) -> str | None:
     """
     if not is_in_a_work_tree(folder):
         return None
-    tracked, hidden = tracked_files(folder)
-    changed = {name for name in changed_files(folder) if name in names or name in tracked}
+    tracked, hidden = list_tracked_files(folder)
+    changed = {name for name in list_changed_files(folder) if name in names or name in tracked}
     found = sorted(changed | hidden | (set(names) - tracked))
     if found:
         more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
@@ -44,7 +44,7 @@ def check_clean(folder: str, names: Collection[str]) -> str | None:
             f"{folder} is not as it was committed: {', '.join(found[:SHOWN])}{more}; commit, so that others can see"
             " what is pushed, or say --allow-dirty"
         )
-    return git(folder, "log", "-1", "--format=%h %s").decode("utf-8", "replace").strip()[:MAX_SUBJECT]
+    return run_git(folder, "log", "-1", "--format=%h %s").decode("utf-8", "replace").strip()[:MAX_SUBJECT]
 
 
 def is_in_a_work_tree(folder: str) -> bool:
@@ -55,39 +55,39 @@ def is_in_a_work_tree(folder: str) -> bool:
     return True
 
 
-def tracked_files(folder: str) -> tuple[set[str], set[str]]:
+def list_tracked_files(folder: str) -> tuple[set[str], set[str]]:
     """Return the files that git tracks below a folder, and those of them whose changes it was told to overlook."""
     tracked, hidden = set[str](), set[str]()
-    for entry in texts(git(folder, "ls-files", "-v", "-z", "--", ".")):
+    for entry in split_output(run_git(folder, "ls-files", "-v", "-z", "--", ".")):
         tracked.add(entry[2:])
         if entry[0] != "H":  # git-ls-files(1), -t and -v: assumed unchanged, not checked out, unmerged, …
             hidden.add(entry[2:])
     return tracked, hidden
 
 
-def changed_files(folder: str) -> set[str]:
-    prefix = git(folder, "rev-parse", "--show-prefix").decode("utf-8", "surrogateescape").rstrip("\n")
-    listed = texts(git(
+def list_changed_files(folder: str) -> set[str]:
+    prefix = run_git(folder, "rev-parse", "--show-prefix").decode("utf-8", "surrogateescape").rstrip("\n")
+    listed = split_output(run_git(
         folder, "status", "--porcelain=v1", "-z", "--no-renames", "--untracked-files=all", "--ignore-submodules=none",
         "--", ".",
     ))  # fmt: skip
     return {entry[3:].removeprefix(prefix).rstrip("/") for entry in listed}
 
 
-def texts(output: bytes) -> list[str]:
+def split_output(output: bytes) -> list[str]:
     return [entry for entry in output.decode("utf-8", "surrogateescape").split("\0") if entry]
 
 
-def git(folder: str, *words: str) -> bytes:
+def run_git(folder: str, *words: str) -> bytes:
     environment = children.GIT.of(os.environ) | {"GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
     way_out = "mend that, or say --allow-dirty to push without looking"
     try:
-        done = children.run(["git", "-C", folder, *QUIET, *words], environment, timeout=PATIENCE)
+        done = children.run_child(["git", "-C", folder, *QUIET, *words], environment, timeout=PATIENCE)
     except FileNotFoundError:
         raise FolderError(f"{folder} is in a work tree of git, but git is not installed; {way_out}") from None
     except (OSError, subprocess.TimeoutExpired) as error:
         raise FolderError(
-            f"git cannot say whether {folder} is as it was committed: {where_and_why(error)}; {way_out}"
+            f"git cannot say whether {folder} is as it was committed: {locate_error(error)}; {way_out}"
         ) from None
     if done.returncode != 0:
         reason = done.stderr.decode("utf-8", "replace").strip()

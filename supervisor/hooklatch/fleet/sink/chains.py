@@ -12,16 +12,16 @@ from itertools import pairwise
 
 import msgspec
 
-from hooklatch.core.text import counted
-from hooklatch.fleet.engine.engine import Batch, LogFacts
+from hooklatch.core.text import format_count
+from hooklatch.fleet.engine.engine import LogFacts, RecordBatch
 from hooklatch.fleet.policy.reports import HostReport
 from hooklatch.fleet.sink.local import LocalReport
-from hooklatch.fleet.sink.logs import Arrival, Finding, HostLog
-from hooklatch.fleet.sink.places import Place, Places
-from hooklatch.fleet.sink.trimming import Trimmed
+from hooklatch.fleet.sink.logs import HostLog, LogFinding, ReceivedBatch
+from hooklatch.fleet.sink.places import ChainPosition, SeenRecords
+from hooklatch.fleet.sink.trimming import TrimNote
 from hooklatch.record.files.chain import GENESIS
-from hooklatch.record.findings import Witness
-from hooklatch.record.storage.retention import RetiredEntry, read_retired, skipped_by
+from hooklatch.record.findings import ChainWitness
+from hooklatch.record.storage.retention import RetiredEntry, read_retired, read_skipped_range
 
 __all__ = ["DOES_NOT_PROVE", "PROVES", "HostCheck", "HostVerified"]
 
@@ -48,9 +48,9 @@ class HostVerified(msgspec.Struct):
     whole: int = 0
     repeated: int = 0
     ranges: list[tuple[int, int, int]] = []  # epoch, first, last
-    head: Witness | None = None
+    head: ChainWitness | None = None
     epoch: int = 0
-    findings: list[Finding] = []
+    findings: list[LogFinding] = []
     omitted: int = 0
     notes: list[str] = []
     local: LocalReport | None = None
@@ -66,7 +66,7 @@ class HostCheck:
     def __init__(self, host: str) -> None:
         self._log = HostLog(host)
         self._host = host
-        self._trimmed: Mapping[int, Trimmed] = {}
+        self._trimmed: Mapping[int, TrimNote] = {}
         self._records = self._whole = 0
         self._skipped: dict[tuple[int, int], tuple[int, int]] = {}  # by epoch and number of the segment's record
         self._retired: dict[int, list[RetiredEntry]] = {}
@@ -74,15 +74,15 @@ class HostCheck:
         self._verified = HostVerified(host)
 
     def find(self, what: str, text: str, epoch: int | None = None, seq: int | None = None) -> None:
-        self._add(Finding(self._host, what, text, epoch, seq))
+        self._add(LogFinding(self._host, what, text, epoch, seq))
 
-    def _add(self, finding: Finding) -> None:
+    def _add(self, finding: LogFinding) -> None:
         if len(self._verified.findings) < MOST:
             self._verified.findings.append(finding)
         else:
             self._verified.omitted += 1
 
-    def take(self, epoch: int, batch: Batch) -> Arrival:
+    def take(self, epoch: int, batch: RecordBatch) -> ReceivedBatch:
         """Take a batch, and return it as it was read."""
         arrival = self._log.take(epoch, batch)
         for finding in arrival.findings:
@@ -92,21 +92,21 @@ class HostCheck:
         for entry in arrival.entries:
             record = entry.record
             self._whole += record.is_whole
-            if record.kind == "segment" and (skipped := skipped_by(record.document)) is not None:
+            if record.kind == "segment" and (skipped := read_skipped_range(record.document)) is not None:
                 self._skipped[epoch, record.seq] = skipped
             elif record.kind == "retired" and (retired := read_retired(record.document)) is not None:
                 self._retired.setdefault(epoch, []).append(retired)
         return arrival
 
-    def trimmed(self, notes: Mapping[int, Trimmed]) -> None:
+    def trimmed(self, notes: Mapping[int, TrimNote]) -> None:
         """Take what operators removed, as it is when all batches are read."""
         self._trimmed = notes
 
-    def heads(self, epoch: int) -> list[Witness]:
+    def heads(self, epoch: int) -> list[ChainWitness]:
         """Return the newest record of each batch of an epoch: what the record on the host must still have."""
-        places = self._log.places.get(epoch, Places())
+        places = self._log.places.get(epoch, SeenRecords())
         lasts = [last for _, arrived, last in self._arrivals if arrived == epoch]
-        return [Witness(last, own) for last in lasts if (own := places.hash_of(last)) is not None]
+        return [ChainWitness(last, own) for last in lasts if (own := places.hash_of(last)) is not None]
 
     def check_times(self, now: int) -> None:
         """Find what cannot have arrived when it says; `now` is the engine's time after the batches were read.
@@ -140,13 +140,13 @@ class HostCheck:
             text = f"the engine has {facts.batches} batches of epoch {epoch}, of which only {read} can be reached"
             self.find("engine", f"{text}: somebody wrote to the log who is no link", epoch)
 
-    def end(self, report: HostReport | None, witnesses: Sequence[Witness] = ()) -> HostVerified:
+    def end(self, report: HostReport | None, witnesses: Sequence[ChainWitness] = ()) -> HostVerified:
         """Finish the check."""
         found = self._verified
         found.records, found.whole, found.repeated = self._records, self._whole, self._log.repeated
         epochs = sorted({*self._log.places, *self._trimmed})
         for epoch in epochs:
-            self._check_epoch(epoch, self._log.places.get(epoch, Places()))
+            self._check_epoch(epoch, self._log.places.get(epoch, SeenRecords()))
         for before, epoch in pairwise(epochs):
             self._compare(before, epoch)
         if report is not None:
@@ -157,8 +157,8 @@ class HostCheck:
 
     # -- one epoch -----------------------------------------------------------------------------------------------------
 
-    def _check_epoch(self, epoch: int, places: Places) -> None:
-        last: Place | None = None
+    def _check_epoch(self, epoch: int, places: SeenRecords) -> None:
+        last: ChainPosition | None = None
         for place in places:
             if last is None:
                 self._check_beginning(epoch, place)
@@ -170,17 +170,17 @@ class HostCheck:
                 self._verified.ranges.append((epoch, place.seq, place.seq))
             last = place
         if last is not None:
-            self._verified.epoch, self._verified.head = epoch, Witness(last.seq, last.hash)
+            self._verified.epoch, self._verified.head = epoch, ChainWitness(last.seq, last.hash)
         elif epoch in self._trimmed:
             self._verified.notes.append(self._trimmed[epoch].text)
 
-    def _check_beginning(self, epoch: int, first: Place) -> None:
+    def _check_beginning(self, epoch: int, first: ChainPosition) -> None:
         trimmed = self._trimmed.get(epoch)
         if trimmed is not None:
             self._verified.notes.append(trimmed.text)
             if first.seq <= trimmed.seq:
                 return  # it was recorded, and is about to be removed
-            self._follows(epoch, Place(trimmed.seq, trimmed.hash[:32], ""), first)
+            self._follows(epoch, ChainPosition(trimmed.seq, trimmed.hash[:32], ""), first)
             return
         declared = self._skipped.get((epoch, first.seq))
         if first.prev == GENESIS[:32] and (first.seq == 1 or declared == (1, first.seq - 1)):
@@ -195,7 +195,7 @@ class HostCheck:
         text = f"epoch {epoch} begins with record {first.seq}, and no record explains where those before it are"
         self.find("missing", text, epoch, 1)
 
-    def _follows(self, epoch: int, last: Place, place: Place) -> bool:
+    def _follows(self, epoch: int, last: ChainPosition, place: ChainPosition) -> bool:
         """Return whether one record directly follows another; a gap that is not declared is a finding."""
         first, end = last.seq + 1, place.seq - 1
         if first > end:
@@ -209,7 +209,10 @@ class HostCheck:
             return True
         for retired in self._retired.get(epoch, []):
             if (retired.kept_seq, retired.kept_prev[:32]) == (place.seq, place.prev) and retired.first_seq <= first:
-                text = f"{spelled(first, end)} removed by retention before they were shipped, says record {retired.seq}"
+                text = (
+                    f"{format_range(first, end)} removed by retention before they were shipped, says record "
+                    f"{retired.seq}"
+                )
                 self.find("lost", f"{text} (epoch {epoch})", epoch, first)
                 return False
         trimmed = self._trimmed.get(epoch)
@@ -219,15 +222,15 @@ class HostCheck:
                 self.find("altered", text, epoch, end)
             return False  # it was removed while the log was read
         if trimmed is not None and last.seq < trimmed.seq:
-            return self._follows(epoch, Place(trimmed.seq, trimmed.hash[:32], ""), place)
-        self.find("missing", f"{spelled(first, end)} missing (epoch {epoch})", epoch, first)
+            return self._follows(epoch, ChainPosition(trimmed.seq, trimmed.hash[:32], ""), place)
+        self.find("missing", f"{format_range(first, end)} missing (epoch {epoch})", epoch, first)
         return False
 
     # -- epochs, the report, witnesses ---------------------------------------------------------------------------------
 
     def _compare(self, before: int, epoch: int) -> None:
         """Say what a record that began anew no longer has."""
-        old, new = self._log.places.get(before, Places()), self._log.places.get(epoch, Places())
+        old, new = self._log.places.get(before, SeenRecords()), self._log.places.get(epoch, SeenRecords())
         if not old.count and before in self._trimmed:
             return  # the operator removed all that it had, and the note says so
         kept = max((place.seq for place in old if new.hash_of(place.seq) == place.hash), default=0)
@@ -237,7 +240,8 @@ class HostCheck:
         text = f"the record began anew: epochs {before} and {epoch} have {common}"
         if gone:
             text += (
-                f"; {counted(len(gone), 'record')} from {gone[0]} on were shipped once and are not in the new one: the"
+                f"; {format_count(len(gone), 'record')} from {gone[0]} on were shipped once and are not "
+                "in the new one: the"
                 f" record on {self._host} was truncated, rewritten or removed.  This log still has them"
             )
         self.find("anew", text, epoch, gone[0] if gone else None)
@@ -259,8 +263,8 @@ class HostCheck:
         if report.record.seq < report.shipped:
             text = f"the record of {self._host} ends at {report.record.seq}, and {report.shipped} were shipped"
             self.find("report", f"{text}: it went back", epoch, report.record.seq)
-        known = self._log.places.get(report.epoch, Places()).hash_of(report.record.seq)
-        if known is not None and not agrees(known, report.record.hash):
+        known = self._log.places.get(report.epoch, SeenRecords()).hash_of(report.record.seq)
+        if known is not None and not agree_on_hash(known, report.record.hash):
             text = f"{self._host} says that its record {report.record.seq} is not the one that it shipped"
             self.find("report", text, report.epoch, report.record.seq)
 
@@ -274,10 +278,10 @@ class HostCheck:
                 self.find("report", f"{text}: it went back", epoch, report.record.seq)
                 return
 
-    def _check_witness(self, witness: Witness) -> None:
+    def _check_witness(self, witness: ChainWitness) -> None:
         found = [hash_ for places in self._log.places.values() if (hash_ := places.hash_of(witness.seq)) is not None]
         head = self._verified.head
-        if any(agrees(one, witness.hash) for one in found):
+        if any(agree_on_hash(one, witness.hash) for one in found):
             self._verified.notes.append(f"the witness {witness.seq}:{witness.hash[:16]} is confirmed")
         elif found:
             self.find("altered", f"record {witness.seq} is not the one that the witness saw", None, witness.seq)
@@ -289,11 +293,11 @@ class HostCheck:
             self.find("missing", f"record {witness.seq}, which the witness saw, is not here", None, witness.seq)
 
 
-def agrees(one: str, other: str) -> bool:
+def agree_on_hash(one: str, other: str) -> bool:
     """Return whether two beginnings of a hash may be of one hash; what is too short agrees with nothing."""
     length = min(len(one), len(other))
     return length >= 16 and one[:length] == other[:length]
 
 
-def spelled(first: int, last: int) -> str:
+def format_range(first: int, last: int) -> str:
     return f"record {first} is" if first == last else f"records {first} to {last} are"

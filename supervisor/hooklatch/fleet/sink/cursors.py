@@ -15,11 +15,11 @@ import msgspec
 from msgspec import Meta
 
 from hooklatch.directories import sync_folder
-from hooklatch.errors import why
-from hooklatch.files import create_anew, open_regular, reading
+from hooklatch.errors import explain_error
+from hooklatch.files import create_anew, open_regular, open_regular_file
 from hooklatch.fleet.sink.reading import LogKey
 
-__all__ = ["Cursor", "CursorError", "opened_cursor"]
+__all__ = ["ExportCursor", "CursorError", "open_cursor"]
 
 FORMAT = 1
 
@@ -36,7 +36,7 @@ class CursorFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     logs: dict[str, dict[int, Annotated[int, Meta(ge=0)]]]
 
 
-class Cursor:
+class ExportCursor:
     """An open cursor.  `is_new`: there was no file, so all that the engine has is exported."""
 
     def __init__(self, path: str, fleet: str) -> None:
@@ -48,13 +48,14 @@ class Cursor:
 
     def _read(self) -> None:
         try:
-            with reading(self._path) as file:
+            with open_regular_file(self._path) as file:
                 found = msgspec.json.decode(file.read(), type=CursorFile)
         except FileNotFoundError:
             return
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise CursorError(
-                f"the cursor {self._path} cannot be read: {why(error)}; without it everything is exported again, so"
+                f"the cursor {self._path} cannot be read: {explain_error(error)}; without it everything is exported "
+                f"again, so"
                 " remove it only if that is what you want"
             ) from None
         if found.format != FORMAT or found.fleet != self._fleet:
@@ -77,12 +78,12 @@ class Cursor:
             logs.setdefault(host, {})[epoch] = last
         data = msgspec.json.encode(CursorFile(FORMAT, self._fleet, logs))
         try:
-            write(self._path, data)
+            write_cursor(self._path, data)
         except OSError as error:
             raise CursorError(f"the cursor {self._path} cannot be written: {error.strerror}") from None
 
 
-def write(path: str, data: bytes) -> None:
+def write_cursor(path: str, data: bytes) -> None:
     temporary = f"{path}.new"
     fd = create_anew(temporary)
     try:
@@ -99,7 +100,7 @@ def write(path: str, data: bytes) -> None:
 
 
 @contextmanager
-def opened_cursor(path: str, fleet: str) -> Generator[Cursor]:
+def open_cursor(path: str, fleet: str) -> Generator[ExportCursor]:
     """Open a cursor, which no other process may use meanwhile.
 
     Raises:
@@ -111,7 +112,7 @@ def opened_cursor(path: str, fleet: str) -> Generator[Cursor]:
         raise CursorError(f"the cursor {path} cannot be locked: {error.strerror}") from None
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield Cursor(path, fleet)
+        yield ExportCursor(path, fleet)
     except BlockingIOError:
         raise CursorError(f"another export uses the cursor {path}; end that one, or name another file") from None
     finally:

@@ -10,16 +10,16 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from hooklatch.errors import installing
-from hooklatch.fleet.sink.logs import Arrival
-from hooklatch.fleet.sink.telemetry import Telemetry, resource_of, telemetry_of, telemetry_of_finding
+from hooklatch.errors import format_install_command
+from hooklatch.fleet.sink.logs import ReceivedBatch
+from hooklatch.fleet.sink.telemetry import OtelLogRecord, describe_resource, encode_finding, encode_log_record
 from hooklatch.version import VERSION
 
 if TYPE_CHECKING:
     from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter
     from opentelemetry.sdk._logs import ReadableLogRecord
 
-__all__ = ["ExportError", "NoSdkError", "OtlpExporter", "opened_exporter"]
+__all__ = ["ExportError", "NoSdkError", "OtlpExporter", "open_exporter"]
 
 AT_ONCE = 500  # records in one request
 FULL = 2 * 2**20  # characters of a request's values, about: collectors take 20 MiB unless told otherwise
@@ -29,7 +29,7 @@ class NoSdkError(Exception):
     """OpenTelemetry's SDK is not installed."""
 
     def __init__(self, missing: str | None) -> None:
-        super().__init__(f"the package {missing} is not installed: {installing('hooklatch[otel]')}")
+        super().__init__(f"the package {missing} is not installed: {format_install_command('hooklatch[otel]')}")
 
 
 class ExportError(Exception):
@@ -47,16 +47,16 @@ class OtlpExporter:
         self.refused = 0
         self.why_refused = ""
 
-    def export(self, arrival: Arrival) -> None:
+    def export(self, arrival: ReceivedBatch) -> None:
         """Send what a batch holds, and what is wrong with it; blocks until the receiver has it.
 
         Raises:
             ExportError: it does not have it; the SDK has tried for as long as OTEL_EXPORTER_OTLP_TIMEOUT says.
         """
-        telemetry = [telemetry_of(self._fleet, entry) for entry in arrival.entries]
-        telemetry += [telemetry_of_finding(self._fleet, finding, arrival.batch.at) for finding in arrival.findings]
-        for some in parts_of(telemetry):
-            self._send([record_of(self._fleet, arrival.host, one) for one in some])
+        telemetry = [encode_log_record(self._fleet, entry) for entry in arrival.entries]
+        telemetry += [encode_finding(self._fleet, finding, arrival.batch.at) for finding in arrival.findings]
+        for some in split_requests(telemetry):
+            self._send([make_otlp_record(self._fleet, arrival.host, one) for one in some])
         self.exported += len(telemetry)
 
     def _send(self, records: Sequence[ReadableLogRecord]) -> None:
@@ -82,9 +82,9 @@ class OtlpExporter:
         self.why_refused = partial.error_message or self.why_refused
 
 
-def parts_of(telemetry: Sequence[Telemetry]) -> Iterator[list[Telemetry]]:
+def split_requests(telemetry: Sequence[OtelLogRecord]) -> Iterator[list[OtelLogRecord]]:
     """Yield what goes into one request: so much that receivers take it, and one log record at least."""
-    some: list[Telemetry] = []
+    some: list[OtelLogRecord] = []
     size = 0
     for one in telemetry:
         own = sum(len(str(value)) for value in one.attributes.values())
@@ -97,7 +97,7 @@ def parts_of(telemetry: Sequence[Telemetry]) -> Iterator[list[Telemetry]]:
         yield some
 
 
-def record_of(fleet: str, host: str, one: Telemetry) -> ReadableLogRecord:
+def make_otlp_record(fleet: str, host: str, one: OtelLogRecord) -> ReadableLogRecord:
     from opentelemetry._logs import LogRecord, SeverityNumber
     from opentelemetry.sdk._logs import ReadableLogRecord
     from opentelemetry.sdk.resources import Resource
@@ -115,12 +115,12 @@ def record_of(fleet: str, host: str, one: Telemetry) -> ReadableLogRecord:
     )
     # No detectors: they would describe this machine, and the records are another's.
     return ReadableLogRecord(
-        record, Resource(resource_of(fleet, host)), InstrumentationScope("hooklatch.fleet", VERSION)
+        record, Resource(describe_resource(fleet, host)), InstrumentationScope("hooklatch.fleet", VERSION)
     )
 
 
 @contextmanager
-def opened_exporter(endpoint: str | None, fleet: str) -> Generator[OtlpExporter]:
+def open_exporter(endpoint: str | None, fleet: str) -> Generator[OtlpExporter]:
     """Open an exporter; without an endpoint the SDK's environment variables say where the receiver is.
 
     Raises:

@@ -11,11 +11,11 @@ from typing import Any
 
 import msgspec
 
-from hooklatch.fleet.sink.logs import Entry
+from hooklatch.fleet.sink.logs import FleetLogEntry
 from hooklatch.record.files.chain import ChainLink, read_link
-from hooklatch.record.files.reading import forwards
-from hooklatch.record.findings import VerifyReport, Witness
-from hooklatch.record.verify import verify
+from hooklatch.record.files.reading import read_forwards
+from hooklatch.record.findings import ChainWitness, VerifyReport
+from hooklatch.record.verify import verify_record
 
 __all__ = ["LocalComparison", "LocalReport", "verify_local"]
 
@@ -51,7 +51,7 @@ class LocalComparison:
         self._last = 0  # the newest number that was looked for
         self._at_hand: tuple[ChainLink, bytes] | None = None
 
-    def take(self, entries: Sequence[Entry], *, is_current: bool) -> None:
+    def take(self, entries: Sequence[FleetLogEntry], *, is_current: bool) -> None:
         """Compare the records of a batch.
 
         Raises:
@@ -59,7 +59,7 @@ class LocalComparison:
         """
         for entry in entries:
             if entry.epoch != self._epoch or entry.record.seq < self._last:
-                self._epoch, self._lines, self._at_hand = entry.epoch, forwards(self._folder), None
+                self._epoch, self._lines, self._at_hand = entry.epoch, read_forwards(self._folder), None
             self._last = entry.record.seq
             local = self._find(entry.record.seq)
             if local is None:
@@ -77,7 +77,7 @@ class LocalComparison:
                 self._at_hand = link, line
         return self._at_hand if self._at_hand[0].seq == seq else None
 
-    def _compare(self, entry: Entry, link: ChainLink, line: bytes, *, is_current: bool) -> None:
+    def _compare(self, entry: FleetLogEntry, link: ChainLink, line: bytes, *, is_current: bool) -> None:
         record = entry.record
         if link.hash != record.hash:
             if is_current:  # of another epoch it is known that it is of another record
@@ -92,7 +92,8 @@ class LocalComparison:
         for name, value in record.document.items():
             if name not in own or own[name] != value:
                 self._differ(
-                    f"record {record.seq}: {name} was shipped as {shown(value)}, and is {shown(own.get(name))}"
+                    f"record {record.seq}: {name} was shipped as {format_local_value(value)}, and is "
+                    f"{format_local_value(own.get(name))}"
                 )
 
     def _differ(self, text: str) -> None:
@@ -102,16 +103,16 @@ class LocalComparison:
             self.report.omitted += 1
 
 
-def verify_local(comparison: LocalComparison, heads: Sequence[Witness]) -> LocalReport:
+def verify_local(comparison: LocalComparison, heads: Sequence[ChainWitness]) -> LocalReport:
     """Check the local files, with the heads that the engine has as witnesses; call it when all batches are read.
 
     Raises:
         NoRecordError: there is no local record.
     """
-    comparison.report.record = verify(comparison.report.folder, heads)
+    comparison.report.record = verify_record(comparison.report.folder, heads)
     return comparison.report
 
 
-def shown(value: object) -> str:
+def format_local_value(value: object) -> str:
     text = msgspec.json.encode(value).decode(errors="replace")
     return text if len(text) <= 80 else f"{text[:80]}…"

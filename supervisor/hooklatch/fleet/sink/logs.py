@@ -12,17 +12,17 @@ from typing import Any
 
 import msgspec
 
-from hooklatch.fleet.engine.engine import Batch
-from hooklatch.fleet.policy.batches import BatchError, ShippedRecord, unpack
-from hooklatch.fleet.sink.places import Known, Places
+from hooklatch.fleet.engine.engine import RecordBatch
+from hooklatch.fleet.policy.batches import BatchError, ShippedRecord, unpack_batch
+from hooklatch.fleet.sink.places import RecordMatch, SeenRecords
 
-__all__ = ["Arrival", "Entry", "Finding", "HostLog"]
+__all__ = ["ReceivedBatch", "FleetLogEntry", "LogFinding", "HostLog"]
 
 
 LATEST = 2**42  # ms since the epoch, in 2109: what a host says of an arrival may be any number
 
 
-class Finding(msgspec.Struct, frozen=True):
+class LogFinding(msgspec.Struct, frozen=True):
     """Something about a host's log that is not as it should be.
 
     unreadable  a batch cannot be read; conflict: one number has two records
@@ -43,7 +43,7 @@ class Finding(msgspec.Struct, frozen=True):
     seq: int | None = None
 
 
-class Entry(msgspec.Struct, frozen=True):
+class FleetLogEntry(msgspec.Struct, frozen=True):
     """A record of a host, and when the engine took it, in ms since the epoch by its clock."""
 
     host: str
@@ -62,14 +62,14 @@ class Entry(msgspec.Struct, frozen=True):
         }
 
 
-class Arrival(msgspec.Struct, frozen=True):
+class ReceivedBatch(msgspec.Struct, frozen=True):
     """A batch as it was read: whose, its numbers, and those of its records that were not known yet, in order."""
 
     host: str
     epoch: int
-    batch: Batch
-    entries: tuple[Entry, ...]
-    findings: tuple[Finding, ...] = ()
+    batch: RecordBatch
+    entries: tuple[FleetLogEntry, ...]
+    findings: tuple[LogFinding, ...] = ()
 
 
 class HostLog:
@@ -77,49 +77,49 @@ class HostLog:
 
     def __init__(self, host: str) -> None:
         self.host = host
-        self.places: dict[int, Places] = {}
+        self.places: dict[int, SeenRecords] = {}
         self.repeated = 0  # records that came again
         self._conflicts: set[tuple[int, int, str]] = set()
 
-    def take(self, epoch: int, batch: Batch) -> Arrival:
+    def take(self, epoch: int, batch: RecordBatch) -> ReceivedBatch:
         """Return what a batch holds that was not known yet."""
         batch = msgspec.structs.replace(batch, at=min(batch.at, LATEST))
         try:
-            records = unpack(batch.data, host=self.host, epoch=epoch, first=batch.first, last=batch.last)
+            records = unpack_batch(batch.data, host=self.host, epoch=epoch, first=batch.first, last=batch.last)
         except BatchError as error:
             text = (
                 f"the batch of records {batch.first} to {batch.last} of {self.host} (epoch {epoch}) cannot be read:"
                 f" {error}; they are still in the record on {self.host}, unless retention has removed them"
             )
-            return self._arrived(epoch, batch, [], [Finding(self.host, "unreadable", text, epoch, batch.first)])
-        places = self.places.setdefault(epoch, Places())
+            return self._arrived(epoch, batch, [], [LogFinding(self.host, "unreadable", text, epoch, batch.first)])
+        places = self.places.setdefault(epoch, SeenRecords())
         new: list[ShippedRecord] = []
-        findings: list[Finding] = []
+        findings: list[LogFinding] = []
         for record in records:
             known = self._take(epoch, places, record)
-            if known is Known.SAME:
+            if known is RecordMatch.SAME:
                 self.repeated += 1
                 continue
             new.append(record)
-            if known is Known.OTHER:  # both are shown: which is the host's own is not for a reader to guess
+            if known is RecordMatch.OTHER:  # both are shown: which is the host's own is not for a reader to guess
                 text = f"record {record.seq} of {self.host} (epoch {epoch}) was shipped twice, with different hashes"
-                findings.append(Finding(self.host, "conflict", text, epoch, record.seq))
+                findings.append(LogFinding(self.host, "conflict", text, epoch, record.seq))
         return self._arrived(epoch, batch, new, findings)
 
     def _arrived(
-        self, epoch: int, batch: Batch, records: Iterable[ShippedRecord], findings: Iterable[Finding]
-    ) -> Arrival:
-        entries = tuple(Entry(self.host, epoch, batch.at, record) for record in records)
-        return Arrival(self.host, epoch, batch, entries, tuple(findings))
+        self, epoch: int, batch: RecordBatch, records: Iterable[ShippedRecord], findings: Iterable[LogFinding]
+    ) -> ReceivedBatch:
+        entries = tuple(FleetLogEntry(self.host, epoch, batch.at, record) for record in records)
+        return ReceivedBatch(self.host, epoch, batch, entries, tuple(findings))
 
-    def _take(self, epoch: int, places: Places, record: ShippedRecord) -> Known:
+    def _take(self, epoch: int, places: SeenRecords, record: ShippedRecord) -> RecordMatch:
         known = places.take(record.seq, record.hash, record.prev)
-        if known is Known.NEW and self._is_of_another(epoch, record):
-            return Known.SAME
-        if known is Known.OTHER:
+        if known is RecordMatch.NEW and self._is_of_another(epoch, record):
+            return RecordMatch.SAME
+        if known is RecordMatch.OTHER:
             conflict = (epoch, record.seq, record.hash)
             if conflict in self._conflicts:
-                return Known.SAME
+                return RecordMatch.SAME
             self._conflicts.add(conflict)
         return known
 

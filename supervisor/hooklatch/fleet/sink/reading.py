@@ -13,10 +13,10 @@ from contextlib import aclosing
 import msgspec
 import trio
 
-from hooklatch.fleet.engine.engine import Batch, Engine
-from hooklatch.fleet.sink.logs import Arrival, Finding, HostLog
+from hooklatch.fleet.engine.engine import Engine, RecordBatch
+from hooklatch.fleet.sink.logs import HostLog, LogFinding, ReceivedBatch
 
-__all__ = ["FleetReader", "LogKey", "logs_of"]
+__all__ = ["FleetReader", "LogKey", "list_logs"]
 
 AT_ONCE = 64  # batches in memory, of all hosts together where there are fewer hosts; each may have megabytes
 LISTED = 2.0  # seconds between looks for logs that are new
@@ -24,7 +24,7 @@ AFTER_ALL = 2**64  # what a host appends has a number below, whatever it says
 LogKey = tuple[str, int]  # a host and an epoch
 
 
-async def logs_of(engine: Engine, hosts: Collection[str] | None = None) -> list[LogKey]:
+async def list_logs(engine: Engine, hosts: Collection[str] | None = None) -> list[LogKey]:
     """Return the logs that the engine has, by host and epoch; all hosts', or only those of some."""
     return sorted([key async for key in engine.logs() if hosts is None or key[0] in hosts])
 
@@ -42,7 +42,7 @@ class FleetReader:
 
     async def mark_end(self) -> None:
         """Have `new` begin with what arrives from now on."""
-        for host, epoch in await logs_of(self._engine, self._hosts):
+        for host, epoch in await list_logs(self._engine, self._hosts):
             for batch in await self._engine.batches_before(host, epoch, AFTER_ALL, limit=1):
                 self._positions[host, epoch] = batch.last
 
@@ -50,20 +50,22 @@ class FleetReader:
         """Have `new` begin after these numbers."""
         self._positions.update(positions)
 
-    async def new(self) -> AsyncGenerator[Arrival]:
+    async def new(self) -> AsyncGenerator[ReceivedBatch]:
         """Yield the batches that arrived since the last look, oldest first; at the first look all."""
         if trio.current_time() >= self._listed_until:
-            self._listed = await logs_of(self._engine, self._hosts)
+            self._listed = await list_logs(self._engine, self._hosts)
             self._listed_until = trio.current_time() + LISTED
             async with aclosing(self._lost()) as arrivals:
                 async for arrival in arrivals:
                     yield arrival
         starts = [(key, self._positions.get(key, 0)) for key in self._listed]
-        async with aclosing(self._merged([Forwards(self._engine, *one) for one in by_host(starts)])) as arrivals:
+        async with aclosing(
+            self._merged([ForwardReader(self._engine, *one) for one in group_by_host(starts)])
+        ) as arrivals:
             async for arrival in arrivals:
                 yield arrival
 
-    async def _lost(self) -> AsyncGenerator[Arrival]:
+    async def _lost(self) -> AsyncGenerator[ReceivedBatch]:
         """Begin anew with each log that has less than was read of it, and say so.
 
         It was emptied, or restored from an older copy: what stands below the old number may be other records.
@@ -79,25 +81,29 @@ class FleetReader:
                     f" {facts.last}: it was emptied or restored from an older copy, and is read anew"
                 )
                 now = int((await self._engine.facts())["clock"])
-                finding = Finding(host, "engine", text, epoch, position)
-                yield Arrival(host, epoch, Batch(0, 0, b"", now), (), (finding,))
+                finding = LogFinding(host, "engine", text, epoch, position)
+                yield ReceivedBatch(host, epoch, RecordBatch(0, 0, b"", now), (), (finding,))
 
-    async def forwards(self) -> AsyncGenerator[Arrival]:
+    async def forwards(self) -> AsyncGenerator[ReceivedBatch]:
         """Yield all batches, oldest first."""
-        starts = [(key, 0) for key in await logs_of(self._engine, self._hosts)]
-        async with aclosing(self._merged([Forwards(self._engine, *one) for one in by_host(starts)])) as arrivals:
+        starts = [(key, 0) for key in await list_logs(self._engine, self._hosts)]
+        async with aclosing(
+            self._merged([ForwardReader(self._engine, *one) for one in group_by_host(starts)])
+        ) as arrivals:
             async for arrival in arrivals:
                 yield arrival
 
-    async def backwards(self) -> AsyncGenerator[Arrival]:
+    async def backwards(self) -> AsyncGenerator[ReceivedBatch]:
         """Yield all batches, newest first; the records in each are in order all the same."""
-        starts = [(key, AFTER_ALL) for key in reversed(await logs_of(self._engine, self._hosts))]
-        async with aclosing(self._merged([Backwards(self._engine, *one) for one in by_host(starts)])) as arrivals:
+        starts = [(key, AFTER_ALL) for key in reversed(await list_logs(self._engine, self._hosts))]
+        async with aclosing(
+            self._merged([BackwardReader(self._engine, *one) for one in group_by_host(starts)])
+        ) as arrivals:
             async for arrival in arrivals:
                 yield arrival
 
-    async def _merged(self, cursors: Sequence[Cursor]) -> AsyncGenerator[Arrival]:
-        heap: list[tuple[int, int, Cursor]] = []
+    async def _merged(self, cursors: Sequence[LogCursor]) -> AsyncGenerator[ReceivedBatch]:
+        heap: list[tuple[int, int, LogCursor]] = []
         for number, one in enumerate(cursors):
             one.limit = max(1, AT_ONCE // len(cursors))
             if await one.advance():
@@ -116,18 +122,18 @@ class FleetReader:
                 heapq.heappop(heap)
 
 
-class Cursor:
+class LogCursor:
     """A way through one host's log; the `batch` at hand, of `epoch`, is the next one to take, by `rank`."""
 
     def __init__(self, engine: Engine, host: str, starts: list[tuple[int, int]]) -> None:
         self.host = host
         self.epoch = 0
-        self.batch: Batch = Batch(0, 0, b"")
+        self.batch: RecordBatch = RecordBatch(0, 0, b"")
         self.rank = 0
         self.limit = 1  # batches to read at once
         self._engine = engine
         self._starts = starts[::-1]  # epochs to come, each with where to begin
-        self._ready: list[Batch] = []
+        self._ready: list[RecordBatch] = []
         self._position = 0
         self._is_open = False
 
@@ -151,21 +157,21 @@ class Cursor:
     def _ranked(self, at: int) -> int:
         raise NotImplementedError
 
-    async def _read(self, position: int) -> list[Batch]:
+    async def _read(self, position: int) -> list[RecordBatch]:
         raise NotImplementedError
 
 
-class Forwards(Cursor):
+class ForwardReader(LogCursor):
     """From the oldest batch on."""
 
     def _ranked(self, at: int) -> int:
         return at
 
-    async def _read(self, position: int) -> list[Batch]:
+    async def _read(self, position: int) -> list[RecordBatch]:
         return list(await self._engine.batches(self.host, self.epoch, position, limit=self.limit))
 
 
-class Backwards(Cursor):
+class BackwardReader(LogCursor):
     """From the newest batch on."""
 
     def __init__(self, engine: Engine, host: str, starts: list[tuple[int, int]]) -> None:
@@ -175,7 +181,7 @@ class Backwards(Cursor):
     def _ranked(self, at: int) -> int:
         return -at
 
-    async def _read(self, position: int) -> list[Batch]:
+    async def _read(self, position: int) -> list[RecordBatch]:
         found = list(await self._engine.batches_before(self.host, self.epoch, position, limit=self.limit))
         arrived = 0
         for number in range(len(found) - 1, -1, -1):  # nothing arrived before what stands before it
@@ -184,7 +190,7 @@ class Backwards(Cursor):
         return found
 
 
-def by_host(logs: Iterable[tuple[LogKey, int]]) -> list[tuple[str, list[tuple[int, int]]]]:
+def group_by_host(logs: Iterable[tuple[LogKey, int]]) -> list[tuple[str, list[tuple[int, int]]]]:
     """Group where to begin in each log by host: epochs in the order given."""
     found: dict[str, list[tuple[int, int]]] = {}
     for (host, epoch), start in logs:

@@ -6,12 +6,12 @@ from collections.abc import Iterable
 
 import msgspec
 
-from hooklatch.core.text import counted, shown
-from hooklatch.fleet.engine.engine import Report
+from hooklatch.core.text import format_count, format_duration
+from hooklatch.fleet.engine.engine import StoredReport
 from hooklatch.fleet.policy.manifests import FleetError
 from hooklatch.fleet.policy.reports import HostReport, RecordHead, read_report
 
-__all__ = ["HostStatus", "statuses_of"]
+__all__ = ["HostStatus", "list_host_statuses"]
 
 LONGEST = 1e10  # seconds, some 300 years: a host may say any number
 
@@ -44,8 +44,8 @@ class HostStatus(msgspec.Struct, frozen=True, kw_only=True):
     wrong: tuple[str, ...] = ()
 
 
-def statuses_of(
-    reports: Iterable[Report], logs: Iterable[tuple[str, int]], *, newest: int, now: int, silent_after: float
+def list_host_statuses(
+    reports: Iterable[StoredReport], logs: Iterable[tuple[str, int]], *, newest: int, now: int, silent_after: float
 ) -> list[HostStatus]:
     """Return each host's status: silent ones first, then those with something wrong, each group by name.
 
@@ -57,7 +57,7 @@ def statuses_of(
         epochs[host] = max(epoch, epochs.get(host, 0))
     found: dict[str, HostStatus] = {}
     for report in reports:
-        found[report.host] = status_of(report, epochs.get(report.host, 0), newest, now, silent_after)
+        found[report.host] = find_host_status(report, epochs.get(report.host, 0), newest, now, silent_after)
     for host, epoch in epochs.items():
         if host not in found:
             wrong = ("it has a log and no report: its link has never reported, or its report was removed",)
@@ -65,7 +65,7 @@ def statuses_of(
     return sorted(found.values(), key=lambda one: (not one.is_silent, not one.wrong, one.host))
 
 
-def status_of(report: Report, epoch: int, newest: int, now: int, silent_after: float) -> HostStatus:
+def find_host_status(report: StoredReport, epoch: int, newest: int, now: int, silent_after: float) -> HostStatus:
     seen = max(0.0, (now - report.at) / 1000)
     is_silent = seen > silent_after
     try:
@@ -75,7 +75,7 @@ def status_of(report: Report, epoch: int, newest: int, now: int, silent_after: f
             host=report.host, is_silent=is_silent, seen_s=seen, behind=newest, epoch=epoch,
             wrong=(str(error),),
         )  # fmt: skip
-    wrong = [f"silent for {shown(seen)}: its link, its machine or the network is down"] if is_silent else []
+    wrong = [f"silent for {format_duration(seen)}: its link, its machine or the network is down"] if is_silent else []
     return HostStatus(
         host=report.host,
         labels=said.labels,
@@ -95,15 +95,15 @@ def status_of(report: Report, epoch: int, newest: int, now: int, silent_after: f
         lost=said.lost,
         skew_s=max(-LONGEST, min((said.clock - report.at) / 1000, LONGEST)) if said.clock else 0.0,
         link=said.link,
-        wrong=(*wrong, *wrong_in(said, newest, epoch)),
+        wrong=(*wrong, *list_report_problems(said, newest, epoch)),
     )
 
 
-def wrong_in(said: HostReport, newest: int, epoch: int) -> Iterable[str]:
+def list_report_problems(said: HostReport, newest: int, epoch: int) -> Iterable[str]:
     if said.problem:
         yield said.problem
     if said.head.version < newest:
-        yield f"it has not read {counted(newest - said.head.version, 'version')} of the policy"
+        yield f"it has not read {format_count(newest - said.head.version, 'version')} of the policy"
     elif said.head.version > newest:
         yield f"it has read version {said.head.version}, and the engine's newest is {newest}: the engine lost some"
     if said.wanted != said.applied:
@@ -111,7 +111,7 @@ def wrong_in(said: HostReport, newest: int, epoch: int) -> Iterable[str]:
     if said.health != "ready":
         yield f"its daemon is {said.health}"
     if said.lost:
-        yield f"{counted(said.lost, 'record')} were removed there before they were shipped"
+        yield f"{format_count(said.lost, 'record')} were removed there before they were shipped"
     if said.epoch > 1 or epoch > 1:
         yield f"its record began anew ({max(said.epoch, epoch)} epochs); see: hooklatch fleet verify --host {said.host}"
     if said.shipped and said.epoch > epoch:

@@ -13,9 +13,9 @@ from typing import Any, cast
 
 import msgspec
 
-from hooklatch.fleet.sink.logs import Entry, Finding
+from hooklatch.fleet.sink.logs import FleetLogEntry, LogFinding
 
-__all__ = ["Telemetry", "Value", "resource_of", "telemetry_of", "telemetry_of_finding"]
+__all__ = ["OtelLogRecord", "Value", "describe_resource", "encode_log_record", "encode_finding"]
 
 Value = str | bool | int | float | list[str]
 INFO, WARN, ERROR = (9, "INFO"), (13, "WARN"), (17, "ERROR")  # OpenTelemetry's logs data model, SeverityNumber
@@ -28,7 +28,7 @@ RENAMED = {"session": "session.id", "call_id": "gen_ai.tool.call.id"}
 NOT_A_FAILURE = (None, "policy")
 
 
-class Telemetry(msgspec.Struct, frozen=True):
+class OtelLogRecord(msgspec.Struct, frozen=True):
     """A log record; times are ns since the epoch, 0 if unknown."""
 
     time: int
@@ -39,7 +39,7 @@ class Telemetry(msgspec.Struct, frozen=True):
     attributes: dict[str, Value]
 
 
-def resource_of(fleet: str, host: str) -> dict[str, str]:
+def describe_resource(fleet: str, host: str) -> dict[str, str]:
     """Return what a host's records are of."""
     return {
         "service.name": "hooklatch",
@@ -49,13 +49,13 @@ def resource_of(fleet: str, host: str) -> dict[str, str]:
     }
 
 
-def telemetry_of(fleet: str, entry: Entry) -> Telemetry:
+def encode_log_record(fleet: str, entry: FleetLogEntry) -> OtelLogRecord:
     """Return a record as a log record."""
     record, document = entry.record, entry.record.document
     attributes: dict[str, Value] = {}
     for name, value in document.items():
         if name not in CHAIN and value is not None:
-            attributes[RENAMED.get(name, f"hooklatch.{name}")] = plain(value)
+            attributes[RENAMED.get(name, f"hooklatch.{name}")] = make_attribute_value(value)
     cause, tool = document.get("cause"), cast("dict[str, object]", document.get("excerpt") or {}).get("tool_name")
     if isinstance(cause, str) and cause not in NOT_A_FAILURE:
         attributes["error.type"] = cause
@@ -69,13 +69,14 @@ def telemetry_of(fleet: str, entry: Entry) -> Telemetry:
         "hooklatch.prev": record.prev,
         "hooklatch.kind": record.kind,
     }
-    return Telemetry(
-        nanoseconds(record.at), entry.at * 1_000_000, severity_of(record.kind, document), f"hooklatch.{record.kind}",
-        body_of(record.kind, document), attributes,
+    return OtelLogRecord(
+        parse_nanoseconds(record.at), entry.at * 1_000_000, find_severity(record.kind, document),
+        f"hooklatch.{record.kind}",
+        format_body(record.kind, document), attributes,
     )  # fmt: skip
 
 
-def telemetry_of_finding(fleet: str, finding: Finding, at: int) -> Telemetry:
+def encode_finding(fleet: str, finding: LogFinding, at: int) -> OtelLogRecord:
     """Return a finding as a log record; `at` is the arrival of what it was found in, in ms since the epoch."""
     attributes: dict[str, Value] = {
         "log.record.uid": f"{fleet}/{finding.host}/{finding.epoch}/{finding.seq}/{finding.what}",
@@ -84,17 +85,17 @@ def telemetry_of_finding(fleet: str, finding: Finding, at: int) -> Telemetry:
     if finding.epoch is not None:
         attributes["hooklatch.epoch"] = finding.epoch
     if finding.seq is not None:
-        attributes["hooklatch.seq"] = plain(finding.seq)
-    return Telemetry(0, at * 1_000_000, ERROR, "hooklatch.finding", finding.text, attributes)
+        attributes["hooklatch.seq"] = make_attribute_value(finding.seq)
+    return OtelLogRecord(0, at * 1_000_000, ERROR, "hooklatch.finding", finding.text, attributes)
 
 
-def severity_of(kind: str, document: Mapping[str, Any]) -> tuple[int, str]:
+def find_severity(kind: str, document: Mapping[str, Any]) -> tuple[int, str]:
     if kind == "decision" and document.get("verdict") in ("deny", "halt"):
         return WARN if document.get("cause") in NOT_A_FAILURE else ERROR
     return OF_KIND.get(kind, INFO)
 
 
-def body_of(kind: str, document: Mapping[str, Any]) -> str:
+def format_body(kind: str, document: Mapping[str, Any]) -> str:
     if kind not in ("decision", "abandoned"):
         return kind
     text = f"{document.get('verdict') or kind} {document.get('event') or ''}".rstrip()
@@ -102,7 +103,7 @@ def body_of(kind: str, document: Mapping[str, Any]) -> str:
     return f"{text}: {reason}" if isinstance(reason, str) and reason else text
 
 
-def plain(value: object) -> Value:
+def make_attribute_value(value: object) -> Value:
     """Return what an attribute can hold: anything else as JSON."""
     if isinstance(value, str | bool | float):
         return value
@@ -113,7 +114,7 @@ def plain(value: object) -> Value:
     return msgspec.json.encode(value).decode()
 
 
-def nanoseconds(at: str) -> int:
+def parse_nanoseconds(at: str) -> int:
     """Return a record's time, 0 for what is none, or none that OTLP can hold."""
     try:
         found = int(datetime.fromisoformat(at).timestamp() * 1000) * 1_000_000

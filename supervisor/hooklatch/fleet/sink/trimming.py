@@ -14,17 +14,17 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from hooklatch.fleet.engine.engine import Batch, Engine
-from hooklatch.fleet.policy.batches import BatchError, ShippedRecord, unpack
+from hooklatch.fleet.engine.engine import Engine, RecordBatch
+from hooklatch.fleet.policy.batches import BatchError, ShippedRecord, unpack_batch
 from hooklatch.fleet.policy.manifests import FleetError, Sha256
 from hooklatch.fleet.policy.reports import read_report
 
-__all__ = ["Cut", "Trimmed", "cut_of", "read_trimmed", "trim_hosts"]
+__all__ = ["TrimRange", "TrimNote", "choose_trim_range", "read_trimmed", "trim_hosts"]
 
 AT_ONCE = 8  # batches in memory
 
 
-class Trimmed(msgspec.Struct, frozen=True, kw_only=True):
+class TrimNote(msgspec.Struct, frozen=True, kw_only=True):
     """A note on one epoch of a host's log: everything through `seq` was removed, `batches` of them in all."""
 
     epoch: int
@@ -41,14 +41,14 @@ class Trimmed(msgspec.Struct, frozen=True, kw_only=True):
         return f"epoch {self.epoch} was trimmed through record {self.seq} by {self.by or 'an operator'}{why}"
 
 
-class Cut(msgspec.Struct, frozen=True):
+class TrimRange(msgspec.Struct, frozen=True):
     """What is to be removed from one epoch: the `count` oldest batches, the last of which is `batch`."""
 
-    batch: Batch
+    batch: RecordBatch
     count: int
 
 
-def cut_of(batches: Sequence[Batch], older_than: int, *, keeps_newest: bool) -> Cut | None:
+def choose_trim_range(batches: Sequence[RecordBatch], older_than: int, *, keeps_newest: bool) -> TrimRange | None:
     """Choose what arrived before a moment, in ms by the engine's clock, from the beginning on without a hole.
 
     `batches` are all of an epoch, or its oldest; the last of them stays where `keeps_newest`.
@@ -61,20 +61,20 @@ def cut_of(batches: Sequence[Batch], older_than: int, *, keeps_newest: bool) -> 
         arrived = max(arrived, batch.at)
         if arrived >= older_than:
             break
-        found = Cut(batch, count)
+        found = TrimRange(batch, count)
     return found
 
 
-def read_trimmed(notes: Mapping[int, bytes]) -> dict[int, Trimmed]:
+def read_trimmed(notes: Mapping[int, bytes]) -> dict[int, TrimNote]:
     """Read the notes on a host's log, by epoch.
 
     Raises:
         FleetError: one cannot be read; only operators can write them.
     """
-    found: dict[int, Trimmed] = {}
+    found: dict[int, TrimNote] = {}
     for epoch, data in notes.items():
         try:
-            found[epoch] = msgspec.json.decode(data, type=Trimmed)
+            found[epoch] = msgspec.json.decode(data, type=TrimNote)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise FleetError(f"the note on what was trimmed from epoch {epoch} cannot be read: {error}") from None
         if found[epoch].epoch != epoch:
@@ -84,7 +84,7 @@ def read_trimmed(notes: Mapping[int, bytes]) -> dict[int, Trimmed]:
 
 async def trim_hosts(
     engine: Engine, hosts: Iterable[str], *, older: float, by: str, reason: str, is_dry: bool = False
-) -> tuple[list[tuple[str, Trimmed]], list[str]]:
+) -> tuple[list[tuple[str, TrimNote]], list[str]]:
     """Remove what arrived more than `older` seconds ago, by the engine's clock.
 
     Return the notes, with their hosts, and what was kept though it is old enough, and why.
@@ -95,17 +95,17 @@ async def trim_hosts(
     now = int((await engine.facts())["clock"])
     wanted = set(hosts)
     logs = sorted([log async for log in engine.logs() if log[0] in wanted])
-    ships_to = {(host, epoch) for host, epoch in dict(logs).items()} | await reported_epochs(engine)
-    found: list[tuple[str, Trimmed]] = []
+    ships_to = {(host, epoch) for host, epoch in dict(logs).items()} | await list_reported_epochs(engine)
+    found: list[tuple[str, TrimNote]] = []
     kept: list[str] = []
     for host, epoch in logs:
-        batches = await without_data(engine, host, epoch)
-        cut = cut_of(batches, now - int(older * 1000), keeps_newest=(host, epoch) in ships_to)
+        batches = await list_bare_batches(engine, host, epoch)
+        cut = choose_trim_range(batches, now - int(older * 1000), keeps_newest=(host, epoch) in ships_to)
         if cut is None:
             continue
         try:
             before = read_trimmed(await engine.notes(host)).get(epoch)
-            last, count = await readable(engine, host, epoch, batches[: cut.count])
+            last, count = await find_readable_record(engine, host, epoch, batches[: cut.count])
         except FleetError as error:
             kept.append(f"{host}: nothing of epoch {epoch} is removed: {error}")
             continue
@@ -117,8 +117,15 @@ async def trim_hosts(
 
 
 def note_on(
-    epoch: int, last: ShippedRecord, batches: Sequence[Batch], before: Trimmed | None, *, at: int, by: str, reason: str
-) -> Trimmed:
+    epoch: int,
+    last: ShippedRecord,
+    batches: Sequence[RecordBatch],
+    before: TrimNote | None,
+    *,
+    at: int,
+    by: str,
+    reason: str,
+) -> TrimNote:
     """Return the note on batches through this record; `before` is the one that stands there.
 
     A trim that was killed after its note has left batches that this note has counted, and another operator may just
@@ -128,10 +135,10 @@ def note_on(
         return before
     noted, through = (before.batches, before.seq) if before is not None else (0, 0)
     noted += sum(batch.last > through for batch in batches)
-    return Trimmed(epoch=epoch, seq=last.seq, hash=last.hash, batches=noted, at=at, by=by, reason=reason)
+    return TrimNote(epoch=epoch, seq=last.seq, hash=last.hash, batches=noted, at=at, by=by, reason=reason)
 
 
-async def reported_epochs(engine: Engine) -> set[tuple[str, int]]:
+async def list_reported_epochs(engine: Engine) -> set[tuple[str, int]]:
     """Return the epoch that each host says it ships to."""
     found = set[tuple[str, int]]()
     async for report in engine.reports():
@@ -140,15 +147,17 @@ async def reported_epochs(engine: Engine) -> set[tuple[str, int]]:
     return found
 
 
-async def without_data(engine: Engine, host: str, epoch: int) -> list[Batch]:
+async def list_bare_batches(engine: Engine, host: str, epoch: int) -> list[RecordBatch]:
     """Return the batches of a log, without what they hold: that may be gigabytes."""
-    found: list[Batch] = []
+    found: list[RecordBatch] = []
     while batches := await engine.batches(host, epoch, found[-1].last if found else 0, limit=AT_ONCE):
         found += [msgspec.structs.replace(batch, data=b"") for batch in batches]
     return found
 
 
-async def readable(engine: Engine, host: str, epoch: int, batches: Sequence[Batch]) -> tuple[ShippedRecord, int]:
+async def find_readable_record(
+    engine: Engine, host: str, epoch: int, batches: Sequence[RecordBatch]
+) -> tuple[ShippedRecord, int]:
     """Return the last record of the newest of these batches that can be read, and how many there are through it.
 
     Raises:
@@ -157,7 +166,7 @@ async def readable(engine: Engine, host: str, epoch: int, batches: Sequence[Batc
     for count in range(len(batches), 0, -1):
         for batch in await engine.batches_before(host, epoch, batches[count - 1].last + 1, limit=1):
             try:
-                records = unpack(batch.data, host=host, epoch=epoch, first=batch.first, last=batch.last)
+                records = unpack_batch(batch.data, host=host, epoch=epoch, first=batch.first, last=batch.last)
             except BatchError:
                 continue
             return records[-1], count

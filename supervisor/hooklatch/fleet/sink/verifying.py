@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from hooklatch.fleet.engine.engine import Engine, Report
+from hooklatch.fleet.engine.engine import Engine, StoredReport
 from hooklatch.fleet.policy.manifests import FleetError
 from hooklatch.fleet.policy.reports import HostReport, read_report
 from hooklatch.fleet.sink.chains import HostCheck, HostVerified
 from hooklatch.fleet.sink.local import LocalComparison, verify_local
-from hooklatch.fleet.sink.reading import logs_of
+from hooklatch.fleet.sink.reading import list_logs
 from hooklatch.fleet.sink.trimming import read_trimmed
-from hooklatch.record.findings import Witness
+from hooklatch.record.findings import ChainWitness
 
 __all__ = ["verify_hosts"]
 
@@ -23,7 +23,7 @@ async def verify_hosts(
     hosts: Collection[str] | None = None,
     *,
     local: tuple[str, str] | None = None,
-    witnesses: Sequence[Witness] = (),
+    witnesses: Sequence[ChainWitness] = (),
 ) -> list[HostVerified]:
     """Check the logs of these hosts, or of all; by name.
 
@@ -35,7 +35,7 @@ async def verify_hosts(
     """
     # Reports first: a host is told that a batch is taken after it is, so a log that is read later has it.
     reports = {report.host: report async for report in engine.reports() if hosts is None or report.host in hosts}
-    logs = await logs_of(engine, hosts)
+    logs = await list_logs(engine, hosts)
     found = sorted({*reports, *(host for host, _ in logs)})
     epochs = {host: [epoch for one, epoch in logs if one == host] for host in found}
     return [
@@ -51,10 +51,10 @@ async def verify_host(
     engine: Engine,
     host: str,
     epochs: Sequence[int],
-    report: Report | None,
+    report: StoredReport | None,
     *,
     folder: str | None,
-    witnesses: Sequence[Witness],
+    witnesses: Sequence[ChainWitness],
 ) -> HostVerified:
     check = HostCheck(host)
     said = read_or_find(check, report)
@@ -97,7 +97,7 @@ def take_notes(check: HostCheck, notes: Mapping[int, bytes]) -> None:
         check.find("engine", str(error))
 
 
-def read_or_find(check: HostCheck, report: Report | None) -> HostReport | None:
+def read_or_find(check: HostCheck, report: StoredReport | None) -> HostReport | None:
     if report is None:
         return None
     try:

@@ -8,28 +8,39 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from hooklatch.core.messages import Decision
-from hooklatch.hosts.fitting import explained, model_text, patch_of, warned
-from hooklatch.hosts.host import HookOutput, Host, Native, NativeEvent, compact, context, gate, notice
+from hooklatch.core.messages import FireDecision
+from hooklatch.hosts.fitting import add_warning, decode_patch, explain_decision, format_model_text
+from hooklatch.hosts.host import (
+    HookOutput,
+    Host,
+    HostEvent,
+    HostEventSpec,
+    encode_document,
+    make_context_event_spec,
+    make_gate_event_spec,
+    make_notice_event_spec,
+)
 
 __all__ = ["Codex"]
 
 AGENT: Final = {"subagent_id": "agent_id"}
 
-EVENTS: Final[dict[str, NativeEvent]] = {
-    "SessionStart": context("session_start"),
-    "UserPromptSubmit": gate("user_prompt_submit", "context"),
-    "PreToolUse": gate("pre_tool_use", "context", "tool_input"),
-    "PermissionRequest": gate("permission_request", "allow ask"),
-    "PostToolUse": context("post_tool_use", "halt context"),
-    "PreCompact": gate("pre_compact", "halt"),
-    "PostCompact": notice("post_compact"),
+EVENTS: Final[dict[str, HostEventSpec]] = {
+    "SessionStart": make_context_event_spec("session_start"),
+    "UserPromptSubmit": make_gate_event_spec("user_prompt_submit", "context"),
+    "PreToolUse": make_gate_event_spec("pre_tool_use", "context", "tool_input"),
+    "PermissionRequest": make_gate_event_spec("permission_request", "allow ask"),
+    "PostToolUse": make_context_event_spec("post_tool_use", "halt context"),
+    "PreCompact": make_gate_event_spec("pre_compact", "halt"),
+    "PostCompact": make_notice_event_spec("post_compact"),
     # The subagent runs already: there is nothing to refuse.
-    "SubagentStart": context("subagent_started", renamed=AGENT),
-    "SubagentStop": context("subagent_stop", "resume", renamed={**AGENT, "result": "last_assistant_message"}),
-    "Stop": context("stop", "resume"),
-    "SessionEnd": notice("session_end", limit=3.0),  # the most that Codex allows
-    "Interrupt": notice(limit=3.0),
+    "SubagentStart": make_context_event_spec("subagent_started", renamed=AGENT),
+    "SubagentStop": make_context_event_spec(
+        "subagent_stop", "resume", renamed={**AGENT, "result": "last_assistant_message"}
+    ),
+    "Stop": make_context_event_spec("stop", "resume"),
+    "SessionEnd": make_notice_event_spec("session_end", limit=3.0),  # the most that Codex allows
+    "Interrupt": make_notice_event_spec(limit=3.0),
 }
 
 
@@ -41,46 +52,53 @@ class Codex(Host):
     metadata_keys = ("transcript_path", "permission_mode", "model", "turn_id")
     project_variables = ()  # it names none; what its aliases for plugins say is the plugin's folder
 
-    def fit(self, native: Native, decision: Decision) -> Decision:
+    def fit(self, native: HostEvent, decision: FireDecision) -> FireDecision:
         decision = super().fit(native, decision)
-        if native.name == "PreToolUse" and decision.patch and decision.verdict == "pass" and model_text(decision):
-            return warned(decision, "text for the model was lost: Codex takes it or a changed input, not both")
+        if (
+            native.name == "PreToolUse"
+            and decision.patch
+            and decision.verdict == "pass"
+            and format_model_text(decision)
+        ):
+            return add_warning(decision, "text for the model was lost: Codex takes it or a changed input, not both")
         return decision
 
-    def render(self, native: Native, decision: Decision) -> HookOutput:
+    def render(self, native: HostEvent, decision: FireDecision) -> HookOutput:
         name, can, verdict = native.name, native.spec.can, decision.verdict
-        text = explained(decision) or "refused by hooklatch"
+        text = explain_decision(decision) or "refused by hooklatch"
         said: dict[str, Any] = {}
         if native.is_gate and verdict not in ("pass", "allow", "ask"):
-            said = refusal_at(name, text)
+            said = build_refusal(name, text)
         elif name == "PermissionRequest":
             # To ask means to stay silent: Codex then asks the person.
-            said = specific(name, decision={"behavior": "allow"}) if verdict == "allow" else {}
+            said = build_specific_output(name, decision={"behavior": "allow"}) if verdict == "allow" else {}
         elif name == "PreToolUse" and decision.patch:
             # An allow is taken together with a changed input alone; it does not skip Codex's own approval.
-            said = specific(name, permissionDecision="allow", updatedInput=patch_of(decision)["tool_input"])
+            said = build_specific_output(
+                name, permissionDecision="allow", updatedInput=decode_patch(decision)["tool_input"]
+            )
         elif verdict == "halt" and "halt" in can:
             said = {"continue": False, "stopReason": text}
         elif decision.resume is not None and "resume" in can:
             said = {"decision": "block", "reason": decision.resume or "go on"}
-        elif "context" in can and (for_model := model_text(decision)):
-            said = specific(name, additionalContext=for_model)
+        elif "context" in can and (for_model := format_model_text(decision)):
+            said = build_specific_output(name, additionalContext=for_model)
         if decision.warnings and not native.is_gate and verdict != "halt":
             said["systemMessage"] = "\n".join(f"hooklatch: {warning}" for warning in decision.warnings)
-        return HookOutput(stdout=compact(said))
+        return HookOutput(stdout=encode_document(said))
 
 
-def refusal_at(name: str, text: str) -> dict[str, Any]:
+def build_refusal(name: str, text: str) -> dict[str, Any]:
     match name:
         case "PreToolUse":
-            return specific(name, permissionDecision="deny", permissionDecisionReason=text)
+            return build_specific_output(name, permissionDecision="deny", permissionDecisionReason=text)
         case "PermissionRequest":
-            return specific(name, decision={"behavior": "deny", "message": text})
+            return build_specific_output(name, decision={"behavior": "deny", "message": text})
         case "PreCompact":
             return {"continue": False, "stopReason": text}
         case _:
             return {"decision": "block", "reason": text}
 
 
-def specific(name: str, **said: object) -> dict[str, Any]:
+def build_specific_output(name: str, **said: object) -> dict[str, Any]:
     return {"hookSpecificOutput": {"hookEventName": name, **said}}

@@ -11,39 +11,52 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from hooklatch.core.messages import Decision
+from hooklatch.core.messages import FireDecision
 from hooklatch.core.tools import UnclearToolError, kind_of
-from hooklatch.hosts.fitting import explained, model_text, patch_of
-from hooklatch.hosts.host import HookOutput, Host, Native, NativeEvent, Tool, call_key, compact, context, gate, notice
-from hooklatch_worker.author.ambiguity import ambiguity
+from hooklatch.hosts.fitting import decode_patch, explain_decision, format_model_text
+from hooklatch.hosts.host import (
+    HookOutput,
+    Host,
+    HostEvent,
+    HostEventSpec,
+    HostTool,
+    call_key,
+    encode_document,
+    make_context_event_spec,
+    make_gate_event_spec,
+    make_notice_event_spec,
+)
+from hooklatch_worker.author.ambiguity import find_ambiguity
 
 __all__ = ["Cursor"]
 
 SUBAGENT: Final = {"agent_type": "subagent_type", "prompt": "task"}
 
-EVENTS: Final[dict[str, NativeEvent]] = {
-    "sessionStart": context("session_start"),
-    "beforeSubmitPrompt": gate("user_prompt_submit"),
-    "preToolUse": gate("pre_tool_use", "allow", "tool_input"),  # an ask is not enforced here
-    "beforeShellExecution": gate("pre_tool_use", "allow ask"),
-    "beforeMCPExecution": gate("pre_tool_use", "allow ask"),
-    "beforeReadFile": gate("pre_tool_use", "allow"),
-    "beforeTabFileRead": gate("pre_tool_use", "allow"),
-    "postToolUse": context("post_tool_use", renamed={"tool_response": "tool_output", "duration_ms": "duration"}),
-    "postToolUseFailure": notice("post_tool_use_failure", renamed={"error": "error_message"}),
+EVENTS: Final[dict[str, HostEventSpec]] = {
+    "sessionStart": make_context_event_spec("session_start"),
+    "beforeSubmitPrompt": make_gate_event_spec("user_prompt_submit"),
+    "preToolUse": make_gate_event_spec("pre_tool_use", "allow", "tool_input"),  # an ask is not enforced here
+    "beforeShellExecution": make_gate_event_spec("pre_tool_use", "allow ask"),
+    "beforeMCPExecution": make_gate_event_spec("pre_tool_use", "allow ask"),
+    "beforeReadFile": make_gate_event_spec("pre_tool_use", "allow"),
+    "beforeTabFileRead": make_gate_event_spec("pre_tool_use", "allow"),
+    "postToolUse": make_context_event_spec(
+        "post_tool_use", renamed={"tool_response": "tool_output", "duration_ms": "duration"}
+    ),
+    "postToolUseFailure": make_notice_event_spec("post_tool_use_failure", renamed={"error": "error_message"}),
     # They repeat what postToolUse tells.
-    "afterShellExecution": notice(),
-    "afterMCPExecution": notice(),
-    "afterFileEdit": notice("tool_path"),
-    "subagentStart": gate("subagent_start", renamed=SUBAGENT),
-    "subagentStop": context("subagent_stop", "resume", renamed=SUBAGENT),
-    "stop": context("stop", "resume", renamed={"finish_reason": "status"}),
-    "preCompact": notice("pre_compact"),
-    "sessionEnd": notice("session_end"),
-    "afterAgentResponse": notice(),
-    "afterAgentThought": notice(),
-    "afterTabFileEdit": notice(),
-    "workspaceOpen": notice(),
+    "afterShellExecution": make_notice_event_spec(),
+    "afterMCPExecution": make_notice_event_spec(),
+    "afterFileEdit": make_notice_event_spec("tool_path"),
+    "subagentStart": make_gate_event_spec("subagent_start", renamed=SUBAGENT),
+    "subagentStop": make_context_event_spec("subagent_stop", "resume", renamed=SUBAGENT),
+    "stop": make_context_event_spec("stop", "resume", renamed={"finish_reason": "status"}),
+    "preCompact": make_notice_event_spec("pre_compact"),
+    "sessionEnd": make_notice_event_spec("session_end"),
+    "afterAgentResponse": make_notice_event_spec(),
+    "afterAgentThought": make_notice_event_spec(),
+    "afterTabFileEdit": make_notice_event_spec(),
+    "workspaceOpen": make_notice_event_spec(),
 }
 # Events about one tool that do not name it.
 TOOLS: Final = {
@@ -65,29 +78,29 @@ class Cursor(Host):
     metadata_keys = ("transcript_path", "model", "cursor_version", "workspace_roots", "user_email")
     project_variables = ("CURSOR_PROJECT_DIR", "CLAUDE_PROJECT_DIR")
 
-    def tool(self, native: Native) -> Tool | None:
+    def tool(self, native: HostEvent) -> HostTool | None:
         name, document = TOOLS.get(native.name), native.document
         if name is not None:
             keys = ("command", "cwd") if name == "Shell" else ("file_path",)
-            tool = Tool(name, {key: document[key] for key in keys if key in document})
+            tool = HostTool(name, {key: document[key] for key in keys if key in document})
             return self.known(native, tool)
         given = document.get("tool_input")
         if not isinstance(given, str):
             return super().tool(native)
         named = native.text("tool_name")  # beforeMCPExecution sends the input as JSON in a text
-        fault = ambiguity(given.encode())
+        fault = find_ambiguity(given.encode())
         values: object = msgspec.json.decode(given) if fault is None else None
         if named is None or not isinstance(values, dict):
             raise UnclearToolError(f"the input of an MCP tool is not a JSON object: {fault or 'another value'}")
-        return self.known(native, Tool(named, cast("dict[str, Any]", values)))
+        return self.known(native, HostTool(named, cast("dict[str, Any]", values)))
 
-    def known(self, native: Native, tool: Tool) -> Tool:
+    def known(self, native: HostEvent, tool: HostTool) -> HostTool:
         if native.name == "beforeMCPExecution" or tool.name.startswith("MCP:"):
             return msgspec.structs.replace(tool, kind="mcp", tool=tool.name.removeprefix("MCP:"))
         kind = "read" if tool.name == "TabRead" else kind_of(tool.name)
         return msgspec.structs.replace(tool, kind=kind)
 
-    def added(self, native: Native, tool: Tool | None) -> dict[str, Any]:
+    def added(self, native: HostEvent, tool: HostTool | None) -> dict[str, Any]:
         added = super().added(native, tool)
         if tool is not None:
             if native.name == "beforeMCPExecution":  # as preToolUse names it, so that hooks match both
@@ -96,25 +109,25 @@ class Cursor(Host):
                 added["tool_input"] = tool.input
         return added
 
-    def cwd(self, native: Native) -> str | None:
+    def cwd(self, native: HostEvent) -> str | None:
         roots = native.document.get("workspace_roots")
         if not native.document.get("cwd") and isinstance(roots, list) and roots:
             first = cast("list[object]", roots)[0]
             return first if isinstance(first, str) else ""
         return super().cwd(native)
 
-    def same_call(self, native: Native, tool: Tool | None) -> str:
+    def same_call(self, native: HostEvent, tool: HostTool | None) -> str:
         """Return what both events of one call have in common; "" where there is one event alone."""
         if tool is None or tool.kind not in ("shell", "mcp") or native.event != "pre_tool_use":
             return ""
         said = dict(tool.input) if tool.kind == "mcp" else {"command": tool.input.get("command")}
         where = "" if tool.kind == "mcp" else str(tool.input.get("cwd") or "")
-        plain = Tool(f"{tool.tool or 'Shell'} {where}", said)
+        plain = HostTool(f"{tool.tool or 'Shell'} {where}", said)
         return call_key(f"{native.text('conversation_id')} {native.text('generation_id')}", plain)
 
-    def render(self, native: Native, decision: Decision) -> HookOutput:
+    def render(self, native: HostEvent, decision: FireDecision) -> HookOutput:
         can, verdict = native.spec.can, decision.verdict
-        text = explained(decision) or "refused by hooklatch"
+        text = explain_decision(decision) or "refused by hooklatch"
         said: dict[str, Any] = {}
         if native.is_gate and verdict not in ("pass", "allow", "ask"):
             if native.name == "beforeSubmitPrompt":
@@ -124,14 +137,14 @@ class Cursor(Host):
         elif native.is_gate:
             if verdict != "pass":
                 said = {"permission": verdict}
-                said |= {"user_message": why, "agent_message": why} if (why := explained(decision)) else {}
-            if "tool_input" in (patch := patch_of(decision)):
+                said |= {"user_message": why, "agent_message": why} if (why := explain_decision(decision)) else {}
+            if "tool_input" in (patch := decode_patch(decision)):
                 said["updated_input"] = patch["tool_input"]
         elif decision.resume is not None and "resume" in can and verdict == "pass":
             said = {"followup_message": decision.resume or "go on"}
-        elif "context" in can and (for_model := model_text(decision)):
+        elif "context" in can and (for_model := format_model_text(decision)):
             said = {"additional_context": for_model}
-        return HookOutput(stdout=compact(said)) if said else NOTHING
+        return HookOutput(stdout=encode_document(said)) if said else NOTHING
 
     def silence(self, event: str | None) -> HookOutput:
         return NOTHING

@@ -10,38 +10,38 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from hooklatch.core.messages import Decision
-from hooklatch.hosts.fitting import explained, model_text, patch_of, refused
+from hooklatch.core.messages import FireDecision
+from hooklatch.hosts.fitting import decode_patch, explain_decision, format_model_text, turn_into_deny
 from hooklatch.hosts.host import (
     Call,
     HookOutput,
     Host,
-    Native,
-    NativeEvent,
-    Request,
-    Tool,
+    HostEvent,
+    HostEventSpec,
+    HostFire,
+    HostTool,
     call_key,
-    compact,
-    context,
-    gate,
-    notice,
+    encode_document,
+    make_context_event_spec,
+    make_gate_event_spec,
+    make_notice_event_spec,
 )
 
 __all__ = ["Gemini"]
 
-EVENTS: Final[dict[str, NativeEvent]] = {
-    "SessionStart": context("session_start"),
-    "BeforeAgent": gate("user_prompt_submit", "context"),
-    "BeforeTool": gate("pre_tool_use", "allow ask halt", "tool_input"),
-    "AfterTool": context("post_tool_use"),
-    "AfterAgent": context("stop", "resume", renamed={"last_assistant_message": "prompt_response"}),
-    "PreCompress": notice("pre_compact"),  # it does not wait, and sends this before every turn
-    "Notification": notice("notification"),
-    "SessionEnd": notice("session_end"),
+EVENTS: Final[dict[str, HostEventSpec]] = {
+    "SessionStart": make_context_event_spec("session_start"),
+    "BeforeAgent": make_gate_event_spec("user_prompt_submit", "context"),
+    "BeforeTool": make_gate_event_spec("pre_tool_use", "allow ask halt", "tool_input"),
+    "AfterTool": make_context_event_spec("post_tool_use"),
+    "AfterAgent": make_context_event_spec("stop", "resume", renamed={"last_assistant_message": "prompt_response"}),
+    "PreCompress": make_notice_event_spec("pre_compact"),  # it does not wait, and sends this before every turn
+    "Notification": make_notice_event_spec("notification"),
+    "SessionEnd": make_notice_event_spec("session_end"),
     # The whole conversation, at each model call: it is not fired.
-    "BeforeModel": notice(),
-    "AfterModel": notice(),
-    "BeforeToolSelection": notice(),
+    "BeforeModel": make_notice_event_spec(),
+    "AfterModel": make_notice_event_spec(),
+    "BeforeToolSelection": make_notice_event_spec(),
 }
 CALLS: Final[dict[str, Call]] = {"BeforeTool": "begins", "AfterTool": "ends"}
 NOTHING: Final = HookOutput(stdout="{}\n")
@@ -56,14 +56,14 @@ class Gemini(Host):
     metadata_keys = ("transcript_path", "timestamp")
     project_variables = ("GEMINI_PROJECT_DIR", "CLAUDE_PROJECT_DIR")
 
-    def request(self, native: Native) -> Request:
+    def request(self, native: HostEvent) -> HostFire:
         request = super().request(native)
-        if error_of(native) is None:
+        if find_tool_error(native) is None:
             return request
         params = msgspec.structs.replace(request.params, event="post_tool_use_failure")
         return msgspec.structs.replace(request, params=params)
 
-    def known(self, native: Native, tool: Tool) -> Tool:
+    def known(self, native: HostEvent, tool: HostTool) -> HostTool:
         said = native.document.get("mcp_context")
         about = cast("dict[str, object]", said) if isinstance(said, dict) else {}
         if about or tool.name.startswith("mcp_"):
@@ -74,23 +74,25 @@ class Gemini(Host):
             )  # fmt: skip
         return super().known(native, tool)
 
-    def added(self, native: Native, tool: Tool | None) -> dict[str, Any]:
-        error = error_of(native)
+    def added(self, native: HostEvent, tool: HostTool | None) -> dict[str, Any]:
+        error = find_tool_error(native)
         return super().added(native, tool) | ({"error": error} if error is not None else {})
 
-    def call_of(self, native: Native, tool: Tool | None) -> tuple[Call | None, str]:
+    def call_of(self, native: HostEvent, tool: HostTool | None) -> tuple[Call | None, str]:
         return CALLS.get(native.name), call_key(native.text("session_id"), tool)
 
-    def fit(self, native: Native, decision: Decision) -> Decision:
+    def fit(self, native: HostEvent, decision: FireDecision) -> FireDecision:
         decision = super().fit(native, decision)
-        changed = patch_of(decision).get("tool_input")
+        changed = decode_patch(decision).get("tool_input")
         if native.is_gate and changed is not None and is_shortened(native.document.get("tool_input"), changed):
-            return refused(decision, "Gemini CLI merges a changed input, and cannot take out what a hook took out")
+            return turn_into_deny(
+                decision, "Gemini CLI merges a changed input, and cannot take out what a hook took out"
+            )
         return decision
 
-    def render(self, native: Native, decision: Decision) -> HookOutput:
+    def render(self, native: HostEvent, decision: FireDecision) -> HookOutput:
         can, verdict = native.spec.can, decision.verdict
-        text = explained(decision) or "refused by hooklatch"
+        text = explain_decision(decision) or "refused by hooklatch"
         said: dict[str, Any] = {}
         specific: dict[str, Any] = {}
         if native.is_gate and verdict not in ("pass", "allow", "ask"):
@@ -99,24 +101,24 @@ class Gemini(Host):
                 said |= {"continue": False, "stopReason": text}
         elif native.is_gate:
             if verdict != "pass":
-                said |= {"decision": verdict} | ({"reason": why} if (why := explained(decision)) else {})
-            if "tool_input" in (patch := patch_of(decision)):
+                said |= {"decision": verdict} | ({"reason": why} if (why := explain_decision(decision)) else {})
+            if "tool_input" in (patch := decode_patch(decision)):
                 specific["tool_input"] = patch["tool_input"]
         elif decision.resume is not None and "resume" in can and verdict == "pass":
             said |= {"decision": "deny", "reason": decision.resume or "go on"}  # that is: try again
-        if "context" in can and (for_model := model_text(decision)):
+        if "context" in can and (for_model := format_model_text(decision)):
             specific["additionalContext"] = for_model
         if specific:
             said["hookSpecificOutput"] = {"hookEventName": native.name, **specific}
         if decision.warnings:
             said["systemMessage"] = "\n".join(f"hooklatch: {warning}" for warning in decision.warnings)
-        return HookOutput(stdout=compact(said)) if said else NOTHING
+        return HookOutput(stdout=encode_document(said)) if said else NOTHING
 
     def silence(self, event: str | None) -> HookOutput:
         return NOTHING
 
 
-def error_of(native: Native) -> object:
+def find_tool_error(native: HostEvent) -> object:
     response = native.document.get("tool_response")
     return cast("dict[str, object]", response).get("error") if isinstance(response, dict) else None
 

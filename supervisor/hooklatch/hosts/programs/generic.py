@@ -13,44 +13,55 @@ import msgspec
 
 from hooklatch.core.fire_params import FireParams
 from hooklatch.core.hooks.catalogue import Catalogue, EventSpec
-from hooklatch.core.messages import Decision
+from hooklatch.core.messages import FireDecision
 from hooklatch.core.tools import UnclearToolError, arguments, kind_of
-from hooklatch.hosts.fitting import explained
-from hooklatch.hosts.host import GATE_LIMIT, HookOutput, Host, Native, NativeEvent, Request, UnreadableError, denied
+from hooklatch.hosts.fitting import explain_decision
+from hooklatch.hosts.host import (
+    GATE_LIMIT,
+    HookOutput,
+    Host,
+    HostEvent,
+    HostEventSpec,
+    HostFire,
+    UnreadableError,
+    make_denied_decision,
+)
 
-__all__ = ["Generic", "added_to"]
+__all__ = ["GenericHost", "list_added_words"]
 
 WAITED_FOR: Final = frozenset({"inject", "append", "resume", "value"})
 
 
-def native(spec: EventSpec) -> NativeEvent:
+def make_generic_event(spec: EventSpec) -> HostEventSpec:
     words = {*spec.verdicts, *(["patch"] if spec.patch else [])}
     words |= {"context"} if spec.outputs & {"inject", "append"} else set[str]()
     words |= spec.outputs & {"resume"}
     is_awaited = bool(spec.outputs & WAITED_FOR or spec.patch or "claim" in spec.verdicts)
-    return NativeEvent(
+    return HostEventSpec(
         event=spec.name, kind="gate" if spec.is_gate else "context" if is_awaited else "notify",
         can=frozenset(words), patch=spec.patch, limit=GATE_LIMIT,
     )  # fmt: skip
 
 
-EVENTS: Final[dict[str, NativeEvent]] = {name: native(spec) for name, spec in Catalogue.standard().items()}
+EVENTS: Final[dict[str, HostEventSpec]] = {
+    name: make_generic_event(spec) for name, spec in Catalogue.standard().items()
+}
 
 
-class Generic(Host):
+class GenericHost(Host):
     name = "generic"
     title = "the agent"
     aliases = ("own", "other", "json")
     events = EVENTS
     name_keys = ("event",)
 
-    def request(self, native: Native) -> Request:
+    def request(self, native: HostEvent) -> HostFire:
         try:
             params = msgspec.json.decode(msgspec.json.encode({**native.fields, "event": native.event}), type=FireParams)
             raw = bytes(params.payload)
             fields = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
             payload: dict[str, Any] = msgspec.json.decode(raw)
-            added = added_to(payload)
+            added = list_added_words(payload)
         except UnclearToolError as error:
             raise UnreadableError(str(error), native.name, "payload") from None
         except msgspec.MsgspecError as error:
@@ -60,22 +71,22 @@ class Generic(Host):
             params, payload=msgspec.Raw(msgspec.json.encode({**fields, **added})), wait=True, timeout=None,
             dialect=None, envelope=msgspec.structs.replace(params.envelope, host=host),
         )  # fmt: skip
-        return Request(params=params)
+        return HostFire(params=params)
 
-    def render(self, native: Native, decision: Decision) -> HookOutput:
+    def render(self, native: HostEvent, decision: FireDecision) -> HookOutput:
         is_refused = native.is_gate and decision.verdict not in ("pass", "allow")
-        text = explained(decision) or "refused by hooklatch"
+        text = explain_decision(decision) or "refused by hooklatch"
         return HookOutput(
             exit_code=2 if is_refused else 0, stdout=msgspec.json.encode(decision).decode() + "\n",
             stderr=f"{text}\n" if is_refused else "",
         )  # fmt: skip
 
     def refusal(self, event: str | None, reason: str) -> HookOutput:
-        decision = denied(event or "", "protocol", reason)
+        decision = make_denied_decision(event or "", "protocol", reason)
         return HookOutput(exit_code=2, stdout=msgspec.json.encode(decision).decode() + "\n", stderr=f"{reason}\n")
 
 
-def added_to(payload: dict[str, Any]) -> dict[str, Any]:
+def list_added_words(payload: dict[str, Any]) -> dict[str, Any]:
     """Return the canonical words for a tool that a payload leaves to us."""
     name, given = payload.get("tool_name"), payload.get("tool_input", {})
     if not isinstance(name, str) or "tool_kind" in payload:

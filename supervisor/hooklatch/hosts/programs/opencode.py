@@ -16,24 +16,35 @@ from typing import Any, Final
 
 import msgspec
 
-from hooklatch.core.messages import Decision
-from hooklatch.hosts.fitting import explained, patch_of
-from hooklatch.hosts.host import HookOutput, Host, Native, NativeEvent, Tool, compact, gate, notice
+from hooklatch.core.messages import FireDecision
+from hooklatch.hosts.fitting import decode_patch, explain_decision
+from hooklatch.hosts.host import (
+    HookOutput,
+    Host,
+    HostEvent,
+    HostEventSpec,
+    HostTool,
+    encode_document,
+    make_gate_event_spec,
+    make_notice_event_spec,
+)
 
 __all__ = ["OpenCode"]
 
-EVENTS: Final[dict[str, NativeEvent]] = {
-    "tool.execute.before": gate("pre_tool_use", "", "tool_input"),
-    "tool.execute.after": notice("post_tool_use", renamed={"tool_response": "output"}),
-    "session.created": notice("session_start"),
-    "session.idle": notice("stop"),
-    "session.error": notice("stop_failure"),
-    "session.compacted": notice("post_compact"),
-    "session.deleted": notice("session_end"),
-    "chat.message": notice("user_prompt_submit"),
-    "permission.asked": notice("notification"),
+EVENTS: Final[dict[str, HostEventSpec]] = {
+    "tool.execute.before": make_gate_event_spec("pre_tool_use", "", "tool_input"),
+    "tool.execute.after": make_notice_event_spec("post_tool_use", renamed={"tool_response": "output"}),
+    "session.created": make_notice_event_spec("session_start"),
+    "session.idle": make_notice_event_spec("stop"),
+    "session.error": make_notice_event_spec("stop_failure"),
+    "session.compacted": make_notice_event_spec("post_compact"),
+    "session.deleted": make_notice_event_spec("session_end"),
+    "chat.message": make_notice_event_spec("user_prompt_submit"),
+    "permission.asked": make_notice_event_spec("notification"),
 }
-SUBAGENT: Final = notice("subagent_started", renamed={"subagent_id": "sessionID"})  # a session below another
+SUBAGENT: Final = make_notice_event_spec(
+    "subagent_started", renamed={"subagent_id": "sessionID"}
+)  # a session below another
 
 
 class OpenCode(Host):
@@ -53,23 +64,23 @@ class OpenCode(Host):
     metadata_keys = ("worktree", "model", "agent")
     project_variables = ()
 
-    def read(self, event: str | None, document: bytes, environ: Mapping[str, str]) -> Native:
+    def read(self, event: str | None, document: bytes, environ: Mapping[str, str]) -> HostEvent:
         native = super().read(event, document, environ)
         if native.name == "session.created" and native.text("parentID") is not None:
             return msgspec.structs.replace(native, spec=SUBAGENT)
         return native
 
-    def cwd(self, native: Native) -> str | None:
+    def cwd(self, native: HostEvent) -> str | None:
         value = native.document.get("cwd", native.document.get("directory"))
         return value if isinstance(value, str) or value is None else ""
 
-    def envelope(self, native: Native) -> dict[str, Any]:
+    def envelope(self, native: HostEvent) -> dict[str, Any]:
         said = super().envelope(native)
         if (root := native.text("worktree", "directory")) is not None:
             said["began_in"] = root
         return said
 
-    def added(self, native: Native, tool: Tool | None) -> dict[str, Any]:
+    def added(self, native: HostEvent, tool: HostTool | None) -> dict[str, Any]:
         added = super().added(native, tool)
         if native.event == "session_start":
             added.setdefault("source", "startup")
@@ -77,27 +88,29 @@ class OpenCode(Host):
             added.setdefault("notification_type", "permission_prompt")
         return added
 
-    def known(self, native: Native, tool: Tool) -> Tool:
+    def known(self, native: HostEvent, tool: HostTool) -> HostTool:
         tool = super().known(native, tool)
         if tool.kind == "other" and "_" in tool.name:  # server_tool; both may have underscores themselves
             server, _, name = tool.name.partition("_") if tool.name.count("_") == 1 else ("", "", "")
             return msgspec.structs.replace(tool, kind="mcp", server=server, tool=name)
         return tool
 
-    def render(self, native: Native, decision: Decision) -> HookOutput:
+    def render(self, native: HostEvent, decision: FireDecision) -> HookOutput:
         if not native.is_gate:
             return self.silence(native.name)
         if decision.verdict != "pass":
             return HookOutput(
-                stdout=compact({"verdict": "deny", "reason": explained(decision) or "refused by hooklatch"})
+                stdout=encode_document(
+                    {"verdict": "deny", "reason": explain_decision(decision) or "refused by hooklatch"}
+                )
             )
         said: dict[str, Any] = {"verdict": "pass"}
-        if "tool_input" in (patch := patch_of(decision)):
+        if "tool_input" in (patch := decode_patch(decision)):
             said["args"] = patch["tool_input"]
-        return HookOutput(stdout=compact(said))
+        return HookOutput(stdout=encode_document(said))
 
     def refusal(self, event: str | None, reason: str) -> HookOutput:
-        return HookOutput(stdout=compact({"verdict": "deny", "reason": reason}))
+        return HookOutput(stdout=encode_document({"verdict": "deny", "reason": reason}))
 
     def silence(self, event: str | None) -> HookOutput:
         return HookOutput(stdout="{}\n")

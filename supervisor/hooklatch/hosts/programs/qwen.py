@@ -4,32 +4,40 @@ from __future__ import annotations
 
 from typing import Final
 
-from hooklatch.core.messages import Decision
-from hooklatch.hosts.fitting import fitted
-from hooklatch.hosts.host import Native, NativeEvent, context, gate, notice
+from hooklatch.core.messages import FireDecision
+from hooklatch.hosts.fitting import fit_decision
+from hooklatch.hosts.host import (
+    HostEvent,
+    HostEventSpec,
+    make_context_event_spec,
+    make_gate_event_spec,
+    make_notice_event_spec,
+)
 from hooklatch.hosts.programs.claude_code import ClaudeCode
 
 __all__ = ["Qwen"]
 
 AGENT: Final = {"subagent_id": "agent_id"}
 
-EVENTS: Final[dict[str, NativeEvent]] = {
-    "SessionStart": context("session_start"),
-    "UserPromptSubmit": gate("user_prompt_submit", "context"),  # it sends this for each turn of the model
-    "PreToolUse": gate("pre_tool_use", "allow ask"),
-    "PermissionRequest": gate(
+EVENTS: Final[dict[str, HostEventSpec]] = {
+    "SessionStart": make_context_event_spec("session_start"),
+    # it sends this for each turn of the model
+    "UserPromptSubmit": make_gate_event_spec("user_prompt_submit", "context"),
+    "PreToolUse": make_gate_event_spec("pre_tool_use", "allow ask"),
+    "PermissionRequest": make_gate_event_spec(
         "permission_request", "allow ask", renamed={"suggestions": "permission_suggestions"}
     ),
-    "PostToolUse": context("post_tool_use"),
-    "PostToolUseFailure": context("post_tool_use_failure"),
-    "Notification": notice("notification"),
-    "SubagentStart": context("subagent_started", renamed=AGENT),
-    "SubagentStop": context("subagent_stop", "resume", renamed={**AGENT, "result": "last_assistant_message"}),
-    "Stop": context("stop", "resume"),
-    "StopFailure": notice("stop_failure"),
-    "PreCompact": notice("pre_compact"),
-    "PostCompact": notice("post_compact"),
-    "SessionEnd": notice("session_end"),
+    "PostToolUse": make_context_event_spec("post_tool_use"),
+    "PostToolUseFailure": make_context_event_spec("post_tool_use_failure"),
+    "Notification": make_notice_event_spec("notification"),
+    "SubagentStart": make_context_event_spec("subagent_started", renamed=AGENT),
+    "SubagentStop": make_context_event_spec("subagent_stop", "resume",
+    renamed={**AGENT, "result": "last_assistant_message"}),
+    "Stop": make_context_event_spec("stop", "resume"),
+    "StopFailure": make_notice_event_spec("stop_failure"),
+    "PreCompact": make_notice_event_spec("pre_compact"),
+    "PostCompact": make_notice_event_spec("post_compact"),
+    "SessionEnd": make_notice_event_spec("session_end"),
 }  # fmt: skip
 
 
@@ -42,5 +50,5 @@ class Qwen(ClaudeCode):
     metadata_keys = ("transcript_path", "permission_mode", "timestamp")
     project_variables = ("QWEN_PROJECT_DIR", "GEMINI_PROJECT_DIR", "CLAUDE_PROJECT_DIR")
 
-    def fit(self, native: Native, decision: Decision) -> Decision:
-        return fitted(self.title, native.name, native.spec, decision)
+    def fit(self, native: HostEvent, decision: FireDecision) -> FireDecision:
+        return fit_decision(self.title, native.name, native.spec, decision)

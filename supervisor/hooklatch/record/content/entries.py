@@ -12,13 +12,13 @@ from typing import Any
 
 import msgspec
 
-from hooklatch.core.decisions.call import Envelope
-from hooklatch.core.messages import Cause, Decision, DecisionVerdict, Outcome
+from hooklatch.core.decisions.call import EventEnvelope
+from hooklatch.core.messages import CallOutcome, Cause, DecisionVerdict, FireDecision
 from hooklatch.core.payload import Payload
-from hooklatch.record.content.excerpt import UNREADABLE, cleaned, excerpt_of
+from hooklatch.record.content.excerpt import UNREADABLE, excerpt_fields, replace_secrets
 from hooklatch.record.content.redaction import WINDOW, Redactor
 
-__all__ = ["Fact", "entry_of_abandoned", "entry_of_decision", "hide", "scrubbed"]
+__all__ = ["FireFacts", "encode_abandoned_entry", "encode_decision_entry", "hide_payload", "encode_fields"]
 
 TEXT = 1000  # characters of a reason or a message
 NAME = 300  # characters of an id or a path that a client gave
@@ -28,7 +28,7 @@ OUTPUTS = ("append", "resume", "value", "inject", "context")
 ENCODER = msgspec.json.Encoder()
 
 
-class Fact(msgspec.Struct, gc=False):
+class FireFacts(msgspec.Struct, gc=False):
     """What is known of a fire before its decision: the payload as received, who fired it, and what is shown of both.
 
     `session` may be an id that a one-shot client only claims, or that is reused; `run` identifies one live session.
@@ -52,7 +52,7 @@ class Fact(msgspec.Struct, gc=False):
     excerpt: msgspec.Raw | None = None
     excerpt_cut: str | None = None
     decision_id: str = ""
-    envelope: Envelope | None = None
+    envelope: EventEnvelope | None = None
     line: bytes | str | None = None
     payload_kept: str | None = None
     payload_unkept: str | None = None
@@ -97,7 +97,7 @@ class DecisionEntry(msgspec.Struct, omit_defaults=True, gc=False):
     excerpt_cut: str | None = None
     patch: PatchEntry | None = None
     outputs: list[str] = []
-    outcomes: list[Outcome] = []
+    outcomes: list[CallOutcome] = []
     outcomes_omitted: int = 0
     warnings: list[str] = []
     warnings_omitted: int = 0
@@ -107,38 +107,38 @@ class DecisionEntry(msgspec.Struct, omit_defaults=True, gc=False):
     claimed_session: str | None = None
 
 
-def hide(fact: Fact) -> None:
+def hide_payload(fact: FireFacts) -> None:
     """Show nothing of a payload, nor of what hooks replaced in it."""
     fact.limit, fact.excerpt, fact.excerpt_cut = 0, None, None
     fact.line = None
 
 
-def entry_of_decision(decision: Decision, fact: Fact, redactor: Redactor) -> bytes:
+def encode_decision_entry(decision: FireDecision, fact: FireFacts, redactor: Redactor) -> bytes:
     """Encode the record of a decision, with what is shown of its payload, and at most as much of its patch."""
     reason, outcomes, warnings = decision.reason, decision.outcomes, decision.warnings
     outcomes_omitted = warnings_omitted = 0
     session, host, cwd = fact.session, fact.host, fact.cwd
-    call_id = name_of(fact.call_id) if isinstance(fact.call_id, int) else fact.call_id
+    call_id = clip_name(fact.call_id) if isinstance(fact.call_id, int) else fact.call_id
     outputs: list[str] = []
     try:
         if len(outcomes) > OUTCOMES:
             outcomes, outcomes_omitted = outcomes[:OUTCOMES], len(outcomes) - OUTCOMES
         if len(warnings) > WARNINGS:
             warnings, warnings_omitted = warnings[:WARNINGS], len(warnings) - WARNINGS
-        if reason or warnings or not all_silent(outcomes):
+        if reason or warnings or not are_all_silent(outcomes):
             cleaner = None if is_clean(reason, outcomes, warnings, redactor) else redactor
-            outcomes = [recorded(outcome, reason, cleaner) for outcome in outcomes]
-            warnings = [text_of(text, cleaner) for text in warnings]
-            reason = text_of(reason, cleaner) if reason is not None else None
+            outcomes = [redact_outcome(outcome, reason, cleaner) for outcome in outcomes]
+            warnings = [clip_text(text, cleaner) for text in warnings]
+            reason = clip_text(reason, cleaner) if reason is not None else None
         if decision.append or decision.resume or decision.value or decision.inject or decision.context:
             outputs = [name for name in OUTPUTS if getattr(decision, name)]
         if len(f"{session}{call_id}{host}{cwd}") > NAME:
-            session, call_id, host, cwd = name_of(session), name_of(call_id), name_of(host), name_of(cwd)
+            session, call_id, host, cwd = clip_name(session), clip_name(call_id), clip_name(host), clip_name(cwd)
         return ENCODER.encode(DecisionEntry(
             decision.decision_id, decision.event, fact.is_gate, decision.verdict, decision.cause, reason,
             decision.layer, decision.hook, decision.name, session, fact.run, call_id, host, cwd, decision.revision,
             decision.payload_digest, len(fact.payload.data), fact.excerpt, fact.excerpt_cut,
-            entry_of_patch(decision.patch, fact.limit, redactor) if decision.patch else None,
+            build_patch_entry(decision.patch, fact.limit, redactor) if decision.patch else None,
             outputs, outcomes, outcomes_omitted, warnings, warnings_omitted, decision.duration_ms,
             fact.payload_kept, fact.payload_unkept, fact.claimed_session,
         ))  # fmt: skip
@@ -150,25 +150,25 @@ def entry_of_decision(decision: Decision, fact: Fact, redactor: Redactor) -> byt
         ))  # fmt: skip
 
 
-def entry_of_abandoned(event: str, decision_id: str, revision: int | None, fact: Fact) -> bytes:
+def encode_abandoned_entry(event: str, decision_id: str, revision: int | None, fact: FireFacts) -> bytes:
     """Encode the record of a gate whose client left before it was decided."""
     return ENCODER.encode(DecisionEntry(
-        decision_id, event, fact.is_gate, cause="abandoned", revision=revision, session=name_of(fact.session),
-        run=fact.run, call_id=name_of(fact.call_id), host=name_of(fact.host), cwd=name_of(fact.cwd),
+        decision_id, event, fact.is_gate, cause="abandoned", revision=revision, session=clip_name(fact.session),
+        run=fact.run, call_id=clip_name(fact.call_id), host=clip_name(fact.host), cwd=clip_name(fact.cwd),
         payload_digest=fact.payload.digest(), payload_bytes=len(fact.payload.data),
         claimed_session=fact.claimed_session,
     ))  # fmt: skip
 
 
-def entry_of_patch(patch: Mapping[str, msgspec.Raw], limit: int, redactor: Redactor) -> PatchEntry:
+def build_patch_entry(patch: Mapping[str, msgspec.Raw], limit: int, redactor: Redactor) -> PatchEntry:
     data = ENCODER.encode(patch)
     entry = PatchEntry(sha256(data).hexdigest(), len(data))
     if limit > 0:
-        entry.excerpt, entry.excerpt_cut = excerpt_of(patch, limit, redactor)
+        entry.excerpt, entry.excerpt_cut = excerpt_fields(patch, limit, redactor)
     return entry
 
 
-def all_silent(outcomes: Sequence[Outcome]) -> bool:
+def are_all_silent(outcomes: Sequence[CallOutcome]) -> bool:
     """Return whether the outcomes say and hold nothing that is not recorded as it is."""
     for one in outcomes:
         if one.message or one.patch or one.stdout or one.stderr or one.truncated or one.command or one.last:
@@ -176,7 +176,7 @@ def all_silent(outcomes: Sequence[Outcome]) -> bool:
     return True
 
 
-def is_clean(reason: str | None, outcomes: Sequence[Outcome], warnings: Sequence[str], redactor: Redactor) -> bool:
+def is_clean(reason: str | None, outcomes: Sequence[CallOutcome], warnings: Sequence[str], redactor: Redactor) -> bool:
     texts = [text[:WINDOW] for text in warnings]
     if reason:
         texts.append(reason[:WINDOW])
@@ -184,28 +184,28 @@ def is_clean(reason: str | None, outcomes: Sequence[Outcome], warnings: Sequence
     return not texts or redactor.is_clean(ENCODER.encode(texts))
 
 
-def recorded(outcome: Outcome, reason: str | None, redactor: Redactor | None) -> Outcome:
+def redact_outcome(outcome: CallOutcome, reason: str | None, redactor: Redactor | None) -> CallOutcome:
     """Return an outcome as it is recorded: its message without secrets, and without what it printed or changed."""
-    message = "" if outcome.message == reason else text_of(outcome.message, redactor)
+    message = "" if outcome.message == reason else clip_text(outcome.message, redactor)
     return msgspec.structs.replace(
         outcome, message=message, patch=None, stdout="", stderr="", truncated=False, command="", last=False
     )
 
 
-def text_of(text: str, redactor: Redactor | None) -> str:
+def clip_text(text: str, redactor: Redactor | None) -> str:
     if redactor is not None:
         text = redactor.clean(text)
     return text if len(text) <= TEXT else f"{text[:TEXT]}…"
 
 
-def name_of(name: str | int | None) -> str | None:
+def clip_name(name: str | int | None) -> str | None:
     if name is None or (type(name) is str and len(name) <= NAME):
         return name
     text = str(name) if not isinstance(name, int) or abs(name) < 2**63 else hex(name)
     return text if len(text) <= NAME else f"{text[:NAME]}…"
 
 
-def scrubbed(fields: Mapping[str, Any], redactor: Redactor) -> bytes:
+def encode_fields(fields: Mapping[str, Any], redactor: Redactor) -> bytes:
     """Encode the fields of any other record, with the secrets in their texts replaced.
 
     Raises:
@@ -213,4 +213,4 @@ def scrubbed(fields: Mapping[str, Any], redactor: Redactor) -> bytes:
     """
     plain = msgspec.to_builtins(fields)
     data = ENCODER.encode(plain)
-    return data if redactor.is_clean(data) else ENCODER.encode(cleaned(plain, redactor))
+    return data if redactor.is_clean(data) else ENCODER.encode(replace_secrets(plain, redactor))

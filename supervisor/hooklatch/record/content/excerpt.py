@@ -15,10 +15,10 @@ import msgspec
 
 from hooklatch.core.payload import Payload
 from hooklatch.core.text import REDACTED, TOO_DEEP
-from hooklatch.record.content.redaction import WINDOW, Redactor, json_in
-from hooklatch_worker.author.ambiguity import ambiguity
+from hooklatch.record.content.redaction import WINDOW, Redactor, decode_inner_json
+from hooklatch_worker.author.ambiguity import find_ambiguity
 
-__all__ = ["UNREADABLE", "cleaned", "excerpt_for_person", "excerpt_of", "excerpt_of_payload", "visible"]
+__all__ = ["UNREADABLE", "replace_secrets", "excerpt_object", "excerpt_fields", "excerpt_payload", "hide_keys"]
 
 LARGE = 4 * 1024  # bytes of a value as received; a longer value is a file rather than an argument
 DEEP = 50  # levels; deeper nesting is not needed to see what was judged, and each level costs the interpreter's stack
@@ -37,35 +37,39 @@ encode = msgspec.json.Encoder().encode
 Excerpt = tuple[msgspec.Raw | None, str | None]  # whole, as JSON; or what is shown of it, as text
 
 
-def excerpt_of_payload(payload: Payload, limit: int, redactor: Redactor) -> Excerpt:
+def excerpt_payload(payload: Payload, limit: int, redactor: Redactor) -> Excerpt:
     """Return what is shown of a payload; nothing if it has no fields, or would have to be read only for this."""
     data = payload.data
     try:
         if len(data) <= LARGE and len(data) <= limit:  # no value is large, and all fit
-            return without_secrets(decode_fields(data), limit, redactor)
+            return redact_fields(decode_fields(data), limit, redactor)
         if limit <= 0 or (not payload.is_read and (len(data) > UNREAD or data.count(b":") > COLONS)):
             return None, None
-        return excerpt_of(payload.fields, limit, redactor)
+        return excerpt_fields(payload.fields, limit, redactor)
     except UNREADABLE:
         return None, None
 
 
-def excerpt_for_person(data: bytes, limit: int, redactor: Redactor) -> Excerpt:
+def excerpt_object(data: bytes, limit: int, redactor: Redactor) -> Excerpt:
     """Return what is shown to somebody who has to judge an object now: of its long values too, as much as fits.
 
     It is JSON only where nothing but secrets is missing from it.  Of anything else it is a text, which may be empty.
     """
     try:
         if len(data) > READ_FOR_PERSON:
-            return excerpt_of(decode_raw(data), limit, redactor, is_whole=False)
+            return excerpt_fields(decode_raw(data), limit, redactor, is_whole=False)
         fields = decode_fields(data)
         if len(data) > limit:
-            return without_secrets(fields, limit, redactor, is_whole=False)
-        seen = visible(fields, redactor.hides, DEEP + 1)
-        shown = cleaned(seen, redactor)
+            return redact_fields(fields, limit, redactor, is_whole=False)
+        seen = hide_keys(fields, redactor.hides, DEEP + 1)
+        shown = replace_secrets(seen, redactor)
         text = encode(shown)
         # Two keys may hold secrets, and be the same without them.
-        is_whole = entries(shown) == entries(seen) and not is_deeper(fields, DEEP + 1) and ambiguity(data) is None
+        is_whole = (
+            count_values(shown) == count_values(seen)
+            and not is_deeper(fields, DEEP + 1)
+            and find_ambiguity(data) is None
+        )
         if is_whole and len(text) <= limit:
             return msgspec.Raw(text), None
         return None, text[:limit].decode("utf-8", "ignore")
@@ -73,38 +77,40 @@ def excerpt_for_person(data: bytes, limit: int, redactor: Redactor) -> Excerpt:
         return None, ""
 
 
-def entries(value: object) -> int:
+def count_values(value: object) -> int:
     """Return how many values stand in decoded JSON, at all levels."""
-    inner = inner_of(value)
-    return len(inner) + sum(map(entries, inner))
+    inner = list_inner_values(value)
+    return len(inner) + sum(map(count_values, inner))
 
 
 def is_deeper(value: object, levels: int) -> bool:
-    """Return whether something in decoded JSON lies deeper than so many levels, as `visible` counts them."""
+    """Return whether something in decoded JSON lies deeper than so many levels, as `hide_keys` counts them."""
     if not isinstance(value, dict | list):
         return False
-    return levels < 0 or any(is_deeper(one, levels - 1) for one in inner_of(cast("object", value)))
+    return levels < 0 or any(is_deeper(one, levels - 1) for one in list_inner_values(cast("object", value)))
 
 
-def inner_of(value: object) -> Collection[object]:
+def list_inner_values(value: object) -> Collection[object]:
     if isinstance(value, dict):
         return cast("dict[str, object]", value).values()
     return cast("list[object]", value) if isinstance(value, list) else ()
 
 
-def excerpt_of(fields: Mapping[str, msgspec.Raw], limit: int, redactor: Redactor, *, is_whole: bool = True) -> Excerpt:
+def excerpt_fields(
+    fields: Mapping[str, msgspec.Raw], limit: int, redactor: Redactor, *, is_whole: bool = True
+) -> Excerpt:
     """Return what is shown of undecoded fields: as many as fit into `limit` bytes."""
     found: dict[str, object] = {}
     size = 0
     for key, raw in fields.items():
         if size > limit:
-            return without_secrets(found, limit, redactor, is_whole=False)
-        found[key] = value_of(raw)
+            return redact_fields(found, limit, redactor, is_whole=False)
+        found[key] = decode_value(raw)
         size += len(key) + (HIDDEN if len(raw) > LARGE else len(raw))
-    return without_secrets(found, limit, redactor, is_whole=is_whole)
+    return redact_fields(found, limit, redactor, is_whole=is_whole)
 
 
-def value_of(raw: msgspec.Raw) -> object:
+def decode_value(raw: msgspec.Raw) -> object:
     if len(raw) <= LARGE:
         try:
             return decode(raw)
@@ -113,57 +119,59 @@ def value_of(raw: msgspec.Raw) -> object:
     return {"omitted_bytes": len(raw)}
 
 
-def without_secrets(fields: dict[str, object], limit: int, redactor: Redactor, *, is_whole: bool = True) -> Excerpt:
+def redact_fields(fields: dict[str, object], limit: int, redactor: Redactor, *, is_whole: bool = True) -> Excerpt:
     texts: list[str] = []
     if redactor.shows_all(fields, DEEP + 1, texts):
         data = encode(fields)
         is_clean = redactor.are_clean(texts)
     else:
-        fields = cast("dict[str, object]", visible(fields, redactor.hides, DEEP + 1))
+        fields = cast("dict[str, object]", hide_keys(fields, redactor.hides, DEEP + 1))
         data, is_clean = b"", False
     if not is_clean:
-        data = encode(cleaned(fields, redactor))
+        data = encode(replace_secrets(fields, redactor))
     if is_whole and len(data) <= limit:
         return msgspec.Raw(data), None
     return None, data[:limit].decode("utf-8", "ignore")
 
 
-def visible(value: object, hides: Callable[[str], bool], levels: int) -> object:
+def hide_keys(value: object, hides: Callable[[str], bool], levels: int) -> object:
     """Return decoded JSON without what its keys hide, and without what lies deeper than so many levels."""
     kind = type(value)
     if kind is str:
-        return within(cast("str", value), lambda found: visible(found, hides, levels - 1))
+        return change_inner_json(cast("str", value), lambda found: hide_keys(found, hides, levels - 1))
     if kind is not dict and kind is not list:
         return value
     if levels < 0:
         return TOO_DEEP
     if kind is list:
-        return [visible(one, hides, levels - 1) for one in cast("list[object]", value)]
+        return [hide_keys(one, hides, levels - 1) for one in cast("list[object]", value)]
     fields = cast("dict[str, object]", value)
-    return {key: REDACTED if hides(key) else visible(one, hides, levels - 1) for key, one in fields.items()}
+    return {key: REDACTED if hides(key) else hide_keys(one, hides, levels - 1) for key, one in fields.items()}
 
 
-def cleaned(value: object, redactor: Redactor, *, window: int | None = WINDOW) -> object:
+def replace_secrets(value: object, redactor: Redactor, *, window: int | None = WINDOW) -> object:
     """Return decoded JSON with the secrets in its texts replaced, and of each text so many characters."""
     if isinstance(value, str):
-        return redactor.clean(within(value, lambda found: cleaned(found, redactor, window=window)), window=window)
+        return redactor.clean(
+            change_inner_json(value, lambda found: replace_secrets(found, redactor, window=window)), window=window
+        )
     if isinstance(value, dict):
         fields = cast("dict[str, object]", value)
-        return {redactor.clean(key): cleaned(one, redactor, window=window) for key, one in fields.items()}
+        return {redactor.clean(key): replace_secrets(one, redactor, window=window) for key, one in fields.items()}
     if isinstance(value, list):
-        return [cleaned(one, redactor, window=window) for one in cast("list[object]", value)]
+        return [replace_secrets(one, redactor, window=window) for one in cast("list[object]", value)]
     return value
 
 
-def within(text: str, change: Callable[[object], object]) -> str:
+def change_inner_json(text: str, change: Callable[[object], object]) -> str:
     """Return a text with what it holds as JSON changed; as it is if it holds none, or nothing changes.
 
     What can be read in two ways is left out: one of them, alone, would be taken for what the text says.
     """
-    found = json_in(text)
+    found = decode_inner_json(text)
     if found is None:
         return text
-    if ambiguity(text.encode()) is not None:
+    if find_ambiguity(text.encode()) is not None:
         return REDACTED
     changed = change(found)
     if changed == found:

@@ -19,9 +19,9 @@ import re2
 from hooklatch.core.hooks.matchers import CompiledPattern, MatcherError, compile_matcher, compile_re2
 from hooklatch.core.text import REDACTED, TOO_DEEP
 from hooklatch.record.settings import SIGNS, RecordSettings
-from hooklatch_worker.author.ambiguity import ambiguity
+from hooklatch_worker.author.ambiguity import find_ambiguity
 
-__all__ = ["Redactor", "json_in"]
+__all__ = ["Redactor", "decode_inner_json"]
 
 T = TypeVar("T")
 WINDOW = 16 * 1024  # characters of a text that are searched; what follows is never recorded
@@ -40,10 +40,10 @@ class Redactor:
     """The active redaction list."""
 
     def __init__(self, settings: RecordSettings) -> None:
-        self._keys = list(compiled(settings.redact, key_test))
-        texts = dict(compiled(settings.redact_text, lambda pattern: (pattern, compile_re2(pattern))))
+        self._keys = list(compile_patterns(settings.redact, compile_key_test))
+        texts = dict(compile_patterns(settings.redact_text, lambda pattern: (pattern, compile_re2(pattern))))
         self._texts = list(texts.values())
-        self._all = as_one(tuple(texts))
+        self._all = combine_patterns(tuple(texts))
         # None if a pattern is the operator's own: nobody knows its signs.
         self._signs = {sign for text in texts for sign in SIGNS[text]} if SIGNS.keys() >= texts.keys() else None
         self._plain_keys: set[str] = set()
@@ -87,11 +87,11 @@ class Redactor:
         return True
 
     def _shows_text(self, text: str, levels: int, texts: list[str]) -> bool:
-        found = json_in(text)
+        found = decode_inner_json(text)
         if found is None:
             return True
         # Of a key that stands twice only the last value was decoded.
-        return levels > 0 and self.shows_all(found, levels - 1, texts) and ambiguity(text.encode()) is None
+        return levels > 0 and self.shows_all(found, levels - 1, texts) and find_ambiguity(text.encode()) is None
 
     def are_clean(self, texts: Iterable[str]) -> bool:
         """Return whether no text holds a secret; False may also be a false alarm, as with `is_clean`.
@@ -130,14 +130,14 @@ class Redactor:
         if self._all is not None and self._all.search(cleaned) is None:
             return cleaned
         for pattern in self._texts:
-            cleaned = pattern.sub(replacement, cleaned)
+            cleaned = pattern.sub(replace_match, cleaned)
         # The cut may have gone through a secret, which is then at the end; only after much redaction would that show.
         if window is not None and len(text) > window and len(cleaned) < window // 2:
             return REDACTED
         return cleaned
 
 
-def json_in(text: str) -> dict[str, Any] | list[Any] | None:
+def decode_inner_json(text: str) -> dict[str, Any] | list[Any] | None:
     """Return the object or the list that a text holds as JSON; None if it holds none."""
     if not text.lstrip().startswith(OPENINGS):
         return None
@@ -150,12 +150,12 @@ def json_in(text: str) -> dict[str, Any] | list[Any] | None:
     return cast("dict[str, Any] | list[Any]", found) if isinstance(found, dict | list) else None
 
 
-def replacement(match: Any) -> str:
+def replace_match(match: Any) -> str:
     found: str = match.group()
     return found if not found or DONE.fullmatch(found) else REDACTED
 
 
-def key_test(glob: str) -> Callable[[str], object]:
+def compile_key_test(glob: str) -> Callable[[str], object]:
     """Return the test for a key in lower case; nearly all globs are a word with stars around it."""
     word = (lower := glob.lower()).strip("*")
     if not word or any(mark in word for mark in "*?["):
@@ -171,7 +171,7 @@ def key_test(glob: str) -> Callable[[str], object]:
             return word.__eq__
 
 
-def compiled(sources: Iterable[str], compile_one: Callable[[str], T]) -> Iterator[T]:
+def compile_patterns(sources: Iterable[str], compile_one: Callable[[str], T]) -> Iterator[T]:
     """Leave out what RE2 cannot run: a configuration with it is refused before it gets here."""
     for source in sources:
         with suppress(MatcherError):
@@ -179,7 +179,7 @@ def compiled(sources: Iterable[str], compile_one: Callable[[str], T]) -> Iterato
 
 
 @lru_cache(maxsize=8)
-def as_one(patterns: tuple[str, ...]) -> CompiledPattern | None:
+def combine_patterns(patterns: tuple[str, ...]) -> CompiledPattern | None:
     """Compile all patterns as one that is searched for in many texts at once; None if that is not equivalent."""
     if not patterns or any(place in pattern.replace("[^", "[") for pattern in patterns for place in PLACES):
         return None

@@ -8,14 +8,14 @@ from __future__ import annotations
 import os
 import re
 
-from hooklatch.record.files.slots import Slot, read_form
+from hooklatch.record.files.slots import SlotFile, read_form
 
-__all__ = ["Anchor", "path_of_anchor", "read_anchor"]
+__all__ = ["Anchor", "anchor_path", "read_anchor"]
 
 FORM = re.compile(rb"(\d{18}) ([0-9a-f]{64})")
 
 
-def path_of_anchor(folder: str) -> str:
+def anchor_path(folder: str) -> str:
     return os.path.join(folder, "anchor")
 
 
@@ -25,11 +25,11 @@ def read_anchor(folder: str) -> tuple[int, str] | None:
     Raises:
         SlotError: the file is unreadable or holds something else.
     """
-    match = read_form(path_of_anchor(folder), FORM, "an anchor")
+    match = read_form(anchor_path(folder), FORM, "an anchor")
     return (int(match[1]), match[2].decode()) if match is not None else None
 
 
-class Anchor(Slot):
+class Anchor(SlotFile):
     """The anchor of a record that is open for writing.
 
     Raises:
@@ -37,7 +37,7 @@ class Anchor(Slot):
     """
 
     def __init__(self, folder: str, seq: int, own: str) -> None:
-        super().__init__(path_of_anchor(folder), spelled(seq, own))
+        super().__init__(anchor_path(folder), encode_anchor(seq, own))
 
     def advance(self, seq: int, own: str) -> None:
         """Set the anchor and sync it.
@@ -45,9 +45,9 @@ class Anchor(Slot):
         Raises:
             OSError: it could not be written.
         """
-        self.write(spelled(seq, own))
+        self.write(encode_anchor(seq, own))
         os.fdatasync(self.fd)
 
 
-def spelled(seq: int, own: str) -> bytes:
+def encode_anchor(seq: int, own: str) -> bytes:
     return b"%018d %b" % (seq, own.encode())

@@ -15,9 +15,9 @@ from hashlib import sha256
 
 import msgspec
 
-from hooklatch.core.messages import Head
+from hooklatch.core.messages import ChainHead
 
-__all__ = ["GENESIS", "TAIL", "WITNESS", "ChainLink", "head_of", "read_link", "seal", "timestamp"]
+__all__ = ["GENESIS", "TAIL", "WITNESS", "ChainLink", "make_head", "read_link", "seal_entry", "format_timestamp"]
 
 GENESIS = "0" * 64  # `prev` of the very first record
 MARK = b',"hash":"'
@@ -41,18 +41,18 @@ class ChainLink(msgspec.Struct, frozen=True):
     hash: str
 
 
-def timestamp(moment: float) -> str:
+def format_timestamp(moment: float) -> str:
     """Return a time as UTC with milliseconds, `2026-01-31T23:59:59.123Z`; these texts sort in order of time."""
     second = int(moment)
-    return text_of_second(second) + MILLISECONDS[int((moment - second) * 1000)]
+    return format_second(second) + MILLISECONDS[int((moment - second) * 1000)]
 
 
 @lru_cache(maxsize=1)  # strftime costs more than the rest of the line
-def text_of_second(second: int) -> str:
+def format_second(second: int) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
 
 
-def seal(seq: int, prev: str, at: str, kind: str, body: bytes) -> tuple[bytes, str]:
+def seal_entry(seq: int, prev: str, at: str, kind: str, body: bytes) -> tuple[bytes, str]:
     """Return a record's line with its newline, and its hash.  `body` is a JSON object on one line."""
     comma = "," if len(body) > 2 else ""
     line = f'{{"seq":{seq},"prev":"{prev}","at":"{at}","kind":"{kind}"{comma}'.encode() + body[1:-1]
@@ -78,6 +78,6 @@ def read_link(line: bytes) -> ChainLink | None:
     return ChainLink(int(seq), prev.decode(), at.decode(), kind.decode(), own)
 
 
-def head_of(seq: int, own: str) -> Head:
+def make_head(seq: int, own: str) -> ChainHead:
     """Return the number and the hash prefix that a reply carries."""
-    return Head(seq, own[:WITNESS])
+    return ChainHead(seq, own[:WITNESS])

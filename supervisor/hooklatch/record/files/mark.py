@@ -17,15 +17,15 @@ import threading
 import msgspec
 
 from hooklatch.record.files.chain import GENESIS
-from hooklatch.record.files.slots import Slot, read_form
+from hooklatch.record.files.slots import SlotFile, read_form
 
-__all__ = ["BLOCK", "Mark", "MarkFile", "path_of_mark", "read_mark"]
+__all__ = ["BLOCK", "HighWaterMark", "MarkFile", "mark_path", "read_mark"]
 
 BLOCK = 10_000  # sequence numbers reserved at once
 FORM = re.compile(rb"(open|shut) (\d{18}) (\d{18}) ([0-9a-f]{64}) (\d{18}) ([0-9a-f]{64}) (\d{18}) (\d{18}) (\d{18})")
 
 
-class Mark(msgspec.Struct, frozen=True):
+class HighWaterMark(msgspec.Struct, frozen=True):
     """The contents of the mark.
 
     `through` is the highest number that may have been used.  `seq` and `hash` are those of the newest record known to
@@ -52,22 +52,22 @@ class Mark(msgspec.Struct, frozen=True):
         )  # fmt: skip
 
 
-def path_of_mark(folder: str) -> str:
+def mark_path(folder: str) -> str:
     return f"{os.path.abspath(folder)}.mark"
 
 
-def read_mark(folder: str) -> Mark | None:
+def read_mark(folder: str) -> HighWaterMark | None:
     """Return the mark beside a directory; None if there is no mark.
 
     Raises:
         SlotError: the file is unreadable or holds something else.
     """
-    match = read_form(path_of_mark(folder), FORM, "a mark")
+    match = read_form(mark_path(folder), FORM, "a mark")
     if match is None:
         return None
     state, through, seq, own, kept_seq, kept_prev, *numbers = match.groups()
     told_seq, lost, fault_seq = (int(number) for number in numbers)
-    return Mark(
+    return HighWaterMark(
         state == b"shut",
         int(through),
         int(seq),
@@ -80,16 +80,16 @@ def read_mark(folder: str) -> Mark | None:
     )
 
 
-class MarkFile(Slot):
+class MarkFile(SlotFile):
     """The mark of a record that is open for writing, shared by the main thread and the sync thread."""
 
-    def __init__(self, folder: str, mark: Mark) -> None:
+    def __init__(self, folder: str, mark: HighWaterMark) -> None:
         """Open the mark, set it and sync it.
 
         Raises:
             OSError: it cannot be written.
         """
-        super().__init__(path_of_mark(folder), mark.spelled())
+        super().__init__(mark_path(folder), mark.spelled())
         self.mark = mark
         os.fdatasync(self.fd)
         self._lock = threading.Lock()
@@ -136,7 +136,7 @@ class MarkFile(Slot):
         with self._lock:
             self._retirement = None
 
-    def _set(self, mark: Mark) -> None:
+    def _set(self, mark: HighWaterMark) -> None:
         if self._retirement is not None and mark.seq >= self._retirement[0]:
             mark = msgspec.structs.replace(mark, **self._retirement[1])
             self._retirement = None

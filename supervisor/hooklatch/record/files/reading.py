@@ -15,10 +15,10 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from hooklatch.core.hooks.names import bare, is_like_a_name
+from hooklatch.core.hooks.names import is_like_a_name, strip_scope
 from hooklatch.core.messages import Cause, DecisionVerdict
 from hooklatch.core.text import read_duration
-from hooklatch.files import reading
+from hooklatch.files import open_regular_file
 from hooklatch.record.files.chain import read_link
 from hooklatch.record.files.segments import SegmentFile, list_segments
 
@@ -27,16 +27,16 @@ __all__ = [
     "MOMENTS",
     "Filters",
     "NoRecordError",
-    "names",
-    "of_kind",
-    "Tailer",
-    "backwards",
-    "forwards",
-    "matches",
-    "matching",
-    "names_in",
-    "newest",
-    "query",
+    "list_field_values",
+    "read_entries_of_kind",
+    "RecordFollower",
+    "read_backwards",
+    "read_forwards",
+    "matches_filters",
+    "filter_entries",
+    "list_entry_values",
+    "read_newest",
+    "query_record",
     "read_moment",
 ]
 
@@ -96,7 +96,7 @@ def read_moment(text: str, now: datetime) -> str:
     return f"{read:%Y-%m-%dT%H:%M:%S}.{read.microsecond // 1000:03d}Z"
 
 
-def needles_of(filters: Filters) -> list[bytes]:
+def list_needles(filters: Filters) -> list[bytes]:
     """Return what each line that matches contains, so that most others are rejected before any JSON is parsed."""
     needles = [
         b'"%b":%b' % (key.encode(), ENCODER.encode(value))
@@ -104,26 +104,28 @@ def needles_of(filters: Filters) -> list[bytes]:
         if (value := getattr(filters, key)) is not None
     ]
     if filters.hook is not None:
-        hook_id = bare(filters.hook) if is_like_a_name(filters.hook) else filters.hook
+        hook_id = strip_scope(filters.hook) if is_like_a_name(filters.hook) else filters.hook
         needles.append(b'"hook":%b' % ENCODER.encode(hook_id))
     return needles
 
 
-def matches(record: dict[str, Any], filters: Filters) -> bool:
+def matches_filters(record: dict[str, Any], filters: Filters) -> bool:
     """Return whether a record is one of those that the filters choose."""
     if any((wanted := getattr(filters, key)) is not None and record.get(key) != wanted for key in EXACT):
         return False
     at = str(record.get("at"))
     if (filters.since is not None and at < filters.since) or (filters.until is not None and at > filters.until):
         return False
-    return filters.hook is None or any(is_of(filters.hook, one) for one in [record, *record.get("outcomes", [])])
+    return filters.hook is None or any(
+        is_outcome_of_hook(filters.hook, one) for one in [record, *record.get("outcomes", [])]
+    )
 
 
-def is_of(hook: str, outcome: dict[str, Any]) -> bool:
+def is_outcome_of_hook(hook: str, outcome: dict[str, Any]) -> bool:
     return hook in (outcome.get("hook"), f"{outcome.get('layer')}/{outcome.get('hook')}", outcome.get("name"))
 
 
-def segments_of(folder: str) -> list[SegmentFile]:
+def list_record_segments(folder: str) -> list[SegmentFile]:
     try:
         found = list_segments(folder)
     except OSError as error:
@@ -135,29 +137,29 @@ def segments_of(folder: str) -> list[SegmentFile]:
     return found
 
 
-def forwards(folder: str) -> Iterator[bytes]:
+def read_forwards(folder: str) -> Iterator[bytes]:
     """Yield every complete line, oldest first.
 
     Raises:
         NoRecordError: there is no record.
     """
-    for place in segments_of(folder):
-        with suppress(FileNotFoundError), reading(place.path) as file:  # it may be retired in the meantime
+    for place in list_record_segments(folder):
+        with suppress(FileNotFoundError), open_regular_file(place.path) as file:  # it may be retired in the meantime
             yield from (line for line in file if line.endswith(b"\n"))
 
 
-def backwards(folder: str, needles: Sequence[bytes] = ()) -> Iterator[bytes]:
+def read_backwards(folder: str, needles: Sequence[bytes] = ()) -> Iterator[bytes]:
     """Yield complete lines, newest first; lines that lack one of the needles may be skipped.
 
     Raises:
         NoRecordError: there is no record.
     """
-    for place in reversed(segments_of(folder)):
-        with suppress(FileNotFoundError), reading(place.path) as file:
-            yield from lines_backwards(file, needles)
+    for place in reversed(list_record_segments(folder)):
+        with suppress(FileNotFoundError), open_regular_file(place.path) as file:
+            yield from read_lines_backwards(file, needles)
 
 
-def lines_backwards(file: BinaryIO, needles: Sequence[bytes] = ()) -> Iterator[bytes]:
+def read_lines_backwards(file: BinaryIO, needles: Sequence[bytes] = ()) -> Iterator[bytes]:
     position = file.seek(0, os.SEEK_END)
     rest: bytes | None = None  # the end of a line whose start is not read yet; None until the last newline is found
     while position > 0:
@@ -181,12 +183,12 @@ def lines_backwards(file: BinaryIO, needles: Sequence[bytes] = ()) -> Iterator[b
         yield rest
 
 
-def of_kind(segments: Sequence[SegmentFile], kind: str, *, since: int) -> Iterator[dict[str, Any]]:
+def read_entries_of_kind(segments: Sequence[SegmentFile], kind: str, *, since: int) -> Iterator[dict[str, Any]]:
     """Yield the valid records of one kind with numbers above `since`, newest first; skip older segments."""
     needle = b'"kind":"%b"' % kind.encode()
     for place in reversed(segments):
-        with suppress(FileNotFoundError), reading(place.path) as file:
-            for line in lines_backwards(file, [needle]):
+        with suppress(FileNotFoundError), open_regular_file(place.path) as file:
+            for line in read_lines_backwards(file, [needle]):
                 link = read_link(line) if needle in line else None
                 if link is not None and link.kind == kind and link.seq > since:
                     yield DOCUMENTS.decode(line)
@@ -194,18 +196,18 @@ def of_kind(segments: Sequence[SegmentFile], kind: str, *, since: int) -> Iterat
             return
 
 
-def newest(folder: str, filters: Filters) -> Iterator[dict[str, Any]]:
+def read_newest(folder: str, filters: Filters) -> Iterator[dict[str, Any]]:
     """Return the matching records, newest first.
 
     Raises:
         NoRecordError: there is no record.
     """
-    return matching(backwards(folder, needles_of(filters)), filters)
+    return filter_entries(read_backwards(folder, list_needles(filters)), filters)
 
 
-def matching(lines: Iterator[bytes], filters: Filters) -> Iterator[dict[str, Any]]:
+def filter_entries(lines: Iterator[bytes], filters: Filters) -> Iterator[dict[str, Any]]:
     """Yield the matching records, without a limit."""
-    needles = needles_of(filters)
+    needles = list_needles(filters)
     for line in lines:
         if not all(needle in line for needle in needles):
             continue
@@ -213,11 +215,11 @@ def matching(lines: Iterator[bytes], filters: Filters) -> Iterator[dict[str, Any
             record = DOCUMENTS.decode(line)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             continue
-        if matches(record, filters):
+        if matches_filters(record, filters):
             yield record
 
 
-def query(folder: str, filters: Filters) -> dict[str, Any]:
+def query_record(folder: str, filters: Filters) -> dict[str, Any]:
     """Return the newest matching records in ascending order; `more` tells whether older ones match too.
 
     Raises:
@@ -225,7 +227,7 @@ def query(folder: str, filters: Filters) -> dict[str, Any]:
     """
     records: list[dict[str, Any]] = []
     size = 0
-    for record in newest(folder, filters):
+    for record in read_newest(folder, filters):
         size += len(ENCODER.encode(record))
         if len(records) >= max(0, min(filters.limit, MAX_RECORDS)) or size > MAX_ANSWER:
             return {"records": records[::-1], "more": True}
@@ -233,19 +235,19 @@ def query(folder: str, filters: Filters) -> dict[str, Any]:
     return {"records": records[::-1], "more": False}
 
 
-def names(folder: str, field: str, most: int) -> set[str]:
+def list_field_values(folder: str, field: str, most: int) -> set[str]:
     """Return the values of a field in the newest `most` records (`hook`: with and without its layer).
 
     Raises:
         NoRecordError: there is no record.
     """
     values: set[str] = set()
-    for record in islice(newest(folder, Filters()), most):
-        values.update(names_in(record, field))
+    for record in islice(read_newest(folder, Filters()), most):
+        values.update(list_entry_values(record, field))
     return values
 
 
-def names_in(record: dict[str, Any], field: str) -> Iterator[str]:
+def list_entry_values(record: dict[str, Any], field: str) -> Iterator[str]:
     """Yield the values of a field in a record and its outcomes (`hook`: with and without its layer)."""
     for one in (record, *record.get("outcomes", [])):
         if isinstance(name := one.get(field), str):
@@ -254,7 +256,7 @@ def names_in(record: dict[str, Any], field: str) -> Iterator[str]:
                 yield f"{one['layer']}/{name}"
 
 
-class Tailer:
+class RecordFollower:
     """Follows a record: returns the lines appended from now on, across segments."""
 
     def __init__(self, folder: str) -> None:
@@ -264,20 +266,20 @@ class Tailer:
             NoRecordError: there is no record.
         """
         self._folder = folder
-        self._place = segments_of(folder)[-1]
-        self._position = whole_size(self._place)
+        self._place = list_record_segments(folder)[-1]
+        self._position = measure_whole_lines(self._place)
 
     def new(self) -> Iterator[bytes]:
         """Yield the lines appended since the last call."""
         yield from self._rest()
-        for place in segments_of(self._folder):
+        for place in list_record_segments(self._folder):
             if place.first > self._place.first:
                 yield from self._rest()  # lines appended to the old segment before it ended
                 self._place, self._position = place, 0
         yield from self._rest()
 
     def _rest(self) -> Iterator[bytes]:
-        with suppress(FileNotFoundError), reading(self._place.path) as file:
+        with suppress(FileNotFoundError), open_regular_file(self._place.path) as file:
             file.seek(self._position)
             for line in file:
                 if not line.endswith(b"\n"):
@@ -286,7 +288,7 @@ class Tailer:
                 yield line
 
 
-def whole_size(place: SegmentFile) -> int:
-    with reading(place.path) as file:
+def measure_whole_lines(place: SegmentFile) -> int:
+    with open_regular_file(place.path) as file:
         data = file.read()
     return data.rfind(b"\n") + 1

@@ -12,11 +12,11 @@ from contextlib import suppress
 
 import msgspec
 
-from hooklatch.files import open_regular, reading
+from hooklatch.files import open_regular, open_regular_file
 from hooklatch.record.files.chain import ChainLink, read_link
 from hooklatch.record.files.segments import SegmentFile, list_segments, read_tail
 
-__all__ = ["Cursor", "RecordChangedError", "newest_link", "seq_of"]
+__all__ = ["RecordCursor", "RecordChangedError", "find_newest_link", "read_seq"]
 
 SEQ = re.compile(rb'\{"seq":([1-9][0-9]{0,17}),')
 NEAR = 64 * 1024  # bytes to read through instead of halving further
@@ -28,7 +28,7 @@ class RecordChangedError(Exception):
     """What was read already was removed, replaced or shortened by something other than retention."""
 
 
-class Position(msgspec.Struct):
+class ReadPosition(msgspec.Struct):
     """The end of the last line that was taken: in which file, and where."""
 
     place: SegmentFile
@@ -36,13 +36,13 @@ class Position(msgspec.Struct):
     offset: int
 
 
-def seq_of(line: bytes) -> int | None:
+def read_seq(line: bytes) -> int | None:
     """Return the number of a record without checking it; None if the line does not begin like one."""
     match = SEQ.match(line)
     return int(match[1]) if match is not None else None
 
 
-def newest_link(folder: str) -> ChainLink | None:
+def find_newest_link(folder: str) -> ChainLink | None:
     """Return the last valid record, reading only the ends of files; None if there is none.
 
     Raises:
@@ -55,13 +55,13 @@ def newest_link(folder: str) -> ChainLink | None:
     return None
 
 
-class Cursor:
+class RecordCursor:
     """A place between two records.  `seek` it before reading; `missed` counts segments that went unread."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
         self.missed = 0
-        self._at: Position | None = None
+        self._at: ReadPosition | None = None
         self._last = b""  # the last line before the place, to recognize it
 
     def seek(self, after: int) -> ChainLink | None:
@@ -74,10 +74,10 @@ class Cursor:
         segments = list_segments(self.folder)
         before = [place for place in segments if place.first <= after]
         for place in reversed(before or segments[:1]):
-            with suppress(FileNotFoundError), reading(place.path) as file:
+            with suppress(FileNotFoundError), open_regular_file(place.path) as file:
                 status = os.fstat(file.fileno())
-                offset, line = locate(file.fileno(), status.st_size, after)
-                self._at, self._last = Position(place, (status.st_dev, status.st_ino), offset), line
+                offset, line = locate_entry(file.fileno(), status.st_size, after)
+                self._at, self._last = ReadPosition(place, (status.st_dev, status.st_ino), offset), line
                 link = read_link(line) if line else None
                 return link if link is not None and link.seq == after else None
         return None
@@ -123,7 +123,7 @@ class Cursor:
         at = self._at
         if at is None or not self._last:
             return
-        with suppress(FileNotFoundError), reading(at.place.path) as file:
+        with suppress(FileNotFoundError), open_regular_file(at.place.path) as file:
             found = os.pread(file.fileno(), len(self._last), at.offset - len(self._last))
             if found != self._last:
                 raise RecordChangedError(f"{at.place.path} does not hold any more what was read from it")
@@ -138,7 +138,7 @@ class Cursor:
         for place in places:
             with suppress(FileNotFoundError):
                 status = os.stat(place.path)
-                self._at, self._last = Position(place, (status.st_dev, status.st_ino), 0), b""
+                self._at, self._last = ReadPosition(place, (status.st_dev, status.st_ino), 0), b""
                 return True
         return False
 
@@ -160,18 +160,18 @@ class Cursor:
                 raise RecordChangedError(f"{at.place.path} was shortened to {status.st_size} bytes")
             if os.pread(fd, len(self._last), at.offset - len(self._last)) != self._last:
                 raise RecordChangedError(f"{at.place.path} does not hold any more what was read from it")
-            data, skipped = lines_at(fd, at.offset, most)
+            data, skipped = read_lines_at(fd, at.offset, most)
         finally:
             os.close(fd)
         if not data:
             return []
-        lines = list(split(data))
+        lines = list(split_lines(data))
         at.offset += len(data) + skipped
         self._last = lines[-1] if not skipped else b""
         return lines
 
 
-def lines_at(fd: int, offset: int, most: int) -> tuple[bytes, int]:
+def read_lines_at(fd: int, offset: int, most: int) -> tuple[bytes, int]:
     """Return complete lines from an offset on, and how many more bytes belong to a line that is too long to be one."""
     size = most
     while True:
@@ -190,14 +190,14 @@ def lines_at(fd: int, offset: int, most: int) -> tuple[bytes, int]:
     return b"", 0
 
 
-def split(data: bytes) -> Iterator[bytes]:
+def split_lines(data: bytes) -> Iterator[bytes]:
     begin = 0
     while (end := data.find(b"\n", begin) + 1) > 0:
         yield data[begin:end]
         begin = end
 
 
-def locate(fd: int, size: int, after: int) -> tuple[int, bytes]:
+def locate_entry(fd: int, size: int, after: int) -> tuple[int, bytes]:
     """Return the end of the record with this number, and its line; else where a later one begins, and nothing.
 
     Numbers ascend, so halving finds it; if it is not where it should be, all of the file is read through.
@@ -205,19 +205,19 @@ def locate(fd: int, size: int, after: int) -> tuple[int, bytes]:
     low, high = 0, size
     while high - low > NEAR:
         middle = (low + high) // 2
-        begin = next_line(fd, middle, high)
-        seq = seq_of(os.pread(fd, 64, begin)) if begin < high else None
+        begin = find_next_line(fd, middle, high)
+        seq = read_seq(os.pread(fd, 64, begin)) if begin < high else None
         if seq is None and begin < high:
-            return scan(fd, 0, after)
+            return scan_entries(fd, 0, after)
         if seq is None or seq > after:
             high = middle
         else:
             low = begin
-    found = scan(fd, low, after)
-    return found if found[1] or low == 0 else scan(fd, 0, after)
+    found = scan_entries(fd, low, after)
+    return found if found[1] or low == 0 else scan_entries(fd, 0, after)
 
 
-def next_line(fd: int, offset: int, end: int) -> int:
+def find_next_line(fd: int, offset: int, end: int) -> int:
     """Return where the first line that begins behind an offset begins; `end` if there is none."""
     while offset < end and (data := os.pread(fd, NEAR, offset)):
         if (found := data.find(b"\n") + 1) > 0:
@@ -226,14 +226,14 @@ def next_line(fd: int, offset: int, end: int) -> int:
     return end
 
 
-def scan(fd: int, offset: int, after: int) -> tuple[int, bytes]:
-    """Read lines from an offset on until one has this number or a higher one; return as `locate` does."""
+def scan_entries(fd: int, offset: int, after: int) -> tuple[int, bytes]:
+    """Read lines from an offset on until one has this number or a higher one; return as `locate_entry` does."""
     while True:
-        data, skipped = lines_at(fd, offset, CHUNK)
+        data, skipped = read_lines_at(fd, offset, CHUNK)
         if not data:
             return offset, b""
-        for line in split(data):
-            seq = seq_of(line)
+        for line in split_lines(data):
+            seq = read_seq(line)
             if seq is not None and seq > after:
                 return offset, b""
             offset += len(line)

@@ -19,15 +19,15 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from hooklatch.directories import sync_folder
-from hooklatch.files import open_regular, reading
+from hooklatch.files import open_regular, open_regular_file
 from hooklatch.record.files.chain import ChainLink, read_link
 
 __all__ = [
     "NO_SPACE",
     "SegmentFile",
     "Segment",
-    "Tail",
-    "moment_of",
+    "SegmentEnd",
+    "read_segment_start",
     "list_segments",
     "read_tail",
     "set_aside",
@@ -46,7 +46,7 @@ LIBC = ctypes.CDLL(None, use_errno=True)
 FALLOCATE = getattr(LIBC, "fallocate64", None) or LIBC.fallocate  # with 64-bit offsets on every machine
 
 
-def allocate(fd: int, start: int, length: int) -> None:
+def allocate_blocks(fd: int, start: int, length: int) -> None:
     """Allocate blocks for a file without changing its size.
 
     Raises:
@@ -160,7 +160,7 @@ class Segment:
     def _allocate(self, end: int) -> None:
         start = max(self.end, self._allocated)
         if end > start:
-            allocate(self.fd, start, end - start)
+            allocate_blocks(self.fd, start, end - start)
             self._allocated = end
 
     def _keep_spare(self) -> None:
@@ -210,7 +210,7 @@ class Segment:
         os.close(self.fd)
 
 
-class Tail(NamedTuple):
+class SegmentEnd(NamedTuple):
     """The last valid record of a segment, where it ends, and the file's size."""
 
     link: ChainLink
@@ -223,7 +223,7 @@ class Tail(NamedTuple):
         return self.size - self.end
 
 
-def read_tail(place: SegmentFile) -> Tail | None:
+def read_tail(place: SegmentFile) -> SegmentEnd | None:
     """Find the last valid record by reading only the end of the file; None if there is none.
 
     Raises:
@@ -235,7 +235,7 @@ def read_tail(place: SegmentFile) -> Tail | None:
         window = WINDOW
         while True:
             start = max(0, size - window)
-            tail = tail_of(os.pread(fd, size - start, start), start, size, place)
+            tail = find_segment_end(os.pread(fd, size - start, start), start, size, place)
             if tail is not None or start == 0:
                 return tail
             window *= 8
@@ -243,9 +243,9 @@ def read_tail(place: SegmentFile) -> Tail | None:
         os.close(fd)
 
 
-def tail_of(data: bytes, start: int, size: int, place: SegmentFile) -> Tail | None:
+def find_segment_end(data: bytes, start: int, size: int, place: SegmentFile) -> SegmentEnd | None:
     found: list[tuple[ChainLink | None, int]] = []
-    for begin, end in lines(data, is_beginning=start == 0):
+    for begin, end in find_line_bounds(data, is_beginning=start == 0):
         found.append((read_link(data[begin:end]), start + end))
     while found and found[-1][0] is None:
         found.pop()
@@ -253,10 +253,10 @@ def tail_of(data: bytes, start: int, size: int, place: SegmentFile) -> Tail | No
         return None
     link, end = found[-1]
     assert link is not None
-    return Tail(link, end, size, fault_among([one for one, _ in found], place))
+    return SegmentEnd(link, end, size, find_link_fault([one for one, _ in found], place))
 
 
-def lines(data: bytes, *, is_beginning: bool) -> Iterator[tuple[int, int]]:
+def find_line_bounds(data: bytes, *, is_beginning: bool) -> Iterator[tuple[int, int]]:
     """Yield start and end of each complete line; skip the first if `data` may start within it."""
     begin = 0 if is_beginning else data.find(b"\n") + 1
     while (end := data.find(b"\n", begin) + 1) > 0:
@@ -264,7 +264,7 @@ def lines(data: bytes, *, is_beginning: bool) -> Iterator[tuple[int, int]]:
         begin = end
 
 
-def fault_among(links: list[ChainLink | None], place: SegmentFile) -> str | None:
+def find_link_fault(links: list[ChainLink | None], place: SegmentFile) -> str | None:
     for before, after in pairwise(links):
         if before is None or after is None or after.seq <= before.seq or after.prev != before.hash:
             seq = after.seq if after is not None else before.seq + 1 if before is not None else "?"
@@ -272,10 +272,10 @@ def fault_among(links: list[ChainLink | None], place: SegmentFile) -> str | None
     return None
 
 
-def moment_of(place: SegmentFile) -> float | None:
+def read_segment_start(place: SegmentFile) -> float | None:
     """Return when a segment was begun, according to its first record; None if that cannot be read."""
     try:
-        with reading(place.path) as file:
+        with open_regular_file(place.path) as file:
             link = read_link(file.readline(WINDOW))
     except OSError:
         return None

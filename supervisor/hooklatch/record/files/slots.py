@@ -16,7 +16,7 @@ from hashlib import sha256
 from hooklatch.directories import sync_folder
 from hooklatch.files import create_anew, open_regular
 
-__all__ = ["Slot", "SlotError", "read_form", "slot_line"]
+__all__ = ["SlotFile", "SlotError", "read_form", "encode_slot_line"]
 
 DIGEST = 16  # hexadecimal digits
 ATTEMPTS = 20
@@ -26,7 +26,7 @@ class SlotError(Exception):
     """The file exists, but cannot be read."""
 
 
-def slot_line(text: bytes) -> bytes:
+def encode_slot_line(text: bytes) -> bytes:
     return b"%b %b\n" % (text, sha256(text).hexdigest()[:DIGEST].encode())
 
 
@@ -50,7 +50,7 @@ def read_slot(path: str) -> bytes | None:
         except OSError as error:
             raise SlotError(f"{path} cannot be read: {error.strerror}") from None
         text = line[: -DIGEST - 2]
-        if line == slot_line(text):
+        if line == encode_slot_line(text):
             return text
     raise SlotError(f"{path} does not hold what was written to it; another program or the disk changed it")
 
@@ -70,7 +70,7 @@ def read_form(path: str, form: re.Pattern[bytes], what: str) -> re.Match[bytes] 
     return match
 
 
-class Slot:
+class SlotFile:
     """A slot that is open for writing."""
 
     def __init__(self, path: str, text: bytes) -> None:
@@ -89,7 +89,7 @@ class Slot:
         Raises:
             OSError: it could not be written.
         """
-        os.pwrite(self.fd, slot_line(text), 0)
+        os.pwrite(self.fd, encode_slot_line(text), 0)
         self._text = text
 
     def is_in_place(self) -> bool:
@@ -99,7 +99,11 @@ class Slot:
         except OSError:
             return False
         own = os.fstat(self.fd)
-        return (named.st_dev, named.st_ino, named.st_size) == (own.st_dev, own.st_ino, len(slot_line(self._text)))
+        return (named.st_dev, named.st_ino, named.st_size) == (
+            own.st_dev,
+            own.st_ino,
+            len(encode_slot_line(self._text)),
+        )
 
     def reopen(self) -> None:
         """Create the file at the path again, with the same content.
@@ -119,14 +123,14 @@ class Slot:
             self._create()
         fd = open_regular(self.path, os.O_WRONLY | os.O_NOFOLLOW)
         if before != self._text:
-            os.pwrite(fd, slot_line(self._text), 0)  # in place, since that needs no space on a full disk
+            os.pwrite(fd, encode_slot_line(self._text), 0)  # in place, since that needs no space on a full disk
         return fd
 
     def _create(self) -> None:
         fresh = f"{self.path}.new"
         fd = create_anew(fresh)
         try:
-            os.write(fd, slot_line(self._text))
+            os.write(fd, encode_slot_line(self._text))
             os.fsync(fd)
         finally:
             os.close(fd)

@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 
 from hooklatch.record.files.chain import ChainLink
-from hooklatch.record.files.reading import NoRecordError, of_kind, segments_of
-from hooklatch.record.payloads.files import folder_of, places
+from hooklatch.record.files.reading import NoRecordError, list_record_segments, read_entries_of_kind
+from hooklatch.record.payloads.files import find_payload_places, payload_folder
 
 __all__ = ["PayloadCheck"]
 
@@ -54,9 +54,9 @@ class PayloadCheck:
         """
         if not self._wanted:
             return 0, []
-        found = places(folder_of(self._record), self._wanted)
+        found = find_payload_places(payload_folder(self._record), self._wanted)
         with suppress(NoRecordError, OSError):  # files may have been removed while we were reading
-            for record in of_kind(segments_of(self._record), "payloads", since=self._last):
+            for record in read_entries_of_kind(list_record_segments(self._record), "payloads", since=self._last):
                 self._removed(record)
         return len(found), sorted(self._missing(found))
 

@@ -13,10 +13,18 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from hooklatch.files import reading
-from hooklatch.record.payloads.lines import digest_of
+from hooklatch.files import open_regular_file
+from hooklatch.record.payloads.lines import digest_payload_line
 
-__all__ = ["Place", "PayloadFile", "folder_of", "list_files", "places", "read", "too_many"]
+__all__ = [
+    "PayloadSpan",
+    "PayloadFile",
+    "payload_folder",
+    "list_files",
+    "find_payload_places",
+    "read_payload_line",
+    "select_excess_files",
+]
 
 NAME = re.compile(r"(\d{16})\.jsonl")
 
@@ -32,7 +40,7 @@ class PayloadFile(NamedTuple):
         return cls(os.path.join(folder, f"{first:016d}.jsonl"), first)
 
 
-class Place(NamedTuple):
+class PayloadSpan(NamedTuple):
     """Where a line is."""
 
     path: str
@@ -40,7 +48,7 @@ class Place(NamedTuple):
     length: int
 
 
-def folder_of(record: str) -> str:
+def payload_folder(record: str) -> str:
     """Return the folder of payloads in a record's."""
     return os.path.join(record, "payloads")
 
@@ -61,44 +69,44 @@ def list_files(folder: str) -> list[PayloadFile]:
     )
 
 
-def places(folder: str, wanted: Collection[str], *, since: int = 0) -> dict[str, Place]:
+def find_payload_places(folder: str, wanted: Collection[str], *, since: int = 0) -> dict[str, PayloadSpan]:
     """Find lines by their digests; `since` is the lowest number of a record whose line is wanted.
 
     Raises:
         OSError: a file cannot be read.
     """
-    found: dict[str, Place] = {}
+    found: dict[str, PayloadSpan] = {}
     files = list_files(folder)
     for number, file in enumerate(files):
         if number + 1 < len(files) and files[number + 1].first <= since:
             continue
-        for start, line in lines(file.path):
-            if (own := digest_of(line)) in wanted:
-                found[own] = Place(file.path, start, len(line))
+        for start, line in read_payload_lines(file.path):
+            if (own := digest_payload_line(line)) in wanted:
+                found[own] = PayloadSpan(file.path, start, len(line))
     return found
 
 
-def lines(path: str) -> Iterator[tuple[int, bytes]]:
+def read_payload_lines(path: str) -> Iterator[tuple[int, bytes]]:
     start = 0
-    with suppress(FileNotFoundError), reading(path) as file:  # retention may have removed it meanwhile
+    with suppress(FileNotFoundError), open_regular_file(path) as file:  # retention may have removed it meanwhile
         for line in file:
             if line.endswith(b"\n"):
                 yield start, line
             start += len(line)
 
 
-def read(place: Place) -> bytes:
+def read_payload_line(place: PayloadSpan) -> bytes:
     """Return a line, with its newline.
 
     Raises:
         OSError: it cannot be read.
     """
-    with reading(place.path) as file:
+    with open_regular_file(place.path) as file:
         file.seek(place.start)
         return file.read(place.length)
 
 
-def too_many(
+def select_excess_files(
     files: Sequence[PayloadFile], keep_bytes: int, keep_age: float, now: float, *, is_written: bool
 ) -> tuple[list[PayloadFile], int]:
     """Return the oldest files that exceed a limit, not the newest if it `is_written`, and the bytes that they take.

@@ -20,17 +20,17 @@ from typing import Any
 
 import trio
 
-from hooklatch.core.messages import Head
+from hooklatch.core.messages import ChainHead
 from hooklatch.directories import sync_folder
 from hooklatch.files import create_anew
-from hooklatch.record.content.entries import Fact
+from hooklatch.record.content.entries import FireFacts
 from hooklatch.record.content.redaction import Redactor
-from hooklatch.record.payloads.files import PayloadFile, folder_of, list_files, too_many
-from hooklatch.record.payloads.lines import digest_of, line_of
+from hooklatch.record.payloads.files import PayloadFile, list_files, payload_folder, select_excess_files
+from hooklatch.record.payloads.lines import digest_payload_line, encode_payload_line
 from hooklatch.record.settings import RecordSettings
-from hooklatch.record.storage.disk import Stage
+from hooklatch.record.storage.disk import DiskStage
 
-__all__ = ["Payloads", "Unsynced"]
+__all__ = ["Payloads", "UnsyncedPayloads"]
 
 logger = logging.getLogger("hooklatch.record")
 FILE_BYTES = 16 * 2**20  # then a new file begins: retention removes whole files
@@ -39,7 +39,7 @@ UNWRITTEN = "it could not be written"  # the status says where and why
 BACK_OFF = 5.0  # seconds after a failure in which nothing is tried
 
 
-class Unsynced:
+class UnsyncedPayloads:
     """Files whose last lines may not be on the disk: copies of their descriptors, owned by whoever took them."""
 
     def __init__(self, fds: list[int], folder: str | None) -> None:
@@ -64,7 +64,7 @@ class Payloads:
     """The payloads of one record, and the only writer to their folder."""
 
     def __init__(self, record: str, settings: RecordSettings, *, clock: Callable[[], float] = time.time) -> None:
-        self.folder = folder_of(record)
+        self.folder = payload_folder(record)
         self.fault: str | None = None
         self.kept = self.unkept = 0
         self.are_kept = settings.payloads == "full"
@@ -82,12 +82,12 @@ class Payloads:
         if not self.are_kept:
             self._end()
 
-    def show(self, fact: Fact, redactor: Redactor) -> None:
+    def show(self, fact: FireFacts, redactor: Redactor) -> None:
         """Make the line of a fire, while its hooks run."""
         if fact.envelope is not None:
-            fact.line = line_of(fact.decision_id, fact.envelope, fact.payload, redactor)
+            fact.line = encode_payload_line(fact.decision_id, fact.envelope, fact.payload, redactor)
 
-    def keep(self, fact: Fact, *, seq: int, stage: Stage) -> None:
+    def keep(self, fact: FireFacts, *, seq: int, stage: DiskStage) -> None:
         """Append the line of a fire whose record has this number or a later one; note in the fact what came of it."""
         line, fact.line = fact.line, None
         if line is None:
@@ -95,13 +95,13 @@ class Payloads:
         reason = line if isinstance(line, str) else self._append(line, seq, stage)
         if isinstance(line, bytes) and reason is None:
             self.kept += 1
-            fact.payload_kept = digest_of(line)
+            fact.payload_kept = digest_payload_line(line)
         else:
             self.unkept += 1
             fact.payload_unkept = reason
 
-    def _append(self, line: bytes, seq: int, stage: Stage) -> str | None:
-        if stage >= Stage.LOW:
+    def _append(self, line: bytes, seq: int, stage: DiskStage) -> str | None:
+        if stage >= DiskStage.LOW:
             return "the disk is getting full"
         now = time.monotonic()
         if self.fault is not None and now < self._retry_at:
@@ -143,7 +143,7 @@ class Payloads:
             self._ended.append(self._fd)
             self._fd = None
 
-    def take_unsynced(self) -> Unsynced | None:
+    def take_unsynced(self) -> UnsyncedPayloads | None:
         """Return what is to be synced; None if nothing is."""
         if not (self._is_dirty or self._ended):
             return None
@@ -153,10 +153,10 @@ class Payloads:
                 fds = [*fds, os.dup(self._fd)]
         folder = self.folder if self._is_folder_dirty else None
         self._is_dirty = self._is_folder_dirty = False
-        return Unsynced(fds, folder)
+        return UnsyncedPayloads(fds, folder)
 
     async def retire(
-        self, newest: int, append: Callable[..., Head], durable: Callable[[Head], Awaitable[None]]
+        self, newest: int, append: Callable[..., ChainHead], durable: Callable[[ChainHead], Awaitable[None]]
     ) -> None:
         """Remove files over the limits, once that is on record; `newest` is the number of the newest record.
 
@@ -164,7 +164,7 @@ class Payloads:
             OSError, RecordError: it failed, or could not be recorded.
         """
         files, settings = list_files(self.folder), self._settings
-        chosen, size = too_many(
+        chosen, size = select_excess_files(
             files, settings.payloads_bytes, settings.payloads_age, self._clock(), is_written=self._fd is not None
         )
         if not chosen:
@@ -172,7 +172,7 @@ class Payloads:
         left = files[len(chosen) :]
         head = append("payloads", kept_seq=left[0].first if left else newest + 1, files=len(chosen), bytes=size)
         await durable(head)
-        await trio.to_thread.run_sync(remove, [file.path for file in chosen])
+        await trio.to_thread.run_sync(remove_payload_files, [file.path for file in chosen])
 
     def status(self) -> dict[str, Any]:
         """Return what `status` shows of them."""
@@ -185,7 +185,7 @@ class Payloads:
             unsynced.sync()
 
 
-def remove(paths: list[str]) -> None:
+def remove_payload_files(paths: list[str]) -> None:
     for path in paths:
         with suppress(FileNotFoundError):
             os.unlink(path)

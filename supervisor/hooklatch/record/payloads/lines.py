@@ -12,14 +12,14 @@ from typing import Any, cast
 
 import msgspec
 
-from hooklatch.core.decisions.call import Envelope
+from hooklatch.core.decisions.call import EventEnvelope
 from hooklatch.core.fire_params import EnvelopeParams, FireParams
 from hooklatch.core.payload import Payload
-from hooklatch.core.text import left_out
-from hooklatch.record.content.excerpt import UNREADABLE, cleaned, visible
+from hooklatch.core.text import find_omission_mark
+from hooklatch.record.content.excerpt import UNREADABLE, hide_keys, replace_secrets
 from hooklatch.record.content.redaction import Redactor
 
-__all__ = ["MAX_KEPT", "KeptPayload", "digest_of", "line_of", "redacted_in"]
+__all__ = ["MAX_KEPT", "KeptPayload", "digest_payload_line", "encode_payload_line", "list_redacted_places"]
 
 MAX_KEPT = 2**20  # bytes of a payload; searching a larger one for secrets would hold up all other fires
 DEEP = 100  # levels; no hook is given more
@@ -43,7 +43,7 @@ class KeptPayload(msgspec.Struct, frozen=True, omit_defaults=True):
         return FireParams(self.event, msgspec.Raw(self.payload), self.context, self.call_id, envelope=self.envelope)
 
 
-def line_of(decision_id: str, envelope: Envelope, payload: Payload, redactor: Redactor) -> bytes | str:
+def encode_payload_line(decision_id: str, envelope: EventEnvelope, payload: Payload, redactor: Redactor) -> bytes | str:
     """Return the line to keep, with its newline; or why there is none."""
     if len(payload.data) > MAX_KEPT:
         return f"it has over {MAX_KEPT // 2**20} MiB"
@@ -69,26 +69,26 @@ def line_of(decision_id: str, envelope: Envelope, payload: Payload, redactor: Re
             if b"\n" not in payload.data:
                 fields["payload"] = msgspec.Raw(payload.data)  # as it was, to the byte
         else:
-            shown = cast("dict[str, Any]", visible(fields, redactor.hides, DEEP))
-            fields = cast("dict[str, Any]", cleaned(shown, redactor, window=None))
+            shown = cast("dict[str, Any]", hide_keys(fields, redactor.hides, DEEP))
+            fields = cast("dict[str, Any]", replace_secrets(shown, redactor, window=None))
         return encode(fields) + b"\n"
     except UNREADABLE as error:
         return f"it cannot be read: {type(error).__name__}"
 
 
-def digest_of(line: bytes) -> str:
+def digest_payload_line(line: bytes) -> str:
     """Return what the record says of a line."""
     return sha256(line.removesuffix(b"\n")).hexdigest()
 
 
-def redacted_in(value: object, path: str = "") -> Iterator[str]:
+def list_redacted_places(value: object, path: str = "") -> Iterator[str]:
     """Yield the places of a payload in which something was replaced, the first of them."""
     if isinstance(value, str):
-        if left_out(value):
+        if find_omission_mark(value):
             yield path
     elif isinstance(value, dict):
         for key, inner in cast("dict[str, object]", value).items():
-            yield from redacted_in(inner, f"{path}.{key}" if path else key)
+            yield from list_redacted_places(inner, f"{path}.{key}" if path else key)
     elif isinstance(value, list):
         for number, inner in enumerate(cast("list[object]", value)):
-            yield from redacted_in(inner, f"{path}[{number}]")
+            yield from list_redacted_places(inner, f"{path}[{number}]")

@@ -11,11 +11,11 @@ import time
 
 import trio
 
-from hooklatch.core.messages import Head
+from hooklatch.core.messages import ChainHead
 from hooklatch.record.files.segments import NO_SPACE
 from hooklatch.record.storage.disk_space import DiskSpace
-from hooklatch.record.storage.faults import Faults
-from hooklatch.record.storage.journal import Journal
+from hooklatch.record.storage.faults import RecordFaults
+from hooklatch.record.storage.journal import ChainWriter
 from hooklatch.record.storage.recovery import RecordError
 
 __all__ = ["Appender"]
@@ -27,7 +27,7 @@ MEND = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 60.0)  # backoff in seconds before 
 class Appender:
     """The way into one journal.  `dirty` is set by what has to be synced."""
 
-    def __init__(self, journal: Journal, space: DiskSpace, faults: Faults) -> None:
+    def __init__(self, journal: ChainWriter, space: DiskSpace, faults: RecordFaults) -> None:
         self.broken: str | None = None
         self.unsynced: str | None = None
         self.is_closed = False
@@ -43,7 +43,7 @@ class Appender:
         """Return whether records can be written, and reach the disk where the settings require it."""
         return self.broken is None and self.unsynced is None
 
-    def append(self, kind: str, body: bytes, *, from_reserve: bool = False) -> Head:
+    def append(self, kind: str, body: bytes, *, from_reserve: bool = False) -> ChainHead:
         """Append a record.
 
         Raises:
@@ -58,7 +58,7 @@ class Appender:
         self.dirty.set()
         return head
 
-    def put(self, kind: str, body: bytes, *, from_reserve: bool = False) -> Head:
+    def put(self, kind: str, body: bytes, *, from_reserve: bool = False) -> ChainHead:
         """Append a record even if those before it may not reach the disk, and to no other segment.
 
         Raises:
@@ -80,7 +80,7 @@ class Appender:
             raise RecordError(self.unsynced)
         self.mend()
 
-    def _append_anew(self, error: OSError, kind: str, body: bytes, *, from_reserve: bool) -> Head:
+    def _append_anew(self, error: OSError, kind: str, body: bytes, *, from_reserve: bool) -> ChainHead:
         """Append to a new file, which may work: the old one may have reached a size limit, or lost its blocks."""
         self._fail(error)
         self.mend()

@@ -16,12 +16,12 @@ from enum import IntEnum
 
 from hooklatch.record.settings import RecordSettings
 
-__all__ = ["Disk", "Stage"]
+__all__ = ["Disk", "DiskStage"]
 
 MARGIN = 10  # a stage ends only when limit / MARGIN more bytes are free than the limit
 
 
-class Stage(IntEnum):
+class DiskStage(IntEnum):
     """A stage of a filling disk; greater is worse."""
 
     NORMAL = 0
@@ -38,38 +38,38 @@ class Disk:
     """The current stage of one disk."""
 
     def __init__(self, settings: RecordSettings) -> None:
-        self.stage = Stage.NORMAL
+        self.stage = DiskStage.NORMAL
         self.has_run_out = False
         self.set_limits(settings)
 
     def set_limits(self, settings: RecordSettings) -> None:
         self._limits = {
-            Stage.FULL: settings.full_bytes,
-            Stage.CRITICAL: settings.critical_bytes,
-            Stage.LOW: settings.low_bytes,
+            DiskStage.FULL: settings.full_bytes,
+            DiskStage.CRITICAL: settings.critical_bytes,
+            DiskStage.LOW: settings.low_bytes,
         }
 
-    def saw(self, free: int) -> Stage:
+    def saw(self, free: int) -> DiskStage:
         """Record how many bytes are free; return the stage."""
         stage = self._stage_at(free)
         if stage < self.stage:
             stage = min(self.stage, self._stage_at(free, with_margin=True))
-        self.stage = Stage.FULL if self.has_run_out else stage
+        self.stage = DiskStage.FULL if self.has_run_out else stage
         return self.stage
 
-    def ran_out(self) -> Stage:
+    def ran_out(self) -> DiskStage:
         """Record that an append failed for lack of space; return the stage."""
         self.has_run_out = True
-        self.stage = Stage.FULL
+        self.stage = DiskStage.FULL
         return self.stage
 
-    def found_room(self, free: int) -> Stage:
+    def found_room(self, free: int) -> DiskStage:
         """Record that an append succeeded again; return the stage."""
         self.has_run_out = False
         return self.saw(free)
 
-    def _stage_at(self, free: int, *, with_margin: bool = False) -> Stage:
+    def _stage_at(self, free: int, *, with_margin: bool = False) -> DiskStage:
         for stage, limit in self._limits.items():
             if free < limit + (limit // MARGIN if with_margin else 0):
                 return stage
-        return Stage.NORMAL
+        return DiskStage.NORMAL

@@ -14,7 +14,7 @@ from contextlib import suppress
 import msgspec
 
 from hooklatch.record.settings import RecordSettings
-from hooklatch.record.storage.disk import Disk, Stage
+from hooklatch.record.storage.disk import Disk, DiskStage
 
 __all__ = ["DiskSpace"]
 
@@ -29,7 +29,7 @@ class DiskSpace:
         self.unrecorded: Counter[str] = Counter()
         self._folder = folder
         self._settings = settings
-        self.stage = Stage.NORMAL
+        self.stage = DiskStage.NORMAL
         self._disk = Disk(settings)
         self._put = put
 
@@ -81,24 +81,24 @@ class DiskSpace:
             self.stage = self._disk.found_room(self.free_bytes)
             self._changed(before)
 
-    def _changed(self, before: Stage) -> None:
+    def _changed(self, before: DiskStage) -> None:
         stage = self.stage
         log = logger.info if stage < before else logger.warning
         log("disk folder=%s stage=%s free=%d", self._folder, stage.label, self.free_bytes)
         with suppress(OSError):
-            self._put("disk", self._stage_entry(before, stage), from_reserve=stage is Stage.FULL)
-            if stage < Stage.CRITICAL:
+            self._put("disk", self._stage_entry(before, stage), from_reserve=stage is DiskStage.FULL)
+            if stage < DiskStage.CRITICAL:
                 self.record_unrecorded()
 
-    def _stage_entry(self, before: Stage, stage: Stage) -> bytes:
+    def _stage_entry(self, before: DiskStage, stage: DiskStage) -> bytes:
         return msgspec.json.encode({"stage": stage.label, "previous": before.label, "free_bytes": self.free_bytes})
 
     def explain(self) -> str | None:
         """Return a warning for the current stage; None if it is normal."""
         what = {
-            Stage.NORMAL: None,
-            Stage.LOW: "is getting full: free some space",
-            Stage.CRITICAL: "is nearly full: only gates are recorded, without excerpts; free some space",
-            Stage.FULL: "is full, so gates are denied until there is space: free some space",
+            DiskStage.NORMAL: None,
+            DiskStage.LOW: "is getting full: free some space",
+            DiskStage.CRITICAL: "is nearly full: only gates are recorded, without excerpts; free some space",
+            DiskStage.FULL: "is full, so gates are denied until there is space: free some space",
         }[self.stage]
         return f"the disk of {self._folder} {what} ({self.free_bytes} bytes are free)" if what else None

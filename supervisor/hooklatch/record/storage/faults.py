@@ -10,14 +10,14 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 
-from hooklatch.core.messages import Head
-from hooklatch.errors import why
+from hooklatch.core.messages import ChainHead
+from hooklatch.errors import explain_error
 from hooklatch.record.files.mark import MarkFile
-from hooklatch.record.storage.journal import Journal
+from hooklatch.record.storage.journal import ChainWriter
 from hooklatch.record.storage.recovery import RecordError
-from hooklatch.record.storage.syncing import Syncs
+from hooklatch.record.storage.syncing import RecordSync
 
-__all__ = ["Faults"]
+__all__ = ["RecordFaults"]
 
 logger = logging.getLogger("hooklatch.record")
 MAX_FAULTS = 20
@@ -25,7 +25,7 @@ MENDED = 86400.0  # seconds for which the status mentions an error that is over
 UNTIL = "these faults of the record stay until they are acknowledged: hooklatch log acknowledge --reason TEXT"
 
 
-class Faults:
+class RecordFaults:
     """The faults of one record; `record` writes a text into it, of one of the kinds `fault` and `mended`.
 
     `tell` hears of each text: a `fault`, what is `mended`, or why the faults are `acknowledged`.
@@ -33,9 +33,9 @@ class Faults:
 
     def __init__(
         self,
-        journal: Journal,
+        journal: ChainWriter,
         mark: MarkFile,
-        syncs: Syncs,
+        syncs: RecordSync,
         record: Callable[[str, str], None],
         tell: Callable[[str, str], None],
     ) -> None:
@@ -83,7 +83,7 @@ class Faults:
         self._record("mended", error)
         self._tell("mended", error)
 
-    async def acknowledge(self, reason: str, append: Callable[..., Head]) -> list[str]:
+    async def acknowledge(self, reason: str, append: Callable[..., ChainHead]) -> list[str]:
         """Record by `append` that the faults so far are known, and return them.
 
         Raises:
@@ -99,6 +99,6 @@ class Faults:
             self._mark.save(fault_seq=head.seq + 1 if self._kept else 0)
         except (OSError, RecordError) as error:
             self._kept = [*faults, *self._kept][-MAX_FAULTS:]
-            raise RecordError(f"the acknowledgement may not be kept: {why(error)}") from None
+            raise RecordError(f"the acknowledgement may not be kept: {explain_error(error)}") from None
         self._tell("acknowledged", reason)
         return faults

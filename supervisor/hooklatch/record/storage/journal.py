@@ -12,18 +12,18 @@ from typing import Any
 
 import msgspec
 
-from hooklatch.core.messages import Head
-from hooklatch.record.files.chain import WITNESS, head_of, seal, timestamp
+from hooklatch.core.messages import ChainHead
+from hooklatch.record.files.chain import WITNESS, format_timestamp, make_head, seal_entry
 from hooklatch.record.files.mark import MarkFile
-from hooklatch.record.files.segments import Segment, SegmentFile, moment_of
+from hooklatch.record.files.segments import Segment, SegmentFile, read_segment_start
 from hooklatch.record.storage.recovery import Recovery
 
-__all__ = ["FORMAT", "Journal"]
+__all__ = ["FORMAT", "ChainWriter"]
 
 FORMAT = 1
 
 
-class Journal:
+class ChainWriter:
     """A chain that is open for writing.  `closing` are ended segments that have not been synced since."""
 
     def __init__(
@@ -41,12 +41,12 @@ class Journal:
         self._mark = mark
         self._clock = clock
         self._reserve = reserve
-        self.head = head_of(recovery.last.seq, recovery.last.hash) if recovery.last is not None else None
+        self.head = make_head(recovery.last.seq, recovery.last.hash) if recovery.last is not None else None
         if recovery.place is None:
             self._begin(None, skipped=recovery.skipped)
             return
         self.segment = Segment(recovery.place, reserve=reserve, is_new=False)
-        self.began_at = moment_of(recovery.place) or clock()
+        self.began_at = read_segment_start(recovery.place) or clock()
         if recovery.skipped is not None:
             self._begin(self.segment, skipped=recovery.skipped)
 
@@ -55,7 +55,7 @@ class Journal:
         """Return whether the segment holds only its header, and perhaps the reason why it was begun."""
         return self.seq <= self.segment.place.first + 1
 
-    def put(self, kind: str, body: bytes, *, from_reserve: bool = False) -> Head:
+    def put(self, kind: str, body: bytes, *, from_reserve: bool = False) -> ChainHead:
         """Append a record.
 
         Raises:
@@ -66,9 +66,9 @@ class Journal:
         seq = self.seq + 1
         if seq > self._mark.mark.through:
             self._mark.reserve(self.seq)  # never use a number that is not reserved in the mark
-        line, own = seal(seq, self.hash, timestamp(self._clock()), kind, body)
+        line, own = seal_entry(seq, self.hash, format_timestamp(self._clock()), kind, body)
         self.segment.append(line, from_reserve=from_reserve)
-        self.seq, self.hash, self.head = seq, own, (head := Head(seq, own[:WITNESS]))
+        self.seq, self.hash, self.head = seq, own, (head := ChainHead(seq, own[:WITNESS]))
         return head
 
     def begin_segment(self, *, reason: str | None = None, skipped: tuple[int, int] | None = None) -> None:

@@ -18,15 +18,15 @@ from hooklatch import directories
 from hooklatch.directories import sync_folder
 from hooklatch.record.files.anchor import read_anchor
 from hooklatch.record.files.chain import GENESIS, ChainLink
-from hooklatch.record.files.mark import BLOCK, Mark, read_mark
-from hooklatch.record.files.reading import of_kind
+from hooklatch.record.files.mark import BLOCK, HighWaterMark, read_mark
+from hooklatch.record.files.reading import read_entries_of_kind
 from hooklatch.record.files.segments import SegmentFile, list_segments, read_tail, set_aside
 from hooklatch.record.files.slots import SlotError
-from hooklatch.record.storage.resuming import RecordEnd, resume
-from hooklatch.record.storage.retention import missing_before, read_retired
+from hooklatch.record.storage.resuming import RecordEnd, resume_numbers
+from hooklatch.record.storage.retention import find_missing_beginning, read_retired
 from hooklatch.version import VERSION
 
-__all__ = ["Recovery", "RecordError", "facts_of_host", "lock", "take_over"]
+__all__ = ["Recovery", "RecordError", "collect_host_facts", "lock_record", "recover_record"]
 
 T = TypeVar("T")
 
@@ -47,13 +47,13 @@ class Recovery(msgspec.Struct):
     last: ChainLink | None = None
     skipped: tuple[int, int] | None = None
     anchored: tuple[int, str] = (0, GENESIS)
-    mark: Mark = Mark()
+    mark: HighWaterMark = HighWaterMark()
     faults: list[str] = []
     unacknowledged: list[str] = []
     recovered: list[dict[str, Any]] = []
 
 
-def lock(folder: str) -> int:
+def lock_record(folder: str) -> int:
     """Make the directory private and lock it for this process; return the descriptor to keep open.
 
     Raises:
@@ -66,7 +66,7 @@ def lock(folder: str) -> int:
             raise RecordError(f"{folder} belongs to another user (uid {status.st_uid}); move it away")
         if status.st_mode & 0o077:
             os.chmod(folder, 0o700)
-        return directories.lock(folder, "lock")
+        return directories.lock_directory(folder, "lock")
     except directories.LockedError as error:
         raise RecordError(
             f"another process (pid {error.holder}) writes the record in {folder}; stop it first"
@@ -75,13 +75,13 @@ def lock(folder: str) -> int:
         raise RecordError(f"the record cannot be opened in {folder}: {error.strerror}") from None
 
 
-def take_over(folder: str) -> Recovery:
+def recover_record(folder: str) -> Recovery:
     """Find the end of the chain, repair what a crash left behind it, and determine how it continues.
 
     Raises:
         OSError: it cannot be read or repaired.
     """
-    anchored, marked = read(read_anchor, folder), read(read_mark, folder)
+    anchored, marked = read_or_explain(read_anchor, folder), read_or_explain(read_mark, folder)
     recovery = Recovery()
     segments = list_segments(folder)
     while segments:
@@ -99,27 +99,27 @@ def take_over(folder: str) -> Recovery:
             recovery.faults.append(tail.fault)
         recovery.seq, recovery.hash, recovery.place, recovery.last = tail.link.seq, tail.link.hash, place, tail.link
         break
-    resumption = resume(RecordEnd(folder, recovery.seq, recovery.hash, anchored, marked))
+    resumption = resume_numbers(RecordEnd(folder, recovery.seq, recovery.hash, anchored, marked))
     recovery.faults += resumption.faults
     recovery.anchored = anchored if isinstance(anchored, tuple) else (recovery.seq, recovery.hash)
     recovery.seq, recovery.skipped = resumption.seq, resumption.skipped
-    recovery.mark = mark_of(folder, recovery, marked)
+    recovery.mark = make_recovered_mark(folder, recovery, marked)
     return recovery
 
 
-def read(reader: Callable[[str], T], folder: str) -> T | str:
+def read_or_explain(reader: Callable[[str], T], folder: str) -> T | str:
     try:
         return reader(folder)
     except SlotError as error:
         return str(error)
 
 
-def mark_of(folder: str, recovery: Recovery, marked: Mark | str | None) -> Mark:
+def make_recovered_mark(folder: str, recovery: Recovery, marked: HighWaterMark | str | None) -> HighWaterMark:
     """Return the new contents of the mark, which must be on disk before the next record is written."""
-    mark = marked if isinstance(marked, Mark) else Mark()
+    mark = marked if isinstance(marked, HighWaterMark) else HighWaterMark()
     segments = list_segments(folder)
     if recovery.last is not None and recovery.last.seq > mark.seq:
-        for retired in of_kind(segments, "retired", since=mark.seq):
+        for retired in read_entries_of_kind(segments, "retired", since=mark.seq):
             kept = read_retired(retired)
             if kept is None:
                 recovery.faults.append(f"record {retired['seq']} in {folder} reports a removal with impossible numbers")
@@ -127,7 +127,7 @@ def mark_of(folder: str, recovery: Recovery, marked: Mark | str | None) -> Mark:
             mark = msgspec.structs.replace(mark, kept_seq=kept.kept_seq, kept_prev=kept.kept_prev, lost=kept.lost)
             break
     if mark.fault_seq:
-        told = of_kind(segments, "fault", since=mark.fault_seq - 1)
+        told = read_entries_of_kind(segments, "fault", since=mark.fault_seq - 1)
         recovery.unacknowledged = [str(record.get("text")) for record in told][::-1]
         if not recovery.unacknowledged:
             recovery.unacknowledged = [
@@ -138,10 +138,10 @@ def mark_of(folder: str, recovery: Recovery, marked: Mark | str | None) -> Mark:
         used = recovery.skipped[0] - 1 if recovery.skipped is not None else recovery.seq
         lost += max(0, used + 1 - kept_seq)
         kept_seq, kept_prev = recovery.seq + 1, recovery.hash
-    elif (missing := missing_before(folder, mark)) is not None:
+    elif (missing := find_missing_beginning(folder, mark)) is not None:
         recovery.faults.append(missing)
         told_seq = segments[0].first
-    return Mark(
+    return HighWaterMark(
         is_shut=False, through=max(mark.through, recovery.seq + BLOCK), seq=mark.seq, hash=mark.hash, kept_seq=kept_seq,
         kept_prev=kept_prev, told_seq=told_seq, lost=lost,
         fault_seq=mark.fault_seq or (recovery.seq + 1 if recovery.faults else 0),
@@ -160,7 +160,7 @@ def move_away(place: SegmentFile, recovery: Recovery) -> None:
         recovery.recovered.append({"segment": place.name, "bytes": size, "after_seq": place.first - 1, "to": moved})
 
 
-def facts_of_host() -> dict[str, Any]:
+def collect_host_facts() -> dict[str, Any]:
     """Return facts about the process and the host that write the record."""
     system = os.uname()
     return {
@@ -170,11 +170,11 @@ def facts_of_host() -> dict[str, Any]:
         "host": system.nodename,
         "system": f"{system.sysname} {system.release} {system.machine}",
         "python": platform.python_version(),
-        "boot_id": boot_id(),
+        "boot_id": read_boot_id(),
     }
 
 
-def boot_id() -> str | None:
+def read_boot_id() -> str | None:
     try:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
             return file.read().strip()

@@ -15,14 +15,21 @@ from typing import Any
 
 import trio
 
-from hooklatch.core.messages import Head
+from hooklatch.core.messages import ChainHead
 from hooklatch.record.files.mark import MarkFile
 from hooklatch.record.files.segments import SegmentFile, list_segments
 from hooklatch.record.settings import RecordSettings
-from hooklatch.record.storage.journal import Journal
+from hooklatch.record.storage.journal import ChainWriter
 from hooklatch.record.storage.recovery import RecordError
-from hooklatch.record.storage.retention import Retirement, Waiting, missing_before, plan, remove, waiting
-from hooklatch.record.storage.syncing import Syncs
+from hooklatch.record.storage.retention import (
+    SegmentRetirement,
+    UnshippedRecords,
+    count_unshipped,
+    find_missing_beginning,
+    plan_retirement,
+    remove_segments,
+)
+from hooklatch.record.storage.syncing import RecordSync
 
 __all__ = ["SegmentRemover"]
 
@@ -35,11 +42,11 @@ class SegmentRemover:
 
     def __init__(
         self,
-        journal: Journal,
+        journal: ChainWriter,
         mark: MarkFile,
-        syncs: Syncs,
+        syncs: RecordSync,
         *,
-        append: Callable[..., Head],
+        append: Callable[..., ChainHead],
         note: Callable[[str], None],
     ) -> None:
         self._journal = journal
@@ -49,7 +56,7 @@ class SegmentRemover:
         self._note = note
         self._reported: set[str] = set()
         self.shipped: int | None = None  # the last record that a fleet's engine has acknowledged, as it was last told
-        self.lost: list[Waiting] = []  # what was removed before it was acknowledged
+        self.lost: list[UnshippedRecords] = []  # what was removed before it was acknowledged
 
     async def look(self, settings: RecordSettings, now: float) -> None:
         """Remove segments over the limits, and report segments that something else removed.
@@ -58,11 +65,13 @@ class SegmentRemover:
             OSError, RecordError: it failed, or could not be recorded.
         """
         folder, current = self._journal.folder, self._journal.segment.place
-        missing = missing_before(folder, self._mark.mark)
+        missing = find_missing_beginning(folder, self._mark.mark)
         if missing is not None:
             self._note(missing)
             self._mark.save(told_seq=list_segments(folder)[0].first)
-        retirement = await trio.to_thread.run_sync(plan, folder, current, settings, now, self._mark.mark, self.shipped)
+        retirement = await trio.to_thread.run_sync(
+            plan_retirement, folder, current, settings, now, self._mark.mark, self.shipped
+        )
         if retirement is None or not self._may_remove(retirement):
             return
         if retirement.unshipped is not None:
@@ -71,13 +80,13 @@ class SegmentRemover:
             await self._announce(retirement)
             if retirement.unshipped is not None:
                 self.lost.append(retirement.unshipped)
-        await trio.to_thread.run_sync(remove, folder, [*retirement.leftover, *retirement.places])
+        await trio.to_thread.run_sync(remove_segments, folder, [*retirement.leftover, *retirement.places])
 
     def shipping(self, known: Mapping[SegmentFile, tuple[int, float]]) -> dict[str, Any]:
         """Return what waits for the fleet's engine, and what this daemon removed before it was acknowledged."""
         found = None
         with suppress(OSError):
-            found = waiting(known, self.shipped or 0, self._journal.seq)
+            found = count_unshipped(known, self.shipped or 0, self._journal.seq)
         return {
             "shipped_seq": self.shipped,
             "waiting_records": found.records if found is not None else None,
@@ -87,7 +96,7 @@ class SegmentRemover:
             "lost": self.lost[-LOSSES:],
         }
 
-    def _may_remove(self, retirement: Retirement) -> bool:
+    def _may_remove(self, retirement: SegmentRetirement) -> bool:
         """Report gaps; return false if a removal would hide one that has not been acknowledged."""
         for hole in retirement.holes:
             if hole not in self._reported:
@@ -95,7 +104,7 @@ class SegmentRemover:
                 self._note(hole)
         return retirement.lost == self._mark.mark.lost or not self._mark.mark.fault_seq
 
-    def _tell_of_loss(self, one: Waiting, settings: RecordSettings) -> None:
+    def _tell_of_loss(self, one: UnshippedRecords, settings: RecordSettings) -> None:
         """Tell, before it happens, that records go which the fleet's engine may not have."""
         why = "more than keep_unshipped_mib waited" if self.shipped is not None else "no link has said what it has"
         text = (
@@ -106,7 +115,7 @@ class SegmentRemover:
             self._reported.add(text)
             self._note(text)
 
-    async def _announce(self, retirement: Retirement) -> None:
+    async def _announce(self, retirement: SegmentRetirement) -> None:
         """Bring the announcement of a removal to disk, in the record and in the mark, before any file is removed."""
         self._mark.retire(self._journal.seq + 1, retirement.kept_seq, retirement.kept_prev, retirement.lost)
         try:

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import msgspec
 
-from hooklatch.record.files.mark import BLOCK, Mark
+from hooklatch.record.files.mark import BLOCK, HighWaterMark
 
-__all__ = ["RecordEnd", "Resumption", "resume"]
+__all__ = ["RecordEnd", "Resumption", "resume_numbers"]
 
 
 class RecordEnd(msgspec.Struct, frozen=True):
@@ -24,7 +24,7 @@ class RecordEnd(msgspec.Struct, frozen=True):
     seq: int
     hash: str
     anchored: tuple[int, str] | str | None
-    marked: Mark | str | None
+    marked: HighWaterMark | str | None
 
 
 class Resumption(msgspec.Struct, frozen=True):
@@ -35,11 +35,11 @@ class Resumption(msgspec.Struct, frozen=True):
     faults: list[str]
 
 
-def resume(end: RecordEnd) -> Resumption:
+def resume_numbers(end: RecordEnd) -> Resumption:
     """Return where the numbers continue, and the faults found."""
-    faults = [*faults_of_anchor(end), *faults_of_mark(end)]
+    faults = [*find_anchor_faults(end), *find_mark_faults(end)]
     known = [("anchor", *end.anchored)] if isinstance(end.anchored, tuple) else []
-    if isinstance(end.marked, Mark):
+    if isinstance(end.marked, HighWaterMark):
         known.append(("mark", end.marked.seq, end.marked.hash))
     used = max(end.seq, *(seq for _, seq, _ in known), 0)
     if used > end.seq:
@@ -52,20 +52,20 @@ def resume(end: RecordEnd) -> Resumption:
         for name, seq, own in known
         if seq == end.seq and own != end.hash
     ]
-    through = last_of_reserved(end, used)
+    through = find_last_reserved(end, used)
     return Resumption(through, (used + 1, through) if through > used else None, faults)
 
 
-def faults_of_anchor(end: RecordEnd) -> list[str]:
+def find_anchor_faults(end: RecordEnd) -> list[str]:
     if isinstance(end.anchored, str):
         return [end.anchored]
-    has_begun = end.seq > 0 or (isinstance(end.marked, Mark) and end.marked.seq > 0)
+    has_begun = end.seq > 0 or (isinstance(end.marked, HighWaterMark) and end.marked.seq > 0)
     if end.anchored is None and has_begun:
         return [f"the anchor in {end.folder} is gone, which names the newest record on disk"]
     return []
 
 
-def faults_of_mark(end: RecordEnd) -> list[str]:
+def find_mark_faults(end: RecordEnd) -> list[str]:
     mark = end.marked
     if isinstance(mark, str):
         return [mark]
@@ -83,8 +83,8 @@ def faults_of_mark(end: RecordEnd) -> list[str]:
     return []
 
 
-def last_of_reserved(end: RecordEnd, used: int) -> int:
-    if isinstance(end.marked, Mark):
+def find_last_reserved(end: RecordEnd, used: int) -> int:
+    if isinstance(end.marked, HighWaterMark):
         return used if end.marked.is_shut else max(used, end.marked.through)
     is_new = end.marked is None and end.anchored is None and used == 0
     return 0 if is_new else used + BLOCK

@@ -18,30 +18,30 @@ from typing import Any, NamedTuple, cast
 import msgspec
 
 from hooklatch.directories import sync_folder
-from hooklatch.files import reading
+from hooklatch.files import open_regular_file
 from hooklatch.record.files.chain import GENESIS, ChainLink, read_link
-from hooklatch.record.files.mark import Mark
+from hooklatch.record.files.mark import HighWaterMark
 from hooklatch.record.files.segments import SegmentFile, list_segments, read_tail
 from hooklatch.record.settings import RecordSettings
 
 __all__ = [
     "RetiredEntry",
-    "Retirement",
-    "Waiting",
-    "header_of",
-    "missing_before",
-    "plan",
+    "SegmentRetirement",
+    "UnshippedRecords",
+    "read_segment_header",
+    "find_missing_beginning",
+    "plan_retirement",
     "read_retired",
-    "remove",
-    "sizes",
-    "skipped_by",
-    "waiting",
+    "remove_segments",
+    "measure_segments",
+    "read_skipped_range",
+    "count_unshipped",
 ]
 
 DOCUMENTS: msgspec.json.Decoder[dict[str, Any]] = msgspec.json.Decoder(dict[str, Any])
 
 
-class Waiting(msgspec.Struct, frozen=True):
+class UnshippedRecords(msgspec.Struct, frozen=True):
     """Records that the fleet's engine has not acknowledged, and the bytes that they take."""
 
     first_seq: int
@@ -50,7 +50,7 @@ class Waiting(msgspec.Struct, frozen=True):
     bytes: int
 
 
-class Retirement(NamedTuple):
+class SegmentRetirement(NamedTuple):
     """The segments to remove, the entry for the record, and the gaps that were found.
 
     `leftover` are segments whose removal was recorded earlier but not completed.
@@ -63,7 +63,7 @@ class Retirement(NamedTuple):
     lost: int  # in total, as recorded
     holes: list[str]
     record: dict[str, Any]
-    unshipped: Waiting | None = None  # of those that are to be removed
+    unshipped: UnshippedRecords | None = None  # of those that are to be removed
 
 
 class RetiredEntry(msgspec.Struct, frozen=True):
@@ -85,19 +85,19 @@ def read_retired(record: dict[str, Any]) -> RetiredEntry | None:
     return kept if 0 < kept.first_seq < kept.kept_seq < kept.seq and kept.lost >= 0 else None
 
 
-def header_of(place: SegmentFile) -> tuple[ChainLink, dict[str, Any]] | None:
+def read_segment_header(place: SegmentFile) -> tuple[ChainLink, dict[str, Any]] | None:
     """Return a segment's first record; None if it has none.
 
     Raises:
         OSError: it cannot be read.
     """
-    with reading(place.path) as file:
+    with open_regular_file(place.path) as file:
         line = file.readline()
     link = read_link(line)
     return (link, DOCUMENTS.decode(line)) if link is not None else None
 
 
-def skipped_by(header: dict[str, Any]) -> tuple[int, int] | None:
+def read_skipped_range(header: dict[str, Any]) -> tuple[int, int] | None:
     """Return the numbers that a segment declares unused: first and last, directly before its own."""
     skipped = header.get("skipped")
     if not isinstance(skipped, dict):
@@ -109,7 +109,7 @@ def skipped_by(header: dict[str, Any]) -> tuple[int, int] | None:
     return first, last
 
 
-def missing_before(folder: str, mark: Mark) -> str | None:
+def find_missing_beginning(folder: str, mark: HighWaterMark) -> str | None:
     """Return which records are missing at the beginning, if neither retired nor reported; None if none are.
 
     Raises:
@@ -125,7 +125,7 @@ def missing_before(folder: str, mark: Mark) -> str | None:
     )
 
 
-def sizes(folder: str) -> dict[SegmentFile, tuple[int, float]]:
+def measure_segments(folder: str) -> dict[SegmentFile, tuple[int, float]]:
     """Return the size and modification time of each segment, oldest first.
 
     Raises:
@@ -138,9 +138,14 @@ def sizes(folder: str) -> dict[SegmentFile, tuple[int, float]]:
     return known
 
 
-def plan(
-    folder: str, current: SegmentFile, settings: RecordSettings, now: float, mark: Mark, shipped: int | None = None
-) -> Retirement | None:
+def plan_retirement(
+    folder: str,
+    current: SegmentFile,
+    settings: RecordSettings,
+    now: float,
+    mark: HighWaterMark,
+    shipped: int | None = None,
+) -> SegmentRetirement | None:
     """Choose the oldest segments that exceed a limit, never the current one; None if all may stay.
 
     `shipped` is the last record that the fleet's engine has acknowledged.  Until somebody says so (None), far less may
@@ -149,7 +154,7 @@ def plan(
     Raises:
         OSError: the directory cannot be read.
     """
-    before = {place: known for place, known in sizes(folder).items() if place.first < current.first}
+    before = {place: known for place, known in measure_segments(folder).items() if place.first < current.first}
     leftover = [place for place in before if place.first < mark.kept_seq]
     found = {place: known for place, known in before.items() if place.first >= mark.kept_seq}
     size_of_current = os.stat(current.path).st_size
@@ -170,10 +175,10 @@ def plan(
         chosen.append(place)
         total -= size
     if not chosen:
-        return Retirement(leftover, [], mark.kept_seq, mark.kept_prev, mark.lost, [], {}) if leftover else None
+        return SegmentRetirement(leftover, [], mark.kept_seq, mark.kept_prev, mark.lost, [], {}) if leftover else None
     kept = next((place for place in found if place.first > chosen[-1].first), current)
-    lost, holes = gone(mark, [*chosen, kept])
-    header = header_of(kept)
+    lost, holes = count_missing(mark, [*chosen, kept])
+    header = read_segment_header(kept)
     kept_prev = header[0].prev if header is not None else GENESIS
     record: dict[str, Any] = {
         "first_seq": mark.kept_seq,
@@ -185,13 +190,13 @@ def plan(
         "keep_bytes": settings.keep_bytes,
         "keep_seconds": settings.keep_age,
     }
-    unshipped = unshipped_in([place for place in chosen if place in held], shipped or 0)
+    unshipped = find_unshipped([place for place in chosen if place in held], shipped or 0)
     if unshipped is not None:
         record["unshipped"] = msgspec.structs.asdict(unshipped)
-    return Retirement(leftover, chosen, kept.first, kept_prev, mark.lost + lost, holes, record, unshipped)
+    return SegmentRetirement(leftover, chosen, kept.first, kept_prev, mark.lost + lost, holes, record, unshipped)
 
 
-def unshipped_in(segments: Sequence[SegmentFile], shipped: int) -> Waiting | None:
+def find_unshipped(segments: Sequence[SegmentFile], shipped: int) -> UnshippedRecords | None:
     """Count the records of some segments after the acknowledged one; None if there are none.
 
     Raises:
@@ -199,42 +204,43 @@ def unshipped_in(segments: Sequence[SegmentFile], shipped: int) -> Waiting | Non
     """
     seqs, size = list[int](), 0
     for place in segments:
-        with reading(place.path) as file:
+        with open_regular_file(place.path) as file:
             for line in file:
                 link = read_link(line)
                 if link is not None and link.seq > shipped:
                     seqs.append(link.seq)
                     size += len(line)
-    return Waiting(min(seqs), max(seqs), len(seqs), size) if seqs else None
+    return UnshippedRecords(min(seqs), max(seqs), len(seqs), size) if seqs else None
 
 
-def waiting(known: Mapping[SegmentFile, tuple[int, float]], shipped: int, newest: int) -> Waiting:
+def count_unshipped(known: Mapping[SegmentFile, tuple[int, float]], shipped: int, newest: int) -> UnshippedRecords:
     """Count the records after the acknowledged one, and the bytes of the segments that hold them.
 
     Raises:
         OSError: a segment cannot be read.
     """
     first = max(shipped + 1, min((place.first for place in known), default=1))
-    records = newest + 1 - first - sum(skipped_before(place) for place in known if place.first > first)
+    records = newest + 1 - first - sum(count_skipped_before(place) for place in known if place.first > first)
     ends = [*[place.first - 1 for place in known][1:], newest]
     size = sum(size for (size, _), end in zip(known.values(), ends, strict=True) if end >= first)
-    return Waiting(first, newest, max(records, 0), size)
+    return UnshippedRecords(first, newest, max(records, 0), size)
 
 
 @lru_cache(maxsize=1024)
-def skipped_before(place: SegmentFile) -> int:
+def count_skipped_before(place: SegmentFile) -> int:
     """Return how many numbers before a segment were never used; what it declares does not change.
 
     Raises:
         OSError: it cannot be read.
     """
-    header = header_of(place)
-    skipped = skipped_by(header[1]) if header is not None else None
+    header = read_segment_header(place)
+    skipped = read_skipped_range(header[1]) if header is not None else None
     return skipped[1] - skipped[0] + 1 if skipped is not None else 0
 
 
-def gone(mark: Mark, segments: Sequence[SegmentFile]) -> tuple[int, list[str]]:
-    """Count the records that are missing between segments, and say where; `missing_before` covers the beginning.
+def count_missing(mark: HighWaterMark, segments: Sequence[SegmentFile]) -> tuple[int, list[str]]:
+    """Count the records that are missing between segments, and say where; `find_missing_beginning` covers the
+    beginning.
 
     Raises:
         OSError: a segment cannot be read.
@@ -242,8 +248,8 @@ def gone(mark: Mark, segments: Sequence[SegmentFile]) -> tuple[int, list[str]]:
     lost, holes = 0, list[str]()
     expected, prev = mark.kept_seq, mark.kept_prev
     for place in segments:
-        header = header_of(place)
-        skipped = skipped_by(header[1]) if header is not None else None
+        header = read_segment_header(place)
+        skipped = read_skipped_range(header[1]) if header is not None else None
         end = skipped[0] - 1 if skipped is not None else place.first - 1
         missing = max(0, end + 1 - expected)
         if not missing and (header is None or header[0].prev != prev):
@@ -257,7 +263,7 @@ def gone(mark: Mark, segments: Sequence[SegmentFile]) -> tuple[int, list[str]]:
     return lost, holes
 
 
-def remove(folder: str, chosen: Sequence[SegmentFile]) -> None:
+def remove_segments(folder: str, chosen: Sequence[SegmentFile]) -> None:
     """Remove segments and the torn ends moved out of them, oldest first.
 
     Raises:

@@ -11,34 +11,34 @@ from typing import Protocol
 
 import trio
 
-from hooklatch.core.messages import Head
+from hooklatch.core.messages import ChainHead
 from hooklatch.directories import sync_folder
 from hooklatch.record.files.anchor import Anchor
 from hooklatch.record.files.mark import MarkFile
-from hooklatch.record.storage.journal import Journal
+from hooklatch.record.storage.journal import ChainWriter
 from hooklatch.record.storage.recovery import RecordError
 
-__all__ = ["Syncs"]
+__all__ = ["RecordSync"]
 
 MAX_LOST = 1000
 
 
-class Unsynced(Protocol):
+class Syncable(Protocol):
     """Files of payloads whose last lines may not be on the disk."""
 
     def sync(self) -> None: ...
 
 
-class Syncs:
+class RecordSync:
     """The syncs of one record."""
 
     def __init__(
         self,
-        journal: Journal,
+        journal: ChainWriter,
         anchor: Anchor,
         mark: MarkFile,
         fdatasync: Callable[[int], None],
-        take_payloads: Callable[[], Unsynced | None] = lambda: None,
+        take_payloads: Callable[[], Syncable | None] = lambda: None,
     ) -> None:
         self.synced_seq = 0
         self.synced_at = time.monotonic()
@@ -56,7 +56,7 @@ class Syncs:
         self._waiting = trio.lowlevel.ParkingLot()
         self._is_over = False
 
-    async def wait_for(self, head: Head) -> None:
+    async def wait_for(self, head: ChainHead) -> None:
         """Wait until a record is on disk.
 
         Raises:
@@ -115,7 +115,7 @@ class Syncs:
             self._tried_seq = self._journal.seq
         self._waiting.unpark_all()
 
-    def _sync(self, fds: list[int], is_folder_dirty: bool, seq: int, own: str, payloads: Unsynced | None) -> str | None:
+    def _sync(self, fds: list[int], is_folder_dirty: bool, seq: int, own: str, payloads: Syncable | None) -> str | None:
         if payloads is not None:
             payloads.sync()  # before the records that name their digests
         try:

@@ -14,24 +14,24 @@ from hooklatch.core.hooks.registry import PythonTarget
 from hooklatch.core.hooks.suspension import SuspensionError
 from hooklatch.core.limits import Name
 from hooklatch.core.protocol import ErrorCode, RpcError
-from hooklatch.errors import trouble
-from hooklatch.record.writer import Record, RecordError
-from hooklatch.service.api.hook_methods import stored
-from hooklatch.service.api.methods import AccountParams, Method, MethodTable, Operations
+from hooklatch.errors import describe_error
+from hooklatch.record.writer import RecordError, RecordWriter
+from hooklatch.service.api.hook_methods import add_storage_warning
+from hooklatch.service.api.methods import AccountParams, ApiMethod, MethodTable, Operations
 from hooklatch.service.config.file_safety import UnsafeFileError
-from hooklatch.service.config.looks import in_thread
-from hooklatch.service.config.path_lookup import Absent, Fault, Found, look
+from hooklatch.service.config.looks import look_in_thread
+from hooklatch.service.config.path_lookup import PathAbsent, PathFault, PathFound, look_up_path
 from hooklatch.service.config.state_file import StateFile
 from hooklatch.service.dispatch.breakers import Breakers
 from hooklatch.service.dispatch.dispatcher import Dispatcher
-from hooklatch.service.fleet.fleet_layer import FleetLayer, RefusedError
-from hooklatch.service.loading.files import Files, Reloaded, Request
-from hooklatch.service.reading.acceptance import EVERYTHING, LESS, Acceptance
-from hooklatch.service.reading.projects import Projects
-from hooklatch.service.reading.trust import Pins, folder_of, pin
-from hooklatch.service.registry.asks import Asks
-from hooklatch.service.registry.places import place_of, real_path
-from hooklatch.service.registry.registries import FleetHookError, Registries, found
+from hooklatch.service.fleet.fleet_layer import FleetLayer, PolicyRejectedError
+from hooklatch.service.loading.files import Reloader, ReloadRequest, ReloadResult
+from hooklatch.service.reading.acceptance import EVERYTHING, LESS, LossAcceptance
+from hooklatch.service.reading.projects import ProjectRegistry
+from hooklatch.service.reading.trust import Pins, pin_files, project_hooks_folder
+from hooklatch.service.registry.asks import AskBroker
+from hooklatch.service.registry.places import find_real_path, look_up_directory
+from hooklatch.service.registry.registries import FleetHookError, Registries, find_named_hook
 from hooklatch.service.registry.suspensions import Suspensions
 from hooklatch.service.transport.connection import Connection
 
@@ -89,15 +89,15 @@ class Administration(msgspec.Struct, frozen=True, kw_only=True):
     `end` ends the process, if it is the daemon's own.
     """
 
-    files: Files
+    files: Reloader
     breakers: Breakers
     dispatcher: Dispatcher
-    record: Record
-    projects: Projects
+    record: RecordWriter
+    projects: ProjectRegistry
     registries: Registries
     state: StateFile
     suspensions: Suspensions
-    asks: Asks
+    asks: AskBroker
     fleet: FleetLayer
     operations: Operations
     end: Callable[[], None] | None
@@ -105,25 +105,25 @@ class Administration(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def methods(self) -> MethodTable:
         return {
-            "reload": Method(ReloadParams, self._reload),
-            "stop": Method(msgspec.Raw, self._stop),
-            "acknowledge": Method(AcknowledgeParams, self._acknowledge),
-            "trust": Method(FolderParams, self._trust),
-            "untrust": Method(FolderParams, self._untrust),
-            "suspend": Method(SuspendParams, self._suspend),
-            "resume": Method(ResumeParams, self._resume),
-            "asks": Method(msgspec.Raw, self._asks),
-            "answer_ask": Method(AnswerParams, self._answer_ask),
+            "reload": ApiMethod(ReloadParams, self._reload),
+            "stop": ApiMethod(msgspec.Raw, self._stop),
+            "acknowledge": ApiMethod(AcknowledgeParams, self._acknowledge),
+            "trust": ApiMethod(FolderParams, self._trust),
+            "untrust": ApiMethod(FolderParams, self._untrust),
+            "suspend": ApiMethod(SuspendParams, self._suspend),
+            "resume": ApiMethod(ResumeParams, self._resume),
+            "asks": ApiMethod(msgspec.Raw, self._asks),
+            "answer_ask": ApiMethod(AnswerParams, self._answer_ask),
         }
 
     async def reload(
-        self, accepts: Acceptance = LESS, on_commit: Callable[[list[str]], None] = lambda removed: None
-    ) -> Reloaded:
+        self, accepts: LossAcceptance = LESS, on_commit: Callable[[list[str]], None] = lambda removed: None
+    ) -> ReloadResult:
         """Apply every change of the files, build every source afresh, and lift every quarantine."""
         self.breakers.clear()
-        reloaded = await self.files.reload(Request(accepts, is_explicit=True, on_commit=on_commit))
+        reloaded = await self.files.reload(ReloadRequest(accepts, is_explicit=True, on_commit=on_commit))
         if accepts.less and self.files.is_main_good and await self.fleet.leave():
-            left = await self.files.reload(Request(accepts))
+            left = await self.files.reload(ReloadRequest(accepts))
             reloaded = msgspec.structs.replace(left, previous=reloaded.previous, accepted=reloaded.accepted)
         return reloaded
 
@@ -143,10 +143,10 @@ class Administration(msgspec.Struct, frozen=True, kw_only=True):
         if params.id is not None:
             location = self._location_of(params.id)
             self.breakers.clear(location)
-            return await self.files.reload(Request(afresh={location}, on_commit=noted))
+            return await self.files.reload(ReloadRequest(afresh={location}, on_commit=noted))
         try:
             return await self.reload(EVERYTHING if params.accept_removed else LESS, noted)
-        except RefusedError as error:
+        except PolicyRejectedError as error:
             raise RpcError(ErrorCode.INTERNAL_ERROR, str(error)) from None
 
     def _location_of(self, name: str) -> str:
@@ -157,7 +157,7 @@ class Administration(msgspec.Struct, frozen=True, kw_only=True):
         """
         if name in self.files.sources:
             return name
-        hook = found(name, self.registries.every_hook()).hooks[0]
+        hook = find_named_hook(name, self.registries.every_hook()).hooks[0]
         if not isinstance(hook.target, PythonTarget):
             raise RpcError(ErrorCode.NOT_FOUND, f"{hook.name} is served by its client, so there is nothing to reload")
         if hook.target.source.location in self.files.sources:
@@ -188,15 +188,17 @@ class Administration(msgspec.Struct, frozen=True, kw_only=True):
             RpcError: there is nothing to trust, or somebody else could have written it.
         """
         try:
-            project, pins = await in_thread(lambda: pinned(params.folder))
+            project, pins = await look_in_thread(lambda: pin_project(params.folder))
         except (UnsafeFileError, OSError) as error:
-            raise RpcError(ErrorCode.NOT_PERMITTED, trouble(error)) from None
+            raise RpcError(ErrorCode.NOT_PERMITTED, describe_error(error)) from None
         if not pins:
-            raise RpcError(ErrorCode.NOT_FOUND, f"{folder_of(project)} contains no file; there is nothing to trust")
+            raise RpcError(
+                ErrorCode.NOT_FOUND, f"{project_hooks_folder(project)} contains no file; there is nothing to trust"
+            )
         self.projects.trust(project, pins)
         self.operations.noted(connection, "trust", params, folder=project, files=pins)
         await self.state.store()
-        reloaded = await self.files.reload(anew=folder_of(project))
+        reloaded = await self.files.reload(anew=project_hooks_folder(project))
         below = [one for one in reloaded.diagnostics if one.file == project or one.file.startswith(f"{project}/")]
         hooks = self.registries.project_hooks(project)
         return {
@@ -209,7 +211,7 @@ class Administration(msgspec.Struct, frozen=True, kw_only=True):
 
     async def _untrust(self, connection: Connection, params: FolderParams) -> dict[str, Any]:
         """Ignore a project's hooks from now on; a project that was not trusted is not an error."""
-        place = await place_of(params.folder)
+        place = await look_up_directory(params.folder)
         folders = [path for path in place.paths if path in self.projects.trusted]
         project = folders[-1] if folders else next(reversed(place.paths), params.folder)
         was_trusted = self.projects.untrust(project)
@@ -221,7 +223,7 @@ class Administration(msgspec.Struct, frozen=True, kw_only=True):
 
     async def _suspend(self, connection: Connection, params: SuspendParams) -> object:
         hook = params.hook
-        target = found(hook, self.registries.every_hook()) if hook is not None else None
+        target = find_named_hook(hook, self.registries.every_hook()) if hook is not None else None
         kept = [
             one for one in (target.hooks if target is not None else self.registries.view.hooks) if not one.suspendable
         ]
@@ -237,7 +239,7 @@ class Administration(msgspec.Struct, frozen=True, kw_only=True):
         except SuspensionError as error:
             raise RpcError(ErrorCode.INVALID_PARAMS, str(error)) from None
         self.operations.noted(connection, "suspend", params, hook)
-        answer = stored(self.state, {"suspended": made})
+        answer = add_storage_warning(self.state, {"suspended": made})
         if not kept:
             return answer
         text = f"{names}: the fleet's policy does not let them be suspended, so they fire"
@@ -249,7 +251,7 @@ class Administration(msgspec.Struct, frozen=True, kw_only=True):
         except AmbiguousNameError as error:
             raise RpcError(ErrorCode.INVALID_PARAMS, str(error)) from None
         self.operations.noted(connection, "resume", params, params.hook)
-        return stored(self.state, {"was_suspended": was_suspended, "suspended": list(self.suspensions)})
+        return add_storage_warning(self.state, {"was_suspended": was_suspended, "suspended": list(self.suspensions)})
 
     async def _asks(self, connection: Connection, raw: msgspec.Raw) -> object:
         """List what waits for a person, the oldest first."""
@@ -283,12 +285,12 @@ class Administration(msgspec.Struct, frozen=True, kw_only=True):
         return {"closed": closed}
 
 
-def pinned(folder: str) -> tuple[str, Pins]:
+def pin_project(folder: str) -> tuple[str, Pins]:
     """Return the real path of a project, and what its files are to be."""
-    seen = look(folder) if os.path.isabs(folder) else Absent()
-    if isinstance(seen, Fault):
+    seen = look_up_path(folder) if os.path.isabs(folder) else PathAbsent()
+    if isinstance(seen, PathFault):
         raise RpcError(ErrorCode.NOT_PERMITTED, seen.reason)
-    if not isinstance(seen, Found) or not seen.is_folder:
+    if not isinstance(seen, PathFound) or not seen.is_folder:
         raise RpcError(ErrorCode.NOT_FOUND, f"{folder!r} is not a directory; give its absolute path")
-    project = real_path(folder)
-    return project, pin(project)
+    project = find_real_path(folder)
+    return project, pin_files(project)

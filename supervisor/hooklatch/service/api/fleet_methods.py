@@ -12,13 +12,13 @@ import msgspec
 
 from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.processes.supervisor import Supervisor
-from hooklatch.service.api.methods import Method, MethodTable
+from hooklatch.service.api.methods import ApiMethod, MethodTable
 from hooklatch.service.api.status_report import StatusReport
 from hooklatch.service.building.sources import Sources
-from hooklatch.service.dispatch.generations import Generations
+from hooklatch.service.dispatch.generations import FireGenerations
 from hooklatch.service.fleet.contact import FleetContact
-from hooklatch.service.fleet.fleet_layer import FleetLayer, RefusedError
-from hooklatch.service.loading.files import Files
+from hooklatch.service.fleet.fleet_layer import FleetLayer, PolicyRejectedError
+from hooklatch.service.loading.files import Reloader
 from hooklatch.service.transport.connection import Connection
 
 __all__ = ["FleetMethods"]
@@ -49,29 +49,29 @@ class FleetMethods(msgspec.Struct, frozen=True, kw_only=True):
 
     fleet: FleetLayer
     contact: FleetContact
-    files: Files
+    files: Reloader
     sources: Sources
-    generations: Generations
+    generations: FireGenerations
     status: StatusReport
     background: Supervisor
 
     @property
     def of_links(self) -> MethodTable:
         return {
-            "fleet_follow": Method(FollowParams, self._follow),
-            "fleet_apply": Method(ApplyParams, self._apply),
+            "fleet_follow": ApiMethod(FollowParams, self._follow),
+            "fleet_apply": ApiMethod(ApplyParams, self._apply),
         }
 
     @property
     def of_administrators(self) -> MethodTable:
-        return {"fleet_reset": Method(ResetParams, self._reset)}
+        return {"fleet_reset": ApiMethod(ResetParams, self._reset)}
 
     async def _follow(self, connection: Connection, params: FollowParams) -> dict[str, Any]:
         """Read manifests; answer with what this host has read, should have and has."""
         if params.manifests is not None:
             try:
                 await self.fleet.follow(params.manifests)
-            except RefusedError as error:
+            except PolicyRejectedError as error:
                 raise RpcError(ErrorCode.INVALID_PARAMS, str(error)) from None
         if params.manifests == [] and self.fleet.is_current:
             await self.contact.heard()
@@ -85,7 +85,7 @@ class FleetMethods(msgspec.Struct, frozen=True, kw_only=True):
             raise RpcError(ErrorCode.INVALID_PARAMS, "bundle is not base64") from None
         try:
             applied = await self.fleet.apply(params.version, data, self.files.apply)
-        except RefusedError as error:
+        except PolicyRejectedError as error:
             raise RpcError(ErrorCode.LOAD_FAILED, str(error)) from None
         self.background.spawn("fleet clean-up", self.clean)
         return {"applied": applied, "revision": self.status.registries.view.revision}
@@ -97,7 +97,7 @@ class FleetMethods(msgspec.Struct, frozen=True, kw_only=True):
             raise RpcError(ErrorCode.INVALID_PARAMS, 'give a "reason": it is recorded')
         try:
             await self.fleet.reset(reason)
-        except RefusedError as error:
+        except PolicyRejectedError as error:
             raise RpcError(ErrorCode.NOT_PERMITTED, str(error)) from None
         await self.files.reload()
         return self.report()

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from hooklatch.core.health import Faults
+from hooklatch.core.health import ActiveFaults
 from hooklatch.service.fleet.contact import FleetContact
 from hooklatch.service.fleet.fleet_layer import FleetLayer
 from hooklatch.service.transport.bus import Bus
@@ -20,7 +20,7 @@ class FleetReport(msgspec.Struct, frozen=True):
 
     layer: FleetLayer
     contact: FleetContact
-    faults: Faults
+    faults: ActiveFaults
     counts: Counter[str]
     bus: Bus
 

@@ -14,29 +14,29 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 import trio
 
-from hooklatch.core.health import Faults
+from hooklatch.core.health import ActiveFaults
 from hooklatch.core.hooks.definitions import HookDefinition, InvalidHookError, read_definition
 from hooklatch.core.hooks.names import is_name
 from hooklatch.core.hooks.registry import EVERY_GATE, Hook, Layer
 from hooklatch.core.limits import Path
 from hooklatch.core.protocol import ErrorCode, RpcError
-from hooklatch.importing.registering import definitions_in
-from hooklatch.service.api.methods import AccountParams, Method, MethodTable, Operations, own_session
-from hooklatch.service.api.registration import HookTables, Registered, Registrant, Registrar
+from hooklatch.importing.registering import read_definitions
+from hooklatch.service.api.methods import AccountParams, ApiMethod, MethodTable, Operations, require_session
+from hooklatch.service.api.registration import HookTables, Registrant, Registrar, RegistrationAnswer
 from hooklatch.service.api.session_methods import check_live
-from hooklatch.service.building.binding import Binder, stand_in, with_way_out
+from hooklatch.service.building.binding import HookBinder, add_way_out, make_stand_in
 from hooklatch.service.building.sources import Sources, UnitError
-from hooklatch.service.config.configuration import Diagnostic, place_of
-from hooklatch.service.config.state_file import State, StateFile
+from hooklatch.service.config.configuration import Diagnostic, find_definition_target
+from hooklatch.service.config.state_file import SavedState, StateFile
 from hooklatch.service.dispatch.breakers import Breakers
 from hooklatch.service.fleet.fleet_layer import FleetLayer
-from hooklatch.service.loading.files import Files, Request
-from hooklatch.service.reading.acceptance import Acceptance
+from hooklatch.service.loading.files import Reloader, ReloadRequest
+from hooklatch.service.reading.acceptance import LossAcceptance
 from hooklatch.service.registry.registries import FleetHookError, Registries
-from hooklatch.service.registry.sessions import Session
+from hooklatch.service.registry.sessions import AgentSession
 from hooklatch.service.transport.connection import Connection
 
-__all__ = ["HookMethods", "RegisterParams", "stored"]
+__all__ = ["HookMethods", "RegisterParams", "add_storage_warning"]
 
 
 Change: TypeAlias = "Callable[[Connection, IdParams], Awaitable[object]]"
@@ -64,26 +64,26 @@ class HookMethods(msgspec.Struct, frozen=True, kw_only=True):
 
     registrar: Registrar
     registries: Registries
-    files: Files
+    files: Reloader
     sources: Sources
     state: StateFile
     breakers: Breakers
-    faults: Faults
+    faults: ActiveFaults
     fleet: FleetLayer
     operations: Operations
 
     @property
     def of_administrators(self) -> MethodTable:
-        return {"accept_state": Method(AccountParams, self._accept_state)}
+        return {"accept_state": ApiMethod(AccountParams, self._accept_state)}
 
     @property
     def methods(self) -> MethodTable:
         return {
-            "register": Method(RegisterParams, self._register),
-            "settings": Method(SettingsParams, self._settings),
-            "unregister": Method(IdParams, partial(self._changed, "unregister", self._unregister)),
-            "enable": Method(IdParams, partial(self._switch, enabled=True)),
-            "disable": Method(IdParams, partial(self._changed, "disable", partial(self._switch, enabled=False))),
+            "register": ApiMethod(RegisterParams, self._register),
+            "settings": ApiMethod(SettingsParams, self._settings),
+            "unregister": ApiMethod(IdParams, partial(self._changed, "unregister", self._unregister)),
+            "enable": ApiMethod(IdParams, partial(self._switch, enabled=True)),
+            "disable": ApiMethod(IdParams, partial(self._changed, "disable", partial(self._switch, enabled=False))),
         }
 
     async def _changed(self, what: str, change: Change, connection: Connection, params: IdParams) -> object:
@@ -97,7 +97,7 @@ class HookMethods(msgspec.Struct, frozen=True, kw_only=True):
     async def _register(self, connection: Connection, params: RegisterParams) -> object:
         if is_global(connection, params.scope):
             made = await self._make(params, connection, Registrant(is_each=params.each))
-            hooks = [actionable(hook) for hook in made.hooks]
+            hooks = [add_remedy(hook) for hook in made.hooks]
             self.registries.register_global(hooks)
             kept: dict[Any, Any] = {table.get("id"): table for table in self.state.state.hooks}
             self.state.state.hooks = list({**kept, **made.stored}.values())
@@ -107,18 +107,18 @@ class HookMethods(msgspec.Struct, frozen=True, kw_only=True):
                 files={path: digest for hook in hooks for path, digest in self.files.digests_of(hook).items()},
             )  # fmt: skip
             return {"ids": made.ids, **made.refused, **await self._stored()}
-        session = own_session(connection)
+        session = require_session(connection)
         made = await self._make(params, connection, Registrant.of(session, is_each=params.each))
         check_live(session)
         self.registries.register_own(session, made.hooks)
         return {"ids": made.ids, **made.refused, **await self._announced(session)}
 
-    async def _make(self, params: RegisterParams, connection: Connection, registrant: Registrant) -> Registered:
+    async def _make(self, params: RegisterParams, connection: Connection, registrant: Registrant) -> RegistrationAnswer:
         return await self.registrar.hooks_of(self.registrar.read(params.hooks, registrant), connection, registrant)
 
     async def _settings(self, connection: Connection, params: SettingsParams) -> object:
         """Read a settings file as one of hooks.d is read, for a client that registers what is in it."""
-        read = partial(definitions_in, params.source, params.data, params.scope)
+        read = partial(read_definitions, params.source, params.data, params.scope)
         return await trio.to_thread.run_sync(read, abandon_on_cancel=True)
 
     async def _unregister(self, connection: Connection, params: IdParams) -> object:
@@ -129,12 +129,12 @@ class HookMethods(msgspec.Struct, frozen=True, kw_only=True):
                 return await self._remove_vanished(place, connection, params)
             removed = self.registries.unregister_global(params.id, declared_by=place)
             if removed is None:
-                return stored(self.state, {"revision": self.registries.view.revision, "removed": []})
+                return add_storage_warning(self.state, {"revision": self.registries.view.revision, "removed": []})
             kept = [table for table in self.state.state.hooks if table.get("id") != removed.id]
             self.state.state.hooks = kept
             self.operations.noted(connection, "unregister", params, params.id, removed=[removed.id])
             return {**await self._stored(), "removed": [removed.id]}
-        session = own_session(connection)
+        session = require_session(connection)
         self._check_own(session, params.id)
         self.registries.unregister_own(session, params.id)
         return await self._announced(session)
@@ -145,9 +145,9 @@ class HookMethods(msgspec.Struct, frozen=True, kw_only=True):
         def noted(removed: list[str]) -> None:
             self.operations.noted(connection, "unregister", params, params.id, accepted=removed)
 
-        reloaded = await self.files.reload(Request(Acceptance(removed=frozenset({place})), on_commit=noted))
+        reloaded = await self.files.reload(ReloadRequest(LossAcceptance(removed=frozenset({place})), on_commit=noted))
         answer = {"revision": reloaded.revision, "removed": reloaded.removed, "accepted": reloaded.accepted}
-        return stored(self.state, answer)
+        return add_storage_warning(self.state, answer)
 
     async def _switch(self, connection: Connection, params: IdParams, *, enabled: bool) -> object:
         """Enable or disable; enabling lifts a quarantine."""
@@ -157,18 +157,18 @@ class HookMethods(msgspec.Struct, frozen=True, kw_only=True):
                 self.breakers.lift(hook.name)
             self.operations.noted(connection, "enable" if enabled else "disable", params, params.id)
             return await self._stored()
-        session = own_session(connection)
+        session = require_session(connection)
         self._check_own(session, params.id)
         hook = self.registries.switch_own(session, params.id, enabled=enabled)
         if enabled:
             self.breakers.lift(hook.name)
         return await self._announced(session)
 
-    def _check_own(self, session: Session, name: str) -> None:
+    def _check_own(self, session: AgentSession, name: str) -> None:
         if is_name(name) and name not in session.own:  # a bare id that is not there may have been the session's own
             self.registries.check_not_of_fleet(name)
 
-    async def _announced(self, session: Session) -> dict[str, Any]:
+    async def _announced(self, session: AgentSession) -> dict[str, Any]:
         """Wait until subscribers have been told of a session's change, and return the resulting revision."""
         await self.registries.announced()
         return {"revision": self.registries.view_of(session).revision}
@@ -178,7 +178,7 @@ class HookMethods(msgspec.Struct, frozen=True, kw_only=True):
         self.state.state.switches = dict(self.registries.switches)
         await self.registries.announced()
         await self.state.store()
-        return stored(self.state, {"revision": self.registries.view.revision})
+        return add_storage_warning(self.state, {"revision": self.registries.view.revision})
 
     async def restore(self, fault: str | None) -> None:
         """Register again what was registered before the last stop.
@@ -190,14 +190,14 @@ class HookMethods(msgspec.Struct, frozen=True, kw_only=True):
         if fault is not None:
             faults.append(fault)
             # The fault names the one way out: disabling the stand-in would let pass what nobody has looked at.
-            hooks.append(msgspec.structs.replace(stand_in(self._stand_in_id, EVERY_GATE, fault), problem=fault))
+            hooks.append(msgspec.structs.replace(make_stand_in(self._stand_in_id, EVERY_GATE, fault), problem=fault))
         for table in self.state.state.hooks:
             try:
                 definitions = read_definition(table, is_lenient=True)
             except InvalidHookError as error:
                 faults.append(f"{self.state.path}: {error}")
                 name, event = table.get("id"), table.get("event")
-                hooks.append(stand_in(str(name), event if isinstance(event, str) else EVERY_GATE, faults[-1]))
+                hooks.append(make_stand_in(str(name), event if isinstance(event, str) else EVERY_GATE, faults[-1]))
                 continue
             hooks += [await self._restored(definition) for definition in definitions]
         self.faults.report("state file", *faults)
@@ -211,9 +211,11 @@ class HookMethods(msgspec.Struct, frozen=True, kw_only=True):
         """Go on with the state that is there, or without one; until that is in force, every gate denies."""
         found = await trio.to_thread.run_sync(self.state.look)
         if (fault := self.state.fault) is None:
-            return stored(self.state, {"fault": None, "moved_to": None, "revision": self.registries.view.revision})
+            return add_storage_warning(
+                self.state, {"fault": None, "moved_to": None, "revision": self.registries.view.revision}
+            )
         moved, changed = self.state.accept(found), dict[str, Any]()
-        known = found.state or State()
+        known = found.state or SavedState()
         self.operations.noted(
             connection, "accept_state", params, fault=fault, moved_to=moved,
             ids=[table.get("id") for table in known.hooks], trusted=list(known.trusted), sha256=found.digest,
@@ -230,29 +232,29 @@ class HookMethods(msgspec.Struct, frozen=True, kw_only=True):
         return {"fault": fault, "moved_to": moved, **changed}
 
     async def _restored(self, definition: HookDefinition) -> Hook:
-        source, _ = place_of(definition, "/")
+        source, _ = find_definition_target(definition, "/")
         faults: dict[str, Diagnostic] = {}
         try:
             await self.files.ensure(source)
         except UnitError as error:  # removed by a reload that finds it fixed
             faults[source.location] = error.diagnostic
         catalogue = self.registries.catalogue
-        hook = Binder(catalogue, self.sources.units, faults).bind(definition, Layer.GLOBAL)
+        hook = HookBinder(catalogue, self.sources.units, faults).bind(definition, Layer.GLOBAL)
         if hook.problem is not None and hook.event not in (*catalogue, EVERY_GATE):
             hook = msgspec.structs.replace(hook, problem=f"{hook.problem}; define it, then restart the daemon")
-        return actionable(hook)
+        return add_remedy(hook)
 
 
-def stored(state: StateFile, result: dict[str, Any]) -> dict[str, Any]:
+def add_storage_warning(state: StateFile, result: dict[str, Any]) -> dict[str, Any]:
     """Return the answer of a global change, with a warning if the change is active but could not be stored."""
     return {**result, "warnings": [state.unwritten]} if state.unwritten is not None else result
 
 
-def actionable(hook: Hook) -> Hook:
+def add_remedy(hook: Hook) -> Hook:
     """Return a hook whose problem, if it has one, says what can be done about it."""
     if hook.problem is None:
         return hook
-    return msgspec.structs.replace(hook, problem=with_way_out(hook.problem, hook.name))
+    return msgspec.structs.replace(hook, problem=add_way_out(hook.problem, hook.name))
 
 
 def is_global(connection: Connection, scope: str | None) -> bool:

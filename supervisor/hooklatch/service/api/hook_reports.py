@@ -6,20 +6,20 @@ from typing import Any
 
 import msgspec
 
-from hooklatch.core.decisions.phases import firing_order
+from hooklatch.core.decisions.phases import order_hooks
 from hooklatch.core.hooks.catalogue import EventSpec
-from hooklatch.core.hooks.conditions import Facts, UnreadableFieldError
+from hooklatch.core.hooks.conditions import PayloadFacts, UnreadableFieldError
 from hooklatch.core.hooks.registry import Hook, PythonTarget
-from hooklatch.core.hooks.snapshots import Chain, Snapshot, budget, tool_kind
-from hooklatch.core.hooks.suspension import find, parted
+from hooklatch.core.hooks.snapshots import EventHooks, Snapshot, compute_budget, find_tool_kind
+from hooklatch.core.hooks.suspension import find_suspension, split_suspended
 from hooklatch.core.payload import Payload, PayloadError
 from hooklatch.core.protocol import ErrorCode, RpcError
-from hooklatch.core.text import did_you_mean
+from hooklatch.core.text import suggest_name
 from hooklatch.processes.pool_limits import HookLoad
-from hooklatch.service.api.methods import Method, MethodTable, viewed
+from hooklatch.service.api.methods import ApiMethod, MethodTable, select_viewed_session
 from hooklatch.service.api.status_report import StatusReport
-from hooklatch.service.building.tool_names import unknown_tools
-from hooklatch.service.dispatch.dialect_fires import Dialects, Native
+from hooklatch.service.building.tool_names import list_unknown_tools
+from hooklatch.service.dispatch.dialect_fires import DialectDispatcher, Dialects
 from hooklatch.service.registry.statistics import EventCount
 from hooklatch.service.transport.connection import Connection
 
@@ -50,20 +50,20 @@ class HookReports(msgspec.Struct, frozen=True):
 
     parts: StatusReport
     dialects: Dialects
-    native: Native
+    native: DialectDispatcher
 
     @property
     def methods(self) -> MethodTable:
         return {
-            "hooks": Method(FilterParams, self._hooks),
-            "hook": Method(HookParams, self._hook),
-            "events": Method(FilterParams, self._events),
-            "explain": Method(ExplainParams, self._explain),
+            "hooks": ApiMethod(FilterParams, self._hooks),
+            "hook": ApiMethod(HookParams, self._hook),
+            "events": ApiMethod(FilterParams, self._events),
+            "explain": ApiMethod(ExplainParams, self._explain),
         }
 
     async def _hooks(self, connection: Connection, params: FilterParams) -> object:
         """List hooks in their firing order."""
-        view = self.parts.registries.view_of(viewed(self.parts.sessions, connection, params.session))
+        view = self.parts.registries.view_of(select_viewed_session(self.parts.sessions, connection, params.session))
         event = self._our_name(connection, params.event) if params.event is not None else None
         return {
             "revision": view.revision,
@@ -88,9 +88,9 @@ class HookReports(msgspec.Struct, frozen=True):
             "plugin": hook.plugin,
             "event": hook.event,
             "match": hook.matcher.text,
-            "where": where_text(hook),
+            "where": format_where(hook),
             "target": hook.target.describe(),
-            "kind": kind_of(hook),
+            "kind": name_hook_kind(hook),
             "origin": str(hook.origin) if hook.origin else None,
             "digests": self.parts.files.digests_of(hook),
             "state": self.parts.state_of(hook),
@@ -121,7 +121,7 @@ class HookReports(msgspec.Struct, frozen=True):
         An agent sees the fires of its own session only, an administrator all.  In a session of a dialect these are the
         dialect's events; each shows the counts of the first of our events that it maps to.
         """
-        session = viewed(self.parts.sessions, connection, params.session)
+        session = select_viewed_session(self.parts.sessions, connection, params.session)
         view = self.parts.registries.view_of(session)
         catalogue = self.parts.registries.catalogue
         counted = self.parts.statistics.event if connection.is_admin or session is None else session.count_of
@@ -152,7 +152,7 @@ class HookReports(msgspec.Struct, frozen=True):
             "on_refusal": spec.on_refusal,
             "match": spec.match,
             "timeout": spec.timeout,
-            "budget": budget(spec, hooks, wait=self.parts.asks.wait),
+            "budget": compute_budget(spec, hooks, wait=self.parts.asks.wait),
             "fails": "closed" if spec.fails_closed else "open",
             "when": spec.when,
             "fields": [{"name": field.name, "type": field.type} for field in spec.fields],
@@ -165,37 +165,39 @@ class HookReports(msgspec.Struct, frozen=True):
     async def _explain(self, connection: Connection, params: ExplainParams) -> object:
         """Return which hooks would fire for a payload, in which order, and for each other hook why it would not."""
         spec = self.parts.dispatcher.spec(self._our_name(connection, params.event))
-        session = viewed(self.parts.sessions, connection, params.session)
+        session = select_viewed_session(self.parts.sessions, connection, params.session)
         view = self.parts.registries.view_of(session)
         payload, folder = Payload(bytes(params.payload)), params.cwd or (session.cwd if session is not None else None)
         try:
-            firing, _ = parted(self.parts.suspensions, view.for_event(spec))
-            chain = Chain(spec, firing)
+            firing, _ = split_suspended(self.parts.suspensions, view.for_event(spec))
+            chain = EventHooks(spec, firing)
             selection = chain.select(payload, folder)
             matched = {hook.name for hook in chain.matching(payload).hooks if hook.where is not None}
         except PayloadError as error:
             raise RpcError(ErrorCode.INVALID_PARAMS, str(error)) from None
-        facts = Facts(spec, payload, folder)
+        facts = PayloadFacts(spec, payload, folder)
         chosen = {hook.name for hook in selection.hooks}
         name = payload.text("tool_name") if spec.match == "tool_name" else None
-        kind = tool_kind(payload, name) if name is not None else None
+        kind = find_tool_kind(payload, name) if name is not None else None
         refusal = None
         if selection.fault and spec.fails_closed:
             refusal = f"denied (cause payload) before any hook is called: {selection.fault}"
         return {
             "event": spec.name,
             "revision": view.revision,
-            "budget": budget(spec, selection.hooks, wait=self.parts.asks.wait),
+            "budget": compute_budget(spec, selection.hooks, wait=self.parts.asks.wait),
             "refusal": refusal,
             "tool_kind": kind,
-            "fires": [self._brief(hook) for hook in firing_order(chain, selection)],
+            "fires": [self._brief(hook) for hook in order_hooks(chain, selection)],
             "others": [
                 {
                     **self._brief(hook),
                     "why": "; ".join(
                         (
-                            self._why_not(spec, hook, view, kind) if hook.name not in matched else unmet(hook, facts),
-                            *(unknown_tools(hook, spec) if hook.event == spec.name else ()),
+                            self._why_not(spec, hook, view, kind)
+                            if hook.name not in matched
+                            else describe_unmet_condition(hook, facts),
+                            *(list_unknown_tools(hook, spec) if hook.event == spec.name else ()),
                         )
                     ),
                 }
@@ -216,7 +218,7 @@ class HookReports(msgspec.Struct, frozen=True):
             "layer": hook.layer.label,
             "hook": hook.id,
             "match": hook.matcher.text,
-            "where": where_text(hook),
+            "where": format_where(hook),
             "state": self.parts.state_of(hook),
             "priority": hook.priority,
             "amends": hook.amends,
@@ -228,7 +230,7 @@ class HookReports(msgspec.Struct, frozen=True):
             return f"it is a hook of {hook.event}"
         if not hook.enabled:
             return "it is disabled"
-        if (suspension := find(self.parts.suspensions, hook)) is not None:
+        if (suspension := find_suspension(self.parts.suspensions, hook)) is not None:
             return f"it is suspended: {suspension.reason}"
         if hook.plugin is not None and hook.name not in {one.name for one in view.hooks}:
             return f"this session does not allow the plugin {hook.plugin!r}"
@@ -244,11 +246,11 @@ class HookReports(msgspec.Struct, frozen=True):
             RpcError: there is none.
         """
         name, registries = params.id, self.parts.registries
-        viewer = viewed(self.parts.sessions, connection, params.session)
+        viewer = select_viewed_session(self.parts.sessions, connection, params.session)
         seen = registries.every_hook() if viewer is None else [*registries.view_of(viewer).hooks]
         hooks = [hook for hook in dict.fromkeys(seen) if name in (hook.id, hook.name)]
         if not hooks:
-            near = did_you_mean(name, {known for hook in seen for known in (hook.id, hook.name)})
+            near = suggest_name(name, {known for hook in seen for known in (hook.id, hook.name)})
             raise RpcError(ErrorCode.NOT_FOUND, f"there is no hook {name!r}{near} (see: hooklatch hooks)")
         own, failures = viewer.id if viewer is not None else None, self.parts.statistics.failures
         return {
@@ -265,7 +267,7 @@ class HookReports(msgspec.Struct, frozen=True):
         }
 
 
-def unmet(hook: Hook, facts: Facts) -> str:
+def describe_unmet_condition(hook: Hook, facts: PayloadFacts) -> str:
     """Return which condition of a hook keeps it from being called."""
     try:
         return f"a condition does not hold: {hook.where.failing(facts) if hook.where is not None else ''}"
@@ -273,11 +275,11 @@ def unmet(hook: Hook, facts: Facts) -> str:
         return f"it has a condition on what is not there: {error}"
 
 
-def where_text(hook: Hook) -> str | None:
+def format_where(hook: Hook) -> str | None:
     return hook.where.text if hook.where is not None else None
 
 
-def kind_of(hook: Hook) -> str:
+def name_hook_kind(hook: Hook) -> str:
     if not isinstance(hook.target, PythonTarget):
         return "served"
     return "shell" if hook.target.command else "python"

@@ -16,19 +16,19 @@ from msgspec import Meta
 
 from hooklatch.core.fire_params import EnvelopeParams, FireParams
 from hooklatch.core.limits import Name, Path
-from hooklatch.core.messages import Cause, Decision
+from hooklatch.core.messages import Cause, FireDecision
 from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.hosts import canary
-from hooklatch.hosts.find import UnknownHostError, find
-from hooklatch.hosts.host import HookOutput, Host, Native, Request, UnreadableError, denied
-from hooklatch.service.api.methods import Method, MethodTable
+from hooklatch.hosts.find import UnknownHostError, find_host
+from hooklatch.hosts.host import HookOutput, Host, HostEvent, HostFire, UnreadableError, make_denied_decision
+from hooklatch.service.api.methods import ApiMethod, MethodTable
 from hooklatch.service.dispatch.call_numbers import CallNumbers
 from hooklatch.service.dispatch.dispatcher import Dispatcher
 from hooklatch.service.dispatch.duplicate_events import DuplicateEvents
 from hooklatch.service.dispatch.fires import Fit
-from hooklatch.service.reading.projects import Projects
+from hooklatch.service.reading.projects import ProjectRegistry
 from hooklatch.service.registry.registries import Registries
-from hooklatch.service.registry.sessions import Session
+from hooklatch.service.registry.sessions import AgentSession
 from hooklatch.service.registry.statistics import Statistics
 from hooklatch.service.transport.connection import Connection
 
@@ -57,7 +57,7 @@ class HostMethods:
     """Fires what hosts tell, and words the decisions for them."""
 
     def __init__(
-        self, dispatcher: Dispatcher, statistics: Statistics, projects: Projects, registries: Registries
+        self, dispatcher: Dispatcher, statistics: Statistics, projects: ProjectRegistry, registries: Registries
     ) -> None:
         self._dispatcher = dispatcher
         self._statistics = statistics
@@ -67,7 +67,7 @@ class HostMethods:
 
     @property
     def methods(self) -> MethodTable:
-        return {"host": Method(HostParams, self._host)}
+        return {"host": ApiMethod(HostParams, self._host)}
 
     async def _host(self, connection: Connection, params: HostParams) -> HookOutput:
         """Answer one event.
@@ -76,14 +76,14 @@ class HostMethods:
             RpcError: there is no such host, so nobody knows how to refuse; an entry then does as without a daemon.
         """
         try:
-            host = find(params.host)
+            host = find_host(params.host)
         except UnknownHostError as error:
             raise RpcError(ErrorCode.INVALID_PARAMS, str(error)) from None
         session, event, budget = connection.session, params.event, params.budget
         try:
             native = host.read(event, params.document.encode(), params.environ)
             del params  # of what can be large, only the payload and the document's bytes are kept while hooks run
-            if (refusal := canary.answer(host, native)) is not None:
+            if (refusal := canary.refuse_canary(host, native)) is not None:
                 return refusal
             if not native.event:
                 return host.silence(native.name)
@@ -92,17 +92,21 @@ class HostMethods:
             return await self._unread(host, error.event or event, error.cause, str(error), session)
         except Exception as error:
             logger.exception("an adapter failed on a document", extra={"host": host.name, "event": event})
-            return await self._unread(host, event, "protocol", bug(host, error), session)
+            return await self._unread(host, event, "protocol", describe_host_bug(host, error), session)
         firing = self._fired(host, native.undecoded(), request, budget, session)
         del native, request
         return await firing
 
     async def _fired(
-        self, host: Host, native: Native, request: Request, budget: float | None, session: Session | None
+        self, host: Host, native: HostEvent, request: HostFire, budget: float | None, session: AgentSession | None
     ) -> HookOutput:
-        fit, params, same_call = fit_of(host, native), self._with_call_id(request), request.same_call
+        fit, params, same_call = make_decision_fitter(host, native), self._with_call_id(request), request.same_call
         request = msgspec.structs.replace(request, params=NO_PARAMS)
-        told = await self._projects.begun((params.envelope.cwd, params.envelope.began_in)) if begins(native) else []
+        told = (
+            await self._projects.begun((params.envelope.cwd, params.envelope.began_in))
+            if is_session_begin(native)
+            else []
+        )
         try:
             if native.spec.kind == "notify":
                 self._dispatcher.fire_later(params, session, fit=fit)
@@ -127,16 +131,16 @@ class HostMethods:
             return host.render(native, decision)
         except Exception as error:
             logger.exception("an adapter failed on a decision", extra={"host": host.name, "event": native.name})
-            return self._failed(host, native.name, "protocol", bug(host, error))
+            return self._failed(host, native.name, "protocol", describe_host_bug(host, error))
 
-    def _with_call_id(self, request: Request) -> FireParams:
+    def _with_call_id(self, request: HostFire) -> FireParams:
         if request.params.call_id is not None or request.call is None or not request.call_key:
             return request.params
         numbers = {"begins": self._calls.begins, "goes_on": self._calls.goes_on, "ends": self._calls.ends}
         return msgspec.structs.replace(request.params, call_id=numbers[request.call](request.call_key))
 
     async def _unread(
-        self, host: Host, event: str | None, cause: Cause, reason: str, session: Session | None
+        self, host: Host, event: str | None, cause: Cause, reason: str, session: AgentSession | None
     ) -> HookOutput:
         """Refuse what could not be read, and have that recorded where the event is known."""
         self._statistics.dropped["unreadable"] += 1
@@ -158,22 +162,22 @@ class HostMethods:
             return host.refusal(event, f"hooklatch: refused: {reason} ({cause})")
 
 
-def begins(native: Native) -> bool:
+def is_session_begin(native: HostEvent) -> bool:
     """Say whether a host tells that a session begins: a person reads what it shows then."""
     return native.event == "session_start"
 
 
-def fit_of(host: Host, native: Native) -> Fit:
+def make_decision_fitter(host: Host, native: HostEvent) -> Fit:
     """Return what fits a decision to a host; a bug of the adapter makes it a refusal on a gate."""
 
-    def fit(decision: Decision) -> Decision:
+    def fit(decision: FireDecision) -> FireDecision:
         try:
             return host.fit(native, decision)
         except Exception as error:
             logger.exception("an adapter failed on a decision", extra={"host": host.name, "event": native.name})
             if not native.is_gate:
                 return decision
-            refusal = denied(decision.event, "protocol", bug(host, error))
+            refusal = make_denied_decision(decision.event, "protocol", describe_host_bug(host, error))
             return msgspec.structs.replace(
                 refusal, decision_id=decision.decision_id, payload_digest=decision.payload_digest,
                 revision=decision.revision, duration_ms=decision.duration_ms, outcomes=decision.outcomes,
@@ -182,5 +186,5 @@ def fit_of(host: Host, native: Native) -> Fit:
     return fit
 
 
-def bug(host: Host, error: Exception) -> str:
+def describe_host_bug(host: Host, error: Exception) -> str:
     return f"hooklatch's adapter for {host.title} failed with {type(error).__name__}: {error}"

@@ -14,13 +14,13 @@ import msgspec
 from msgspec import Meta
 
 from hooklatch.core.protocol import ErrorCode, RpcError
-from hooklatch.core.text import did_you_mean
-from hooklatch.record.writer import Record
-from hooklatch.service.api.methods import AS_LINK, Method, MethodTable
+from hooklatch.core.text import suggest_name
+from hooklatch.record.writer import RecordWriter
+from hooklatch.service.api.methods import AS_LINK, ApiMethod, MethodTable
 from hooklatch.service.fleet.token import LinkToken
 from hooklatch.service.transport.connection import Connection
 
-__all__ = ["Links"]
+__all__ = ["LinkAdmission"]
 
 logger = logging.getLogger("hooklatch.fleet")
 ROLES = ("link",)
@@ -32,16 +32,16 @@ class ShippedParams(msgspec.Struct, frozen=True):
     seq: Annotated[int, Meta(ge=0)]
 
 
-class Links(msgspec.Struct, frozen=True):
+class LinkAdmission(msgspec.Struct, frozen=True):
     """Admits links; `note` records who was refused."""
 
     token: LinkToken
-    record: Record
+    record: RecordWriter
     note: Callable[[str, dict[str, Any]], None]
 
     @property
     def methods(self) -> MethodTable:
-        return {"fleet_shipped": Method(ShippedParams, self._shipped)}
+        return {"fleet_shipped": ApiMethod(ShippedParams, self._shipped)}
 
     def admit(self, connection: Connection, role: str, token: str | None, *, has_session: bool) -> None:
         """Make a connection that says hello a link.
@@ -50,7 +50,7 @@ class Links(msgspec.Struct, frozen=True):
             RpcError: it may not be one; it stays what it was.
         """
         if role not in ROLES:
-            meant = did_you_mean(role, ROLES) or "; there is link"
+            meant = suggest_name(role, ROLES) or "; there is link"
             raise RpcError(ErrorCode.INVALID_PARAMS, f"unknown role {role!r}{meant}")
         if has_session:
             raise RpcError(ErrorCode.INVALID_PARAMS, "a link has no session; leave one of the two out")

@@ -12,18 +12,27 @@ import msgspec
 
 from hooklatch.core.fire_params import FireParams
 from hooklatch.core.limits import Name
-from hooklatch.core.protocol import ErrorCode, Request, RpcError, convert
-from hooklatch.core.text import did_you_mean
-from hooklatch.service.dispatch.dialect_fires import Dialects, Native
+from hooklatch.core.protocol import ErrorCode, Request, RpcError, convert_params
+from hooklatch.core.text import suggest_name
+from hooklatch.service.dispatch.dialect_fires import DialectDispatcher, Dialects
 from hooklatch.service.dispatch.dispatcher import Dispatcher
 from hooklatch.service.registry.registries import Registries
-from hooklatch.service.registry.sessions import Session, Sessions
+from hooklatch.service.registry.sessions import AgentSession, Sessions
 from hooklatch.service.transport.bus import Bus
 from hooklatch.service.transport.connection import Connection, Role
 from hooklatch.service.transport.requests import FireRequest
-from hooklatch_worker.author.ambiguity import ambiguity
+from hooklatch_worker.author.ambiguity import find_ambiguity
 
-__all__ = ["AS_LINK", "AccountParams", "Method", "MethodTable", "Methods", "Operations", "own_session", "viewed"]
+__all__ = [
+    "AS_LINK",
+    "AccountParams",
+    "ApiMethod",
+    "MethodTable",
+    "ApiMethods",
+    "Operations",
+    "require_session",
+    "select_viewed_session",
+]
 
 WITHOUT_HELLO = frozenset({"hello", "fire", "host", "ping", "health"})
 AS_LINK = 'a hello on the admin socket with "role": "link" and the "token" of the file fleet.token beside it'
@@ -33,7 +42,7 @@ SHARED_WITH_LINKS = ("ping", "health")  # of clients' methods
 Params = TypeVar("Params")
 
 
-class Method(NamedTuple, Generic[Params]):
+class ApiMethod(NamedTuple, Generic[Params]):
     """The type of a method's params (Raw: it takes none, whatever is sent), and what answers it."""
 
     params: type[Params]
@@ -64,17 +73,17 @@ class Operations(msgspec.Struct, frozen=True):
         self.note("operation", {**about, "by": account.by, "uid": uid, "pid": pid, "process": process_name(pid)})
 
 
-MethodTable: TypeAlias = Mapping[str, Method[Any]]
+MethodTable: TypeAlias = Mapping[str, ApiMethod[Any]]
 
 
-class Methods:
+class ApiMethods:
     """Answers requests.  What each role may call is its table of methods; besides, agents and administrators fire."""
 
     def __init__(
         self,
         dispatcher: Dispatcher,
         dialects: Dialects,
-        native: Native,
+        native: DialectDispatcher,
         registries: Registries,
         bus: Bus,
         *,
@@ -107,7 +116,7 @@ class Methods:
             params = request.params
         elif request.method == "fire":
             # Its raw params are looked at: once decoded, a duplicate key can no longer be seen.
-            params, fault = convert(request.params, FireParams), ambiguity(bytes(request.params))
+            params, fault = convert_params(request.params, FireParams), find_ambiguity(bytes(request.params))
         else:
             return self._answer(connection, request)
         session = connection.session
@@ -124,11 +133,11 @@ class Methods:
             raise self._refusal(connection, request.method)
         if not connection.has_greeted and request.method not in WITHOUT_HELLO:
             raise RpcError(ErrorCode.HELLO_REQUIRED, f"{request.method} needs a hello first")
-        if request.method == "host" and (fault := ambiguity(bytes(request.params))) is not None:
+        if request.method == "host" and (fault := find_ambiguity(bytes(request.params))) is not None:
             raise RpcError(ErrorCode.INVALID_PARAMS, f"bad params: {fault}")
-        return answered(connection, request, method)
+        return answer_request(connection, request, method)
 
-    async def _fire_without_call(self, params: FireParams, session: Session | None, fault: str | None) -> object:
+    async def _fire_without_call(self, params: FireParams, session: AgentSession | None, fault: str | None) -> object:
         """Start a fire that nobody waits for, or refuse one whose params could be read in two ways."""
         if fault is None:
             return self._dispatcher.fire_later(params, session)
@@ -161,12 +170,12 @@ class Methods:
             self._registries.permit_anew(None if connection.is_admin else session)
 
 
-def answered(connection: Connection, request: Request, method: Method[Any]) -> Awaitable[object]:
+def answer_request(connection: Connection, request: Request, method: ApiMethod[Any]) -> Awaitable[object]:
     takes_none = method.params is msgspec.Raw
-    return method.answer(connection, request.params if takes_none else convert(request.params, method.params))
+    return method.answer(connection, request.params if takes_none else convert_params(request.params, method.params))
 
 
-def own_session(connection: Connection) -> Session:
+def require_session(connection: Connection) -> AgentSession:
     """Return the session of a connection.
 
     Raises:
@@ -179,7 +188,7 @@ def own_session(connection: Connection) -> Session:
     return connection.session
 
 
-def viewed(sessions: Sessions, connection: Connection, session_id: str | None) -> Session | None:
+def select_viewed_session(sessions: Sessions, connection: Connection, session_id: str | None) -> AgentSession | None:
     """Return whose view a report shows: the connection's own, one below it, or over the admin socket any.
 
     Raises:
@@ -192,7 +201,7 @@ def viewed(sessions: Sessions, connection: Connection, session_id: str | None) -
     if not connection.is_admin and (own is None or session is None or not own.has_below(session)):
         raise RpcError(ErrorCode.NOT_ADMIN, "a session that this one did not start needs the admin socket")
     if session is None:
-        near = did_you_mean(session_id, (session.id for session in sessions))
+        near = suggest_name(session_id, (session.id for session in sessions))
         raise RpcError(ErrorCode.NOT_FOUND, f"there is no live session {session_id!r}{near}")
     return session
 

@@ -17,21 +17,21 @@ from typing import Any, NamedTuple, TypeAlias, cast
 
 import msgspec
 
-from hooklatch.core.hooks.definitions import HookDefinition, InvalidHookError, default_id, read_definition
-from hooklatch.core.hooks.registry import EVERY_GATE, Hook, Layer, ServedTarget, misfit
+from hooklatch.core.hooks.definitions import HookDefinition, InvalidHookError, derive_hook_id, read_definition
+from hooklatch.core.hooks.registry import EVERY_GATE, Hook, Layer, ServedTarget, find_misfit
 from hooklatch.core.limits import MAX_HOOK_BYTES, MAX_HOOKS, MAX_SESSION_HOOK_BYTES, Tables
 from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.dialects.registration import NativeHook
-from hooklatch.service.building.binding import Binder
+from hooklatch.service.building.binding import HookBinder
 from hooklatch.service.building.sources import Sources, UnitError
-from hooklatch.service.config.configuration import place_of
+from hooklatch.service.config.configuration import find_definition_target
 from hooklatch.service.dispatch.dialect_fires import Dialects, read_native_hooks
 from hooklatch.service.dispatch.dispatcher import Dispatcher
-from hooklatch.service.loading.files import Files
+from hooklatch.service.loading.files import Reloader
 from hooklatch.service.registry.registries import Registries
-from hooklatch.service.registry.sessions import Session
+from hooklatch.service.registry.sessions import AgentSession
 from hooklatch.service.transport.connection import Connection
-from hooklatch_worker.author.failures import clipped
+from hooklatch_worker.author.failures import clip_error_text
 from hooklatch_worker.wire import Source
 
 __all__ = ["HookTables", "Registrant", "Registrar"]
@@ -47,7 +47,7 @@ class Registrant(msgspec.Struct, frozen=True):
     own: Mapping[str, int] = {}  # the hooks that it has already, and how many bytes the definition of each takes
 
     @classmethod
-    def of(cls, session: Session, *, is_each: bool) -> Registrant:
+    def of(cls, session: AgentSession, *, is_each: bool) -> Registrant:
         return cls(
             session.id,
             session.terms.dialect,
@@ -60,7 +60,7 @@ class Registrant(msgspec.Struct, frozen=True):
 HookTables: TypeAlias = Tables | dict[str, Any]  # a map of events, in dialects whose system writes one
 
 
-class Refused(NamedTuple):
+class RefusedDefinition(NamedTuple):
     """A definition that was refused: its place in the call, the id of what stands in for it, its event, and why."""
 
     at: int
@@ -69,7 +69,7 @@ class Refused(NamedTuple):
     reason: str
 
 
-class Wanted(NamedTuple):
+class RequestedHook(NamedTuple):
     """What becomes of a definition; of one that was `refused` on an event that nobody knows, nothing.
 
     `source` is None where there is nothing to load; `native` is the native event that it is for, or "".
@@ -80,14 +80,14 @@ class Wanted(NamedTuple):
     definition: HookDefinition | None = None
     source: Source | None = None
     size: int = 0  # as JSON
-    refused: Refused | None = None
+    refused: RefusedDefinition | None = None
 
 
-class Registered(NamedTuple):
+class RegistrationAnswer(NamedTuple):
     """The hooks of a call, and what it is answered."""
 
     hooks: list[Hook]
-    wanted: list[Wanted]
+    wanted: list[RequestedHook]
     is_each: bool
 
     @property
@@ -115,12 +115,12 @@ class Registrar(msgspec.Struct, frozen=True):
     """Makes hooks of the definitions that clients register."""
 
     registries: Registries
-    files: Files
+    files: Reloader
     sources: Sources
     dispatcher: Dispatcher
     dialects: Dialects
 
-    def read(self, tables: HookTables, registrant: Registrant) -> list[Wanted]:
+    def read(self, tables: HookTables, registrant: Registrant) -> list[RequestedHook]:
         """Check definitions, without side effects.
 
         Raises:
@@ -129,20 +129,22 @@ class Registrar(msgspec.Struct, frozen=True):
         natives = self._natives(tables, registrant)
         taken = {native.table.get("id") for _, native in natives if isinstance(native.table.get("id"), str)}
         taken |= registrant.own.keys()
-        named(natives, free_names("served", taken))
-        wanted, ids = list[Wanted](), set[str]()
+        name_served_hooks(natives, free_names("served", taken))
+        wanted, ids = list[RequestedHook](), set[str]()
         for at, native in natives:
             for one in self._read(at, native, registrant, ids):
                 if one.definition is not None and one.definition.id in ids:
                     error = RpcError(ErrorCode.INVALID_PARAMS, f"the id {one.definition.id!r} occurs twice in one call")
-                    one = self._stand_in(one, error, registrant, made_name(native.table, ids))
+                    one = self._stand_in(one, error, registrant, derive_stand_in_id(native.table, ids))
                 ids |= {one.definition.id} if one.definition is not None else set()
                 wanted.append(one)
         if registrant.id:
             check_limits(wanted, registrant.own)
         return wanted
 
-    async def hooks_of(self, wanted: list[Wanted], connection: Connection, registrant: Registrant) -> Registered:
+    async def hooks_of(
+        self, wanted: list[RequestedHook], connection: Connection, registrant: Registrant
+    ) -> RegistrationAnswer:
         """Load the sources of these definitions, and make the hooks; there is no checkpoint after the last load.
 
         Raises:
@@ -167,7 +169,7 @@ class Registrar(msgspec.Struct, frozen=True):
                 one = settled[index] = self._stand_in(one, error, registrant)
                 hook = self._hook_of(one, one.definition or definition, connection, registrant)
             hooks.append(hook)
-        return Registered(hooks, settled, registrant.is_each)
+        return RegistrationAnswer(hooks, settled, registrant.is_each)
 
     def _natives(self, tables: HookTables, registrant: Registrant) -> list[tuple[int, NativeHook]]:
         """Read what was sent; a dialect's session may send one map of events, in that system's format."""
@@ -187,26 +189,28 @@ class Registrar(msgspec.Struct, frozen=True):
             found += [(at, native) for native in natives]
         return found
 
-    def _read(self, at: int, native: NativeHook, registrant: Registrant, ids: Collection[str]) -> Iterator[Wanted]:
+    def _read(
+        self, at: int, native: NativeHook, registrant: Registrant, ids: Collection[str]
+    ) -> Iterator[RequestedHook]:
         """Read the definitions of one table, or what stands in for it."""
         try:
-            found = wanted_of(at, native, registrant)
+            found = read_requested_hooks(at, native, registrant)
         except (InvalidHookError, RpcError) as error:
             refusal = error if isinstance(error, RpcError) else RpcError(ErrorCode.INVALID_PARAMS, str(error))
             if not registrant.is_each:
                 raise refusal from None
             reason = error.reason if isinstance(error, InvalidHookError) else str(error)
-            definitions = remains_of(native, reason, ids)
+            definitions = read_remains(native, reason, ids)
             if not definitions:
-                yield Wanted(at, native, refused=Refused(at, None, event_of(native), reason))
+                yield RequestedHook(at, native, refused=RefusedDefinition(at, None, find_written_event(native), reason))
             for definition in definitions:
-                yield self._stand_in(Wanted(at, native, definition), refusal, registrant)
+                yield self._stand_in(RequestedHook(at, native, definition), refusal, registrant)
             return
         for one in found:
             fault = self._fault_of(one, registrant)
             yield one if fault is None else self._stand_in(one, fault, registrant)
 
-    def _fault_of(self, one: Wanted, registrant: Registrant) -> RpcError | None:
+    def _fault_of(self, one: RequestedHook, registrant: Registrant) -> RpcError | None:
         definition, source = one.definition, one.source
         if definition is None or (definition.problem is not None and definition.event == EVERY_GATE):
             return None
@@ -215,14 +219,16 @@ class Registrar(msgspec.Struct, frozen=True):
         except RpcError as error:
             return error
         marks = {"amends": definition.amends, "only_judges": definition.only_judges}
-        fault = misfit(spec, definition.matcher, definition.where, **marks) if definition.problem is None else None
+        fault = find_misfit(spec, definition.matcher, definition.where, **marks) if definition.problem is None else None
         if fault is None and definition.served and not registrant.id:
             fault = "a global hook cannot be served"
         if fault is None and source is not None and source.kind == "file" and not source.location.startswith("/"):
             fault = f"{definition.run!r} is relative and there is no absolute cwd; give an absolute path"
         return RpcError(ErrorCode.INVALID_PARAMS, f"hook {definition.id!r}: {fault}") if fault is not None else None
 
-    def _stand_in(self, one: Wanted, error: RpcError, registrant: Registrant, hook_id: str | None = None) -> Wanted:
+    def _stand_in(
+        self, one: RequestedHook, error: RpcError, registrant: Registrant, hook_id: str | None = None
+    ) -> RequestedHook:
         """Return the definition of a hook that fails in place of one that is refused.
 
         Raises:
@@ -233,19 +239,21 @@ class Registrar(msgspec.Struct, frozen=True):
         definition = one.definition
         hook_id = hook_id or definition.id
         reason = definition.problem or str(error).removeprefix(f"hook {definition.id!r}: ")
-        event = definition.event if isinstance(one.native.table.get("event"), list) else event_of(one.native)
+        event = definition.event if isinstance(one.native.table.get("event"), list) else find_written_event(one.native)
         if definition.event not in (*self.registries.catalogue, EVERY_GATE):
-            return Wanted(one.at, one.native, refused=Refused(one.at, None, event, reason))
+            return RequestedHook(one.at, one.native, refused=RefusedDefinition(one.at, None, event, reason))
         stood_in = msgspec.structs.replace(
             definition, id=hook_id, problem=reason, run=None, shell=None, served=False, amends=False, only_judges=False
         )
-        refused = Refused(one.at, hook_id, event, reason)
+        refused = RefusedDefinition(one.at, hook_id, event, reason)
         return one._replace(definition=stood_in, source=None, refused=refused)
 
-    def _hook_of(self, one: Wanted, definition: HookDefinition, connection: Connection, registrant: Registrant) -> Hook:
+    def _hook_of(
+        self, one: RequestedHook, definition: HookDefinition, connection: Connection, registrant: Registrant
+    ) -> Hook:
         layer = Layer.SESSION if registrant.id else Layer.GLOBAL
         served = ServedTarget(connection.number) if definition.served else None
-        binder = Binder(self.registries.catalogue, self.sources.units)
+        binder = HookBinder(self.registries.catalogue, self.sources.units)
         hook = binder.bind(definition, layer, folder=registrant.cwd or "", target=served)
         target = hook.target
         if one.native.event and definition.shell is None:  # a command says in its `payload` which format it takes
@@ -258,43 +266,43 @@ def free_names(stem: str, taken: Collection[object]) -> Iterator[str]:
     return (name for number in count(1) if (name := f"{stem}-{number}") not in taken)
 
 
-def made_name(table: Mapping[str, Any], ids: Collection[str]) -> str:
+def derive_stand_in_id(table: Mapping[str, Any], ids: Collection[str]) -> str:
     """Return an id for what stands in for a table: the same whenever it is sent again, as to a resumed session."""
     stem = f"refused-{sha256(msgspec.json.encode(table)).hexdigest()[:8]}"
     return stem if stem not in ids else next(free_names(stem, ids))
 
 
-def named(natives: list[tuple[int, NativeHook]], names: Iterator[str]) -> None:
+def name_served_hooks(natives: list[tuple[int, NativeHook]], names: Iterator[str]) -> None:
     """Name each hook that has no id and is served, or states why there is none."""
     ids = set[str]()
     for _, native in natives:
         if native.table.get("id") is None and native.fault is None:
             if "problem" in native.table:
-                native.table["id"] = made_name(native.table, ids)
+                native.table["id"] = derive_stand_in_id(native.table, ids)
                 ids.add(native.table["id"])
             elif native.table.get("served") is True:
                 native.table["id"] = next(names)
 
 
-def event_of(native: NativeHook) -> object:
+def find_written_event(native: NativeHook) -> object:
     """Return a definition's event as it was written."""
     return native.table.get("event") if native.written is None else native.written
 
 
-def remains_of(native: NativeHook, reason: str, ids: Collection[str]) -> list[HookDefinition]:
+def read_remains(native: NativeHook, reason: str, ids: Collection[str]) -> list[HookDefinition]:
     """Read what is usable of a table that is refused; nothing if it names no event."""
     table = native.table
     run = table.get("run")
     if len(msgspec.json.encode(table)) > MAX_HOOK_BYTES:
         table = {key: table.get(key) for key in ("id", "event")}
-    candidates = (table.get("id"), default_id(run) if isinstance(run, str) else None)
-    for hook_id in (*candidates, made_name(native.table, ids)):
+    candidates = (table.get("id"), derive_hook_id(run) if isinstance(run, str) else None)
+    for hook_id in (*candidates, derive_stand_in_id(native.table, ids)):
         with suppress(InvalidHookError):
             return read_definition({**table, "id": hook_id, "problem": reason})
     return []
 
 
-def wanted_of(at: int, native: NativeHook, registrant: Registrant) -> list[Wanted]:
+def read_requested_hooks(at: int, native: NativeHook, registrant: Registrant) -> list[RequestedHook]:
     """Read the definitions of one table.
 
     Raises:
@@ -305,18 +313,18 @@ def wanted_of(at: int, native: NativeHook, registrant: Registrant) -> list[Wante
         raise native.fault
     size = len(msgspec.json.encode(native.table))
     if size > MAX_HOOK_BYTES:
-        name = clipped(str(native.table.get("id")))
+        name = clip_error_text(str(native.table.get("id")))
         text = f"the definition of hook {name!r} takes {size} bytes; {MAX_HOOK_BYTES} are allowed"
         raise RpcError(ErrorCode.INVALID_PARAMS, text)
-    wanted: list[Wanted] = []
+    wanted: list[RequestedHook] = []
     for definition in read_definition(native.table):
         has_source = not definition.served and definition.problem is None
-        source = place_of(definition, registrant.cwd or "")[0] if has_source else None
-        wanted.append(Wanted(at, native, definition, source, size))
+        source = find_definition_target(definition, registrant.cwd or "")[0] if has_source else None
+        wanted.append(RequestedHook(at, native, definition, source, size))
     return wanted
 
 
-def check_limits(wanted: list[Wanted], own: Mapping[str, int]) -> None:
+def check_limits(wanted: list[RequestedHook], own: Mapping[str, int]) -> None:
     """Refuse definitions that take a session, with its `own`, over its limits.
 
     Raises:

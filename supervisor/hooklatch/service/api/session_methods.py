@@ -15,25 +15,25 @@ from typing import Any
 
 import msgspec
 
-from hooklatch.core.hooks.snapshots import budget
+from hooklatch.core.hooks.snapshots import compute_budget
 from hooklatch.core.limits import MAX_BYTES_IN_FLIGHT, Name, Names, Path
 from hooklatch.core.payload import MAX_PAYLOAD
 from hooklatch.core.protocol import MAX_FRAME, MAX_IN_FLIGHT, ErrorCode, RpcError
 from hooklatch.dialects.dialect import Dialect
-from hooklatch.record.writer import Record
-from hooklatch.service.api.links import Links
-from hooklatch.service.api.methods import Method, MethodTable, own_session
+from hooklatch.record.writer import RecordWriter
+from hooklatch.service.api.links import LinkAdmission
+from hooklatch.service.api.methods import ApiMethod, MethodTable, require_session
 from hooklatch.service.api.registration import HookTables, Registrant, Registrar
-from hooklatch.service.dispatch.dialect_fires import Dialects, Native
-from hooklatch.service.loading.files import Files
-from hooklatch.service.reading.projects import Projects
-from hooklatch.service.registry.asks import Asks
-from hooklatch.service.registry.places import Place, place_of
+from hooklatch.service.dispatch.dialect_fires import DialectDispatcher, Dialects
+from hooklatch.service.loading.files import Reloader
+from hooklatch.service.reading.projects import ProjectRegistry
+from hooklatch.service.registry.asks import AskBroker
+from hooklatch.service.registry.places import ResolvedDirectory, look_up_directory
 from hooklatch.service.registry.registries import Registries
-from hooklatch.service.registry.sessions import Session, Sessions, Terms, new_id
+from hooklatch.service.registry.sessions import AgentSession, Sessions, SessionTerms, make_session_id
 from hooklatch.service.transport.bus import Bus
 from hooklatch.service.transport.connection import Connection
-from hooklatch.service.transport.permits import Permits
+from hooklatch.service.transport.permits import SkipPermissions
 from hooklatch.version import PROTOCOL, VERSION
 
 __all__ = ["HelloParams", "SessionMethods", "TopicsParams", "UpdateParams", "check_live"]
@@ -93,24 +93,24 @@ class SessionMethods(msgspec.Struct, frozen=True, kw_only=True):
     registrar: Registrar
     registries: Registries
     sessions: Sessions
-    projects: Projects
-    files: Files
+    projects: ProjectRegistry
+    files: Reloader
     dialects: Dialects
-    native: Native
+    native: DialectDispatcher
     bus: Bus
-    permits: Permits
-    record: Record
-    links: Links
-    asks: Asks
+    permits: SkipPermissions
+    record: RecordWriter
+    links: LinkAdmission
+    asks: AskBroker
 
     @property
     def methods(self) -> MethodTable:
         return {
-            "hello": Method(HelloParams, self._hello),
-            "session.update": Method(UpdateParams, self._update),
-            "session.close": Method(msgspec.Raw, self._close),
-            "subscribe": Method(TopicsParams, self._subscribe),
-            "unsubscribe": Method(TopicsParams, self._unsubscribe),
+            "hello": ApiMethod(HelloParams, self._hello),
+            "session.update": ApiMethod(UpdateParams, self._update),
+            "session.close": ApiMethod(msgspec.Raw, self._close),
+            "subscribe": ApiMethod(TopicsParams, self._subscribe),
+            "unsubscribe": ApiMethod(TopicsParams, self._unsubscribe),
         }
 
     async def _hello(self, connection: Connection, params: HelloParams) -> object:
@@ -152,14 +152,15 @@ class SessionMethods(msgspec.Struct, frozen=True, kw_only=True):
                 "in_flight_bytes": MAX_BYTES_IN_FLIGHT,
             },
             "budgets": {
-                name: budget(spec, view.for_event(spec), wait=self.asks.wait) for name, spec in catalogue.items()
+                name: compute_budget(spec, view.for_event(spec), wait=self.asks.wait)
+                for name, spec in catalogue.items()
             },
             "warnings": warnings,
         }
 
     async def _update(self, connection: Connection, params: UpdateParams) -> object:
         """Change what a session may change while it lives: all that is asked for, or nothing."""
-        session, here = own_session(connection), await place_named(params.cwd)
+        session, here = require_session(connection), await look_up_named_place(params.cwd)
         self._check_personality(params)
         async with self._loaded(here):
             self._check_personality(params)
@@ -171,7 +172,7 @@ class SessionMethods(msgspec.Struct, frozen=True, kw_only=True):
         return {"revision": self.registries.view_of(session).revision, "warnings": warnings}
 
     async def _close(self, connection: Connection, raw: msgspec.Raw) -> object:
-        session, is_watching = own_session(connection), "decisions" in connection.topics
+        session, is_watching = require_session(connection), "decisions" in connection.topics
         self.permits.take_back(connection)
         has_ended = self.bus.part(connection, session)
         if is_watching:
@@ -179,11 +180,11 @@ class SessionMethods(msgspec.Struct, frozen=True, kw_only=True):
         return {"ended": has_ended}
 
     async def _subscribe(self, connection: Connection, params: TopicsParams) -> object:
-        topics = known_topics(params)
+        topics = validate_topics(params)
         if not connection.is_admin:
             for topic in topics & OF_ADMINISTRATORS:
                 raise RpcError(ErrorCode.NOT_ADMIN, f"the topic {topic!r} needs the admin socket")
-        session = own_session(connection) if "idle" in topics else connection.session
+        session = require_session(connection) if "idle" in topics else connection.session
         view = self.registries.follow(session)  # before it listens: what is due to others is not for it
         connection.topics |= topics
         self.bus.take_topics(connection)
@@ -194,7 +195,7 @@ class SessionMethods(msgspec.Struct, frozen=True, kw_only=True):
         return {"revision": view.revision}
 
     async def _unsubscribe(self, connection: Connection, params: TopicsParams) -> object:
-        topics = known_topics(params)
+        topics = validate_topics(params)
         if "idle" in topics:
             self.permits.take_back(connection)
         connection.topics -= topics
@@ -210,7 +211,7 @@ class SessionMethods(msgspec.Struct, frozen=True, kw_only=True):
 
     async def _open(
         self, connection: Connection, hello: HelloParams, dialect: Dialect | None
-    ) -> tuple[Session, dict[str, Any]]:
+    ) -> tuple[AgentSession, dict[str, Any]]:
         """Open the session that a client asks for, or join it; return also which hooks were refused.
 
         Raises:
@@ -221,13 +222,13 @@ class SessionMethods(msgspec.Struct, frozen=True, kw_only=True):
         required = frozenset(self.native.canonical_name(dialect, event) for event in params.require_handlers)
         known = self.sessions.check(params.id, params.resume_token)
         self._parent_of(params, known)
-        here, began = await place_named(params.cwd), await place_named(params.began_in)
+        here, began = await look_up_named_place(params.cwd), await look_up_named_place(params.began_in)
         self._check_personality(params)
         if known is not None:
             registrant = Registrant.of(known, is_each=params.each)
         else:
             name = dialect.name if dialect is not None else None
-            registrant = Registrant(params.id or new_id(), name, is_each=params.each)
+            registrant = Registrant(params.id or make_session_id(), name, is_each=params.each)
         registrant = msgspec.structs.replace(registrant, cwd=params.cwd or registrant.cwd)
         wanted = self.registrar.read(params.hooks, registrant)
         async with self._loaded(here, began):
@@ -241,7 +242,7 @@ class SessionMethods(msgspec.Struct, frozen=True, kw_only=True):
             self._check_personality(params)
             # From here on nothing can fail, and there is no checkpoint.
             has_plugins_by_name = dialect is not None and dialect.plugins_without_list == "none"
-            terms = Terms(
+            terms = SessionTerms(
                 dialect=registrant.dialect, host=params.host, emits=emitted, require_handlers=required,
                 plugins_without_list=frozenset() if has_plugins_by_name else None,
             )  # fmt: skip
@@ -255,7 +256,7 @@ class SessionMethods(msgspec.Struct, frozen=True, kw_only=True):
             self.bus.join(connection, session)
         return session, made.refused
 
-    def _parent_of(self, params: SessionParams, known: Session | None) -> Session | None:
+    def _parent_of(self, params: SessionParams, known: AgentSession | None) -> AgentSession | None:
         """Return the parent of a new session; a live session has its parent, or none, already."""
         if params.parent_session_id is None:
             if params.parent_token is not None:
@@ -276,7 +277,13 @@ class SessionMethods(msgspec.Struct, frozen=True, kw_only=True):
             there = f"there are {', '.join(sorted(known))}" if known else "the configuration has none"
             raise RpcError(ErrorCode.INVALID_PARAMS, f"unknown personality {params.personality!r}; {there}")
 
-    def _change(self, session: Session, params: UpdateParams, here: Place | None, began: Place | None = None) -> None:
+    def _change(
+        self,
+        session: AgentSession,
+        params: UpdateParams,
+        here: ResolvedDirectory | None,
+        began: ResolvedDirectory | None = None,
+    ) -> None:
         """Change a session's settings, which were checked; the next commit updates its view."""
         session.enter(here, began)
         if params.personality is not msgspec.UNSET:
@@ -287,7 +294,7 @@ class SessionMethods(msgspec.Struct, frozen=True, kw_only=True):
             session.plugins = frozenset(params.plugins) if params.plugins is not None else None
 
     @asynccontextmanager
-    async def _loaded(self, *places: Place | None) -> AsyncGenerator[None]:
+    async def _loaded(self, *places: ResolvedDirectory | None) -> AsyncGenerator[None]:
         """Load the projects of new places, and keep them loaded until the block ends."""
         projects = self.projects
         folders = projects.nearest(place for place in places if place is not None)
@@ -297,14 +304,14 @@ class SessionMethods(msgspec.Struct, frozen=True, kw_only=True):
             yield
 
 
-def known_topics(params: TopicsParams) -> set[str]:
+def validate_topics(params: TopicsParams) -> set[str]:
     topics = set(params.topics)
     for topic in topics - TOPICS:
         raise RpcError(ErrorCode.INVALID_PARAMS, f"unknown topic {topic!r}; there are {', '.join(sorted(TOPICS))}")
     return topics
 
 
-def check_live(session: Session) -> None:
+def check_live(session: AgentSession) -> None:
     """Return if a session did not end while something was loaded for it.
 
     Raises:
@@ -314,5 +321,5 @@ def check_live(session: Session) -> None:
         raise RpcError(ErrorCode.INVALID_REQUEST, "the session was closed meanwhile")
 
 
-async def place_named(folder: str | None) -> Place | None:
-    return await place_of(folder) if folder is not None else None
+async def look_up_named_place(folder: str | None) -> ResolvedDirectory | None:
+    return await look_up_directory(folder) if folder is not None else None

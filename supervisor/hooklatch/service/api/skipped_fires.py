@@ -9,8 +9,8 @@ from msgspec import Meta
 
 from hooklatch.core.limits import Name
 from hooklatch.core.protocol import ErrorCode, RpcError
-from hooklatch.record.writer import Record
-from hooklatch.service.api.methods import Method, MethodTable, own_session
+from hooklatch.record.writer import RecordWriter
+from hooklatch.service.api.methods import ApiMethod, MethodTable, require_session
 from hooklatch.service.registry.registries import Registries
 from hooklatch.service.registry.statistics import Statistics
 from hooklatch.service.transport.connection import Connection
@@ -29,11 +29,11 @@ class SkippedFires(msgspec.Struct, frozen=True):
 
     registries: Registries
     statistics: Statistics
-    record: Record
+    record: RecordWriter
 
     @property
     def methods(self) -> MethodTable:
-        return {"skipped": Method(SkippedParams, self._skipped)}
+        return {"skipped": ApiMethod(SkippedParams, self._skipped)}
 
     async def _skipped(self, connection: Connection, params: SkippedParams) -> object:
         """Take one report.
@@ -41,7 +41,7 @@ class SkippedFires(msgspec.Struct, frozen=True):
         Raises:
             RpcError: it names an event that nobody may skip; none of it counts.
         """
-        session, harmless = own_session(connection), self.registries.catalogue.harmless
+        session, harmless = require_session(connection), self.registries.catalogue.harmless
         if wrong := params.events.keys() - harmless:
             raise RpcError(ErrorCode.INVALID_PARAMS, f"{min(wrong)!r} is no event that may be skipped")
         for event, count in params.events.items():

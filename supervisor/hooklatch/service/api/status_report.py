@@ -13,34 +13,44 @@ from typing import Any
 import msgspec
 import trio
 
-from hooklatch.core.health import Condition, Faults, Finding, Warned, Yellow, is_vital_well, red, word, yellow
+from hooklatch.core.health import (
+    ActiveFaults,
+    HealthFinding,
+    HealthInputs,
+    HealthWarning,
+    WarningInputs,
+    health_findings,
+    health_warnings,
+    health_word,
+    is_vital_well,
+)
 from hooklatch.core.hooks.registry import Hook, HookState
 from hooklatch.core.hooks.snapshots import Snapshot
-from hooklatch.core.hooks.suspension import find
+from hooklatch.core.hooks.suspension import find_suspension
 from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.processes.supervisor import Supervisor
-from hooklatch.record.files.reading import Filters, NoRecordError, query
-from hooklatch.record.writer import Record
+from hooklatch.record.files.reading import Filters, NoRecordError, query_record
+from hooklatch.record.writer import RecordWriter
 from hooklatch.service.api.fleet_report import FleetReport
-from hooklatch.service.api.methods import Method, MethodTable, own_session, viewed
+from hooklatch.service.api.methods import ApiMethod, MethodTable, require_session, select_viewed_session
 from hooklatch.service.building.sources import Sources
-from hooklatch.service.building.tool_names import unknown_tools
+from hooklatch.service.building.tool_names import list_unknown_tools
 from hooklatch.service.config.configuration import Diagnostic
-from hooklatch.service.config.looks import in_thread
-from hooklatch.service.config.path_lookup import Absent, look
+from hooklatch.service.config.looks import look_in_thread
+from hooklatch.service.config.path_lookup import PathAbsent, look_up_path
 from hooklatch.service.config.state_file import StateFile
 from hooklatch.service.dispatch.breakers import Breakers
 from hooklatch.service.dispatch.dispatcher import Dispatcher
 from hooklatch.service.dispatch.shared_state import SharedState
-from hooklatch.service.loading.files import Files
+from hooklatch.service.loading.files import Reloader
 from hooklatch.service.reading.plugins import Plugin
-from hooklatch.service.reading.projects import Projects
-from hooklatch.service.registry.asks import Asks
+from hooklatch.service.reading.projects import ProjectRegistry
+from hooklatch.service.registry.asks import AskBroker
 from hooklatch.service.registry.registries import Registries
-from hooklatch.service.registry.sessions import Session, Sessions
+from hooklatch.service.registry.sessions import AgentSession, Sessions
 from hooklatch.service.registry.statistics import Statistics
 from hooklatch.service.registry.suspensions import Suspensions
-from hooklatch.service.registry.visibility import allowed_plugins
+from hooklatch.service.registry.visibility import list_allowed_plugins
 from hooklatch.service.transport.bus import Bus
 from hooklatch.service.transport.connection import Connection
 from hooklatch.version import VERSION
@@ -52,20 +62,20 @@ __all__ = ["StatusReport"]
 class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
     """Describes the daemon; `started` is its start time, and `places` are its files and sockets."""
 
-    faults: Faults
-    listener_faults: Faults
+    faults: ActiveFaults
+    listener_faults: ActiveFaults
     breakers: Breakers
     suspensions: Suspensions
-    asks: Asks
+    asks: AskBroker
     dispatcher: Dispatcher
     registries: Registries
     sessions: Sessions
     bus: Bus
     statistics: Statistics
-    files: Files
+    files: Reloader
     sources: Sources
-    projects: Projects
-    record: Record
+    projects: ProjectRegistry
+    record: RecordWriter
     state: StateFile
     shared_state: SharedState
     fleet: FleetReport
@@ -76,25 +86,25 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def methods(self) -> MethodTable:
         return {
-            "status": Method(msgspec.Raw, self._status),
-            "sessions": Method(msgspec.Raw, self._sessions),
-            "log": Method(Filters, self._log),
-            "ping": Method(msgspec.Raw, self._ping),
-            "health": Method(msgspec.Raw, self._health),
+            "status": ApiMethod(msgspec.Raw, self._status),
+            "sessions": ApiMethod(msgspec.Raw, self._sessions),
+            "log": ApiMethod(Filters, self._log),
+            "ping": ApiMethod(msgspec.Raw, self._ping),
+            "health": ApiMethod(msgspec.Raw, self._health),
         }
 
     async def _sessions(self, connection: Connection, raw: msgspec.Raw) -> object:
         """List live sessions; on the agent socket only the caller's own and those below it."""
-        only = None if connection.is_admin else own_session(connection)
+        only = None if connection.is_admin else require_session(connection)
         shown = [session for session in self.sessions if only is None or only.has_below(session)]
-        return {"sessions": [described(session, self.registries.view_of(session)) for session in shown]}
+        return {"sessions": [describe_session(session, self.registries.view_of(session)) for session in shown]}
 
     async def _log(self, connection: Connection, filters: Filters) -> object:
         if not connection.is_admin:
-            session = viewed(self.sessions, connection, filters.session) or own_session(connection)
+            session = select_viewed_session(self.sessions, connection, filters.session) or require_session(connection)
             filters = msgspec.structs.replace(filters, session=session.id, run=session.run)
         try:
-            return await trio.to_thread.run_sync(query, self.record.folder, filters)
+            return await trio.to_thread.run_sync(query_record, self.record.folder, filters)
         except NoRecordError as error:
             raise RpcError(ErrorCode.NOT_FOUND, str(error)) from None
 
@@ -104,9 +114,9 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
     async def _health(self, connection: Connection, raw: msgspec.Raw) -> object:
         return self.report()
 
-    def _condition(self) -> Condition:
+    def _condition(self) -> HealthInputs:
         """Return everything that makes the daemon ready or not, at this moment."""
-        return Condition(
+        return HealthInputs(
             is_draining=self.dispatcher.is_draining,
             parts=[fault for supervisor in self.supervisors for fault in supervisor.faults()],
             listeners=list(self.listener_faults),
@@ -115,7 +125,7 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
             is_record_sound=self.record.is_sound,
             isolation=self.sources.shortfalls(),
             files=[*self.files.diagnostics, *self.sources.faults()],
-            hooks=inactive(self.registries.api_and_own_hooks()),
+            hooks=list_inactive_hooks(self.registries.api_and_own_hooks()),
             faults=[*self.faults, *([self.state.unwritten] if self.state.unwritten else [])],
             quarantined=self._quarantined(),
             state=self.shared_state.faults,
@@ -127,7 +137,7 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
         """Return whether a hook is called, and if not, why."""
         if not hook.enabled:
             return "disabled"
-        if find(self.suspensions, hook) is not None:
+        if find_suspension(self.suspensions, hook) is not None:
             return "suspended"
         if hook.problem is not None:
             return "inactive"
@@ -139,16 +149,16 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
             return []
         return [hook.name for hook in self.registries.all_hooks() if self.state_of(hook) == "quarantined"]
 
-    def wrong(self) -> list[Finding]:
+    def wrong(self) -> list[HealthFinding]:
         """Return what makes the daemon red."""
-        return red(self._condition())
+        return health_findings(self._condition())
 
     def report(self) -> dict[str, Any]:
         """Answer `health`: one word, and one code for each kind of problem."""
         condition = self._condition()
         return {
-            "health": word(condition),
-            "reasons": list(dict.fromkeys(one.reason for one in red(condition))),
+            "health": health_word(condition),
+            "reasons": list(dict.fromkeys(one.reason for one in health_findings(condition))),
             "revision": self.registries.view.revision,
             "version": VERSION,
         }
@@ -162,7 +172,7 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
         session, is_admin = connection.session, connection.is_admin
         projects, missing, absent = await self._looked_at(session, is_admin=is_admin)
         condition = self._condition()
-        wrong = red(condition)
+        wrong = health_findings(condition)
         view, record = self.registries.view, self.record.status()
         faults = [*condition.faults, *condition.listeners, *condition.parts, *condition.record, *condition.state]
         faults += condition.fleet
@@ -194,7 +204,9 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
             status |= self._inside(absent)
         return status
 
-    async def _looked_at(self, session: Session | None, *, is_admin: bool) -> tuple[list[str], list[str], list[str]]:
+    async def _looked_at(
+        self, session: AgentSession | None, *, is_admin: bool
+    ) -> tuple[list[str], list[str], list[str]]:
         """Return the warnings about projects and about the configuration, and which paths of [isolation] are absent."""
         projects = self.projects
         of_projects = await (
@@ -203,14 +215,14 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
         default = self.files.settings.isolation
         paths = (*default.write, *default.read) if default.level != "standard" else ()
         places = (*paths, self.files.active.main.path, self.files.active.folder)
-        *seen, main, folder = await in_thread(lambda: list(map(look, places)))
-        absent = [path for path, found in zip(paths, seen, strict=True) if isinstance(found, Absent)]
+        *seen, main, folder = await look_in_thread(lambda: list(map(look_up_path, places)))
+        absent = [path for path, found in zip(paths, seen, strict=True) if isinstance(found, PathAbsent)]
         return of_projects, self._missing(main, folder), absent
 
     def _warned(
         self, record: dict[str, Any], projects: list[str], missing: list[str], *, is_admin: bool
-    ) -> list[Warned]:
-        seen = Yellow(
+    ) -> list[HealthWarning]:
+        seen = WarningInputs(
             record=record["warnings"],
             switches=self.state.dropped,
             state=self.shared_state.warnings(self.files.settings),
@@ -221,11 +233,11 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
             files=list(map(str, self.files.silent.warnings)) if is_admin else [],
             notes=[*map(str, self.files.silent.notes), *self._unknown_tools()] if is_admin else [],
         )
-        return yellow(seen)
+        return health_warnings(seen)
 
     def _missing(self, *seen: object) -> list[str]:
         """Warn if there is no configuration at all: a mistyped path guards nothing."""
-        if not all(isinstance(found, Absent) for found in seen):
+        if not all(isinstance(found, PathAbsent) for found in seen):
             return []
         main = self.files.active.main.path
         return [f"{main} is not there, nor a hooks.d beside it: the only guards are those of clients and plugins"]
@@ -244,9 +256,9 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
     def _unknown_tools(self) -> list[str]:
         """Note each tool that a hook is for and that nobody is known to have: most likely it is never called."""
         hooks, catalogue = (hook for hook in self.registries.all_hooks() if hook.enabled), self.registries.catalogue
-        return [f"{one.name}: {text}" for one in hooks for text in unknown_tools(one, catalogue.get(one.event))]
+        return [f"{one.name}: {text}" for one in hooks for text in list_unknown_tools(one, catalogue.get(one.event))]
 
-    def _blamable(self, session: Session | None, *, is_admin: bool) -> list[Hook]:
+    def _blamable(self, session: AgentSession | None, *, is_admin: bool) -> list[Hook]:
         """Return the hooks whose failures a viewer may see: a session is not told of others' hooks."""
         if is_admin:
             return list(dict.fromkeys(self.registries.every_hook()))
@@ -313,7 +325,7 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
         }
 
 
-def described(session: Session, view: Snapshot) -> dict[str, Any]:
+def describe_session(session: AgentSession, view: Snapshot) -> dict[str, Any]:
     return {
         "id": session.id,
         "parent": session.parent.id if session.parent else None,
@@ -321,7 +333,7 @@ def described(session: Session, view: Snapshot) -> dict[str, Any]:
         "host": session.terms.host,
         "cwd": session.cwd,
         "personality": session.personality,
-        "plugins": sorted(allowed) if (allowed := allowed_plugins(session)) is not None else None,
+        "plugins": sorted(allowed) if (allowed := list_allowed_plugins(session)) is not None else None,
         "connections": len(session.connections),
         "created_at": session.created_at,
         "fires": session.fires,
@@ -331,7 +343,7 @@ def described(session: Session, view: Snapshot) -> dict[str, Any]:
     }
 
 
-def inactive(hooks: Iterable[Hook]) -> list[Diagnostic]:
+def list_inactive_hooks(hooks: Iterable[Hook]) -> list[Diagnostic]:
     """Return clients' hooks that cannot be called: those of files have diagnostics, these only show here."""
     found = {hook.name: hook for hook in hooks if hook.problem is not None}  # children have their parents' gates too
     return [

@@ -13,25 +13,25 @@ import msgspec
 from hooklatch.core.hooks.catalogue import Catalogue
 from hooklatch.core.hooks.definitions import HookDefinition
 from hooklatch.core.hooks.matchers import compile_matcher
-from hooklatch.core.hooks.names import quoted
-from hooklatch.core.hooks.registry import Hook, Layer, Origin, PythonTarget, ServedTarget, misfit
-from hooklatch.core.hooks.shell_dangers import dangers
-from hooklatch.core.hooks.shell_definitions import shell_config
-from hooklatch.dialects.find import unknown_event
-from hooklatch.service.building.sources import Unit
-from hooklatch.service.config.configuration import Diagnostic, place_of
+from hooklatch.core.hooks.names import quote_name
+from hooklatch.core.hooks.registry import DeclarationSite, Hook, Layer, PythonTarget, ServedTarget, find_misfit
+from hooklatch.core.hooks.shell_dangers import find_dangers
+from hooklatch.core.hooks.shell_definitions import encode_shell_config
+from hooklatch.dialects.find import describe_undefined_event
+from hooklatch.service.building.sources import SourceBuild
+from hooklatch.service.config.configuration import Diagnostic, find_definition_target
 from hooklatch_worker.wire import Source
 
-__all__ = ["Binder", "stand_in", "with_way_out"]
+__all__ = ["HookBinder", "make_stand_in", "add_way_out"]
 
 NOTHING = PythonTarget(Source("file", ""), 0, "")  # of a hook that could not be made
 
 
-class Binder:
+class HookBinder:
     """Makes hooks from the current builds; `faults` say why a source has none."""
 
     def __init__(
-        self, catalogue: Catalogue, units: Mapping[str, Unit], faults: Mapping[str, Diagnostic] | None = None
+        self, catalogue: Catalogue, units: Mapping[str, SourceBuild], faults: Mapping[str, Diagnostic] | None = None
     ) -> None:
         self.catalogue = catalogue
         self.units = units
@@ -44,7 +44,7 @@ class Binder:
         *,
         folder: str = "/",
         target: PythonTarget | ServedTarget | None = None,
-        origin: Origin | None = None,
+        origin: DeclarationSite | None = None,
     ) -> Hook:
         """Return the hook of a definition; without a `target`, its target is looked up, relative to `folder`."""
         problem, spec = None, self.catalogue.get(definition.event)
@@ -54,14 +54,14 @@ class Binder:
         problem = definition.problem or problem
         if spec is None:
             matcher, where = compile_matcher(None), None
-            problem = problem or unknown_event(self.catalogue, definition.event)
-        elif (fault := misfit(spec, matcher, None, amends=amends, only_judges=definition.only_judges)) is not None:
+            problem = problem or describe_undefined_event(self.catalogue, definition.event)
+        elif (fault := find_misfit(spec, matcher, None, amends=amends, only_judges=definition.only_judges)) is not None:
             matcher, where, amends, problem = compile_matcher(None), None, False, definition.problem or fault
         elif where is not None and (fault := where.unknown_field(spec)) is not None:
             where, problem = None, definition.problem or f"where: {fault}"  # it denies wherever it matches
-        found = () if (shell := definition.shell) is None else dangers(shell, is_of_project=layer is Layer.PROJECT)
+        found = () if (shell := definition.shell) is None else find_dangers(shell, is_of_project=layer is Layer.PROJECT)
         if definition.shell is not None and spec is not None and isinstance(target, PythonTarget):
-            config = shell_config(
+            config = encode_shell_config(
                 definition.shell, spec, hook_id=definition.id, timeout=definition.timeout, config=config, folder=folder
             )
             target = msgspec.structs.replace(target, command=definition.shell.describe())
@@ -78,7 +78,7 @@ class Binder:
     def _target(self, definition: HookDefinition, folder: str) -> tuple[PythonTarget, str | None]:
         if definition.run is None and definition.shell is None:
             return NOTHING, definition.problem
-        source, function = place_of(definition, folder)
+        source, function = find_definition_target(definition, folder)
         unit = self.units.get(source.location)
         if unit is None:
             return PythonTarget(source, 0, function), self.why_unloaded(source.location)
@@ -92,16 +92,16 @@ class Binder:
         return str(fault) if fault is not None else f"{location} is not loaded"
 
 
-def with_way_out(problem: str, name: str) -> str:
+def add_way_out(problem: str, name: str) -> str:
     """Add to a hook's problem what can be done about it, with the hook's full name."""
     remedy = ", or" if problem.rpartition("; ")[2].startswith("fix ") else "; fix it, or"
-    return f"{problem}{remedy}: hooklatch hooks disable {quoted(name)}"
+    return f"{problem}{remedy}: hooklatch hooks disable {quote_name(name)}"
 
 
-def stand_in(hook_id: str, event: str, problem: str) -> Hook:
+def make_stand_in(hook_id: str, event: str, problem: str) -> Hook:
     """Return a hook that fails, in place of one that could not be made."""
     hook = Hook(
         id=hook_id, event=event, layer=Layer.GLOBAL, matcher=compile_matcher(None),
         target=NOTHING,
     )  # fmt: skip
-    return msgspec.structs.replace(hook, problem=with_way_out(problem, hook.name))
+    return msgspec.structs.replace(hook, problem=add_way_out(problem, hook.name))

@@ -14,31 +14,31 @@ import msgspec
 from hooklatch.core.hooks.builtin_sources import LSP
 from hooklatch.core.hooks.catalogue import Catalogue
 from hooklatch.core.hooks.conditions import InvalidConditionError, compile_where
-from hooklatch.core.hooks.definitions import HookDefinition, InvalidHookError, from_marker
+from hooklatch.core.hooks.definitions import HookDefinition, InvalidHookError, define_marked_hook
 from hooklatch.core.hooks.matchers import MatcherError, compile_matcher
-from hooklatch.core.hooks.registry import EVERY_GATE, Hook, Layer, Origin, PythonTarget
-from hooklatch.dialects.find import unknown_event
-from hooklatch.service.building.binding import Binder, with_way_out
-from hooklatch.service.building.overriding import is_meant, misnamed, overridden
-from hooklatch.service.building.sources import Unit
+from hooklatch.core.hooks.registry import EVERY_GATE, DeclarationSite, Hook, Layer, PythonTarget
+from hooklatch.dialects.find import describe_undefined_event
+from hooklatch.service.building.binding import HookBinder, add_way_out
+from hooklatch.service.building.overriding import apply_overrides, find_misnamed_plugins, is_meant
+from hooklatch.service.building.sources import SourceBuild
 from hooklatch.service.config.configuration import Diagnostic
 from hooklatch.service.config.main_tables import Override
 from hooklatch.service.config.state_file import ManifestHook
 from hooklatch.service.reading import trust
 from hooklatch.service.reading.declared_files import DeclaredFile, FleetFiles, ProjectFiles
-from hooklatch.service.reading.plan import Manifests, Plan
+from hooklatch.service.reading.plan import Manifests, ReloadPlan
 from hooklatch.service.reading.plugins import Plugin
 from hooklatch_worker.lsp import diagnostics
 from hooklatch_worker.wire import Source
 
-__all__ = ["Layers", "assemble"]
+__all__ = ["BuiltLayers", "assemble_layers"]
 
 CONTACT = "contact"  # the stand-in where every gate is denied besides what the policy says
 POLICY = "policy"  # the stand-in for a policy that is unknown
 LSP_MARGIN = 1.0  # seconds that the hook has beyond its server's time: no answer is better than a killed worker
 
 
-class Layers(msgspec.Struct, frozen=True):
+class BuiltLayers(msgspec.Struct, frozen=True):
     """The hooks that all viewers share, those of each project, and what is wrong.
 
     `by_file` has the hooks of each file and plugin, `by_source` those that are marked in a source.  `fleets` is what is
@@ -67,9 +67,9 @@ class LayerBuilder:
     def __init__(
         self,
         layer: Layer,
-        binder: Binder,
+        binder: HookBinder,
         remembered: Manifests,
-        taken: Mapping[str, Origin],
+        taken: Mapping[str, DeclarationSite],
         project: str = "",
         *,
         suspendable: bool = True,
@@ -96,7 +96,7 @@ class LayerBuilder:
             for table in file.config.sources:
                 self._add_source(table.source.location, str(file.fault) if file.is_absent else "")
             for definition in file.config.hooks:
-                self.add_definition(definition, folder, Origin(file.path, definition.line))
+                self.add_definition(definition, folder, DeclarationSite(file.path, definition.line))
         self.by_file[file.path] = self.hooks[before:]
 
     def _add_source(self, location: str, gone: str) -> None:
@@ -126,7 +126,7 @@ class LayerBuilder:
     def add_project(self, project: ProjectFiles) -> None:
         """Add a project's hooks, or their stand-ins if its files are not those that were trusted."""
         if project.fault is not None:
-            folder = trust.folder_of(project.folder)
+            folder = trust.project_hooks_folder(project.folder)
             for path in [path for path in self._manifests if path.startswith(f"{folder}/")] or [folder]:
                 self._stand_in(path, "", problem=project.fault)
             self.diagnostics.append(Diagnostic(project.folder, 0, project.fault))
@@ -147,18 +147,20 @@ class LayerBuilder:
             if file.fault is not None:
                 self.diagnostics.append(file.fault)
 
-    def add_definition(self, definition: HookDefinition, folder: str = "/", origin: Origin | None = None) -> None:
+    def add_definition(
+        self, definition: HookDefinition, folder: str = "/", origin: DeclarationSite | None = None
+    ) -> None:
         self._append(self._binder.bind(definition, self._layer, folder=folder, origin=origin))
 
-    def _add_unit(self, unit: Unit, plugin: Plugin | None = None) -> None:
+    def _add_unit(self, unit: SourceBuild, plugin: Plugin | None = None) -> None:
         location = unit.source.location
         stem = os.path.basename(location).removesuffix(".py")
         names = [declared.function for declared in unit.loaded.hooks]
         name = plugin.name if plugin is not None else None
         for declared in unit.loaded.hooks:
-            origin = Origin(location, declared.line)
+            origin = DeclarationSite(location, declared.line)
             try:
-                definition = from_marker(
+                definition = define_marked_hook(
                     declared.marker if plugin is None else plugin.named(declared),
                     stem=stem,
                     function=declared.function,
@@ -175,8 +177,8 @@ class LayerBuilder:
             self._append(self._binder.bind(definition, self._layer, target=target, origin=origin))
 
     def _append(self, hook: Hook) -> None:
-        origin = hook.origin or Origin("?")
-        unknown = unknown_event(self._binder.catalogue, hook.event)
+        origin = hook.origin or DeclarationSite("?")
+        unknown = describe_undefined_event(self._binder.catalogue, hook.event)
         if hook.event not in self._binder.catalogue and (hook.event != EVERY_GATE or hook.problem == unknown):
             self._complain(hook, origin, unknown)
             return
@@ -190,15 +192,15 @@ class LayerBuilder:
             hook = msgspec.structs.replace(hook, id=f"{hook.id}#{origin}", problem=f"its id is taken by {other}")
         self._keep(hook, origin)
 
-    def _keep(self, hook: Hook, origin: Origin) -> None:
+    def _keep(self, hook: Hook, origin: DeclarationSite) -> None:
         self._taken[hook.id] = origin
         is_suspendable = self._suspendable and not (self._layer is Layer.FLEET and hook.event == EVERY_GATE)
         hook = msgspec.structs.replace(hook, project=self._project, suspendable=is_suspendable)
         if hook.problem is not None:
-            hook = msgspec.structs.replace(hook, problem=placed(hook, origin))
+            hook = msgspec.structs.replace(hook, problem=describe_placed_problem(hook, origin))
         self.hooks.append(hook)
 
-    def _complain(self, hook: Hook, origin: Origin, text: str) -> None:
+    def _complain(self, hook: Hook, origin: DeclarationSite, text: str) -> None:
         self.diagnostics.append(Diagnostic(origin.file, origin.line, f"hook {hook.id!r}: {text}"))
 
     def _stand_in(
@@ -222,35 +224,35 @@ class LayerBuilder:
             hook = Hook(
                 id=entry.id, event=entry.event, layer=self._layer, matcher=matcher, where=where, target=target,
                 priority=entry.priority, enabled=entry.enabled, observe=entry.observe, optional=entry.optional,
-                amends=entry.amends, origin=Origin(path), problem=problem or fault, plugin=plugin,
+                amends=entry.amends, origin=DeclarationSite(path), problem=problem or fault, plugin=plugin,
             )  # fmt: skip
             if hook.id in self._taken:  # each is a guard of its own, to be listed and switched separately
                 hook = msgspec.structs.replace(hook, id=f"{hook.id}#{path}")
-            self._keep(hook, Origin(path))
+            self._keep(hook, DeclarationSite(path))
 
 
-def placed(hook: Hook, origin: Origin) -> str:
+def describe_placed_problem(hook: Hook, origin: DeclarationSite) -> str:
     problem = hook.problem or ""
     if hook.layer is Layer.FLEET:
         return f"the fleet's policy: {problem}"
     place = "" if str(origin) in problem else f"{origin}: "
-    return with_way_out(f"{place}{problem}", hook.name)
+    return add_way_out(f"{place}{problem}", hook.name)
 
 
-def assemble(
-    taken: Plan,
-    units: Mapping[str, Unit],
+def assemble_layers(
+    taken: ReloadPlan,
+    units: Mapping[str, SourceBuild],
     faults: Mapping[str, Diagnostic],
     remembered: Manifests,
-    ids: Mapping[str, Origin],
-) -> Layers:
+    ids: Mapping[str, DeclarationSite],
+) -> BuiltLayers:
     """Make the hooks of all layers; `ids` are those of hooks that clients registered globally."""
-    binder = Binder(taken.catalogue, units, faults)
+    binder = HookBinder(taken.catalogue, units, faults)
     builtin, packaged = LayerBuilder(Layer.BUILTIN, binder, {}, {}), LayerBuilder(Layer.PLUGIN, binder, remembered, {})
     own = LayerBuilder(Layer.GLOBAL, binder, remembered, ids)
-    fleet = fleet_builder(taken.fleet, units, faults)
+    fleet = make_fleet_builder(taken.fleet, units, faults)
     if taken.main.lsp is not None:
-        builtin.add_definition(lsp_definition(taken.main.lsp))
+        builtin.add_definition(define_lsp_hook(taken.main.lsp))
     for plugin in taken.plugins.values():
         packaged.add_plugin(plugin)
     for path, fault in taken.unreadable.items():
@@ -259,14 +261,14 @@ def assemble(
         own.add(file)
     given = [*builtin.hooks, *packaged.hooks]
     attempts = [one for one in taken.main.overrides if is_meant(one.id, fleet.hooks, given)]
-    overridden_hooks, complaints = overridden(given, taken.main, taken.catalogue, attempts)
-    complaints += misnamed(taken.main, [*given, *own.hooks])
+    overridden_hooks, complaints = apply_overrides(given, taken.main, taken.catalogue, attempts)
+    complaints += find_misnamed_plugins(taken.main, [*given, *own.hooks])
     by_project: dict[str, LayerBuilder] = {}
     for project in taken.projects:
         by_project[project.folder] = LayerBuilder(Layer.PROJECT, binder, remembered, {}, project.folder)
         by_project[project.folder].add_project(project)
     made = [builtin, packaged, own, *by_project.values()]
-    return Layers(
+    return BuiltLayers(
         [*fleet.hooks, *overridden_hooks, *own.hooks],
         {folder: builder.hooks for folder, builder in by_project.items()},
         [*fleet.diagnostics, *complaints, *(one for builder in made for one in builder.diagnostics)],
@@ -277,18 +279,18 @@ def assemble(
     )
 
 
-def fleet_builder(
-    fleet: FleetFiles | None, units: Mapping[str, Unit], faults: Mapping[str, Diagnostic]
+def make_fleet_builder(
+    fleet: FleetFiles | None, units: Mapping[str, SourceBuild], faults: Mapping[str, Diagnostic]
 ) -> LayerBuilder:
     """Make the fleet's hooks: on events that are the same on every host, and with nothing that a host remembers."""
-    binder = Binder(Catalogue.standard(), units, faults)
+    binder = HookBinder(Catalogue.standard(), units, faults)
     builder = LayerBuilder(Layer.FLEET, binder, {}, {}, suspendable=fleet is not None and fleet.suspendable)
     if fleet is not None:
         builder.add_fleet(fleet)
     return builder
 
 
-def lsp_definition(config: Mapping[str, object]) -> HookDefinition:
+def define_lsp_hook(config: Mapping[str, object]) -> HookDefinition:
     return HookDefinition(
         id="lsp",
         event="post_tool_use",

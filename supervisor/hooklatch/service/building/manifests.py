@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from hooklatch.core.hooks.registry import Hook
-from hooklatch.service.building.layer_builder import Layers
+from hooklatch.service.building.layer_builder import BuiltLayers
 from hooklatch.service.config.state_file import ManifestHook
-from hooklatch.service.reading.plan import Manifests, Plan, remembered_plugins
+from hooklatch.service.reading.plan import Manifests, ReloadPlan, list_remembered_plugins
 from hooklatch.service.reading.plugins import PLUGIN
 
-__all__ = ["manifests"]
+__all__ = ["list_manifests"]
 
 
-def manifests(
+def list_manifests(
     before: Manifests,
-    taken: Plan,
-    layers: Layers,
+    taken: ReloadPlan,
+    layers: BuiltLayers,
     faults: Collection[str],
 ) -> dict[str, list[ManifestHook]]:
     """Return the manifest of every good file, including those without hooks; an accepted removal leaves none.
@@ -31,19 +31,19 @@ def manifests(
         is_sound = all(hook.problem is None for hook in hooks)
         remembered = None if is_sound else before.get(path)
         if not remembered:  # the stand-ins of a file that is good in part are better remembered than nothing
-            remembered = manifest_of(hooks) if is_sound or path in known else []
+            remembered = describe_manifest(hooks) if is_sound or path in known else []
         if remembered or path in known:
             kept[path] = remembered
     for location, hooks in layers.by_source.items():
         if found := [hook for hook in hooks if hook.problem is None]:
-            kept[location] = manifest_of(found)
+            kept[location] = describe_manifest(found)
     kept |= {path: hooks for path, hooks in before.items() if path in faults}
-    for name in remembered_plugins(before) - taken.plugins.keys():
+    for name in list_remembered_plugins(before) - taken.plugins.keys():
         kept.pop(PLUGIN + name, None)
     return kept
 
 
-def manifest_of(hooks: Iterable[Hook]) -> list[ManifestHook]:
+def describe_manifest(hooks: Iterable[Hook]) -> list[ManifestHook]:
     """Return what a good file's hooks are, for a start at which the file is broken."""
     return [
         ManifestHook(

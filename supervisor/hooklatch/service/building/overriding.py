@@ -11,13 +11,13 @@ from collections.abc import Collection, Iterable
 import msgspec
 
 from hooklatch.core.hooks.catalogue import Catalogue
-from hooklatch.core.hooks.names import AmbiguousNameError, UnknownNameError, resolve
-from hooklatch.core.hooks.registry import Hook, misfit
-from hooklatch.core.text import did_you_mean
+from hooklatch.core.hooks.names import AmbiguousNameError, UnknownNameError, resolve_name
+from hooklatch.core.hooks.registry import Hook, find_misfit
+from hooklatch.core.text import suggest_name
 from hooklatch.service.config.configuration import Diagnostic, FileConfig
 from hooklatch.service.config.main_tables import Override
 
-__all__ = ["is_meant", "misnamed", "overridden"]
+__all__ = ["is_meant", "find_misnamed_plugins", "apply_overrides"]
 
 
 def is_meant(name: str, hooks: Iterable[Hook], others: Iterable[Hook]) -> bool:
@@ -26,7 +26,7 @@ def is_meant(name: str, hooks: Iterable[Hook], others: Iterable[Hook]) -> bool:
     return name in own - {text for hook in others for text in (hook.id, hook.name)}
 
 
-def overridden(
+def apply_overrides(
     hooks: Iterable[Hook], main: FileConfig, catalogue: Catalogue, attempts: Collection[Override]
 ) -> tuple[list[Hook], list[Diagnostic]]:
     """Apply the operator's overrides to hooks that the operator did not write."""
@@ -35,7 +35,7 @@ def overridden(
     complaints: list[Diagnostic] = []
     for override in main.overrides:
         try:
-            target = resolve(override.id, by_name.values())
+            target = resolve_name(override.id, by_name.values())
         except AmbiguousNameError as error:
             complaints.append(Diagnostic(main.path, override.line, str(error)))
             continue
@@ -43,20 +43,20 @@ def overridden(
             target = None
         if target is not None and target.plugin is None:
             for hook in target.hooks:
-                by_name[hook.name], fault = changed(hook, override, catalogue)
+                by_name[hook.name], fault = apply_override(hook, override, catalogue)
                 if fault is not None:
                     complaints.append(Diagnostic(main.path, override.line, f"override of {override.id!r}: {fault}"))
         elif override in attempts:
             text = f"{override.id!r} is a hook of the fleet, which no override reaches; remove it"
             complaints.append(Diagnostic(main.path, override.line, text))
         elif override.id.partition(".")[0] not in broken:  # the hooks of a broken plugin are unknown
-            hint = did_you_mean(override.id, [hook.id for hook in by_name.values()]) or "; see: hooklatch hooks"
+            hint = suggest_name(override.id, [hook.id for hook in by_name.values()]) or "; see: hooklatch hooks"
             text = f"there is no built-in hook and no plugin's of the id {override.id!r}{hint}"
             complaints.append(Diagnostic(main.path, override.line, text))
     return list(by_name.values()), complaints
 
 
-def misnamed(main: FileConfig, hooks: Iterable[Hook]) -> list[Diagnostic]:
+def find_misnamed_plugins(main: FileConfig, hooks: Iterable[Hook]) -> list[Diagnostic]:
     """Find the plugins that personalities name almost as one is called: its guards would be left out, unseen.
 
     Any other name may be that of a plugin whose hooks a client registers.
@@ -66,16 +66,16 @@ def misnamed(main: FileConfig, hooks: Iterable[Hook]) -> list[Diagnostic]:
         Diagnostic(main.path, 0, f"[personality.{personality}] names the plugin {name!r}, which is not there{near}")
         for personality, names in main.personalities.items()
         for name in names
-        if name not in known and (near := did_you_mean(name, known - set(names), cutoff=0.8))
+        if name not in known and (near := suggest_name(name, known - set(names), cutoff=0.8))
     ]
 
 
-def changed(hook: Hook, override: Override, catalogue: Catalogue) -> tuple[Hook, str | None]:
+def apply_override(hook: Hook, override: Override, catalogue: Catalogue) -> tuple[Hook, str | None]:
     """Return a hook with an override applied, and which of its keys have no meaning on the hook's event."""
     wanted = msgspec.structs.replace(hook, **override.changes)
     spec = catalogue.get(hook.event)
     fault = (
-        misfit(spec, wanted.matcher, wanted.where, amends=wanted.amends, only_judges=wanted.only_judges)
+        find_misfit(spec, wanted.matcher, wanted.where, amends=wanted.amends, only_judges=wanted.only_judges)
         if spec is not None
         else None
     )

@@ -13,28 +13,28 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from hooklatch.service.building.sources import Unit, UnitError, Version, lock_of, with_named
+from hooklatch.service.building.sources import SourceBuild, SourceVersion, UnitError, add_named_files, read_source_lock
 from hooklatch.service.config.configuration import Diagnostic
-from hooklatch.service.reading.declared_files import FleetFiles, tampered
-from hooklatch.service.reading.plan import Plan
-from hooklatch.service.reading.trust import folder_of, stamps_below
+from hooklatch.service.reading.declared_files import FleetFiles, mark_tampered
+from hooklatch.service.reading.plan import ReloadPlan
+from hooklatch.service.reading.trust import project_hooks_folder, stamp_tree
 
-__all__ = ["is_below", "prepared", "verified"]
+__all__ = ["is_below", "prepare_version", "verify_fleet_files"]
 
 
-def verified(fleet: FleetFiles | None, units: Iterable[Unit]) -> FleetFiles | None:
+def verify_fleet_files(fleet: FleetFiles | None, units: Iterable[SourceBuild]) -> FleetFiles | None:
     """Return the fleet's policy as it was read, unless that is not what workers have loaded, or not what is there."""
     if fleet is None or fleet.fault is not None or not fleet.root:
         return fleet
-    if fleet.stamps != stamps_below(fleet.root):
-        return tampered(fleet, "it has changed just now")
+    if fleet.stamps != stamp_tree(fleet.root):
+        return mark_tampered(fleet, "it has changed just now")
     loaded = (file for unit in units for file in unit.digests.items() if is_below(file[0], fleet.root))
     if any(fleet.pins.get(os.path.relpath(path, fleet.root)) != digest for path, digest in loaded):
-        return tampered(fleet, "workers have loaded something else")
+        return mark_tampered(fleet, "workers have loaded something else")
     return fleet
 
 
-def prepared(version: Version, taken: Plan) -> Version:
+def prepare_version(version: SourceVersion, taken: ReloadPlan) -> SourceVersion:
     """Return a version with what files say of its source: where it runs, and what its workers may import.
 
     Raises:
@@ -42,16 +42,16 @@ def prepared(version: Version, taken: Plan) -> Version:
             signed or trusted.
     """
     location = version.source.location
-    version = with_named(version, taken.named.get(location, ()))
+    version = add_named_files(version, taken.named.get(location, ()))
     version = msgspec.structs.replace(
-        pinned(version, taken.fleet), python=taken.pythons.get(location), may_make=location in taken.wanted
+        pin_imports(version, taken.fleet), python=taken.pythons.get(location), may_make=location in taken.wanted
     )
     version = msgspec.structs.replace(version, required=version.requires())
     for project in taken.projects:
-        root = folder_of(project.folder)
+        root = project_hooks_folder(project.folder)
         if is_below(location, root):
             pins = {os.path.join(root, name): digest for name, digest in project.pins.items()}
-            compare(version, pins)
+            compare_pins(version, pins)
             version = msgspec.structs.replace(version, folder=root, pins=pins)
     is_fleets = taken.fleet is not None and is_below(location, taken.fleet.root or "-")
     if is_fleets and version.required is not None:
@@ -60,7 +60,7 @@ def prepared(version: Version, taken: Plan) -> Version:
     return version
 
 
-def compare(version: Version, pins: Mapping[str, str]) -> None:
+def compare_pins(version: SourceVersion, pins: Mapping[str, str]) -> None:
     """Compare a project's source, and the lock of what it requires, with its pins: the files were read before that.
 
     Raises:
@@ -70,12 +70,12 @@ def compare(version: Version, pins: Mapping[str, str]) -> None:
     if pins.get(location) != version.source.digest:
         raise UnitError(Diagnostic(location, 0, "it has changed since it was trusted"))
     if version.required is not None and version.required.lock:
-        path = os.path.normpath(lock_of(version.required, location))
+        path = os.path.normpath(read_source_lock(version.required, location))
         if pins.get(path) != version.required.lock_digest:
             raise UnitError(Diagnostic(path, 0, f"it is not what was trusted with {location}"))
 
 
-def pinned(version: Version, fleet: FleetFiles | None) -> Version:
+def pin_imports(version: SourceVersion, fleet: FleetFiles | None) -> SourceVersion:
     """Return a version with what its workers may import, if it is of the fleet's bundle.
 
     Raises:

@@ -14,28 +14,28 @@ import msgspec
 import trio
 
 from hooklatch.core.hooks.registry import Hook, PythonTarget
-from hooklatch.dialects.find import unknown_event
-from hooklatch.disks import in_time
-from hooklatch.errors import trouble
-from hooklatch.service.building.binding import with_way_out
-from hooklatch.service.building.pinning import prepared
-from hooklatch.service.building.sources import Sources, Unit, UnitError, Version, read
-from hooklatch.service.config.configuration import Diagnostic, place_of
-from hooklatch.service.config.path_lookup import Found, look
-from hooklatch.service.reading.acceptance import REMOVAL, Acceptance
-from hooklatch.service.reading.plan import Manifests, Plan, too_weak
-from hooklatch_worker.wire import Elsewhere, Source
+from hooklatch.dialects.find import describe_undefined_event
+from hooklatch.disks import limit_look
+from hooklatch.errors import describe_error
+from hooklatch.service.building.binding import add_way_out
+from hooklatch.service.building.pinning import prepare_version
+from hooklatch.service.building.sources import SourceBuild, Sources, SourceVersion, UnitError, read_source_version
+from hooklatch.service.config.configuration import Diagnostic, find_definition_target
+from hooklatch.service.config.path_lookup import PathFound, look_up_path
+from hooklatch.service.reading.acceptance import REMOVAL, LossAcceptance
+from hooklatch.service.reading.plan import Manifests, ReloadPlan, is_too_weak
+from hooklatch_worker.wire import ForeignHook, Source
 
-__all__ = ["Built", "SourceBuilder", "aimed_at", "aimed_at_nothing"]
+__all__ = ["BuildResults", "SourceBuilder", "aim_at_build", "aim_at_nothing"]
 
 logger = logging.getLogger("hooklatch.sources")
 AT_ONCE = 4  # builds; each imports in its own worker
 
 
-class Built(msgspec.Struct, frozen=True):
+class BuildResults(msgspec.Struct, frozen=True):
     """The results for the sources of one reload."""
 
-    fresh: dict[str, Unit] = {}
+    fresh: dict[str, SourceBuild] = {}
     faults: dict[str, Diagnostic] = {}
     too_weak: set[str] = set()  # their active build must go, though there is no other
     diagnostics: list[Diagnostic] = []
@@ -53,12 +53,12 @@ class SourceBuilder:
     def __init__(
         self,
         sources: Sources,
-        taken: Plan,
+        taken: ReloadPlan,
         targets: Collection[PythonTarget],
         remembered: Manifests,
         builds: Mapping[str, Mapping[str, str]],
         *,
-        accepts: Acceptance,
+        accepts: LossAcceptance,
         afresh: Collection[str] | None = (),
     ) -> None:
         self._sources = sources
@@ -76,13 +76,13 @@ class SourceBuilder:
         for config in taken.configs:
             self._marked.update(table.source.location for table in config.sources)
             for hook in config.hooks:
-                source, function = place_of(hook, os.path.dirname(config.path))
+                source, function = find_definition_target(hook, os.path.dirname(config.path))
                 self._declared.add((source.location, function))
         self._named = self._declared | {(target.source.location, target.function) for target in targets}
-        self._results: dict[str, Unit | UnitError] = {}
+        self._results: dict[str, SourceBuild | UnitError] = {}
         self._removed: list[str] = []
 
-    async def build(self) -> Built:
+    async def build(self) -> BuildResults:
         """Build every source whose files changed, several at once; if that fails, the last good unit stays active."""
         room = trio.CapacityLimiter(AT_ONCE)
         try:
@@ -92,12 +92,12 @@ class SourceBuilder:
             return await self._built()
         except BaseException:  # the caller was cancelled, and nobody else will adopt these units
             for unit in self._results.values():
-                if isinstance(unit, Unit):
+                if isinstance(unit, SourceBuild):
                     self._sources.discard(unit)
             raise
 
-    async def _built(self) -> Built:
-        fresh = {location: unit for location, unit in self._results.items() if isinstance(unit, Unit)}
+    async def _built(self) -> BuildResults:
+        fresh = {location: unit for location, unit in self._results.items() if isinstance(unit, SourceBuild)}
         errors = {location: error for location, error in self._results.items() if isinstance(error, UnitError)}
         weak = {location for location in errors if self._is_too_weak(self._wanted[location])}
         faults = {location: self._fault(location, error, weak) for location, error in errors.items()}
@@ -111,7 +111,7 @@ class SourceBuilder:
                 unit = self._sources.units[location]
                 diagnostics += [*await self._strays(unit), *self._unused(unit)]
         is_to_retry = any(error.is_passing for error in errors.values())
-        return Built(fresh, faults, weak, diagnostics, is_to_retry, self._removed)
+        return BuildResults(fresh, faults, weak, diagnostics, is_to_retry, self._removed)
 
     async def _settle(self, source: Source, room: trio.CapacityLimiter) -> None:
         """Build a source if it is to be; whatever keeps it from that is the fault of this one, and all others load."""
@@ -122,13 +122,13 @@ class SourceBuilder:
         except UnitError as error:
             self._results[location] = error
         except OSError as error:
-            self._results[location] = UnitError(Diagnostic(location, 0, trouble(error)), is_passing=True)
+            self._results[location] = UnitError(Diagnostic(location, 0, describe_error(error)), is_passing=True)
         except Exception as error:
             logger.error("a source cannot be looked at", exc_info=error, extra={"source": location})
             text = f"hooklatch failed with {type(error).__name__}: {error}; the log has the traceback, please report it"
             self._results[location] = UnitError(Diagnostic(location, 0, text))
 
-    async def _newer(self, source: Source, room: trio.CapacityLimiter) -> Version | None:
+    async def _newer(self, source: Source, room: trio.CapacityLimiter) -> SourceVersion | None:
         """Return what a build is to be made of, or None if the active unit is that; its pool takes the new limits.
 
         Raises:
@@ -139,7 +139,7 @@ class SourceBuilder:
             async with room:  # whatever stamps and digests say
                 if unit is not None:
                     await self._sources.look(unit.answering)
-                return await self._sources.look(lambda: prepared(read(source), self._taken))
+                return await self._sources.look(lambda: prepare_version(read_source_version(source), self._taken))
         async with room:
             version = await self._sources.look(unit.newer) if unit is not None else None
         if (
@@ -152,9 +152,11 @@ class SourceBuilder:
             unit.pool.limits = limits
             return None
         async with room:
-            return await self._sources.look(lambda: prepared(version or read(source), self._taken))
+            return await self._sources.look(
+                lambda: prepare_version(version or read_source_version(source), self._taken)
+            )
 
-    async def _build(self, version: Version, room: trio.CapacityLimiter) -> Unit:
+    async def _build(self, version: SourceVersion, room: trio.CapacityLimiter) -> SourceBuild:
         """Build a version.
 
         Raises:
@@ -172,7 +174,7 @@ class SourceBuilder:
             unit.build = old.build  # no hook has changed, and each of them is called in the new pool
         return unit
 
-    async def _fault_of(self, unit: Unit) -> Diagnostic | None:
+    async def _fault_of(self, unit: SourceBuild) -> Diagnostic | None:
         """Return why a build cannot replace the active one, or has a function that would never be called."""
         location, old = unit.source.location, self._sources.units.get(unit.source.location)
         lacks = {function for place, function in self._named if place == location} - set(unit.loaded.functions)
@@ -182,33 +184,33 @@ class SourceBuilder:
         if held_hooks and not unit.loaded.hooks and not self._accepts.less:
             return Diagnostic(location, 0, "it held hooks and has none now; to accept that: hooklatch reload")
         before = old.digests if old is not None else self._builds.get(location, {})
-        for path in await self._sources.look(partial(vanished, before, unit.digests)):
+        for path in await self._sources.look(partial(list_vanished_files, before, unit.digests)):
             if not self._accepts.takes(path):
                 return Diagnostic(path, 0, f"it was a part of {location} and is gone; to accept that: {REMOVAL}")
             self._removed.append(path)
         for declared in unit.loaded.hooks:
             event = declared.marker.event
             if event not in self._taken.catalogue:
-                text = f"{declared.function}: {unknown_event(self._taken.catalogue, event)}"
+                text = f"{declared.function}: {describe_undefined_event(self._taken.catalogue, event)}"
                 return Diagnostic(location, declared.line, text)
         return next(iter(await self._strays(unit)), None)
 
     def _is_too_weak(self, source: Source) -> bool:
         unit = self._sources.units.get(source.location)
         held = unit.pool.limits.worker.isolation if unit is not None else None
-        return too_weak(held, self._taken.limits_of(source).worker.isolation)
+        return is_too_weak(held, self._taken.limits_of(source).worker.isolation)
 
     def _fault(self, location: str, error: UnitError, weak: set[str]) -> Diagnostic:
         is_kept = location in self._sources.units and location not in weak
         kept = "; the last good version stays active" if is_kept else ""
         return msgspec.structs.replace(error.diagnostic, message=error.diagnostic.message + kept)
 
-    async def _strays(self, unit: Unit) -> list[Diagnostic]:
+    async def _strays(self, unit: SourceBuild) -> list[Diagnostic]:
         """Find marks that a source imports from other files, and that are not called there."""
         if not unit.loaded.elsewhere:
             return []
         paths = {*filter(os.path.isabs, self._marked), *(mark.file for mark in unit.loaded.elsewhere)}
-        real = await self._sources.look(lambda: {path: real_path(path) for path in paths})
+        real = await self._sources.look(lambda: {path: find_source_path(path) for path in paths})
         return [
             Diagnostic(
                 mark.file, mark.line,
@@ -219,12 +221,12 @@ class SourceBuilder:
             if not self._is_called(mark, real)
         ]  # fmt: skip
 
-    def _is_called(self, mark: Elsewhere, real: Mapping[str, str]) -> bool:
+    def _is_called(self, mark: ForeignHook, real: Mapping[str, str]) -> bool:
         marked = {real[location] for location in self._marked if location in real}
         is_source = mark.module in self._marked or real[mark.file] in marked
         return is_source or any((place, mark.function) in self._declared for place in (mark.file, mark.module))
 
-    def _unused(self, unit: Unit) -> list[Diagnostic]:
+    def _unused(self, unit: SourceBuild) -> list[Diagnostic]:
         """Find unused marks in a file whose functions hooks name, but which is not a source itself."""
         location = unit.source.location
         if location in self._marked or all(place != location for place, _ in self._declared):
@@ -240,7 +242,7 @@ class SourceBuilder:
         ]  # fmt: skip
 
 
-def vanished(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+def list_vanished_files(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
     """Return the files of a build that the next one lacks since they are gone, where nothing else of it was edited.
 
     Without one an `except ImportError` may take another way, which nobody has written.
@@ -248,25 +250,25 @@ def vanished(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
     is_edited = any(now.get(path, digest) != digest for path, digest in before.items())
     if is_edited or not now.keys() <= before.keys():
         return []
-    return [path for path in before if path not in now and not isinstance(look(path), Found)]
+    return [path for path in before if path not in now and not isinstance(look_up_path(path), PathFound)]
 
 
-def real_path(path: str) -> str:
+def find_source_path(path: str) -> str:
     try:
-        return in_time(os.path.realpath)(path)
+        return limit_look(os.path.realpath)(path)
     except (ValueError, OSError):  # a name with a null byte; or its disk is late
         return path
 
 
-def aimed_at_nothing(problem: str, hook: Hook) -> Hook:
-    return msgspec.structs.replace(hook, problem=with_way_out(problem, hook.name))
+def aim_at_nothing(problem: str, hook: Hook) -> Hook:
+    return msgspec.structs.replace(hook, problem=add_way_out(problem, hook.name))
 
 
-def aimed_at(unit: Unit, hook: Hook) -> Hook:
+def aim_at_build(unit: SourceBuild, hook: Hook) -> Hook:
     target = hook.target
     assert isinstance(target, PythonTarget)
     aimed = msgspec.structs.replace(target, source=unit.source, build=unit.build)
     problem = None
     if target.function not in unit.loaded.functions:
-        problem = with_way_out(f"{unit.source.location} has no function {target.function!r}", hook.name)
+        problem = add_way_out(f"{unit.source.location} has no function {target.function!r}", hook.name)
     return msgspec.structs.replace(hook, target=aimed, problem=problem)

@@ -19,26 +19,34 @@ from functools import partial
 import msgspec
 import trio
 
-from hooklatch.disks import in_time
+from hooklatch.disks import limit_look
 from hooklatch.environments.environments import Environment, Environments
 from hooklatch.environments.interpreter import EnvironmentFaultError
-from hooklatch.environments.requirements import Requirements, RequirementsError, requirements_of, with_lock
-from hooklatch.errors import trouble, where_and_why
-from hooklatch.files import reading
+from hooklatch.environments.requirements import Requirements, RequirementsError, add_lock_file, read_requirements
+from hooklatch.errors import describe_error, locate_error
+from hooklatch.files import open_regular_file
 from hooklatch.processes.life import ForkError
 from hooklatch.processes.pool import Pool
 from hooklatch.processes.pool_limits import PoolLimits
 from hooklatch.processes.supervisor import ChildSpec, Supervisor
-from hooklatch.processes.worker import LoadError
-from hooklatch.processes.zygote import Zygote
+from hooklatch.processes.worker import SourceLoadError
+from hooklatch.processes.zygote import ZygoteClient
 from hooklatch.service.config.configuration import ConfigError, Diagnostic
 from hooklatch.service.config.file_safety import UnsafeFileError, read_safely
-from hooklatch.service.config.looks import in_thread
-from hooklatch.service.config.path_lookup import LATE, Stamp, is_passing, stamp, status_at
+from hooklatch.service.config.looks import look_in_thread
+from hooklatch.service.config.path_lookup import LATE, Stamp, is_passing, stamp_path, status_at
 from hooklatch_worker import wire
-from hooklatch_worker.wire import MAX_BUILD, Loaded, Source
+from hooklatch_worker.wire import MAX_BUILD, Source, SourceLoaded
 
-__all__ = ["Sources", "Unit", "UnitError", "Version", "lock_of", "read", "with_named"]
+__all__ = [
+    "Sources",
+    "SourceBuild",
+    "UnitError",
+    "SourceVersion",
+    "read_source_lock",
+    "read_source_version",
+    "add_named_files",
+]
 
 logger = logging.getLogger("hooklatch.sources")
 GRACE = 60.0  # seconds for a client to register hooks on the unit that it had built
@@ -52,7 +60,7 @@ class UnitError(ConfigError):
         self.is_passing = is_passing
 
 
-class Version(msgspec.Struct, frozen=True):
+class SourceVersion(msgspec.Struct, frozen=True):
     """A source as it was read just now; the code of a module is read by the worker that imports it.
 
     `folder`: what is below it is a part of the build.  `pins`: no other version of the files in it may be (sha256 by
@@ -79,13 +87,13 @@ class Version(msgspec.Struct, frozen=True):
             UnitError: the block is wrong, or an interpreter is named beside it.
         """
         try:
-            found = requirements_of(self.code)
+            found = read_requirements(self.code)
         except RequirementsError as error:
             raise UnitError(Diagnostic(self.source.location, error.line, str(error))) from None
         if found is None or not (found.dependencies or found.python):
             return None
         if found.lock:
-            found = locked(found, self.source.location)
+            found = add_source_lock(found, self.source.location)
         if self.python is not None:
             named = f"[[source]] names the interpreter {self.python}"
             text = f"it has a `# /// script` block, and {named}; leave one of the two"
@@ -97,7 +105,7 @@ VERSION = ".".join(map(str, sys.version_info[:3]))
 TICK_NS = 10_000_000  # the kernel stamps files by a clock that is up to a tick (10 ms at 100 Hz) behind
 
 
-def read(source: Source) -> Version:
+def read_source_version(source: Source) -> SourceVersion:
     """Read the present version of a source.
 
     Raises:
@@ -105,19 +113,19 @@ def read(source: Source) -> Version:
     """
     began_ns = time.time_ns()
     if source.kind != "file":
-        return Version(source, b"", {}, began_ns)
-    before = stamp(source.location)
+        return SourceVersion(source, b"", {}, began_ns)
+    before = stamp_path(source.location)
     try:
         code = read_safely(source.location)
     except FileNotFoundError:
         raise UnitError(Diagnostic(source.location, 0, "there is no such file")) from None
     except (UnsafeFileError, OSError) as error:
-        raise UnitError(Diagnostic(source.location, 0, trouble(error)), is_passing=is_passing(error)) from None
+        raise UnitError(Diagnostic(source.location, 0, describe_error(error)), is_passing=is_passing(error)) from None
     source = Source(source.kind, source.location, hashlib.sha256(code).hexdigest())
-    return Version(source, code, {source.location: before}, began_ns, folder=os.path.dirname(source.location))
+    return SourceVersion(source, code, {source.location: before}, began_ns, folder=os.path.dirname(source.location))
 
 
-def with_named(version: Version, paths: Iterable[str]) -> Version:
+def add_named_files(version: SourceVersion, paths: Iterable[str]) -> SourceVersion:
     """Return a version with the files that are named as its data.
 
     Raises:
@@ -125,44 +133,46 @@ def with_named(version: Version, paths: Iterable[str]) -> Version:
     """
     stamps, named = dict(version.stamps), dict[str, bytes]()
     for path in paths:
-        stamps[path] = stamp(path)
+        stamps[path] = stamp_path(path)
         try:
             named[path] = read_safely(path, most=MAX_BUILD)
         except FileNotFoundError:
             text = f"there is no such file, which files of {version.source.location} names"
             raise UnitError(Diagnostic(path, 0, text)) from None
         except (UnsafeFileError, OSError) as error:
-            raise UnitError(Diagnostic(path, 0, trouble(error)), is_passing=is_passing(error)) from None
+            raise UnitError(Diagnostic(path, 0, describe_error(error)), is_passing=is_passing(error)) from None
     if sum(map(len, named.values())) > MAX_BUILD:
         text = f"its files are over {MAX_BUILD // 2**20} MiB in all; do not name what is that large"
         raise UnitError(Diagnostic(version.source.location, 0, text))
     return msgspec.structs.replace(version, stamps=stamps, named=named)
 
 
-def locked(found: Requirements, location: str) -> Requirements:
+def add_source_lock(found: Requirements, location: str) -> Requirements:
     """Return requirements with their lock file, from beside a source.
 
     Raises:
         UnitError: it is missing, unsafe, or cannot be read.
     """
-    path = lock_of(found, location)
+    path = read_source_lock(found, location)
     try:
-        return with_lock(found, read_safely(path))
+        return add_lock_file(found, read_safely(path))
     except FileNotFoundError:
         fault = Diagnostic(path, 0, f"there is no such file, which {location} names as its lock")
         raise UnitError(fault, is_passing=True) from None
     except (RequirementsError, UnsafeFileError, OSError) as error:
-        raise UnitError(Diagnostic(path, 0, trouble(error)), is_passing=True) from None
+        raise UnitError(Diagnostic(path, 0, describe_error(error)), is_passing=True) from None
 
 
-def lock_of(found: Requirements, location: str) -> str:
+def read_source_lock(found: Requirements, location: str) -> str:
     return os.path.join(os.path.dirname(location), found.lock)
 
 
-class Unit:
+class SourceBuild:
     """A proven build of a source; hooks name it by `build`, which it has from the one before if that was the same."""
 
-    def __init__(self, version: Version, pool: Pool, loaded: Loaded, environment: Environment | None = None) -> None:
+    def __init__(
+        self, version: SourceVersion, pool: Pool, loaded: SourceLoaded, environment: Environment | None = None
+    ) -> None:
         self.source = version.source
         self.python = version.python
         self.folder = version.folder
@@ -177,7 +187,7 @@ class Unit:
         held = loaded.build.files if loaded.build is not None else {}
         self._digests |= {path: hashlib.sha256(data).hexdigest() for path, data in held.items()}
         others = [path for path in {**held, **loaded.files} if path not in version.stamps]
-        self.stamps = version.stamps | {path: stamp(path) for path in others}
+        self.stamps = version.stamps | {path: stamp_path(path) for path in others}
         self.is_behind = False  # one of them changed while it was loaded, so that its stamp may be the new version's
         for path in others:
             if path in held:
@@ -198,9 +208,9 @@ class Unit:
         """Return whether nothing was written to its files, so that they need not be read to be compared."""
         if self.is_behind or self.pool.fault is not None or not self._has_environment():
             return False
-        return all(stamp(path) == known for path, known in self.stamps.items())
+        return all(stamp_path(path) == known for path, known in self.stamps.items())
 
-    def is_like(self, other: Unit) -> bool:
+    def is_like(self, other: SourceBuild) -> bool:
         """Return whether both were loaded from the same files, each of them known, in the same way."""
         if None in self._digests.values() or self._digests != other._digests:
             return False
@@ -213,7 +223,7 @@ class Unit:
         )  # fmt: skip
         return own == others
 
-    def newer(self) -> Version | None:
+    def newer(self) -> SourceVersion | None:
         """Return the present version, or None if its files still have the loaded content, and may.
 
         A new mtime alone is not a new version.
@@ -224,7 +234,7 @@ class Unit:
         if self.is_untouched:
             return None
         now = self.answering()
-        version = read(self.source)
+        version = read_source_version(self.source)
         if self.pool.fault is not None or version.source != self.source or not self._has_environment():
             return version
         others = ((path, digest) for path, digest in self._digests.items() if path not in version.stamps)
@@ -239,12 +249,12 @@ class Unit:
         Raises:
             UnitError: a disk of one of them does not answer.
         """
-        now = {path: stamp(path) for path in self.stamps}
+        now = {path: stamp_path(path) for path in self.stamps}
         for late in (path for path in now if now[path] == LATE):
             try:
                 status_at(late)
             except OSError as error:
-                raise UnitError(Diagnostic(late, 0, trouble(error)), is_passing=True) from None
+                raise UnitError(Diagnostic(late, 0, describe_error(error)), is_passing=True) from None
         return now
 
     def _has_environment(self) -> bool:
@@ -256,36 +266,36 @@ class Unit:
         try:
             return self.environment is None or self.environment.is_current
         except TimeoutError as error:
-            raise UnitError(Diagnostic(self.source.location, 0, trouble(error)), is_passing=True) from None
+            raise UnitError(Diagnostic(self.source.location, 0, describe_error(error)), is_passing=True) from None
 
     def _digest(self, path: str) -> str | None:
         """Hash a file; None if it cannot be read, or may not be loaded.  Packages are trusted wherever they are."""
         try:
             if self.source.kind == "file":
                 return hashlib.sha256(read_safely(path, most=MAX_BUILD)).hexdigest()
-            return digest_of(path)
+            return digest_source(path)
         except (UnsafeFileError, OSError, ValueError):
             return None
 
 
-@in_time
-def digest_of(path: str) -> str:
-    with reading(path) as file:
+@limit_look
+def digest_source(path: str) -> str:
+    with open_regular_file(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 class Sources:
     """Builds sources and owns their pools; `look` calls what looks at files, away from the event loop."""
 
-    look = staticmethod(in_thread)
+    look = staticmethod(look_in_thread)
 
     def __init__(
         self,
-        zygote: Zygote,
+        zygote: ZygoteClient,
         quiesced: Callable[[], Awaitable[None]],
         pools: dict[tuple[str, int], Pool],
         *,
-        on_adopted: Callable[[Unit], None],
+        on_adopted: Callable[[SourceBuild], None],
         environments: Environments,
         load_seconds: float = math.inf,
     ) -> None:
@@ -293,7 +303,7 @@ class Sources:
         self._importing = 0
         self._loaded_by = math.inf  # when all that is imported at the same time has to be
         self._load_seconds = load_seconds
-        self.units: dict[str, Unit] = {}
+        self.units: dict[str, SourceBuild] = {}
         self.pools = pools
         self.zygote = zygote
         self.ended: Counter[str] = Counter()  # what became of the workers of pools that are gone
@@ -322,7 +332,7 @@ class Sources:
             if (now := unit.pool.isolation).missing
         ]  # fmt: skip
 
-    async def build(self, version: Version, limits: PoolLimits) -> Unit:
+    async def build(self, version: SourceVersion, limits: PoolLimits) -> SourceBuild:
         """Prove that a version of a source imports, in a worker of a new pool.
 
         The unit is not active yet: `adopt` or `discard` it.
@@ -335,20 +345,20 @@ class Sources:
         self._builds += 1
         limits = self._bounded(limits)
         zygote = environment.zygote if environment is not None else self.zygote
-        code = wire.Code(
-            version.code, version.folder, wire.Build(version.named, {}, list(version.named)), pins=version.pins
+        code = wire.LoadCode(
+            version.code, version.folder, wire.BuildFiles(version.named, {}, list(version.named)), pins=version.pins
         )
         pool = Pool(source, self._builds, zygote, limits, code)
-        spec = ChildSpec(name_of(source, pool.build), pool.run, reports_start=True, below=pool.workers)
+        spec = ChildSpec(build_name(source, pool.build), pool.run, reports_start=True, below=pool.workers)
         self._importing += 1
         try:
             loaded = await self.supervisor.start(spec)
-        except LoadError as error:
+        except SourceLoadError as error:
             self._give_up(environment)
             raise UnitError(Diagnostic(error.file or source.location, error.line, error.message)) from None
         except (ForkError, OSError) as error:
             self._give_up(environment)
-            fault = Diagnostic(source.location, 0, f"no worker could be started: {where_and_why(error)}")
+            fault = Diagnostic(source.location, 0, f"no worker could be started: {locate_error(error)}")
             raise UnitError(fault, is_passing=True) from None
         except BaseException:
             self._give_up(environment)
@@ -356,7 +366,7 @@ class Sources:
         finally:
             self._importing -= 1
         try:
-            return await self.look(partial(Unit, version, pool, loaded, environment))
+            return await self.look(partial(SourceBuild, version, pool, loaded, environment))
         except BaseException:
             self._end(pool, environment)
             raise
@@ -368,7 +378,7 @@ class Sources:
             self._loaded_by = now + self._load_seconds
         return msgspec.structs.replace(limits, load_timeout=min(limits.load_timeout, max(2.0, self._loaded_by - now)))
 
-    async def _environment(self, version: Version) -> Environment | None:
+    async def _environment(self, version: SourceVersion) -> Environment | None:
         try:
             if (required := version.required) is not None:
                 made = await self.environments.made(required, may_make=version.may_make)
@@ -383,7 +393,7 @@ class Sources:
         except EnvironmentFaultError as error:
             raise UnitError(Diagnostic(version.source.location, 0, str(error)), is_passing=True) from None
 
-    def adopt(self, unit: Unit) -> None:
+    def adopt(self, unit: SourceBuild) -> None:
         """Make a unit active; the one before it retires once no fire can need it."""
         old = self.units.get(unit.source.location)
         self.units[unit.source.location] = unit
@@ -404,14 +414,14 @@ class Sources:
             if now - self.units[location].asked_for > GRACE:
                 self._retire(self.units.pop(location))
 
-    def _retire(self, unit: Unit) -> None:
+    def _retire(self, unit: SourceBuild) -> None:
         self.supervisor.spawn("retirement", self._retire_when_quiet, unit)
 
-    async def _retire_when_quiet(self, unit: Unit) -> None:
+    async def _retire_when_quiet(self, unit: SourceBuild) -> None:
         await self._quiesced()
         self.discard(unit)
 
-    def discard(self, unit: Unit) -> None:
+    def discard(self, unit: SourceBuild) -> None:
         """End the pool of a unit that no fire uses."""
         logger.info("pool ended", extra={"source": unit.source.location, "build": unit.build})
         if self.pools.get((unit.source.location, unit.build)) is unit.pool:  # and not of the same build made afresh
@@ -421,7 +431,7 @@ class Sources:
 
     def _end(self, pool: Pool, environment: Environment | None) -> None:
         self.ended.update(pool.counts)
-        self.supervisor.end(name_of(pool.source, pool.build))
+        self.supervisor.end(build_name(pool.source, pool.build))
         self._give_up(environment)
 
     def _give_up(self, environment: Environment | None) -> None:
@@ -429,7 +439,7 @@ class Sources:
             self.environments.release(environment)
 
 
-def watch_lock(made: Environment, version: Version) -> None:
+def watch_lock(made: Environment, version: SourceVersion) -> None:
     """Count a change of the lock file as one of its environment: from when it was read, not from now on.
 
     Raises:
@@ -437,10 +447,10 @@ def watch_lock(made: Environment, version: Version) -> None:
     """
     assert version.required is not None
     location = version.source.location
-    made.watch(lock_of(version.required, location))
-    if locked(version.required, location) != version.required:
+    made.watch(read_source_lock(version.required, location))
+    if add_source_lock(version.required, location) != version.required:
         text = "it was changed while its environment was found; it is read again"
-        raise UnitError(Diagnostic(lock_of(version.required, location), 0, text), is_passing=True)
+        raise UnitError(Diagnostic(read_source_lock(version.required, location), 0, text), is_passing=True)
 
 
 def has_changed_since(path: str, began_ns: int) -> bool:
@@ -452,5 +462,5 @@ def has_changed_since(path: str, began_ns: int) -> bool:
     return began_ns - TICK_NS < changed_ns <= time.time_ns()
 
 
-def name_of(source: Source, build: int) -> str:
+def build_name(source: Source, build: int) -> str:
     return f"{source.location} (build {build})"

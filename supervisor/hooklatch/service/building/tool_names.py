@@ -10,45 +10,45 @@ from functools import lru_cache
 from typing import cast
 
 from hooklatch.core.hooks.catalogue import Catalogue, EventSpec
-from hooklatch.core.hooks.conditions import Condition, Facts
+from hooklatch.core.hooks.conditions import Condition, PayloadFacts
 from hooklatch.core.hooks.matchers import Matcher
 from hooklatch.core.hooks.registry import Hook
 from hooklatch.core.payload import Payload
-from hooklatch.core.text import did_you_mean
+from hooklatch.core.text import suggest_name
 from hooklatch.core.tools import KINDS, NAMES
 
-__all__ = ["unknown_tools"]
+__all__ = ["list_unknown_tools"]
 
 
-def unknown_tools(hook: Hook, spec: EventSpec | None) -> tuple[str, ...]:
+def list_unknown_tools(hook: Hook, spec: EventSpec | None) -> tuple[str, ...]:
     """Return what is said of each name or pattern of a hook that no tool has which is known."""
-    return said_of(hook) if spec is not None and spec.match == "tool_name" else ()
+    return describe_unknown_names(hook) if spec is not None and spec.match == "tool_name" else ()
 
 
 @lru_cache(maxsize=4096)
-def said_of(hook: Hook) -> tuple[str, ...]:
+def describe_unknown_names(hook: Hook) -> tuple[str, ...]:
     of_where = [one for one in hook.where.conditions if one.names == ("tool_name",)] if hook.where is not None else []
     source = hook.where.source["tool_name"] if hook.where is not None and of_where else None
-    return (*of_matcher(hook.matcher), *(text for one in of_where for text in of_condition(one, source)))
+    return (*check_matcher(hook.matcher), *(text for one in of_where for text in check_condition(one, source)))
 
 
-def of_matcher(matcher: Matcher) -> Iterator[str]:
+def check_matcher(matcher: Matcher) -> Iterator[str]:
     for name in sorted(matcher.names - NAMES - KINDS):
         if not is_of_server(name):
-            yield f"no tool that is known is called {name!r}{did_you_mean(name, NAMES | KINDS)}"
+            yield f"no tool that is known is called {name!r}{suggest_name(name, NAMES | KINDS)}"
     is_pattern = not (matcher.matches_all or matcher.names)
     if is_pattern and not is_of_server(matcher.text) and not any(map(matcher.matches, NAMES)):
         yield f"no tool that is known matches {matcher.text}"
 
 
-def of_condition(condition: Condition, source: object) -> Iterator[str]:
+def check_condition(condition: Condition, source: object) -> Iterator[str]:
     """Return the same of a condition on the tool's name."""
-    facts = Facts(Catalogue.standard()["pre_tool_use"], Payload(b"{}"), None)
+    facts = PayloadFacts(Catalogue.standard()["pre_tool_use"], Payload(b"{}"), None)
     written = cast("list[object]", source) if isinstance(source, list) else [source]
     for one, text in zip(condition.alternatives, written, strict=False):
         pattern = next(iter(cast("Mapping[str, object]", text).values())) if isinstance(text, Mapping) else text
         if not is_of_server(str(pattern)) and not any(one.may_hold(name, facts) for name in NAMES):
-            near = did_you_mean(text, NAMES) if isinstance(text, str) else ""
+            near = suggest_name(text, NAMES) if isinstance(text, str) else ""
             yield f"no tool that is known is called {pattern!r}, as where says{near}"
 
 

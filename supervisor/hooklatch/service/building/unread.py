@@ -21,18 +21,18 @@ import msgspec
 
 import hooklatch
 from hooklatch.core.hooks.registry import PythonTarget
-from hooklatch.disks import in_time, in_time_below
-from hooklatch.files import reading
-from hooklatch.service.building.sources import Unit
-from hooklatch.service.config.configuration import Diagnostic, place_of
-from hooklatch.service.config.path_lookup import Names, names_in
+from hooklatch.disks import limit_look, limit_tree_look
+from hooklatch.files import open_regular_file
+from hooklatch.service.building.sources import SourceBuild
+from hooklatch.service.config.configuration import Diagnostic, find_definition_target
+from hooklatch.service.config.path_lookup import DirectoryNames, list_directory
 from hooklatch.service.reading.declared_files import ENDINGS
-from hooklatch.service.reading.plan import Plan
-from hooklatch.service.reading.trust import folder_of
+from hooklatch.service.reading.plan import ReloadPlan
+from hooklatch.service.reading.trust import project_hooks_folder
 from hooklatch_worker.author.failures import PACKAGES
 from hooklatch_worker.runtime.build import SUFFIXES
 
-__all__ = ["MARK", "Silent", "Used", "silent"]
+__all__ = ["MARK", "UnreadEntries", "UsedPaths", "find_unread_entries"]
 
 MARK = "# hooklatch: no hooks"
 SAYS_NONE = re.compile(rb"^[ \t]*#[ \t]*hooklatch:[ \t]*no hooks[ \t\r]*$", re.MULTILINE | re.IGNORECASE)
@@ -62,7 +62,7 @@ HIDDEN = f"it marks hooks and is no source, so nothing calls them; name it in a 
 NOTHING = "nothing reads it: name it in files, or take it out of this folder"
 
 
-class Entry(msgspec.Struct, frozen=True):
+class FolderEntry(msgspec.Struct, frozen=True):
     """What stands at a path that no build has; `text` is how a file begins, `below` are the files in a folder."""
 
     path: str
@@ -70,7 +70,7 @@ class Entry(msgspec.Struct, frozen=True):
     is_link: bool = False
     is_executable: bool = False
     text: bytes = b""
-    below: list[Entry] = []
+    below: list[FolderEntry] = []
 
     @property
     def is_program(self) -> bool:
@@ -78,7 +78,7 @@ class Entry(msgspec.Struct, frozen=True):
         return self.is_executable or self.text.startswith(b"#!") or LANGUAGES.fullmatch(ending) is not None
 
 
-class Used(msgspec.Struct, frozen=True):
+class UsedPaths(msgspec.Struct, frozen=True):
     """What hooks use: the paths of builds and of data, and the commands that they run.
 
     `broken` are files that cannot be used, so that each word of theirs may name something.  `hookless` are sources that
@@ -96,8 +96,12 @@ class Used(msgspec.Struct, frozen=True):
 
     @classmethod
     def by(
-        cls, taken: Plan, units: Mapping[str, Unit], faults: Collection[str], targets: Iterable[PythonTarget]
-    ) -> Used:
+        cls,
+        taken: ReloadPlan,
+        units: Mapping[str, SourceBuild],
+        faults: Collection[str],
+        targets: Iterable[PythonTarget],
+    ) -> UsedPaths:
         """Return what is used by a plan's files and builds, and by the `targets` of hooks of clients."""
         files = [config for config in taken.configs if not taken.is_of_fleet(config.path)]
         targets = list(targets)
@@ -105,7 +109,7 @@ class Used(msgspec.Struct, frozen=True):
         commands = [target.command for target in targets]
         for config in files:
             for hook in config.hooks:
-                called.add(place_of(hook, os.path.dirname(config.path))[0].location)
+                called.add(find_definition_target(hook, os.path.dirname(config.path))[0].location)
                 commands.append(hook.shell.describe() if hook.shell is not None else "")
         declared = {table.source.location for config in files for table in config.sources}
         paths = {*called, *taken.wanted, *faults, *taken.pythons.values()}
@@ -120,7 +124,10 @@ class Used(msgspec.Struct, frozen=True):
             frozenset((*faults, *(file.path for file in taken.files if file.fault is not None))),
             {location: units[location].text for location in (declared & units.keys()) - hooked - told},
             frozenset(path for location in hooked for path in units[location].digests if path != location),
-            [taken.folder, *(os.path.join(folder_of(project.folder), "hooks.d") for project in taken.projects)],
+            [
+                taken.folder,
+                *(os.path.join(project_hooks_folder(project.folder), "hooks.d") for project in taken.projects),
+            ],
             {os.path.dirname(source.location) for source in taken.wanted.values() if source.kind == "file"},
         )
 
@@ -133,9 +140,9 @@ class Used(msgspec.Struct, frozen=True):
         name = os.path.basename(path)
         return has_word(self.commands, name) or has_word(self.texts, name.removesuffix(".py"))
 
-    def with_texts(self) -> Used:
+    def with_texts(self) -> UsedPaths:
         """Return the same with the texts of what is broken, in a thread."""
-        texts = [text_of(path) for path in sorted(self.broken) if os.path.isabs(path)]
+        texts = [read_text(path) for path in sorted(self.broken) if os.path.isabs(path)]
         return msgspec.structs.replace(self, texts=b"\n".join(texts).decode(errors="replace"))
 
 
@@ -143,7 +150,7 @@ def has_word(text: str, word: str) -> bool:
     return re.search(rf"(?<![\w.-]){re.escape(word)}(?![\w-])", text) is not None
 
 
-class Silent(msgspec.Struct, frozen=True):
+class UnreadEntries(msgspec.Struct, frozen=True):
     """What guards nothing: what is red, what is a warning, and what may well be meant so."""
 
     red: list[Diagnostic] = []
@@ -151,51 +158,54 @@ class Silent(msgspec.Struct, frozen=True):
     notes: list[Diagnostic] = []
 
 
-def silent(used: Used) -> Silent:
+def find_unread_entries(used: UsedPaths) -> UnreadEntries:
     """Look at what is not read, and name what guards nothing; in a thread."""
     used = used.with_texts()
-    shadows = [found for folder in sorted(used.beside) for found in shadows_in(folder)]
+    shadows = [found for folder in sorted(used.beside) for found in find_shadows(folder)]
     named = {found.file for found in shadows}
-    found = [*unmarked(used), *(one for folder in used.folders for one in unread(folder, used))]
+    found = [
+        *find_unmarked_sources(used),
+        *(one for folder in used.folders for one in list_unread_entries(folder, used)),
+    ]
     found = [one for one in found if one.file not in named]
     beside = [folder for folder in sorted(used.beside) if folder not in used.folders]
-    return Silent(
+    return UnreadEntries(
         [*shadows, *(one for one in found if one.is_red)],
         [one for one in found if not one.is_red],
-        [one for folder in beside for one in strays_in(folder, used)],
+        [one for folder in beside for one in find_strays(folder, used)],
     )
 
 
 # -- sources -----------------------------------------------------------------------------------------------------
 
 
-def says_none(text: bytes) -> bool:
+def has_no_hooks_mark(text: bytes) -> bool:
     """Return whether a file says that it holds no hooks."""
     return SAYS_NONE.search(text) is not None
 
 
-def marks_in(text: bytes) -> int:
+def find_hook_mark(text: bytes) -> int:
     """Return the line of the first function that a text marks with @hook; 0 if there is none."""
     found = MARKS.search(text) if b"hooklatch" in text else None
     return text.count(b"\n", 0, found.start()) + 1 if found is not None else 0
 
 
-def unmarked(used: Used) -> Iterator[Diagnostic]:
+def find_unmarked_sources(used: UsedPaths) -> Iterator[Diagnostic]:
     """Name the sources that mark no hook, and that nothing imports."""
     for location, text in sorted(used.hookless.items()):
-        is_none = says_none(text) or (os.path.isabs(location) and EMPTY.fullmatch(text) is not None)
+        is_none = has_no_hooks_mark(text) or (os.path.isabs(location) and EMPTY.fullmatch(text) is not None)
         if is_none or location in used.imported or used.has_name_of(location):
             continue
-        line = marks_in(text)
+        line = find_hook_mark(text)
         why = f"the @hook in line {line} did not run when it was loaded" if line else "it marks no function with @hook"
         way = f"if that is meant, write into it: {MARK}" if os.path.isabs(location) else "remove its [[source]]"
         yield Diagnostic(location, line, f"{why}, so it guards nothing; {way}")
 
 
-def strays_in(folder: str, used: Used) -> Iterator[Diagnostic]:
+def find_strays(folder: str, used: UsedPaths) -> Iterator[Diagnostic]:
     """Name the files beside a source that mark hooks and are no source; what else is there is not ours."""
-    listing = names_in(folder)
-    names = listing.names if isinstance(listing, Names) and os.path.basename(folder) not in PACKAGES else []
+    listing = list_directory(folder)
+    names = listing.names if isinstance(listing, DirectoryNames) and os.path.basename(folder) not in PACKAGES else []
     for name in [name for name in names if name.endswith(".py") and name[0] != "."][:MOST]:
         path = os.path.join(folder, name)
         if path not in used.paths and (line := marks_at(path)):
@@ -210,7 +220,7 @@ def marks_at(path: str) -> int:
         return 0
 
 
-@in_time
+@limit_look
 def stamp_of(path: str) -> tuple[int, ...]:
     found = os.stat(path)
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
@@ -220,27 +230,27 @@ def stamp_of(path: str) -> tuple[int, ...]:
 def marks_by(path: str, _stamp: tuple[int, ...]) -> int:
     """Do the same for a file as it is at a stamp: what has not changed is not read again at the next reload."""
     text = head_of(path)
-    return 0 if says_none(text) else marks_in(text)
+    return 0 if has_no_hooks_mark(text) else find_hook_mark(text)
 
 
-@in_time
+@limit_look
 def head_of(path: str) -> bytes:
-    with reading(path) as file:
+    with open_regular_file(path) as file:
         return file.read(HEAD)
 
 
-def shadows_in(folder: str) -> list[Diagnostic]:
+def find_shadows(folder: str) -> list[Diagnostic]:
     """Name the modules beside a source that it imports in place of a package that marks its hooks."""
     try:
-        found = shadowing(folder)
+        found = list_shadowing_modules(folder)
     except (OSError, ValueError):
         return []  # it is a diagnostic of the source
     text = "is imported in place of the package {}, so no @hook beside it marks anything; rename it"
     return [Diagnostic(path, 0, f"it {text.format(name)}") for name, path in found]
 
 
-@in_time
-def shadowing(folder: str) -> list[tuple[str, str]]:
+@limit_look
+def list_shadowing_modules(folder: str) -> list[tuple[str, str]]:
     ours = os.path.dirname(os.path.dirname(os.path.abspath(hooklatch.__file__)))
     if os.path.basename(folder) in PACKAGES or os.path.realpath(folder) == os.path.realpath(ours):
         return []
@@ -251,28 +261,30 @@ def shadowing(folder: str) -> list[tuple[str, str]]:
 # -- entries of hooks.d ------------------------------------------------------------------------------------------
 
 
-def unread(folder: str, used: Used) -> Iterator[Diagnostic]:
+def list_unread_entries(folder: str, used: UsedPaths) -> Iterator[Diagnostic]:
     """Name each entry of a folder of hooks that is neither read nor known to be none."""
-    listing = names_in(folder)
-    for name in listing.names if isinstance(listing, Names) else ():  # one that cannot be listed is a diagnostic
+    listing = list_directory(folder)
+    for name in (
+        listing.names if isinstance(listing, DirectoryNames) else ()
+    ):  # one that cannot be listed is a diagnostic
         path = os.path.join(folder, name)
         if NONE.fullmatch(name) is not None or name.endswith(ENDINGS):
             continue
         try:
-            entry = entry_at(path)
+            entry = look_at_entry(path)
         except OSError:
-            entry = Entry(path)
+            entry = FolderEntry(path)
         shown = path.encode("utf-8", "backslashreplace").decode()
         if used.has(path):
-            hidden = (one for one in entry.below if one.path not in used.paths and not says_none(one.text))
-            yield from (Diagnostic(one.path, line, HIDDEN) for one in hidden if (line := marks_in(one.text)))
-        elif (why := reason(entry)) is not None:
+            hidden = (one for one in entry.below if one.path not in used.paths and not has_no_hooks_mark(one.text))
+            yield from (Diagnostic(one.path, line, HIDDEN) for one in hidden if (line := find_hook_mark(one.text)))
+        elif (why := explain_suspicion(entry)) is not None:
             yield Diagnostic(shown, 0, why)
         elif entry.below or not entry.is_folder:
             yield Diagnostic(shown, 0, NOTHING, is_red=False)
 
 
-def reason(entry: Entry) -> str | None:
+def explain_suspicion(entry: FolderEntry) -> str | None:
     """Return why an entry that nothing uses may be taken for a guard."""
     name = os.path.basename(entry.path).lower()
     if entry.is_folder:
@@ -285,40 +297,40 @@ def reason(entry: Entry) -> str | None:
     return NOT_AN_ENDING if is_table or is_near else None
 
 
-@in_time_below
-def entry_at(path: str) -> Entry:
+@limit_tree_look
+def look_at_entry(path: str) -> FolderEntry:
     """Look at what stands at a path.
 
     Raises:
         OSError: it cannot be looked at.
     """
     if not stat.S_ISDIR(os.stat(path).st_mode):
-        return file_at(path)
-    return Entry(path, is_folder=True, is_link=os.path.islink(path), below=list(islice(entries_below(path), MOST)))
+        return look_at_file(path)
+    return FolderEntry(path, is_folder=True, is_link=os.path.islink(path), below=list(islice(list_entries(path), MOST)))
 
 
-def entries_below(path: str) -> Iterator[Entry]:
+def list_entries(path: str) -> Iterator[FolderEntry]:
     for folder, folders, names in os.walk(path):
         if "pyvenv.cfg" in names:
             folders.clear()
             continue
         folders[:] = sorted(one for one in folders if NONE.fullmatch(one) is None)
         for name in sorted(one for one in names if NONE.fullmatch(one) is None):
-            yield file_at(os.path.join(folder, name))
+            yield look_at_file(os.path.join(folder, name))
 
 
-def text_of(path: str) -> bytes:
+def read_text(path: str) -> bytes:
     try:
-        return file_at(path).text
+        return look_at_file(path).text
     except (OSError, ValueError):  # its disk is late, or it has a null byte
         return b""
 
 
-@in_time
-def file_at(path: str) -> Entry:
+@limit_look
+def look_at_file(path: str) -> FolderEntry:
     try:
         is_executable = stat.S_ISREG(mode := os.stat(path).st_mode) and bool(mode & 0o111)
-        with reading(path) as file:
-            return Entry(path, is_executable=is_executable, text=file.read(HEAD))
+        with open_regular_file(path) as file:
+            return FolderEntry(path, is_executable=is_executable, text=file.read(HEAD))
     except OSError:  # no file, or a link that leads nowhere
-        return Entry(path)
+        return FolderEntry(path)

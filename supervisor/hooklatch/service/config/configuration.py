@@ -16,8 +16,8 @@ from msgspec import UNSET, Meta, UnsetType
 
 from hooklatch.core.hooks.builtin_sources import SHELL
 from hooklatch.core.hooks.catalogue import Catalogue, EventDefinition
-from hooklatch.core.hooks.definitions import HookDefinition, HookTable, InvalidHookError, define
-from hooklatch.core.tables import InvalidTableError, unknown_key
+from hooklatch.core.hooks.definitions import HookDefinition, HookTable, InvalidHookError, define_hooks
+from hooklatch.core.tables import InvalidTableError, describe_unknown_key
 from hooklatch.fleet.policy.settings import FleetTable
 from hooklatch.processes.pool_limits import TOTAL_BYTES, PoolLimits
 from hooklatch.record.settings import MIB
@@ -30,15 +30,15 @@ from hooklatch.service.config.settings import (
     RecordTable,
     Settings,
     StateTable,
-    absolute,
+    make_absolute,
 )  # fmt: skip
 from hooklatch.service.config.toml_document import ConfigError, Diagnostic, TomlDocument
-from hooklatch_worker.author.marker import fault_of_name
+from hooklatch_worker.author.marker import find_file_name_fault
 from hooklatch_worker.wire import Source, WorkerLimits
 
 __all__ = [
     "PROJECT_TABLES", "TABLES", "ConfigError", "ConfigFile", "CustomDialect", "Diagnostic", "FileConfig",
-    "SourceTable", "place_of", "read_config", "source_of",
+    "SourceTable", "find_definition_target", "read_config", "split_run",
 ]  # fmt: skip
 
 DEFAULT = PoolLimits()
@@ -65,7 +65,7 @@ class SourceTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise InvalidTableError('a source needs path = "guards.py" or module = "package.module"')
         if self.files and self.path is None:
             raise InvalidTableError("files are in the folder of a path: the data of a module is a part of its package")
-        for fault in filter(None, map(fault_of_name, self.files)):
+        for fault in filter(None, map(find_file_name_fault, self.files)):
             raise InvalidTableError(fault)
 
     @property
@@ -74,8 +74,8 @@ class SourceTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def below(self, folder: str) -> SourceTable:
         """Return the same table with absolute paths; a relative one is relative to `folder`."""
-        path = self.path and absolute(self.path, folder)
-        return msgspec.structs.replace(self, path=path, python=self.python and absolute(self.python, folder))
+        path = self.path and make_absolute(self.path, folder)
+        return msgspec.structs.replace(self, path=path, python=self.python and make_absolute(self.python, folder))
 
 
 class WorkersTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -159,7 +159,7 @@ class FileConfig(msgspec.Struct, frozen=True):
     keys: Counter[str] = msgspec.field(default_factory=Counter[str])
 
 
-def source_of(run: str, folder: str) -> tuple[Source, str]:
+def split_run(run: str, folder: str) -> tuple[Source, str]:
     """Split a `run` into its source and its function; a relative path is relative to `folder`."""
     place, _, function = run.rpartition(":")
     if place.endswith(".py") or "/" in place:
@@ -168,11 +168,11 @@ def source_of(run: str, folder: str) -> tuple[Source, str]:
     return Source("module", place), function
 
 
-def place_of(definition: HookDefinition, folder: str) -> tuple[Source, str]:
+def find_definition_target(definition: HookDefinition, folder: str) -> tuple[Source, str]:
     """Return the source and the function of a definition's target; what only stands in has those of a command."""
     if definition.run is None:
         return SHELL.source, SHELL.function
-    return source_of(definition.run, folder)
+    return split_run(definition.run, folder)
 
 
 def read_config(path: str, data: bytes, tables: tuple[str, ...] = ConfigFile.__struct_fields__) -> FileConfig:
@@ -192,7 +192,7 @@ def read_config(path: str, data: bytes, tables: tuple[str, ...] = ConfigFile.__s
     return FileConfig(
         path=path,
         sources=[source.below(folder) for source in file.source],
-        hooks=[hook for index, table in enumerate(file.hook) for hook in hooks_of(document, index, table)],
+        hooks=[hook for index, table in enumerate(file.hook) for hook in define_table_hooks(document, index, table)],
         events=file.event,
         dialects=[
             CustomDialect(table, document.line_of(("dialect", index))) for index, table in enumerate(file.dialect)
@@ -204,20 +204,20 @@ def read_config(path: str, data: bytes, tables: tuple[str, ...] = ConfigFile.__s
         personalities={name: table.plugins for name, table in file.personality.items()},
         lsp=lsp.config() if lsp is not UNSET else None,
         lsp_isolation=lsp.isolation if lsp is not UNSET else "standard",
-        settings=settings_of(document, file, folder),
-        keys=Counter(keys_in(document.content, "")),
+        settings=read_settings(document, file, folder),
+        keys=Counter(list_keys(document.content, "")),
     )
 
 
-def keys_in(value: object, path: str) -> Iterator[str]:
+def list_keys(value: object, path: str) -> Iterator[str]:
     """Find each key of a table, also of those inside of it, with its path: `hook.config.allow`."""
     if isinstance(value, list):
         for item in cast("list[object]", value):
-            yield from keys_in(item, path)
+            yield from list_keys(item, path)
     elif isinstance(value, dict):
         for key, inner in cast("dict[str, object]", value).items():
             yield f"{path}{key}"
-            yield from keys_in(inner, f"{path}{key}.")
+            yield from list_keys(inner, f"{path}{key}.")
 
 
 def refuse_tables(content: Mapping[str, Any], tables: tuple[str, ...]) -> None:
@@ -226,32 +226,32 @@ def refuse_tables(content: Mapping[str, Any], tables: tuple[str, ...]) -> None:
             continue
         if name in ConfigFile.__struct_fields__:
             raise InvalidTableError(f"the file has no key {name!r}; it belongs in the user's main hooks.toml", (name,))
-        raise InvalidTableError(unknown_key("the file", name, tables), (name,))
+        raise InvalidTableError(describe_unknown_key("the file", name, tables), (name,))
 
 
-def hooks_of(document: TomlDocument, index: int, table: HookTable) -> list[HookDefinition]:
+def define_table_hooks(document: TomlDocument, index: int, table: HookTable) -> list[HookDefinition]:
     with document.at("hook", index):
         if table.served:
             raise InvalidHookError(
                 table.id or "", "served hooks are registered by a client, not in a file", ("served",)
             )
         line = document.line_of(("hook", index))
-        return define(table, document.content["hook"][index], is_lenient=True, line=line)
+        return define_hooks(table, document.content["hook"][index], is_lenient=True, line=line)
 
 
-def settings_of(document: TomlDocument, file: ConfigFile, folder: str) -> Settings:
+def read_settings(document: TomlDocument, file: ConfigFile, folder: str) -> Settings:
     metrics_file = file.daemon.metrics_file
     with document.at("isolation"):
         isolation = file.isolation.settings(folder)
     fleet = None
     if file.fleet is not UNSET:
         with document.at("fleet"):
-            fleet = file.fleet.settings(os.uname().nodename, lambda path: absolute(path, folder))
+            fleet = file.fleet.settings(os.uname().nodename, lambda path: make_absolute(path, folder))
     return Settings(
         record=file.record.settings(file.daemon.record, fleet),
         isolation=isolation,
         metrics_port=file.daemon.metrics_port,
-        metrics_file=absolute(metrics_file, folder) if metrics_file is not None else None,
+        metrics_file=make_absolute(metrics_file, folder) if metrics_file is not None else None,
         keeps_state=file.state.kept,
         fleet=fleet,
         ask_wait=file.ask.seconds,

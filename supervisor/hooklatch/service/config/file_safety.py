@@ -8,13 +8,13 @@ from __future__ import annotations
 import os
 import stat
 
-from hooklatch.disks import in_time
+from hooklatch.disks import limit_look
 from hooklatch_worker.sandbox import safety
-from hooklatch_worker.sandbox.safety import MAX_FILE, UnsafeFileError, check_folders, guards
+from hooklatch_worker.sandbox.safety import MAX_FILE, UnsafeFileError, check_folders, stamp_parent_folders
 
-__all__ = ["MAX_FILE", "UnsafeFileError", "check_folders", "guards", "make_private", "read_safely"]
+__all__ = ["MAX_FILE", "UnsafeFileError", "check_folders", "stamp_parent_folders", "make_private", "read_safely"]
 
-read_safely = in_time(safety.read_safely)
+read_safely = limit_look(safety.read_safely)
 
 
 def make_private(path: str) -> None:

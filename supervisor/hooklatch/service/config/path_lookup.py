@@ -17,94 +17,99 @@ import stat
 
 import msgspec
 
-from hooklatch.disks import in_time
-from hooklatch.errors import trouble, why
-from hooklatch.service.config.file_safety import guards
+from hooklatch.disks import limit_look
+from hooklatch.errors import describe_error, explain_error
+from hooklatch.service.config.file_safety import stamp_parent_folders
 
 __all__ = [
-    "LATE", "Absent", "Fault", "Found", "Names", "Stamp", "is_passing", "look", "names_in", "stamp", "status_at",
+    "LATE", "PathAbsent", "PathFault", "PathFound", "DirectoryNames", "Stamp", "is_passing", "look_up_path",
+    "list_directory", "stamp_path", "status_at",
 ]  # fmt: skip
 
-# Faults of the path itself: `stamp` changes when they do.  Any other error may be temporary and is tried again.
+# Faults of the path itself: `stamp_path` changes when they do.  Any other error may be temporary and is tried again.
 LASTING = frozenset({errno.EACCES, errno.EPERM, errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG,
                      errno.EINVAL})  # fmt: skip
 Stamp = tuple[int, ...]
 LATE: Stamp = (-errno.ETIMEDOUT,)  # of what is on a disk that does not answer in time
 
 
-class Absent(msgspec.Struct, frozen=True):
+class PathAbsent(msgspec.Struct, frozen=True):
     """The entry does not exist."""
 
 
-class Found(msgspec.Struct, frozen=True):
+class PathFound(msgspec.Struct, frozen=True):
     """The entry exists; `is_folder` says whether it is a directory, after following links."""
 
     is_folder: bool
 
 
-class Names(msgspec.Struct, frozen=True):
+class DirectoryNames(msgspec.Struct, frozen=True):
     """The names in a directory, sorted."""
 
     names: list[str]
 
 
-class Fault(msgspec.Struct, frozen=True):
+class PathFault(msgspec.Struct, frozen=True):
     """It is unknown what is there, and why; `is_passing` if a later look may succeed without anybody's help."""
 
     reason: str
     is_passing: bool = False
 
 
-def look(path: str) -> Absent | Found | Fault:
+def look_up_path(path: str) -> PathAbsent | PathFound | PathFault:
     """Look up an absolute path."""
     try:
         status = status_at(path, follow_symlinks=False)
     except FileNotFoundError:
-        return absent_below(path)
+        return report_absent(path)
     except (OSError, ValueError) as error:
-        return fault(path, error)
+        return make_path_fault(path, error)
     if not stat.S_ISLNK(status.st_mode):
-        return Found(stat.S_ISDIR(status.st_mode))
+        return PathFound(stat.S_ISDIR(status.st_mode))
     try:
-        return Found(stat.S_ISDIR(status_at(path).st_mode))
+        return PathFound(stat.S_ISDIR(status_at(path).st_mode))
     except FileNotFoundError:
-        return Fault(f"{path} is a link that leads nowhere; fix the link, or remove it")
+        return PathFault(f"{path} is a link that leads nowhere; fix the link, or remove it")
     except (OSError, ValueError) as error:
-        return fault(path, error)
+        return make_path_fault(path, error)
 
 
-def names_in(folder: str) -> Absent | Names | Fault:
+def list_directory(folder: str) -> PathAbsent | DirectoryNames | PathFault:
     """List a directory."""
     try:
-        return Names(sorted(listed(folder)))
+        return DirectoryNames(sorted(list_names(folder)))
     except FileNotFoundError:
-        seen = look(folder)
-        return seen if not isinstance(seen, Found) else fault(folder, OSError(errno.ESTALE, "it has just been made"))
+        seen = look_up_path(folder)
+        return (
+            seen
+            if not isinstance(seen, PathFound)
+            else make_path_fault(folder, OSError(errno.ESTALE, "it has just been made"))
+        )
     except (OSError, ValueError) as error:
-        return fault(folder, error)
+        return make_path_fault(folder, error)
 
 
-status_at = in_time(os.stat)
+status_at = limit_look(os.stat)
 
 
-@in_time
-def listed(folder: str) -> list[str]:
+@limit_look
+def list_names(folder: str) -> list[str]:
     return os.listdir(folder)
 
 
-def absent_below(path: str) -> Absent | Fault:
+def report_absent(path: str) -> PathAbsent | PathFault:
     """Report an entry as absent, unless the error was really about a dangling link above it."""
     parent = os.path.dirname(path)
     if parent == path:
-        return Absent()
-    above = look(parent)
-    return Absent() if isinstance(above, Found) else above
+        return PathAbsent()
+    above = look_up_path(parent)
+    return PathAbsent() if isinstance(above, PathFound) else above
 
 
-def fault(path: str, error: OSError | ValueError) -> Fault:
+def make_path_fault(path: str, error: OSError | ValueError) -> PathFault:
     if not isinstance(error, OSError):
-        return Fault(f"{path} cannot be accessed: {error}; fix it, or remove it", is_passing(error))
-    return Fault(trouble(type(error)(error.errno, why(error), path)), is_passing(error))
+        return PathFault(f"{path} cannot be accessed: {error}; fix it, or remove it", is_passing(error))
+    return PathFault(describe_error(type(error)(error.errno, explain_error(error), path)), is_passing(error))
 
 
 def is_passing(error: BaseException) -> bool:
@@ -112,30 +117,30 @@ def is_passing(error: BaseException) -> bool:
     return isinstance(error, OSError) and error.errno not in LASTING
 
 
-def stamp(path: str) -> Stamp:
+def stamp_path(path: str) -> Stamp:
     """Return a value that changes with what is at a path, or with the reason why it cannot be looked up.
 
     It reads no content.  For an entry that exists: mtime in ns, size, inode; mode and owner of it and of each directory
     above.
     """
     try:
-        return stamp_of(path)
+        return read_stamp(path)
     except OSError:
         return LATE
 
 
-@in_time
-def stamp_of(path: str) -> Stamp:
+@limit_look
+def read_stamp(path: str) -> Stamp:
     try:
         status = os.stat(path)
     except OSError as error:
-        return (-(error.errno or 0), *of_link(path))
+        return (-(error.errno or 0), *stamp_link(path))
     except ValueError:  # a name with a null byte
         return (-errno.EINVAL,)
-    return status.st_mtime_ns, status.st_size, status.st_ino, status.st_mode, status.st_uid, *guards(path)
+    return status.st_mtime_ns, status.st_size, status.st_ino, status.st_mode, status.st_uid, *stamp_parent_folders(path)
 
 
-def of_link(path: str) -> Stamp:
+def stamp_link(path: str) -> Stamp:
     """Tell a dangling link from no entry at all."""
     try:
         status = status_at(path, follow_symlinks=False)

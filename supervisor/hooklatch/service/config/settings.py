@@ -21,7 +21,16 @@ from hooklatch.fleet.policy.settings import FleetSettings
 from hooklatch.record.settings import MIB, Durability, Payloads, RecordSettings
 from hooklatch_worker.wire import Isolation
 
-__all__ = ["AskTable", "DaemonTable", "IsolationTable", "Level", "RecordTable", "Settings", "StateTable", "absolute"]
+__all__ = [
+    "AskTable",
+    "DaemonTable",
+    "IsolationTable",
+    "Level",
+    "RecordTable",
+    "Settings",
+    "StateTable",
+    "make_absolute",
+]
 
 MAX_PATHS = 16 * 1024  # bytes of `write` and `read` together: they are sent in one datagram with each fork
 HOUR = 3600.0
@@ -124,7 +133,7 @@ class IsolationTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Raises:
             InvalidTableError: the paths are too long.
         """
-        write, read = ([absolute(path, folder) for path in paths] for paths in (self.write, self.read))
+        write, read = ([make_absolute(path, folder) for path in paths] for paths in (self.write, self.read))
         if sum(len(os.fsencode(path)) for path in (*write, *read)) > MAX_PATHS:
             reason = f"write and read hold at most {MAX_PATHS} bytes of paths; name the folders above them"
             raise InvalidTableError(reason)
@@ -169,6 +178,6 @@ def check_patterns(key: str, patterns: tuple[str, ...], compile_one: Callable[[s
             raise InvalidTableError(f"{key} is wrong: {error}", (key,)) from None
 
 
-def absolute(path: str, folder: str) -> str:
+def make_absolute(path: str, folder: str) -> str:
     """Return the absolute form of a path in a file in `folder`; `~` is the user's home."""
     return os.path.normpath(os.path.join(folder, os.path.expanduser(path)))

@@ -41,7 +41,9 @@ def read_settings(path: str, data: bytes) -> FileConfig:
     return FileConfig(
         path,
         hooks=[
-            found for hook in imported.hooks for found in definitions(path, stem, hook, imported.line_of(hook.place))
+            found
+            for hook in imported.hooks
+            for found in define_imported_hooks(path, stem, hook, imported.line_of(hook.place))
         ],
         diagnostics=[
             Diagnostic(path, imported.line_of(note.place), str(note), is_red=note.is_dropped)
@@ -51,7 +53,7 @@ def read_settings(path: str, data: bytes) -> FileConfig:
     )
 
 
-def definitions(path: str, stem: str, hook: ImportedHook, line: int) -> Iterator[HookDefinition]:
+def define_imported_hooks(path: str, stem: str, hook: ImportedHook, line: int) -> Iterator[HookDefinition]:
     settings: dict[str, Any] = {**hook.settings, "id": f"{stem}:{hook.settings['id']}"}
     if hook.problem is not None:
         settings["problem"] = f"{hook.place}: {hook.problem}"

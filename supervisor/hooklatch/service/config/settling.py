@@ -18,11 +18,11 @@ import stat
 import time
 from collections.abc import Iterable
 
-from hooklatch.disks import in_time
+from hooklatch.disks import limit_look
 from hooklatch.service.config.configuration import FileConfig
 from hooklatch.service.config.path_lookup import status_at
 
-__all__ = ["PATIENCE", "SETTLE", "WRITING", "has_lost", "is_written", "quiet_for"]
+__all__ = ["PATIENCE", "SETTLE", "WRITING", "has_lost", "is_written", "measure_quiet"]
 
 SETTLE = 0.03  # seconds: several files are saved one after the other, and shells append to one line by line
 PATIENCE = 0.1  # seconds without a change after which a file is taken that may still be in the making
@@ -42,7 +42,7 @@ def is_written(path: str) -> bool | None:
         return None
 
 
-@in_time
+@limit_look
 def has_writer(path: str) -> bool | None:
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -61,7 +61,7 @@ def has_writer(path: str) -> bool | None:
     return False
 
 
-def quiet_for(paths: Iterable[str]) -> float:
+def measure_quiet(paths: Iterable[str]) -> float:
     """Return for how many seconds these files have been left alone: 0 if one is gone, or from the future."""
     now, quiet = time.time(), float("inf")
     for path in paths:

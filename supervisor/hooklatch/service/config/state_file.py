@@ -22,16 +22,16 @@ import trio
 from hooklatch.core.hooks.names import is_name
 from hooklatch.core.hooks.suspension import Suspension
 from hooklatch.directories import sync_folder
-from hooklatch.errors import why
+from hooklatch.errors import explain_error
 from hooklatch.files import create_anew
-from hooklatch.fleet.policy.staleness import Contact
+from hooklatch.fleet.policy.staleness import EngineContact
 from hooklatch.service.config.file_safety import UnsafeFileError, read_safely
 from hooklatch.service.config.main_tables import Override
-from hooklatch.service.config.path_lookup import Absent, Fault, look
+from hooklatch.service.config.path_lookup import PathAbsent, PathFault, look_up_path
 from hooklatch.service.config.settings import Settings
-from hooklatch.service.config.state_witness import BEGIN, NOTHING, Witness
+from hooklatch.service.config.state_witness import BEGIN, NOTHING, StateWitness
 
-__all__ = ["Found", "ManifestHook", "State", "StateFile"]
+__all__ = ["StateFileContent", "ManifestHook", "SavedState", "StateFile"]
 
 logger = logging.getLogger("hooklatch.state")
 VERSION = 1
@@ -54,7 +54,7 @@ class ManifestHook(msgspec.Struct, frozen=True):
     where: Any = None
 
 
-class State(msgspec.Struct):
+class SavedState(msgspec.Struct):
     """The content of the state file.  `hooks` are definitions as received; `switches` map hook names to enabled.
 
     `trusted` maps a project's directory to the sha256 of each file below its .hooklatch directory.
@@ -74,13 +74,13 @@ class State(msgspec.Struct):
     overrides: list[Override] = []
     suspensions: list[Suspension] = []
     fleet: str = ""
-    contact: Contact | None = None
+    contact: EngineContact | None = None
 
 
-class Found(msgspec.Struct, frozen=True):
+class StateFileContent(msgspec.Struct, frozen=True):
     """What is at the state file's place: its content if it can be read, its digest, and what is wrong, if anything."""
 
-    state: State | None
+    state: SavedState | None
     digest: str
     fault: str | None
 
@@ -94,14 +94,14 @@ class StateFile:
 
     def __init__(self, folder: str) -> None:
         self.path = os.path.join(folder, "state.json")
-        self.state = State()
+        self.state = SavedState()
         self.fault: str | None = None  # why the file is not believed, and so not overwritten either
         self.dropped: list[str] = []  # entries that were not used, since they are ambiguous
         self.of_the_fleet: list[str] = []  # hooks of the fleet that were switched here, which no switch reaches
         self.unwritten: str | None = None  # why the current state is not on the disk, if it is not
         self._wanted = self._taken = 0  # how many stores were requested, and how many of them a write has covered
         self._writing = trio.Lock()
-        self._witness = Witness(folder)
+        self._witness = StateWitness(folder)
         self._digest = NOTHING  # of the file as it is
         self._aside: str | None = None  # where the next write moves the file that it replaces
 
@@ -115,28 +115,28 @@ class StateFile:
             self._drop_what_names_nothing(self.state)
         return self.fault
 
-    def look(self) -> Found:
+    def look(self) -> StateFileContent:
         """Read what is there, whether or not it is to be believed."""
-        seen = look(self.path)
-        if isinstance(seen, Absent):
-            return Found(None, NOTHING, None)
-        if isinstance(seen, Fault):
-            return Found(None, NOTHING, f"{seen.reason}; {BEGIN}")
+        seen = look_up_path(self.path)
+        if isinstance(seen, PathAbsent):
+            return StateFileContent(None, NOTHING, None)
+        if isinstance(seen, PathFault):
+            return StateFileContent(None, NOTHING, f"{seen.reason}; {BEGIN}")
         try:
             data = read_safely(self.path, most=MAX_STATE)
         except (UnsafeFileError, OSError) as error:
-            return Found(None, NOTHING, f"{self.path}: {why(error)}; {BEGIN}")
+            return StateFileContent(None, NOTHING, f"{self.path}: {explain_error(error)}; {BEGIN}")
         digest = hashlib.sha256(data).hexdigest()
         try:
-            state = msgspec.json.decode(data, type=State)
+            state = msgspec.json.decode(data, type=SavedState)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            return Found(None, digest, f"{self.path}: {why(error)}; {BEGIN}")
+            return StateFileContent(None, digest, f"{self.path}: {explain_error(error)}; {BEGIN}")
         if state.version != VERSION:
             text = f"it has version {state.version}, but this hooklatch reads {VERSION}; update hooklatch"
-            return Found(None, digest, f"{self.path}: {text}; {BEGIN}")
-        return Found(state, digest, None)
+            return StateFileContent(None, digest, f"{self.path}: {text}; {BEGIN}")
+        return StateFileContent(state, digest, None)
 
-    def accept(self, found: Found) -> str | None:
+    def accept(self, found: StateFileContent) -> str | None:
         """Believe what is there from now on, below what was changed meanwhile; return where the next write moves it.
 
         What suspended hooks is not taken over: nobody knows whether it was ended since.
@@ -151,10 +151,10 @@ class StateFile:
             own.builds = known.builds | own.builds
             own.trusted.update({folder: pins for folder, pins in known.trusted.items() if folder not in own.trusted})
             own.fleet, own.contact = own.fleet or known.fleet, own.contact or known.contact
-        self._aside = None if isinstance(look(self.path), Absent) else free_name(self.path)
+        self._aside = None if isinstance(look_up_path(self.path), PathAbsent) else free_name(self.path)
         return self._aside
 
-    def _drop_what_names_nothing(self, state: State) -> None:
+    def _drop_what_names_nothing(self, state: SavedState) -> None:
         """Drop switches and suspensions that are not of one hook of this host: what they disabled is active again."""
         self.of_the_fleet = [name for name in state.switches if name.startswith("fleet/")]
         for name in self.of_the_fleet:
@@ -183,7 +183,7 @@ class StateFile:
         try:
             await trio.to_thread.run_sync(self._write, data)
         except (OSError, RuntimeError) as error:  # RuntimeError: no thread could be started
-            reason = why(error)
+            reason = explain_error(error)
             self.unwritten = f"{self.path}: {reason}; {LOST}"
             logger.error("state not stored: %s", reason, extra={"path": self.path})
         else:

@@ -13,12 +13,12 @@ import os
 import re
 from contextlib import closing
 
-from hooklatch.errors import where_and_why
-from hooklatch.record.files.mark import path_of_mark
-from hooklatch.record.files.slots import Slot, SlotError, read_form
-from hooklatch.service.config.path_lookup import Absent, Names, look, names_in
+from hooklatch.errors import locate_error
+from hooklatch.record.files.mark import mark_path
+from hooklatch.record.files.slots import SlotError, SlotFile, read_form
+from hooklatch.service.config.path_lookup import DirectoryNames, PathAbsent, list_directory, look_up_path
 
-__all__ = ["BEGIN", "GO_ON", "NOTHING", "Witness"]
+__all__ = ["BEGIN", "GO_ON", "NOTHING", "StateWitness"]
 
 COMMAND = "hooklatch state accept"
 NOTHING = "0" * 64  # the digest that stands for no state file
@@ -27,7 +27,7 @@ GO_ON = f"put the last one back and restart, or go on with what is there: {COMMA
 BEGIN = f"put the last one back and restart, or begin without it: {COMMAND}"
 
 
-class Witness:
+class StateWitness:
     """The file in which the digests of the state are; `record` is the folder of the record beside it."""
 
     def __init__(self, folder: str) -> None:
@@ -45,7 +45,7 @@ class Witness:
                 self.settle(digest)
                 return None
         except (SlotError, OSError) as error:
-            return f"{where_and_why(error)}: nobody knows whether {path} is as it was written last; {GO_ON}"
+            return f"{locate_error(error)}: nobody knows whether {path} is as it was written last; {GO_ON}"
         if match is None:
             return f"{self.path} is gone: nobody knows whether {path} is as it was written last; {GO_ON}"
         if digest in (match[1].decode(), match[2].decode()):
@@ -56,9 +56,9 @@ class Witness:
 
     def _is_first(self) -> bool:
         """Return whether nothing was recorded here yet; what cannot be looked at may be a record."""
-        names = names_in(self._record)
-        is_empty = isinstance(names, Absent) or (isinstance(names, Names) and not names.names)
-        return is_empty and isinstance(look(path_of_mark(self._record)), Absent)
+        names = list_directory(self._record)
+        is_empty = isinstance(names, PathAbsent) or (isinstance(names, DirectoryNames) and not names.names)
+        return is_empty and isinstance(look_up_path(mark_path(self._record)), PathAbsent)
 
     def expect(self, before: str, after: str) -> None:
         """Allow two contents, on the disk when this returns.
@@ -66,7 +66,7 @@ class Witness:
         Raises:
             OSError: it cannot be written, and the state must not be.
         """
-        with closing(Slot(self.path, f"{before} {after}".encode())) as slot:
+        with closing(SlotFile(self.path, f"{before} {after}".encode())) as slot:
             os.fdatasync(slot.fd)
 
     def settle(self, digest: str) -> None:
@@ -75,4 +75,4 @@ class Witness:
         Raises:
             OSError: it cannot be written.
         """
-        Slot(self.path, f"{digest} {digest}".encode()).close()
+        SlotFile(self.path, f"{digest} {digest}".encode()).close()

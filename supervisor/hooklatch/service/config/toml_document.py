@@ -16,9 +16,9 @@ from typing import Any, TypeVar, get_origin, get_type_hints
 import msgspec
 
 from hooklatch.core.tables import InvalidTableError, Path, read_table
-from hooklatch_worker.author.failures import clipped
+from hooklatch_worker.author.failures import clip_error_text
 
-__all__ = ["ConfigError", "Diagnostic", "TomlDocument", "decoded"]
+__all__ = ["ConfigError", "Diagnostic", "TomlDocument", "decode_toml_text"]
 
 T = TypeVar("T")
 HEADER = re.compile(r"\s*(\[\[?)\s*([^\[\]]+?)\s*\]\]?\s*(#.*)?$")
@@ -55,7 +55,7 @@ class TomlDocument:
 
     def __init__(self, path: str, data: bytes) -> None:
         self.path = path
-        text = decoded(path, data)
+        text = decode_toml_text(path, data)
         try:
             self.content: dict[str, Any] = tomllib.loads(text)
         except RecursionError:
@@ -63,11 +63,11 @@ class TomlDocument:
         except tomllib.TOMLDecodeError as error:
             found = re.search(r"line (\d+)", str(error))
             line = int(found[1]) if found else text.count("\n") + 1
-            raise ConfigError(Diagnostic(path, line, f"not TOML: {clipped(str(error))}")) from None
+            raise ConfigError(Diagnostic(path, line, f"not TOML: {clip_error_text(str(error))}")) from None
         except ValueError:  # what int() raises for a number with more digits than its limit
             raise ConfigError(Diagnostic(path, 0, "not TOML: a number has thousands of digits")) from None
         self._lines = text.splitlines()
-        self._headers = headers_in(self._lines)
+        self._headers = find_headers(self._lines)
 
     def read(self, into: type[T]) -> T:
         """Convert the whole file.
@@ -116,7 +116,7 @@ def check_brackets(name: str, table: object, hint: Any) -> None:
     raise InvalidTableError(f"write [{name}{'.NAME' if get_origin(hint) is dict else ''}], with one bracket", (name,))
 
 
-def headers_in(lines: list[str]) -> dict[Path, int]:
+def find_headers(lines: list[str]) -> dict[Path, int]:
     """Return the line of each table's header, by its path; each [[hook]] also has its number."""
     found: dict[Path, int] = {}
     counts = Counter[str]()
@@ -131,7 +131,7 @@ def headers_in(lines: list[str]) -> dict[Path, int]:
     return found
 
 
-def decoded(path: str, data: bytes) -> str:
+def decode_toml_text(path: str, data: bytes) -> str:
     """Return a file's text.
 
     Raises:

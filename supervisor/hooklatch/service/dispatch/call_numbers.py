@@ -21,18 +21,18 @@ class CallNumbers:
         """Return the id of a call that begins."""
         begun, ended = self._counts.pop(key, (0, 0))
         self._keep(key, begun + 1, ended)
-        return named(key, begun + 1)
+        return make_call_id(key, begun + 1)
 
     def goes_on(self, key: str) -> str:
         """Return the id of the call that began last."""
-        return named(key, self._counts.get(key, (1, 0))[0])
+        return make_call_id(key, self._counts.get(key, (1, 0))[0])
 
     def ends(self, key: str) -> str:
         """Return the id of the oldest call that has not ended; that of the last one if all have."""
         begun, ended = self._counts.pop(key, (1, 0))
         ended = min(ended + 1, begun)
         self._keep(key, begun, ended)
-        return named(key, ended)
+        return make_call_id(key, ended)
 
     def _keep(self, key: str, begun: int, ended: int) -> None:
         if len(self._counts) >= MAX_KEPT:
@@ -40,5 +40,5 @@ class CallNumbers:
         self._counts[key] = begun, ended
 
 
-def named(key: str, number: int) -> str:
+def make_call_id(key: str, number: int) -> str:
     return f"{key}-{number}"

@@ -13,39 +13,39 @@ import msgspec
 import trio
 
 from hooklatch.core.decisions.call import Call
-from hooklatch.core.hooks.names import quoted
+from hooklatch.core.hooks.names import quote_name
 from hooklatch.core.hooks.registry import Hook, PythonTarget
-from hooklatch.core.messages import Outcome
+from hooklatch.core.messages import CallOutcome
 from hooklatch.processes.fire_context import FireContext
 from hooklatch.service.dispatch.breakers import Breakers
 from hooklatch.service.dispatch.fires import Fire
 from hooklatch.service.registry.budget import SMALL
 from hooklatch.service.registry.statistics import Statistics
 
-__all__ = ["Target", "Targets"]
+__all__ = ["HookRunner", "HookRunners"]
 
 logger = logging.getLogger("hooklatch.calls")
 
 
-class Target(Protocol):
+class HookRunner(Protocol):
     """What runs hooks: the pool of a source, or the connection of a client that serves them."""
 
-    async def call(self, call: Call, fire: FireContext, deadline: float) -> Outcome: ...
+    async def call(self, call: Call, fire: FireContext, deadline: float) -> CallOutcome: ...
 
 
 class NativeHooks(Protocol):
     """Calls hooks that were registered in a dialect, and translates their answers."""
 
-    async def call(self, target: Target, call: Call, fire: FireContext, deadline: float) -> Outcome: ...
+    async def call(self, target: HookRunner, call: Call, fire: FireContext, deadline: float) -> CallOutcome: ...
 
 
-class Targets:
+class HookRunners:
     """What hooks run on: the pools by source and build, and the connections of clients by number."""
 
     def __init__(
         self,
-        pools: Mapping[tuple[str, int], Target],
-        servers: Mapping[int, Target],
+        pools: Mapping[tuple[str, int], HookRunner],
+        servers: Mapping[int, HookRunner],
         statistics: Statistics,
         *,
         breakers: Breakers,
@@ -60,30 +60,30 @@ class Targets:
         self._on_quarantine = on_quarantine
         self._now = trio.lowlevel.current_clock().current_time
 
-    def _find(self, hook: Hook) -> Target | Outcome:
+    def _find(self, hook: Hook) -> HookRunner | CallOutcome:
         """Return the client that serves a hook, or why there is nothing that can run it."""
         target = hook.target
         if hook.problem is not None:
-            return Outcome(cause="load", message=hook.problem)
+            return CallOutcome(cause="load", message=hook.problem)
         if isinstance(target, PythonTarget):
-            return Outcome(cause="load", message=f"{target.source.location} is not loaded")
-        gone = Outcome(cause="crash", message="the client that served it is gone")
+            return CallOutcome(cause="load", message=f"{target.source.location} is not loaded")
+        gone = CallOutcome(cause="crash", message="the client that served it is gone")
         return self._servers.get(target.owner, gone)
 
-    async def run(self, call: Call, fire: Fire) -> Outcome:
+    async def run(self, call: Call, fire: Fire) -> CallOutcome:
         """Run one call to its end, or to its deadline, and those after it; return the outcome of the last one."""
         hook, own = call.hook, call.hook.target
-        target: Target | Outcome | None = None
+        target: HookRunner | CallOutcome | None = None
         if isinstance(own, PythonTarget) and hook.problem is None:
             target = self._pools.get((own.source.location, own.build))
         if target is None:
             target = self._find(hook)
         breaker = self._breakers.of(hook) if self._breakers.all else None
         now = self._now()
-        if isinstance(target, Outcome):
+        if isinstance(target, CallOutcome):
             outcome = target
         elif breaker is not None and not breaker.permits(now):
-            outcome = Outcome(cause="quarantined", message=f"{breaker.explain(now)}. {way_out(hook)}")
+            outcome = CallOutcome(cause="quarantined", message=f"{breaker.explain(now)}. {describe_way_out(hook)}")
         else:
             deadline = min(now + (hook.timeout or fire.spec.timeout), fire.deadline)
             if call.then and self._breakers.knows(hook, *call.then):
@@ -109,9 +109,9 @@ class Targets:
             self._failed(hook, outcome, fire)
         return outcome
 
-    async def run_all(self, asked: Sequence[Call], fire: Fire) -> list[Outcome]:
+    async def run_all(self, asked: Sequence[Call], fire: Fire) -> list[CallOutcome]:
         """Run several calls at the same time; return their outcomes in order."""
-        outcomes: dict[int, Outcome] = {}
+        outcomes: dict[int, CallOutcome] = {}
 
         async def run_into(call: Call) -> None:
             outcomes[call.index] = await self.run(call, fire)
@@ -125,7 +125,7 @@ class Targets:
             raise
         return [outcomes[call.index] for call in asked]
 
-    def _count_run(self, outcome: Outcome, call: Call) -> Hook:
+    def _count_run(self, outcome: CallOutcome, call: Call) -> Hook:
         """Count the hooks that had nothing to say before the one that an outcome is of; return that one."""
         hook = call.hook
         for duration, following in zip(outcome.before, call.then, strict=False):
@@ -133,7 +133,7 @@ class Targets:
             hook = following
         return hook
 
-    def _count_death(self, hook: Hook, outcome: Outcome) -> None:
+    def _count_death(self, hook: Hook, outcome: CallOutcome) -> None:
         if outcome.is_lost and outcome.cause in ("crash", "timeout") and not outcome.is_orphaned:
             if self._breakers.died(hook, trio.current_time(), outcome.message):
                 logger.error("hook quarantined: %s", outcome.message, extra={"hook": hook.name})
@@ -144,7 +144,7 @@ class Targets:
             else:
                 breaker.unresolved(trio.current_time())
 
-    def _failed(self, hook: Hook, outcome: Outcome, fire: Fire) -> None:
+    def _failed(self, hook: Hook, outcome: CallOutcome, fire: Fire) -> None:
         self._statistics.failures.failed(
             hook, outcome, decision_id=fire.decision_id, event=fire.spec.name, session=fire.session_id
         )
@@ -158,10 +158,10 @@ class Targets:
             logger.warning("hook failed", extra=what)  # no message: it may quote the payload
 
 
-def way_out(hook: Hook) -> str:
+def describe_way_out(hook: Hook) -> str:
     """Return what the operator can do about a hook whose workers die."""
     place = f"fix {hook.origin} (a new version is taken at once)" if hook.origin else "fix it"
-    name = quoted(hook.name)
+    name = quote_name(hook.name)
     return (
         f"To get on: {place}, or: hooklatch suspend {name} --for 15m --reason WHY, or: hooklatch hooks disable {name}"
     )

@@ -16,30 +16,38 @@ from hooklatch.core.decisions.call import Call
 from hooklatch.core.fire_params import FireParams, StatedEnvelope
 from hooklatch.core.hooks.registry import ServedTarget
 from hooklatch.core.limits import CallId
-from hooklatch.core.messages import Decision, Outcome
+from hooklatch.core.messages import CallOutcome, FireDecision
 from hooklatch.core.payload import Payload, PayloadError
 from hooklatch.core.protocol import ErrorCode, RpcError
-from hooklatch.dialects.axes import in_order, is_due, spec_for
+from hooklatch.dialects.axes import adapt_spec, is_due, order_dialect_hooks
 from hooklatch.dialects.dialect import Dialect, UnknownNativeEventError
-from hooklatch.dialects.find import find, names
-from hooklatch.dialects.reading import read_answer
+from hooklatch.dialects.find import find_dialect, list_dialects
+from hooklatch.dialects.reading import translate_answer
 from hooklatch.dialects.registration import NativeHook, read_registration
-from hooklatch.dialects.rendering import render
-from hooklatch.dialects.translation import Fed, carry, is_same, to_canonical, to_native
+from hooklatch.dialects.rendering import render_decision
+from hooklatch.dialects.translation import (
+    TranslatedEvent,
+    carry_patch,
+    is_same,
+    translate_to_canonical,
+    translate_to_native,
+)
 from hooklatch.processes.fire_context import FireContext
-from hooklatch.service.dispatch.calls import Target
+from hooklatch.service.dispatch.calls import HookRunner
 from hooklatch.service.dispatch.dispatcher import Dispatcher
-from hooklatch.service.dispatch.fires import Plan
-from hooklatch.service.registry.sessions import Session
-from hooklatch_worker.author.ambiguity import ambiguity
+from hooklatch.service.dispatch.fires import DialectPlan
+from hooklatch.service.registry.sessions import AgentSession
+from hooklatch_worker.author.ambiguity import find_ambiguity
 from hooklatch_worker.author.verdicts import GarbageError
 
-__all__ = ["Dialects", "Native", "read_native_hooks"]
+__all__ = ["Dialects", "DialectDispatcher", "read_native_hooks"]
 
-Due: TypeAlias = tuple[Fed, FireParams]  # a canonical event, and the params with what its payload says of the session
+Due: TypeAlias = tuple[
+    TranslatedEvent, FireParams
+]  # a canonical event, and the params with what its payload says of the session
 
 
-class Configured(Protocol):
+class ActiveDialects(Protocol):
     """The dialects of the active configuration."""
 
     @property
@@ -49,7 +57,7 @@ class Configured(Protocol):
 class Dialects:
     """All dialects, and the calls of hooks that were registered in one."""
 
-    def __init__(self, installed: Mapping[str, Dialect], configured: Configured) -> None:
+    def __init__(self, installed: Mapping[str, Dialect], configured: ActiveDialects) -> None:
         self._installed = installed
         self._configured = configured
 
@@ -64,31 +72,33 @@ class Dialects:
         Raises:
             RpcError: there is none of that name.
         """
-        dialect = find(name, self.custom)
+        dialect = find_dialect(name, self.custom)
         if dialect is None:
-            known = ", ".join(names(self.custom))
+            known = ", ".join(list_dialects(self.custom))
             raise RpcError(ErrorCode.INVALID_PARAMS, f"unknown dialect {name!r}; there are {known}")
         return dialect
 
-    async def call(self, target: Target, call: Call, fire: FireContext, deadline: float) -> Outcome:
+    async def call(self, target: HookRunner, call: Call, fire: FireContext, deadline: float) -> CallOutcome:
         """Call a hook that was registered in a dialect, and translate its answer.
 
         A client is called in the dialect's format.  A worker's function gets our event, and only its answer may be in
         the dialect's format.
         """
         own = call.hook.target
-        dialect = find(own.dialect, self.custom)
+        dialect = find_dialect(own.dialect, self.custom)
         if dialect is None:
-            return Outcome(cause="load", message=f"its dialect {own.dialect!r} is not defined any more")
+            return CallOutcome(cause="load", message=f"its dialect {own.dialect!r} is not defined any more")
         if not is_native(dialect, own.native):
-            return Outcome(cause="load", message=f"its dialect {own.dialect!r} has no event {own.native!r} any more")
-        shown = to_native(dialect, own.native, msgspec.json.decode(call.payload.data), context=call.context)
+            return CallOutcome(
+                cause="load", message=f"its dialect {own.dialect!r} has no event {own.native!r} any more"
+            )
+        shown = translate_to_native(dialect, own.native, msgspec.json.decode(call.payload.data), context=call.context)
         if isinstance(own, ServedTarget):
-            call = in_words_of(dialect, call, shown)
+            call = translate_call(dialect, call, shown)
         return read_native(dialect, own.native, shown, await target.call(call, fire, deadline))
 
 
-class Native:
+class DialectDispatcher:
     """Fires native events of a session's dialect."""
 
     def __init__(self, dispatcher: Dispatcher) -> None:
@@ -105,7 +115,7 @@ class Native:
         return self._dispatcher.spec(event).name
 
     async def fire(
-        self, dialect: Dialect, params: FireParams, session: Session | None, fault: str | None = None
+        self, dialect: Dialect, params: FireParams, session: AgentSession | None, fault: str | None = None
     ) -> dict[str, Any]:
         """Fire every canonical event that a native one maps to; return the first decision, with the others beside it.
 
@@ -114,12 +124,12 @@ class Native:
         Raises:
             RpcError: the dialect has no such event, or the payload is not an object.
         """
-        payload = payload_of(params)
+        payload = encode_payload(params)
         feeds = self._feeds(dialect, params, payload, fault)
         if not isinstance(feeds, PayloadError) and not params.wait:
             return self._fire_later(feeds, session)
-        made = [plain(decision) for decision in await self._decide(dialect, feeds, params, session)]
-        rendered = render(dialect, params.event, made[0], made[1:], payload)
+        made = [decode_raw(decision) for decision in await self._decide(dialect, feeds, params, session)]
+        rendered = render_decision(dialect, params.event, made[0], made[1:], payload)
         warnings = [*made[0].get("warnings", []), *rendered.warnings]
         answer = {**made[0], "rendered": rendered.value}
         if warnings:
@@ -129,8 +139,8 @@ class Native:
         return answer
 
     async def decide(
-        self, dialect: Dialect, params: FireParams, session: Session | None, fault: str | None = None
-    ) -> list[Decision]:
+        self, dialect: Dialect, params: FireParams, session: AgentSession | None, fault: str | None = None
+    ) -> list[FireDecision]:
         """Fire every canonical event that a native one maps to; return their decisions, the deciding one first.
 
         With a `fault` of the request, no hook is called.
@@ -138,12 +148,12 @@ class Native:
         Raises:
             RpcError: the dialect has no such event, or the payload is not an object.
         """
-        feeds = self._feeds(dialect, params, payload_of(params), fault)
+        feeds = self._feeds(dialect, params, encode_payload(params), fault)
         return await self._decide(dialect, feeds, params, session)
 
     async def _decide(
-        self, dialect: Dialect, feeds: list[Due] | PayloadError, params: FireParams, session: Session | None
-    ) -> list[Decision]:
+        self, dialect: Dialect, feeds: list[Due] | PayloadError, params: FireParams, session: AgentSession | None
+    ) -> list[FireDecision]:
         if isinstance(feeds, PayloadError):
             return [await self._refused(dialect, params, session, str(feeds))]
         return await self._fire_feeds(dialect, feeds, session)
@@ -152,37 +162,43 @@ class Native:
         self, dialect: Dialect, params: FireParams, payload: dict[str, Any], fault: str | None
     ) -> list[Due] | PayloadError:
         try:
-            feeds = [(fed, enveloped(params, fed)) for fed in to_canonical(dialect, params.event, payload)]
+            feeds = [
+                (fed, fill_envelope(params, fed)) for fed in translate_to_canonical(dialect, params.event, payload)
+            ]
             return feeds if fault is None else PayloadError(fault)
         except UnknownNativeEventError as error:
             raise RpcError(ErrorCode.UNKNOWN_EVENT, str(error)) from None
         except PayloadError as error:
             return error
 
-    async def _fire_feeds(self, dialect: Dialect, feeds: Sequence[Due], session: Session | None) -> list[Decision]:
-        made: list[Decision] = []
+    async def _fire_feeds(
+        self, dialect: Dialect, feeds: Sequence[Due], session: AgentSession | None
+    ) -> list[FireDecision]:
+        made: list[FireDecision] = []
         for fed, params in feeds:
             if not is_due(fed.feed, [decision.verdict for decision in made]):
                 continue
             for earlier in made:
-                fed = carry(fed, plain(earlier.patch))
-            spec = spec_for(fed.feed, self._dispatcher.spec(fed.event))
-            plan = Plan(spec, partial(in_order, dialect))
-            made.append(await self._dispatcher.fire(canonical(params, fed), session, plan=plan))
+                fed = carry_patch(fed, decode_raw(earlier.patch))
+            spec = adapt_spec(fed.feed, self._dispatcher.spec(fed.event))
+            plan = DialectPlan(spec, partial(order_dialect_hooks, dialect))
+            made.append(await self._dispatcher.fire(translate_params(params, fed), session, plan=plan))
         return made
 
-    def _fire_later(self, feeds: Sequence[Due], session: Session | None) -> dict[str, Any]:
+    def _fire_later(self, feeds: Sequence[Due], session: AgentSession | None) -> dict[str, Any]:
         """Start the fires that are due whatever the others decide."""
-        due = [canonical(params, fed) for fed, params in feeds if fed.feed.when == "always"]
+        due = [translate_params(params, fed) for fed, params in feeds if fed.feed.when == "always"]
         started = [self._dispatcher.fire_later(params, session) for params in due]
         return started[0]
 
-    async def _refused(self, dialect: Dialect, params: FireParams, session: Session | None, reason: str) -> Decision:
+    async def _refused(
+        self, dialect: Dialect, params: FireParams, session: AgentSession | None, reason: str
+    ) -> FireDecision:
         event = dialect.events[dialect.resolve(params.event)].feeds[0].event
         return await self._dispatcher.refuse(self._dispatcher.spec(event), "payload", reason, params, session)
 
 
-def payload_of(params: FireParams) -> dict[str, Any]:
+def encode_payload(params: FireParams) -> dict[str, Any]:
     try:
         payload: object = msgspec.json.decode(params.payload)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -192,12 +208,12 @@ def payload_of(params: FireParams) -> dict[str, Any]:
     return cast("dict[str, Any]", payload)
 
 
-def canonical(params: FireParams, fed: Fed) -> FireParams:
+def translate_params(params: FireParams, fed: TranslatedEvent) -> FireParams:
     payload = msgspec.Raw(msgspec.json.encode(fed.payload))
     return msgspec.structs.replace(params, event=fed.event, payload=payload)
 
 
-def enveloped(params: FireParams, fed: Fed) -> FireParams:
+def fill_envelope(params: FireParams, fed: TranslatedEvent) -> FireParams:
     """Return the params with what the payload says of the session in their envelope.
 
     Raises:
@@ -243,30 +259,30 @@ def is_native(dialect: Dialect, event: str) -> bool:
     return True
 
 
-def in_words_of(dialect: Dialect, call: Call, shown: dict[str, Any]) -> Call:
+def translate_call(dialect: Dialect, call: Call, shown: dict[str, Any]) -> Call:
     """Return a call whose payload, and what was merged so far, has the dialect's keys."""
     payload = Payload(msgspec.json.encode(shown), call.payload.version)
-    merged = plain(call.merged)
+    merged = decode_raw(call.merged)
     if merged:
-        merged = to_native(dialect, call.hook.target.native, merged)
+        merged = translate_to_native(dialect, call.hook.target.native, merged)
     return msgspec.structs.replace(call, payload=payload, merged=merged)
 
 
-def plain(value: Any) -> Any:
+def decode_raw(value: Any) -> Any:
     """Return plain values, decoding JSON that was not decoded yet."""
     return msgspec.to_builtins(value, enc_hook=msgspec.json.decode)
 
 
-def read_native(dialect: Dialect, native: str, shown: dict[str, Any], outcome: Outcome) -> Outcome:
+def read_native(dialect: Dialect, native: str, shown: dict[str, Any], outcome: CallOutcome) -> CallOutcome:
     """Translate an answer from a dialect's format; one without a meaning there is a protocol error."""
     if outcome.cause != "policy":
         return outcome
-    fault = ambiguity(outcome.answer or b"null")
+    fault = find_ambiguity(outcome.answer or b"null")
     if fault is not None:
         text = f"the answer is not readable: {fault}"
         return msgspec.structs.replace(outcome, cause="protocol", message=text, answer=b"")
     try:
-        answer = read_answer(dialect, native, msgspec.json.decode(outcome.answer or b"null"), shown=shown)
+        answer = translate_answer(dialect, native, msgspec.json.decode(outcome.answer or b"null"), shown=shown)
         encoded = msgspec.json.encode(answer)
     except (GarbageError, msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         return msgspec.structs.replace(outcome, cause="protocol", message=str(error), answer=b"")

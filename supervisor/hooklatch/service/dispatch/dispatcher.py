@@ -17,29 +17,29 @@ import trio
 
 from hooklatch.core.decisions import decision as decisions
 from hooklatch.core.decisions import phases
-from hooklatch.core.decisions.asks import STRANGERS, Closed, answered
+from hooklatch.core.decisions.asks import STRANGERS, AskResolution, apply_resolution
 from hooklatch.core.decisions.decision import Machine
 from hooklatch.core.fire_params import EnvelopeParams, FireParams
 from hooklatch.core.hooks.catalogue import EventSpec
-from hooklatch.core.hooks.names import name_in
-from hooklatch.core.hooks.snapshots import MAX_BUDGET, Chain, Selection
-from hooklatch.core.hooks.suspension import Suspension, note, parted
-from hooklatch.core.messages import Cause, Decision
+from hooklatch.core.hooks.names import read_full_name
+from hooklatch.core.hooks.snapshots import MAX_BUDGET, EventHooks, HookSelection
+from hooklatch.core.hooks.suspension import Suspension, format_suspension_note, split_suspended
+from hooklatch.core.messages import Cause, FireDecision
 from hooklatch.core.payload import MAX_PAYLOAD, Payload, PayloadError
 from hooklatch.core.protocol import ErrorCode, RpcError
-from hooklatch.dialects.find import unknown_event
+from hooklatch.dialects.find import describe_undefined_event
 from hooklatch.processes.supervisor import Supervisor
-from hooklatch.service.dispatch.calls import Targets
-from hooklatch.service.dispatch.fires import Fire, Fit, Plan, Services, Settled, planned
-from hooklatch.service.dispatch.generations import Generations
-from hooklatch.service.dispatch.recording import Recording
+from hooklatch.service.dispatch.calls import HookRunners
+from hooklatch.service.dispatch.fires import DialectPlan, ExtraProjects, Fire, FireServices, Fit, select_planned_hooks
+from hooklatch.service.dispatch.generations import FireGenerations
+from hooklatch.service.dispatch.recording import DecisionRecorder
 from hooklatch.service.dispatch.shared_state import SharedState
-from hooklatch.service.registry.asks import Asks
-from hooklatch.service.registry.budget import SMALL, Budget, Room
+from hooklatch.service.registry.asks import AskBroker
+from hooklatch.service.registry.budget import SMALL, Budget, BudgetShare
 from hooklatch.service.registry.registries import Registries
-from hooklatch.service.registry.sessions import Session
+from hooklatch.service.registry.sessions import AgentSession
 from hooklatch.service.registry.statistics import Statistics
-from hooklatch_worker.author.call_context import Emitted
+from hooklatch_worker.author.call_context import EmittedTelemetry
 
 __all__ = ["Dispatcher"]
 
@@ -48,14 +48,14 @@ REFUSED_FIELDS = ("tool_name", "tool_input", "tool_use_id")  # what the event ab
 MAX_BACKGROUND = 1000  # fires with wait = false that may be under way
 
 
-class Projects(Protocol):
+class ProjectResolver(Protocol):
     """Tells in which projects a fire is."""
 
-    def settled(self, session: Session | None, envelope: EnvelopeParams) -> Settled | None:
+    def settled(self, session: AgentSession | None, envelope: EnvelopeParams) -> ExtraProjects | None:
         """Return them if that takes no time."""
         ...
 
-    async def settle(self, session: Session | None, envelope: EnvelopeParams, limit: float) -> Settled:
+    async def settle(self, session: AgentSession | None, envelope: EnvelopeParams, limit: float) -> ExtraProjects:
         """Return them, with their hooks up to date, within `limit` seconds."""
         ...
 
@@ -68,12 +68,12 @@ class Audience(Protocol):
         """The receivers of decisions."""
         ...
 
-    def decided(self, fire: Fire, decision: Decision) -> None: ...
+    def decided(self, fire: Fire, decision: FireDecision) -> None: ...
 
-    def told(self, session: Session | None, event_type: str, data: msgspec.Raw) -> None: ...
+    def told(self, session: AgentSession | None, event_type: str, data: msgspec.Raw) -> None: ...
 
 
-class Suspensions(Protocol):
+class ActiveSuspensions(Protocol):
     """What an operator has suspended: `ends` is empty if there is nothing."""
 
     @property
@@ -89,14 +89,14 @@ class Dispatcher:
     def __init__(
         self,
         registries: Registries,
-        targets: Targets,
-        generations: Generations,
+        targets: HookRunners,
+        generations: FireGenerations,
         statistics: Statistics,
         *,
-        projects: Projects,
-        suspensions: Suspensions,
-        asks: Asks,
-        recording: Recording,
+        projects: ProjectResolver,
+        suspensions: ActiveSuspensions,
+        asks: AskBroker,
+        recording: DecisionRecorder,
         state: SharedState,
         audience: Audience,
         budget: Budget,
@@ -111,7 +111,7 @@ class Dispatcher:
         self._recording = recording
         self._audience = audience
         self._budget = budget
-        self._services = Services(recording.prepare, state.answer, self._take_telemetry, budget)
+        self._services = FireServices(recording.prepare, state.answer, self._take_telemetry, budget)
         self._now = trio.lowlevel.current_clock().current_time
         self.is_draining = False
         self._boot = secrets.token_hex(4)
@@ -134,19 +134,19 @@ class Dispatcher:
         catalogue = self._registries.catalogue
         spec = catalogue.specs.get(event)
         if spec is None:
-            raise RpcError(ErrorCode.UNKNOWN_EVENT, unknown_event(catalogue, event))
+            raise RpcError(ErrorCode.UNKNOWN_EVENT, describe_undefined_event(catalogue, event))
         return spec
 
-    def _begin(self, spec: EventSpec, params: FireParams, session: Session | None, fit: Fit | None = None) -> Fire:
+    def _begin(self, spec: EventSpec, params: FireParams, session: AgentSession | None, fit: Fit | None = None) -> Fire:
         return Fire(spec, params, session, f"{self._boot}-{next(self._numbers)}", self._services, fit)
 
-    def fire_later(self, params: FireParams, session: Session | None, *, fit: Fit | None = None) -> dict[str, Any]:
+    def fire_later(self, params: FireParams, session: AgentSession | None, *, fit: Fit | None = None) -> dict[str, Any]:
         """Start a fire in the background; if there is no room, drop and count it."""
         fire = self._begin(self.spec(params.event), params, session, fit)
         own = session.background if session is not None else self._background_alone
         # Half of what is free: however many one session has under way, another one finds room.
         has_place = own < MAX_BACKGROUND - self._background_count and not self.is_draining
-        room, size = Room(self._budget, "background fires"), len(fire.payload.data)
+        room, size = BudgetShare(self._budget, "background fires"), len(fire.payload.data)
         is_accepted = (
             has_place
             and (size <= SMALL or room.take(size))
@@ -159,7 +159,7 @@ class Dispatcher:
             self._statistics.dropped["background"] += 1
         return {"accepted": is_accepted, "decision_id": fire.decision_id}
 
-    async def _fire_in_background(self, fire: Fire, room: Room) -> None:
+    async def _fire_in_background(self, fire: Fire, room: BudgetShare) -> None:
         try:
             await self._run(fire)
         except RpcError as error:
@@ -168,7 +168,7 @@ class Dispatcher:
             room.shrink(0)
             self._count_background(fire.session, -1)
 
-    def _count_background(self, session: Session | None, change: int) -> None:
+    def _count_background(self, session: AgentSession | None, change: int) -> None:
         self._background_count += change
         if session is not None:
             session.background += change
@@ -178,12 +178,12 @@ class Dispatcher:
     def fire(
         self,
         params: FireParams,
-        session: Session | None,
+        session: AgentSession | None,
         *,
-        plan: Plan | None = None,
+        plan: DialectPlan | None = None,
         fit: Fit | None = None,
         asks_itself: bool = False,
-    ) -> Awaitable[Decision]:
+    ) -> Awaitable[FireDecision]:
         """Decide one event.  Cancelling abandons a gate; any other event is finished in any case.
 
         `fit` makes of the decision what the host can be told, and that is what is recorded.  `asks_itself`: the host is
@@ -200,13 +200,13 @@ class Dispatcher:
         fire.wait = wait
         return self._run(fire, plan)
 
-    async def _run(self, fire: Fire, plan: Plan | None = None) -> Decision:
+    async def _run(self, fire: Fire, plan: DialectPlan | None = None) -> FireDecision:
         try:
             return await self._decide(fire, plan)
         finally:
             fire.end()
 
-    async def _decide(self, fire: Fire, plan: Plan | None) -> Decision:
+    async def _decide(self, fire: Fire, plan: DialectPlan | None) -> FireDecision:
         """Decide a fire.  What only some fires need is a function of its own, and only these enter it."""
         spec, params, session, payload = fire.spec, fire.params, fire.session, fire.payload
         self._statistics.fired(spec.name, session.fired if session is not None else None)
@@ -221,31 +221,31 @@ class Dispatcher:
             started = self._now()
             chain = view.chain(spec)
             if params.plugins is not None or plan is not None:
-                chain = planned(chain, params.plugins, plan, session)
+                chain = select_planned_hooks(chain, params.plugins, plan, session)
             fault = self._fault(fire, chain, settled.fault)
             warnings: list[str] | None = None
             if self._suspensions.ends and fault is None:
                 chain, warnings = self._unsuspended(chain, payload, fire.envelope.cwd)
-            selection = chain.select(payload, fire.envelope.cwd) if fault is None else Selection(spec, ())
+            selection = chain.select(payload, fire.envelope.cwd) if fault is None else HookSelection(spec, ())
             if selection.fault and spec.fails_closed:
                 fault = "payload", selection.fault
             if fault is not None:
                 cause, message = fault
-                decision = decisions.refuse(
+                decision = decisions.refuse_fire(
                     spec, cause, message, decision_id=fire.decision_id, revision=view.revision, payload=payload,
                     context=params.context,
                 )  # fmt: skip
             else:
-                machine = phases.start(chain, selection, payload, fire.envelope.context, fire.envelope.cwd)
+                machine = phases.start_machine(chain, selection, payload, fire.envelope.context, fire.envelope.cwd)
                 if warnings:
                     machine.warnings += warnings
                 needed = selection.needed if params.timeout is None else selection.budget(params.timeout)
                 fire.deadline = started + needed
                 if spec.fails_closed:
-                    await play(machine, self._targets, fire)
+                    await play_machine(machine, self._targets, fire)
                 else:
                     with self._to_the_end():  # also if its client leaves: its answer cannot refuse anything
-                        await play(machine, self._targets, fire)
+                        await play_machine(machine, self._targets, fire)
                 decision = machine.decide(
                     decision_id=fire.decision_id,
                     revision=view.revision,
@@ -267,7 +267,7 @@ class Dispatcher:
             self._refused(fire, decision)
         return decision
 
-    async def _asked(self, fire: Fire, machine: Machine, decision: Decision, started: float) -> Decision:
+    async def _asked(self, fire: Fire, machine: Machine, decision: FireDecision, started: float) -> FireDecision:
         """Return what a person says to an ask, within the time that its caller counts on; otherwise the deny it is."""
         if "ask" in fire.spec.ends_at:
             return decision  # not every guard has judged it, so a yes would not be for what they say
@@ -277,7 +277,7 @@ class Dispatcher:
             end = min(end + (session.ask_wait if session is not None else fire.wait), started + MAX_BUDGET)
         ask = self._recording.ask_of(fire, machine, decision, seconds := min(fire.wait, end - now))
         if self.is_draining:
-            closed = Closed(id=ask.id, verdict="deny", cause="draining", reason="no person is asked any more")
+            closed = AskResolution(id=ask.id, verdict="deny", cause="draining", reason="no person is asked any more")
         else:
             try:
                 flow = session.flow if session is not None else None
@@ -286,34 +286,34 @@ class Dispatcher:
             except trio.Cancelled:
                 self._abandon(fire, decision.revision)
                 raise
-        return answered(fire.spec, decision, closed)
+        return apply_resolution(fire.spec, decision, closed)
 
     def _abandon(self, fire: Fire, revision: int | None) -> None:
         self._statistics.abandoned += 1
         self._recording.abandon(fire, revision)
         logger.info("abandoned", extra=fire.ids)
 
-    async def _settled_projects(self, fire: Fire) -> Settled:
+    async def _settled_projects(self, fire: Fire) -> ExtraProjects:
         spec, params = fire.spec, fire.params
         limit = min(params.timeout or spec.timeout, spec.timeout)
         if spec.fails_closed:
             return await self._projects.settle(fire.session, params.envelope, limit)
         with self._to_the_end():
             return await self._projects.settle(fire.session, params.envelope, limit)
-        return Settled()  # the daemon is about to leave
+        return ExtraProjects()  # the daemon is about to leave
 
     async def refuse(
-        self, spec: EventSpec, cause: Cause, message: str, params: FireParams, session: Session | None
-    ) -> Decision:
+        self, spec: EventSpec, cause: Cause, message: str, params: FireParams, session: AgentSession | None
+    ) -> FireDecision:
         """Decide a fire whose payload could not be read, without calling any hook."""
         fire = self._begin(spec, params, session)
         revision = self._registries.view_of(session, params.plugins).revision
-        refused = decisions.refuse(
+        refused = decisions.refuse_fire(
             spec, cause, message, decision_id=fire.decision_id, revision=revision, payload=fire.payload
         )
         return await self._publish(fire, refused)
 
-    async def _publish(self, fire: Fire, decision: Decision) -> Decision:
+    async def _publish(self, fire: Fire, decision: FireDecision) -> FireDecision:
         """Record a decision, count it and show it to subscribers; it is final from here on."""
         decision = self._recording.keep(fire, decision)
         if self._recording.is_awaited and fire.spec.fails_closed:
@@ -323,14 +323,14 @@ class Dispatcher:
             self._audience.decided(fire, decision)
         return decision
 
-    def _unsuspended(self, chain: Chain, payload: Payload, folder: str | None) -> tuple[Chain, list[str]]:
+    def _unsuspended(self, chain: EventHooks, payload: Payload, folder: str | None) -> tuple[EventHooks, list[str]]:
         """Return a chain without the hooks that an operator has suspended, and a warning for each that would fire."""
         suspended = self._suspensions.active
-        firing, left_out = parted(suspended, chain.hooks)
-        matching = Chain(chain.spec, left_out).select(payload, folder).hooks
-        return Chain(chain.spec, firing), [note(suspended, hook) for hook in matching]
+        firing, left_out = split_suspended(suspended, chain.hooks)
+        matching = EventHooks(chain.spec, left_out).select(payload, folder).hooks
+        return EventHooks(chain.spec, firing), [format_suspension_note(suspended, hook) for hook in matching]
 
-    def _fault(self, fire: Fire, chain: Chain, unsettled: str | None) -> tuple[Cause, str] | None:
+    def _fault(self, fire: Fire, chain: EventHooks, unsettled: str | None) -> tuple[Cause, str] | None:
         """Return why no hook may be called."""
         data, session, event = fire.payload.data, fire.session, fire.spec.name
         if self.is_draining:
@@ -366,9 +366,9 @@ class Dispatcher:
         for shield in self._shields:
             shield.cancel()
 
-    def _refused(self, fire: Fire, decision: Decision) -> None:
+    def _refused(self, fire: Fire, decision: FireDecision) -> None:
         """Log a refusal, and fire the event that follows it, unless the host fires it itself."""
-        hook = name_in(decision.layer, decision.hook, decision.name)
+        hook = read_full_name(decision.layer, decision.hook, decision.name)
         what = {"verdict": decision.verdict, "cause": decision.cause, "hook": hook or None}
         logger.info("refused", extra=fire.ids | what)
         session, params, event = fire.session, fire.params, fire.spec.on_refusal
@@ -384,7 +384,7 @@ class Dispatcher:
         payload: dict[str, object] = {key: fields[key] for key in REFUSED_FIELDS if key in fields}
         self._fire_after(fire, event, payload | {"reason": decision.reason, "denial": {"code": decision.cause}})
 
-    def _take_telemetry(self, fire: Fire, emitted: Sequence[Emitted]) -> None:
+    def _take_telemetry(self, fire: Fire, emitted: Sequence[EmittedTelemetry]) -> None:
         """Pass a hook's telemetry to the hooks on `telemetry` and to subscribers."""
         for one in emitted:
             data = msgspec.Raw(one.data)
@@ -398,7 +398,7 @@ class Dispatcher:
         self.fire_later(following, fire.session)
 
 
-async def play(machine: Machine, targets: Targets, fire: Fire) -> None:
+async def play_machine(machine: Machine, targets: HookRunners, fire: Fire) -> None:
     """Run the calls that a machine requests, until it requests none."""
     while asked := machine.next_calls():
         if len(asked) == 1:

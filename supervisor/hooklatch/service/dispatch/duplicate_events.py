@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from hooklatch.core.messages import Decision
+from hooklatch.core.messages import FireDecision
 
 __all__ = ["DuplicateEvents"]
 
@@ -18,12 +18,12 @@ MAX_KEPT = 1024
 LIFETIME = 5.0  # seconds; a host sends the second event right after the answer to the first
 
 
-class Kept(NamedTuple):
+class CachedDecision(NamedTuple):
     """A decision, when it was made, and the epoch of the hooks that made it."""
 
     at: float
     epoch: int
-    decision: Decision
+    decision: FireDecision
 
 
 class DuplicateEvents:
@@ -32,18 +32,18 @@ class DuplicateEvents:
     def __init__(self, now: Callable[[], float], epoch: Callable[[], int]) -> None:
         self._now = now
         self._epoch = epoch
-        self._kept: dict[tuple[str, str], list[Kept]] = {}  # by the call and the event that told it
+        self._kept: dict[tuple[str, str], list[CachedDecision]] = {}  # by the call and the event that told it
 
-    def keep(self, call: str, event: str, decision: Decision) -> None:
+    def keep(self, call: str, event: str, decision: FireDecision) -> None:
         """Keep a decision for the other event of this call, if it may stand for both."""
         if not call or decision.verdict not in ("pass", "allow") or decision.patch:
             return
         kept = self._kept.pop((call, event), [])
         if len(self._kept) >= MAX_KEPT:
             del self._kept[next(iter(self._kept))]
-        self._kept[call, event] = [*kept, Kept(self._now(), self._epoch(), decision)]
+        self._kept[call, event] = [*kept, CachedDecision(self._now(), self._epoch(), decision)]
 
-    def take(self, call: str, event: str) -> Decision | None:
+    def take(self, call: str, event: str) -> FireDecision | None:
         """Return what was decided when another event told this call; nobody gets it a second time."""
         if not call:
             return None

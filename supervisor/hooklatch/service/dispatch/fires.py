@@ -11,44 +11,53 @@ from typing import TypeAlias
 
 import msgspec
 
-from hooklatch.core.decisions.call import Call, Envelope
+from hooklatch.core.decisions.call import Call, EventEnvelope
 from hooklatch.core.fire_params import FireParams, StatedEnvelope
 from hooklatch.core.hooks.catalogue import EventSpec
 from hooklatch.core.hooks.registry import Hook, has
-from hooklatch.core.hooks.snapshots import Chain
-from hooklatch.core.messages import Decision
+from hooklatch.core.hooks.snapshots import EventHooks
+from hooklatch.core.messages import FireDecision
 from hooklatch.core.payload import Payload, PayloadError
 from hooklatch.core.protocol import ErrorCode, RpcError
-from hooklatch.record.writer import Fact
-from hooklatch.service.registry.budget import Budget, Room
-from hooklatch.service.registry.sessions import Session
+from hooklatch.record.writer import FireFacts
+from hooklatch.service.registry.budget import Budget, BudgetShare
+from hooklatch.service.registry.sessions import AgentSession
 from hooklatch_worker import wire
-from hooklatch_worker.author.call_context import Emitted
-from hooklatch_worker.author.state import Asked
+from hooklatch_worker.author.call_context import EmittedTelemetry
+from hooklatch_worker.author.state import StateRequest
 
-__all__ = ["Counted", "Fire", "Fit", "Plan", "Services", "Settled", "planned", "tool_in"]
+__all__ = [
+    "Counted",
+    "Fire",
+    "Fit",
+    "DialectPlan",
+    "FireServices",
+    "ExtraProjects",
+    "select_planned_hooks",
+    "find_tool_name",
+]
 
 LARGE = 2**15  # bytes of a payload, from which a fire is worth the change
 TAKEN = msgspec.Raw(b"{}")  # in place of the payload that `Fire.payload` has
 NAME = 200  # characters of a tool's name that are announced
 
-Fit: TypeAlias = Callable[[Decision], Decision]  # to the nearest stricter one that a host can be told
+Fit: TypeAlias = Callable[[FireDecision], FireDecision]  # to the nearest stricter one that a host can be told
 Counted = set[tuple[Hook, str, str]]  # what the hooks of one fire have counted `once`: hook, scope, key
 
 
-class Plan(msgspec.Struct, frozen=True):
+class DialectPlan(msgspec.Struct, frozen=True):
     """How another system runs an event: its axes in the spec, and its order of hooks."""
 
     spec: EventSpec
     arrange: Callable[[Sequence[Hook]], Sequence[Hook]]
 
-    def asking_all(self) -> Plan:
+    def asking_all(self) -> DialectPlan:
         """Return the plan with an ask that does not keep the guards after it from judging."""
         spec = msgspec.structs.replace(self.spec, ends_at=self.spec.ends_at - {"ask"})
         return msgspec.structs.replace(self, spec=spec)
 
 
-class Settled(msgspec.Struct, frozen=True):
+class ExtraProjects(msgspec.Struct, frozen=True):
     """The projects whose hooks fire besides those that the session itself sees.
 
     A `fault` says that these are unknown, or that their hooks could not be loaded in time.
@@ -58,12 +67,12 @@ class Settled(msgspec.Struct, frozen=True):
     fault: str | None = None
 
 
-class Services(msgspec.Struct, frozen=True):
+class FireServices(msgspec.Struct, frozen=True):
     """What the calls of a fire need of the daemon: see `processes.worker.FireContext`."""
 
     prepare: Callable[[Fire], object]
-    answer: Callable[[Fire, Call, Asked], wire.Told]
-    take: Callable[[Fire, Sequence[Emitted]], None]
+    answer: Callable[[Fire, Call, StateRequest], wire.StateResponse]
+    take: Callable[[Fire, Sequence[EmittedTelemetry]], None]
     budget: Budget
 
 
@@ -85,9 +94,9 @@ class Fire:
         self,
         spec: EventSpec,
         params: FireParams,
-        session: Session | None,
+        session: AgentSession | None,
         decision_id: str,
-        services: Services,
+        services: FireServices,
         fit: Fit | None = None,
     ) -> None:
         """Begin a fire; what its envelope does not say comes from its session.
@@ -104,10 +113,10 @@ class Fire:
         self.session = session
         self.decision_id = decision_id
         self.deadline = math.inf  # on trio's clock; until it is known which hooks it calls there is none
-        self.fact: Fact | None = None  # what is recorded of it, once somebody had the time to choose that
+        self.fact: FireFacts | None = None  # what is recorded of it, once somebody had the time to choose that
         self.counted: Counted = set()
         self.fit = fit
-        self._room: Room | None = None  # for the large answers of its hooks
+        self._room: BudgetShare | None = None  # for the large answers of its hooks
         self.wait = 0.0  # seconds for which an ask of its hooks may wait for a person; 0: it goes to the host
         self._services = services
         given = params.envelope
@@ -121,7 +130,7 @@ class Fire:
                 told = session.id
             cwd, host = cwd or session.cwd, host or session.terms.host
             parent = parent or (session.parent.id if session.parent is not None else None)
-        self.envelope = Envelope(
+        self.envelope = EventEnvelope(
             spec.name, told, params.call_id or decision_id, cwd, given.agent_id, given.agent_type, parent, host,
             given.turn, given.metadata, params.context or {},
         )  # fmt: skip
@@ -137,12 +146,12 @@ class Fire:
     @property
     def tool(self) -> str | None:
         """Return the tool that its payload names, as far as it can be read; a long name is cut."""
-        return tool_in(self.payload)
+        return find_tool_name(self.payload)
 
     def take_room(self, size: int) -> bool:
         """Take room for an answer of so many bytes until the fire ends; return whether there was any."""
         if self._room is None:
-            self._room = Room(self._services.budget, self.share)
+            self._room = BudgetShare(self._services.budget, self.share)
         return self._room.take(size)
 
     def end(self) -> None:
@@ -154,7 +163,7 @@ class Fire:
         """Do what can be done while a worker works."""
         self._services.prepare(self)
 
-    def answer(self, call: Call, asked: Asked) -> wire.Told:
+    def answer(self, call: Call, asked: StateRequest) -> wire.StateResponse:
         """Perform one operation on the state of a hook's source, for this fire.
 
         Raises:
@@ -162,12 +171,12 @@ class Fire:
         """
         return self._services.answer(self, call, asked)
 
-    def take(self, emitted: Sequence[Emitted]) -> None:
+    def take(self, emitted: Sequence[EmittedTelemetry]) -> None:
         """Publish the telemetry that came with an answer."""
         self._services.take(self, emitted)
 
 
-def tool_in(payload: Payload) -> str | None:
+def find_tool_name(payload: Payload) -> str | None:
     """Return the tool that a payload names, as far as it can be read; a long name is cut."""
     try:
         name = payload.text("tool_name")
@@ -176,14 +185,16 @@ def tool_in(payload: Payload) -> str | None:
     return name if name is None or len(name) <= NAME else f"{name[:NAME]}…"
 
 
-def planned(chain: Chain, plugins: Sequence[str] | None, plan: Plan | None, session: Session | None) -> Chain:
+def select_planned_hooks(
+    chain: EventHooks, plugins: Sequence[str] | None, plan: DialectPlan | None, session: AgentSession | None
+) -> EventHooks:
     """Return a chain as this one fire has it: with the plugins that it names, or in another system's order."""
-    hooks = narrowed(chain.hooks, chain.spec, plugins, session)
-    return Chain(chain.spec, plan.arrange(hooks) if plan is not None else hooks)
+    hooks = leave_out_plugins(chain.hooks, chain.spec, plugins, session)
+    return EventHooks(chain.spec, plan.arrange(hooks) if plan is not None else hooks)
 
 
-def narrowed(
-    hooks: tuple[Hook, ...], spec: EventSpec, plugins: Sequence[str] | None, session: Session | None
+def leave_out_plugins(
+    hooks: tuple[Hook, ...], spec: EventSpec, plugins: Sequence[str] | None, session: AgentSession | None
 ) -> tuple[Hook, ...]:
     """Leave out the plugins that this fire does not name, but not the gates that a parent session hands down."""
     if plugins is None or all(hook.plugin is None for hook in hooks):

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import trio
 
-__all__ = ["Generation", "Generations"]
+__all__ = ["FireGeneration", "FireGenerations"]
 
 
-class Generation:
+class FireGeneration:
     """The fires that started between two changes of sources.
 
     A fire counts itself: 1 when it starts, -1 when it ends, and then it calls `left` if this is closed.
@@ -27,11 +27,11 @@ class Generation:
             self.ended.set()
 
 
-class Generations:
+class FireGenerations:
     """Every fire counts for the generation that is `newest` when it starts, until it has ended."""
 
     def __init__(self) -> None:
-        self.newest = Generation()
+        self.newest = FireGeneration()
         self._open = [self.newest]
 
     async def quiesced(self) -> None:
@@ -41,7 +41,7 @@ class Generations:
             generation.is_closed = True
             if not generation.count:
                 generation.ended.set()
-        self.newest = Generation()
+        self.newest = FireGeneration()
         self._open = [one for one in self._open if one.count] + [self.newest]
         for generation in waited_for:
             await generation.ended.wait()

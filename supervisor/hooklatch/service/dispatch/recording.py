@@ -12,16 +12,16 @@ from collections.abc import Sequence
 import msgspec
 from msgspec.structs import replace
 
-from hooklatch.core.decisions.asks import Ask, Question
-from hooklatch.core.decisions.decision import Machine, unrecorded
-from hooklatch.core.messages import Decision
-from hooklatch.record.content.excerpt import excerpt_for_person
+from hooklatch.core.decisions.asks import Ask, AskReason
+from hooklatch.core.decisions.decision import Machine, deny_unrecorded
+from hooklatch.core.messages import FireDecision
+from hooklatch.record.content.excerpt import excerpt_object
 from hooklatch.record.content.redaction import Redactor
-from hooklatch.record.files.chain import timestamp
-from hooklatch.record.writer import Fact, Record, RecordError
-from hooklatch.service.dispatch.fires import Fire, tool_in
+from hooklatch.record.files.chain import format_timestamp
+from hooklatch.record.writer import FireFacts, RecordError, RecordWriter
+from hooklatch.service.dispatch.fires import Fire, find_tool_name
 
-__all__ = ["Recording"]
+__all__ = ["DecisionRecorder"]
 
 # What a person is shown of one ask, so that all asks together fit into one line of the protocol, whatever they hold.
 QUESTIONS = 20
@@ -31,18 +31,18 @@ SHOWN = 16 * 1024  # bytes of the payload, and as many of what hooks changed in 
 OWN = "session:"  # how the full names of hooks begin that the agent itself has registered
 
 
-class Recording:
+class DecisionRecorder:
     """The dispatcher's access to the record."""
 
-    def __init__(self, record: Record) -> None:
+    def __init__(self, record: RecordWriter) -> None:
         self._record = record
 
-    def prepare(self, fire: Fire) -> Fact:
+    def prepare(self, fire: Fire) -> FireFacts:
         """Choose what is recorded of a fire, while its hooks run: that takes nobody's time."""
         fact = fire.fact
         if fact is None:
             envelope, session = fire.envelope, fire.session
-            fact = fire.fact = Fact(
+            fact = fire.fact = FireFacts(
                 fire.payload, fire.spec.fails_closed, fire.session_id, session.run if session is not None else None,
                 fire.params.call_id, envelope.host, envelope.cwd, decision_id=fire.decision_id, envelope=envelope,
             )  # fmt: skip
@@ -50,7 +50,7 @@ class Recording:
             self._record.show(fact)
         return fact
 
-    def keep(self, fire: Fire, decision: Decision) -> Decision:
+    def keep(self, fire: Fire, decision: FireDecision) -> FireDecision:
         """Record a decision; return it with the record's head, or the denial that replaces it."""
         try:
             head = self._record.decided(decision, fire.fact or self.prepare(fire))
@@ -63,7 +63,7 @@ class Recording:
         """Return whether a gate's answer waits until its record is on disk."""
         return self._record.is_synced_first
 
-    async def on_disk(self, fire: Fire, decision: Decision) -> Decision:
+    async def on_disk(self, fire: Fire, decision: FireDecision) -> FireDecision:
         """Wait until a gate's recorded decision is on disk; return it, or the denial that replaces it."""
         try:
             await self._record.durable(decision.record)
@@ -71,8 +71,8 @@ class Recording:
             return self._denied(fire, decision, error)
         return decision
 
-    def _denied(self, fire: Fire, decision: Decision, error: RecordError) -> Decision:
-        denial = unrecorded(decision, str(error))
+    def _denied(self, fire: Fire, decision: FireDecision, error: RecordError) -> FireDecision:
+        denial = deny_unrecorded(decision, str(error))
         return replace(denial, record=self._record.refused(denial, self.prepare(fire)))
 
     def abandon(self, fire: Fire, revision: int | None) -> None:
@@ -80,22 +80,22 @@ class Recording:
         if fire.spec.fails_closed:
             self._record.abandoned(fire.spec.name, fire.decision_id, revision, self.prepare(fire))
 
-    def ask_of(self, fire: Fire, machine: Machine, decision: Decision, seconds: float) -> Ask:
+    def ask_of(self, fire: Fire, machine: Machine, decision: FireDecision, seconds: float) -> Ask:
         """Return the question that a fire's hooks have for a person, with what that one is shown: no secrets."""
         payload, now = machine.payload, time.time()
-        fact = Fact(payload, is_gate=True)
+        fact = FireFacts(payload, is_gate=True)
         self._record.show(fact)
         redactor = fact.redactor
         assert redactor is not None, "what is shown was chosen without a list of what is not"
         asking = machine.questions()
-        questions = shown_of(asking, redactor)
+        questions = select_shown_reasons(asking, redactor)
         patch = msgspec.json.encode(decision.patch) if decision.patch else b""
-        excerpt, excerpt_cut = excerpt_for_person(payload.data, SHOWN, redactor)
-        changes, changes_cut = excerpt_for_person(patch, SHOWN, redactor) if patch else (None, None)
+        excerpt, excerpt_cut = excerpt_object(payload.data, SHOWN, redactor)
+        changes, changes_cut = excerpt_object(patch, SHOWN, redactor) if patch else (None, None)
         return Ask(
-            id=decision.decision_id, at=timestamp(now), expires_at=timestamp(now + seconds),
-            session_id=fire.session_id, host=fire.envelope.host, cwd=cut(fire.envelope.cwd or "") or None,
-            event=decision.event, tool=tool_in(payload),
+            id=decision.decision_id, at=format_timestamp(now), expires_at=format_timestamp(now + seconds),
+            session_id=fire.session_id, host=fire.envelope.host, cwd=clip_reason(fire.envelope.cwd or "") or None,
+            event=decision.event, tool=find_tool_name(payload),
             hook=questions[0].hook, reason=questions[0].reason, questions=questions,
             questions_omitted=len(asking) - len(questions), payload_digest=payload.digest(),
             payload_bytes=len(payload.data), excerpt=excerpt, excerpt_cut=excerpt_cut, patch=changes,
@@ -103,15 +103,15 @@ class Recording:
         )  # fmt: skip
 
 
-def shown_of(asking: Sequence[tuple[str, str]], redactor: Redactor) -> list[Question]:
+def select_shown_reasons(asking: Sequence[tuple[str, str]], redactor: Redactor) -> list[AskReason]:
     """Return the questions that a person is shown, at least one: those of the operator's hooks before the agent's own.
 
     An agent can have its hooks called first; what they say must not stand in the place of what a guard says.
     """
-    found: list[Question] = []
+    found: list[AskReason] = []
     room = QUESTION_BYTES
     for hook, reason in sorted(asking, key=lambda one: one[0].startswith(OWN)):
-        question = Question(hook, cut(redactor.clean(reason)))
+        question = AskReason(hook, clip_reason(redactor.clean(reason)))
         room -= len(msgspec.json.encode(question))
         if found and (room < 0 or len(found) == QUESTIONS):
             break
@@ -119,5 +119,5 @@ def shown_of(asking: Sequence[tuple[str, str]], redactor: Redactor) -> list[Ques
     return found
 
 
-def cut(text: str) -> str:
+def clip_reason(text: str) -> str:
     return text if len(text) <= REASON else f"{text[:REASON]}…"

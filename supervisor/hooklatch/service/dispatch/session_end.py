@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from hooklatch.service.dispatch.breakers import Breakers
 from hooklatch.service.dispatch.shared_state import SharedState
-from hooklatch.service.registry.asks import Asks
-from hooklatch.service.registry.sessions import Session, Sessions
+from hooklatch.service.registry.asks import AskBroker
+from hooklatch.service.registry.sessions import AgentSession, Sessions
 from hooklatch.service.registry.statistics import Statistics
 
-__all__ = ["SessionEnd"]
+__all__ = ["SessionCleanup"]
 
 
-class SessionEnd:
+class SessionCleanup:
     """Forgets what only belonged to a session and its hooks."""
 
-    def __init__(self, breakers: Breakers, statistics: Statistics, shared_state: SharedState, asks: Asks) -> None:
+    def __init__(self, breakers: Breakers, statistics: Statistics, shared_state: SharedState, asks: AskBroker) -> None:
         self._breakers = breakers
         self._statistics = statistics
         self._shared_state = shared_state
         self._asks = asks
 
-    def forget(self, session: Session, live: Sessions) -> None:
+    def forget(self, session: AgentSession, live: Sessions) -> None:
         """Forget a session; `live` are those that remain."""
         self._asks.end_session(session.id)
         self._breakers.forget(session.id)

@@ -19,13 +19,21 @@ import trio
 
 from hooklatch.core.decisions.call import Call
 from hooklatch.core.hooks.registry import Hook, Layer, PythonTarget
-from hooklatch.core.keyspace import Entry, GarbageStepError, Keyspace, Namespace, Place, RefusedStepError, session_scope
+from hooklatch.core.keyspace import (
+    GarbageStepError,
+    Keyspace,
+    Namespace,
+    RefusedStepError,
+    StateScope,
+    StoredValue,
+    name_session_scope,
+)
 from hooklatch.service.config.settings import Settings
 from hooklatch.service.dispatch.fires import Fire
-from hooklatch.service.dispatch.state_journal import Change, Journal, JournalError, seal
-from hooklatch.service.registry.sessions import Session, Sessions
+from hooklatch.service.dispatch.state_journal import JournalError, StateChange, StateJournal, seal_change
+from hooklatch.service.registry.sessions import AgentSession, Sessions
 from hooklatch_worker import wire
-from hooklatch_worker.author.state import Asked
+from hooklatch_worker.author.state import StateRequest
 
 __all__ = ["SharedState"]
 
@@ -45,7 +53,7 @@ class SharedState:
         self.unreadable: str | None = None  # then no value is known, and every operation is refused
         self.unwritten: str | None = None
         self._folder = folder
-        self._journal: Journal | None = None
+        self._journal: StateJournal | None = None
         self._is_changed = trio.Event()
 
     @property
@@ -55,7 +63,7 @@ class SharedState:
 
     def open(self) -> None:
         """Load what was kept, and keep later changes; before the first fire."""
-        self._journal = Journal(self._folder)
+        self._journal = StateJournal(self._folder)
         try:
             for change in self._journal.open():
                 self._restore(change)
@@ -64,8 +72,8 @@ class SharedState:
             logger.error("%s", self.unreadable)
             self.keyspace.clear()
 
-    def _restore(self, change: Change) -> None:
-        place = Place(Namespace(change.layer, change.within, change.source), change.scope)
+    def _restore(self, change: StateChange) -> None:
+        place = StateScope(Namespace(change.layer, change.within, change.source), change.scope)
         place = msgspec.structs.replace(place, linger=LINGER if place.scope else None)
         if not change.key:
             self.keyspace.end_scope(place)
@@ -73,10 +81,10 @@ class SharedState:
         # Limited to what was left, in case the clock was set back.
         passed = max(time.time() - change.at, 0.0)
         left = change.left - passed if change.left is not None else math.inf
-        entry = Entry(change.value.encode(), boot_time() + left) if change.value and left > 0 else None
-        self.keyspace.take(place, change.key, entry, boot_time())
+        entry = StoredValue(change.value.encode(), read_boot_time() + left) if change.value and left > 0 else None
+        self.keyspace.take(place, change.key, entry, read_boot_time())
 
-    def answer(self, fire: Fire, call: Call, asked: Asked) -> wire.Told:
+    def answer(self, fire: Fire, call: Call, asked: StateRequest) -> wire.StateResponse:
         """Perform one operation for a hook's call.
 
         Raises:
@@ -84,16 +92,16 @@ class SharedState:
         """
         try:
             value = self._step(asked, call.hook, fire)
-            return wire.Told(asked.generation, asked.call_id, asked.number, value)
+            return wire.StateResponse(asked.generation, asked.call_id, asked.number, value)
         except RefusedStepError as error:
-            return wire.Told(asked.generation, asked.call_id, asked.number, error=str(error))
+            return wire.StateResponse(asked.generation, asked.call_id, asked.number, error=str(error))
         except GarbageStepError as error:
             raise wire.FrameError(f"about state: {error}") from None
 
-    def _step(self, asked: Asked, hook: Hook, fire: Fire) -> bytes:
+    def _step(self, asked: StateRequest, hook: Hook, fire: Fire) -> bytes:
         if self.unreadable is not None:
             raise RefusedStepError(self.unreadable)
-        place, now = self._place(asked, hook, fire.session, fire.params.envelope.session_id), boot_time()
+        place, now = self._place(asked, hook, fire.session, fire.params.envelope.session_id), read_boot_time()
         mark = hook, place.scope, asked.key
         is_once = asked.once and asked.operation == "increment"
         if is_once and mark in fire.counted:
@@ -107,19 +115,21 @@ class SharedState:
             fire.counted.add(mark)
         return planned.result
 
-    def _place(self, asked: Asked, hook: Hook, session: Session | None, claimed: str | None) -> Place:
-        namespace = namespace_of(hook)
+    def _place(self, asked: StateRequest, hook: Hook, session: AgentSession | None, claimed: str | None) -> StateScope:
+        namespace = find_namespace(hook)
         session_id = session.id if session is not None else claimed
         if not asked.is_session:
-            return Place(namespace)
+            return StateScope(namespace)
         if not session_id:
             raise RefusedStepError("this fire has no session, so it has no session state")
         if len(session_id.encode()) > MAX_SESSION:
             raise RefusedStepError(f"the session's id is over {MAX_SESSION} bytes")
         is_live = session is not None and not session.has_ended
-        return Place(namespace, session_scope(session_id, is_claimed=session is None), None if is_live else LINGER)
+        return StateScope(
+            namespace, name_session_scope(session_id, is_claimed=session is None), None if is_live else LINGER
+        )
 
-    def _write(self, place: Place, key: str, entry: Entry | None, now: float) -> None:
+    def _write(self, place: StateScope, key: str, entry: StoredValue | None, now: float) -> None:
         """Write a change to the journal, if the value is kept.
 
         Raises:
@@ -128,7 +138,7 @@ class SharedState:
         if self._journal is None or place.namespace.layer == SESSION:  # hooks of sessions end with the daemon too
             return
         try:
-            self._journal.append(seal(change_of(place, key, entry, now)))
+            self._journal.append(seal_change(make_state_change(place, key, entry, now)))
         except JournalError as error:
             if self.unwritten is None:
                 logger.error("%s", error)
@@ -138,9 +148,9 @@ class SharedState:
 
     def end_session(self, session_id: str, live: Sessions) -> None:
         """Forget what was remembered of a session, and of its hooks that nobody else has."""
-        for place in self.keyspace.places_of(session_scope(session_id, is_claimed=False)):
+        for place in self.keyspace.places_of(name_session_scope(session_id, is_claimed=False)):
             with suppress(RefusedStepError):  # it ends all the same; a restart brings its values back until they expire
-                self._write(place, "", None, boot_time())
+                self._write(place, "", None, read_boot_time())
             self.keyspace.end_scope(place)
         gone = [one for one in self.keyspace.usage() if one.layer == SESSION and live.get(one.within) is None]
         held = {hook.owner for session in live for hook in session.inherited} if gone else set[str]()
@@ -168,13 +178,13 @@ class SharedState:
                 logger.error("%s", error)
                 self._is_changed.set()  # try again
 
-    async def _rewrite(self, journal: Journal) -> None:
+    async def _rewrite(self, journal: StateJournal) -> None:
         lines: list[bytes] = []
         journal.begin_rewriting()
         try:
-            for number, (place, key, entry) in enumerate(self.keyspace.live(boot_time())):
+            for number, (place, key, entry) in enumerate(self.keyspace.live(read_boot_time())):
                 if place.namespace.layer != SESSION:
-                    lines.append(seal(change_of(place, key, entry, boot_time())))
+                    lines.append(seal_change(make_state_change(place, key, entry, read_boot_time())))
                 if number % SLICE == 0:
                     await trio.lowlevel.checkpoint()
             fd = await trio.to_thread.run_sync(journal.write_beside, b"".join(lines))
@@ -224,7 +234,7 @@ IN_BUNDLE = re.compile(r".*/[0-9a-f]{64}/", re.DOTALL)  # the folder of a versio
 MAX_SESSION = 512  # bytes of a session's id that a one-shot client claims; a live session's has at most 200 characters
 
 
-def namespace_of(hook: Hook) -> Namespace:
+def find_namespace(hook: Hook) -> Namespace:
     """Return the namespace of a hook's values: a file that is named in two places is two sources.
 
     A file of the fleet's bundle is one source in all its versions: a limit does not begin anew with each of them.
@@ -239,13 +249,13 @@ def namespace_of(hook: Hook) -> Namespace:
     return Namespace(hook.layer.label, hook.plugin or "", location)
 
 
-def change_of(place: Place, key: str, entry: Entry | None, now: float) -> Change:
+def make_state_change(place: StateScope, key: str, entry: StoredValue | None, now: float) -> StateChange:
     namespace = place.namespace
     left = entry.ends_at - now if entry is not None and entry.ends_at < math.inf else None
     value = entry.value.decode() if entry is not None else ""
-    return Change(time.time(), namespace.layer, namespace.within, namespace.source, place.scope, key, value, left)
+    return StateChange(time.time(), namespace.layer, namespace.within, namespace.source, place.scope, key, value, left)
 
 
-def boot_time() -> float:
+def read_boot_time() -> float:
     """Return the seconds since boot, including those in suspend."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)

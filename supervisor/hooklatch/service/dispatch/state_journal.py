@@ -17,11 +17,11 @@ from zlib import crc32
 
 import msgspec
 
-from hooklatch.errors import why
+from hooklatch.errors import explain_error
 from hooklatch.files import create_anew, open_regular
 from hooklatch.service.config.file_safety import UnsafeFileError, read_safely
 
-__all__ = ["Change", "Journal", "JournalError", "seal"]
+__all__ = ["StateChange", "StateJournal", "JournalError", "seal_change"]
 
 MAX_FILE = 256 * 2**20  # bytes; it is rewritten long before
 HEADER = b"hooklatch kept state 1\n"
@@ -31,7 +31,7 @@ class JournalError(Exception):
     """The file cannot be read or written: why, and what to do."""
 
 
-class Change(msgspec.Struct, frozen=True, array_like=True):
+class StateChange(msgspec.Struct, frozen=True, array_like=True):
     """One place's value under a key from the moment `at` on (seconds since 1970), for `left` seconds or for ever.
 
     `value` is JSON; without it, the key is removed.  Without a key, every key of the place is removed.
@@ -47,10 +47,10 @@ class Change(msgspec.Struct, frozen=True, array_like=True):
     left: float | None = None
 
 
-CHANGES: msgspec.json.Decoder[Change] = msgspec.json.Decoder(Change)
+CHANGES: msgspec.json.Decoder[StateChange] = msgspec.json.Decoder(StateChange)
 
 
-def seal(change: Change) -> bytes:
+def seal_change(change: StateChange) -> bytes:
     """Encode a change as a line."""
     try:
         body = msgspec.json.encode(change)
@@ -59,7 +59,7 @@ def seal(change: Change) -> bytes:
     return b"%08x %b\n" % (crc32(body), body)
 
 
-class Journal:
+class StateJournal:
     """The file, open for appending."""
 
     def __init__(self, folder: str) -> None:
@@ -69,7 +69,7 @@ class Journal:
         self._is_torn = False
         self._meanwhile: list[bytes] | None = None  # what was appended while a new file is written
 
-    def open(self) -> Iterator[Change]:
+    def open(self) -> Iterator[StateChange]:
         """Open or create the file; yield its changes, from the oldest on.
 
         Raises:
@@ -82,8 +82,8 @@ class Journal:
             self.replace_by(self.write_beside(b""))
             self.sync_folder()
         except (UnsafeFileError, OSError) as error:
-            raise JournalError(f"{self.path}: {why(error)}; fix it, then restart") from None
-        changes = list(read(self.path, data))
+            raise JournalError(f"{self.path}: {explain_error(error)}; fix it, then restart") from None
+        changes = list(read_changes(self.path, data))
         whole = data.rfind(b"\n") + 1
         try:
             if self._fd < 0:
@@ -196,20 +196,20 @@ class Journal:
         return JournalError(f"{self.path} cannot be written: {error.strerror or error}")
 
 
-def read(path: str, data: bytes) -> Iterator[Change]:
+def read_changes(path: str, data: bytes) -> Iterator[StateChange]:
     if not data.startswith(HEADER):
-        raise broken(path, 1)
+        raise describe_broken_line(path, 1)
     *lines, _ = data[len(HEADER) :].split(b"\n")
     for number, line in enumerate(lines, 2):
         try:
             if len(line) < 9 or int(line[:8], 16) != crc32(line[9:]):
-                raise broken(path, number)
+                raise describe_broken_line(path, number)
             yield CHANGES.decode(line[9:])
         except (ValueError, RecursionError):  # msgspec's errors are ValueErrors
-            raise broken(path, number) from None
+            raise describe_broken_line(path, number) from None
 
 
-def broken(path: str, number: int) -> JournalError:
+def describe_broken_line(path: str, number: int) -> JournalError:
     return JournalError(
         f"{path}:{number}: it is damaged; restore it from a copy, or delete it"
         " and every count starts at zero; then restart"

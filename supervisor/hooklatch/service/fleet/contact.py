@@ -19,21 +19,27 @@ from typing import Any
 import trio
 
 from hooklatch.fleet.policy.settings import FleetSettings
-from hooklatch.fleet.policy.staleness import Contact, Moment, age, carried, seconds_left
-from hooklatch.record.storage.recovery import boot_id
+from hooklatch.fleet.policy.staleness import (
+    ClockReading,
+    EngineContact,
+    carry_contact,
+    compute_age,
+    compute_seconds_left,
+)
+from hooklatch.record.storage.recovery import read_boot_id
 from hooklatch.service.config.state_file import StateFile
 
-__all__ = ["FleetContact", "moment"]
+__all__ = ["FleetContact", "read_clocks"]
 
 logger = logging.getLogger("hooklatch.fleet")
 KEPT_EVERY = 60.0  # seconds, at most, by which what is kept for the next start is older than the contact
 LONGEST = 60.0  # seconds between two looks at the clock: a machine that sleeps ages, and our timers do not
-BOOT = boot_id() or ""
+BOOT = read_boot_id() or ""
 
 
-def moment() -> Moment:
+def read_clocks() -> ClockReading:
     """Return now."""
-    return Moment(time.time(), BOOT, time.clock_gettime(time.CLOCK_BOOTTIME))
+    return ClockReading(time.time(), BOOT, time.clock_gettime(time.CLOCK_BOOTTIME))
 
 
 class FleetContact:
@@ -44,14 +50,14 @@ class FleetContact:
         state: StateFile,
         note: Callable[[str, dict[str, Any]], None],
         commit: Callable[[], Awaitable[object]],
-        now: Callable[[], Moment] = moment,
+        now: Callable[[], ClockReading] = read_clocks,
     ) -> None:
         self._state = state
         self._note = note
         self._commit = commit
         self._now = now
         self._settings: FleetSettings | None = None
-        self._contact: Contact | None = None
+        self._contact: EngineContact | None = None
         self._denial: str | None = None  # what it was when hooks were made by it last
         self._was_stale = False
         self._is_forgotten = False  # and the state file does not say so yet
@@ -63,7 +69,7 @@ class FleetContact:
     @property
     def age(self) -> float | None:
         """Return the seconds since the last contact; None if there was none, or that cannot be known."""
-        return age(self._contact, self._now())
+        return compute_age(self._contact, self._now())
 
     @property
     def is_stale(self) -> bool:
@@ -97,7 +103,7 @@ class FleetContact:
         )
 
     def _left(self, settings: FleetSettings) -> float:
-        return seconds_left(self._contact, self._now(), settings.max_staleness)
+        return compute_seconds_left(self._contact, self._now(), settings.max_staleness)
 
     # -- what happens ------------------------------------------------------------------------------------------------
 
@@ -111,14 +117,14 @@ class FleetContact:
             self._state.state.contact, self._is_forgotten = None, True
         if self._contact is None or self._contact.fleet != name:
             kept = self._state.state.contact
-            self._contact = carried(kept, self._now()) if kept is not None and kept.fleet == name else None
+            self._contact = carry_contact(kept, self._now()) if kept is not None and kept.fleet == name else None
         self._settings = settings
         self._changed.set()
 
     async def heard(self) -> None:
         """Note that this host is at the head of its fleet's engine, and what is wanted there is in force here."""
         if self._settings is not None:
-            self._contact = Contact.of(self._settings.name, self._now())
+            self._contact = EngineContact.of(self._settings.name, self._now())
             self._changed.set()  # whoever says so may leave before this has an effect
             await self.settle()
 

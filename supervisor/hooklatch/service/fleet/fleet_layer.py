@@ -24,52 +24,59 @@ from typing import Any
 import msgspec
 import trio
 
-from hooklatch.core.health import Faults
-from hooklatch.errors import why
+from hooklatch.core.health import ActiveFaults
+from hooklatch.errors import explain_error
 from hooklatch.fleet.policy.bundles import read_bundle
 from hooklatch.fleet.policy.manifests import (
     START,
     FleetError,
-    Head,
     Manifest,
+    PolicyHead,
     read_payload,
 )
 from hooklatch.fleet.policy.settings import FleetSettings
 from hooklatch.fleet.policy.signing import NoLibraryError
 from hooklatch.service.config.file_safety import UnsafeFileError
 from hooklatch.service.config.state_file import StateFile
-from hooklatch.service.fleet.following import Applied, advanced, applied_of, followed, foreign, version_of
+from hooklatch.service.fleet.following import (
+    AppliedVersion,
+    advance_policy,
+    describe_foreign_policy,
+    find_applied_version,
+    read_followed_policy,
+    read_version,
+)
 from hooklatch.service.fleet.policy_file import (
-    Policy,
+    PolicyFile,
     UnreadablePolicyError,
-    clean,
+    clean_bundles,
     read_policy,
     remove_policy,
-    unpack,
+    unpack_bundle,
     write_policy,
 )
-from hooklatch.service.fleet.proving import files_of, prove, proven_files
-from hooklatch.service.loading.bundle import BundleError, Candidate
+from hooklatch.service.fleet.proving import list_bundle_files, prove_envelope, read_proven_files
+from hooklatch.service.loading.bundle import BundleCandidate, BundleError
 from hooklatch.service.reading.declared_files import FleetFiles, read_fleet
 
-__all__ = ["FleetLayer", "RefusedError"]
+__all__ = ["FleetLayer", "PolicyRejectedError"]
 
 logger = logging.getLogger("hooklatch.fleet")
 RESET = "run: hooklatch fleet reset, so that the link brings the policy again"
 Note = Callable[[str, dict[str, Any]], None]
 
 
-class RefusedError(Exception):
+class PolicyRejectedError(Exception):
     """What was brought is not taken, and what was in force still is; the text says why."""
 
 
 class FleetLayer:
     """Says what of the fleet's policy is in force, and takes what is newer."""
 
-    def __init__(self, state: StateFile, note: Note, faults: Faults, denial: Callable[[], str | None]) -> None:
+    def __init__(self, state: StateFile, note: Note, faults: ActiveFaults, denial: Callable[[], str | None]) -> None:
         self.folder = os.path.join(os.path.dirname(state.path), "fleet")
         self.settings: FleetSettings | None = state.state.settings.fleet
-        self.policy = Policy()
+        self.policy = PolicyFile()
         self._fault: str | None = None  # why it is unknown what was in force
         self._is_to_retry = False  # that may go away by itself
         self._refused: dict[str, str] = {}  # why the last manifests, and the last bundle, were not taken
@@ -91,7 +98,7 @@ class FleetLayer:
             self._is_to_retry = error.is_passing
             self._fault = f"{error}; fix it, then: hooklatch reload; or {RESET}"
         else:
-            known, policy = self._state.state.fleet, found or Policy()
+            known, policy = self._state.state.fleet, found or PolicyFile()
             # An older copy of the file may be of before anything was applied.
             if known and policy.applied is None and not policy.lost:
                 self._fault = (
@@ -111,7 +118,7 @@ class FleetLayer:
             return lambda: unknown
         if policy.applied is None:
             return lambda: None
-        return partial(proven_files, self.folder, policy, self._keys(), before, mends=mends)
+        return partial(read_proven_files, self.folder, policy, self._keys(), before, mends=mends)
 
     def denied(self, files: FleetFiles | None) -> FleetFiles | None:
         """Return what hooks are to be made of as of now: with or without the denial of every gate."""
@@ -131,12 +138,12 @@ class FleetLayer:
         return self.settings.keys if self.settings is not None else (self.policy.key,)
 
     @property
-    def applied(self) -> Applied | None:
+    def applied(self) -> AppliedVersion | None:
         """Return which version is in force; None if there is none, or if that is unknown."""
-        return applied_of(self.policy.applied) if self._fault is None and not self.policy.lost else None
+        return find_applied_version(self.policy.applied) if self._fault is None and not self.policy.lost else None
 
     @property
-    def in_force(self) -> Applied | None:
+    def in_force(self) -> AppliedVersion | None:
         """Return `applied`, unless it denies because its files cannot be read, or are not what was signed."""
         has_fault = self._seen is not None and not self._seen.is_sound
         return None if has_fault else self.applied
@@ -155,19 +162,23 @@ class FleetLayer:
         return self.head.version > 0 and (self.wanted is None or self.in_force == self.wanted)
 
     @property
-    def wanted(self) -> Applied | None:
+    def wanted(self) -> AppliedVersion | None:
         """Return which version this host should have."""
-        return applied_of(self._followed().wanted)
+        return find_applied_version(self._followed().wanted)
 
     @property
-    def head(self) -> Head:
+    def head(self) -> PolicyHead:
         """Return the newest version that was read."""
         return self._followed().head
 
     @property
     def problems(self) -> list[str]:
         """Return all that is wrong with it, and what to do."""
-        found = [self._fault or self.policy.lost, *self._refused.values(), foreign(self.settings, self.policy)]
+        found = [
+            self._fault or self.policy.lost,
+            *self._refused.values(),
+            describe_foreign_policy(self.settings, self.policy),
+        ]
         return [text for text in found if text]
 
     # -- following ---------------------------------------------------------------------------------------------------
@@ -189,18 +200,18 @@ class FleetLayer:
             except (FleetError, NoLibraryError, UnsafeFileError, OSError) as error:
                 text = self._text_of(error)
                 self._refuse("manifests", text, {"head": self.head.version})
-                raise RefusedError(text) from None
+                raise PolicyRejectedError(text) from None
             self._refused.pop("manifests", None)
             self._report()
 
     async def _follow(self, texts: Sequence[str]) -> None:
         settings, policy = self._configured(), self._followed()
-        policy = await trio.to_thread.run_sync(advanced, settings, policy, texts)
+        policy = await trio.to_thread.run_sync(advance_policy, settings, policy, texts)
         if policy != self.policy:
             await self._keep(policy)
 
-    def _followed(self) -> Policy:
-        return followed(self.settings, self.policy)
+    def _followed(self) -> PolicyFile:
+        return read_followed_policy(self.settings, self.policy)
 
     def _configured(self) -> FleetSettings:
         if self.settings is None:
@@ -211,7 +222,9 @@ class FleetLayer:
 
     # -- applying ----------------------------------------------------------------------------------------------------
 
-    async def apply(self, version: int, data: bytes, swap: Callable[[Candidate], Awaitable[object]]) -> Applied:
+    async def apply(
+        self, version: int, data: bytes, swap: Callable[[BundleCandidate], Awaitable[object]]
+    ) -> AppliedVersion:
         """Put the wanted version in force: `swap` builds it and commits it as a whole.
 
         Raises:
@@ -223,24 +236,26 @@ class FleetLayer:
             except (FleetError, NoLibraryError, BundleError, UnsafeFileError, OSError) as error:
                 text = self._text_of(error)
                 self._refuse("bundle", f"version {version} is not applied: {text}", {"version": version})
-                raise RefusedError(text) from None
+                raise PolicyRejectedError(text) from None
             self._refused.pop("bundle", None)
             self._report()
             return applied
 
-    async def _apply(self, version: int, data: bytes, swap: Callable[[Candidate], Awaitable[object]]) -> Applied:
+    async def _apply(
+        self, version: int, data: bytes, swap: Callable[[BundleCandidate], Awaitable[object]]
+    ) -> AppliedVersion:
         settings, policy = self._configured(), self._followed()
         envelope = policy.wanted
-        if envelope is None or version_of(envelope) != version:
-            what = f"version {version_of(envelope)}" if envelope is not None else "none"
+        if envelope is None or read_version(envelope) != version:
+            what = f"version {read_version(envelope)}" if envelope is not None else "none"
             raise FleetError(f"this host wants {what}, not version {version}: follow the manifests first")
-        manifest, key = prove(settings.name, envelope, settings.keys)
-        wanted = Applied(version, manifest.bundle)
+        manifest, key = prove_envelope(settings.name, envelope, settings.keys)
+        wanted = AppliedVersion(version, manifest.bundle)
         if self.in_force == wanted and policy.applied == envelope:
             return wanted
         files = await trio.to_thread.run_sync(self._unpacked, manifest, data)
         kept = msgspec.structs.replace(policy, applied=envelope, key=key, lost="", may_go_back=False)
-        told = {"version": version, "bundle": manifest.bundle, "previous": version_of(self.policy.applied)}
+        told = {"version": version, "bundle": manifest.bundle, "previous": read_version(self.policy.applied)}
 
         async def keep() -> None:
             if self.settings != settings:  # a key may have been revoked while it was built
@@ -248,21 +263,21 @@ class FleetLayer:
             await self._keep(kept)
             self._tell("applied", told)  # nothing can refuse it any more
 
-        await swap(Candidate(files, keep))
+        await swap(BundleCandidate(files, keep))
         return wanted
 
     def _unpacked(self, manifest: Manifest, data: bytes) -> FleetFiles:
         bundle = read_bundle(data, manifest)
-        unpack(self.folder, manifest.bundle, data, bundle.files)
-        return read_fleet(files_of(self.folder, manifest, bundle), None)
+        unpack_bundle(self.folder, manifest.bundle, data, bundle.files)
+        return read_fleet(list_bundle_files(self.folder, manifest, bundle), None)
 
     async def clean(self, is_used: Callable[[str], bool]) -> None:
         """Remove the bundles that are neither in force nor wanted, nor used by workers of fires that still run."""
         async with self._lock:
             if self._fault is not None:  # nobody knows which of them was in force
                 return
-            kept = {one.bundle for one in (applied_of(self.policy.applied), self.wanted) if one is not None}
-            await trio.to_thread.run_sync(clean, self.folder, kept, is_used)
+            kept = {one.bundle for one in (find_applied_version(self.policy.applied), self.wanted) if one is not None}
+            await trio.to_thread.run_sync(clean_bundles, self.folder, kept, is_used)
 
     # -- by an operator ----------------------------------------------------------------------------------------------
 
@@ -275,17 +290,17 @@ class FleetLayer:
         async with self._lock:
             settings, policy = self.settings, self.policy
             if settings is None:
-                raise RefusedError("this host is in no fleet: its hooks.toml has no [fleet]")
+                raise PolicyRejectedError("this host is in no fleet: its hooks.toml has no [fleet]")
             if self._fault is not None:
                 lost = (
                     f"what was in force is unknown since a reset ({reason}): every gate denies until a link brings it"
                 )
-                policy = Policy(fleet=settings.name, lost=lost)
+                policy = PolicyFile(fleet=settings.name, lost=lost)
             policy = msgspec.structs.replace(policy, head=START, wanted=None, may_go_back=True)
             try:
                 await self._keep(policy)
             except (UnsafeFileError, OSError) as error:
-                raise RefusedError(self._text_of(error)) from None
+                raise PolicyRejectedError(self._text_of(error)) from None
             self._fault = None
             self._refused.clear()
             self._report()
@@ -298,19 +313,21 @@ class FleetLayer:
             RefusedError: it could not be removed, and stays.
         """
         async with self._lock:
-            is_kept = self._fault is not None or self.policy != Policy()
+            is_kept = self._fault is not None or self.policy != PolicyFile()
             if self.settings is not None or not is_kept:
                 return False
             left = self.policy.fleet or self._state.state.fleet
             with trio.CancelScope(shield=True):
                 # Before the first wait: a reload meanwhile would note that it is in force.
-                self.policy, self._fault, self._state.state.fleet = Policy(), None, ""
+                self.policy, self._fault, self._state.state.fleet = PolicyFile(), None, ""
                 await self._state.store()
                 try:
                     await trio.to_thread.run_sync(remove_policy, self.folder)
                 except OSError as error:
                     self.load()
-                    raise RefusedError(f"the policy of the fleet {left!r} could not be removed: {why(error)}") from None
+                    raise PolicyRejectedError(
+                        f"the policy of the fleet {left!r} could not be removed: {explain_error(error)}"
+                    ) from None
             self._refused.clear()
             self._report()
             self._tell("left", {"fleet": left})
@@ -322,7 +339,7 @@ class FleetLayer:
 
     # -- what is kept and told ---------------------------------------------------------------------------------------
 
-    async def _keep(self, policy: Policy) -> None:
+    async def _keep(self, policy: PolicyFile) -> None:
         with trio.CancelScope(shield=True):  # what is on the disk is what is in force, whoever waits for it
             await trio.to_thread.run_sync(write_policy, self.folder, policy)
             self.policy = policy
@@ -330,7 +347,10 @@ class FleetLayer:
     def _text_of(self, error: Exception) -> str:
         if not isinstance(error, OSError):
             return str(error)
-        return f"it cannot be kept in {error.filename or self.folder}: {why(error)}; mend that, and it is tried again"
+        return (
+            f"it cannot be kept in {error.filename or self.folder}: {explain_error(error)}; mend that, and it "
+            "is tried again"
+        )
 
     def _refuse(self, what: str, text: str, fields: dict[str, Any]) -> None:
         if self._refused.get(what) != text:  # a link tries again and again

@@ -9,22 +9,36 @@ from collections.abc import Sequence
 
 import msgspec
 
-from hooklatch.fleet.policy.manifests import START, Envelope, newest, read_envelope, read_payload, walk
+from hooklatch.fleet.policy.manifests import (
+    START,
+    SignedManifest,
+    read_envelope,
+    read_payload,
+    select_newest,
+    verify_manifests,
+)
 from hooklatch.fleet.policy.settings import FleetSettings
-from hooklatch.service.fleet.policy_file import Policy
-from hooklatch.service.fleet.proving import keys_of
+from hooklatch.service.fleet.policy_file import PolicyFile
+from hooklatch.service.fleet.proving import index_keys
 
-__all__ = ["Applied", "advanced", "applied_of", "followed", "foreign", "version_of"]
+__all__ = [
+    "AppliedVersion",
+    "advance_policy",
+    "find_applied_version",
+    "read_followed_policy",
+    "describe_foreign_policy",
+    "read_version",
+]
 
 
-class Applied(msgspec.Struct, frozen=True):
+class AppliedVersion(msgspec.Struct, frozen=True):
     """A version by its number and the sha256 of its bundle."""
 
     version: int
     bundle: str
 
 
-def followed(settings: FleetSettings | None, policy: Policy) -> Policy:
+def read_followed_policy(settings: FleetSettings | None, policy: PolicyFile) -> PolicyFile:
     """Return what is known of the fleet that is followed now.
 
     Of another fleet, or for another host or other labels, nothing was read yet: then it begins at version 1, and
@@ -42,17 +56,17 @@ def followed(settings: FleetSettings | None, policy: Policy) -> Policy:
     )  # fmt: skip
 
 
-def advanced(settings: FleetSettings, policy: Policy, texts: Sequence[str]) -> Policy:
+def advance_policy(settings: FleetSettings, policy: PolicyFile, texts: Sequence[str]) -> PolicyFile:
     """Return what is known once the manifests of `texts` are read too.  Called in a thread: signatures take a while.
 
     Raises:
         FleetError: they do not follow the head, or a listed key has not signed them.
     """
     envelopes = [read_envelope(text.encode("utf-8", "surrogatepass")) for text in texts]
-    walked = walk(settings.name, policy.head, envelopes, keys_of(settings.keys))
-    found = newest(walked.manifests, settings.host, settings.labels)
+    walked = verify_manifests(settings.name, policy.head, envelopes, index_keys(settings.keys))
+    found = select_newest(walked.manifests, settings.host, settings.labels)
     wanted = policy.wanted
-    if found is not None and (policy.may_go_back or found.version > version_of(policy.applied)):
+    if found is not None and (policy.may_go_back or found.version > read_version(policy.applied)):
         wanted = envelopes[found.version - policy.head.version - 1]
     # At the engine's head, and nothing to apply: there is nothing that it still has to go back to.
     is_done = not texts and wanted is not None and wanted == policy.applied
@@ -60,7 +74,7 @@ def advanced(settings: FleetSettings, policy: Policy, texts: Sequence[str]) -> P
     return msgspec.structs.replace(policy, head=walked.head, wanted=wanted, may_go_back=may_go_back)
 
 
-def foreign(settings: FleetSettings | None, policy: Policy) -> str | None:
+def describe_foreign_policy(settings: FleetSettings | None, policy: PolicyFile) -> str | None:
     """Return how the policy in force is not of what [fleet] says now, if it is not."""
     applied = policy.applied
     if applied is None:
@@ -78,12 +92,12 @@ def foreign(settings: FleetSettings | None, policy: Policy) -> str | None:
     return None
 
 
-def applied_of(envelope: Envelope | None) -> Applied | None:
+def find_applied_version(envelope: SignedManifest | None) -> AppliedVersion | None:
     if envelope is None:
         return None
     manifest = read_payload(envelope)
-    return Applied(manifest.version, manifest.bundle)
+    return AppliedVersion(manifest.version, manifest.bundle)
 
 
-def version_of(envelope: Envelope | None) -> int:
+def read_version(envelope: SignedManifest | None) -> int:
     return read_payload(envelope).version if envelope is not None else 0

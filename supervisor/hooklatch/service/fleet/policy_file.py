@@ -19,20 +19,20 @@ from typing import Literal
 import msgspec
 
 from hooklatch.directories import sync_folder
-from hooklatch.errors import why
-from hooklatch.fleet.policy.manifests import START, Envelope, FleetError, Head, read_payload
+from hooklatch.errors import explain_error
+from hooklatch.fleet.policy.manifests import START, FleetError, PolicyHead, SignedManifest, read_payload
 from hooklatch.service.config.file_safety import UnsafeFileError, make_private, read_safely
-from hooklatch.service.config.path_lookup import Absent, Fault, is_passing, look
+from hooklatch.service.config.path_lookup import PathAbsent, PathFault, is_passing, look_up_path
 
 __all__ = [
-    "Policy",
+    "PolicyFile",
     "UnreadablePolicyError",
-    "clean",
-    "document_of",
+    "clean_bundles",
+    "policy_document_path",
     "read_policy",
     "remove_policy",
-    "root_of",
-    "unpack",
+    "policy_root",
+    "unpack_bundle",
     "write_policy",
 ]
 
@@ -48,7 +48,7 @@ class UnreadablePolicyError(Exception):
         self.is_passing = is_passing
 
 
-class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class PolicyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The content of policy.json.
 
     `wanted` and `applied` are manifests as they were signed, `key` the public key by which `applied` was believed.
@@ -60,37 +60,37 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     fleet: str = ""
     host: str = ""
     labels: tuple[str, ...] = ()
-    head: Head = START
-    wanted: Envelope | None = None
-    applied: Envelope | None = None
+    head: PolicyHead = START
+    wanted: SignedManifest | None = None
+    applied: SignedManifest | None = None
     key: str = ""
     lost: str = ""
     may_go_back: bool = False
 
 
-def read_policy(folder: str) -> Policy | None:
+def read_policy(folder: str) -> PolicyFile | None:
     """Read policy.json; None if there is none.
 
     Raises:
         UnreadablePolicyError: there may be one.
     """
     path = os.path.join(folder, NAME)
-    seen = look(path)
-    if isinstance(seen, Absent):
+    seen = look_up_path(path)
+    if isinstance(seen, PathAbsent):
         return None
-    if isinstance(seen, Fault):
+    if isinstance(seen, PathFault):
         raise UnreadablePolicyError(seen.reason, is_passing=seen.is_passing)
     try:
-        policy = msgspec.json.decode(read_safely(path), type=Policy)
+        policy = msgspec.json.decode(read_safely(path), type=PolicyFile)
         for envelope in (policy.wanted, policy.applied):
             if envelope is not None:
                 read_payload(envelope)  # whoever asks for a version later relies on it
         return policy
     except (UnsafeFileError, OSError, msgspec.MsgspecError, UnicodeError, RecursionError, FleetError) as error:
-        raise UnreadablePolicyError(f"{path}: {why(error)}", is_passing=is_passing(error)) from None
+        raise UnreadablePolicyError(f"{path}: {explain_error(error)}", is_passing=is_passing(error)) from None
 
 
-def write_policy(folder: str, policy: Policy) -> None:
+def write_policy(folder: str, policy: PolicyFile) -> None:
     """Write policy.json.
 
     Raises:
@@ -113,15 +113,15 @@ def remove_policy(folder: str) -> None:
         sync_folder(folder)
 
 
-def document_of(folder: str, digest: str) -> str:
+def policy_document_path(folder: str, digest: str) -> str:
     return os.path.join(folder, f"{digest}.json")
 
 
-def root_of(folder: str, digest: str) -> str:
+def policy_root(folder: str, digest: str) -> str:
     return os.path.join(folder, digest)
 
 
-def unpack(folder: str, digest: str, data: bytes, files: Mapping[str, bytes]) -> None:
+def unpack_bundle(folder: str, digest: str, data: bytes, files: Mapping[str, bytes]) -> None:
     """Write a bundle's document and its files; `digest` is the document's sha256.
 
     Raises:
@@ -129,26 +129,26 @@ def unpack(folder: str, digest: str, data: bytes, files: Mapping[str, bytes]) ->
         OSError: it is not on the disk.
     """
     make_private(folder)
-    root, document = root_of(folder, digest), document_of(folder, digest)
+    root, document = policy_root(folder, digest), policy_document_path(folder, digest)
     new, old = f"{root}.new", f"{root}.old"
     try:
         replace_file(document, data)
         write_files(new, files)
-        remove(old)
+        remove_tree(old)
         if os.path.lexists(root):
             os.rename(root, old)
         os.rename(new, root)
         sync_folder(folder)
-        remove(old)
+        remove_tree(old)
     except OSError:  # a full disk needs what it has
         for path in (new, document) if not os.path.lexists(root) else (new,):
             with suppress(OSError):
-                remove(path)
+                remove_tree(path)
         raise
 
 
 def write_files(root: str, files: Mapping[str, bytes]) -> None:
-    remove(root)
+    remove_tree(root)
     os.mkdir(root, 0o700)
     folders = {root}
     for name, content in files.items():
@@ -163,7 +163,7 @@ def write_files(root: str, files: Mapping[str, bytes]) -> None:
         sync_folder(one)
 
 
-def clean(folder: str, keep: Collection[str], is_used: Callable[[str], bool]) -> None:
+def clean_bundles(folder: str, keep: Collection[str], is_used: Callable[[str], bool]) -> None:
     """Remove what a crash has left half written, and the bundles but those with these digests or whose root is used."""
     try:
         names = os.listdir(folder)
@@ -172,19 +172,19 @@ def clean(folder: str, keep: Collection[str], is_used: Callable[[str], bool]) ->
     for name in names:
         found = BUNDLE.fullmatch(name)
         is_half = name.endswith((".new", ".old"))
-        if found is not None and (is_half or (found[1] not in keep and not is_used(root_of(folder, found[1])))):
-            remove(os.path.join(folder, name))
+        if found is not None and (is_half or (found[1] not in keep and not is_used(policy_root(folder, found[1])))):
+            remove_tree(os.path.join(folder, name))
 
 
 def replace_file(path: str, data: bytes) -> None:
     temporary = f"{path}.new"
-    remove(temporary)
+    remove_tree(temporary)
     try:
         write_file(temporary, data, 0o600)
         os.replace(temporary, path)
     except OSError:
         with suppress(OSError):
-            remove(temporary)
+            remove_tree(temporary)
         raise
     sync_folder(os.path.dirname(path))
 
@@ -197,7 +197,7 @@ def write_file(path: str, data: bytes, mode: int) -> None:
         os.fsync(fd)
 
 
-def remove(path: str) -> None:
+def remove_tree(path: str) -> None:
     if os.path.isdir(path) and not os.path.islink(path):
         shutil.rmtree(path)
     elif os.path.lexists(path):

@@ -10,19 +10,26 @@ from collections.abc import Iterable
 
 import msgspec
 
-from hooklatch.errors import where_and_why
+from hooklatch.errors import locate_error
 from hooklatch.fleet.policy.bundles import Bundle, read_bundle
-from hooklatch.fleet.policy.manifests import Envelope, FleetError, Manifest, read_payload, read_payload_of, signer
+from hooklatch.fleet.policy.manifests import (
+    FleetError,
+    Manifest,
+    SignedManifest,
+    find_signer,
+    read_manifest,
+    read_payload,
+)
 from hooklatch.fleet.policy.signing import KeyFormatError, NoLibraryError, PublicKey, read_public
 from hooklatch.service.config.file_safety import UnsafeFileError, read_safely
-from hooklatch.service.config.path_lookup import is_passing, stamp
-from hooklatch.service.fleet.policy_file import Policy, document_of, root_of, unpack
+from hooklatch.service.config.path_lookup import is_passing, stamp_path
+from hooklatch.service.fleet.policy_file import PolicyFile, policy_document_path, policy_root, unpack_bundle
 from hooklatch.service.reading.declared_files import FleetFiles, read_fleet
 
-__all__ = ["files_of", "keys_of", "prove", "proven_files"]
+__all__ = ["list_bundle_files", "index_keys", "prove_envelope", "read_proven_files"]
 
 
-def keys_of(texts: Iterable[str]) -> dict[str, PublicKey]:
+def index_keys(texts: Iterable[str]) -> dict[str, PublicKey]:
     """Return public keys by their id.
 
     Raises:
@@ -35,23 +42,23 @@ def keys_of(texts: Iterable[str]) -> dict[str, PublicKey]:
         raise FleetError(f"a key in [fleet] keys: {error}") from None
 
 
-def prove(fleet: str, envelope: Envelope, keys: Iterable[str]) -> tuple[Manifest, str]:
+def prove_envelope(fleet: str, envelope: SignedManifest, keys: Iterable[str]) -> tuple[Manifest, str]:
     """Return the manifest of an envelope, and the text of the key that has signed it.
 
     Raises:
         FleetError: none of these keys has, or it is of another fleet.
         NoLibraryError: signatures cannot be checked here.
     """
-    manifest = read_payload_of(fleet, envelope)
-    key = signer(manifest, envelope, keys_of(keys))
+    manifest = read_manifest(fleet, envelope)
+    key = find_signer(manifest, envelope, index_keys(keys))
     if key is None:
         raise FleetError(f"version {manifest.version} is signed by the key {envelope.key}, which is not listed")
     return manifest, key.text
 
 
-def proven_files(
+def read_proven_files(
     folder: str,
-    policy: Policy,
+    policy: PolicyFile,
     listed: Iterable[str],
     before: FleetFiles | None,
     *,
@@ -64,31 +71,31 @@ def proven_files(
     assert policy.applied is not None
     try:
         bundle = read_payload(policy.applied).bundle
-        path = document_of(folder, bundle)
-        proof = (policy.applied, bundle, stamp(path))
+        path = policy_document_path(folder, bundle)
+        proof = (policy.applied, bundle, stamp_path(path))
         if before is not None and before.is_sound and before.proof == proof:  # it need not be read to be compared
             return read_fleet(before, before)
-        return newly_proven(folder, policy.applied, {*listed, *filter(None, (policy.key,))}, proof, mends=mends)
+        return prove_new_files(folder, policy.applied, {*listed, *filter(None, (policy.key,))}, proof, mends=mends)
     except (FleetError, NoLibraryError, UnsafeFileError, OSError) as error:
-        fault = f"what is in force cannot be proven: {where_and_why(error)}"
+        fault = f"what is in force cannot be proven: {locate_error(error)}"
         return FleetFiles(fault=fault, is_to_retry=is_passing(error))
 
 
-def newly_proven(
-    folder: str, applied: Envelope, keys: Iterable[str], proof: tuple[object, ...], *, mends: bool
+def prove_new_files(
+    folder: str, applied: SignedManifest, keys: Iterable[str], proof: tuple[object, ...], *, mends: bool
 ) -> FleetFiles:
-    manifest, _ = prove(read_payload(applied).fleet, applied, keys)
-    data = read_safely(document_of(folder, manifest.bundle))
+    manifest, _ = prove_envelope(read_payload(applied).fleet, applied, keys)
+    data = read_safely(policy_document_path(folder, manifest.bundle))
     bundle = read_bundle(data, manifest)
-    files = msgspec.structs.replace(files_of(folder, manifest, bundle), proof=proof)
+    files = msgspec.structs.replace(list_bundle_files(folder, manifest, bundle), proof=proof)
     seen = read_fleet(files, None)
     if seen.fault is None or not mends:
         return seen
-    unpack(folder, manifest.bundle, data, bundle.files)
+    unpack_bundle(folder, manifest.bundle, data, bundle.files)
     return read_fleet(files, None)
 
 
-def files_of(folder: str, manifest: Manifest, bundle: Bundle) -> FleetFiles:
+def list_bundle_files(folder: str, manifest: Manifest, bundle: Bundle) -> FleetFiles:
     """Return what a bundle's files must be, before any of them is read."""
     pins = {name: hashlib.sha256(content).hexdigest() for name, content in sorted(bundle.files.items())}
-    return FleetFiles(root_of(folder, manifest.bundle), manifest.version, pins, bundle.suspendable)
+    return FleetFiles(policy_root(folder, manifest.bundle), manifest.version, pins, bundle.suspendable)

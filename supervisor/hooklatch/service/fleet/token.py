@@ -13,7 +13,7 @@ import secrets
 from collections.abc import Callable
 from contextlib import suppress
 
-from hooklatch.core.health import Faults
+from hooklatch.core.health import ActiveFaults
 from hooklatch.files import create_anew
 from hooklatch.fleet.policy.settings import FleetSettings
 from hooklatch.paths import FLEET_TOKEN
@@ -27,7 +27,7 @@ BYTES = 32
 class LinkToken:
     """The token that is valid now.  `on_renewed` is called when one ends: whoever has shown it must show the next."""
 
-    def __init__(self, folder: str, faults: Faults, on_renewed: Callable[[], None]) -> None:
+    def __init__(self, folder: str, faults: ActiveFaults, on_renewed: Callable[[], None]) -> None:
         self.path = os.path.join(folder, FLEET_TOKEN)
         self._faults = faults
         self._on_renewed = on_renewed

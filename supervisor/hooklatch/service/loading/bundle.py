@@ -10,11 +10,11 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import NamedTuple, Protocol
 
 from hooklatch.service.building.pinning import is_below
-from hooklatch.service.building.source_builder import Built
+from hooklatch.service.building.source_builder import BuildResults
 from hooklatch.service.config.configuration import Diagnostic
 from hooklatch.service.reading.declared_files import FleetFiles
 
-__all__ = ["BundleError", "Candidate", "Fleet", "faults_of_bundle"]
+__all__ = ["BundleError", "BundleCandidate", "Fleet", "find_bundle_faults"]
 
 
 class Fleet(Protocol):
@@ -37,7 +37,7 @@ class Fleet(Protocol):
         ...
 
 
-class Candidate(NamedTuple):
+class BundleCandidate(NamedTuple):
     """A bundle that is to be in force, and how to keep that on the disk: in between it can no longer be refused."""
 
     files: FleetFiles
@@ -53,7 +53,7 @@ class BundleError(Exception):
         super().__init__(f"{diagnostics[0]}{more}")
 
 
-def faults_of_bundle(root: str, built: Built, found: Iterable[Diagnostic]) -> list[Diagnostic]:
+def find_bundle_faults(root: str, built: BuildResults, found: Iterable[Diagnostic]) -> list[Diagnostic]:
     """Return all that is wrong in a bundle, beside what was `found` in its files: one thing is enough to refuse it."""
     of_sources = [one for location, one in built.faults.items() if is_below(location, root)]
     return list(dict.fromkeys([*of_sources, *found, *(one for one in built.diagnostics if is_below(one.file, root))]))

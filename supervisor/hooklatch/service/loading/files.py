@@ -5,7 +5,8 @@
     a bundle of the fleet: the same, with its files in place of those in force; all of it is taken, or nothing
     the fleet's denial of every gate comes or goes: committed on what is active, without a reload and its waits
 
-What a reload takes is decided in `plan`; this is the reading before it and the commit after it.  If a source does not
+What a reload takes is decided in `plan_reload`; this is the reading before it and the commit after it.  If a source
+does not
 load, every Python file beside it is watched, since a change of any of them may fix it.
 """
 
@@ -20,38 +21,38 @@ from functools import partial
 import msgspec
 import trio
 
-from hooklatch.core.hooks.registry import Hook, Origin, PythonTarget
-from hooklatch.core.hooks.snapshots import Difference
+from hooklatch.core.hooks.registry import DeclarationSite, Hook, PythonTarget
+from hooklatch.core.hooks.snapshots import SnapshotDiff
 from hooklatch.dialects.dialect import Dialect
-from hooklatch.processes.scratch import root_below
-from hooklatch.service.building.layer_builder import Layers, assemble
-from hooklatch.service.building.manifests import manifests
-from hooklatch.service.building.pinning import prepared, verified
-from hooklatch.service.building.source_builder import Built, SourceBuilder, aimed_at, aimed_at_nothing
-from hooklatch.service.building.sources import Sources, Unit, UnitError, read
-from hooklatch.service.building.unread import Silent, Used, silent
+from hooklatch.processes.scratch import scratch_root
+from hooklatch.service.building.layer_builder import BuiltLayers, assemble_layers
+from hooklatch.service.building.manifests import list_manifests
+from hooklatch.service.building.pinning import prepare_version, verify_fleet_files
+from hooklatch.service.building.source_builder import BuildResults, SourceBuilder, aim_at_build, aim_at_nothing
+from hooklatch.service.building.sources import SourceBuild, Sources, UnitError, read_source_version
+from hooklatch.service.building.unread import UnreadEntries, UsedPaths, find_unread_entries
 from hooklatch.service.config.configuration import Diagnostic, FileConfig
-from hooklatch.service.config.path_lookup import Names, Stamp, names_in, stamp
+from hooklatch.service.config.path_lookup import DirectoryNames, Stamp, list_directory, stamp_path
 from hooklatch.service.config.settings import Settings
 from hooklatch.service.config.settling import has_lost
-from hooklatch.service.config.state_file import State, StateFile
-from hooklatch.service.loading.bundle import BundleError, Candidate, Fleet, faults_of_bundle
+from hooklatch.service.config.state_file import SavedState, StateFile
+from hooklatch.service.loading.bundle import BundleCandidate, BundleError, Fleet, find_bundle_faults
 from hooklatch.service.reading import trust
-from hooklatch.service.reading.acceptance import NOTHING, Acceptance
-from hooklatch.service.reading.declared_files import SeenFile, paths_of, read_files, read_project
-from hooklatch.service.reading.plan import Plan, Seen, known_files, plan
-from hooklatch.service.reading.plugins import Discovery, discover
-from hooklatch.service.reading.projects import Projects
-from hooklatch.service.reading.trust import folder_of, stamps_below
+from hooklatch.service.reading.acceptance import NOTHING, LossAcceptance
+from hooklatch.service.reading.declared_files import SeenFile, list_hook_files, read_files, read_project
+from hooklatch.service.reading.plan import ObservedFiles, ReloadPlan, list_known_files, plan_reload
+from hooklatch.service.reading.plugins import Discovery, discover_plugins
+from hooklatch.service.reading.projects import ProjectRegistry
+from hooklatch.service.reading.trust import project_hooks_folder, stamp_tree
 from hooklatch.service.registry.registries import Registries
 from hooklatch_worker.wire import Source
 
-__all__ = ["Files", "Reloaded", "Request", "UnsettledError", "first_plan"]
+__all__ = ["Reloader", "ReloadResult", "ReloadRequest", "UnsettledError", "make_first_plan"]
 
 logger = logging.getLogger("hooklatch.files")
 
 
-class Reloaded(msgspec.Struct, frozen=True):
+class ReloadResult(msgspec.Struct, frozen=True):
     """What a reload did."""
 
     previous: int
@@ -63,29 +64,29 @@ class Reloaded(msgspec.Struct, frozen=True):
     accepted: list[str] = []  # the files and plugins that had vanished, and are removed now
 
 
-class Request(msgspec.Struct, frozen=True):
+class ReloadRequest(msgspec.Struct, frozen=True):
     """What somebody asks of a reload; the watch asks for nothing.
 
     `is_explicit`: every source is built, and otherwise those of the locations `afresh`, whatever is known of their
     files.  `on_commit` hears what is accepted as removed, in the step that takes it.
     """
 
-    accepts: Acceptance = NOTHING
+    accepts: LossAcceptance = NOTHING
     is_explicit: bool = False
     afresh: Collection[str] = ()
     on_commit: Callable[[list[str]], None] = lambda removed: None
 
 
-def first_plan(config_path: str, state: StateFile) -> Plan:
+def make_first_plan(config_path: str, state: StateFile) -> ReloadPlan:
     """Return what the first hooks need: how workers are limited and isolated, and which events there are."""
     known = state.state
-    last = Plan(
+    last = ReloadPlan(
         main=FileConfig(os.path.abspath(config_path), overrides=known.overrides, settings=known.settings),
-        temporary=root_below(os.path.dirname(state.path)),
+        temporary=scratch_root(os.path.dirname(state.path)),
     )
-    listing, files = read_files(last.main.path, last.folder, known_files(last, known.manifests), {})
-    found = plan(last, Seen(listing, files, Discovery({}, {}, set()), known.manifests), NOTHING)
-    return Plan(
+    listing, files = read_files(last.main.path, last.folder, list_known_files(last, known.manifests), {})
+    found = plan_reload(last, ObservedFiles(listing, files, Discovery({}, {}, set()), known.manifests), NOTHING)
+    return ReloadPlan(
         main=found.main,
         temporary=found.temporary,
         catalogue=found.catalogue,
@@ -94,32 +95,32 @@ def first_plan(config_path: str, state: StateFile) -> Plan:
     )
 
 
-BY_ITSELF = Request()
+BY_ITSELF = ReloadRequest()
 
 
 class UnsettledError(Exception):
     """Files may be half of a change, so nothing of it is taken yet."""
 
 
-class Files:
+class Reloader:
     """Keeps the global layer in step with the configuration file and the hooks.d directory beside it."""
 
     def __init__(
         self,
-        first: Plan,
+        first: ReloadPlan,
         sources: Sources,
         registries: Registries,
         state: StateFile,
-        projects: Projects,
+        projects: ProjectRegistry,
         fleet: Fleet,
         *,
         on_declared: Callable[[str, str], None],
-        on_reloaded: Callable[[Reloaded], None],
+        on_reloaded: Callable[[ReloadResult], None],
         on_settings: Callable[[Settings], None],
     ) -> None:
         self.active = first
         self.diagnostics: list[Diagnostic] = []
-        self.silent = Silent()
+        self.silent = UnreadEntries()
         self.reloads: Counter[str] = Counter()  # by their result
         self._sources = sources
         self._registries = registries
@@ -131,7 +132,7 @@ class Files:
         self._on_settings = on_settings
         self._lock = trio.Lock()
         self._read: Mapping[str, SeenFile] = {}  # the version of each file that was read last
-        self._built = Built()
+        self._built = BuildResults()
         self._names: frozenset[str] = frozenset()  # of the hooks that files and packages declare
         self._by_file: dict[str, list[Hook]] = {}  # and the hooks themselves, by the file or plugin that declares them
 
@@ -164,31 +165,31 @@ class Files:
         for unit in self._sources.units.values():
             files.update(unit.stamps)
             files.update(unit.environment.marks if unit.environment is not None else ())
-        roots = [folder_of(project) for project in self._projects.used()]
+        roots = [project_hooks_folder(project) for project in self._projects.used()]
         if active.fleet is not None and active.fleet.root:
             roots.append(active.fleet.root)
 
         def find() -> list[str]:
-            found = {*files, *paths_of(active.folder, names_in(active.folder))}
+            found = {*files, *list_hook_files(active.folder, list_directory(active.folder))}
             for root in roots:
-                found |= {root, *(stamps_below(root) or ())}
+                found |= {root, *(stamp_tree(root) or ())}
             for file in faulty:
-                found.update(siblings_of(file))
+                found.update(list_siblings(file))
             return sorted(path for path in found if os.path.isabs(path))  # a module's name is not a path
 
         return find
 
     def _known_files(self) -> set[str]:
-        return known_files(self.active, self._state.state.manifests)
+        return list_known_files(self.active, self._state.state.manifests)
 
     async def stamps(self) -> dict[str, Stamp]:
-        """Return what `stamp` says of each watched path now."""
+        """Return what `stamp_path` says of each watched path now."""
         find = self.watched()
-        return await self._sources.look(lambda: {path: stamp(path) for path in find()})
+        return await self._sources.look(lambda: {path: stamp_path(path) for path in find()})
 
     async def reload(
-        self, request: Request = BY_ITSELF, *, anew: str | None = None, known: dict[str, Stamp] | None = None
-    ) -> Reloaded:
+        self, request: ReloadRequest = BY_ITSELF, *, anew: str | None = None, known: dict[str, Stamp] | None = None
+    ) -> ReloadResult:
         """Load what has changed, and what is asked for; return the result.
 
         The new versions of sources below the directory `anew` are not compared to the old ones.
@@ -210,14 +211,14 @@ class Files:
             revision = self._registries.view.revision
             if revision != previous:
                 logger.info("reloaded", extra={"revision": revision})
-            done = Reloaded(
+            done = ReloadResult(
                 previous, revision, change.added, change.removed, change.changed, self.diagnostics, self.active.removed
             )
             if request.is_explicit or revision != previous or self.diagnostics != before:
                 self._on_reloaded(done)
             return done
 
-    def recall(self, state: State) -> None:
+    def recall(self, state: SavedState) -> None:
         """Take the settings and overrides of an earlier state, for a main file that has none that are good."""
         main = msgspec.structs.replace(self.active.main, settings=state.settings, overrides=state.overrides)
         self.active = msgspec.structs.replace(self.active, main=main)
@@ -232,7 +233,7 @@ class Files:
         found = [path for path, hooks in self._by_file.items() for hook in hooks if name in (hook.id, hook.name)]
         return next((path for path in found if path in self.active.vanished), found[0] if found else None)
 
-    async def apply(self, candidate: Candidate) -> Reloaded:
+    async def apply(self, candidate: BundleCandidate) -> ReloadResult:
         """Put a bundle of the fleet in force, all of it as one revision.
 
         Raises:
@@ -242,7 +243,7 @@ class Files:
             previous = self._registries.view.revision
             change = await self._reload(candidate=candidate)
             revision = self._registries.view.revision
-            done = Reloaded(previous, revision, change.added, change.removed, change.changed, self.diagnostics)
+            done = ReloadResult(previous, revision, change.added, change.removed, change.changed, self.diagnostics)
             self._on_reloaded(done)
             return done
 
@@ -263,17 +264,17 @@ class Files:
 
     async def _reload(
         self,
-        request: Request = BY_ITSELF,
+        request: ReloadRequest = BY_ITSELF,
         *,
         known: dict[str, Stamp] | None = None,
-        candidate: Candidate | None = None,
-    ) -> Difference:
+        candidate: BundleCandidate | None = None,
+    ) -> SnapshotDiff:
         accepts = request.accepts
         seen = await self.see(mends=request.is_explicit)
         if candidate is not None:
             seen = msgspec.structs.replace(seen, fleet=candidate.files)
         self._read = seen.files
-        taken = plan(self.active, seen, accepts)
+        taken = plan_reload(self.active, seen, accepts)
         now = await self.stamps() if known is not None else None
         if now != known or (known is not None and self._is_unsettled(taken.diagnostics, self._lost(taken))):
             raise UnsettledError
@@ -288,9 +289,9 @@ class Files:
         built = await builder.build()
         try:
             folders = [project.folder for project in taken.projects]
-            trees = await self._sources.look(lambda: {folder: trust.stamps(folder) for folder in folders})
-            uses = Used.by(taken, self._units(built), built.faults, self._targets())
-            unguarding = await self._sources.look(partial(silent, uses))
+            trees = await self._sources.look(lambda: {folder: trust.stamp_project(folder) for folder in folders})
+            uses = UsedPaths.by(taken, self._units(built), built.faults, self._targets())
+            unguarding = await self._sources.look(partial(find_unread_entries, uses))
             now = await self.stamps() if known is not None else None
         except BaseException:
             self._discard(built)
@@ -303,7 +304,7 @@ class Files:
             taken,
             removed=sorted({*taken.removed, *built.removed}),
             projects=[self._projects.verified(one, trees[one.folder]) for one in taken.projects],
-            fleet=self._fleet.denied(verified(taken.fleet, self._units(built).values())),
+            fleet=self._fleet.denied(verify_fleet_files(taken.fleet, self._units(built).values())),
         )
         layers = self._layers_of(taken, built)
         diagnostics = [*taken.diagnostics, *built.diagnostics, *layers.diagnostics, *unguarding.red]
@@ -322,7 +323,7 @@ class Files:
         self._fleet.took(taken.fleet)
         state.settings, state.overrides = taken.main.settings, taken.main.overrides
         # The manifests of now: a project may have been untrusted meanwhile.
-        state.manifests = manifests(state.manifests, taken, layers, built.faults)
+        state.manifests = list_manifests(state.manifests, taken, layers, built.faults)
         units, used = self._sources.units, self._used()
         state.builds = {
             location: units[location].digests if location in units else state.builds[location]
@@ -333,11 +334,11 @@ class Files:
             await self._state.store()
         return change
 
-    async def _keep(self, candidate: Candidate, taken: Plan, built: Built) -> None:
+    async def _keep(self, candidate: BundleCandidate, taken: ReloadPlan, built: BuildResults) -> None:
         """Have a bundle kept on the disk if nothing is wrong in it; otherwise nothing of this reload is taken."""
-        taken = msgspec.structs.replace(taken, fleet=verified(candidate.files, self._units(built).values()))
+        taken = msgspec.structs.replace(taken, fleet=verify_fleet_files(candidate.files, self._units(built).values()))
         try:
-            if wrong := faults_of_bundle(candidate.files.root, built, self._layers_of(taken, built).fleets):
+            if wrong := find_bundle_faults(candidate.files.root, built, self._layers_of(taken, built).fleets):
                 raise BundleError(wrong)
             with trio.CancelScope(shield=True):
                 await candidate.keep()
@@ -345,22 +346,24 @@ class Files:
             self._discard(built)
             raise
 
-    def _discard(self, built: Built) -> None:
+    def _discard(self, built: BuildResults) -> None:
         for unit in built.fresh.values():
             self._sources.discard(unit)
 
-    def _lost(self, taken: Plan) -> list[str]:
+    def _lost(self, taken: ReloadPlan) -> list[str]:
         return [path for path, config in self.active.good.items() if has_lost(config, taken.good.get(path))]
 
     def _is_unsettled(self, found: list[Diagnostic], lost: Collection[str]) -> bool:
         return bool(lost) or not set(found) <= set(self.diagnostics)
 
-    async def see(self, *, mends: bool = False) -> Seen:
+    async def see(self, *, mends: bool = False) -> ObservedFiles:
         """Read what is there, in a thread: the disk may be slow, and files long."""
         # One that writes what it mends is not left alone.
         return await trio.to_thread.run_sync(self.look(mends=mends), abandon_on_cancel=not mends)
 
-    def look(self, find_packages: Callable[[], Discovery] = discover, *, mends: bool = False) -> Callable[[], Seen]:
+    def look(
+        self, find_packages: Callable[[], Discovery] = discover_plugins, *, mends: bool = False
+    ) -> Callable[[], ObservedFiles]:
         """Return how to read every file once; it uses nothing that may change meanwhile.
 
         `mends`: files of the fleet's bundle that are not those that were signed are written anew.
@@ -369,28 +372,28 @@ class Files:
         used = {folder: self._projects.trusted[folder] for folder in self._projects.used()}
         loaded, look_at_fleet = self._projects.active, self._fleet.look(active.fleet, mends=mends)
 
-        def read_all() -> Seen:
+        def read_all() -> ObservedFiles:
             listing, files = read_files(active.main.path, active.folder, known, before)
             projects = [read_project(folder, pins, loaded.get(folder)) for folder, pins in used.items()]
-            return Seen(listing, files, find_packages(), remembered, projects, look_at_fleet())
+            return ObservedFiles(listing, files, find_packages(), remembered, projects, look_at_fleet())
 
         return read_all
 
-    def _layers_of(self, taken: Plan, built: Built) -> Layers:
-        ids = {hook.id: Origin("a client of the admin socket") for hook in self._registries.api_hooks}
-        return assemble(taken, self._units(built), built.faults, self._state.state.manifests, ids)
+    def _layers_of(self, taken: ReloadPlan, built: BuildResults) -> BuiltLayers:
+        ids = {hook.id: DeclarationSite("a client of the admin socket") for hook in self._registries.api_hooks}
+        return assemble_layers(taken, self._units(built), built.faults, self._state.state.manifests, ids)
 
-    def _units(self, built: Built) -> dict[str, Unit]:
+    def _units(self, built: BuildResults) -> dict[str, SourceBuild]:
         return {key: unit for key, unit in self._sources.units.items() if key not in built.too_weak} | built.fresh
 
-    def _commit(self, taken: Plan, built: Built, layers: Layers, *, forgets: bool) -> Difference:
+    def _commit(self, taken: ReloadPlan, built: BuildResults, layers: BuiltLayers, *, forgets: bool) -> SnapshotDiff:
         for unit in built.fresh.values():
             self._sources.adopt(unit)
         for location in built.too_weak:
             self._sources.drop(location)
         self._registries.retarget(
-            {location: partial(aimed_at, unit) for location, unit in built.fresh.items()}
-            | {location: partial(aimed_at_nothing, str(built.faults[location])) for location in built.too_weak}
+            {location: partial(aim_at_build, unit) for location, unit in built.fresh.items()}
+            | {location: partial(aim_at_nothing, str(built.faults[location])) for location in built.too_weak}
         )
         change = self._registries.set_global(
             files=layers.shared, catalogue=taken.catalogue, projects=layers.projects,
@@ -425,7 +428,7 @@ class Files:
         units = self._sources.units
         self._sources.forget({location for location in units if not location.startswith(f"{folder}/")})
 
-    async def ensure(self, source: Source) -> Unit:
+    async def ensure(self, source: Source) -> SourceBuild:
         """Return the unit of a source that a client names, building it if there is none.
 
         Raises:
@@ -436,7 +439,7 @@ class Files:
             unit.asked_for = trio.current_time()
             return unit
 
-    async def _ensured(self, source: Source) -> Unit:
+    async def _ensured(self, source: Source) -> SourceBuild:
         location, units = source.location, self._sources.units
         unit = units.get(location)
         in_thread, is_used = self._sources.look, location in self._used()
@@ -451,7 +454,7 @@ class Files:
         if unit is not None and newer is None:
             return unit
         active = self.active
-        version = await in_thread(lambda: prepared(newer or read(source), active))
+        version = await in_thread(lambda: prepare_version(newer or read_source_version(source), active))
         unit = await self._sources.build(version, active.limits_of(source))
         self._sources.adopt(unit)
         return unit
@@ -472,12 +475,12 @@ class Files:
         return found
 
 
-def is_untouched(unit: Unit) -> bool:
+def is_untouched(unit: SourceBuild) -> bool:
     return unit.is_untouched
 
 
-def siblings_of(path: str) -> list[str]:
+def list_siblings(path: str) -> list[str]:
     folder = os.path.dirname(path)
-    listing = names_in(folder)
-    names = listing.names if isinstance(listing, Names) else []  # the directory itself is watched in any case
+    listing = list_directory(folder)
+    names = listing.names if isinstance(listing, DirectoryNames) else []  # the directory itself is watched in any case
     return [os.path.join(folder, name) for name in names if name.endswith(".py")]

@@ -18,11 +18,11 @@ from contextlib import closing, contextmanager, suppress
 
 import trio
 
-from hooklatch.disks import away_now, way_of
+from hooklatch.disks import away_now, resolve_path
 from hooklatch.service.loading.watch import STAT_INTERVAL, FileWatch
-from hooklatch_worker.sandbox.linux import LIBC, checked
+from hooklatch_worker.sandbox.linux import LIBC, raise_errno
 
-__all__ = ["Hints", "give_hints", "hinting"]
+__all__ = ["InotifyHints", "give_hints", "watch_paths"]
 
 logger = logging.getLogger("hooklatch.hints")
 PAUSE = 0.02  # seconds between two reads of what is reported: a save is several changes
@@ -38,7 +38,7 @@ EVENT = struct.Struct("iIII")
 ANY = ""  # no file has this name
 
 
-class Hints:
+class InotifyHints:
     """What the kernel watches, and which of its reports matter.
 
     Raises:
@@ -46,7 +46,7 @@ class Hints:
     """
 
     def __init__(self) -> None:
-        self._fd = checked(LIBC.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC), "inotify_init1")
+        self._fd = raise_errno(LIBC.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC), "inotify_init1")
         self._names: dict[int, set[str]] = {}  # by watch: the names that matter there, ANY for all
         self._turn = threading.Lock()
         self._mounts = os.open("/proc/self/mountinfo", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -72,14 +72,14 @@ class Hints:
         def add(path: str, mask: int, name: str) -> None:
             watch = known.get((path, mask))
             if watch is None:
-                watch = known[path, mask] = checked(
+                watch = known[path, mask] = raise_errno(
                     LIBC.inotify_add_watch(self._fd, os.fsencode(path), ctypes.c_uint32(mask)), path
                 )
             names.setdefault(watch, set()).add(name)
 
         for path in paths:
             try:
-                way = way_of(path, away)
+                way = resolve_path(path, away)
                 for folder, name in way.steps:
                     add(folder, ON_THE_WAY, name)
                 if way.disk is None:
@@ -125,13 +125,13 @@ class Hints:
 
 
 @contextmanager
-def hinting(paths: Iterable[str]) -> Generator[Callable[[], Awaitable[None]]]:
+def watch_paths(paths: Iterable[str]) -> Generator[Callable[[], Awaitable[None]]]:
     """Give what waits until one of these paths may have changed: for ever, where the kernel reports nothing.
 
     No task of its own does that: Ctrl-C would come between its making and its start.
     """
     try:
-        hints = Hints()
+        hints = InotifyHints()
     except OSError:
         yield trio.sleep_forever
         return
@@ -143,7 +143,7 @@ def hinting(paths: Iterable[str]) -> Generator[Callable[[], Awaitable[None]]]:
 async def give_hints(file_watch: FileWatch) -> None:
     """Have the watch told of changes for as long as this runs."""
     try:
-        hints = Hints()
+        hints = InotifyHints()
     except OSError as error:
         logger.info("no file hints (%s); files are looked at every %.0f s", error, STAT_INTERVAL)
         await trio.sleep_forever()

@@ -14,10 +14,10 @@ from functools import partial
 
 import trio
 
-from hooklatch.service.config.looks import in_thread
-from hooklatch.service.config.path_lookup import Stamp, stamp
-from hooklatch.service.config.settling import PATIENCE, SETTLE, WRITING, is_written, quiet_for
-from hooklatch.service.loading.files import Files, UnsettledError
+from hooklatch.service.config.looks import look_in_thread
+from hooklatch.service.config.path_lookup import Stamp, stamp_path
+from hooklatch.service.config.settling import PATIENCE, SETTLE, WRITING, is_written, measure_quiet
+from hooklatch.service.loading.files import Reloader, UnsettledError
 
 __all__ = ["COVERED_INTERVAL", "STAT_INTERVAL", "FileWatch"]
 
@@ -28,7 +28,7 @@ COVERED_INTERVAL = 30.0  # and at what hints cover: then an idle machine sleeps
 class FileWatch:
     """Reloads files whenever one of them changes; whoever knows of a change earlier sets the `hint`."""
 
-    def __init__(self, files: Files) -> None:
+    def __init__(self, files: Reloader) -> None:
         self.hint = trio.Event()  # each wait has one of its own
         self._files = files
         self._cover: Callable[[Iterable[str]], set[str]] | None = None
@@ -39,7 +39,7 @@ class FileWatch:
     async def cover_by(self, cover: Callable[[Iterable[str]], set[str]]) -> None:
         """Have paths covered by hints before each look at them; `cover` returns those of which it reports all."""
         find, self._cover = self._files.watched(), cover
-        self._covered = await in_thread(lambda: cover(find()))
+        self._covered = await look_in_thread(lambda: cover(find()))
 
     def uncover(self) -> None:
         """Have no path covered any more: whoever gave hints has ended."""
@@ -73,7 +73,7 @@ class FileWatch:
     async def _are_same(self) -> bool:
         """Return whether what no hint covers is as it was."""
         seen, others = self._seen, self._seen.keys() - self._covered
-        return await in_thread(lambda: all(stamp(path) == seen[path] for path in others))
+        return await look_in_thread(lambda: all(stamp_path(path) == seen[path] for path in others))
 
     async def _look(self) -> dict[str, Stamp]:
         """Look at all watched files.  They are covered first: what changes after the look is reported."""
@@ -82,16 +82,18 @@ class FileWatch:
         def look() -> tuple[set[str], dict[str, Stamp]]:
             paths = find()
             covered = cover(paths) if cover is not None else set[str]()
-            return covered, {path: stamp(path) for path in paths}
+            return covered, {path: stamp_path(path) for path in paths}
 
-        self._covered, now = await in_thread(look)
+        self._covered, now = await look_in_thread(look)
         return now
 
     async def _take(self, before: dict[str, Stamp], now: dict[str, Stamp]) -> dict[str, Stamp]:
         """Reload, as soon as what has changed is known to be whole, or else to be left alone; return its stamps."""
-        files, changed = self._files, changed_in(now, before)
-        await trio.sleep(max(0.0, SETTLE - await in_thread(lambda: quiet_for(changed))))
-        if await files.stamps() == now and await in_thread(lambda: all(is_written(path) is False for path in changed)):
+        files, changed = self._files, list_changed_paths(now, before)
+        await trio.sleep(max(0.0, SETTLE - await look_in_thread(lambda: measure_quiet(changed))))
+        if await files.stamps() == now and await look_in_thread(
+            lambda: all(is_written(path) is False for path in changed)
+        ):
             with suppress(UnsettledError):
                 await files.reload(known=now)
                 return now
@@ -100,14 +102,16 @@ class FileWatch:
             now = await files.stamps()
             await trio.sleep(PATIENCE)
             is_late = trio.current_time() > latest
-            if await files.stamps() == now and (is_late or not await in_thread(partial(any_written, now, before))):
+            if await files.stamps() == now and (
+                is_late or not await look_in_thread(partial(is_any_written, now, before))
+            ):
                 await files.reload()
                 return now
 
 
-def any_written(now: Mapping[str, Stamp], before: Mapping[str, Stamp]) -> bool:
-    return any(map(is_written, changed_in(now, before)))
+def is_any_written(now: Mapping[str, Stamp], before: Mapping[str, Stamp]) -> bool:
+    return any(map(is_written, list_changed_paths(now, before)))
 
 
-def changed_in(now: Mapping[str, Stamp], before: Mapping[str, Stamp]) -> list[str]:
+def list_changed_paths(now: Mapping[str, Stamp], before: Mapping[str, Stamp]) -> list[str]:
     return [path for path, found in now.items() if before.get(path) != found]

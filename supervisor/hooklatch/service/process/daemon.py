@@ -1,6 +1,7 @@
 """The composition root: opens files and processes, runs each part as the tree says, and ends them in reverse order.
 
-The supervision tree is what `foundations`, `services` and `main` list, one_for_one throughout.  What each part
+The supervision tree is what `list_foundations`, `list_services` and `main` list, one_for_one throughout.  What each
+part
 owns and what its failure means is in docs/explanation/design.md, and `hooklatch status --tree` shows how each is.
 
 The registries have no task: an exception there goes to the caller, who gets an error, and clients deny.
@@ -22,54 +23,54 @@ import msgspec
 import trio
 
 from hooklatch import paths
-from hooklatch.core.health import Finding
-from hooklatch.core.limits import places
+from hooklatch.core.health import HealthFinding
+from hooklatch.core.limits import divide_descriptors
 from hooklatch.core.restarts import Restart
-from hooklatch.core.text import counted
+from hooklatch.core.text import format_count
 from hooklatch.environments.environments import Environments
-from hooklatch.errors import where_and_why
+from hooklatch.errors import locate_error
 from hooklatch.processes import scratch
 from hooklatch.processes.life import ForkError
 from hooklatch.processes.resource_limits import watch_memory
-from hooklatch.processes.supervisor import ChildSpec, Supervisor, cause_of, text_of
-from hooklatch.processes.zygote import Zygote
-from hooklatch.record.writer import Record, RecordError
+from hooklatch.processes.supervisor import ChildSpec, Supervisor, find_cause, format_failure_cause
+from hooklatch.processes.zygote import ZygoteClient
+from hooklatch.record.writer import RecordError, RecordWriter
 from hooklatch.service.config.state_file import StateFile
 from hooklatch.service.loading.hints import give_hints
 from hooklatch.service.process.folders import (
-    Options,
+    DaemonOptions,
     StartError,
     check_nobody_listens,
     check_places,
-    pointing,
+    point_to_runtime,
     raise_open_files,
     take_locks,
-    take_over,
+    take_over_folders,
 )
-from hooklatch.service.process.lifecycle import Lifecycle
-from hooklatch.service.process.parts import Parts
+from hooklatch.service.process.lifecycle import DaemonLifecycle
+from hooklatch.service.process.parts import DaemonComponents
 from hooklatch.service.process.service_manager import Notifier
-from hooklatch.service.process.signals import Signals
-from hooklatch.service.process.socket_activation import ActivationError, Inherited, take_sockets
-from hooklatch.service.transport.peers import Peers
-from hooklatch.service.transport.server import Listener, listen
+from hooklatch.service.process.signals import SignalReceiver
+from hooklatch.service.process.socket_activation import ActivationError, InheritedSockets, take_sockets
+from hooklatch.service.transport.peers import PeerInspector
+from hooklatch.service.transport.server import Listener, listen_on
 from hooklatch_worker.sandbox import linux
-from hooklatch_worker.sandbox.isolation import be_unreadable
+from hooklatch_worker.sandbox.isolation import make_unreadable
 
-__all__ = ["Daemon", "Process", "Ready", "make_full_collections_rare", "run_daemon", "serve"]
+__all__ = ["Daemon", "Process", "DaemonReady", "make_full_collections_rare", "run_daemon", "open_daemon"]
 
 logger = logging.getLogger("hooklatch.daemon")
 FULL_COLLECTION = 1000  # collections of the middle generation before one of everything; Python's own value is 10
 
 
-class Ready(msgspec.Struct, frozen=True):
-    """What `serve` prints once it accepts clients; `wrong` is what `status` would say is red."""
+class DaemonReady(msgspec.Struct, frozen=True):
+    """What `open_daemon` prints once it accepts clients; `wrong` is what `status` would say is red."""
 
     agent: str
     admin: str
     pid: int
     revision: int
-    wrong: list[Finding]
+    wrong: list[HealthFinding]
     ready: bool = True
 
 
@@ -78,18 +79,18 @@ class Process(msgspec.Struct, frozen=True):
 
     supervisor: Supervisor
     end: Callable[[], None]
-    inherited: Inherited | None
+    inherited: InheritedSockets | None
 
 
 class Daemon(msgspec.Struct, frozen=True):
     """A daemon that serves."""
 
-    parts: Parts
+    parts: DaemonComponents
     listeners: tuple[Listener, ...]
-    ready: Ready
+    ready: DaemonReady
 
 
-def run_daemon(options: Options, *, on_ready: Callable[[Ready], None]) -> None:
+def run_daemon(options: DaemonOptions, *, on_ready: Callable[[DaemonReady], None]) -> None:
     """Run the daemon until it is told to end.
 
     Raises:
@@ -100,7 +101,7 @@ def run_daemon(options: Options, *, on_ready: Callable[[Ready], None]) -> None:
     raise_open_files()
     if options.owns_process:
         linux.become_subreaper()
-        be_unreadable()
+        make_unreadable()
     notifier = Notifier.from_environment(os.environ, os.getpid())
     try:
         inherited = take_sockets(os.environ, os.getpid())
@@ -110,16 +111,19 @@ def run_daemon(options: Options, *, on_ready: Callable[[Ready], None]) -> None:
 
 
 async def main(
-    options: Options, on_ready: Callable[[Ready], None], inherited: Inherited | None, notifier: Notifier
+    options: DaemonOptions,
+    on_ready: Callable[[DaemonReady], None],
+    inherited: InheritedSockets | None,
+    notifier: Notifier,
 ) -> None:
-    signals, failure = Signals(), None
+    signals, failure = SignalReceiver(), None
     async with Supervisor("process").open() as process:
         await process.start(ChildSpec("signal receiver", signals.receive, reports_start=True, below=signals.supervisor))
         try:
             with signals.starting:
-                async with serve(options, Process(process, signals.end, inherited)) as daemon:
+                async with open_daemon(options, Process(process, signals.end, inherited)) as daemon:
                     parts = daemon.parts
-                    lifecycle = Lifecycle(
+                    lifecycle = DaemonLifecycle(
                         signals.hand_on(), notifier, parts.administration, generations=parts.generations,
                         connections=parts.bus.connections, outliving=daemon.listeners if inherited is not None else (),
                     )  # fmt: skip
@@ -130,16 +134,16 @@ async def main(
                     ])  # fmt: skip
                     make_full_collections_rare()
                     on_ready(daemon.ready)
-                    hooks = counted(len(parts.registries.view.hooks), "hook")
+                    hooks = format_count(len(parts.registries.view.hooks), "hook")
                     await notifier.ready(f"revision {daemon.ready.revision}, {hooks}")
                     await lifecycle.ended.wait()
         except* StartError as group:  # alone, or in a group from the nursery of the daemon's parts
-            failure = cause_of(group)
+            failure = find_cause(group)
     if failure is not None:
         raise failure
 
 
-class Start:
+class DaemonStart:
     """A daemon's start, until it is ready."""
 
     is_over = False
@@ -153,11 +157,11 @@ class Start:
             if self.is_over:
                 raise
             logger.debug("the start was refused by the system", exc_info=group)
-            raise refusal_of(cause_of(group)) from None
+            raise make_start_error(find_cause(group)) from None
 
 
-def refusal_of(error: Exception) -> StartError:
-    return StartError(where_and_why(error) if isinstance(error, OSError) else text_of(error))
+def make_start_error(error: Exception) -> StartError:
+    return StartError(locate_error(error) if isinstance(error, OSError) else format_failure_cause(error))
 
 
 def make_full_collections_rare() -> None:
@@ -171,7 +175,7 @@ def make_full_collections_rare() -> None:
 
 
 @asynccontextmanager
-async def serve(options: Options, process: Process | None = None) -> AsyncGenerator[Daemon]:
+async def open_daemon(options: DaemonOptions, process: Process | None = None) -> AsyncGenerator[Daemon]:
     """Run all parts while the block runs, in a process of the daemon's own or inside another program.
 
     Raises:
@@ -186,8 +190,8 @@ async def serve(options: Options, process: Process | None = None) -> AsyncGenera
     else:
         agent, admin = inherited.agent_path, inherited.admin_path
         options = msgspec.structs.replace(options, runtime_dir=os.path.dirname(agent))
-        locks = await take_over(options)
-    supervisor, start = Supervisor("daemon"), Start()
+        locks = await take_over_folders(options)
+    supervisor, start = Supervisor("daemon"), DaemonStart()
     with ExitStack() as opened:
         opened.enter_context(start.refused())
         for fd in locks:
@@ -198,11 +202,11 @@ async def serve(options: Options, process: Process | None = None) -> AsyncGenera
         fault = state.read()
         record = open_record(options, state)
         opened.push(partial(close_record, record))
-        parts = Parts(
+        parts = DaemonComponents(
             config=options.config,
             state=state,
             record=record,
-            zygote=Zygote(owns_process=options.owns_process),
+            zygote=ZygoteClient(owns_process=options.owns_process),
             environments=Environments(options.environments, owns_process=options.owns_process),
             supervisors=(supervisor, *([process.supervisor] if process is not None else [])),
             end=process.end if process is not None else None,
@@ -212,20 +216,20 @@ async def serve(options: Options, process: Process | None = None) -> AsyncGenera
         )
         opened.callback(parts.shared_state.close)
         async with supervisor.open():
-            await start_all(supervisor, foundations(parts))
+            await start_all(supervisor, list_foundations(parts))
             if not options.is_trial:
                 await start_all(supervisor, [ChildSpec("metrics", parts.metrics.run)])
             await load_everything(parts, fault)
-            sockets = (inherited.agent, inherited.admin) if inherited else (listen(agent), listen(admin))
+            sockets = (inherited.agent, inherited.admin) if inherited else (listen_on(agent), listen_on(admin))
             for one in sockets:
                 opened.callback(one.close)
-            listeners = listeners_of(parts, *sockets)
-            await start_all(supervisor, services(parts, listeners))
+            listeners = make_listeners(parts, *sockets)
+            await start_all(supervisor, list_services(parts, listeners))
             try:
-                with pointing(options.state_dir, os.path.dirname(agent)):
+                with point_to_runtime(options.state_dir, os.path.dirname(agent)):
                     revision, wrong = parts.registries.view.revision, parts.status.wrong()
                     start.is_over = True
-                    yield Daemon(parts, listeners, Ready(agent, admin, os.getpid(), revision, wrong))
+                    yield Daemon(parts, listeners, DaemonReady(agent, admin, os.getpid(), revision, wrong))
             finally:
                 for path in (agent, admin) if inherited is None else ():
                     with suppress(FileNotFoundError):
@@ -235,7 +239,7 @@ async def serve(options: Options, process: Process | None = None) -> AsyncGenera
                 parts.dispatcher.stop()
 
 
-def foundations(parts: Parts) -> list[ChildSpec]:
+def list_foundations(parts: DaemonComponents) -> list[ChildSpec]:
     """Return the parts that loading hooks and running fires need."""
     pools, fires, timers = parts.sources.supervisor, parts.dispatcher.background, parts.sessions.timers
     guardian, zygote = parts.zygote.specs
@@ -253,7 +257,7 @@ def foundations(parts: Parts) -> list[ChildSpec]:
     ]
 
 
-def services(parts: Parts, listeners: Iterable[Listener]) -> list[ChildSpec]:
+def list_services(parts: DaemonComponents, listeners: Iterable[Listener]) -> list[ChildSpec]:
     """Return the parts that serve clients once every hook is loaded, the listeners last."""
     return [
         ChildSpec("admission", parts.shared.admission.run),
@@ -286,12 +290,12 @@ async def start_all(supervisor: Supervisor, specs: Iterable[ChildSpec]) -> None:
         try:
             await supervisor.start(spec)
         except (ForkError, OSError) as error:
-            raise StartError(f"the {spec.name} did not start: {where_and_why(error)}") from None
+            raise StartError(f"the {spec.name} did not start: {locate_error(error)}") from None
 
 
-def listeners_of(parts: Parts, agent: socket.socket, admin: socket.socket) -> tuple[Listener, ...]:
-    peers = Peers(parts.roots, parts.statistics.dropped)
-    most = places(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+def make_listeners(parts: DaemonComponents, agent: socket.socket, admin: socket.socket) -> tuple[Listener, ...]:
+    peers = PeerInspector(parts.roots, parts.statistics.dropped)
+    most = divide_descriptors(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
     connect = partial(parts.bus.connect, handler=parts.methods, shared=parts.shared)
     faults = parts.listener_faults
     return (
@@ -300,27 +304,27 @@ def listeners_of(parts: Parts, agent: socket.socket, admin: socket.socket) -> tu
     )
 
 
-def open_record(options: Options, state: StateFile) -> Record:
+def open_record(options: DaemonOptions, state: StateFile) -> RecordWriter:
     try:
-        return Record(os.path.join(options.state_dir, "record"), state.state.settings.record, is_settled=False)
+        return RecordWriter(os.path.join(options.state_dir, "record"), state.state.settings.record, is_settled=False)
     except RecordError as error:
         raise StartError(str(error)) from None
 
 
 def close_record(
-    record: Record, _: type[BaseException] | None, error: BaseException | None, __: TracebackType | None
+    record: RecordWriter, _: type[BaseException] | None, error: BaseException | None, __: TracebackType | None
 ) -> None:
     """Close the record, noting why the daemon ended if it failed."""
-    record.close(text_of(error) if isinstance(error, Exception) else None)
+    record.close(format_failure_cause(error) if isinstance(error, Exception) else None)
 
 
-async def load_everything(parts: Parts, fault: str | None) -> None:
+async def load_everything(parts: DaemonComponents, fault: str | None) -> None:
     """Load every hook before the first client can connect; `fault` is what is wrong with the state file."""
     if fault is not None:
         logger.error("%s", fault)
     for text in parts.state.dropped:
         logger.warning("%s", text, extra={"path": parts.state.path})
-    scratch.clear(os.path.dirname(parts.state.path))
+    scratch.clear_scratch(os.path.dirname(parts.state.path))
     parts.fleet.load()
     for name in parts.state.of_the_fleet:
         parts.fleet.attempted("a switch in the state file", name)

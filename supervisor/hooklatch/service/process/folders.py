@@ -17,27 +17,27 @@ import msgspec
 import trio
 
 from hooklatch.core.text import is_unicode
-from hooklatch.directories import LockedError, lock
-from hooklatch.errors import where_and_why
+from hooklatch.directories import LockedError, lock_directory
+from hooklatch.errors import locate_error
 from hooklatch.files import create_anew
 from hooklatch.paths import POINTER
 from hooklatch.service.config.file_safety import UnsafeFileError, check_folders, make_private
-from hooklatch.service.config.path_lookup import Absent, Fault, look
+from hooklatch.service.config.path_lookup import PathAbsent, PathFault, look_up_path
 from hooklatch.service.process.lifecycle import DRAIN_TIMEOUT
 
 __all__ = [
     "SUCCESSION",
     "ConfigMissingError",
-    "Options",
+    "DaemonOptions",
     "StartError",
     "check_places",
     "check_nobody_listens",
-    "environments_below",
+    "environments_folder",
     "make_runtime_dir",
-    "pointing",
+    "point_to_runtime",
     "raise_open_files",
     "take_locks",
-    "take_over",
+    "take_over_folders",
 ]
 
 logger = logging.getLogger("hooklatch.daemon")
@@ -46,7 +46,7 @@ LOCK_INTERVAL = 0.02
 MAX_PATH = 107  # bytes of a Unix socket's path (unix(7))
 
 
-class Options(msgspec.Struct, frozen=True):
+class DaemonOptions(msgspec.Struct, frozen=True):
     """Where the daemon's files are; `admin_dir` is where the admin socket is, if not in `runtime_dir`.
 
     A `config` that was given explicitly (`is_config_named`) must exist.
@@ -69,7 +69,7 @@ class Options(msgspec.Struct, frozen=True):
 
     @property
     def environments(self) -> str:
-        return self.environments_dir or environments_below(self.state_dir)
+        return self.environments_dir or environments_folder(self.state_dir)
 
 
 class StartError(Exception):
@@ -84,12 +84,12 @@ class HeldError(StartError):
     """Another daemon holds a directory; it may be about to end."""
 
 
-def environments_below(state_dir: str) -> str:
+def environments_folder(state_dir: str) -> str:
     """Return the directory in which environments of sources are made."""
     return os.path.join(os.path.abspath(state_dir), "environments")
 
 
-def check_places(options: Options) -> None:
+def check_places(options: DaemonOptions) -> None:
     """Refuse a path whose name cannot be told to anybody, and a file of hooks that was named and does not exist.
 
     A typo would otherwise start a daemon without guards.
@@ -103,11 +103,11 @@ def check_places(options: Options) -> None:
             shown = os.fsencode(place).decode(errors="backslashreplace")
             raise StartError(f"{shown}: its name is not UTF-8; rename it, or name another place")
     path = options.config
-    seen = look(path) if options.is_config_named else None
-    if isinstance(seen, Absent):
+    seen = look_up_path(path) if options.is_config_named else None
+    if isinstance(seen, PathAbsent):
         what = f"{path} is not there; give the path of your file of hooks"
         raise ConfigMissingError(f"{what}, or write a first one: hooklatch init --config {shlex.quote(path)}")
-    if isinstance(seen, Fault):
+    if isinstance(seen, PathFault):
         raise ConfigMissingError(f"the file of hooks that was named: {seen.reason}")
 
 
@@ -131,7 +131,7 @@ def make_runtime_dir(path: str) -> None:
     try:
         check_folders(path)
     except (UnsafeFileError, OSError) as error:
-        raise StartError(f"{where_and_why(error)}; or choose another --runtime-dir") from None
+        raise StartError(f"{locate_error(error)}; or choose another --runtime-dir") from None
 
 
 def check_place(path: str) -> None:
@@ -148,7 +148,7 @@ def check_place(path: str) -> None:
         raise StartError(f"{path} is no socket and was left as it is; move it away, or choose another --runtime-dir")
 
 
-def take_locks(options: Options) -> list[int]:
+def take_locks(options: DaemonOptions) -> list[int]:
     try:
         make_runtime_dir(options.runtime_dir)
         make_runtime_dir(options.admin_dir or options.runtime_dir)
@@ -158,24 +158,24 @@ def take_locks(options: Options) -> list[int]:
         ):
             check_place(os.path.join(folder, name))
         make_private(options.state_dir)
-        first = lock(options.runtime_dir, "daemon.lock")
+        first = lock_directory(options.runtime_dir, "daemon.lock")
     except LockedError as error:
         raise HeldError(f"{error}; stop it, or give this one another --runtime-dir") from None
     except UnsafeFileError as error:
         raise StartError(f"{error}; or give this one another XDG_STATE_HOME") from None
     except OSError as error:
-        raise StartError(where_and_why(error)) from None
+        raise StartError(locate_error(error)) from None
     try:
-        return [first, lock(options.state_dir, "daemon.lock")]
+        return [first, lock_directory(options.state_dir, "daemon.lock")]
     except LockedError as error:
         os.close(first)
         raise HeldError(f"{error}; give this one another XDG_STATE_HOME") from None
     except OSError as error:
         os.close(first)
-        raise StartError(where_and_why(error)) from None
+        raise StartError(locate_error(error)) from None
 
 
-async def take_over(options: Options) -> list[int]:
+async def take_over_folders(options: DaemonOptions) -> list[int]:
     """Take the locks once the previous daemon has released them; its clients wait in the sockets' backlog."""
     deadline = trio.current_time() + SUCCESSION
     for attempt in itertools.count():
@@ -191,7 +191,7 @@ async def take_over(options: Options) -> list[int]:
 
 
 @contextmanager
-def pointing(state_dir: str, runtime_dir: str) -> Generator[None]:
+def point_to_runtime(state_dir: str, runtime_dir: str) -> Generator[None]:
     """Say in the state directory where the daemon listens, for clients whose environment names another directory.
 
     A cron job, `sudo -u` or another XDG_RUNTIME_DIR lead elsewhere; `paths.pointed_dir` reads what is written here.

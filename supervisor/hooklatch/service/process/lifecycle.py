@@ -16,13 +16,13 @@ import trio
 
 from hooklatch.processes.supervisor import ChildSpec, Supervisor
 from hooklatch.service.api.administration import Administration
-from hooklatch.service.dispatch.generations import Generations
+from hooklatch.service.dispatch.generations import FireGenerations
 from hooklatch.service.process.service_manager import Notifier
 from hooklatch.service.reading.acceptance import NOTHING
 from hooklatch.service.transport.connection import Connection
 from hooklatch.service.transport.server import Listener
 
-__all__ = ["DRAIN_TIMEOUT", "Lifecycle"]
+__all__ = ["DRAIN_TIMEOUT", "DaemonLifecycle"]
 
 logger = logging.getLogger("hooklatch.daemon")
 DRAIN_TIMEOUT = 10.0  # seconds for fires under way to end when the daemon is asked to stop
@@ -30,7 +30,7 @@ FLUSH_TIMEOUT = 1.0  # seconds within which clients must then read their answers
 FLUSH_INTERVAL = 0.005
 
 
-class Lifecycle:
+class DaemonLifecycle:
     """Carries out what signals request; `ended` is set when the daemon has nothing left to do.
 
     `outliving` are the listeners whose sockets outlive the daemon: they accept nobody once it drains, so that clients
@@ -43,7 +43,7 @@ class Lifecycle:
         notifier: Notifier,
         administration: Administration,
         *,
-        generations: Generations,
+        generations: FireGenerations,
         connections: Mapping[int, Connection],
         outliving: Collection[Listener],
     ) -> None:

@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 from hooklatch.files import open_regular
 
-__all__ = ["Form", "HumanFormatter", "JsonFormatter", "Log", "start_log"]
+__all__ = ["Form", "HumanFormatter", "JsonFormatter", "LogHandler", "start_log"]
 
 Form = Literal["human", "json"]
 CAPACITY = 10_000  # lines in the queue
@@ -28,7 +28,7 @@ LAST_WORDS = 1.0  # seconds to flush the queue at the end
 STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
-def fields_of(record: logging.LogRecord) -> dict[str, Any]:
+def list_log_fields(record: logging.LogRecord) -> dict[str, Any]:
     """Return the fields of a line: what was passed in `extra`."""
     return {name: value for name, value in vars(record).items() if name not in STANDARD and value is not None}
 
@@ -40,8 +40,8 @@ class HumanFormatter(logging.Formatter):
         super().__init__("%(asctime)s %(levelname)-7s %(name)s: %(message)s")
 
     def formatMessage(self, record: logging.LogRecord) -> str:
-        fields = "".join(f" {name}={quoted(value)}" for name, value in fields_of(record).items())
-        return printable(super().formatMessage(record)) + fields
+        fields = "".join(f" {name}={quote_log_value(value)}" for name, value in list_log_fields(record).items())
+        return escape_log_text(super().formatMessage(record)) + fields
 
 
 class JsonFormatter(logging.Formatter):
@@ -57,20 +57,20 @@ class JsonFormatter(logging.Formatter):
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
         return json.dumps(
-            line | {name: value for name, value in fields_of(record).items() if name not in line}, default=str
+            line | {name: value for name, value in list_log_fields(record).items() if name not in line}, default=str
         )
 
 
-def printable(text: str) -> str:
+def escape_log_text(text: str) -> str:
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
 
 
-def quoted(value: object) -> str:
+def quote_log_value(value: object) -> str:
     text = str(value)
     return text if text and text.isprintable() and not set(text) & set(' ="') else json.dumps(text)
 
 
-class Log(logging.Handler):
+class LogHandler(logging.Handler):
     """Writes the lines to a descriptor in a thread, since the descriptor may block for any time.
 
     If that is a file of its own, given by `path`, a large one is moved to `PATH.1` and a new one started.
@@ -143,9 +143,9 @@ class Log(logging.Handler):
                 return
 
 
-def start_log(level: str, form: Form, fd: int = 2, *, path: str | None = None) -> Log:
+def start_log(level: str, form: Form, fd: int = 2, *, path: str | None = None) -> LogHandler:
     """Send all log records to a descriptor, or the file behind it; the caller closes the log."""
-    log = Log(fd, JsonFormatter() if form == "json" else HumanFormatter(), path)
+    log = LogHandler(fd, JsonFormatter() if form == "json" else HumanFormatter(), path)
     root = logging.getLogger()
     root.addHandler(log)
     root.setLevel(level.upper())

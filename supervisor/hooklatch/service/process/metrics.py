@@ -17,18 +17,18 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 import trio
 
-from hooklatch.core.health import Faults
-from hooklatch.disks import in_time
-from hooklatch.errors import installing
+from hooklatch.core.health import ActiveFaults
+from hooklatch.disks import limit_look
+from hooklatch.errors import format_install_command
 from hooklatch.files import create_anew
 from hooklatch.service.api.status_report import StatusReport
 from hooklatch.service.config.settings import Settings
-from hooklatch.service.process.measurements import measure
+from hooklatch.service.process.measurements import measure_daemon
 
 if TYPE_CHECKING:
     from prometheus_client import Metric
 
-__all__ = ["Metrics", "MetricsPlaces"]
+__all__ = ["MetricsPublisher", "MetricsPlaces"]
 
 logger = logging.getLogger("hooklatch.metrics")
 UNAVAILABLE = "503 Service Unavailable"
@@ -58,12 +58,12 @@ class MetricsPlaces:
             self._changed.set()
 
 
-class Metrics(msgspec.Struct, frozen=True):
+class MetricsPublisher(msgspec.Struct, frozen=True):
     """Publishes metrics where the settings want them."""
 
     places: MetricsPlaces
     status: StatusReport
-    faults: Faults
+    faults: ActiveFaults
 
     async def run(self) -> None:
         while True:
@@ -87,7 +87,7 @@ class Metrics(msgspec.Struct, frozen=True):
                         await nursery.start(give, place)
                         text = self._report(place, None, before=text)
                 except* ImportError:
-                    text = self._report(place, MISSING + installing("hooklatch[metrics]"), before=text)
+                    text = self._report(place, MISSING + format_install_command("hooklatch[metrics]"), before=text)
                     await trio.sleep_forever()
                 except* OSError as group:
                     why = group.exceptions[0]
@@ -106,10 +106,10 @@ class Metrics(msgspec.Struct, frozen=True):
         return text
 
     async def _serve(self, port: int, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        from hooklatch.service.process.metrics_server import serving  # here: it took 10 ms of each start
+        from hooklatch.service.process.metrics_server import serve_metrics  # here: it took 10 ms of each start
 
         page = Page(self.status)
-        with serving(port, page.answer):
+        with serve_metrics(port, page.answer):
             logger.info("metrics are given", extra={"port": port})
             task_status.started()
             await trio.sleep_forever()
@@ -145,7 +145,7 @@ class Page:
         return []  # otherwise registering would collect everything, here on the loop
 
     def collect(self) -> list[Metric]:
-        return self._on_the_loop(partial(measure, self._status))
+        return self._on_the_loop(partial(measure_daemon, self._status))
 
     def text(self) -> bytes:
         """Return all metrics, for the file."""
@@ -157,36 +157,40 @@ class Page:
         """Answer one request, in a thread of its own (PEP 3333)."""
         try:
             if environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
-                return plain(start_response, "405 Method Not Allowed", "only GET is answered")
+                return send_plain_response(start_response, "405 Method Not Allowed", "only GET is answered")
             match environ.get("PATH_INFO"):
                 case "/metrics":
                     return self._metrics(environ, start_response)
                 case "/healthz":
                     if self._on_the_loop(self._status.is_vital_well):
-                        return plain(start_response, "200 OK", "ok")
-                    return plain(start_response, UNAVAILABLE, "a vital part is not well; status says which")
+                        return send_plain_response(start_response, "200 OK", "ok")
+                    return send_plain_response(
+                        start_response, UNAVAILABLE, "a vital part is not well; status says which"
+                    )
                 case "/readyz":
                     state = self._on_the_loop(self._status.report)
                     text = " ".join([state["health"], *state["reasons"]])
-                    return plain(start_response, "200 OK" if text == "ready" else UNAVAILABLE, text)
+                    return send_plain_response(start_response, "200 OK" if text == "ready" else UNAVAILABLE, text)
                 case _:
-                    return plain(start_response, "404 Not Found", "there are /metrics, /healthz and /readyz")
+                    return send_plain_response(
+                        start_response, "404 Not Found", "there are /metrics, /healthz and /readyz"
+                    )
         except (trio.RunFinishedError, trio.Cancelled):
-            return plain(start_response, UNAVAILABLE, "the daemon has ended")
+            return send_plain_response(start_response, UNAVAILABLE, "the daemon has ended")
 
     def _on_the_loop(self, look: Callable[[], T]) -> T:
         return trio.from_thread.run_sync(look, trio_token=self._token)
 
 
-def plain(start_response: Callable[..., Any], status: str, text: str) -> list[bytes]:
+def send_plain_response(start_response: Callable[..., Any], status: str, text: str) -> list[bytes]:
     start_response(status, [("Content-Type", "text/plain; charset=utf-8"), ("Cache-Control", "no-store")])
     return [f"{text}\n".encode()]
 
 
-remove = in_time(os.unlink)
+remove = limit_look(os.unlink)
 
 
-@in_time
+@limit_look
 def write_whole(path: str, data: bytes) -> None:
     """Replace a file in one step.  It holds names and counts, for a collector that is another user: 0644."""
     new = f"{path}.{os.getpid()}.new"

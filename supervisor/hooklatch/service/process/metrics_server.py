@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from socketserver import TCPServer, ThreadingMixIn
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
-__all__ = ["serving"]
+__all__ = ["serve_metrics"]
 
 logger = logging.getLogger("hooklatch.metrics")
 LOOPBACK = "127.0.0.1"
@@ -36,7 +36,7 @@ class Server(ThreadingMixIn, WSGIServer):
         logger.debug("a request for metrics failed", exc_info=True)
 
 
-class Handler(WSGIRequestHandler):
+class MetricsRequestHandler(WSGIRequestHandler):
     timeout = CLIENT_TIMEOUT
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002  (http.server's name)
@@ -44,13 +44,13 @@ class Handler(WSGIRequestHandler):
 
 
 @contextmanager
-def serving(port: int, answer: Callable[..., Iterable[bytes]]) -> Generator[None]:
+def serve_metrics(port: int, answer: Callable[..., Iterable[bytes]]) -> Generator[None]:
     """Answer on a port of the loopback while the block runs.
 
     Raises:
         OSError: the port is in use, or needs privileges.
     """
-    server = make_server(LOOPBACK, port, answer, Server, Handler)
+    server = make_server(LOOPBACK, port, answer, Server, MetricsRequestHandler)
     thread = threading.Thread(target=server.answer_all, name="hooklatch-metrics", daemon=True)
     thread.start()
     try:

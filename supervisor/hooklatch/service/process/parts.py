@@ -11,63 +11,63 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from hooklatch.core.health import Faults
+from hooklatch.core.health import ActiveFaults
 from hooklatch.dialects.find import load_entry_points
 from hooklatch.environments.environments import Environments
 from hooklatch.processes.pool import Pool
 from hooklatch.processes.supervisor import Supervisor
-from hooklatch.processes.zygote import Zygote
-from hooklatch.record.writer import Record
+from hooklatch.processes.zygote import ZygoteClient
+from hooklatch.record.writer import RecordWriter
 from hooklatch.service.api.administration import Administration
 from hooklatch.service.api.fleet_methods import FleetMethods
 from hooklatch.service.api.fleet_report import FleetReport
 from hooklatch.service.api.hook_methods import HookMethods
 from hooklatch.service.api.hook_reports import HookReports
 from hooklatch.service.api.host_methods import HostMethods
-from hooklatch.service.api.links import Links
-from hooklatch.service.api.methods import Methods, Operations
+from hooklatch.service.api.links import LinkAdmission
+from hooklatch.service.api.methods import ApiMethods, Operations
 from hooklatch.service.api.registration import Registrar
 from hooklatch.service.api.session_methods import SessionMethods
 from hooklatch.service.api.skipped_fires import SkippedFires
 from hooklatch.service.api.status_report import StatusReport
-from hooklatch.service.building.sources import Sources, Unit
+from hooklatch.service.building.sources import SourceBuild, Sources
 from hooklatch.service.config.settings import Settings
 from hooklatch.service.config.state_file import StateFile
 from hooklatch.service.dispatch.breakers import Breakers
-from hooklatch.service.dispatch.calls import Targets
-from hooklatch.service.dispatch.dialect_fires import Dialects, Native
+from hooklatch.service.dispatch.calls import HookRunners
+from hooklatch.service.dispatch.dialect_fires import DialectDispatcher, Dialects
 from hooklatch.service.dispatch.dispatcher import Dispatcher
-from hooklatch.service.dispatch.generations import Generations
-from hooklatch.service.dispatch.recording import Recording
-from hooklatch.service.dispatch.session_end import SessionEnd
+from hooklatch.service.dispatch.generations import FireGenerations
+from hooklatch.service.dispatch.recording import DecisionRecorder
+from hooklatch.service.dispatch.session_end import SessionCleanup
 from hooklatch.service.dispatch.shared_state import SharedState
 from hooklatch.service.fleet.contact import FleetContact
 from hooklatch.service.fleet.fleet_layer import FleetLayer
 from hooklatch.service.fleet.token import LinkToken
-from hooklatch.service.loading.files import Files, Reloaded, first_plan
+from hooklatch.service.loading.files import Reloader, ReloadResult, make_first_plan
 from hooklatch.service.loading.project_freshness import ProjectFreshness
 from hooklatch.service.loading.watch import FileWatch
-from hooklatch.service.process.metrics import Metrics, MetricsPlaces
+from hooklatch.service.process.metrics import MetricsPlaces, MetricsPublisher
 from hooklatch.service.process.record_notes import RecordNotes
-from hooklatch.service.reading.projects import Projects
+from hooklatch.service.reading.projects import ProjectRegistry
 from hooklatch.service.registry.admission import Admission
-from hooklatch.service.registry.asks import Asks
+from hooklatch.service.registry.asks import AskBroker
 from hooklatch.service.registry.budget import Budget
 from hooklatch.service.registry.registries import Registries
 from hooklatch.service.registry.sessions import Sessions
 from hooklatch.service.registry.statistics import Statistics
 from hooklatch.service.registry.suspensions import Suspensions
 from hooklatch.service.transport.bus import Bus
-from hooklatch.service.transport.connection import Shared
+from hooklatch.service.transport.connection import ConnectionTasks
 from hooklatch.service.transport.hangups import Hangups
 from hooklatch.service.transport.line_timeouts import LineTimeouts
-from hooklatch.service.transport.permits import Permits
+from hooklatch.service.transport.permits import SkipPermissions
 from hooklatch.service.transport.reader_handoff import ReaderHandoff
 
-__all__ = ["Parts"]
+__all__ = ["DaemonComponents"]
 
 
-class Parts:
+class DaemonComponents:
     """All parts, made around what is there before any of them: open files, processes, and their supervisors.
 
     `end` ends this process, if it is the daemon's own; `places` are its files and sockets, by what they are.
@@ -78,8 +78,8 @@ class Parts:
         *,
         config: str,
         state: StateFile,
-        record: Record,
-        zygote: Zygote,
+        record: RecordWriter,
+        zygote: ZygoteClient,
         environments: Environments,
         supervisors: tuple[Supervisor, ...],
         end: Callable[[], None] | None,
@@ -87,13 +87,13 @@ class Parts:
         is_trial: bool = False,
         load_seconds: float = math.inf,
         make_sources: Callable[..., Sources] = Sources,
-        make_files: Callable[..., Files] = Files,
+        make_files: Callable[..., Reloader] = Reloader,
     ) -> None:
         self.state, self.record, self.zygote, self.environments = state, record, zygote, environments
         self.notes = RecordNotes(record, lambda kind, fields: self.bus.operated(kind, fields))
         record.on_fault = self.notes.fault
         self.statistics, self.breakers = Statistics(), Breakers(self.notes.released)
-        faults, self.listener_faults = Faults(), Faults()
+        faults, self.listener_faults = ActiveFaults(), ActiveFaults()
         installed, unusable = load_entry_points()
         faults.report("dialects", *unusable)
 
@@ -102,26 +102,26 @@ class Parts:
         self.shared_state = SharedState(os.path.dirname(state.path))
         admission = Admission(lambda: max((pool.limits.workers for pool in pools.values()), default=4))
         self.budget = Budget(self.statistics.dropped)
-        self.asks = Asks(record.append, lambda told: self.bus.asked(told), admission)
-        session_end = SessionEnd(self.breakers, self.statistics, self.shared_state, self.asks)
+        self.asks = AskBroker(record.append, lambda told: self.bus.asked(told), admission)
+        session_end = SessionCleanup(self.breakers, self.statistics, self.shared_state, self.asks)
         self.sessions = Sessions(on_end=session_end.forget)
         self.bus = Bus(self.sessions, self.notes.registry)
-        first = first_plan(config, state)
-        self.projects = Projects(state, self.sessions)
-        permits = Permits(self.bus, self.projects.holds)
+        first = make_first_plan(config, state)
+        self.projects = ProjectRegistry(state, self.sessions)
+        permits = SkipPermissions(self.bus, self.projects.holds)
         self.registries = Registries(
             first.catalogue, self.sessions, self.bus.publish, permits, switches=state.state.switches
         )
-        self.generations, metrics_places = Generations(), MetricsPlaces()
+        self.generations, metrics_places = FireGenerations(), MetricsPlaces()
         self.sources = make_sources(
             zygote, self.generations.quiesced, pools, on_adopted=self._adopted, environments=environments,
             load_seconds=load_seconds,
         )  # fmt: skip
 
         # The fleet.
-        fleet_faults = Faults()
+        fleet_faults = ActiveFaults()
         self.link_token = LinkToken(os.path.dirname(places["admin"]), fleet_faults, self._end_links)
-        self.links = Links(self.link_token, record, self._note_of_fleet)
+        self.links = LinkAdmission(self.link_token, record, self._note_of_fleet)
         self.contact = FleetContact(state, self._note_of_fleet, lambda: self.files.deny())
         self.fleet = FleetLayer(state, self._note_of_fleet, fleet_faults, lambda: self.contact.denial)
 
@@ -146,17 +146,17 @@ class Parts:
 
         # Fires.
         self.dialects = Dialects(installed, self.files)
-        targets = Targets(
+        targets = HookRunners(
             pools, self.bus.connections, self.statistics, breakers=self.breakers, native=self.dialects,
             on_quarantine=self.notes.quarantined,
         )  # fmt: skip
         self.dispatcher = Dispatcher(
             self.registries, targets, self.generations, self.statistics,
             projects=ProjectFreshness(self.projects, self.files, self.file_watch, self.registries.take_settings),
-            suspensions=self.suspensions, asks=self.asks, recording=Recording(record), state=self.shared_state,
+            suspensions=self.suspensions, asks=self.asks, recording=DecisionRecorder(record), state=self.shared_state,
             audience=self.bus, budget=self.budget,
         )  # fmt: skip
-        self.native = Native(self.dispatcher)
+        self.native = DialectDispatcher(self.dispatcher)
 
         # What clients request.
         operations = Operations(self.notes.note)
@@ -189,7 +189,7 @@ class Parts:
             generations=self.generations, status=self.status,
             background=self.dispatcher.background,
         )  # fmt: skip
-        self.methods = Methods(
+        self.methods = ApiMethods(
             self.dispatcher, self.dialects, self.native, self.registries, self.bus,
             of_clients=[
                 session_methods.methods,
@@ -205,16 +205,16 @@ class Parts:
             },
             of_links={**self.links.methods, **self.fleet_methods.of_links},
         )  # fmt: skip
-        self.metrics = Metrics(metrics_places, self.status, faults)
-        self.shared = Shared(admission, self.budget, ReaderHandoff(), LineTimeouts(), Hangups())
+        self.metrics = MetricsPublisher(metrics_places, self.status, faults)
+        self.shared = ConnectionTasks(admission, self.budget, ReaderHandoff(), LineTimeouts(), Hangups())
 
-    def _adopted(self, unit: Unit) -> None:
+    def _adopted(self, unit: SourceBuild) -> None:
         """Record a new build of a source; a quarantine of the one before it is over, and it has files of its own."""
         self.file_watch.hint.set()
         self.notes.adopted(unit)
         self.breakers.replaced(unit.source.location, unit.build)
 
-    def _reloaded(self, reloaded: Reloaded) -> None:
+    def _reloaded(self, reloaded: ReloadResult) -> None:
         """Record a reload; it may have changed what is to be watched."""
         self.file_watch.hint.set()
         self.notes.reloaded(reloaded)

@@ -12,10 +12,10 @@ from typing import Any
 import msgspec
 
 from hooklatch.core.hooks.registry import Hook
-from hooklatch.record.writer import Record, RecordError
-from hooklatch.service.building.sources import Unit
-from hooklatch.service.loading.files import Reloaded
-from hooklatch.service.registry.announcing import Announcement
+from hooklatch.record.writer import RecordError, RecordWriter
+from hooklatch.service.building.sources import SourceBuild
+from hooklatch.service.loading.files import ReloadResult
+from hooklatch.service.registry.announcing import RegistryChange
 
 __all__ = ["RecordNotes"]
 
@@ -29,7 +29,7 @@ class RecordNotes(msgspec.Struct, frozen=True):
     `announce` tells subscribers: the kind of what happened, and its fields.
     """
 
-    record: Record
+    record: RecordWriter
     announce: Callable[[str, Mapping[str, object]], None]
 
     def note(self, kind: str, fields: dict[str, Any]) -> None:
@@ -44,7 +44,7 @@ class RecordNotes(msgspec.Struct, frozen=True):
         self.note(kind, fields)
         self.announce(kind, fields)
 
-    def registry(self, announcement: Announcement) -> None:
+    def registry(self, announcement: RegistryChange) -> None:
         """Record a new revision of the global registry."""
         self.note("registry", {name: getattr(announcement, name) for name in CHANGES})
 
@@ -52,7 +52,7 @@ class RecordNotes(msgspec.Struct, frozen=True):
         """Record which version of a file that declares hooks becomes active."""
         self.note("source", {"kind_of_source": "configuration", "location": path, "sha256": digest})
 
-    def adopted(self, unit: Unit) -> None:
+    def adopted(self, unit: SourceBuild) -> None:
         """Record which version of a source becomes active."""
         source = unit.source
         self.note("source", {"kind_of_source": source.kind, "location": source.location, "sha256": source.digest,
@@ -66,7 +66,7 @@ class RecordNotes(msgspec.Struct, frozen=True):
         """Record and announce that a hook is called again; `hook` is its full name."""
         self.operated("released", {"hook": hook, "why": why})
 
-    def reloaded(self, reloaded: Reloaded) -> None:
+    def reloaded(self, reloaded: ReloadResult) -> None:
         """Announce what a reload did; the record has its revision and its files already."""
         self.announce("reloaded", msgspec.structs.asdict(reloaded))
 

@@ -20,7 +20,7 @@ import trio
 from hooklatch.processes.supervisor import ChildSpec, Supervisor
 from hooklatch.processes.zygote import reap_strangers
 
-__all__ = ["Signals"]
+__all__ = ["SignalReceiver"]
 
 logger = logging.getLogger("hooklatch.daemon")
 HANDLED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
@@ -30,7 +30,7 @@ MEANINGLESS = (
 )  # fmt: skip
 
 
-class Signals:
+class SignalReceiver:
     """Receives signals; `starting` is cancelled by one that ends the daemon before it serves."""
 
     def __init__(self) -> None:

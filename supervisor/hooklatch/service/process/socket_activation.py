@@ -16,7 +16,7 @@ import msgspec
 
 from hooklatch import paths
 
-__all__ = ["ActivationError", "Inherited", "take_sockets"]
+__all__ = ["ActivationError", "InheritedSockets", "take_sockets"]
 
 FIRST = 3  # sd_listen_fds(3): SD_LISTEN_FDS_START
 FILES = {"agent": paths.AGENT_SOCKET, "admin": paths.ADMIN_SOCKET}
@@ -27,7 +27,7 @@ class ActivationError(Exception):
     """A socket that was passed on cannot be used: which descriptor, and what to do."""
 
 
-class Inherited(msgspec.Struct, frozen=True):
+class InheritedSockets(msgspec.Struct, frozen=True):
     """The two listening sockets, and where they are bound."""
 
     agent: socket.socket
@@ -36,7 +36,7 @@ class Inherited(msgspec.Struct, frozen=True):
     admin_path: str
 
 
-def take_sockets(environ: MutableMapping[str, str], pid: int) -> Inherited | None:
+def take_sockets(environ: MutableMapping[str, str], pid: int) -> InheritedSockets | None:
     """Return the sockets that were passed to this process, or None, and remove the variables.
 
     Raises:
@@ -53,12 +53,12 @@ def take_sockets(environ: MutableMapping[str, str], pid: int) -> Inherited | Non
             f"{count} sockets were passed, named {names!r}; pass two, with FileDescriptorName=agent and =admin"
         )
     by_name = {name: FIRST + place for place, name in enumerate(called)}
-    bound = {name: path_of(name, fd) for name, fd in by_name.items()}
-    agent, admin = (opened(by_name[name]) for name in FILES)
-    return Inherited(agent, admin, bound["agent"], bound["admin"])
+    bound = {name: find_bound_path(name, fd) for name, fd in by_name.items()}
+    agent, admin = (open_inherited_socket(by_name[name]) for name in FILES)
+    return InheritedSockets(agent, admin, bound["agent"], bound["admin"])
 
 
-def path_of(name: str, fd: int) -> str:
+def find_bound_path(name: str, fd: int) -> str:
     """Return where a socket is bound, after checking what it is and who can connect to it."""
     what = f"descriptor {fd}, passed as {name!r},"
     try:
@@ -94,7 +94,7 @@ def check_permissions(what: str, path: str) -> None:
             raise ActivationError(f"{what}: {place} is open to others; set {wanted} and restart the socket unit")
 
 
-def opened(fd: int) -> socket.socket:
+def open_inherited_socket(fd: int) -> socket.socket:
     os.set_inheritable(fd, False)
     listener = socket.socket(fileno=fd)
     listener.setblocking(False)

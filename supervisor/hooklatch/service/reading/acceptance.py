@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import msgspec
 
-__all__ = ["EVERYTHING", "LESS", "NOTHING", "REMOVAL", "Acceptance"]
+__all__ = ["EVERYTHING", "LESS", "NOTHING", "REMOVAL", "LossAcceptance"]
 
 REMOVAL = "hooklatch reload --accept-removed"
 
 
-class Acceptance(msgspec.Struct, frozen=True):
+class LossAcceptance(msgspec.Struct, frozen=True):
     """What somebody accepts: that files hold `less`, and that the files and plugins of these names are `removed`.
 
     A plugin's name is its key; None stands for every name.
@@ -29,4 +29,4 @@ class Acceptance(msgspec.Struct, frozen=True):
         return self.removed is None or name in self.removed
 
 
-NOTHING, LESS, EVERYTHING = Acceptance(), Acceptance(less=True), Acceptance(less=True, removed=None)
+NOTHING, LESS, EVERYTHING = LossAcceptance(), LossAcceptance(less=True), LossAcceptance(less=True, removed=None)

@@ -16,8 +16,8 @@ import msgspec
 from hooklatch.core.hooks.builtin_sources import SHELL
 from hooklatch.core.hooks.catalogue import Catalogue
 from hooklatch.core.text import is_unicode
-from hooklatch.dialects.find import unknown_event
-from hooklatch.errors import trouble
+from hooklatch.dialects.find import describe_undefined_event
+from hooklatch.errors import describe_error
 from hooklatch.service.config.configuration import (
     PROJECT_TABLES,
     TABLES,
@@ -26,22 +26,30 @@ from hooklatch.service.config.configuration import (
     Diagnostic,
     FileConfig,
     SourceTable,
-    place_of,
+    find_definition_target,
     read_config,
 )
 from hooklatch.service.config.file_safety import UnsafeFileError, read_safely
-from hooklatch.service.config.path_lookup import Absent, Fault, Names, is_passing, look, names_in
+from hooklatch.service.config.path_lookup import (
+    DirectoryNames,
+    PathAbsent,
+    PathFault,
+    is_passing,
+    list_directory,
+    look_up_path,
+)
 from hooklatch.service.config.settings_files import ENDING, read_settings
 from hooklatch.service.reading import trust
 
 __all__ = [
-    "ENDINGS", "DeclaredFile", "FleetFiles", "ProjectFiles", "SeenFile", "changed", "paths_of", "read_files",
-    "read_fleet", "read_project", "tampered",
+    "ENDINGS", "DeclaredFile", "FleetFiles", "ProjectFiles", "SeenFile", "mark_untrusted", "list_hook_files",
+    "read_files",
+    "read_fleet", "read_project", "mark_tampered",
 ]  # fmt: skip
 
 ENDINGS = (".toml", ".py", ENDING)  # what hooks.d may contain
 SeenFile: TypeAlias = (
-    FileConfig | Diagnostic | Absent | Fault
+    FileConfig | Diagnostic | PathAbsent | PathFault
 )  # its content, what is wrong in it, or that it cannot be read
 
 
@@ -103,17 +111,17 @@ class FleetFiles(msgspec.Struct, frozen=True):
 
 def read_files(
     main: str, folder: str, known: Iterable[str], before: Mapping[str, SeenFile]
-) -> tuple[Names | Absent | Fault, dict[str, SeenFile]]:
+) -> tuple[DirectoryNames | PathAbsent | PathFault, dict[str, SeenFile]]:
     """List the directory, and read the main file, those in the directory, and those `known` to have been there."""
-    listing = names_in(folder)
+    listing = list_directory(folder)
     tables = {main: ConfigFile.__struct_fields__}
-    paths = {main, *known, *paths_of(folder, listing)}
+    paths = {main, *known, *list_hook_files(folder, listing)}
     return listing, {path: read_file(path, tables.get(path, TABLES), before.get(path)) for path in paths}
 
 
-def paths_of(folder: str, listing: Names | Absent | Fault) -> list[str]:
+def list_hook_files(folder: str, listing: DirectoryNames | PathAbsent | PathFault) -> list[str]:
     """Return the files of a directory that declare hooks."""
-    names = listing.names if isinstance(listing, Names) else []
+    names = listing.names if isinstance(listing, DirectoryNames) else []
     return [os.path.join(folder, name) for name in names if is_declaring(name)]
 
 
@@ -122,8 +130,8 @@ def read_file(path: str, tables: tuple[str, ...], before: SeenFile | None = None
     if not is_unicode(path):
         shown = os.fsencode(path).decode("utf-8", "backslashreplace")
         return Diagnostic(shown, 0, "its name is not UTF-8; rename it")
-    seen = look(path)
-    if isinstance(seen, Absent | Fault):
+    seen = look_up_path(path)
+    if isinstance(seen, PathAbsent | PathFault):
         return seen
     if path.endswith(".py"):
         return FileConfig(path, sources=[SourceTable(path=path)])
@@ -136,7 +144,7 @@ def read_file(path: str, tables: tuple[str, ...], before: SeenFile | None = None
     except ConfigError as error:
         return error.diagnostic
     except (UnsafeFileError, OSError) as error:
-        return Fault(trouble(error), is_passing(error))
+        return PathFault(describe_error(error), is_passing(error))
     return msgspec.structs.replace(config, digest=digest)
 
 
@@ -149,34 +157,34 @@ def is_declaring(name: str) -> bool:
 
 def read_project(folder: str, pins: trust.Pins, before: ProjectFiles | None) -> ProjectFiles:
     """Read a project's files if they are those that were trusted; unchanged ones are not read again."""
-    project = ProjectFiles(folder, pins, trust.stamps(folder))
+    project = ProjectFiles(folder, pins, trust.stamp_project(folder))
     if before is not None and before.is_sound and before.pins is pins and before.stamps == project.stamps:
         return before
     try:
-        fault = trust.difference(pins, trust.pin(folder))
+        fault = trust.compare_pinned_files(pins, trust.pin_files(folder))
     except (UnsafeFileError, OSError) as error:
-        fault = trouble(error)
+        fault = describe_error(error)
     if fault is None and project.stamps is None:
         fault = "it cannot be accessed"
     if fault is not None:
-        return changed(project, fault)
-    root = trust.folder_of(folder)
+        return mark_untrusted(project, fault)
+    root = trust.project_hooks_folder(folder)
     inside = (name for name in pins if os.path.dirname(name) == "hooks.d" and is_declaring(os.path.basename(name)))
     names = [*(name for name in pins if name == "hooks.toml"), *sorted(inside)]
-    files = [pinned_file(root, name, pins[name], unfit_for_project) for name in names]
+    files = [read_pinned_file(root, name, pins[name], find_project_misfit) for name in names]
     return msgspec.structs.replace(project, files=files)
 
 
-def changed(project: ProjectFiles, fault: str) -> ProjectFiles:
+def mark_untrusted(project: ProjectFiles, fault: str) -> ProjectFiles:
     """Return a project whose files are not those that were trusted."""
     text = (
-        f"{trust.folder_of(project.folder)} has changed since it was trusted ({fault}); "
+        f"{trust.project_hooks_folder(project.folder)} has changed since it was trusted ({fault}); "
         f"look at it, then: hooklatch trust {shlex.quote(project.folder)}"
     )
     return msgspec.structs.replace(project, files=[], fault=text)
 
 
-def pinned_file(
+def read_pinned_file(
     root: str, name: str, digest: str, fault_of: Callable[[str, FileConfig], Diagnostic | None]
 ) -> DeclaredFile:
     path = os.path.join(root, name)
@@ -184,20 +192,20 @@ def pinned_file(
         case FileConfig() as config if config.digest in ("", digest):  # a Python file is hashed when it is built
             fault = fault_of(root, config)
             return DeclaredFile(path, config if fault is None else None, fault)
-        case FileConfig() | Absent():
+        case FileConfig() | PathAbsent():
             return DeclaredFile(path, None, Diagnostic(path, 0, "it changes while it is read"))
-        case Fault(reason):
+        case PathFault(reason):
             return DeclaredFile(path, None, Diagnostic(path, 0, reason))
         case Diagnostic() as fault:
             return DeclaredFile(path, None, fault)
 
 
-def unfit_for_project(root: str, config: FileConfig) -> Diagnostic | None:
+def find_project_misfit(root: str, config: FileConfig) -> Diagnostic | None:
     """Return what a project's file names that is not pinned with it."""
-    return unpinned_python(config) or outside_of(root, config)
+    return find_unpinned_python(config) or find_outside_code(root, config)
 
 
-def unpinned_python(config: FileConfig) -> Diagnostic | None:
+def find_unpinned_python(config: FileConfig) -> Diagnostic | None:
     for table in config.sources:
         if table.python is not None:
             text = (
@@ -208,10 +216,10 @@ def unpinned_python(config: FileConfig) -> Diagnostic | None:
     return None
 
 
-def outside_of(root: str, config: FileConfig) -> Diagnostic | None:
+def find_outside_code(root: str, config: FileConfig) -> Diagnostic | None:
     """Return which Python code a file names outside of the pinned directory."""
     places = [(table.source, 0) for table in config.sources]
-    places += [(place_of(hook, os.path.dirname(config.path))[0], hook.line) for hook in config.hooks]
+    places += [(find_definition_target(hook, os.path.dirname(config.path))[0], hook.line) for hook in config.hooks]
     for source, line in places:
         if source.kind == "file" and not source.location.startswith(f"{root}/"):
             return Diagnostic(config.path, line, f"{source.location} is not below {root}, so it is not pinned")
@@ -223,29 +231,29 @@ def outside_of(root: str, config: FileConfig) -> Diagnostic | None:
 
 def read_fleet(fleet: FleetFiles, before: FleetFiles | None) -> FleetFiles:
     """Read the files of the fleet's bundle if they are those that were signed; unchanged ones are not read again."""
-    stamps = trust.stamps_below(fleet.root)
+    stamps = trust.stamp_tree(fleet.root)
     if before is not None and before.is_sound and (before.pins, before.stamps) == (fleet.pins, stamps):
         return msgspec.structs.replace(fleet, stamps=stamps, files=before.files)
     try:
-        fault = trust.difference(fleet.pins, trust.pin_below(fleet.root))
+        fault = trust.compare_pinned_files(fleet.pins, trust.pin_below(fleet.root))
     except (UnsafeFileError, OSError) as error:
-        fault = trouble(error)
+        fault = describe_error(error)
     if fault is None and stamps is None:
         fault = "it cannot be accessed"
     if fault is not None:
-        return tampered(fleet, fault)
+        return mark_tampered(fleet, fault)
     names = sorted(name for name in fleet.pins if "/" not in name and is_declaring(name))
-    files = [pinned_file(fleet.root, name, fleet.pins[name], unfit_for_fleet) for name in names]
+    files = [read_pinned_file(fleet.root, name, fleet.pins[name], find_fleet_misfit) for name in names]
     return msgspec.structs.replace(fleet, stamps=stamps, files=files)
 
 
-def tampered(fleet: FleetFiles, fault: str) -> FleetFiles:
+def mark_tampered(fleet: FleetFiles, fault: str) -> FleetFiles:
     """Return a policy whose files are not those that were signed."""
     text = f"{fleet.root} is not what the fleet's publisher signed ({fault}); to write it anew: hooklatch reload"
     return msgspec.structs.replace(fleet, files=[], fault=text)
 
 
-def unfit_for_fleet(root: str, config: FileConfig) -> Diagnostic | None:
+def find_fleet_misfit(root: str, config: FileConfig) -> Diagnostic | None:
     """Return what a file of a bundle names that is not the same on every host, or that a host could hide."""
     standard = Catalogue.standard()
     for table in config.sources:
@@ -253,7 +261,7 @@ def unfit_for_fleet(root: str, config: FileConfig) -> Diagnostic | None:
             text = f"[[source]] names the module {table.source.location!r}, which no signature covers: use path"
             return Diagnostic(config.path, 0, text)
     for hook in config.hooks:
-        source, _ = place_of(hook, root)
+        source, _ = find_definition_target(hook, root)
         if source.kind != "file" and source != SHELL.source:
             text = (
                 f"hook {hook.id!r}: its code is the module {source.location!r}, which no signature covers: use a file"
@@ -263,6 +271,6 @@ def unfit_for_fleet(root: str, config: FileConfig) -> Diagnostic | None:
             text = f"hook {hook.id!r}: a fleet's hook belongs to no plugin; remove plugin"
             return Diagnostic(config.path, hook.line, text)
         if hook.event not in standard:
-            text = f"hook {hook.id!r}: {unknown_event(standard, hook.event)}"
+            text = f"hook {hook.id!r}: {describe_undefined_event(standard, hook.event)}"
             return Diagnostic(config.path, hook.line, text)
-    return unpinned_python(config) or outside_of(root, config)
+    return find_unpinned_python(config) or find_outside_code(root, config)

@@ -22,31 +22,39 @@ from hooklatch.core.hooks.catalogue import Catalogue
 from hooklatch.core.tables import InvalidTableError
 from hooklatch.core.text import is_unicode
 from hooklatch.dialects.dialect import Dialect, InvalidDialectError
-from hooklatch.dialects.find import from_table, unknown_event
+from hooklatch.dialects.find import build_dialect, describe_undefined_event
 from hooklatch.processes.pool_limits import PoolLimits
-from hooklatch.service.config.configuration import Diagnostic, FileConfig, place_of
-from hooklatch.service.config.path_lookup import Absent, Fault, Names
+from hooklatch.service.config.configuration import Diagnostic, FileConfig, find_definition_target
+from hooklatch.service.config.path_lookup import DirectoryNames, PathAbsent, PathFault
 from hooklatch.service.config.state_file import ManifestHook
-from hooklatch.service.reading.acceptance import REMOVAL, Acceptance
+from hooklatch.service.reading.acceptance import REMOVAL, LossAcceptance
 from hooklatch.service.reading.declared_files import (
     DeclaredFile,
     FleetFiles,
     ProjectFiles,
     SeenFile,
-    paths_of,
+    list_hook_files,
 )
-from hooklatch.service.reading.plugins import PLUGIN, Discovery, Plugin, in_force
+from hooklatch.service.reading.plugins import PLUGIN, Discovery, Plugin, select_active_plugins
 from hooklatch_worker.wire import ISOLATION_LEVELS, Isolation, Source
 
-__all__ = ["Manifests", "Plan", "Seen", "known_files", "plan", "remembered_plugins", "too_weak"]
+__all__ = [
+    "Manifests",
+    "ReloadPlan",
+    "ObservedFiles",
+    "list_known_files",
+    "plan_reload",
+    "list_remembered_plugins",
+    "is_too_weak",
+]
 
 Manifests: TypeAlias = Mapping[str, list[ManifestHook]]
 
 
-class Seen(msgspec.Struct, frozen=True):
+class ObservedFiles(msgspec.Struct, frozen=True):
     """What is there now, every file read once; `manifests` are from when each file was last good."""
 
-    listing: Names | Absent | Fault
+    listing: DirectoryNames | PathAbsent | PathFault
     files: Mapping[str, SeenFile]
     packages: Discovery
     manifests: Manifests = {}
@@ -54,7 +62,7 @@ class Seen(msgspec.Struct, frozen=True):
     fleet: FleetFiles | None = None
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+class ReloadPlan(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """What a reload is about to make active, and then what is active.
 
     `main` is the main file's version that applies, `packages` the directories whose plugins are known.  `vanished` are
@@ -89,7 +97,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def configs(self) -> list[FileConfig]:
-        return configs_of([*self.files, *bundled(self.fleet), *(file for one in self.projects for file in one.files)])
+        return list_configs(
+            [*self.files, *list_bundled_files(self.fleet), *(file for one in self.projects for file in one.files)]
+        )
 
     @cached_property
     def good(self) -> dict[str, FileConfig]:
@@ -128,23 +138,25 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         )
 
 
-def plan(active: Plan, seen: Seen, accepts: Acceptance) -> Plan:
+def plan_reload(active: ReloadPlan, seen: ObservedFiles, accepts: LossAcceptance) -> ReloadPlan:
     """Decide what a reload changes, and what of it may be less than before."""
-    read = declared_files(active, seen, accepts)
-    catalogue, clashes = catalogue_of(configs_of(read))
-    files = with_known_events(read, catalogue, active.good)
+    read = list_declared_files(active, seen, accepts)
+    catalogue, clashes = build_catalogue(list_configs(read))
+    files = refuse_unknown_events(read, catalogue, active.good)
     if files != read:  # what a refused file would have added is not there
-        catalogue, clashes = catalogue_of(configs_of(files))
-    dialects, unusable = dialects_of(configs_of(files), catalogue)
+        catalogue, clashes = build_catalogue(list_configs(files))
+    dialects, unusable = build_dialects(list_configs(files), catalogue)
     # If the main file has an error and no last good version, its last good switches must at least not be undone.
-    main, left = in_the_fleet(active.main, files[0].config or active.main, accepts)
-    remembered = remembered_plugins(seen.manifests)
-    plugins, complaints = in_force(active.plugins, remembered, seen.packages, accepts)
+    main, left = keep_fleet_settings(active.main, files[0].config or active.main, accepts)
+    remembered = list_remembered_plugins(seen.manifests)
+    plugins, complaints = select_active_plugins(active.plugins, remembered, seen.packages, accepts)
     projects = [
-        msgspec.structs.replace(project, files=with_known_events(project.files, catalogue, {}))
+        msgspec.structs.replace(project, files=refuse_unknown_events(project.files, catalogue, {}))
         for project in seen.projects
     ]
-    configs = configs_of([*files, *bundled(seen.fleet), *(file for project in projects for file in project.files)])
+    configs = list_configs(
+        [*files, *list_bundled_files(seen.fleet), *(file for project in projects for file in project.files)]
+    )
     extra = [plugin.source for plugin in plugins if plugin.fault is None]
     gone = (
         {PLUGIN + name for name in remembered - seen.packages.plugins.keys()}
@@ -152,42 +164,44 @@ def plan(active: Plan, seen: Seen, accepts: Acceptance) -> Plan:
         else set[str]()
     )
     vanished = {file.path for file in files if file.is_absent and file.fault is not None}
-    known = {active.main.path, active.folder, *known_files(active, seen.manifests)}
+    known = {active.main.path, active.folder, *list_known_files(active, seen.manifests)}
     known = {path for path in known if path in active.good or path in seen.manifests}
     present = {file.path for file in files if not file.is_accepted_absence} | {plugin.key for plugin in plugins}
     looked_at = (seen.listing, *seen.files.values(), *seen.packages.faults.values())
-    return Plan(
+    return ReloadPlan(
         main=main,
         temporary=active.temporary,
         files=files,
         catalogue=catalogue,
         dialects=dialects,
-        levels=levels_of(configs, active, main),
-        pythons=pythons_of(configs),
-        named=named_of(configs),
+        levels=list_isolation_levels(configs, active, main),
+        pythons=list_interpreters(configs),
+        named=list_named_data(configs),
         plugins={plugin.name: plugin for plugin in plugins},
         packages=seen.packages.known(active.packages),
         unreadable=seen.packages.unread(active.packages),
         projects=projects,
         fleet=seen.fleet,
         workers={one.source.location: one.workers for config in configs for one in config.sources if one.workers},
-        wanted=wanted_sources(configs, [*extra, LSP.source] if main.lsp is not None else extra),
+        wanted=list_wanted_sources(configs, [*extra, LSP.source] if main.lsp is not None else extra),
         diagnostics=[
             *(file.fault for file in files if file.fault is not None),
             *left,
             *clashes,
             *unusable,
             *complaints,
-            *contradictions(configs),
+            *find_contradictions(configs),
         ],
         vanished=vanished | (gone & present),
         removed=sorted((known | gone) - present),
-        is_to_retry=any(isinstance(one, Fault) and one.is_passing for one in looked_at)
+        is_to_retry=any(isinstance(one, PathFault) and one.is_passing for one in looked_at)
         or (seen.fleet is not None and seen.fleet.is_to_retry),
     )
 
 
-def in_the_fleet(last: FileConfig, main: FileConfig, accepts: Acceptance) -> tuple[FileConfig, list[Diagnostic]]:
+def keep_fleet_settings(
+    last: FileConfig, main: FileConfig, accepts: LossAcceptance
+) -> tuple[FileConfig, list[Diagnostic]]:
     """Return the main file with the [fleet] that it had, until somebody accepts that it holds less.
 
     Otherwise half of a file would do to have a stale host pass, and to remove what the engine does not have yet.
@@ -204,40 +218,40 @@ def in_the_fleet(last: FileConfig, main: FileConfig, accepts: Acceptance) -> tup
 # -- files -------------------------------------------------------------------------------------------------------
 
 
-def declared_files(active: Plan, seen: Seen, accepts: Acceptance) -> list[DeclaredFile]:
+def list_declared_files(active: ReloadPlan, seen: ObservedFiles, accepts: LossAcceptance) -> list[DeclaredFile]:
     """Return the files in their order: the main one, then the hooks.d directory itself, then the files in it.
 
     One that existed and is gone keeps its place until somebody accepts that.
     """
-    paths = set(paths_of(active.folder, seen.listing))
+    paths = set(list_hook_files(active.folder, seen.listing))
     # Without a listing the directory's present content is unknown, but what was active stays.
-    is_unlisted = isinstance(seen.listing, Fault)
-    paths |= {path for path in known_files(active, seen.manifests) if is_unlisted or not accepts.takes(path)}
-    return [version(active, seen, path, accepts) for path in (active.main.path, active.folder, *sorted(paths))]
+    is_unlisted = isinstance(seen.listing, PathFault)
+    paths |= {path for path in list_known_files(active, seen.manifests) if is_unlisted or not accepts.takes(path)}
+    return [choose_version(active, seen, path, accepts) for path in (active.main.path, active.folder, *sorted(paths))]
 
 
-def version(active: Plan, seen: Seen, path: str, accepts: Acceptance) -> DeclaredFile:
+def choose_version(active: ReloadPlan, seen: ObservedFiles, path: str, accepts: LossAcceptance) -> DeclaredFile:
     """Decide which version of a file is used: the present one, or the last good one, and why."""
     known, remembered = active.good.get(path), seen.manifests.get(path)
     match seen.listing if path == active.folder else seen.files[path]:
         case FileConfig() as config:
             held_hooks = bool(known and (known.hooks or known.sources)) or bool(remembered)
-            fault = missing(config) if held_hooks and not accepts.less else None
+            fault = find_lost_hooks(config) if held_hooks and not accepts.less else None
             return DeclaredFile(path, config if fault is None else known, fault)
-        case Names():  # what the directory holds is declared by the files in it
+        case DirectoryNames():  # what the directory holds is declared by the files in it
             return DeclaredFile(path, FileConfig(path))
-        case Absent():
+        case PathAbsent():
             if accepts.takes(path) or (known is None and remembered is None):
                 return DeclaredFile(path, FileConfig(path), is_absent=True)
             fault = Diagnostic(path, 0, f"it was active and is gone; to accept that: {REMOVAL}")
             return DeclaredFile(path, known, fault, is_absent=True)
-        case Fault(reason):
+        case PathFault(reason):
             return DeclaredFile(path, known, Diagnostic(path, 0, reason))
         case Diagnostic() as fault:
             return DeclaredFile(fault.file if not is_unicode(path) else path, known, fault)
 
 
-def with_known_events(
+def refuse_unknown_events(
     files: Iterable[DeclaredFile], catalogue: Catalogue, known: Mapping[str, FileConfig]
 ) -> list[DeclaredFile]:
     """Refuse each file that names an undefined event: what it guards is unknown."""
@@ -246,13 +260,13 @@ def with_known_events(
         hooks = file.config.hooks if file.config is not None and file.fault is None else []
         unknown = next((hook for hook in hooks if hook.event not in catalogue), None)
         if unknown is not None:
-            text = f"hook {unknown.id!r}: {unknown_event(catalogue, unknown.event)}"
+            text = f"hook {unknown.id!r}: {describe_undefined_event(catalogue, unknown.event)}"
             file = DeclaredFile(file.path, known.get(file.path), Diagnostic(file.path, unknown.line, text))
         checked.append(file)
     return checked
 
 
-def missing(config: FileConfig) -> Diagnostic | None:
+def find_lost_hooks(config: FileConfig) -> Diagnostic | None:
     """Return what a file that held hooks seems to have lost: all of them, or an entry that is no longer readable."""
     if not (config.hooks or config.sources):
         return Diagnostic(config.path, 0, "it held hooks and is empty now; to accept that: hooklatch reload")
@@ -263,23 +277,23 @@ def missing(config: FileConfig) -> Diagnostic | None:
     return Diagnostic(config.path, dropped.line, text)
 
 
-def known_files(active: Plan, manifests: Manifests) -> set[str]:
+def list_known_files(active: ReloadPlan, manifests: Manifests) -> set[str]:
     """Return the files of hooks.d that are active, or were before the last start."""
     return {path for path in (*active.good, *manifests) if os.path.dirname(path) == active.folder}
 
 
-def bundled(fleet: FleetFiles | None) -> list[DeclaredFile]:
+def list_bundled_files(fleet: FleetFiles | None) -> list[DeclaredFile]:
     return fleet.files if fleet is not None else []
 
 
-def configs_of(files: Iterable[DeclaredFile]) -> list[FileConfig]:
+def list_configs(files: Iterable[DeclaredFile]) -> list[FileConfig]:
     return [file.config for file in files if file.config is not None]
 
 
 # -- events and dialects ----------------------------------------------------------------------------------------
 
 
-def catalogue_of(configs: Iterable[FileConfig]) -> tuple[Catalogue, list[Diagnostic]]:
+def build_catalogue(configs: Iterable[FileConfig]) -> tuple[Catalogue, list[Diagnostic]]:
     """Return the standard catalogue with the events of these files, and which of them cannot be used."""
     catalogue, diagnostics = Catalogue.standard(), list[Diagnostic]()
     for path, event in [(config.path, event) for config in configs for event in config.events]:
@@ -290,12 +304,12 @@ def catalogue_of(configs: Iterable[FileConfig]) -> tuple[Catalogue, list[Diagnos
     return catalogue, diagnostics
 
 
-def dialects_of(configs: Iterable[FileConfig], catalogue: Catalogue) -> tuple[dict[str, Dialect], list[Diagnostic]]:
+def build_dialects(configs: Iterable[FileConfig], catalogue: Catalogue) -> tuple[dict[str, Dialect], list[Diagnostic]]:
     """Return the dialects of these files by name, and which of them cannot be used."""
     found, diagnostics = dict[str, Dialect](), list[Diagnostic]()
     for path, custom in [(config.path, custom) for config in configs for custom in config.dialects]:
         try:
-            dialect = from_table(custom.table, catalogue)
+            dialect = build_dialect(custom.table, catalogue)
             found[dialect.name] = dialect
         except InvalidDialectError as error:
             diagnostics.append(Diagnostic(path, custom.line, str(error)))
@@ -305,18 +319,21 @@ def dialects_of(configs: Iterable[FileConfig], catalogue: Catalogue) -> tuple[di
 # -- sources -----------------------------------------------------------------------------------------------------
 
 
-def wanted_sources(configs: Iterable[FileConfig], extra: Iterable[Source]) -> dict[str, Source]:
+def list_wanted_sources(configs: Iterable[FileConfig], extra: Iterable[Source]) -> dict[str, Source]:
     """Return the sources that files and packages name."""
     wanted = {source.location: source for source in extra}
     for config in configs:
         folder = os.path.dirname(config.path)
-        named = (*(table.source for table in config.sources), *(place_of(hook, folder)[0] for hook in config.hooks))
+        named = (
+            *(table.source for table in config.sources),
+            *(find_definition_target(hook, folder)[0] for hook in config.hooks),
+        )
         for source in named:
             wanted.setdefault(source.location, source)
     return wanted
 
 
-def levels_of(configs: Iterable[FileConfig], active: Plan, main: FileConfig) -> dict[str, str]:
+def list_isolation_levels(configs: Iterable[FileConfig], active: ReloadPlan, main: FileConfig) -> dict[str, str]:
     """Return the isolation level of each source that has its own; if several are named for one, the strictest wins.
 
     The operator's files may make a source stricter than [isolation] says, or weaker.  A project's files, and the
@@ -327,12 +344,12 @@ def levels_of(configs: Iterable[FileConfig], active: Plan, main: FileConfig) -> 
         for table in config.sources:
             if table.isolation is not None:
                 location, least = table.source.location, main.settings.isolation.level
-                named = table.isolation if active.is_ours(config.path) else strictest(table.isolation, least)
-                levels[location] = strictest(named, levels.get(location, named))
+                named = table.isolation if active.is_ours(config.path) else find_strictest_level(table.isolation, least)
+                levels[location] = find_strictest_level(named, levels.get(location, named))
     return levels
 
 
-def pythons_of(configs: Iterable[FileConfig]) -> dict[str, str]:
+def list_interpreters(configs: Iterable[FileConfig]) -> dict[str, str]:
     """Return the interpreter of each source for which one is named; of several, that of the first file."""
     found: dict[str, str] = {}
     for table in (table for config in configs for table in config.sources):
@@ -341,7 +358,7 @@ def pythons_of(configs: Iterable[FileConfig]) -> dict[str, str]:
     return found
 
 
-def named_of(configs: Iterable[FileConfig]) -> dict[str, list[str]]:
+def list_named_data(configs: Iterable[FileConfig]) -> dict[str, list[str]]:
     """Return the files that are named as the data of each source, in whichever files."""
     found: dict[str, list[str]] = {}
     for table in (table for config in configs for table in config.sources if table.files):
@@ -351,10 +368,10 @@ def named_of(configs: Iterable[FileConfig]) -> dict[str, list[str]]:
     return found
 
 
-def contradictions(configs: Iterable[FileConfig]) -> list[Diagnostic]:
+def find_contradictions(configs: Iterable[FileConfig]) -> list[Diagnostic]:
     """Name the tables whose interpreter is not used, since another file names another one."""
     configs = list(configs)
-    used = pythons_of(configs)
+    used = list_interpreters(configs)
     return [
         Diagnostic(
             config.path, 0, f"{table.source.location} runs in {used[table.source.location]}, which another file names,"
@@ -366,11 +383,11 @@ def contradictions(configs: Iterable[FileConfig]) -> list[Diagnostic]:
     ]  # fmt: skip
 
 
-def strictest(*levels: str) -> str:
+def find_strictest_level(*levels: str) -> str:
     return max(levels, key=ISOLATION_LEVELS.index)
 
 
-def too_weak(held: Isolation | None, wanted: Isolation) -> bool:
+def is_too_weak(held: Isolation | None, wanted: Isolation) -> bool:
     """Return whether an active build must go, though the new version of its source cannot be built.
 
     Its workers may do something that is denied to those that are required now.
@@ -379,7 +396,7 @@ def too_weak(held: Isolation | None, wanted: Isolation) -> bool:
         held is not None
         and wanted.is_required
         and not (
-            strictest(held.level, wanted.level) == held.level
+            find_strictest_level(held.level, wanted.level) == held.level
             and set(held.write) <= set(wanted.write)
             and set(held.read) <= set(wanted.read)
             and held.network <= wanted.network
@@ -387,7 +404,7 @@ def too_weak(held: Isolation | None, wanted: Isolation) -> bool:
     )
 
 
-def remembered_plugins(known: Iterable[str]) -> set[str]:
+def list_remembered_plugins(known: Iterable[str]) -> set[str]:
     """Return the plugins that had hooks before the last start."""
     keys = (key.partition(PLUGIN) for key in known)
     return {name for before, found, name in keys if found and not before}

@@ -15,16 +15,23 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from hooklatch.core.hooks.definitions import is_id
-from hooklatch.disks import lane
-from hooklatch.errors import why
+from hooklatch.disks import find_lane
+from hooklatch.errors import explain_error
 from hooklatch.files import open_regular
 from hooklatch.service.config.configuration import Diagnostic
-from hooklatch.service.config.path_lookup import Absent, Fault, Found, is_passing, look, names_in
-from hooklatch.service.reading.acceptance import REMOVAL, Acceptance
-from hooklatch_worker.author.marker import Marker
-from hooklatch_worker.wire import Declared, Source
+from hooklatch.service.config.path_lookup import (
+    PathAbsent,
+    PathFault,
+    PathFound,
+    is_passing,
+    list_directory,
+    look_up_path,
+)
+from hooklatch.service.reading.acceptance import REMOVAL, LossAcceptance
+from hooklatch_worker.author.marker import MarkedEvent
+from hooklatch_worker.wire import HookDeclaration, Source
 
-__all__ = ["GROUP", "PLUGIN", "Discovery", "Plugin", "discover", "in_force"]
+__all__ = ["GROUP", "PLUGIN", "Discovery", "Plugin", "discover_plugins", "select_active_plugins"]
 
 GROUP = "hooklatch.plugins"
 MOST = 20.0  # seconds for all of them: hundreds, from a cold disk
@@ -47,7 +54,7 @@ class Plugin(msgspec.Struct, frozen=True):
     def source(self) -> Source:
         return Source("module", self.module)
 
-    def named(self, declared: Declared) -> Marker:
+    def named(self, declared: HookDeclaration) -> MarkedEvent:
         """Return a function's marker with the plugin's name in its id."""
         return msgspec.structs.replace(declared.marker, id=f"{self.name}.{declared.marker.id or declared.function}")
 
@@ -56,7 +63,7 @@ class Discovery(msgspec.Struct, frozen=True):
     """What installed packages provide; `faults` are the directories that could not be read."""
 
     plugins: dict[str, Plugin]
-    faults: dict[str, Fault]
+    faults: dict[str, PathFault]
     read: set[str]
 
     def unread(self, known: set[str]) -> dict[str, str]:
@@ -68,50 +75,52 @@ class Discovery(msgspec.Struct, frozen=True):
         return self.read | (before & self.faults.keys())
 
 
-def discover() -> Discovery:
+def discover_plugins() -> Discovery:
     """Find the plugins of all installed packages, by name; while their disk is late it is unknown which there are."""
     try:
-        return lane("packages", "the disk of installed packages", MOST).look(found_now)
+        return find_lane("packages", "the disk of installed packages", MOST).look(discover_now)
     except TimeoutError as error:
-        late = Fault(f"installed packages cannot be read: {why(error)}; fix that disk", is_passing=True)
+        late = PathFault(f"installed packages cannot be read: {explain_error(error)}; fix that disk", is_passing=True)
         return Discovery({}, dict.fromkeys(map(os.path.abspath, sys.path), late), set())
 
 
-def found_now() -> Discovery:
+def discover_now() -> Discovery:
     # importlib caches listings; a listing that failed is cached like an empty one.
     importlib.metadata.MetadataPathFinder().invalidate_caches()
-    faults = dict(unreadable_folders())
+    faults = dict(find_unreadable_folders())
     places = {entry for entry in map(os.path.abspath, sys.path) if entry not in faults}
     found: dict[str, Plugin] = {}
     seen: set[str] = set()
     path = [entry for entry in sys.path if os.path.abspath(entry) not in faults]
     for package in importlib.metadata.distributions(path=path):
         place = str(getattr(package, "_path", package))
-        plugins = plugins_of(package, place, seen)
-        if isinstance(plugins, Fault):
+        plugins = read_package_plugins(package, place, seen)
+        if isinstance(plugins, PathFault):
             faults[place] = plugins
             continue
         places.add(place)
         for plugin in plugins:
-            add(found, plugin)
+            add_plugin(found, plugin)
     return Discovery({name: found[name] for name in sorted(found)}, faults, places)
 
 
-def plugins_of(package: importlib.metadata.Distribution, place: str, seen: set[str]) -> list[Plugin] | Fault:
+def read_package_plugins(
+    package: importlib.metadata.Distribution, place: str, seen: set[str]
+) -> list[Plugin] | PathFault:
     """Read what a package provides; of two packages of one name the first one on the path is imported."""
     try:
-        fault = fault_of(package)
+        fault = find_package_fault(package)
         if fault is not None:
             return fault
         name = str(getattr(package, "_normalized_name", None) or package.metadata["Name"])
         points = [point for point in package.entry_points if point.group == GROUP] if name not in seen else []
         seen.add(name)
-        return [read(point) for point in points]
+        return [read_plugin(point) for point in points]
     except (OSError, ValueError, TypeError, AttributeError, KeyError) as error:  # garbage raises any of these
-        return Fault(f"{place} cannot be read: {why(error)}; fix it", is_passing(error))
+        return PathFault(f"{place} cannot be read: {explain_error(error)}; fix it", is_passing(error))
 
 
-def add(found: dict[str, Plugin], plugin: Plugin) -> None:
+def add_plugin(found: dict[str, Plugin], plugin: Plugin) -> None:
     other = found.get(plugin.name)
     if other is not None and other.module != plugin.module:
         fault = f"{other.package} and {plugin.package} both bring a plugin of this name; remove one of them"
@@ -119,33 +128,33 @@ def add(found: dict[str, Plugin], plugin: Plugin) -> None:
     found[plugin.name] = plugin
 
 
-def unreadable_folders() -> Iterator[tuple[str, Fault]]:
+def find_unreadable_folders() -> Iterator[tuple[str, PathFault]]:
     """Find the directories on the import path that cannot be listed: importlib treats them as empty."""
     for entry in dict.fromkeys(map(os.path.abspath, sys.path)):
-        seen = look(entry)
-        if isinstance(seen, Found) and seen.is_folder:
-            names = names_in(entry)
-            seen = names if isinstance(names, Fault) else seen
-        if isinstance(seen, Fault):
+        seen = look_up_path(entry)
+        if isinstance(seen, PathFound) and seen.is_folder:
+            names = list_directory(entry)
+            seen = names if isinstance(names, PathFault) else seen
+        if isinstance(seen, PathFault):
             yield entry, seen
 
 
-def fault_of(package: importlib.metadata.Distribution) -> Fault | None:
+def find_package_fault(package: importlib.metadata.Distribution) -> PathFault | None:
     """Return why a package's entry points are unknown; importlib treats such a package as having none."""
     place: object = getattr(package, "_path", None)
     if not isinstance(place, pathlib.Path):
         return None  # in an archive, which is read completely or not at all
-    seen = look(str(place))
-    if isinstance(seen, Found) and not seen.is_folder:
+    seen = look_up_path(str(place))
+    if isinstance(seen, PathFound) and not seen.is_folder:
         return None  # the old format is a single file, without entry points
-    points = look(str(place / "entry_points.txt"))
-    if isinstance(points, Absent | Fault):
-        return points if isinstance(points, Fault) else None
+    points = look_up_path(str(place / "entry_points.txt"))
+    if isinstance(points, PathAbsent | PathFault):
+        return points if isinstance(points, PathFault) else None
     os.close(open_regular(str(place / "entry_points.txt")))
     return None
 
 
-def read(point: importlib.metadata.EntryPoint) -> Plugin:
+def read_plugin(point: importlib.metadata.EntryPoint) -> Plugin:
     package = f"{point.dist.name} {point.dist.version}" if point.dist is not None else ""
     if not is_id(point.name):
         return Plugin(repr(point.name)[:80], "", package, "its name must be one line of at most 200 characters")
@@ -155,11 +164,11 @@ def read(point: importlib.metadata.EntryPoint) -> Plugin:
     return Plugin(point.name, module.strip(), package)
 
 
-def in_force(
+def select_active_plugins(
     known: Mapping[str, Plugin],
     had_hooks: set[str],
     discovery: Discovery,
-    accepts: Acceptance,
+    accepts: LossAcceptance,
 ) -> tuple[list[Plugin], list[Diagnostic]]:
     """Return the plugins to load, and what is wrong with them.
 

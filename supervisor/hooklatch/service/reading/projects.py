@@ -16,21 +16,26 @@ from contextlib import contextmanager
 
 import trio
 
-from hooklatch.service.config.looks import looked
-from hooklatch.service.config.path_lookup import Found, look
+from hooklatch.service.config.looks import look_at_path
+from hooklatch.service.config.path_lookup import PathFound, look_up_path
 from hooklatch.service.config.state_file import StateFile
 from hooklatch.service.reading import trust
-from hooklatch.service.reading.declared_files import ProjectFiles, changed
-from hooklatch.service.registry.places import Place, alike, nearest, place_of
-from hooklatch.service.registry.sessions import Session, Sessions
+from hooklatch.service.reading.declared_files import ProjectFiles, mark_untrusted
+from hooklatch.service.registry.places import (
+    ResolvedDirectory,
+    find_nearest_folders,
+    find_similar_folders,
+    look_up_directory,
+)
+from hooklatch.service.registry.sessions import AgentSession, Sessions
 
-__all__ = ["Projects"]
+__all__ = ["ProjectRegistry"]
 
 SEEN = 100  # directories in which hosts began that hold no connection; the oldest is forgotten
 LINGER = 600.0  # seconds that a project stays loaded after a fire of a one-shot client
 
 
-class Projects:
+class ProjectRegistry:
     """Says which projects are in use, and whether their loaded files are up to date."""
 
     def __init__(self, state: StateFile, sessions: Sessions) -> None:
@@ -38,7 +43,7 @@ class Projects:
         self.trusted: dict[str, trust.Pins] = state.state.trusted
         self._sessions = sessions
         self._asked: dict[str, float] = {}
-        self._seen: dict[str, Place] = {}
+        self._seen: dict[str, ResolvedDirectory] = {}
         self._held: Counter[str] = Counter()
         self.active: dict[str, ProjectFiles] = {}
 
@@ -50,10 +55,10 @@ class Projects:
         self._asked = {folder: at for folder, at in self._asked.items() if now - at < LINGER}
         return sorted((self.nearest(self._places()) | self._asked.keys() | self._held.keys()) & self.trusted.keys())
 
-    def _places(self) -> set[Place]:
+    def _places(self) -> set[ResolvedDirectory]:
         return {place for session in self._sessions for place in (*session.places, *session.places_above)}
 
-    def holds(self, session: Session) -> bool:
+    def holds(self, session: AgentSession) -> bool:
         """Return whether a session is in a trusted project, or may be: its hooks may change with any file."""
         places = (*session.places, *session.places_above)
         if not self.trusted:
@@ -74,23 +79,23 @@ class Projects:
         finally:
             self._held -= held
 
-    def nearest(self, places: Iterable[Place]) -> set[str]:
+    def nearest(self, places: Iterable[ResolvedDirectory]) -> set[str]:
         """Return the trusted projects of some places: for each the nearest one at or above it.
 
         An untrusted directory does not hide a trusted one above it, whatever it holds: an agent can create one.
         """
-        return nearest(places, self.trusted)
+        return find_nearest_folders(places, self.trusted)
 
     def alike(self, name: str) -> set[str]:
         """Return the trusted projects that an agent may have begun in, by the letters and digits of its directory."""
-        return alike(name, self.trusted)
+        return find_similar_folders(name, self.trusted)
 
     async def are_settled(self, folders: Iterable[str]) -> bool:
         """Return whether the active versions of these projects are the present ones."""
         for folder in folders:
             if folder not in self.trusted:
                 continue
-            now = await looked(trust.stamps_below, trust.folder_of(folder), is_tree=True)
+            now = await look_at_path(trust.stamp_tree, trust.project_hooks_folder(folder), is_tree=True)
             if folder not in self.active or not self._is_now(self.active[folder], now):
                 return False
         return True
@@ -99,7 +104,7 @@ class Projects:
         """Return a project as it was read, unless its files or pins changed while its sources were loaded."""
         if project.fault is not None or self._is_now(project, now):
             return project
-        return changed(project, "just now")
+        return mark_untrusted(project, "just now")
 
     def _is_now(self, project: ProjectFiles, now: trust.Stamps | None) -> bool:
         return self.trusted.get(project.folder) is project.pins and project.stamps == now
@@ -108,15 +113,15 @@ class Projects:
     def faults(self) -> dict[str, str]:
         return {folder: project.fault for folder, project in self.active.items() if project.fault is not None}
 
-    async def warnings(self, places: Iterable[Place]) -> list[str]:
+    async def warnings(self, places: Iterable[ResolvedDirectory]) -> list[str]:
         """Return the warnings about projects for whoever works in these places."""
         places = list(places)
         faults = [place.fault for place in places if place.fault is not None and self.trusted]
         wrong = self.faults
         changed = [wrong[folder] for folder in sorted(self.nearest(places)) if folder in wrong]
         ignored = sorted({path for place in places for path in place.paths[-1:] if path not in self.trusted})
-        seen = {path: await looked(look, trust.folder_of(path)) for path in ignored}
-        return [*faults, *changed, *(untrusted(path) for path, found in seen.items() if is_folder(found))]
+        seen = {path: await look_at_path(look_up_path, trust.project_hooks_folder(path)) for path in ignored}
+        return [*faults, *changed, *(describe_untrusted(path) for path, found in seen.items() if is_folder(found))]
 
     async def all_warnings(self) -> list[str]:
         """Return the warnings for every place that a session works in, or that a host began in."""
@@ -125,7 +130,7 @@ class Projects:
 
     async def begun(self, folders: Iterable[str | None]) -> list[str]:
         """Return what whoever begins to work in these directories has to be told, and keep it for the status."""
-        places = [await place_of(folder) for folder in folders if folder]
+        places = [await look_up_directory(folder) for folder in folders if folder]
         told = await self.warnings(places)
         for place in places if told else ():
             self._seen.pop(place.named, None)
@@ -147,18 +152,18 @@ class Projects:
         return True
 
     def _forget(self, folder: str) -> None:
-        below = f"{trust.folder_of(folder)}/"
+        below = f"{trust.project_hooks_folder(folder)}/"
         state = self._state.state
         state.manifests = {path: kept for path, kept in state.manifests.items() if not path.startswith(below)}
         state.builds = {path: kept for path, kept in state.builds.items() if not path.startswith(below)}
 
 
 def is_folder(found: object) -> bool:
-    return isinstance(found, Found) and found.is_folder
+    return isinstance(found, PathFound) and found.is_folder
 
 
-def untrusted(folder: str) -> str:
+def describe_untrusted(folder: str) -> str:
     return (
-        f"{trust.folder_of(folder)} is not trusted, its hooks are ignored; "
+        f"{trust.project_hooks_folder(folder)} is not trusted, its hooks are ignored; "
         f"look at them, then: hooklatch trust {shlex.quote(folder)}"
     )

@@ -12,10 +12,19 @@ import stat
 from collections.abc import Iterator, Mapping
 
 from hooklatch.core.text import is_unicode
-from hooklatch.disks import in_time, in_time_below
-from hooklatch.service.config.file_safety import UnsafeFileError, guards, read_safely
+from hooklatch.disks import limit_look, limit_tree_look
+from hooklatch.service.config.file_safety import UnsafeFileError, read_safely, stamp_parent_folders
 
-__all__ = ["Pins", "Stamps", "difference", "folder_of", "pin", "pin_below", "stamps", "stamps_below"]
+__all__ = [
+    "Pins",
+    "Stamps",
+    "compare_pinned_files",
+    "project_hooks_folder",
+    "pin_files",
+    "pin_below",
+    "stamp_project",
+    "stamp_tree",
+]
 
 FOLDER = ".hooklatch"
 MAX_FILES = 1000  # below one project's directory
@@ -23,30 +32,32 @@ Pins = dict[str, str]  # sha256 by the path below .hooklatch
 Stamps = dict[str, tuple[int, ...]]
 
 
-def folder_of(project: str) -> str:
+def project_hooks_folder(project: str) -> str:
     """Return the directory that holds a project's hooks."""
     return os.path.join(project, FOLDER)
 
 
-def pin(project: str) -> Pins:
+def pin_files(project: str) -> Pins:
     """Hash every file below a project's .hooklatch directory; return no pins if there is no such directory.
 
     Raises:
         UnsafeFileError: somebody else could have written one of them, or it is not a regular file.
         OSError: it cannot be read.
     """
-    return pin_below(folder_of(project))
+    return pin_below(project_hooks_folder(project))
 
 
 def pin_below(root: str) -> Pins:
-    """Hash every file below a directory, as `pin` does."""
-    pins = {os.path.relpath(path, root): hashlib.sha256(read_safely(path)).hexdigest() for path in files_below(root)}
+    """Hash every file below a directory, as `pin_files` does."""
+    pins = {
+        os.path.relpath(path, root): hashlib.sha256(read_safely(path)).hexdigest() for path in list_files_below(root)
+    }
     return dict(sorted(pins.items()))
 
 
-def files_below(root: str) -> Iterator[str]:
+def list_files_below(root: str) -> Iterator[str]:
     count = 0
-    for entry in entries(root):
+    for entry in list_entries_below(root):
         if entry.is_symlink():
             raise UnsafeFileError(f"{entry.path} is a link; put there what it leads to")
         if entry.is_dir(follow_symlinks=False):
@@ -59,7 +70,7 @@ def files_below(root: str) -> Iterator[str]:
         yield entry.path
 
 
-def entries(root: str) -> Iterator[os.DirEntry[str]]:
+def list_entries_below(root: str) -> Iterator[os.DirEntry[str]]:
     try:
         status = lstat(root)
     except (FileNotFoundError, NotADirectoryError):
@@ -68,42 +79,42 @@ def entries(root: str) -> Iterator[os.DirEntry[str]]:
         raise UnsafeFileError(f"{root} is a link; put there what it leads to")
     pending = [root] if stat.S_ISDIR(status.st_mode) else []
     while pending:
-        for entry in listed(pending.pop()):
+        for entry in list_folder(pending.pop()):
             yield entry
             if entry.is_dir(follow_symlinks=False):
                 pending.append(entry.path)
 
 
-lstat = in_time(os.lstat)
+lstat = limit_look(os.lstat)
 
 
-@in_time
-def listed(folder: str) -> list[os.DirEntry[str]]:
+@limit_look
+def list_folder(folder: str) -> list[os.DirEntry[str]]:
     with os.scandir(folder) as found:
         return list(found)
 
 
-def stamps(project: str) -> Stamps | None:
+def stamp_project(project: str) -> Stamps | None:
     """Return a value that changes with any of these files, without reading them; None if that cannot be determined.
 
     It includes the change time, which a program without privileges cannot set, and who may write to the directories.
     """
-    return stamps_below(folder_of(project))
+    return stamp_tree(project_hooks_folder(project))
 
 
-def stamps_below(root: str) -> Stamps | None:
-    """Return the stamps of everything below a directory, as `stamps` does."""
+def stamp_tree(root: str) -> Stamps | None:
+    """Return the stamps of everything below a directory, as `stamp_project` does."""
     try:
-        return stamps_of_tree(root)
+        return stamp_tree_now(root)
     except OSError:  # its disk is late
         return None
 
 
-@in_time_below
-def stamps_of_tree(root: str) -> Stamps | None:
-    found: Stamps = {root: guards(os.path.join(root, FOLDER))}
+@limit_tree_look
+def stamp_tree_now(root: str) -> Stamps | None:
+    found: Stamps = {root: stamp_parent_folders(os.path.join(root, FOLDER))}
     try:
-        for entry in entries(root):
+        for entry in list_entries_below(root):
             status = entry.stat(follow_symlinks=False)
             found[entry.path] = (status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino, status.st_mode)
             if len(found) > 2 * MAX_FILES:
@@ -113,17 +124,17 @@ def stamps_of_tree(root: str) -> Stamps | None:
     return found
 
 
-def difference(pinned: Mapping[str, str], now: Mapping[str, str]) -> str | None:
+def compare_pinned_files(pinned: Mapping[str, str], now: Mapping[str, str]) -> str | None:
     """Return how files differ from those that were pinned; None if they do not."""
     kinds = (
         ("changed", [path for path in pinned if path in now and pinned[path] != now[path]]),
         ("missing", [path for path in pinned if path not in now]),
         ("added", [path for path in now if path not in pinned]),
     )
-    told = [f"{kind} {shortened(paths)}" for kind, paths in kinds if paths]
+    told = [f"{kind} {clip_path_list(paths)}" for kind, paths in kinds if paths]
     return "; ".join(told) or None
 
 
-def shortened(paths: list[str]) -> str:
+def clip_path_list(paths: list[str]) -> str:
     shown = sorted(paths)[:3]
     return ", ".join(shown) + (f" and {len(paths) - 3} more" if len(paths) > 3 else "")

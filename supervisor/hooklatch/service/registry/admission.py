@@ -20,7 +20,7 @@ import trio
 
 from hooklatch.core.fair_queue import FairQueue
 
-__all__ = ["MAX_OF_SESSION", "UNHINDERED", "Flow", "Admission"]
+__all__ = ["MAX_OF_SESSION", "UNHINDERED", "FairQueueKey", "Admission"]
 
 UNHINDERED = 4  # requests of a session, or of all strangers, that may be under way before the next one queues
 MAX_OF_SESSION = 256  # unanswered requests that all connections of one session may have
@@ -29,7 +29,7 @@ PAUSE = 0.001  # seconds between two admissions then: slow hooks must not keep a
 PLACES = 2**14  # connections that may wait: more than there can be
 
 
-class Flow:
+class FairQueueKey:
     """What the connections of one session, or all without one, have under way; the fair queue takes turns by flow."""
 
     __slots__ = ("in_flight",)
@@ -47,7 +47,7 @@ class Admission:
         self._waiting: FairQueue[Hashable, trio.lowlevel.Task] = FairQueue(PLACES)
         self._wake = trio.Event()
         self.in_flight = 0  # requests of all clients
-        self.strangers = Flow()  # connections without a session: counted together, but each takes its own turns
+        self.strangers = FairQueueKey()  # connections without a session: counted together, but each takes its own turns
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -65,7 +65,7 @@ class Admission:
         await trio.lowlevel.wait_task_rescheduled(leave)
 
     @contextmanager
-    def set_aside(self, flow: Flow | None) -> Generator[None]:
+    def set_aside(self, flow: FairQueueKey | None) -> Generator[None]:
         """Count a request as none that is under way while it waits for a person: it takes no turn and no worker.
 
         `flow` is its session's, None for a stranger's.

@@ -18,16 +18,16 @@ import msgspec
 import trio
 
 from hooklatch.core.hooks.catalogue import Catalogue
-from hooklatch.core.hooks.snapshots import Difference, Snapshot, difference
+from hooklatch.core.hooks.snapshots import Snapshot, SnapshotDiff, compare_snapshots
 from hooklatch.core.protocol import encode_notification
-from hooklatch.service.registry.sessions import Session
+from hooklatch.service.registry.sessions import AgentSession
 
-__all__ = ["Announcement", "Announcer", "Permits", "Publish", "announcement"]
+__all__ = ["RegistryChange", "Announcer", "SkipAnnouncer", "Publish", "make_announcement"]
 
 SLICE = 0.002  # seconds of a turn of the loop in which subscribers are told
 
 
-class Announcement(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+class RegistryChange(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """A viewer's view went from `previous` to `revision`."""
 
     previous: int
@@ -44,13 +44,13 @@ class Announcement(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return encode_notification("announce", self)
 
 
-Publish = Callable[[Session | None, Announcement], bool]  # false when nobody listens any more
+Publish = Callable[[AgentSession | None, RegistryChange], bool]  # false when nobody listens any more
 
 
-class Permits(Protocol):
+class SkipAnnouncer(Protocol):
     """Tells clients which events they need not fire, since no hook of their sessions' views listens."""
 
-    def tell(self, session: Session, view: Snapshot, catalogue: Catalogue) -> bool:
+    def tell(self, session: AgentSession, view: Snapshot, catalogue: Catalogue) -> bool:
         """Tell what has changed; false when no client of the session asks for it any more."""
         ...
 
@@ -59,12 +59,12 @@ class Permits(Protocol):
         ...
 
 
-class Views(Protocol):
+class SessionSnapshots(Protocol):
     """What sessions see."""
 
     catalogue: Catalogue
 
-    def view_of(self, session: Session | None) -> Snapshot:
+    def view_of(self, session: AgentSession | None) -> Snapshot:
         """Return what a viewer sees."""
         ...
 
@@ -72,17 +72,17 @@ class Views(Protocol):
 class Announcer:
     """Tells each subscriber of every change of its view, in order; it never waits for one."""
 
-    def __init__(self, views: Views, publish: Publish, permits: Permits) -> None:
+    def __init__(self, views: SessionSnapshots, publish: Publish, permits: SkipAnnouncer) -> None:
         self.publish = publish
         self._views = views
         self._permits = permits
         # The snapshot last announced to each subscribed session; it does not keep a session that has ended.
-        self._told: WeakKeyDictionary[Session, Snapshot] = WeakKeyDictionary()
-        self._untold: OrderedDict[Session, None] = OrderedDict()  # subscribed sessions whose view may have changed
-        self._announcements: dict[tuple[Snapshot, Snapshot], Announcement] = {}  # shared by several sessions
+        self._told: WeakKeyDictionary[AgentSession, Snapshot] = WeakKeyDictionary()
+        self._untold: OrderedDict[AgentSession, None] = OrderedDict()  # subscribed sessions whose view may have changed
+        self._announcements: dict[tuple[Snapshot, Snapshot], RegistryChange] = {}  # shared by several sessions
         self._telling = trio.Lock()
 
-    def follow(self, session: Session) -> Snapshot:
+    def follow(self, session: AgentSession) -> Snapshot:
         """Return what a session sees; from now on every change of that is announced to it."""
         view = self._views.view_of(session)
         if session in self._untold:
@@ -91,16 +91,16 @@ class Announcer:
         self._told[session] = view
         return view
 
-    def permit(self, session: Session) -> None:
+    def permit(self, session: AgentSession) -> None:
         """Tell a session's clients which events they need not fire, now and whenever that changes."""
         self._permits.tell(session, self.follow(session), self._views.catalogue)
 
-    def outdate(self, session: Session) -> None:
+    def outdate(self, session: AgentSession) -> None:
         """Note that a session's view may have changed."""
         if session in self._told:
             self._untold[session] = None
 
-    def outdate_below(self, above: Session | None) -> None:
+    def outdate_below(self, above: AgentSession | None) -> None:
         """Note that what a session and the ones below it see may have changed, or what all sessions see."""
         outdated = self._told if above is None else [one for one in self._told if above.has_below(one)]
         self._untold.update(dict.fromkeys(outdated))
@@ -132,7 +132,7 @@ class Announcer:
         if not self._untold:
             self._announcements.clear()
 
-    def _tell(self, session: Session) -> None:
+    def _tell(self, session: AgentSession) -> None:
         old, new = self._told[session], self._views.view_of(session)
         # Also where the view is the same: whether an event is a gate, and what else decides, may have changed.
         is_followed = self._permits.tell(session, new, self._views.catalogue)
@@ -141,11 +141,11 @@ class Announcer:
         self._told[session] = new
         said = self._announcements.get((old, new))
         if said is None:
-            said = self._announcements[old, new] = announcement(old, new, difference(old, new))
+            said = self._announcements[old, new] = make_announcement(old, new, compare_snapshots(old, new))
         if not self.publish(session, said) and not is_followed:
             del self._told[session]
 
 
-def announcement(old: Snapshot, new: Snapshot, change: Difference) -> Announcement:
+def make_announcement(old: Snapshot, new: Snapshot, change: SnapshotDiff) -> RegistryChange:
     changes = msgspec.structs.asdict(change)
-    return Announcement(previous=old.revision, revision=new.revision, digest=new.digest, **changes)
+    return RegistryChange(previous=old.revision, revision=new.revision, digest=new.digest, **changes)

@@ -13,29 +13,29 @@ from typing import Any
 import msgspec
 import trio
 
-from hooklatch.core.decisions.asks import Ask, Closed, OpenAsks, Verdict, unanswered
+from hooklatch.core.decisions.asks import Ask, AskResolution, OpenAsks, Verdict, resolve_unanswered
 from hooklatch.core.messages import Cause
 from hooklatch.record.writer import RecordError
-from hooklatch.service.registry.admission import Admission, Flow
+from hooklatch.service.registry.admission import Admission, FairQueueKey
 
-__all__ = ["Asks"]
+__all__ = ["AskBroker"]
 
 logger = logging.getLogger("hooklatch.asks")
 Append = Callable[..., object]
 Tell = Callable[[Mapping[str, object]], None]
 
 
-class Held:
+class WaitingFire:
     """A fire that waits, and how its ask ended."""
 
     __slots__ = ("closed", "ended")
 
     def __init__(self) -> None:
         self.ended = trio.Event()
-        self.closed: Closed | None = None
+        self.closed: AskResolution | None = None
 
 
-class Asks:
+class AskBroker:
     """The open asks, and the fires that wait for them.
 
     `wait` is how many seconds a person has; 0: asks go to the host.  So do those of hosts that can ask a person
@@ -50,7 +50,7 @@ class Asks:
         self._tell = tell
         self._admission = admission
         self._open = OpenAsks()
-        self._held: dict[str, Held] = {}
+        self._held: dict[str, WaitingFire] = {}
 
     def __iter__(self) -> Iterator[Ask]:
         return iter(self._open)
@@ -62,21 +62,21 @@ class Asks:
         """Return how many seconds a person has to answer a fire; `asks_itself`: its host can ask a person."""
         return self.wait if self.is_for_all or not asks_itself else 0.0
 
-    async def hold(self, ask: Ask, *, share: str, flow: Flow | None, seconds: float) -> Closed:
+    async def hold(self, ask: Ask, *, share: str, flow: FairQueueKey | None, seconds: float) -> AskResolution:
         """Wait until an ask has ended, for so many seconds at most; return how.  A cancelled caller denies it."""
         obstacle = self._open.obstacle(share)
         if obstacle is not None:
-            return denied(ask.id, "overload", obstacle)
+            return deny_ask(ask.id, "overload", obstacle)
         if seconds <= 0:
-            return denied(ask.id, "unanswered", "no time was left in which a person could answer")
+            return deny_ask(ask.id, "unanswered", "no time was left in which a person could answer")
         try:
-            self._append("ask", action="opened", **facts_of(ask))
+            self._append("ask", action="opened", **collect_ask_facts(ask))
         except RecordError as error:
-            return denied(ask.id, "audit", str(error))
+            return deny_ask(ask.id, "audit", str(error))
         # From here on there is no checkpoint until it is open, and whoever can answer it has been told.
         if (yielding := self._open.yielding_to(share)) is not None:
-            self._end(denied(yielding, "overload", "an ask of a session with fewer took its place"))
-        held = self._held[ask.id] = Held()
+            self._end(deny_ask(yielding, "overload", "an ask of a session with fewer took its place"))
+        held = self._held[ask.id] = WaitingFire()
         now = trio.current_time()
         self._open.open(ask, share=share, now=now, seconds=seconds)
         self._tell({"opened": ask})
@@ -85,10 +85,10 @@ class Asks:
             with trio.move_on_at(now + seconds), self._admission.set_aside(flow):
                 await held.ended.wait()
         except trio.Cancelled:
-            self._end(denied(ask.id, "abandoned", "its client left before a person answered"))
+            self._end(deny_ask(ask.id, "abandoned", "its client left before a person answered"))
             raise
         # An answer that came in time has ended it, even if the deadline passed before this task went on.
-        return held.closed or self._end(unanswered(ask.id, seconds))
+        return held.closed or self._end(resolve_unanswered(ask.id, seconds))
 
     def answer(
         self,
@@ -100,7 +100,7 @@ class Asks:
         uid: int,
         pid: int,
         payload_digest: str | None = None,
-    ) -> Closed:
+    ) -> AskResolution:
         """End an ask as a person says, and return how it really ended: too late, or unrecorded, is a deny.
 
         Raises:
@@ -114,22 +114,22 @@ class Asks:
     def end_session(self, session_id: str) -> None:
         """Deny what a session that has ended still asks."""
         for ask_id in self._open.of(session_id):
-            self._end(denied(ask_id, "unanswered", "its session ended before a person answered"))
+            self._end(deny_ask(ask_id, "unanswered", "its session ended before a person answered"))
 
     def end_all(self) -> None:
         """Deny everything that waits: the daemon is about to leave."""
         for ask in list(self._open):
-            self._end(denied(ask.id, "draining", "the daemon ended before a person answered"))
+            self._end(deny_ask(ask.id, "draining", "the daemon ended before a person answered"))
 
-    def _end(self, closed: Closed) -> Closed:
+    def _end(self, closed: AskResolution) -> AskResolution:
         held = self._held.pop(closed.id, None)
         if held is None:
             return self._open.close(closed)  # it has ended already, and that counts
         try:
-            self._append("ask", action="closed", **end_of(closed))
+            self._append("ask", action="closed", **describe_resolution(closed))
         except RecordError as error:
             logger.error("the end of an ask is not recorded: %s", error, extra={"ask": closed.id})
-            closed = denied(closed.id, "audit", str(error))
+            closed = deny_ask(closed.id, "audit", str(error))
         held.closed = self._open.close(closed)
         self._tell({"closed": {name: getattr(closed, name) for name in TOLD}})
         logger.info("an ask has ended", extra={"ask": closed.id, "verdict": closed.verdict, "cause": closed.cause})
@@ -141,17 +141,17 @@ TOLD = ("id", "verdict", "by", "reason", "cause")
 RECORDED = ("event", "tool", "hook", "reason", "questions", "host", "payload_digest", "expires_at")
 
 
-def denied(ask_id: str, cause: Cause, reason: str) -> Closed:
-    return Closed(id=ask_id, verdict="deny", cause=cause, reason=reason)
+def deny_ask(ask_id: str, cause: Cause, reason: str) -> AskResolution:
+    return AskResolution(id=ask_id, verdict="deny", cause=cause, reason=reason)
 
 
-def facts_of(ask: Ask) -> dict[str, Any]:
+def collect_ask_facts(ask: Ask) -> dict[str, Any]:
     """Return what is recorded of a question; the record of its decision shows the payload."""
     facts = {name: getattr(ask, name) for name in RECORDED}
     return {"decision_id": ask.id, "session": ask.session_id, **facts}
 
 
-def end_of(closed: Closed) -> dict[str, Any]:
+def describe_resolution(closed: AskResolution) -> dict[str, Any]:
     """Return what is recorded of an end."""
     facts = msgspec.structs.asdict(closed)
     return {"decision_id": facts.pop("id"), **{name: value for name, value in facts.items() if value is not None}}

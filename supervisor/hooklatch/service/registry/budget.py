@@ -17,7 +17,7 @@ from collections.abc import Hashable
 
 import trio
 
-__all__ = ["MAX_HELD", "SMALL", "Budget", "Room"]
+__all__ = ["MAX_HELD", "SMALL", "Budget", "BudgetShare"]
 
 logger = logging.getLogger("hooklatch.budget")
 SMALL = 2**16  # bytes; nearly all lines are shorter, and as many as there may be at once are bounded elsewhere
@@ -95,10 +95,10 @@ class Budget:
                 uses = self._uses
                 await trio.sleep(QUIET)
             self._used = trio.Event()
-            trim()
+            trim_memory()
 
 
-class Room:
+class BudgetShare:
     """What one holder has of the budget for one thing; given back when that is over."""
 
     __slots__ = ("_budget", "_holder", "size")
@@ -129,7 +129,7 @@ class Room:
             self._budget.give_back(self._holder, surplus)
 
 
-def trim() -> None:
+def trim_memory() -> None:
     """Return freed memory to the system: glibc keeps it for the next burst; other C libraries return it by themselves.
 
     From then on the system gives it anew, a page at a time, which is why it is not done after each line.

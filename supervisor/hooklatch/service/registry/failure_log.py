@@ -12,9 +12,9 @@ from collections.abc import Iterable
 import msgspec
 
 from hooklatch.core.hooks.registry import Hook, PythonTarget, ServedTarget
-from hooklatch.core.messages import Cause, Outcome
+from hooklatch.core.messages import CallOutcome, Cause
 
-__all__ = ["STREAK", "Failing", "Failure", "Failures"]
+__all__ = ["STREAK", "FailingHook", "HookFailure", "Failures"]
 
 KEPT = 5  # per hook
 UNASKED = ("overload", "quarantined")  # not called at all: keeping these would push out the failures that caused them
@@ -24,7 +24,7 @@ MAX_BYTES = 4 * 2**20  # for all failures; the hook whose last failure is the ol
 OVERHEAD = 300  # bytes of a failure without any text
 
 
-class Failure(msgspec.Struct, frozen=True):
+class HookFailure(msgspec.Struct, frozen=True):
     """A call that failed: when, for which event, and what is known of the cause."""
 
     at: float
@@ -44,7 +44,7 @@ class Failure(msgspec.Struct, frozen=True):
         return OVERHEAD + len(self.message) + len(self.traceback) + len(self.stdout) + len(self.stderr)
 
 
-class Failing(msgspec.Struct, frozen=True):
+class FailingHook(msgspec.Struct, frozen=True):
     """A hook all of whose last calls failed."""
 
     hook: str
@@ -53,11 +53,11 @@ class Failing(msgspec.Struct, frozen=True):
     origin: str | None
 
 
-class Kept:
+class FailureHistory:
     """What is kept of one hook: its last failures, and how many there were since its last successful call."""
 
     def __init__(self) -> None:
-        self.failures: deque[Failure] = deque()
+        self.failures: deque[HookFailure] = deque()
         self.streak = 0
         self.cause: Cause = "policy"
         self.target: PythonTarget | ServedTarget | None = None  # what failed; a new version starts without failures
@@ -67,7 +67,7 @@ class Failures:
     """The failures of all hooks, by name and by the session that registered them: sessions may use the same names."""
 
     def __init__(self) -> None:
-        self._kept: dict[tuple[str, str], Kept] = {}
+        self._kept: dict[tuple[str, str], FailureHistory] = {}
         self._bytes = 0
 
     def succeeded(self, hook: Hook) -> None:
@@ -75,16 +75,16 @@ class Failures:
         if self._kept and (kept := self._kept.get((hook.name, hook.owner))) is not None:
             kept.streak = 0
 
-    def failed(self, hook: Hook, outcome: Outcome, *, decision_id: str, event: str, session: str | None) -> None:
+    def failed(self, hook: Hook, outcome: CallOutcome, *, decision_id: str, event: str, session: str | None) -> None:
         """Keep a failed call."""
         key = (hook.name, hook.owner)
-        kept = self._kept.pop(key, None) or Kept()
+        kept = self._kept.pop(key, None) or FailureHistory()
         self._kept[key] = kept  # moves to the end: the newest
         kept.streak = kept.streak + 1 if kept.target == hook.target else 1
         kept.target, kept.cause = hook.target, outcome.cause
         if outcome.cause in UNASKED:
             return
-        failure = Failure(
+        failure = HookFailure(
             time.time(), decision_id, event, session, outcome.cause, outcome.message[:MAX_TEXT],
             outcome.traceback[:MAX_TEXT], outcome.stdout[-MAX_TEXT:], outcome.stderr[-MAX_TEXT:],
             outcome.exit_code, round(outcome.duration_ms, 3),
@@ -96,20 +96,22 @@ class Failures:
         while self._bytes > MAX_BYTES:
             self._drop(next(iter(self._kept)))
 
-    def of(self, hook: Hook) -> list[Failure]:
+    def of(self, hook: Hook) -> list[HookFailure]:
         """Return the last failures of a hook, newest first."""
         kept = self._kept.get((hook.name, hook.owner))
         return [*reversed(kept.failures)] if kept is not None else []
 
-    def failing(self, hooks: Iterable[Hook]) -> list[Failing]:
+    def failing(self, hooks: Iterable[Hook]) -> list[FailingHook]:
         """Return the hooks that have failed at every one of their last calls."""
-        found: list[Failing] = []
+        found: list[FailingHook] = []
         for hook in hooks:
             kept = self._kept.get((hook.name, hook.owner))
             if kept is not None and kept.streak >= STREAK and kept.target == hook.target:
                 origin = str(hook.origin) if hook.origin else None
                 found.append(
-                    Failing(hook.name, kept.streak, kept.failures[-1].cause if kept.failures else kept.cause, origin)
+                    FailingHook(
+                        hook.name, kept.streak, kept.failures[-1].cause if kept.failures else kept.cause, origin
+                    )
                 )
         return found
 

@@ -18,24 +18,31 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 from hooklatch.core.hooks.catalogue import Catalogue
-from hooklatch.core.hooks.names import AmbiguousNameError, Target, UnknownNameError, quoted, resolve, whole
-from hooklatch.core.hooks.registry import Hook, Layer, PythonTarget, switched
-from hooklatch.core.hooks.snapshots import Difference, Snapshot, difference
+from hooklatch.core.hooks.names import (
+    AmbiguousNameError,
+    ResolvedName,
+    UnknownNameError,
+    name_whole_plugin,
+    quote_name,
+    resolve_name,
+)
+from hooklatch.core.hooks.registry import Hook, Layer, PythonTarget, apply_switches
+from hooklatch.core.hooks.snapshots import Snapshot, SnapshotDiff, compare_snapshots
 from hooklatch.core.protocol import ErrorCode, RpcError
-from hooklatch.core.text import did_you_mean
-from hooklatch.service.registry.announcing import Announcer, Permits, Publish, announcement
-from hooklatch.service.registry.sessions import Session, Sessions
+from hooklatch.core.text import suggest_name
+from hooklatch.service.registry.announcing import Announcer, Publish, SkipAnnouncer, make_announcement
+from hooklatch.service.registry.sessions import AgentSession, Sessions
 from hooklatch.service.registry.visibility import (
     EVERYTHING,
-    Scope,
+    VisibilityScope,
+    find_scope,
     has_list,
-    inherit,
-    own_layer,
-    scope_of,
-    shared_hooks,
+    inherit_gates,
+    select_own_layer,
+    select_shared_hooks,
 )
 
-__all__ = ["FleetHookError", "Registries", "found"]
+__all__ = ["FleetHookError", "Registries", "find_named_hook"]
 
 MAX_SHARED = 1000  # scopes of one epoch: clients name the plugins, and may name others without end
 
@@ -57,7 +64,7 @@ class Registries:
         catalogue: Catalogue,
         sessions: Sessions,
         publish: Publish,
-        permits: Permits,
+        permits: SkipAnnouncer,
         *,
         switches: Mapping[str, bool],
     ) -> None:
@@ -72,7 +79,7 @@ class Registries:
         self._sessions = sessions
         self._revision = self.view.revision  # the highest of any view
         self._epoch = 1  # the number of changes so far to what sessions share
-        self._shared: dict[Scope, Snapshot] = {}  # of the current epoch
+        self._shared: dict[VisibilityScope, Snapshot] = {}  # of the current epoch
         self._announcer = Announcer(self, publish, permits)
 
     @property
@@ -88,7 +95,7 @@ class Registries:
         """Return what clients registered, over the admin socket and in sessions, including ended parents' hooks."""
         return [*self._api.values(), *self._own_hooks()]
 
-    def view_of(self, session: Session | None, plugins: Collection[str] | None = None) -> Snapshot:
+    def view_of(self, session: AgentSession | None, plugins: Collection[str] | None = None) -> Snapshot:
         """Return what a viewer sees; a fire's list of `plugins` replaces the one that its session lacks."""
         if session is None:
             return self.view
@@ -97,20 +104,20 @@ class Registries:
         if plugins is None or has_list(session) or session.terms.plugins_without_list is None:
             return session.view
         if session.unlisted is None:
-            scope = scope_of(session, self._projects, is_unlisted=True)
-            own = own_layer(session, scope, self.catalogue)
+            scope = find_scope(session, self._projects, is_unlisted=True)
+            own = select_own_layer(session, scope, self.catalogue)
             session.unlisted = Snapshot(session.view.revision, own, self._shared_by(scope))
         return session.unlisted
 
-    def follow(self, session: Session | None) -> Snapshot:
+    def follow(self, session: AgentSession | None) -> Snapshot:
         """Return what a viewer sees; from now on every change of that is announced to it."""
         return self._announcer.follow(session) if session is not None else self.view
 
-    def permit(self, session: Session) -> None:
+    def permit(self, session: AgentSession) -> None:
         """Tell a session's clients which events they need not fire, now and whenever that changes."""
         self._announcer.permit(session)
 
-    def permit_anew(self, above: Session | None) -> None:
+    def permit_anew(self, above: AgentSession | None) -> None:
         """Tell clients anew which events they need not fire, as something else than hooks has changed that.
 
         They are those of a session and of the ones below it, or of all sessions.
@@ -133,13 +140,13 @@ class Registries:
         projects: Mapping[str, list[Hook]],
         personalities: Mapping[str, list[str]],
         forgets: bool = False,
-    ) -> Difference:
+    ) -> SnapshotDiff:
         """Replace what files declare, in one revision; a call without changes makes no revision.
 
         `forgets`: what is gone, also since earlier calls, is gone for good: a later hook of its name must not begin
         disabled.
         """
-        self._gone = (self._gone | switchable(self._files)) - switchable(files)
+        self._gone = (self._gone | list_switchable_names(self._files)) - list_switchable_names(files)
         while forgets and self._gone:
             self.switches.pop(self._gone.pop(), None)
         self._files, self.catalogue = files, catalogue
@@ -162,7 +169,7 @@ class Registries:
 
     def project_hooks(self, folder: str) -> list[Hook]:
         """Return the hooks of a project that is in use."""
-        return switched(self._projects.get(folder, ()), self.switches)
+        return apply_switches(self._projects.get(folder, ()), self.switches)
 
     def with_projects(self, view: Snapshot, folders: Collection[str]) -> Snapshot:
         """Return what a viewer in these projects too would see."""
@@ -176,12 +183,12 @@ class Registries:
         """
         if not retargeted:
             return
-        self._api = {key: moved(hook, retargeted) for key, hook in self._api.items()}
+        self._api = {key: retarget_hook(hook, retargeted) for key, hook in self._api.items()}
         for session in self._sessions:
             if session.own:
-                session.own = {key: moved(hook, retargeted) for key, hook in session.own.items()}
+                session.own = {key: retarget_hook(hook, retargeted) for key, hook in session.own.items()}
             if session.inherited:
-                session.inherited = tuple(moved(hook, retargeted) for hook in session.inherited)
+                session.inherited = tuple(retarget_hook(hook, retargeted) for hook in session.inherited)
 
     def register_global(self, hooks: Iterable[Hook], *, is_restored: bool = False) -> None:
         """Add or replace hooks of the admin socket's clients; those that are restored were there before any file's.
@@ -218,14 +225,14 @@ class Registries:
             raise RpcError(
                 ErrorCode.NOT_PERMITTED,
                 f"{hook.id!r} is declared in {place}{of}; remove it there, or: hooklatch hooks disable"
-                f" {quoted(hook.name)}",
+                f" {quote_name(hook.name)}",
             )
         del self._api[hook.id]
         self.switches.pop(hook.name, None)  # a later hook of this id must not begin disabled
         self._commit_global()
         return hook
 
-    def switch_global(self, name: str, *, enabled: bool) -> Target[Hook]:
+    def switch_global(self, name: str, *, enabled: bool) -> ResolvedName[Hook]:
         """Enable or disable the one hook, or the one whole plugin, that a name identifies; not a session's own.
 
         A hook of the fleet cannot be disabled; to enable it changes nothing, since it is.
@@ -233,7 +240,7 @@ class Registries:
         Raises:
             RpcError: nothing has that name, or several do.
         """
-        target = found(name, self.all_hooks())
+        target = find_named_hook(name, self.all_hooks())
         of_fleet = [hook for hook in target.hooks if hook.layer is Layer.FLEET]
         if of_fleet and not enabled:
             raise FleetHookError(of_fleet[0])
@@ -259,23 +266,23 @@ class Registries:
             if hook.layer is Layer.FLEET and name in (hook.id, hook.name):
                 raise FleetHookError(hook)
 
-    def take_settings(self, session: Session) -> None:
+    def take_settings(self, session: AgentSession) -> None:
         """Apply what a session's host said of its plugins, its personality and its working directory."""
         self._outdate(session)
         self._hand_down(session)
         self._announcer.tell_some()
 
-    def register_own(self, session: Session, hooks: Iterable[Hook]) -> None:
+    def register_own(self, session: AgentSession, hooks: Iterable[Hook]) -> None:
         for hook in hooks:
             session.own[hook.id] = hook
         self.take_settings(session)
 
-    def unregister_own(self, session: Session, hook_id: str) -> None:
+    def unregister_own(self, session: AgentSession, hook_id: str) -> None:
         if (hook := session.own.pop(hook_id, None)) is not None:
             session.switches.pop(hook.name, None)
             self.take_settings(session)
 
-    def switch_own(self, session: Session, hook_id: str, *, enabled: bool) -> Hook:
+    def switch_own(self, session: AgentSession, hook_id: str, *, enabled: bool) -> Hook:
         """Enable or disable a hook of the session's own layer.
 
         Raises:
@@ -290,24 +297,24 @@ class Registries:
         self.take_settings(session)
         return hook
 
-    def adopt(self, session: Session, parent: Session, hooks: Iterable[Hook] = ()) -> None:
+    def adopt(self, session: AgentSession, parent: AgentSession, hooks: Iterable[Hook] = ()) -> None:
         """Make a session another one's child: it gets that one's gates beside its own hooks."""
         session.parent, session.parent_id = parent, parent.id
         parent.children.append(session)
-        inherit(session, parent, self.catalogue)
+        inherit_gates(session, parent, self.catalogue)
         self.register_own(session, hooks)
 
-    def _commit_global(self, *, hands_down: bool = False) -> Difference:
+    def _commit_global(self, *, hands_down: bool = False) -> SnapshotDiff:
         self._epoch += 1
         self._shared.clear()
         self._announcer.forget_pairs()
         old = self.view
-        new = Snapshot(self._revision + 1, switched([*self._files, *self._api.values()], self.switches))
-        change = difference(old, new)
+        new = Snapshot(self._revision + 1, apply_switches([*self._files, *self._api.values()], self.switches))
+        change = compare_snapshots(old, new)
         if not (change.is_empty and old.digest == new.digest):
             self._revision += 1
             self.view = new
-            self._announcer.publish(None, announcement(old, new, change))
+            self._announcer.publish(None, make_announcement(old, new, change))
         if hands_down:
             self._hand_down_all()
         self._announcer.outdate_below(None)
@@ -324,21 +331,21 @@ class Registries:
             if session.parent is None and session.children:
                 self._hand_down(session)
 
-    def _hand_down(self, session: Session) -> None:
+    def _hand_down(self, session: AgentSession) -> None:
         # Eagerly, not when the view is next looked at: a session may end, and its children keep what they were handed.
         for child in session.children:
-            inherit(child, session, self.catalogue)
+            inherit_gates(child, session, self.catalogue)
             self._outdate(child)
             self._hand_down(child)
 
-    def _outdate(self, session: Session) -> None:
+    def _outdate(self, session: AgentSession) -> None:
         session.epoch = 0
         self._announcer.outdate(session)
 
-    def _renew(self, session: Session) -> None:
+    def _renew(self, session: AgentSession) -> None:
         session.epoch, session.unlisted = self._epoch, None
-        old, scope = session.view, scope_of(session, self._projects)
-        own, shared = own_layer(session, scope, self.catalogue), self._shared_by(scope)
+        old, scope = session.view, find_scope(session, self._projects)
+        own, shared = select_own_layer(session, scope, self.catalogue), self._shared_by(scope)
         new = Snapshot(self._revision, own, shared) if own else shared
         if new.is_like(old):
             return
@@ -348,7 +355,7 @@ class Registries:
             new = Snapshot(self._revision, own, shared)
         session.view = new
 
-    def _shared_by(self, scope: Scope) -> Snapshot:
+    def _shared_by(self, scope: VisibilityScope) -> Snapshot:
         if scope == EVERYTHING:
             return self.view
         found = self._shared.get(scope)
@@ -356,17 +363,17 @@ class Registries:
             if len(self._shared) >= MAX_SHARED:
                 self._shared.clear()
             projects = {folder: self.project_hooks(folder) for folder in scope.projects | scope.above}
-            hooks = shared_hooks(scope, self.view.hooks, projects, self.catalogue)
+            hooks = select_shared_hooks(scope, self.view.hooks, projects, self.catalogue)
             found = self._shared[scope] = Snapshot(self._revision, hooks)
         return found
 
 
-def switchable(hooks: Iterable[Hook]) -> set[str]:
+def list_switchable_names(hooks: Iterable[Hook]) -> set[str]:
     """Return the names by which some hooks are switched: their own, and those of whole plugins."""
-    return {name for hook in hooks for name in (hook.name, whole(hook.plugin or ""))}
+    return {name for hook in hooks for name in (hook.name, name_whole_plugin(hook.plugin or ""))}
 
 
-def found(name: str, hooks: Iterable[Hook]) -> Target[Hook]:
+def find_named_hook(name: str, hooks: Iterable[Hook]) -> ResolvedName[Hook]:
     """Find the one hook, or the one whole plugin, that a name identifies.
 
     Raises:
@@ -374,16 +381,16 @@ def found(name: str, hooks: Iterable[Hook]) -> Target[Hook]:
     """
     known = list(hooks)
     try:
-        return resolve(name, known)
+        return resolve_name(name, known)
     except UnknownNameError:
-        near = did_you_mean(name, {text for hook in known for text in (hook.id, hook.name)})
+        near = suggest_name(name, {text for hook in known for text in (hook.id, hook.name)})
         text = f"there is no hook and no plugin {name!r}{near}; see: hooklatch hooks"
         raise RpcError(ErrorCode.NOT_FOUND, text) from None
     except AmbiguousNameError as error:
         raise RpcError(ErrorCode.INVALID_PARAMS, str(error)) from None
 
 
-def moved(hook: Hook, retargeted: Mapping[str, Callable[[Hook], Hook]]) -> Hook:
+def retarget_hook(hook: Hook, retargeted: Mapping[str, Callable[[Hook], Hook]]) -> Hook:
     target = hook.target
     move = retargeted.get(target.source.location) if isinstance(target, PythonTarget) else None
     return move(hook) if move is not None else hook

@@ -7,7 +7,7 @@ gains nothing.
 
 from __future__ import annotations
 
-from hooklatch.service.registry.places import Place
+from hooklatch.service.registry.places import ResolvedDirectory
 
 __all__ = ["SessionStarts"]
 
@@ -18,19 +18,19 @@ class SessionStarts:
     """The place that the first fire of each host session named."""
 
     def __init__(self) -> None:
-        self._places: dict[str, tuple[Place, ...]] = {}
+        self._places: dict[str, tuple[ResolvedDirectory, ...]] = {}
 
     def __len__(self) -> int:
         return len(self._places)
 
-    def get(self, session_id: str) -> tuple[Place, ...]:
+    def get(self, session_id: str) -> tuple[ResolvedDirectory, ...]:
         """Return where a session began, if known, and count it as heard of now."""
         places = self._places.pop(session_id, ())
         if places:
             self._places[session_id] = places
         return places
 
-    def note(self, session_id: str, places: tuple[Place, ...]) -> None:
+    def note(self, session_id: str, places: tuple[ResolvedDirectory, ...]) -> None:
         """Remember the first places of a session, if they are known."""
         if places and all(place.fault is None for place in places) and session_id not in self._places:
             self._places[session_id] = places

@@ -18,11 +18,11 @@ from hooklatch.core.hooks.registry import Hook
 from hooklatch.core.hooks.snapshots import Snapshot
 from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.processes.supervisor import Supervisor
-from hooklatch.service.registry.admission import Flow
-from hooklatch.service.registry.places import Place, place_of
+from hooklatch.service.registry.admission import FairQueueKey
+from hooklatch.service.registry.places import ResolvedDirectory, look_up_directory
 from hooklatch.service.registry.statistics import EventCount, Fires, HookTimings
 
-__all__ = ["Session", "Sessions", "Terms", "new_id"]
+__all__ = ["AgentSession", "Sessions", "SessionTerms", "make_session_id"]
 
 logger = logging.getLogger("hooklatch.sessions")
 LINGER = 60.0  # seconds that a session outlives its last connection
@@ -31,7 +31,7 @@ TOKEN_BYTES = 32
 TOKEN = re.compile(r"[A-Za-z0-9_-]{43}")  # 43 characters of base64 are 32 bytes
 
 
-class Terms(msgspec.Struct, frozen=True, kw_only=True):
+class SessionTerms(msgspec.Struct, frozen=True, kw_only=True):
     """What holds of a session from its opening to its end: nothing of it has a default, so that nothing is forgotten.
 
     `plugins_without_list` are those whose hooks it sees where neither its host nor its personality says which (None:
@@ -45,7 +45,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     plugins_without_list: frozenset[str] | None
 
 
-class Session:
+class AgentSession:
     """One live agent run."""
 
     # Thousands of them are idle: slots save 1.4 KiB each, as a dictionary of so many attributes shares no keys.
@@ -56,7 +56,7 @@ class Session:
         "terms", "unlisted", "view",
     )  # fmt: skip
 
-    def __init__(self, session_id: str, view: Snapshot, terms: Terms, resume_token: str | None = None) -> None:
+    def __init__(self, session_id: str, view: Snapshot, terms: SessionTerms, resume_token: str | None = None) -> None:
         self.id = session_id
         self.run = secrets.token_hex(8)  # in the record: ids are reused, and a one-shot client may name any id
         self.resume_token = resume_token or secrets.token_urlsafe(TOKEN_BYTES)
@@ -65,14 +65,14 @@ class Session:
         self.unlisted: Snapshot | None = None  # the view of a fire whose list replaces the session's own
         self.own: dict[str, Hook] = {}
         self.inherited: tuple[Hook, ...] = ()
-        self.parent: Session | None = None
+        self.parent: AgentSession | None = None
         self.parent_id: str | None = None  # stays set when the parent has ended
-        self.children: list[Session] = []
+        self.children: list[AgentSession] = []
         self.terms = terms
         self.cwd: str | None = None
         self.client: str | None = None
         self.connections: set[int] = set()
-        self.flow = Flow()
+        self.flow = FairQueueKey()
         self.ask_wait = 0.0  # seconds for a person, as its clients were told: they count on no longer an answer
         self.background = 0  # its fires that nobody waits for
         # Which plugins' hooks it sees (None: all): by its host's list, its personality's, and, of gates, the parent's.
@@ -80,9 +80,13 @@ class Session:
         self.plugins: frozenset[str] | None = None
         self.personality_plugins: frozenset[str] | None = None
         self.gate_plugins: frozenset[str] | None = frozenset()
-        self.began: Place | None = None  # where it first was; it keeps that project's hooks wherever it goes
-        self.here: Place | None = None
-        self.places_above: frozenset[Place] = frozenset()  # projects of its ancestors, of which it has only the gates
+        self.began: ResolvedDirectory | None = (
+            None  # where it first was; it keeps that project's hooks wherever it goes
+        )
+        self.here: ResolvedDirectory | None = None
+        self.places_above: frozenset[ResolvedDirectory] = (
+            frozenset()
+        )  # projects of its ancestors, of which it has only the gates
         self.has_ended = False
         self.switches: dict[str, bool] = {}  # of its own hooks, by layer/id, apart from their definitions
         self.left_count = 0
@@ -105,18 +109,18 @@ class Session:
         digest = hmac.digest(self.resume_token.encode(), b"child", "sha256")
         return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
 
-    def has_below(self, other: Session | None) -> bool:
+    def has_below(self, other: AgentSession | None) -> bool:
         """Return whether a session is this one or a descendant of it."""
         while other is not None and other is not self:
             other = other.parent
         return other is self
 
     @property
-    def places(self) -> tuple[Place, ...]:
+    def places(self) -> tuple[ResolvedDirectory, ...]:
         """Return where it began and where it is: the projects of both are its own."""
         return tuple(place for place in dict.fromkeys((self.began, self.here)) if place is not None)
 
-    def enter(self, here: Place | None, began: Place | None = None) -> None:
+    def enter(self, here: ResolvedDirectory | None, began: ResolvedDirectory | None = None) -> None:
         """Move to a place; the first one is where it began, unless `began` says otherwise."""
         if here is not None:
             self.here, self.cwd = here, here.named
@@ -125,7 +129,7 @@ class Session:
     async def look_again(self) -> None:
         """Look up again the places that were unknown; it may have moved meanwhile."""
         unknown = [place for place in (*self.places, *self.places_above) if place.fault is not None]
-        found = {place: await place_of(place.named) for place in dict.fromkeys(unknown)}
+        found = {place: await look_up_directory(place.named) for place in dict.fromkeys(unknown)}
         self.began = found.get(self.began, self.began) if self.began is not None else None
         self.here = found.get(self.here, self.here) if self.here is not None else None
         self.places_above = frozenset(found.get(place, place) for place in self.places_above)
@@ -134,21 +138,21 @@ class Session:
 class Sessions:
     """Opens, resumes and ends sessions; calls `on_end` with the session that ended and those that remain."""
 
-    def __init__(self, *, on_end: Callable[[Session, Sessions], None]) -> None:
-        self._by_id: dict[str, Session] = {}
+    def __init__(self, *, on_end: Callable[[AgentSession, Sessions], None]) -> None:
+        self._by_id: dict[str, AgentSession] = {}
         self._on_end = on_end
         self.timers = Supervisor("session timers")
 
-    def __iter__(self) -> Iterator[Session]:
+    def __iter__(self) -> Iterator[AgentSession]:
         return iter(self._by_id.values())
 
     def __len__(self) -> int:
         return len(self._by_id)
 
-    def get(self, session_id: str) -> Session | None:
+    def get(self, session_id: str) -> AgentSession | None:
         return self._by_id.get(session_id)
 
-    def check(self, session_id: str | None, resume_token: str | None) -> Session | None:
+    def check(self, session_id: str | None, resume_token: str | None) -> AgentSession | None:
         """Return the live session that this id and token join; None if they open a new one.
 
         Raises:
@@ -169,7 +173,7 @@ class Sessions:
             raise RpcError(ErrorCode.OVERLOAD, f"{MAX_SESSIONS} sessions are live already")
         return None
 
-    def parent(self, session_id: str, child_token: str | None) -> Session:
+    def parent(self, session_id: str, child_token: str | None) -> AgentSession:
         """Return the session whose gates a new one inherits.
 
         Raises:
@@ -189,18 +193,18 @@ class Sessions:
             )
         return parent
 
-    def open(self, session_id: str, resume_token: str | None, view: Snapshot, terms: Terms) -> Session:
+    def open(self, session_id: str, resume_token: str | None, view: Snapshot, terms: SessionTerms) -> AgentSession:
         """Return a new session on these terms, as `check` has allowed.
 
         It keeps a resume token that it brings: a client that outlived a daemon has given its token to others.
         """
         assert session_id not in self._by_id
         kept = resume_token if resume_token is not None and TOKEN.fullmatch(resume_token) else None
-        session = self._by_id[session_id] = Session(session_id, view, terms, kept)
+        session = self._by_id[session_id] = AgentSession(session_id, view, terms, kept)
         logger.info("session opened", extra={"session": session.id})
         return session
 
-    def discard(self, session: Session) -> None:
+    def discard(self, session: AgentSession) -> None:
         """End a session now."""
         if self._by_id.get(session.id) is not session:
             return
@@ -214,28 +218,28 @@ class Sessions:
         session.children.clear()
         self._on_end(session, self)
 
-    def closed(self, session: Session, connection: int) -> bool:
+    def closed(self, session: AgentSession, connection: int) -> bool:
         """Detach a connection that closes its session; the last one ends it now.  Return whether it has ended."""
         session.connections.discard(connection)
         if not session.connections:
             self.discard(session)
         return session.has_ended
 
-    def left(self, session: Session, connection: int) -> None:
+    def left(self, session: AgentSession, connection: int) -> None:
         """Detach a connection that was lost; the last one starts the timer."""
         session.connections.discard(connection)
         if not session.connections and not session.has_ended:
             session.left_count += 1
             self.timers.spawn("end of a session", self._end_later, session, session.left_count)
 
-    async def _end_later(self, session: Session, left_count: int) -> None:
+    async def _end_later(self, session: AgentSession, left_count: int) -> None:
         await trio.sleep(LINGER)
         # If it came back and left again, a newer timer is running.
         if not session.connections and session.left_count == left_count:
             self.discard(session)
 
 
-def new_id() -> str:
+def make_session_id() -> str:
     """Return an id for a session that brings none."""
     return f"s-{secrets.token_hex(8)}"
 

@@ -13,10 +13,10 @@ from collections import Counter, deque
 import msgspec
 
 from hooklatch.core.hooks.registry import Hook
-from hooklatch.core.messages import Cause, Decision
+from hooklatch.core.messages import Cause, FireDecision
 from hooklatch.service.registry.failure_log import Failures
 
-__all__ = ["BOUNDS_MS", "EventCount", "Fires", "HookTimings", "Record", "Statistics"]
+__all__ = ["BOUNDS_MS", "EventCount", "Fires", "HookTimings", "CallStatistics", "Statistics"]
 
 MAX_HOOKS = 4096  # hooks whose timings are kept; sessions come and go with ever new hook names
 BOUNDS_MS = (0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 30_000, 60_000)
@@ -47,7 +47,7 @@ class EventCount(msgspec.Struct, frozen=True):
     timings: HookTimings
 
 
-class Record:
+class CallStatistics:
     """All durations, counted in histogram buckets; the latest ones exactly; failures by cause."""
 
     __slots__ = ("_durations", "buckets", "failures", "total_ms")
@@ -74,8 +74,8 @@ class Record:
         ordered = sorted(self._durations)
         return HookTimings(
             count,
-            at(ordered, 0.5),
-            at(ordered, 0.99),
+            find_percentile(ordered, 0.5),
+            find_percentile(ordered, 0.99),
             round(ordered[0], 3),
             round(sum(ordered) / len(ordered), 3),
             round(ordered[-1], 3),
@@ -97,9 +97,9 @@ class Statistics:
         self.fleet: Counter[str] = Counter()  # what happened to the fleet's policy, by the action that is recorded
         self._fired: Fires = {}
         self._decided: list[tuple[str, str, Cause | None, float]] = []  # not added up yet
-        self._hooks: dict[tuple[str, str], Record] = {}  # by the session that registered it, and its name
+        self._hooks: dict[tuple[str, str], CallStatistics] = {}  # by the session that registered it, and its name
         self._failures = Failures()
-        self._events: dict[str, Record] = {}
+        self._events: dict[str, CallStatistics] = {}
         self._decisions: dict[tuple[str, str, str], int] = {}
 
     def fired(self, event: str, fires: Fires | None, count: int = 1) -> None:
@@ -111,7 +111,7 @@ class Statistics:
         if len(self.calls) >= TOGETHER:
             self._add_up()
 
-    def decided(self, decision: Decision) -> None:
+    def decided(self, decision: FireDecision) -> None:
         self._decided.append((decision.event, decision.verdict, decision.cause, decision.duration_ms))
         if len(self._decided) >= TOGETHER:
             self._add_up()
@@ -122,7 +122,7 @@ class Statistics:
         for hook, cause, duration_ms in calls:
             record = self._hooks.get((hook.owner, hook.name))
             if record is None:
-                record = self._hooks[hook.owner, hook.name] = Record()
+                record = self._hooks[hook.owner, hook.name] = CallStatistics()
                 if len(self._hooks) > MAX_HOOKS:
                     del self._hooks[next(iter(self._hooks))]
             record.add(cause, duration_ms)
@@ -132,7 +132,7 @@ class Statistics:
         for event, verdict, reason, duration_ms in decided:
             fires = self._events.get(event)
             if fires is None:
-                fires = self._events[event] = Record()
+                fires = self._events[event] = CallStatistics()
             fires.add(reason, duration_ms)
             key = event, verdict, reason or "none"
             self._decisions[key] = self._decisions.get(key, 0) + 1
@@ -144,12 +144,12 @@ class Statistics:
         return self._failures
 
     @property
-    def _records(self) -> dict[tuple[str, str], Record]:
+    def _records(self) -> dict[tuple[str, str], CallStatistics]:
         self._add_up()
         return self._hooks
 
     @property
-    def event_records(self) -> dict[str, Record]:
+    def event_records(self) -> dict[str, CallStatistics]:
         """Return the durations of the decisions on each event."""
         self._add_up()
         return self._events
@@ -177,7 +177,7 @@ class Statistics:
                 found[cause] += count
         return found
 
-    def hook_record(self, hook: str) -> Record | None:
+    def hook_record(self, hook: str) -> CallStatistics | None:
         """Return the timings of a shared hook by its layer and id; None if it was never called."""
         return self._records.get(("", hook))
 
@@ -204,5 +204,5 @@ class Statistics:
         return sum(count for count, _ in self._fired.values())
 
 
-def at(ordered: list[float], fraction: float) -> float:
+def find_percentile(ordered: list[float], fraction: float) -> float:
     return round(ordered[min(len(ordered) - 1, int(fraction * len(ordered)))], 3)

@@ -10,8 +10,8 @@ from typing import Any
 
 import trio
 
-from hooklatch.core.hooks.names import AmbiguousNameError, bare
-from hooklatch.core.hooks.suspension import Suspension, check
+from hooklatch.core.hooks.names import AmbiguousNameError, strip_scope
+from hooklatch.core.hooks.suspension import Suspension, validate_suspension
 from hooklatch.service.config.state_file import StateFile
 
 __all__ = ["Suspensions"]
@@ -61,7 +61,7 @@ class Suspensions:
         Raises:
             SuspensionError: it is for too long, or without a reason.
         """
-        text = check(seconds, reason)
+        text = validate_suspension(seconds, reason)
         now = time.time()
         made = Suspension(hook, round(now, 3), round(now + seconds, 3), text)
         self._drop(hook)
@@ -79,7 +79,7 @@ class Suspensions:
         """
         ended = [one for one in self.ends if one.hook == name] if name is not None else list(self.ends)
         if name is not None and not ended:  # its hook may be gone: only the suspension itself still has the name
-            ended = [one for one in self.ends if one.hook is not None and bare(one.hook) == name]
+            ended = [one for one in self.ends if one.hook is not None and strip_scope(one.hook) == name]
             if len(ended) > 1:
                 raise AmbiguousNameError(name, [str(one.hook) for one in ended])
         for one in ended:

@@ -12,14 +12,23 @@ from typing import NamedTuple
 import msgspec
 
 from hooklatch.core.hooks.catalogue import Catalogue
-from hooklatch.core.hooks.registry import EVERY_GATE, Hook, Layer, has, switched
-from hooklatch.service.registry.places import nearest
-from hooklatch.service.registry.sessions import Session
+from hooklatch.core.hooks.registry import EVERY_GATE, Hook, Layer, apply_switches, has
+from hooklatch.service.registry.places import find_nearest_folders
+from hooklatch.service.registry.sessions import AgentSession
 
-__all__ = ["EVERYTHING", "Scope", "allowed_plugins", "has_list", "inherit", "own_layer", "scope_of", "shared_hooks"]
+__all__ = [
+    "EVERYTHING",
+    "VisibilityScope",
+    "list_allowed_plugins",
+    "has_list",
+    "inherit_gates",
+    "select_own_layer",
+    "find_scope",
+    "select_shared_hooks",
+]
 
 
-class Scope(NamedTuple):
+class VisibilityScope(NamedTuple):
     """Which of the shared hooks a session sees; sessions of one scope see the same.
 
     `plugins` are those that are allowed (None: all), `gate_plugins` those that are allowed to bring gates.  `projects`
@@ -38,32 +47,36 @@ class Scope(NamedTuple):
         return has(self.gate_plugins, hook.plugin) and is_gate(hook, catalogue)
 
 
-EVERYTHING = Scope()  # of the layers that all sessions share: no plugin is excluded, and no project is included
+EVERYTHING = (
+    VisibilityScope()
+)  # of the layers that all sessions share: no plugin is excluded, and no project is included
 
 
-def scope_of(session: Session, folders: Collection[str], *, is_unlisted: bool = False) -> Scope:
+def find_scope(session: AgentSession, folders: Collection[str], *, is_unlisted: bool = False) -> VisibilityScope:
     """Return what a session sees when projects of these directories are in use.
 
     `is_unlisted` is for a fire whose own list of plugins replaces the one that the session does not have.
     """
-    plugins = None if is_unlisted else allowed_plugins(session)
+    plugins = None if is_unlisted else list_allowed_plugins(session)
     gate_plugins = session.gate_plugins if plugins is not None else None
     if not folders:
-        return Scope(plugins, gate_plugins) if plugins is not None else EVERYTHING
-    own = nearest(session.places, folders)
-    above = nearest(session.places_above, folders) - own
-    return Scope(plugins, gate_plugins, frozenset(own), frozenset(above))
+        return VisibilityScope(plugins, gate_plugins) if plugins is not None else EVERYTHING
+    own = find_nearest_folders(session.places, folders)
+    above = find_nearest_folders(session.places_above, folders) - own
+    return VisibilityScope(plugins, gate_plugins, frozenset(own), frozenset(above))
 
 
-def shared_hooks(
-    scope: Scope, shared: Iterable[Hook], projects: Mapping[str, Iterable[Hook]], catalogue: Catalogue
+def select_shared_hooks(
+    scope: VisibilityScope, shared: Iterable[Hook], projects: Mapping[str, Iterable[Hook]], catalogue: Catalogue
 ) -> list[Hook]:
     """Return the hooks that all sessions of one scope see, without their own."""
-    hooks = (*shared, *project_hooks(scope, projects, catalogue))
+    hooks = (*shared, *select_project_hooks(scope, projects, catalogue))
     return [hook for hook in hooks if scope.sees(hook, catalogue)]
 
 
-def project_hooks(scope: Scope, projects: Mapping[str, Iterable[Hook]], catalogue: Catalogue) -> Iterator[Hook]:
+def select_project_hooks(
+    scope: VisibilityScope, projects: Mapping[str, Iterable[Hook]], catalogue: Catalogue
+) -> Iterator[Hook]:
     for folder in sorted(scope.projects):
         yield from projects[folder]
     for folder in sorted(scope.above):
@@ -77,7 +90,7 @@ def is_gate(hook: Hook, catalogue: Catalogue) -> bool:
     return hook.event == EVERY_GATE or (spec is not None and spec.fails_closed)
 
 
-def allowed_plugins(session: Session) -> frozenset[str] | None:
+def list_allowed_plugins(session: AgentSession) -> frozenset[str] | None:
     """Return the plugins that the session's host and its personality both allow; None for all."""
     if not has_list(session):
         return session.terms.plugins_without_list
@@ -86,38 +99,38 @@ def allowed_plugins(session: Session) -> frozenset[str] | None:
     return session.plugins & session.personality_plugins
 
 
-def has_list(session: Session) -> bool:
+def has_list(session: AgentSession) -> bool:
     """Return whether its host or its personality lists the plugins that it allows."""
     return session.plugins is not None or session.personality_plugins is not None
 
 
-def own_layer(session: Session, scope: Scope, catalogue: Catalogue) -> list[Hook]:
+def select_own_layer(session: AgentSession, scope: VisibilityScope, catalogue: Catalogue) -> list[Hook]:
     """Return the hooks that no other session shares: its own, and the gates of its ancestors."""
     if not (session.own or session.inherited):  # nearly every session, and a change asks each of them
         return []
-    return [*(hook for hook in own_hooks(session) if scope.sees(hook, catalogue)), *session.inherited]
+    return [*(hook for hook in select_own_hooks(session) if scope.sees(hook, catalogue)), *session.inherited]
 
 
-def own_hooks(session: Session) -> list[Hook]:
-    return switched(session.own.values(), session.switches)
+def select_own_hooks(session: AgentSession) -> list[Hook]:
+    return apply_switches(session.own.values(), session.switches)
 
 
-def gates_of(parent: Session, catalogue: Catalogue) -> tuple[Hook, ...]:
+def select_inherited_gates(parent: AgentSession, catalogue: Catalogue) -> tuple[Hook, ...]:
     """Return the gates that a session hands down: its own and those it was handed itself."""
-    plugins = Scope(allowed_plugins(parent), parent.gate_plugins)
+    plugins = VisibilityScope(list_allowed_plugins(parent), parent.gate_plugins)
     own = (
         msgspec.structs.replace(hook, layer=Layer.PARENT)
-        for hook in own_hooks(parent)
+        for hook in select_own_hooks(parent)
         if is_gate(hook, catalogue) and plugins.sees(hook, catalogue)
     )
     return (*parent.inherited, *own)
 
 
-def inherit(session: Session, parent: Session, catalogue: Catalogue) -> None:
+def inherit_gates(session: AgentSession, parent: AgentSession, catalogue: Catalogue) -> None:
     """Give a session its parent's gates, as they are now."""
-    allowed = allowed_plugins(parent)
+    allowed = list_allowed_plugins(parent)
     session.gate_plugins = (
         None if allowed is None or parent.gate_plugins is None else frozenset(allowed | parent.gate_plugins)
     )
     session.places_above = parent.places_above | frozenset(parent.places)
-    session.inherited = gates_of(parent, catalogue)
+    session.inherited = select_inherited_gates(parent, catalogue)

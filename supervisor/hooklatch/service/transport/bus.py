@@ -11,28 +11,28 @@ from typing import Protocol
 
 import msgspec
 
-from hooklatch.core.decisions.call import Envelope
-from hooklatch.core.messages import Decision
+from hooklatch.core.decisions.call import EventEnvelope
+from hooklatch.core.messages import FireDecision
 from hooklatch.core.protocol import encode_notification
-from hooklatch.record.files.chain import timestamp
-from hooklatch.service.registry.announcing import Announcement
-from hooklatch.service.registry.sessions import Session, Sessions
-from hooklatch.service.transport.connection import Connection, Handler, Role, Shared
+from hooklatch.record.files.chain import format_timestamp
+from hooklatch.service.registry.announcing import RegistryChange
+from hooklatch.service.registry.sessions import AgentSession, Sessions
+from hooklatch.service.transport.connection import Connection, ConnectionTasks, RequestHandler, Role
 
 __all__ = ["Bus"]
 
 
-class Fired(Protocol):
+class AnnouncedFire(Protocol):
     """What is told of a fire beside its decision; `tool` is the name in its payload, which may have to be read."""
 
     @property
-    def session(self) -> Session | None: ...
+    def session(self) -> AgentSession | None: ...
 
     @property
     def session_id(self) -> str | None: ...
 
     @property
-    def envelope(self) -> Envelope: ...
+    def envelope(self) -> EventEnvelope: ...
 
     @property
     def tool(self) -> str | None: ...
@@ -44,7 +44,7 @@ class Bus:
     `on_change` hears of each change of the global registry before any subscriber does.
     """
 
-    def __init__(self, sessions: Sessions, on_change: Callable[[Announcement], None]) -> None:
+    def __init__(self, sessions: Sessions, on_change: Callable[[RegistryChange], None]) -> None:
         self.connections: dict[int, Connection] = {}
         self._sessions = sessions
         self._on_change = on_change
@@ -53,18 +53,20 @@ class Bus:
         self._administrators: defaultdict[str, dict[int, Connection]] = defaultdict(dict)  # those of them that are
         self._numbers = itertools.count(1)
 
-    def connect(self, stream: socket.socket, handler: Handler, shared: Shared, *, role: Role) -> Connection:
+    def connect(
+        self, stream: socket.socket, handler: RequestHandler, shared: ConnectionTasks, *, role: Role
+    ) -> Connection:
         """Create and keep the connection of an accepted client."""
         connection = Connection(next(self._numbers), stream, handler, shared, role=role)
         self.connections[connection.number] = connection
         return connection
 
-    def join(self, connection: Connection, session: Session) -> None:
+    def join(self, connection: Connection, session: AgentSession) -> None:
         """Attach a connection to a session."""
         connection.session = session
         session.connections.add(connection.number)
 
-    def part(self, connection: Connection, session: Session) -> bool:
+    def part(self, connection: Connection, session: AgentSession) -> bool:
         """Detach a connection from its session, and return whether that has ended the session."""
         connection.retire()
         self.take_topics(connection)
@@ -82,7 +84,7 @@ class Bus:
         for connection in [one for one in self.connections.values() if one.role == "link"]:
             connection.close()
 
-    def publish(self, viewer: Session | None, announcement: Announcement) -> bool:
+    def publish(self, viewer: AgentSession | None, announcement: RegistryChange) -> bool:
         """Tell a viewer's subscribers of a change in its view, and return whether there are any."""
         if viewer is None:
             self._on_change(announcement)
@@ -93,13 +95,13 @@ class Bus:
             connection.announce(announcement.line, topic="registry")
         return bool(told)
 
-    def decided(self, fire: Fired, decision: Decision) -> None:
+    def decided(self, fire: AnnouncedFire, decision: FireDecision) -> None:
         """Show a decision to the subscribers of its session and of those above it, and to every admin's."""
         shown = self._audience("decisions", fire.session)
         if shown:
             envelope = fire.envelope
             self._tell("decisions", shown, {
-                "at": timestamp(time.time()), "session_id": fire.session_id, "host": envelope.host,
+                "at": format_timestamp(time.time()), "session_id": fire.session_id, "host": envelope.host,
                 "tool": fire.tool, "decision": decision,
             })  # fmt: skip
 
@@ -107,7 +109,7 @@ class Bus:
         """Show every administrator's subscribers what was done about hooks, and what befell the record."""
         shown = self._audience("operations", None)
         if shown:
-            self._tell("operations", shown, {"at": timestamp(time.time()), "kind": kind, **fields})
+            self._tell("operations", shown, {"at": format_timestamp(time.time()), "kind": kind, **fields})
 
     def asked(self, content: Mapping[str, object]) -> None:
         """Show every administrator's subscribers that an ask waits for a person, or how it ended."""
@@ -115,7 +117,7 @@ class Bus:
         if shown:
             self._tell("asks", shown, content)
 
-    def told(self, session: Session | None, event_type: str, data: msgspec.Raw) -> None:
+    def told(self, session: AgentSession | None, event_type: str, data: msgspec.Raw) -> None:
         """Show telemetry to the subscribers of its session and of those above it, and to every admin's."""
         shown = self._audience("telemetry", session)
         if shown:
@@ -127,16 +129,16 @@ class Bus:
         for connection in shown:
             connection.announce(line, topic=topic)
 
-    def listeners(self, topic: str, session: Session) -> list[Connection]:
+    def listeners(self, topic: str, session: AgentSession) -> list[Connection]:
         """Return the connections of a session that listen to a topic."""
         listening = self._listening[topic]
         return [listening[number] for number in session.connections if number in listening] if listening else []
 
-    def is_watched(self, session: Session) -> bool:
+    def is_watched(self, session: AgentSession) -> bool:
         """Return whether somebody is shown the session's decisions."""
         return bool(self._audience("decisions", session))
 
-    def _audience(self, topic: str, session: Session | None) -> list[Connection]:
+    def _audience(self, topic: str, session: AgentSession | None) -> list[Connection]:
         """Return who is shown what a session does; those who listen elsewhere cost nothing, however many they are."""
         shown = [*self._administrators[topic].values()]
         while session is not None:

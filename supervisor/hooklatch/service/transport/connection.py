@@ -38,7 +38,7 @@ import trio
 
 from hooklatch.core.decisions.call import Call
 from hooklatch.core.limits import MAX_BYTES_IN_FLIGHT
-from hooklatch.core.messages import Outcome
+from hooklatch.core.messages import CallOutcome
 from hooklatch.core.protocol import (
     MAX_IN_FLIGHT,
     ErrorCode,
@@ -50,20 +50,20 @@ from hooklatch.core.protocol import (
     encode_result,
     read_ends,
 )
-from hooklatch.credentials import credentials_of
+from hooklatch.credentials import read_credentials
 from hooklatch.processes.fire_context import FireContext
-from hooklatch.service.registry.admission import MAX_OF_SESSION, UNHINDERED, Admission, Flow
-from hooklatch.service.registry.budget import SMALL, Budget, Room
-from hooklatch.service.registry.sessions import Session
+from hooklatch.service.registry.admission import MAX_OF_SESSION, UNHINDERED, Admission, FairQueueKey
+from hooklatch.service.registry.budget import SMALL, Budget, BudgetShare
+from hooklatch.service.registry.sessions import AgentSession
 from hooklatch.service.transport.hangups import Hangups
-from hooklatch.service.transport.incoming import Incoming
+from hooklatch.service.transport.incoming import ReceiveBuffer
 from hooklatch.service.transport.line_timeouts import LineTimeouts
-from hooklatch.service.transport.outgoing import Lag, Outgoing
+from hooklatch.service.transport.outgoing import LaggedTopics, SendBuffer
 from hooklatch.service.transport.reader_handoff import ReaderHandoff
 from hooklatch.service.transport.requests import FireRequest, read_line
 from hooklatch.service.transport.served_calls import ServedCalls
 
-__all__ = ["Connection", "Handler", "Role", "Shared"]
+__all__ = ["Connection", "RequestHandler", "Role", "ConnectionTasks"]
 
 logger = logging.getLogger("hooklatch.connection")
 HELLO_TIMEOUT = 2.0  # seconds within which a hello or a one-shot must arrive
@@ -87,7 +87,7 @@ NO_HELLO = RpcError(ErrorCode.HELLO_REQUIRED, f"no hello within {HELLO_TIMEOUT:.
 LATE = RpcError(ErrorCode.PARSE_ERROR, "a line was begun and not ended in time")
 
 
-class Handler(Protocol):
+class RequestHandler(Protocol):
     """Answers requests: the methods of the service."""
 
     def handle(self, connection: Connection, request: FireRequest | Request) -> Awaitable[object]: ...
@@ -97,7 +97,7 @@ class Handler(Protocol):
     def closed(self, connection: Connection) -> None: ...
 
 
-class Shared(msgspec.Struct, frozen=True):
+class ConnectionTasks(msgspec.Struct, frozen=True):
     """The daemon-wide tasks that serve all connections."""
 
     admission: Admission
@@ -123,11 +123,13 @@ class Connection:
         "number", "role", "session", "topics",
     )  # fmt: skip
 
-    def __init__(self, number: int, stream: socket.socket, handler: Handler, shared: Shared, *, role: Role) -> None:
+    def __init__(
+        self, number: int, stream: socket.socket, handler: RequestHandler, shared: ConnectionTasks, *, role: Role
+    ) -> None:
         stream.setblocking(False)
         self.number = number
         self.role: Role = role
-        self.session: Session | None = None
+        self.session: AgentSession | None = None
         self.has_greeted = False
         self.client = ""
         self.topics = NO_TOPICS
@@ -138,9 +140,9 @@ class Connection:
         self._admission = shared.admission
         self._hangups = shared.hangups
         self._line_timeouts = shared.line_timeouts
-        holder = credentials_of(stream)[0] or f"connection {number}"  # a process, unless it is in another namespace
-        self._incoming = Incoming(stream, shared.budget, holder)
-        self._outgoing = Outgoing(stream, Room(shared.budget, holder))
+        holder = read_credentials(stream)[0] or f"connection {number}"  # a process, unless it is in another namespace
+        self._incoming = ReceiveBuffer(stream, shared.budget, holder)
+        self._outgoing = SendBuffer(stream, BudgetShare(shared.budget, holder))
         self._served = ServedCalls()
         self._nursery: trio.Nursery | None = None
         self._reader = 0
@@ -150,7 +152,7 @@ class Connection:
         self._rubbish = 0
         self._unbroken = 0
         self._has_more = False
-        self._lag: Lag | None = None  # while announcements are left out
+        self._lag: LaggedTopics | None = None  # while announcements are left out
         self._is_closing = False
         self._is_one_shot = False
         self._is_retired = False
@@ -186,7 +188,7 @@ class Connection:
     @property
     def peer(self) -> tuple[int, int]:
         """The process and the user that connected, by the kernel's word and not by their own."""
-        return credentials_of(self._socket)
+        return read_credentials(self._socket)
 
     @property
     def is_quiet(self) -> bool:
@@ -357,7 +359,7 @@ class Connection:
         if not self.has_greeted:
             raise CloseConnection
 
-    async def _answer(self, request: FireRequest | Request, size: int, flow: Flow) -> None:
+    async def _answer(self, request: FireRequest | Request, size: int, flow: FairQueueKey) -> None:
         if (self._in_flight or flow.in_flight or self._is_retired or self._is_gone) and (
             refusal := self._refusal(request, size, flow)
         ) is not None:
@@ -406,7 +408,7 @@ class Connection:
             if self._rubbish >= MAX_RUBBISH:
                 raise CloseConnection
 
-    def _refusal(self, request: FireRequest | Request, size: int, flow: Flow) -> RpcError | None:
+    def _refusal(self, request: FireRequest | Request, size: int, flow: FairQueueKey) -> RpcError | None:
         """Return why a request is not accepted, if it is not: others are under way, or the connection is ending."""
         if self._is_gone and (self.is_admin or request.method not in ONE_SHOTS):
             raise CloseConnection
@@ -455,7 +457,7 @@ class Connection:
         if self._lag is None and len(self._outgoing.pending) <= MAX_ANNOUNCED:
             self.send(line)
             return
-        self._lag = self._lag or Lag()
+        self._lag = self._lag or LaggedTopics()
         self._lag.leave_out(topic)
 
     async def _drain(self) -> None:
@@ -484,9 +486,9 @@ class Connection:
 
     # -- served hooks ----------------------------------------------------------------------------------------
 
-    async def call(self, call: Call, fire: FireContext, deadline: float) -> Outcome:
+    async def call(self, call: Call, fire: FireContext, deadline: float) -> CallOutcome:
         """Ask the client to run a hook that it serves, and return the outcome by the deadline."""
         if self._outgoing.pending and not self._outgoing.take_room(len(call.payload.data)):
-            return Outcome(cause="overload", message="its client does not read what it is sent")
+            return CallOutcome(cause="overload", message="its client does not read what it is sent")
         self._handoff.hurry(self)  # the fire that asks may have come on this very connection
         return await self._served.ask(self.send, call, fire, deadline)

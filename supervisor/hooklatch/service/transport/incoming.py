@@ -5,21 +5,21 @@ from __future__ import annotations
 import socket
 
 from hooklatch.core.protocol import MAX_FRAME, LineBuffer, read_ends
-from hooklatch.service.registry.budget import SMALL, Budget, Room
+from hooklatch.service.registry.budget import SMALL, Budget, BudgetShare
 
-__all__ = ["Incoming"]
+__all__ = ["ReceiveBuffer"]
 
 RECEIVED = 2**16  # bytes to receive at once
 
 
-class Incoming:
+class ReceiveBuffer:
     """What has arrived of one client, and whether more is expected; `holder` is whose room it takes."""
 
     __slots__ = ("_budget", "_holder", "_socket", "is_dropped", "is_ended", "lines", "room")
 
     def __init__(self, stream: socket.socket, budget: Budget, holder: object) -> None:
         self.lines = LineBuffer()
-        self.room: Room | None = None  # of the line that has begun, if it is long
+        self.room: BudgetShare | None = None  # of the line that has begun, if it is long
         self.is_ended = False
         self.is_dropped = False  # whatever arrives is read and forgotten
         self._socket = stream
@@ -53,7 +53,7 @@ class Incoming:
 
     async def make_room(self, timeout: float) -> None:
         """Wait so many seconds for room for the rest of a line; without it, only the line's ends will be kept."""
-        room = Room(self._budget, self._holder)
+        room = BudgetShare(self._budget, self._holder)
         if await room.wait(MAX_FRAME, timeout):
             self.room = room
         else:

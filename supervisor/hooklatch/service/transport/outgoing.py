@@ -14,19 +14,19 @@ from contextlib import suppress
 import trio
 
 from hooklatch.core.protocol import encode_notification
-from hooklatch.service.registry.budget import SMALL, Room
+from hooklatch.service.registry.budget import SMALL, BudgetShare
 
-__all__ = ["Lag", "Outgoing"]
+__all__ = ["LaggedTopics", "SendBuffer"]
 
 GONE = (errno.EPIPE, errno.ECONNRESET)  # why nothing can be sent to a client that has left
 
 
-class Outgoing:
+class SendBuffer:
     """What one client has yet to be sent.  `pending` is for others to look at."""
 
     __slots__ = ("_changed", "_socket", "is_draining", "pending", "room")
 
-    def __init__(self, stream: socket.socket, room: Room) -> None:
+    def __init__(self, stream: socket.socket, room: BudgetShare) -> None:
         self.room = room  # for what is pending, if that is much
         self.pending = bytearray()
         self.is_draining = False
@@ -97,7 +97,7 @@ class Outgoing:
             self._changed = None
 
 
-class Lag:
+class LaggedTopics:
     """What was left out for one client that lags: how many lines of each topic; of hooks, that there were changes."""
 
     def __init__(self) -> None:

@@ -23,10 +23,10 @@ from collections.abc import Callable
 
 from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.core.restarts import TokenBucket
-from hooklatch.credentials import credentials_of
+from hooklatch.credentials import read_credentials
 from hooklatch_worker.sandbox import linux
 
-__all__ = ["PeerGoneError", "Peers"]
+__all__ = ["PeerGoneError", "PeerInspector"]
 
 SO_PEERPIDFD = 77  # asm-generic/socket.h, Linux 6.5; Python 3.11 has no name for it
 LAST_WORDS = 200  # events of clients that are gone already, in one burst; shell one-liners send fewer
@@ -39,7 +39,7 @@ class PeerGoneError(Exception):
     """The peer ended before it could be inspected."""
 
 
-class Peers:
+class PeerInspector:
     """Inspects those who connect; everything that runs hooks is below the processes that `roots` returns."""
 
     def __init__(self, roots: Callable[[], frozenset[int]], dropped: Counter[str]) -> None:
@@ -55,7 +55,7 @@ class Peers:
             RpcError: it may not connect.
             PeerGoneError: its user may connect, but the process is gone.
         """
-        pid, uid = credentials_of(stream)
+        pid, uid = read_credentials(stream)
         if uid not in (0, os.geteuid()):
             raise RpcError(
                 ErrorCode.NOT_PERMITTED, f"user {uid} may not connect: this daemon is for user {os.geteuid()}"
@@ -63,12 +63,12 @@ class Peers:
         if pid in (0, os.getpid()):
             return
         try:
-            pidfd = pidfd_of(stream, pid)
+            pidfd = open_pidfd(stream, pid)
         except OSError:
             raise PeerGoneError from None
         try:
             runs_hooks = self._runs_hooks(pid)
-            if not still_names(pidfd, pid):  # otherwise that may have been another process with the same pid
+            if not is_same_process(pidfd, pid):  # otherwise that may have been another process with the same pid
                 raise PeerGoneError
         finally:
             os.close(pidfd)
@@ -102,23 +102,23 @@ class Peers:
                     return False
                 parent = read_parent(below)
                 if parent == pid:
-                    raise unreadable(pid) from None
+                    raise make_unreadable_peer_error(pid) from None
                 pid = parent  # it has just died, and its child was reparented
                 continue
             if started < self._born:
                 return False  # older than any hook
             below, pid = pid, parent
-        raise unreadable(pid)
+        raise make_unreadable_peer_error(pid)
 
 
-def pidfd_of(stream: socket.socket, pid: int) -> int:
+def open_pidfd(stream: socket.socket, pid: int) -> int:
     try:
         return stream.getsockopt(socket.SOL_SOCKET, SO_PEERPIDFD)
     except OSError:
         return os.pidfd_open(pid)  # an older kernel, where the pid may be reused before this call
 
 
-def still_names(pidfd: int, pid: int) -> bool:
+def is_same_process(pidfd: int, pid: int) -> bool:
     """Return whether the pid still belongs to the process: it runs, or has ended and is not reaped yet."""
     if not linux.has_ended(pidfd):
         return True
@@ -158,7 +158,7 @@ def is_anothers(pid: int) -> bool:
     return False
 
 
-def unreadable(pid: int) -> RpcError:
+def make_unreadable_peer_error(pid: int) -> RpcError:
     return RpcError(
         ErrorCode.NOT_PERMITTED, f"cannot determine whether the caller is a hook: process {pid} cannot be inspected"
     )

@@ -20,27 +20,27 @@ import trio
 from hooklatch.core.hooks.catalogue import Catalogue
 from hooklatch.core.hooks.snapshots import Snapshot
 from hooklatch.core.protocol import encode_notification
-from hooklatch.service.registry.sessions import Session
+from hooklatch.service.registry.sessions import AgentSession
 from hooklatch.service.transport.bus import Bus
 from hooklatch.service.transport.connection import Connection
 
-__all__ = ["Permits"]
+__all__ = ["SkipPermissions"]
 
 logger = logging.getLogger("hooklatch.permits")
 DEADLINE = 1.0  # seconds in which a client must have read enough for a line that takes a permission back to leave
 NONE: frozenset[str] = frozenset()
 
 
-class Permits:
+class SkipPermissions:
     """What each connection was told last.  `is_in_project` says whether a session's hooks may change unannounced."""
 
-    def __init__(self, bus: Bus, is_in_project: Callable[[Session], bool]) -> None:
+    def __init__(self, bus: Bus, is_in_project: Callable[[AgentSession], bool]) -> None:
         self.is_allowed = True  # the operator's setting
         self._bus = bus
         self._is_in_project = is_in_project
         self._late: set[Connection] = set()  # a line that takes something back has not left yet
 
-    def tell(self, session: Session, view: Snapshot, catalogue: Catalogue) -> bool:
+    def tell(self, session: AgentSession, view: Snapshot, catalogue: Catalogue) -> bool:
         """Tell a session's clients what has changed; return whether there are any."""
         connections = self._bus.listeners("idle", session)
         if connections:
@@ -69,7 +69,7 @@ class Permits:
                 connection.close()
                 self._late.discard(connection)
 
-    def _events(self, session: Session, view: Snapshot, catalogue: Catalogue) -> frozenset[str]:
+    def _events(self, session: AgentSession, view: Snapshot, catalogue: Catalogue) -> frozenset[str]:
         if not self.is_allowed or session.terms.dialect is not None or self._is_in_project(session):
             return NONE
         if self._bus.is_watched(session):
@@ -81,10 +81,10 @@ class Permits:
         if events == before:
             return
         connection.may_skip = events
-        is_sent = connection.send_all(line_of(events, revision))
+        is_sent = connection.send_all(encode_permit(events, revision))
         if not is_sent and not before <= events:
             self._late.add(connection)
 
 
-def line_of(events: Iterable[str], revision: int | None) -> bytes:
+def encode_permit(events: Iterable[str], revision: int | None) -> bytes:
     return encode_notification("announce", {"topic": "idle", "revision": revision, "events": sorted(events)})

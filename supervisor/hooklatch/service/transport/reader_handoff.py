@@ -6,12 +6,12 @@ from typing import Protocol
 
 import trio
 
-__all__ = ["Reader", "ReaderHandoff"]
+__all__ = ["ReadableConnection", "ReaderHandoff"]
 
 TICK = 0.003  # seconds; after one to two of them under the same fire, another task takes over the reading
 
 
-class Reader(Protocol):
+class ReadableConnection(Protocol):
     """The part of a connection whose reading can be handed to another task."""
 
     def read_on(self) -> None: ...
@@ -24,18 +24,18 @@ class ReaderHandoff:
     """
 
     def __init__(self) -> None:
-        self.kept: dict[Reader, int] = {}  # since which tick
+        self.kept: dict[ReadableConnection, int] = {}  # since which tick
         self._ticks = 0
         self._is_asleep = False
         self._wake = trio.Event()
 
-    def keep(self, connection: Reader) -> None:
+    def keep(self, connection: ReadableConnection) -> None:
         self.kept[connection] = self._ticks
         if self._is_asleep:
             self._is_asleep = False
             self._wake.set()
 
-    def hurry(self, connection: Reader) -> None:
+    def hurry(self, connection: ReadableConnection) -> None:
         """Hand over a connection's reading now, if a fire occupies its reader."""
         if self.kept.pop(connection, None) is not None:
             connection.read_on()

@@ -13,7 +13,7 @@ import msgspec
 
 from hooklatch.core.fire_params import FireParams
 from hooklatch.core.protocol import Request, Response, read_message
-from hooklatch_worker.author.ambiguity import ambiguity
+from hooklatch_worker.author.ambiguity import find_ambiguity
 
 __all__ = ["FireRequest", "read_line"]
 
@@ -40,4 +40,4 @@ def read_line(line: bytes) -> FireRequest | Request | Response:
         fire = FIRES.decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, MemoryError):
         return read_message(line)
-    return fire if ambiguity(line) is None else read_message(line)
+    return fire if find_ambiguity(line) is None else read_message(line)

@@ -8,13 +8,13 @@ import msgspec
 import trio
 
 from hooklatch.core.decisions.call import Call
-from hooklatch.core.messages import Outcome
+from hooklatch.core.messages import CallOutcome
 from hooklatch.core.protocol import Response, encode_request
 from hooklatch.processes.fire_context import FireContext
 
 __all__ = ["ServedCalls"]
 
-NO_ANSWER = Outcome(cause="timeout", message="its client did not answer in time")
+NO_ANSWER = CallOutcome(cause="timeout", message="its client did not answer in time")
 
 
 class ServedCalls:
@@ -23,17 +23,17 @@ class ServedCalls:
     __slots__ = ("_asked", "_count")
 
     def __init__(self) -> None:
-        self._asked: dict[int, Asked] = {}
+        self._asked: dict[int, PendingCall] = {}
         self._count = 0
 
-    async def ask(self, send: Callable[[bytes], None], call: Call, fire: FireContext, deadline: float) -> Outcome:
+    async def ask(self, send: Callable[[bytes], None], call: Call, fire: FireContext, deadline: float) -> CallOutcome:
         """Send a call, and return its outcome by the deadline."""
         started = trio.current_time()
         self._count += 1
         number = self._count
-        asked = self._asked[number] = Asked()
+        asked = self._asked[number] = PendingCall()
         try:
-            send(encode_request(number, "call", params_of(call, fire)))
+            send(encode_request(number, "call", make_call_params(call, fire)))
             fire.sent()
             with trio.move_on_at(deadline):
                 await asked.ended.wait()
@@ -51,36 +51,36 @@ class ServedCalls:
             return
         if response.error is not None:
             text = str(response.error.get("message", "an error"))
-            asked.end(Outcome(cause="crash", message=f"its client answered: {text[:500]}"))
+            asked.end(CallOutcome(cause="crash", message=f"its client answered: {text[:500]}"))
         else:
-            asked.end(Outcome(cause="policy", answer=bytes(response.result or b"null")))
+            asked.end(CallOutcome(cause="policy", answer=bytes(response.result or b"null")))
 
     def refused(self, number: object) -> None:
         """Take an answer that was not read: there was no room for it."""
         asked = self._asked.get(number) if isinstance(number, int) else None
         if asked is not None:
-            asked.end(Outcome(cause="overload", message="there was no room for its client's answer"))
+            asked.end(CallOutcome(cause="overload", message="there was no room for its client's answer"))
 
     def end(self) -> None:
         """End all of them: the client is gone."""
         for asked in self._asked.values():
-            asked.end(Outcome(cause="crash", message="the client that served it is gone"))
+            asked.end(CallOutcome(cause="crash", message="the client that served it is gone"))
 
 
-class Asked:
+class PendingCall:
     """A pending call."""
 
     def __init__(self) -> None:
         self.ended = trio.Event()
         self.outcome = NO_ANSWER
 
-    def end(self, outcome: Outcome) -> None:
+    def end(self, outcome: CallOutcome) -> None:
         if not self.ended.is_set():
             self.outcome = outcome
             self.ended.set()
 
 
-def params_of(call: Call, fire: FireContext) -> dict[str, object]:
+def make_call_params(call: Call, fire: FireContext) -> dict[str, object]:
     """Return the params of the `call` that a client is sent; in a dialect the event has that system's name."""
     hook, envelope = call.hook, fire.envelope.with_context(call.context)
     params: dict[str, object] = {

@@ -11,13 +11,13 @@ from contextlib import ExitStack, suppress
 
 import trio
 
-from hooklatch.core.health import Faults
+from hooklatch.core.health import ActiveFaults
 from hooklatch.core.protocol import ErrorCode, RpcError, encode_error
 from hooklatch.processes.supervisor import Supervisor
 from hooklatch.service.transport.connection import Connection
-from hooklatch.service.transport.peers import PeerGoneError, Peers
+from hooklatch.service.transport.peers import PeerGoneError, PeerInspector
 
-__all__ = ["Listener", "listen"]
+__all__ = ["Listener", "listen_on"]
 
 logger = logging.getLogger("hooklatch.server")
 BACKLOG = 1024
@@ -25,7 +25,7 @@ ACCEPT_PAUSE = 0.1  # seconds to wait when the system has no descriptor or memor
 READS = 4  # of 256 KiB each, of what a refused client has sent already
 
 
-def listen(path: str) -> socket.socket:
+def listen_on(path: str) -> socket.socket:
     """Bind a socket that only its owner can reach, over one that the caller knows to be stale."""
     try:
         os.unlink(path)
@@ -50,8 +50,8 @@ class Listener:
         name: str,
         listening: socket.socket,
         connect: Callable[[socket.socket], Connection],
-        peers: Peers,
-        faults: Faults,
+        peers: PeerInspector,
+        faults: ActiveFaults,
         *,
         most: int,
     ) -> None:
@@ -72,7 +72,7 @@ class Listener:
     async def run(self) -> None:
         """Serve every client that connects, until it is closed."""
         with self._scope, ExitStack() as spare:
-            reserve(spare)
+            reserve_descriptor(spare)
             while not self._scope.cancel_called:
                 try:
                     stream, _ = self._socket.accept()
@@ -100,7 +100,7 @@ class Listener:
         try:
             if self.connections.counts[0] >= self._most:
                 text = f"{self._most} connections of {self.name}s are open already, and more are not allowed"
-                refuse(stream, RpcError(ErrorCode.OVERLOAD, text))
+                refuse_connection(stream, RpcError(ErrorCode.OVERLOAD, text))
             elif not self.connections.spawn("connection", self._serve, stream):
                 stream.close()
         except BaseException:
@@ -115,7 +115,7 @@ class Listener:
                 self._peers.check(stream)
             except RpcError as error:
                 logger.warning("connection refused: %s", error)
-                refuse(stream, error)
+                refuse_connection(stream, error)
                 return
             except PeerGoneError:
                 is_gone = True
@@ -127,7 +127,7 @@ class Listener:
             await connection.run()
 
 
-def reserve(spare: ExitStack) -> None:
+def reserve_descriptor(spare: ExitStack) -> None:
     """Keep a descriptor: when no other is left, it serves to tell a client so."""
     with suppress(OSError):  # tried again later
         spare.callback(os.close, os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
@@ -138,11 +138,11 @@ def refuse_one(listener: socket.socket, spare: ExitStack) -> None:
     spare.close()
     with suppress(OSError):
         stream, _ = listener.accept()
-        refuse(stream, RpcError(ErrorCode.OVERLOAD, "no descriptor is left"))
-    reserve(spare)
+        refuse_connection(stream, RpcError(ErrorCode.OVERLOAD, "no descriptor is left"))
+    reserve_descriptor(spare)
 
 
-def refuse(stream: socket.socket, error: RpcError) -> None:
+def refuse_connection(stream: socket.socket, error: RpcError) -> None:
     with stream, suppress(OSError):
         stream.send(encode_error(None, error))
         stream.shutdown(socket.SHUT_WR)
