@@ -127,11 +127,11 @@ class Proxy:
         payload = {
             "tool_name": call.tool, "tool_input": call.arguments, "tool_use_id": call.tool_use_id, **call.kind,
         }  # fmt: skip
-        has_failed, said = read_result(answer)
+        has_failed, result = read_result(answer)
         if has_failed:
-            await self._guard.tell("post_tool_use_failure", **payload, error=said)
+            await self._guard.tell("post_tool_use_failure", **payload, error=result)
         else:
-            await self._guard.tell("post_tool_use", **payload, tool_response=said)
+            await self._guard.tell("post_tool_use", **payload, tool_response=result)
 
 
 async def run_proxy(

@@ -48,7 +48,9 @@ def guarded(guard: Guard, agent: Agent[Any]) -> Agent[Any]:
     """
     for server in agent.mcp_servers:
         # The server is the caller's own object: what an earlier guard left on it, which may be over, is replaced.
-        others = [one for one in server.tool_input_guardrails or [] if not isinstance(one, OurGuardrail)]
+        others = [
+            guardrail for guardrail in server.tool_input_guardrails or [] if not isinstance(guardrail, OurGuardrail)
+        ]
         server.tool_input_guardrails = [*others, tool_guardrail(guard)]
     return agent.clone(
         tools=guarded_tools(guard, agent.tools),

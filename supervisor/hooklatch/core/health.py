@@ -127,8 +127,8 @@ def list_findings(condition: HealthInputs) -> Iterator[HealthFinding]:
         HealthFinding("record", text, DISK, is_vital=not condition.is_record_sound) for text in condition.record
     )
     yield from (HealthFinding("isolation", str(one), SAVED_FILE) for one in condition.isolation)
-    yield from (HealthFinding("files", str(one), SAVED_FILE) for one in condition.files)
-    yield from (HealthFinding("hooks", str(one), SAVED_FILE) for one in condition.hooks)
+    yield from (HealthFinding("files", str(file), SAVED_FILE) for file in condition.files)
+    yield from (HealthFinding("hooks", str(hook), SAVED_FILE) for hook in condition.hooks)
     yield from (HealthFinding("faults", text, RESTART) for text in condition.faults)
     for name in condition.quarantined:
         text = f"{name} is quarantined: its worker died too often"

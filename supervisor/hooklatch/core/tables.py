@@ -165,23 +165,27 @@ def list_type_alternatives(hint: Any) -> Iterator[Any]:
     if get_origin(hint) is Annotated:
         yield from list_type_alternatives(get_args(hint)[0])
     elif get_origin(hint) in (Union, UnionType):
-        for one in get_args(hint):
-            yield from list_type_alternatives(one)
+        for argument in get_args(hint):
+            yield from list_type_alternatives(argument)
     else:
         yield hint
 
 
 def find_struct_type(hint: Any) -> Any:
-    structs = (one for one in list_type_alternatives(hint) if isinstance(one, type) and issubclass(one, msgspec.Struct))
+    structs = (
+        alternative
+        for alternative in list_type_alternatives(hint)
+        if isinstance(alternative, type) and issubclass(alternative, msgspec.Struct)
+    )
     return next(structs, None)
 
 
 def find_item_type(hint: Any, *containers: type) -> Any:
     """Return the type of the tables in a list or a table, None where it does not hold tables."""
     held = (
-        get_args(one)[1 if get_origin(one) is dict else 0]
-        for one in list_type_alternatives(hint)
-        if get_origin(one) in containers
+        get_args(alternative)[1 if get_origin(alternative) is dict else 0]
+        for alternative in list_type_alternatives(hint)
+        if get_origin(alternative) in containers
     )
     return next((items for items in held if find_struct_type(items) is not None), None)
 
@@ -199,13 +203,21 @@ def is_accepted(value: object, hint: Any) -> bool:
 
 
 def format_example(key: str, hint: Any) -> str:
-    examples = next((one.examples for one in get_args(hint) if isinstance(one, msgspec.Meta) and one.examples), None)
+    examples = next(
+        (argument.examples for argument in get_args(hint) if isinstance(argument, msgspec.Meta) and argument.examples),
+        None,
+    )
     return f"{key} = {json.dumps(examples[0])}" if examples else describe_type(hint)
 
 
 def suggest_allowed_word(value: object, hint: Any) -> str:
     """Return the end of a message on a word that is none of those allowed."""
-    words = [word for one in list_type_alternatives(hint) if get_origin(one) is Literal for word in get_args(one)]
+    words = [
+        word
+        for alternative in list_type_alternatives(hint)
+        if get_origin(alternative) is Literal
+        for word in get_args(alternative)
+    ]
     return suggest_name(value, words) if isinstance(value, str) else ""
 
 
@@ -214,12 +226,14 @@ def describe_type(hint: Any) -> str:
     origin: Any = get_origin(hint)
     arguments: list[Any] = [*get_args(hint)]
     if origin is Annotated:
-        meta = next(one for one in arguments if isinstance(one, msgspec.Meta))
+        meta = next(argument for argument in arguments if isinstance(argument, msgspec.Meta))
         extra = meta.extra or {}
         said: str = extra.get("is") or f"{describe_type(arguments[0])}{describe_bounds(meta)}"
         return f"{said} ({extra['note']})" if "note" in extra else said
     if origin in (Union, UnionType):
-        return " or ".join(describe_type(one) for one in arguments if one not in (NoneType, msgspec.UnsetType))
+        return " or ".join(
+            describe_type(argument) for argument in arguments if argument not in (NoneType, msgspec.UnsetType)
+        )
     if origin is Literal:
         return f"one of {', '.join(map(repr, arguments))}" if len(arguments) > 1 else repr(arguments[0])
     if origin in (list, tuple, frozenset):

@@ -48,16 +48,16 @@ def read_exit(event: NativeEvent, name: str, answer: object) -> dict[str, Any]:
     return read_output(event, name, said)
 
 
-def find_first_text(said: dict[str, Any], *keys: str) -> str:
-    texts = (said.get(key) for key in keys)
+def find_first_text(table: dict[str, Any], *keys: str) -> str:
+    texts = (table.get(key) for key in keys)
     return next((text.strip() for text in texts if isinstance(text, str) and text.strip()), "")
 
 
-def read_output(event: NativeEvent, name: str, said: dict[str, Any]) -> dict[str, Any]:
-    text, answers = find_first_text(said, "stdout"), event.answers
+def read_output(event: NativeEvent, name: str, table: dict[str, Any]) -> dict[str, Any]:
+    text, answers = find_first_text(table, "stdout"), event.answers
     if not text or not (answers.patch or answers.outputs):
         return {}
-    if said.get("truncated"):
+    if table.get("truncated"):
         raise GarbageError(f"the output on {name} was cut off")
     if answers.patch:
         return {"patch": {next(iter(answers.patch)): text}}

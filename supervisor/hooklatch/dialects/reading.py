@@ -156,13 +156,13 @@ def select_known_changes(asked: AnswerContext, changes: Mapping[str, Any]) -> tu
     return known, {"warnings": [f"a hook on {asked.name} cannot say {names:.200}, which was ignored"]}
 
 
-def read_claim(asked: AnswerContext, said: dict[str, Any], flag: str) -> dict[str, Any]:
-    is_handled = said.get(flag, False)
+def read_claim(asked: AnswerContext, table: dict[str, Any], flag: str) -> dict[str, Any]:
+    is_handled = table.get(flag, False)
     if not isinstance(is_handled, bool):
         raise GarbageError(f"{flag} is true or false, not {is_handled!r}")
     if not is_handled:
         return {}
-    rest = {key: value for key, value in said.items() if key != flag}
+    rest = {key: value for key, value in table.items() if key != flag}
     return {"verdict": "claim", "value": rest["value"] if rest.keys() == {"value"} else rest or None}
 
 
@@ -178,9 +178,9 @@ def read_tagged(asked: AnswerContext, answer: object) -> dict[str, Any]:
     return read_word(asked, *next(iter(said.items())))
 
 
-def is_one_word(asked: AnswerContext, said: dict[str, Any]) -> bool:
+def is_one_word(asked: AnswerContext, table: dict[str, Any]) -> bool:
     answers = asked.event.answers
-    return next(iter(said)) in {"deny", "halt", *answers.patch.values(), *answers.outputs.values()}
+    return next(iter(table)) in {"deny", "halt", *answers.patch.values(), *answers.outputs.values()}
 
 
 def read_word(asked: AnswerContext, word: str, carried: object) -> dict[str, Any]:
@@ -198,19 +198,19 @@ def read_word(asked: AnswerContext, word: str, carried: object) -> dict[str, Any
     return translate_patch(asked, {word: carried})
 
 
-def read_structured(asked: AnswerContext, said: dict[str, Any]) -> dict[str, Any]:
+def read_structured(asked: AnswerContext, table: dict[str, Any]) -> dict[str, Any]:
     answers = asked.event.answers
-    if said.get("halt") is not None:
-        return make_refusal_answer(asked, "halt", said["halt"])
+    if table.get("halt") is not None:
+        return make_refusal_answer(asked, "halt", table["halt"])
     verdict: dict[str, Any] = {}
     for output in ("inject", "append"):
-        if said.get(output):
+        if table.get(output):
             if output not in answers.outputs:
                 raise GarbageError(f"a hook on {asked.name} cannot {output} anything")
-            verdict[output] = said[output]
-    if said.get("patch") is not None:
+            verdict[output] = table[output]
+    if table.get("patch") is not None:
         key = next(iter(answers.patch.values()), "transform")
-        verdict |= translate_patch(asked, {key: said["patch"]})
+        verdict |= translate_patch(asked, {key: table["patch"]})
     return verdict
 
 

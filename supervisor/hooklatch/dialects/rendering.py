@@ -147,7 +147,11 @@ def write_results(mapped: MappedDecision) -> object:
 def select_last_outcomes(decision: WireDecision) -> list[dict[str, Any]]:
     """Return one outcome per hook that was needed: its second answer, if it was called again, replaces its first."""
     outcomes = cast("list[dict[str, Any]]", decision.get("outcomes") or [])
-    return list({(one.get("layer"), one.get("hook")): one for one in outcomes if not one.get("unneeded")}.values())
+    return list(
+        {
+            (outcome.get("layer"), outcome.get("hook")): outcome for outcome in outcomes if not outcome.get("unneeded")
+        }.values()
+    )
 
 
 def build_claim_results(

@@ -112,9 +112,9 @@ def find_at_path(value: object, path: str) -> object:
     return value
 
 
-def is_same(one: object, other: object) -> bool:
+def is_same(value: object, other: object) -> bool:
     """Compare as JSON: 1, 1.0 and true are three different values."""
-    return canonicalize_json(msgspec.json.encode(one)) == canonicalize_json(msgspec.json.encode(other))
+    return canonicalize_json(msgspec.json.encode(value)) == canonicalize_json(msgspec.json.encode(other))
 
 
 def _feed_event(feed: EventMapping, payload: dict[str, Any]) -> TranslatedEvent:

@@ -46,7 +46,7 @@ def main(words: list[str]) -> int:
     folder = pinned or state_dir(environ)
     os.makedirs(folder, mode=0o700, exist_ok=True)
     wait_for_lock(folder, limit)
-    if any(is_listened_to(f"{one}/agent.sock") for one in list_runtime_dirs(named, environ)):
+    if any(is_listened_to(f"{runtime_dir}/agent.sock") for runtime_dir in list_runtime_dirs(named, environ)):
         return 0
     options = [word for pair in given.items() for word in pair]
     command = children.isolated_command(sys.executable, str(MAIN), "serve", "--detach", *options)

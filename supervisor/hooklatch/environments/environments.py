@@ -286,42 +286,42 @@ class Environments:
                 raise EnvironmentFaultError(TOO_MANY.format(MOST))
             interpreter, marks = await examine_interpreter(python, is_ours=lock is not None)
             zygote = ZygoteClient(owns_process=self._owns_process, interpreter=interpreter)
-            one = Environment(interpreter, marks, zygote, lock)
-            one.requires, one.users = requires, 1
+            environment = Environment(interpreter, marks, zygote, lock)
+            environment.requires, environment.users = requires, 1
             self._count += 1
-            one.name = f"{python} (look {self._count})"
+            environment.name = f"{python} (look {self._count})"
             try:
-                await self.supervisor.start(self._spec(one))
+                await self.supervisor.start(self._spec(environment))
             except (ForkError, OSError) as error:
                 raise EnvironmentFaultError(f"{python} does not run as a zygote: {locate_error(error)}") from None
         except BaseException:
             if lock is not None:
                 os.close(lock)
             raise
-        self._used[one.name] = one
-        return one
+        self._used[environment.name] = environment
+        return environment
 
-    def _spec(self, one: Environment) -> ChildSpec:
+    def _spec(self, environment: Environment) -> ChildSpec:
         supervisor = Supervisor("environment")
 
         async def run(task_status: trio.TaskStatus[None]) -> None:
             try:
-                async with run_zygote(one.zygote, supervisor):
+                async with run_zygote(environment.zygote, supervisor):
                     task_status.started()
                     await trio.sleep_forever()
             finally:
-                if one.lock is not None:
-                    os.close(one.lock)
-                    one.lock = None
+                if environment.lock is not None:
+                    os.close(environment.lock)
+                    environment.lock = None
 
-        return ChildSpec(one.name, run, reports_start=True, below=supervisor)
+        return ChildSpec(environment.name, run, reports_start=True, below=supervisor)
 
-    def release(self, one: Environment) -> None:
+    def release(self, environment: Environment) -> None:
         """Give up an environment; when nobody uses it any more, its zygote ends."""
-        one.users -= 1
-        if one.users == 0:
-            del self._used[one.name]
-            self.supervisor.end(one.name)
+        environment.users -= 1
+        if environment.users == 0:
+            del self._used[environment.name]
+            self.supervisor.end(environment.name)
 
     # -- making ------------------------------------------------------------------------------------------------------
 

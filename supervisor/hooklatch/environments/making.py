@@ -189,10 +189,10 @@ async def run_step(
         raise EnvironmentFaultError(f"{name} {how}: {said}{find_hint(said)}")
 
 
-def find_hint(said: str) -> str:
-    if "ensurepip" in said or "No module named pip" in said:
+def find_hint(text: str) -> str:
+    if "ensurepip" in text or "No module named pip" in text:
         return " (install uv, or your system's python3-venv)"
-    if "binary" in said.lower() or "no-build" in said:
+    if "binary" in text.lower() or "no-build" in text:
         return (
             " (only wheels are installed; for a package that has none, make an environment yourself, and name its"
             " interpreter: python = … in [[source]])"
@@ -207,7 +207,7 @@ def prepare_folder(folder: str, recipe: EnvironmentRecipe) -> str:
     os.mkdir(folder, 0o700)
     listed = os.path.join(folder, "requirements.txt")
     with open(listed, "w", encoding="utf-8") as file:
-        file.writelines(f"{one}\n" for one in recipe.packages)
+        file.writelines(f"{package}\n" for package in recipe.packages)
     return listed
 
 

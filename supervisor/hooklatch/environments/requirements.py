@@ -121,7 +121,7 @@ def validate_requirements(table: dict[str, Any], line: int) -> Requirements:
     if len(dependencies) > MAX_DEPENDENCIES:
         raise RequirementsError(f"it has more than {MAX_DEPENDENCIES} dependencies", line)
     try:
-        read = [parse_requirement(one) for one in dependencies]
+        read = [parse_requirement(dependency) for dependency in dependencies]
     except NoRequirementError as error:
         raise RequirementsError(f"one of its dependencies {error}", line) from None
     try:

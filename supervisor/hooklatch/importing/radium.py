@@ -46,7 +46,7 @@ def read_radium_hooks(entries: list[object], document: Mapping[str, Any], collec
         table = cast("Mapping[str, Any]", entry if isinstance(entry, Mapping) else {})
         read_entries.append(RadiumEntry(place, table, read_priority(table, place, collector)))
     # Sort before priorities are cut to the valid range, so that the order is kept among those that are cut.
-    for entry in sorted(read_entries, key=lambda one: -one.priority):
+    for entry in sorted(read_entries, key=lambda entry_item: -entry_item.priority):
         read_hook(entry, collector)
 
 

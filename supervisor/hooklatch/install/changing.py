@@ -258,7 +258,7 @@ class understood:
 
 def validate_edit(path: str, after: str, rest: str, handlers: Mapping[str, Mapping[str, Any]]) -> None:
     """Make sure that a text to be written holds the rest and our handlers, and nothing else."""
-    there = {one.event: one.handler for one in find_entries(after)}
+    there = {entry.event: entry.handler for entry in find_entries(after)}
     root, old = (
         parse_jsonc(remove_entries(after, None if (old := parse_jsonc(rest)) is None else old.value)),
         parse_jsonc(rest),

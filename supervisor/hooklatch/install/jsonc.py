@@ -121,7 +121,9 @@ class JsoncParser:
             is_comma = self.text[position : position + 1] == ","
             commas.append(position if is_comma else -1)
             position = self.skip(position + 1) if is_comma else position
-        value = {member.key: member.value.value for member in members} if close == "}" else [one.value for one in items]
+        value = (
+            {member.key: member.value.value for member in members} if close == "}" else [item.value for item in items]
+        )
         return JsonNode(start, position + 1, value, members, items, commas)
 
     def member(self, position: int, depth: int, before: list[JsonMember]) -> JsonMember:

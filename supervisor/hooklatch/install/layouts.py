@@ -177,9 +177,9 @@ def make_handler(
     }
 
 
-def read_version(said: str) -> Version | None:
+def read_version(text: str) -> Version | None:
     """Return the version that a program prints, None if it prints none."""
-    match = re.search(r"(?<![\d.])(\d+)\.(\d+)(?:\.(\d+))?", said)
+    match = re.search(r"(?<![\d.])(\d+)\.(\d+)(?:\.(\d+))?", text)
     return tuple(int(number) for number in match.groups() if number is not None) if match else None
 
 

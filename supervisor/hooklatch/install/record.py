@@ -73,7 +73,7 @@ def list_installed(environ: Mapping[str, str]) -> dict[str, InstalledFile]:
     return load_install_state(install_state_path(environ))[1].files
 
 
-def remember_file(environ: Mapping[str, str], path: str, one: InstalledFile) -> None:
+def remember_file(environ: Mapping[str, str], path: str, file: InstalledFile) -> None:
     """Note a file that was written to.
 
     Raises:
@@ -83,7 +83,7 @@ def remember_file(environ: Mapping[str, str], path: str, one: InstalledFile) -> 
     made = files.make_folders(target)
     before, record = load_install_state(target)
     record.folders = [*record.folders, *made]
-    record.files[path] = one
+    record.files[path] = file
     files.replace_file(target, before, encode_install_state(record))
 
 

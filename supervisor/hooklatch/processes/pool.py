@@ -142,7 +142,7 @@ class Pool:
     def _failed(
         self,
         worker: PoolWorker,
-        said: wire.CallAnswered | CallOutcome,
+        answered: wire.CallAnswered | CallOutcome,
         arrived: float,
         began: float,
         ended: float,
@@ -152,11 +152,11 @@ class Pool:
         if worker.is_expired:
             # If it waited longer than it ran, the queue missed the deadline, not the callback.
             outcome = worker.lost_outcome("timeout", text, is_orphaned=began - arrived > ended - began)
-        elif isinstance(said, CallOutcome) and ended < deadline:
-            outcome = said
+        elif isinstance(answered, CallOutcome) and ended < deadline:
+            outcome = answered
         else:
             # The answer and the alarm came in the same turn of the loop; their order there must decide nothing.
-            shown = said if isinstance(said, CallOutcome) else build_call_outcome(said, 0.0)
+            shown = answered if isinstance(answered, CallOutcome) else build_call_outcome(answered, 0.0)
             outcome = msgspec.structs.replace(shown, cause="timeout", answer=b"", message=text)
         return outcome.lasting(ended - arrived)
 

@@ -246,7 +246,7 @@ def find_cause(group: BaseExceptionGroup[Exception]) -> Exception:
 def format_failure_cause(error: Exception) -> str:
     if isinstance(error, ExceptionGroup):
         several = cast("ExceptionGroup[Exception]", error)
-        return "; ".join(format_failure_cause(one) for one in several.exceptions)
+        return "; ".join(format_failure_cause(exception) for exception in several.exceptions)
     if isinstance(error, PartFailedError):
         return str(error)
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

@@ -175,13 +175,13 @@ class PoolWorker:
             if isinstance(target := hook.target, PythonTarget)
         ]
 
-    def silent_before(self, said: wire.CallAnswered | CallOutcome, elapsed: float) -> list[float]:
+    def silent_before(self, answered: wire.CallAnswered | CallOutcome, elapsed: float) -> list[float]:
         """Return how long each callback took that was run before the one that this is of, and had nothing to say.
 
         `elapsed` is what the whole call took; whatever the worker says, it is no less than they did.
         """
-        if isinstance(said, wire.CallAnswered) and not self.is_expired:
-            found = said.before
+        if isinstance(answered, wire.CallAnswered) and not self.is_expired:
+            found = answered.before
         else:
             found, last = list[float](), time.monotonic() - elapsed
             for moment in self._moments():
@@ -404,14 +404,15 @@ CAUSES: dict[str, Cause] = {
 }  # fmt: skip
 
 
-def build_call_outcome(said: wire.CallAnswered, seconds: float) -> CallOutcome:
+def build_call_outcome(answered: wire.CallAnswered, seconds: float) -> CallOutcome:
     """Return what a worker reported of a call; a worker is not trusted, not even with the length of its report."""
     return CallOutcome(
-        cause=CAUSES.get(said.cause, "crash"), message=said.message,
-        stdout=decode_output(said.stdout) if said.stdout else "",
-        stderr=decode_output(said.stderr) if said.stderr else "", exit_code=said.exit_code, truncated=said.truncated,
-        duration_ms=round(seconds * 1000, 3), answer=b"" if said.cause else said.answer,
-        traceback=said.traceback[:MAX_TRACEBACK],
+        cause=CAUSES.get(answered.cause, "crash"), message=answered.message,
+        stdout=decode_output(answered.stdout) if answered.stdout else "",
+        stderr=decode_output(answered.stderr) if answered.stderr else "", exit_code=answered.exit_code,
+        truncated=answered.truncated,
+        duration_ms=round(seconds * 1000, 3), answer=b"" if answered.cause else answered.answer,
+        traceback=answered.traceback[:MAX_TRACEBACK],
     )  # fmt: skip
 
 

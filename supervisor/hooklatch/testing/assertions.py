@@ -97,7 +97,7 @@ def assert_fails(hook: Hooks, event: Event, *, cause: str = "crash", memory: Mem
     __tracebackhide__ = True
     runner = find_fire_target(hook, memory)
     result = runner.run(event)
-    if cause not in [one.cause for one in result.failures]:
+    if cause not in [failure.cause for failure in result.failures]:
         raise make_assertion_error(runner.title, event, result, f"does not fail with cause {cause!r}")
     return result
 

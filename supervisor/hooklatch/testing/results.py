@@ -61,7 +61,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def failures(self) -> list[CallOutcome]:
         """The hooks that failed, even where that decided nothing: on an event that cannot be refused."""
-        return [one for one in self.decision.outcomes if one.cause != "policy"]
+        return [outcome for outcome in self.decision.outcomes if outcome.cause != "policy"]
 
     def explained(self) -> list[tuple[str, str]]:
         """Return the decision as labels and texts, one line or several each."""
@@ -85,9 +85,9 @@ def list_result_details(decision: FireDecision) -> Iterator[tuple[str, str]]:
         yield "inject", "\n".join(msgspec.json.encode(message).decode() for message in decision.inject)
     for warning in decision.warnings:
         yield "warning", warning
-    for one in decision.outcomes:
-        yield "asked", f"{one.hook}: {format_outcome_answer(one)}"
-        yield from list_printed_output(one)
+    for outcome in decision.outcomes:
+        yield "asked", f"{outcome.hook}: {format_outcome_answer(outcome)}"
+        yield from list_printed_output(outcome)
 
 
 def format_outcome_answer(outcome: CallOutcome) -> str:

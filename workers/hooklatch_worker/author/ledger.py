@@ -100,7 +100,11 @@ class Ledger:
 
     def lost_decorators(self, namespace: Mapping[str, Any], author: AuthorFrames) -> list[Decorator]:
         """Return decorators of a module that were discarded without marking anything: most likely an @ is missing."""
-        return [one for one in self._decorators if one.is_lost and is_mark_of(one, namespace, author)]
+        return [
+            decorator
+            for decorator in self._decorators
+            if decorator.is_lost and is_mark_of(decorator, namespace, author)
+        ]
 
     def close(self, author: AuthorFrames) -> None:
         """Stop recording: from now on marks of the source itself are errors."""

@@ -41,7 +41,11 @@ class BuildFolderFinder:
     def _entries(self) -> list[str]:
         entries = self._build.entries_of(self._path)
         modules = [entry for entry in entries if entry.endswith(SUFFIXES)]
-        return [one for one in modules if not one.startswith("__init__.") and ("/" not in one or "/__init__." in one)]
+        return [
+            module
+            for module in modules
+            if not module.startswith("__init__.") and ("/" not in module or "/__init__." in module)
+        ]
 
 
 installed: list[ImportedBuild] = []  # one in a worker; several where a debugger has loaded more than one source

@@ -89,9 +89,9 @@ class ImportedSource:
 
     def _check_accounts(self, module: types.ModuleType, marked: list[tuple[str, MarkedEvent]]) -> None:
         """Reject a source with a lost mark, since its author believes that it guards."""
-        for one in self._marks.lost_decorators(vars(module), self._author):
+        for decorator in self._marks.lost_decorators(vars(module), self._author):
             text = "hook(...) marks no function here, so it has no effect; write @hook(...) above a def"
-            raise SourceError(text, one.file, one.line)
+            raise SourceError(text, decorator.file, decorator.line)
         kept = {id(marker) for _, marker in marked}
         lost = [
             mark for mark in self._marks.of(vars(module), self._author) if not kept.issuperset(map(id, mark.markers))
@@ -121,7 +121,7 @@ class ImportedSource:
     def runtimes(self) -> set[str]:
         """The async runtimes of its hooks; without marked hooks, those of functions that a file may name."""
         if self.hooks:
-            return {one.marker.runtime for one in self.hooks if is_async(self.functions[one.function])}
+            return {hook.marker.runtime for hook in self.hooks if is_async(self.functions[hook.function])}
         own = (function for function in self.functions.values() if function.__module__ == self._module)
         return {"trio" for function in own if is_async(function)}
 

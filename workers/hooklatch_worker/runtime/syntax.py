@@ -58,7 +58,9 @@ def resolve_import(name: str, package: str, level: int) -> str | None:
 
 def list_literal_texts(value: _ast.expr) -> list[str]:
     elements = value.elts if isinstance(value, _ast.List | _ast.Tuple) else []
-    return [one.value for one in elements if isinstance(one, _ast.Constant) and isinstance(one.value, str)]
+    return [
+        element.value for element in elements if isinstance(element, _ast.Constant) and isinstance(element.value, str)
+    ]
 
 
 def parse_nodes(data: bytes) -> Iterator[_ast.AST]:

@@ -169,16 +169,16 @@ def judge_result(hook: ShellHook, event: str, result: CommandResult) -> Verdict[
     code = result.exit_code
     if code is None:
         raise CallFailed("timeout", f"the command gave no answer within {result.seconds:.2f} s and was told to stop")
-    said = format_command_message(result)
+    message = format_command_message(result)
     death = describe_death(hook, code)
     if death:
-        raise CallFailed("crash", f"the command failed: {death}" + (f": {said}" if said else ""))
+        raise CallFailed("crash", f"the command failed: {death}" + (f": {message}" if message else ""))
     if code == 0:
         return read_output(hook, event, result) if hook.output == "json" else None
     if code == REFUSED:
-        text = said or "refused with exit code 2 and without a reason"
+        text = message or "refused with exit code 2 and without a reason"
         return verdicts.deny(text) if hook.fails_closed else verdicts.warn(text)
-    text = f"the command ended with exit code {code}" + (f": {said}" if said else "")
+    text = f"the command ended with exit code {code}" + (f": {message}" if message else "")
     if hook.fails_closed and hook.exit_codes == "strict":
         raise CallFailed("crash", text)
     return find_printed_refusal(hook, event, result) or verdicts.warn(text)

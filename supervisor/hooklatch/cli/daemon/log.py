@@ -182,8 +182,8 @@ def format_verify_report(folder: str, report: VerifyReport) -> Iterator[tuple[st
         if anchored is not None:
             rest = f"; {anchored + 1} to {report.head.seq} are newer than that" if anchored < report.head.seq else ""
             yield "anchored", f"through {anchored}{rest}"
-    for one in report.witnesses:
-        yield "witness", f"{one['seq']}:{one['hash']} {one['result']}"
+    for witness in report.witnesses:
+        yield "witness", f"{witness['seq']}:{witness['hash']} {witness['result']}"
     for finding in report.findings:
         yield "WRONG", f"{finding.what}: {finding.text}" + (f" ({finding.segment})" if finding.segment else "")
     if report.findings_omitted:

@@ -77,8 +77,8 @@ def prepare_completion(parser: Parser, shtab: Any) -> None:
             action.complete = make_name_completers(kind, shtab)  # type: ignore[attr-defined]
         elif (action.metavar, action.dest) in known:
             action.choices = known[str(action.metavar), action.dest]  # for the script; this parser parses nothing
-    for one in parser.commands.values():
-        prepare_completion(one, shtab)
+    for command in parser.commands.values():
+        prepare_completion(command, shtab)
 
 
 def make_name_completers(kind: str, shtab: Any) -> dict[str, Any]:

@@ -115,7 +115,7 @@ def find_schema(name: str) -> dict[str, Any] | None:
 
         describe_tables(definitions)
     shape = found[0] if len(found) == 1 else {"anyOf": list(found)}
-    for one in definitions.values():
-        if "description" in one:
-            one["description"] = inspect.cleandoc(one["description"])
+    for definition in definitions.values():
+        if "description" in definition:
+            definition["description"] = inspect.cleandoc(definition["description"])
     return {"$schema": DRAFT, "title": title, **shape, "$defs": dict(sorted(definitions.items()))}

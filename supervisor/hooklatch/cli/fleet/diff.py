@@ -100,14 +100,14 @@ async def read_side(publisher: Publisher, word: str) -> DiffSide:
     return DiffSide(f"version {int(word)}", await publisher.bundle(publisher.history.find(int(word))))
 
 
-def build_side_hooks(one: DiffSide, notes: list[str]) -> dict[str, dict[str, Any]]:
+def build_side_hooks(side: DiffSide, notes: list[str]) -> dict[str, dict[str, Any]]:
     """Return the hooks of a bundle by building them; what does not build is noted."""
     from hooklatch.cli.fleet.trial import try_out
 
-    if not one.bundle.files:
+    if not side.bundle.files:
         return {}
-    trial = try_out(one.bundle, [], lambda _: None)
-    notes += [f"{one.name}: {text}" for text in trial.diagnostics]
+    trial = try_out(side.bundle, [], lambda _: None)
+    notes += [f"{side.name}: {text}" for text in trial.diagnostics]
     if trial.error is not None:
         raise trial.error
     return trial.hooks

@@ -58,10 +58,10 @@ def show_guard(arguments: argparse.Namespace) -> int:
     """Print one guard as it would be copied."""
     from hooklatch.guards.catalogue import cases_of, source_of
 
-    one = find_guard(arguments.guard)
-    source, cases = source_of(one.name), cases_of(one.name)
+    guard = find_guard(arguments.guard)
+    source, cases = source_of(guard.name), cases_of(guard.name)
     if arguments.json:
-        output.say_json({"guard": one, "source": source, "cases": cases})
+        output.say_json({"guard": guard, "source": source, "cases": cases})
     else:
         output.say_text((cases if arguments.cases else source).rstrip("\n"))
     return Exit.OK
@@ -75,7 +75,7 @@ def find_guard(name: str) -> Entry:
     """
     from hooklatch.guards.catalogue import entries
 
-    all_of = {one.name: one for one in entries()}
+    all_of = {entry.name: entry for entry in entries()}
     bare = name.removesuffix(".py").replace("-", "_")
     if bare in all_of:
         return all_of[bare]
@@ -84,5 +84,5 @@ def find_guard(name: str) -> Entry:
     raise CommandError(Exit.NO_INPUT, f"the gallery has no guard {name!r}; {hint}")
 
 
-def format_needs(one: Entry) -> str | None:
-    return None if one.needs is None else f"{one.needs}, missing" if one.is_missing else one.needs
+def format_needs(entry: Entry) -> str | None:
+    return None if entry.needs is None else f"{entry.needs}, missing" if entry.is_missing else entry.needs

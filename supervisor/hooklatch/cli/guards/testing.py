@@ -68,5 +68,5 @@ def test_guard_in(folder: str, name: str, *, is_json: bool) -> int:
         with open(config, "w", encoding="utf-8") as file:
             file.write(f"[[source]]\npath = {json.dumps(source)}\n")
         words = ["test", cases, "--config", config, *(["--json"] if is_json else [])]
-        told: argparse.Namespace = build_command_line().parse_args(words)
-        return int(told.run(told))
+        args: argparse.Namespace = build_command_line().parse_args(words)
+        return int(args.run(args))

@@ -128,11 +128,13 @@ def show_status(result: dict[str, Any], failures: Mapping[str, dict[str, Any] | 
     output.say_lines(*((mark["mark"], mark["hook"]) for mark in result["marks"]))
     output.say_lines(*(("plugin", format_plugin(plugin)) for plugin in result["plugins"]))
     projects = output.order_failures_first(result["projects"], lambda one: one["state"] == "changed")
-    output.say_lines(*(("project", f"{look.shorten_path(one['folder'])}, {one['state']}, trusted") for one in projects))
+    output.say_lines(
+        *(("project", f"{look.shorten_path(project['folder'])}, {project['state']}, trusted") for project in projects)
+    )
     sources = output.order_failures_first(result["sources"], lambda one: one["isolation"]["missing"] or one["lost"])
     output.say_lines(*(("source", format_source(source)) for source in sources))
     environments = output.order_failures_first(result["environments"], lambda one: one["state"] == "failed")
-    output.say_lines(*(("environment", format_environment(one)) for one in environments))
+    output.say_lines(*(("environment", format_environment(environment)) for environment in environments))
     restarts = result["zygote"]["restarts"]
     output.say_lines(
         ("zygote", f"pid {result['zygote']['pid']}, restarted {format_count(restarts, 'time')}")
@@ -159,9 +161,9 @@ def format_ask_count(count: int) -> str:
     return f"{format_count(count, 'ask')} {'waits' if count == 1 else 'wait'} for a person; see: hooklatch asks"
 
 
-def format_failing_hook(one: dict[str, Any]) -> str:
-    place = f"; it is declared in {look.shorten_path(one['origin'])}" if one["origin"] else ""
-    return f"{one['hook']} failed in each of its last {one['count']} calls (cause {one['cause']}){place}"
+def format_failing_hook(table: dict[str, Any]) -> str:
+    place = f"; it is declared in {look.shorten_path(table['origin'])}" if table["origin"] else ""
+    return f"{table['hook']} failed in each of its last {table['count']} calls (cause {table['cause']}){place}"
 
 
 def show_tree(nodes: list[dict[str, Any]], indent: str = "") -> None:
@@ -184,11 +186,11 @@ def format_child(node: dict[str, Any]) -> str:
     return "; ".join(words)
 
 
-def format_suspension(one: dict[str, Any], *, in_fleet: bool = False) -> str:
+def format_suspension(table: dict[str, Any], *, in_fleet: bool = False) -> str:
     rest = "only what the fleet keeps" if in_fleet else "nothing"
-    what = one["hook"] or f"ALL HOOKS: {rest} is guarded"
-    resume = f"hooklatch resume {quote(one['hook'])}" if one["hook"] else "hooklatch resume --all"
-    return f"{what}, for {format_duration(one['seconds_left'])} more: {one['reason']} (to end it: {resume})"
+    what = table["hook"] or f"ALL HOOKS: {rest} is guarded"
+    resume = f"hooklatch resume {quote(table['hook'])}" if table["hook"] else "hooklatch resume --all"
+    return f"{what}, for {format_duration(table['seconds_left'])} more: {table['reason']} (to end it: {resume})"
 
 
 def record_text(record: dict[str, Any]) -> str:
@@ -248,14 +250,14 @@ def format_source(source: dict[str, Any]) -> str:
     )
 
 
-def format_environment(one: dict[str, Any]) -> str:
+def format_environment(table: dict[str, Any]) -> str:
     """Return how a source's own environment is: in use, being made, or what failed."""
-    packages = f" with {', '.join(one['requires'])}" if one["requires"] else ""
-    what = f"{one['python']}, Python {one['version']}{packages}"
-    if one["state"] == "in use":
-        return f"{what}: in use by {format_count(one['users'], 'build')}"
-    since = f" for {format_duration(one['seconds'])}" if one["seconds"] else ""
-    return f"{what}: {one['state']}{since}" + (f": {one['said']}" if one["said"] else "")
+    packages = f" with {', '.join(table['requires'])}" if table["requires"] else ""
+    what = f"{table['python']}, Python {table['version']}{packages}"
+    if table["state"] == "in use":
+        return f"{what}: in use by {format_count(table['users'], 'build')}"
+    since = f" for {format_duration(table['seconds'])}" if table["seconds"] else ""
+    return f"{what}: {table['state']}{since}" + (f": {table['said']}" if table["said"] else "")
 
 
 def format_isolation(isolation: dict[str, Any]) -> str:

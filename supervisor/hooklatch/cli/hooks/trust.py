@@ -70,7 +70,8 @@ def show_list(arguments: argparse.Namespace) -> int:
         output.say_json({"projects": projects})
     elif projects:
         rows = [
-            project_row(one) for one in output.order_failures_first(projects, lambda one: one["state"] == "changed")
+            project_row(one)
+            for one in output.order_failures_first(projects, lambda project: project["state"] == "changed")
         ]
         output.say_table(TITLES, rows, drop=("FILES", "SESSIONS"))
     else:

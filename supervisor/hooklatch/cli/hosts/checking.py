@@ -225,7 +225,11 @@ def check_switches(checked: SettingsFileCheck, layout: SettingsLayout, text: str
     if off := [str(name) for name in names if str(name).startswith("hooklatch")]:
         checked.wrong(f"{checked.file} turns off {', '.join(off)}", "take them out of hooksConfig.disabled")
     if layout.name == "claude-code":
-        bare = [one.event for one in find_entries(text) if one.event == layout.gate and "onFailure" not in one.handler]
+        bare = [
+            entry.event
+            for entry in find_entries(text)
+            if entry.event == layout.gate and "onFailure" not in entry.handler
+        ]
         program = find_program(layout, None, os.environ) if bare else None
         version = read_program_version(program, os.environ)[0] if program is not None else None
         if version is not None and version >= ON_FAILURE:

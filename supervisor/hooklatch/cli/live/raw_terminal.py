@@ -129,7 +129,8 @@ class RawTerminal:
         # A line is erased before it is written: after a full one the cursor still stands on its last character.
         texts = [
             "".join(
-                colour_text(one, one.meaning) if is_painted and isinstance(one, StyledText) else one for one in pieces
+                colour_text(piece, piece.meaning) if is_painted and isinstance(piece, StyledText) else piece
+                for piece in pieces
             )
             for pieces in lines
         ]

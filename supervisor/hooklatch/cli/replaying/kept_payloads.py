@@ -88,7 +88,7 @@ def select_fires(arguments: argparse.Namespace, numbers: Sequence[range] = ()) -
         found = {
             str(record.get("decision_id")): record
             for record in filter_entries(read_forwards(folder), filters)
-            if not numbers or any(record.get("seq") in one for one in numbers)
+            if not numbers or any(record.get("seq") in number for number in numbers)
         }
         kept = [record for record in found.values() if isinstance(record.get("payload_kept"), str)]
         where = find_payload_places(

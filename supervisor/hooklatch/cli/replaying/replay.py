@@ -107,8 +107,8 @@ class DecisionPair(NamedTuple):
         return (self.then.verdict, self.failure(self.then)) != (self.now.verdict, self.failure(self.now))
 
     @staticmethod
-    def failure(said: DecisionSummary) -> str | None:
-        return None if said.cause == "policy" else said.cause
+    def failure(summary: DecisionSummary) -> str | None:
+        return None if summary.cause == "policy" else summary.cause
 
 
 class Replay(FireRunner):
@@ -190,7 +190,7 @@ def replay_config_path(folder: str) -> str:
 
 def count_verdict_changes(run: Replay) -> list[VerdictChangeCount]:
     """Return how often each decision of then became which one of now, the most frequent first."""
-    counted_pairs = Counter((one.then.text, one.now.text) for one in list_decision_changes(run))
+    counted_pairs = Counter((change.then.text, change.now.text) for change in list_decision_changes(run))
     return [VerdictChangeCount(*pair, times) for pair, times in counted_pairs.most_common()]
 
 
@@ -202,7 +202,7 @@ def print_replay(run: Replay, found: SelectedFires) -> None:
     changed = list_decision_changes(run)
     if changed:
         output.say_table(
-            ("then", "now", "times"), [(one.then, one.now, one.times) for one in count_verdict_changes(run)]
+            ("then", "now", "times"), [(change.then, change.now, change.times) for change in count_verdict_changes(run)]
         )
         output.print_line()
         rows = [
@@ -252,10 +252,10 @@ def describe_replay(run: Replay, found: SelectedFires) -> ReplayReport:
     ]
     return ReplayReport(
         fired=len(fires),
-        changed=sum(one.changed for one in fires),
+        changed=sum(fire.changed for fire in fires),
         unkept=found.unkept,
         lost=found.lost,
-        redacted=sum(bool(one.redacted) for one in fires),
+        redacted=sum(bool(fire.redacted) for fire in fires),
         diagnostics=run.diagnostics,
         changes=count_verdict_changes(run),
         fires=fires,

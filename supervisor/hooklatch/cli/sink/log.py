@@ -143,7 +143,7 @@ class ShownLog:
         """
         from hooklatch.fleet.sink.reading import FleetReader
 
-        asked = {one: set[str]() for one in list_asked_names(self._filters)}
+        asked = {name: set[str]() for name in list_asked_names(self._filters)}
         found: set[object] = set()
         looked_at = 0
         async with aclosing(FleetReader(engine, set(self._hosts) or None).backwards()) as arrivals:

@@ -75,19 +75,21 @@ def run_fleet_status(arguments: argparse.Namespace) -> int:
 def list_status_head(
     fleet: str, newest: int, facts: dict[str, str], hosts: list[HostStatus]
 ) -> Iterator[tuple[str, Any]]:
-    silent, wrong = (sum(1 for one in hosts if getattr(one, name)) for name in ("is_silent", "wrong"))
+    silent, wrong = (sum(1 for host in hosts if getattr(host, name)) for name in ("is_silent", "wrong"))
     yield "fleet", f"{fleet}, version {newest}" if newest else f"{fleet}, nothing was ever pushed"
     yield "hosts", f"{format_count(len(hosts), 'host')}, {silent} silent, {wrong} with something wrong"
     syncs = facts.get("appendfsync", "unknown") if facts.get("appendonly") == "yes" else facts.get("appendonly")
     yield "engine", f"{facts.get('engine')} {facts.get('version')}, writes to its log: {syncs}"
 
 
-def host_row(one: HostStatus) -> tuple[object, ...]:
-    unshipped = f"{one.unshipped}" + (f" ({one.lost} lost)" if one.lost else "")
+def host_row(status: HostStatus) -> tuple[object, ...]:
+    unshipped = f"{status.unshipped}" + (f" ({status.lost} lost)" if status.lost else "")
     return (
-        one.host, " ".join(one.labels) or None, one.head or None, one.wanted, one.applied, one.behind or None,
-        format_since(one.stale_s), format_since(one.seen_s) + (" SILENT" if one.is_silent else ""), one.health[:WIDEST],
-        f"{one.record.seq}:{one.record.hash[:16]}" if one.record is not None else None, unshipped,
+        status.host, " ".join(status.labels) or None, status.head or None, status.wanted, status.applied,
+        status.behind or None,
+        format_since(status.stale_s), format_since(status.seen_s) + (" SILENT" if status.is_silent else ""),
+        status.health[:WIDEST],
+        f"{status.record.seq}:{status.record.hash[:16]}" if status.record is not None else None, unshipped,
     )  # fmt: skip
 
 
@@ -95,7 +97,7 @@ def format_since(seconds: float | None) -> str:
     return format_duration(seconds) if seconds is not None else "never"
 
 
-def describe_clock_skew(one: HostStatus) -> Iterator[str]:
-    if abs(one.skew_s) > SKEW:
-        off = "ahead of" if one.skew_s > 0 else "behind"
-        yield f"its clock is {format_duration(abs(one.skew_s))} {off} the engine's, or its link is slow"
+def describe_clock_skew(status: HostStatus) -> Iterator[str]:
+    if abs(status.skew_s) > SKEW:
+        off = "ahead of" if status.skew_s > 0 else "behind"
+        yield f"its clock is {format_duration(abs(status.skew_s))} {off} the engine's, or its link is slow"

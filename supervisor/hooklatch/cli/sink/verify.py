@@ -112,28 +112,28 @@ def print_verification(found: list[HostVerified], *, is_json: bool) -> None:
     output.say_lines(*(("cannot", text) for text in DOES_NOT_PROVE), width=LABELS)
 
 
-def format_host_verification(one: HostVerified) -> Iterator[tuple[str, str]]:
-    whole = f"; of {one.whole} nothing was left out, and they match their hashes" if one.whole else ""
-    repeated = f"; {one.repeated} more came again" if one.repeated else ""
-    yield "host", f"{one.host}: {format_count(one.records, 'record')}{whole}{repeated}"
-    for epoch, first, last in one.ranges[:RANGES]:
-        yield "whole", f"{first} to {last}" + (f" (epoch {epoch})" if one.epoch > 1 else "")
-    if one.head is not None:
-        yield "head", f"{one.head.seq}:{one.head.hash}"
-    for note in one.notes:
+def format_host_verification(verified: HostVerified) -> Iterator[tuple[str, str]]:
+    whole = f"; of {verified.whole} nothing was left out, and they match their hashes" if verified.whole else ""
+    repeated = f"; {verified.repeated} more came again" if verified.repeated else ""
+    yield "host", f"{verified.host}: {format_count(verified.records, 'record')}{whole}{repeated}"
+    for epoch, first, last in verified.ranges[:RANGES]:
+        yield "whole", f"{first} to {last}" + (f" (epoch {epoch})" if verified.epoch > 1 else "")
+    if verified.head is not None:
+        yield "head", f"{verified.head.seq}:{verified.head.hash}"
+    for note in verified.notes:
         yield "note", note
-    for finding in one.findings:
+    for finding in verified.findings:
         yield "WRONG", f"{finding.what}: {finding.text}"
-    if one.omitted:
-        yield "WRONG", f"and {one.omitted} more"
-    if one.local is not None:
-        yield from format_local_verification(one.local)
+    if verified.omitted:
+        yield "WRONG", f"and {verified.omitted} more"
+    if verified.local is not None:
+        yield from format_local_verification(verified.local)
 
 
 def format_local_verification(local: LocalReport) -> Iterator[tuple[str, str]]:
     absent = f"; {local.absent} are in the engine only" if local.absent else ""
     yield "local", f"{local.folder}: {format_count(local.compared, 'record')} compared with what was shipped{absent}"
-    results = [one["result"] for one in local.record.witnesses]
+    results = [witness["result"] for witness in local.record.witnesses]
     retired = f"; {results.count('retired')} are of records that retention has removed" if "retired" in results else ""
     yield "witness", f"{results.count('confirmed')} of {len(results)} heads that the engine has are confirmed{retired}"
     for finding in local.record.findings:

@@ -77,7 +77,8 @@ def format_fact(key: str, value: object) -> str:
     if isinstance(value, list):
         names = cast("list[object]", value)
         return " ".join(
-            quote_name(format_record_value(one)) if isinstance(one, str) else format_record_value(one) for one in names
+            quote_name(format_record_value(name)) if isinstance(name, str) else format_record_value(name)
+            for name in names
         )
     if isinstance(value, str) and DIGEST.fullmatch(value) and look.is_terminal(sys.stdout):
         return value[:SHORT]
@@ -99,10 +100,10 @@ def format_decision_text(record: dict[str, Any]) -> str:
     return ", ".join(parts) + (f": {reason}" if reason else "")
 
 
-def find_hook_name(one: dict[str, Any]) -> str:
+def find_hook_name(table: dict[str, Any]) -> str:
     """Return the full name of the hook that a decision or an outcome is of; empty if it is of none."""
     return read_full_name(
-        *(text if isinstance(text := one.get(key), str) else None for key in ("layer", "hook", "name"))
+        *(text if isinstance(text := table.get(key), str) else None for key in ("layer", "hook", "name"))
     )
 
 

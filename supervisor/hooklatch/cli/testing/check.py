@@ -78,11 +78,11 @@ def run_check(arguments: argparse.Namespace) -> int:
     targets = list_check_targets(arguments.paths or [find_default_config(arguments)])
     results = [check_target(target) for target in targets]
     if arguments.json:
-        output.say_json({"ok": all(one.is_good for one in results), "checked": results})
+        output.say_json({"ok": all(result.is_good for result in results), "checked": results})
     else:
-        for one in results:
-            print_check(one)
-    return Exit.OK if all(one.is_good for one in results) else Exit.FINDINGS
+        for result in results:
+            print_check(result)
+    return Exit.OK if all(result.is_good for result in results) else Exit.FINDINGS
 
 
 def find_default_config(arguments: argparse.Namespace) -> str:
@@ -192,16 +192,16 @@ def show_diagnostic(diagnostic: Diagnostic, meaning: Meaning) -> None:
     output.print_line(paint_text(shorten_path(place), meaning), text if text != diagnostic.message else f": {text}")
 
 
-def print_check(one: ConfigCheck) -> None:
-    for diagnostic in one.diagnostics:
+def print_check(check: ConfigCheck) -> None:
+    for diagnostic in check.diagnostics:
         show_diagnostic(diagnostic, "bad")
-    for diagnostic in (*one.unread, *one.dangers, *one.notes):
+    for diagnostic in (*check.unread, *check.dangers, *check.notes):
         show_diagnostic(diagnostic, "warning")
-    held = f"{format_count(one.hooks, 'hook')}, {format_count(len(one.sources), 'source')}"
-    if not one.is_good:
-        problems = format_count(len(one.diagnostics) + len(one.unread), "problem")
+    held = f"{format_count(check.hooks, 'hook')}, {format_count(len(check.sources), 'source')}"
+    if not check.is_good:
+        problems = format_count(len(check.diagnostics) + len(check.unread), "problem")
         output.print_line(
-            f"{shorten_path(one.what)}: {held}, ", paint_text(problems, "bad" if one.diagnostics else "warning")
+            f"{shorten_path(check.what)}: {held}, ", paint_text(problems, "bad" if check.diagnostics else "warning")
         )
     else:
-        output.print_line(f"{shorten_path(one.what)}: {held}, ", paint_text("no problem", "good"))
+        output.print_line(f"{shorten_path(check.what)}: {held}, ", paint_text("no problem", "good"))

@@ -137,7 +137,7 @@ class DevLoop:
             return
         parts.breakers.clear()
         differences = shot.expected.differences(decision) if shot.expected is not None else []
-        if differences or any(one.cause != "policy" for one in decision.outcomes):
+        if differences or any(outcome.cause != "policy" for outcome in decision.outcomes):
             self.is_good = False
         if self._arguments.json:
             output.say_json({"title": shot.title, "decision": decision, "differences": differences})

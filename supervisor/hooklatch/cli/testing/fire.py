@@ -214,8 +214,8 @@ def list_decision_details(decision: dict[str, Any]) -> Iterator[tuple[str, objec
     yield "decision", f"{identity}{at}, {decision.get('duration_ms', 0.0):.1f} ms{follow}"
 
 
-def find_decision_name(said: dict[str, Any]) -> str | None:
-    return said.get("name") or (f"{said['layer']}/{said.get('hook')}" if said.get("layer") else said.get("hook"))
+def find_decision_name(table: dict[str, Any]) -> str | None:
+    return table.get("name") or (f"{table['layer']}/{table.get('hook')}" if table.get("layer") else table.get("hook"))
 
 
 def format_json_value(value: object) -> str | None:

@@ -120,7 +120,10 @@ def read_shot(payload: dict[str, Any], named: str | None, host: str | None, name
 
 def list_recorded_payloads(events: Iterable[str]) -> list[PayloadCase]:
     wanted = set(events)
-    shots = [read_shot(one.payload, None, one.host, "a recorded payload") for one in list_recorded_events()]
+    shots = [
+        read_shot(recorded_event.payload, None, recorded_event.host, "a recorded payload")
+        for recorded_event in list_recorded_events()
+    ]
     return [shot for shot in shots if shot.params.event in wanted]
 
 

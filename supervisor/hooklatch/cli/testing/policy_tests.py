@@ -205,10 +205,13 @@ def print_case_result(result: CaseResult) -> None:
     lines += [("but", difference) for difference in result.differences]
     if result.differences:
         lines += [("reason", decision.reason or ""), ("warning", "\n".join(decision.warnings))]
-        for one in decision.outcomes:
+        for outcome in decision.outcomes:
             lines += [
-                ("asked", f"{read_full_name(one.layer, one.hook, one.name)} {one.verdict or one.outcome}"),
-                *list_printed_output(one),
+                (
+                    "asked",
+                    f"{read_full_name(outcome.layer, outcome.hook, outcome.name)} {outcome.verdict or outcome.outcome}",
+                ),
+                *list_printed_output(outcome),
             ]
     lines += [("note", failure) for failure in result.failures]
     for label, text in lines:

@@ -89,7 +89,7 @@ class FireRunner:
             self._doing = "making environments"
             await settle_environments(parts)
         self.diagnostics = [str(diagnostic) for diagnostic in parts.files.diagnostics]
-        self.warnings = [str(one) for one in (*parts.files.silent.warnings, *parts.files.silent.notes)]
+        self.warnings = [str(warning) for warning in (*parts.files.silent.warnings, *parts.files.silent.notes)]
 
     async def fire_each(self, parts: DaemonComponents) -> None:
         """Fire one after another."""

@@ -236,7 +236,7 @@ class Machine:
     def questions(self) -> list[tuple[str, str]]:
         """Return the full names and reasons of all hooks that ask, in firing order."""
         opinions = self.opinions_in_order()
-        return [(one.hook.name, one.answer.reason) for one in opinions if one.answer.verdict == "ask"]
+        return [(opinion.hook.name, opinion.answer.reason) for opinion in opinions if opinion.answer.verdict == "ask"]
 
     def decide(self, *, decision_id: str, revision: int, duration_ms: float) -> FireDecision:
         """Return the decision on everything received so far."""

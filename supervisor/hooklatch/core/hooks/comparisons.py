@@ -219,7 +219,7 @@ def may_be(value: str, pattern: str, setting: ComparisonContext) -> bool:
     except ValueError:  # what can be compiled in any folder cannot in this one
         return True
     return any(
-        one.startswith(ELSEWHERE) or search_pattern(compiled, one, setting) for one in resolve_paths(written, base)
+        path.startswith(ELSEWHERE) or search_pattern(compiled, path, setting) for path in resolve_paths(written, base)
     )
 
 
@@ -268,7 +268,7 @@ def compile_path_pattern(pattern: str, base: str) -> CompiledPattern:
             parts.append(one)
     while parts and parts[-1] == "**":
         parts.pop()
-    found = "".join("(?:/[^/]*)*" if one == "**" else f"/{translate_path_part(one)}" for one in parts)
+    found = "".join("(?:/[^/]*)*" if part == "**" else f"/{translate_path_part(part)}" for part in parts)
     return compile_re2(f"(?is){found}(?:/.*)?" if found else "(?is).*")
 
 

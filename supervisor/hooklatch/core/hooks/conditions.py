@@ -83,7 +83,7 @@ class Condition(NamedTuple):
         if values is None:
             return True
         words = [one for one in values if isinstance(one, str)]
-        if len(words) > 1 and (joining := [one for one in self.alternatives if one.joins]):
+        if len(words) > 1 and (joining := [alternative for alternative in self.alternatives if alternative.joins]):
             line = shlex.join(words)
             if any(one.may_hold(line, facts) for one in joining):
                 return True
@@ -111,7 +111,7 @@ class CompiledWhere:
     def __init__(self, source: Mapping[str, object], conditions: Sequence[Condition]) -> None:
         self.source = source
         self.conditions = tuple(conditions)
-        self.text = ", ".join(format_condition(one) for one in self.conditions)
+        self.text = ", ".join(format_condition(condition) for condition in self.conditions)
 
     def may_hold(self, facts: PayloadFacts) -> bool:
         """Return whether the hook is meant, or may be.
@@ -128,10 +128,10 @@ class CompiledWhere:
             UnreadableFieldError: as of `may_hold`.
         """
         unreadable: UnreadableFieldError | None = None
-        for one in self.conditions:
+        for condition in self.conditions:
             try:
-                if not one.may_hold(facts):
-                    return format_condition(one)
+                if not condition.may_hold(facts):
+                    return format_condition(condition)
             except UnreadableFieldError as error:
                 unreadable = unreadable or error
         if unreadable is not None:
@@ -142,9 +142,9 @@ class CompiledWhere:
         """Return what is wrong with a field that no payload of an event has; None if there may be all."""
         fields = {field.name for field in spec.fields}
         known = fields | (ARGUMENTS if "tool_input" in fields else set[str]()) | {"cwd"}
-        for one in self.conditions if fields else ():
-            if one.names[0] not in known:
-                return f"{spec.name} has no field {one.names[0]!r}{suggest_name(one.names[0], known)}"
+        for condition in self.conditions if fields else ():
+            if condition.names[0] not in known:
+                return f"{spec.name} has no field {condition.names[0]!r}{suggest_name(condition.names[0], known)}"
         return None
 
     def __repr__(self) -> str:
@@ -321,8 +321,8 @@ def list_items(raw: msgspec.Raw) -> Sequence[msgspec.Raw]:
         raise UnreadableFieldError(f"a list cannot be read: {error}") from None
 
 
-def format_condition(one: Condition) -> str:
-    return f"{one.field} is {' or '.join(alternative.text for alternative in one.alternatives)}"
+def format_condition(condition: Condition) -> str:
+    return f"{condition.field} is {' or '.join(alternative.text for alternative in condition.alternatives)}"
 
 
 def compile_where(source: object) -> CompiledWhere | None:
@@ -351,7 +351,7 @@ def compile_condition(field: object, wanted: object) -> Condition:
     if not 0 < len(listed) <= MAX_ALTERNATIVES:
         raise InvalidConditionError(f"{field}: a list has 1 to {MAX_ALTERNATIVES} alternatives, not {len(listed)}")
     try:
-        alternatives = tuple(one for value in listed for one in compile_comparisons(field, value))
+        alternatives = tuple(comparison for value in listed for comparison in compile_comparisons(field, value))
     except (ComparisonError, MatcherError) as error:
         raise InvalidConditionError(f"{field}: {error}") from None
     if len(alternatives) > MAX_ALTERNATIVES:

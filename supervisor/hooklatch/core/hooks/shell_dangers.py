@@ -86,7 +86,9 @@ def split_commands(text: str) -> Iterator[list[str]]:
         UnreadableCommandError: it is not understood.
     """
     for node in simples_of(read(text, COMMON)):
-        values = (f"{one.name}={''.join(map(format_shell_word, one.values))}" for one in node.assignments)
+        values = (
+            f"{assignment.name}={''.join(map(format_shell_word, assignment.values))}" for assignment in node.assignments
+        )
         words = [*values, *map(format_shell_word, node.words)]
         if words:
             yield words
@@ -96,7 +98,7 @@ def format_shell_word(word: Written | str) -> str:
     """Return a word without its quotes; a substitution begins with a dollar sign, since its value is unknown."""
     if isinstance(word, str):
         return word
-    return "".join(f"${one.text}" if one.text.startswith("`") else one.text for one in word.pieces)
+    return "".join(f"${piece.text}" if piece.text.startswith("`") else piece.text for piece in word.pieces)
 
 
 def find_command_dangers(given: Sequence[str], *, is_other: bool, is_anchored: bool = False) -> Iterator[str]:

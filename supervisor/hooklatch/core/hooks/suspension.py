@@ -72,16 +72,16 @@ def validate_suspension(seconds: float, reason: str) -> str:
 
 def find_suspension(suspensions: Iterable[Suspension], hook: Hook) -> Suspension | None:
     """Return the longest-lasting suspension that covers a hook, or None."""
-    covering = [one for one in suspensions if one.covers(hook)]
+    covering = [suspension for suspension in suspensions if suspension.covers(hook)]
     return max(covering, key=lambda one: one.until, default=None)
 
 
 def format_suspension_note(suspensions: Iterable[Suspension], hook: Hook) -> str:
     """Return the warning that a hook was skipped, why, and until when."""
-    one = find_suspension(suspensions, hook)
-    assert one is not None
-    until = datetime.fromtimestamp(one.until, UTC).isoformat(timespec="seconds")
-    return f"{hook.name} is suspended until {until} and was not asked: {one.reason}"
+    suspension = find_suspension(suspensions, hook)
+    assert suspension is not None
+    until = datetime.fromtimestamp(suspension.until, UTC).isoformat(timespec="seconds")
+    return f"{hook.name} is suspended until {until} and was not asked: {suspension.reason}"
 
 
 def split_suspended(

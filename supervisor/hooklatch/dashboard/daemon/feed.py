@@ -106,8 +106,8 @@ class DashboardFeed:
     def end(self) -> None:
         """End every listener's channel, so that their connections end too."""
         self._is_over = True
-        for one in self._listeners:
-            one.close()
+        for listener in self._listeners:
+            listener.close()
         self._listeners.clear()
 
     async def run(self) -> None:
@@ -164,12 +164,12 @@ class DashboardFeed:
             self._tell(DecisionBatch([(one, known.get(find_decision_id(one))) for one in announced], omitted))
 
     def _tell(self, happening: Happening) -> None:
-        for one in list(self._listeners):
+        for listener in list(self._listeners):
             try:
-                one.send_nowait(happening)
+                listener.send_nowait(happening)
             except trio.WouldBlock:
-                one.close()  # its browser connects again, and begins with how things are then
-                self._listeners.discard(one)
+                listener.close()  # its browser connects again, and begins with how things are then
+                self._listeners.discard(listener)
 
 
 class AnnouncementBuffer:

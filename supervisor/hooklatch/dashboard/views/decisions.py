@@ -129,21 +129,23 @@ def build_announced_row(params: Mapping[str, Any], *, fault: str) -> RecordRow:
     return msgspec.structs.replace(build_record_row(told, fault=fault), payload="")
 
 
-def build_outcome_row(one: Mapping[str, Any]) -> OutcomeRow:
-    notes = [mark for mark in ("observed", "reinvoked", "unneeded", "truncated") if one.get(mark) is True]
+def build_outcome_row(table: Mapping[str, Any]) -> OutcomeRow:
+    notes = [mark for mark in ("observed", "reinvoked", "unneeded", "truncated") if table.get(mark) is True]
     return OutcomeRow(
-        find_shown_name(one),
-        read_text_field(one, "verdict") or SAID.get(ended := read_text_field(one, "outcome"), ended) or "unknown",
-        read_text_field(one, "cause"),
-        read_text_field(one, "message"),
-        read_number_field(one, "duration_ms"),
+        find_shown_name(table),
+        read_text_field(table, "verdict") or SAID.get(ended := read_text_field(table, "outcome"), ended) or "unknown",
+        read_text_field(table, "cause"),
+        read_text_field(table, "message"),
+        read_number_field(table, "duration_ms"),
         notes,
     )
 
 
-def find_shown_name(one: Mapping[str, Any]) -> str:
+def find_shown_name(table: Mapping[str, Any]) -> str:
     """Return the full name of the hook that a decision or an outcome is of; empty if it is of none."""
-    return read_full_name(read_text_field(one, "layer"), read_text_field(one, "hook"), read_text_field(one, "name"))
+    return read_full_name(
+        read_text_field(table, "layer"), read_text_field(table, "hook"), read_text_field(table, "name")
+    )
 
 
 def describe_patch(patch: Mapping[str, Any], changes: list[FieldChange]) -> str:

@@ -62,11 +62,11 @@ def parse_moment(at: object) -> datetime | None:
 
 def format_moment(at: object) -> str:
     """Return a moment as `2026-01-31 12:00:00` in this machine's zone; what is none, as it is."""
-    told = parse_moment(at)
-    return f"{told:%Y-%m-%d %H:%M:%S}" if told is not None else clip_page_text(at, 40)
+    moment = parse_moment(at)
+    return f"{moment:%Y-%m-%d %H:%M:%S}" if moment is not None else clip_page_text(at, 40)
 
 
 def format_instant(at: object) -> str:
     """Return a moment as the `datetime` of a `<time>`; an empty text for what is none."""
-    told = parse_moment(at)
-    return told.isoformat(timespec="milliseconds") if told is not None else ""
+    moment = parse_moment(at)
+    return moment.isoformat(timespec="milliseconds") if moment is not None else ""

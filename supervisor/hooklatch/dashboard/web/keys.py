@@ -52,5 +52,5 @@ class Keys:
         return compare_keys(key, self.form_key)
 
 
-def compare_keys(one: str, other: str) -> bool:
-    return hmac.compare_digest(one.encode(errors="replace"), other.encode())
+def compare_keys(text: str, other: str) -> bool:
+    return hmac.compare_digest(text.encode(errors="replace"), other.encode())

@@ -138,7 +138,7 @@ def explain_not_redis(address: Address, reason: str) -> EngineRefusedError:
 
 
 def explain_failed_connect(
-    address: Address, error: BaseException, said: bytes, *, has_password: bool = True
+    address: Address, error: BaseException, data: bytes, *, has_password: bool = True
 ) -> EngineError:
     """Return what made a connection fail before it was there, by what led to it and by what the server said first."""
     errors = list(list_causes(error))
@@ -150,8 +150,8 @@ def explain_failed_connect(
     for one in errors:
         if isinstance(one, ssl.SSLError):
             return EngineRefusedError(f"no TLS with {address}: {one.reason or one}; {explain_tls_error(one)}")
-    if said:
-        return explain_bad_greeting(address, errors, said, has_password=has_password)
+    if data:
+        return explain_bad_greeting(address, errors, data, has_password=has_password)
     for one in errors:
         if isinstance(one, socket.gaierror):
             return UnreachableError(f"the host of {address} is not found: {one.strerror or one}; look at its name")
@@ -166,22 +166,24 @@ def explain_failed_connect(
 
 
 def explain_bad_greeting(
-    address: Address, errors: Sequence[BaseException], said: bytes, *, has_password: bool
+    address: Address, errors: Sequence[BaseException], data: bytes, *, has_password: bool
 ) -> EngineError:
     """Return what a greeting means that made no connection: its end may be missing, and coredis may know only that."""
-    line, ends, _ = said.partition(b"\r\n")
-    if said.startswith(b"-") and ends:
+    line, ends, _ = data.partition(b"\r\n")
+    if data.startswith(b"-") and ends:
         try:
             return explain_reply_error(
                 address, "HELLO", "", Parser().parse_error(line[1:].decode()), has_password=has_password
             )
         except ValueError:
             pass  # of its own, or since it is no text
-    answered = next((one for one in errors if isinstance(one, redis.RedisError) and is_of_the_server(one)), None)
+    answered = next(
+        (error for error in errors if isinstance(error, redis.RedisError) and is_of_the_server(error)), None
+    )
     if answered is not None:
         return explain_reply_error(address, "HELLO", "", answered, has_password=has_password)
-    lost = any(isinstance(one, OSError) or "onnection lost" in str(one) for one in errors)
-    if said.startswith(b"%") and lost:
+    lost = any(isinstance(error, OSError) or "onnection lost" in str(error) for error in errors)
+    if data.startswith(b"%") and lost:
         return UnreachableError(f"{address} closed the connection while it greeted; see its log")
     return explain_not_redis(address, f"it says {line[:40]!r}")
 

@@ -293,10 +293,10 @@ class HostCheck:
             self.find("missing", f"record {witness.seq}, which the witness saw, is not here", None, witness.seq)
 
 
-def agree_on_hash(one: str, other: str) -> bool:
+def agree_on_hash(text: str, other: str) -> bool:
     """Return whether two beginnings of a hash may be of one hash; what is too short agrees with nothing."""
-    length = min(len(one), len(other))
-    return length >= 16 and one[:length] == other[:length]
+    length = min(len(text), len(other))
+    return length >= 16 and text[:length] == other[:length]
 
 
 def format_range(first: int, last: int) -> str:

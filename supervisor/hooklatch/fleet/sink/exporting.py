@@ -97,21 +97,21 @@ def split_requests(telemetry: Sequence[OtelLogRecord]) -> Iterator[list[OtelLogR
         yield some
 
 
-def make_otlp_record(fleet: str, host: str, one: OtelLogRecord) -> ReadableLogRecord:
+def make_otlp_record(fleet: str, host: str, otel_log_record: OtelLogRecord) -> ReadableLogRecord:
     from opentelemetry._logs import LogRecord, SeverityNumber
     from opentelemetry.sdk._logs import ReadableLogRecord
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
-    number, text = one.severity
+    number, text = otel_log_record.severity
     record = LogRecord(
-        timestamp=one.time or None,
-        observed_timestamp=one.observed,
+        timestamp=otel_log_record.time or None,
+        observed_timestamp=otel_log_record.observed,
         severity_number=SeverityNumber(number),
         severity_text=text,
-        body=one.body,
-        attributes=one.attributes,
-        event_name=one.name,
+        body=otel_log_record.body,
+        attributes=otel_log_record.attributes,
+        event_name=otel_log_record.name,
     )
     # No detectors: they would describe this machine, and the records are another's.
     return ReadableLogRecord(

@@ -99,21 +99,24 @@ def find_host_status(report: StoredReport, epoch: int, newest: int, now: int, si
     )
 
 
-def list_report_problems(said: HostReport, newest: int, epoch: int) -> Iterable[str]:
-    if said.problem:
-        yield said.problem
-    if said.head.version < newest:
-        yield f"it has not read {format_count(newest - said.head.version, 'version')} of the policy"
-    elif said.head.version > newest:
-        yield f"it has read version {said.head.version}, and the engine's newest is {newest}: the engine lost some"
-    if said.wanted != said.applied:
-        yield f"version {said.wanted} should be in force there, and {said.applied or 'none'} is"
-    if said.health != "ready":
-        yield f"its daemon is {said.health}"
-    if said.lost:
-        yield f"{format_count(said.lost, 'record')} were removed there before they were shipped"
-    if said.epoch > 1 or epoch > 1:
-        yield f"its record began anew ({max(said.epoch, epoch)} epochs); see: hooklatch fleet verify --host {said.host}"
-    if said.shipped and said.epoch > epoch:
-        yield f"it was told that epoch {said.epoch} of its log is here, and it is not: the engine lost it"
-    yield from said.findings
+def list_report_problems(report: HostReport, newest: int, epoch: int) -> Iterable[str]:
+    if report.problem:
+        yield report.problem
+    if report.head.version < newest:
+        yield f"it has not read {format_count(newest - report.head.version, 'version')} of the policy"
+    elif report.head.version > newest:
+        yield f"it has read version {report.head.version}, and the engine's newest is {newest}: the engine lost some"
+    if report.wanted != report.applied:
+        yield f"version {report.wanted} should be in force there, and {report.applied or 'none'} is"
+    if report.health != "ready":
+        yield f"its daemon is {report.health}"
+    if report.lost:
+        yield f"{format_count(report.lost, 'record')} were removed there before they were shipped"
+    if report.epoch > 1 or epoch > 1:
+        yield (
+            f"its record began anew ({max(report.epoch, epoch)} epochs); see: hooklatch fleet verify --host "
+            f"{report.host}"
+        )
+    if report.shipped and report.epoch > epoch:
+        yield f"it was told that epoch {report.epoch} of its log is here, and it is not: the engine lost it"
+    yield from report.findings

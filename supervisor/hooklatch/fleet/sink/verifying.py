@@ -57,9 +57,9 @@ async def verify_host(
     witnesses: Sequence[ChainWitness],
 ) -> HostVerified:
     check = HostCheck(host)
-    said = read_or_find(check, report)
+    find = read_or_find(check, report)
     # Usually the newest; an earlier one where another machine used this host's name for a while.
-    current = said.epoch if said is not None and said.epoch in epochs else max(epochs, default=0)
+    current = find.epoch if find is not None and find.epoch in epochs else max(epochs, default=0)
     notes = await engine.notes(host)
     facts = {epoch: await engine.log_facts(host, epoch) for epoch in epochs}
     comparison = LocalComparison(folder) if folder is not None else None
@@ -78,9 +78,9 @@ async def verify_host(
         if known is not None and not was_trimmed:
             check.check_engine(epoch, known)
     check.check_times(int((await engine.facts())["clock"]))
-    if said is not None and report is not None:
-        check.check_arrivals(said, report.at)
-    verified = check.end(said, witnesses)
+    if find is not None and report is not None:
+        check.check_arrivals(find, report.at)
+    verified = check.end(find, witnesses)
     if was_trimmed:
         verified.notes.append("an operator trimmed this log meanwhile, so batches were not counted: verify again")
     if report is None:

@@ -170,8 +170,16 @@ def build_patch_entry(patch: Mapping[str, msgspec.Raw], limit: int, redactor: Re
 
 def are_all_silent(outcomes: Sequence[CallOutcome]) -> bool:
     """Return whether the outcomes say and hold nothing that is not recorded as it is."""
-    for one in outcomes:
-        if one.message or one.patch or one.stdout or one.stderr or one.truncated or one.command or one.last:
+    for outcome in outcomes:
+        if (
+            outcome.message
+            or outcome.patch
+            or outcome.stdout
+            or outcome.stderr
+            or outcome.truncated
+            or outcome.command
+            or outcome.last
+        ):
             return False
     return True
 
@@ -180,7 +188,7 @@ def is_clean(reason: str | None, outcomes: Sequence[CallOutcome], warnings: Sequ
     texts = [text[:WINDOW] for text in warnings]
     if reason:
         texts.append(reason[:WINDOW])
-    texts += [one.message[:WINDOW] for one in outcomes if one.message and one.message is not reason]
+    texts += [outcome.message[:WINDOW] for outcome in outcomes if outcome.message and outcome.message is not reason]
     return not texts or redactor.is_clean(ENCODER.encode(texts))
 
 

@@ -87,7 +87,9 @@ def is_deeper(value: object, levels: int) -> bool:
     """Return whether something in decoded JSON lies deeper than so many levels, as `hide_keys` counts them."""
     if not isinstance(value, dict | list):
         return False
-    return levels < 0 or any(is_deeper(one, levels - 1) for one in list_inner_values(cast("object", value)))
+    return levels < 0 or any(
+        is_deeper(inner_value, levels - 1) for inner_value in list_inner_values(cast("object", value))
+    )
 
 
 def list_inner_values(value: object) -> Collection[object]:

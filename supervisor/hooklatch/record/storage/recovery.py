@@ -127,8 +127,8 @@ def make_recovered_mark(folder: str, recovery: Recovery, marked: HighWaterMark |
             mark = msgspec.structs.replace(mark, kept_seq=kept.kept_seq, kept_prev=kept.kept_prev, lost=kept.lost)
             break
     if mark.fault_seq:
-        told = read_entries_of_kind(segments, "fault", since=mark.fault_seq - 1)
-        recovery.unacknowledged = [str(record.get("text")) for record in told][::-1]
+        kind = read_entries_of_kind(segments, "fault", since=mark.fault_seq - 1)
+        recovery.unacknowledged = [str(record.get("text")) for record in kind][::-1]
         if not recovery.unacknowledged:
             recovery.unacknowledged = [
                 f"a fault was found near record {mark.fault_seq}, but its text is not in the record"

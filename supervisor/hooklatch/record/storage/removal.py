@@ -104,11 +104,12 @@ class SegmentRemover:
                 self._note(hole)
         return retirement.lost == self._mark.mark.lost or not self._mark.mark.fault_seq
 
-    def _tell_of_loss(self, one: UnshippedRecords, settings: RecordSettings) -> None:
+    def _tell_of_loss(self, records: UnshippedRecords, settings: RecordSettings) -> None:
         """Tell, before it happens, that records go which the fleet's engine may not have."""
         why = "more than keep_unshipped_mib waited" if self.shipped is not None else "no link has said what it has"
         text = (
-            f"records {one.first_seq} to {one.last_seq} ({one.records}, {one.bytes} bytes) are removed, and the fleet's"
+            f"records {records.first_seq} to {records.last_seq} ({records.records}, {records.bytes} "
+            "bytes) are removed, and the fleet's"
             f" engine did not acknowledge them: {why}; see that `hooklatch link` runs, or raise keep_unshipped_mib"
         )
         if text not in self._reported:

@@ -199,7 +199,11 @@ class Administration(msgspec.Struct, frozen=True, kw_only=True):
         self.operations.noted(connection, "trust", params, folder=project, files=pins)
         await self.state.store()
         reloaded = await self.files.reload(anew=project_hooks_folder(project))
-        below = [one for one in reloaded.diagnostics if one.file == project or one.file.startswith(f"{project}/")]
+        below = [
+            diagnostic
+            for diagnostic in reloaded.diagnostics
+            if diagnostic.file == project or diagnostic.file.startswith(f"{project}/")
+        ]
         hooks = self.registries.project_hooks(project)
         return {
             "folder": project,

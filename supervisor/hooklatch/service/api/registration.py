@@ -210,8 +210,8 @@ class Registrar(msgspec.Struct, frozen=True):
             fault = self._fault_of(one, registrant)
             yield one if fault is None else self._stand_in(one, fault, registrant)
 
-    def _fault_of(self, one: RequestedHook, registrant: Registrant) -> RpcError | None:
-        definition, source = one.definition, one.source
+    def _fault_of(self, hook: RequestedHook, registrant: Registrant) -> RpcError | None:
+        definition, source = hook.definition, hook.source
         if definition is None or (definition.problem is not None and definition.event == EVERY_GATE):
             return None
         try:
@@ -227,38 +227,44 @@ class Registrar(msgspec.Struct, frozen=True):
         return RpcError(ErrorCode.INVALID_PARAMS, f"hook {definition.id!r}: {fault}") if fault is not None else None
 
     def _stand_in(
-        self, one: RequestedHook, error: RpcError, registrant: Registrant, hook_id: str | None = None
+        self, hook: RequestedHook, error: RpcError, registrant: Registrant, hook_id: str | None = None
     ) -> RequestedHook:
         """Return the definition of a hook that fails in place of one that is refused.
 
         Raises:
             RpcError: the error, where one refusal is that of all.
         """
-        if not registrant.is_each or one.definition is None:
+        if not registrant.is_each or hook.definition is None:
             raise error
-        definition = one.definition
+        definition = hook.definition
         hook_id = hook_id or definition.id
         reason = definition.problem or str(error).removeprefix(f"hook {definition.id!r}: ")
-        event = definition.event if isinstance(one.native.table.get("event"), list) else find_written_event(one.native)
+        event = (
+            definition.event if isinstance(hook.native.table.get("event"), list) else find_written_event(hook.native)
+        )
         if definition.event not in (*self.registries.catalogue, EVERY_GATE):
-            return RequestedHook(one.at, one.native, refused=RefusedDefinition(one.at, None, event, reason))
+            return RequestedHook(hook.at, hook.native, refused=RefusedDefinition(hook.at, None, event, reason))
         stood_in = msgspec.structs.replace(
             definition, id=hook_id, problem=reason, run=None, shell=None, served=False, amends=False, only_judges=False
         )
-        refused = RefusedDefinition(one.at, hook_id, event, reason)
-        return one._replace(definition=stood_in, source=None, refused=refused)
+        refused = RefusedDefinition(hook.at, hook_id, event, reason)
+        return hook._replace(definition=stood_in, source=None, refused=refused)
 
     def _hook_of(
-        self, one: RequestedHook, definition: HookDefinition, connection: Connection, registrant: Registrant
+        self, requested_hook: RequestedHook, definition: HookDefinition, connection: Connection, registrant: Registrant
     ) -> Hook:
         layer = Layer.SESSION if registrant.id else Layer.GLOBAL
         served = ServedTarget(connection.number) if definition.served else None
         binder = HookBinder(self.registries.catalogue, self.sources.units)
         hook = binder.bind(definition, layer, folder=registrant.cwd or "", target=served)
         target = hook.target
-        if one.native.event and definition.shell is None:  # a command says in its `payload` which format it takes
-            target = msgspec.structs.replace(target, dialect=registrant.dialect or "", native=one.native.event)
-        return msgspec.structs.replace(hook, target=target, owner=registrant.id, size=one.size)
+        if (
+            requested_hook.native.event and definition.shell is None
+        ):  # a command says in its `payload` which format it takes
+            target = msgspec.structs.replace(
+                target, dialect=registrant.dialect or "", native=requested_hook.native.event
+            )
+        return msgspec.structs.replace(hook, target=target, owner=registrant.id, size=requested_hook.size)
 
 
 def free_names(stem: str, taken: Collection[object]) -> Iterator[str]:

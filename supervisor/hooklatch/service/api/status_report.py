@@ -158,7 +158,7 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
         condition = self._condition()
         return {
             "health": health_word(condition),
-            "reasons": list(dict.fromkeys(one.reason for one in health_findings(condition))),
+            "reasons": list(dict.fromkeys(finding.reason for finding in health_findings(condition))),
             "revision": self.registries.view.revision,
             "version": VERSION,
         }

@@ -260,7 +260,7 @@ def assemble_layers(
     for file in taken.files:
         own.add(file)
     given = [*builtin.hooks, *packaged.hooks]
-    attempts = [one for one in taken.main.overrides if is_meant(one.id, fleet.hooks, given)]
+    attempts = [override for override in taken.main.overrides if is_meant(override.id, fleet.hooks, given)]
     overridden_hooks, complaints = apply_overrides(given, taken.main, taken.catalogue, attempts)
     complaints += find_misnamed_plugins(taken.main, [*given, *own.hooks])
     by_project: dict[str, LayerBuilder] = {}
@@ -271,7 +271,7 @@ def assemble_layers(
     return BuiltLayers(
         [*fleet.hooks, *overridden_hooks, *own.hooks],
         {folder: builder.hooks for folder, builder in by_project.items()},
-        [*fleet.diagnostics, *complaints, *(one for builder in made for one in builder.diagnostics)],
+        [*fleet.diagnostics, *complaints, *(diagnostic for builder in made for diagnostic in builder.diagnostics)],
         {path: hooks for builder in made for path, hooks in builder.by_file.items()},
         {location: hooks for builder in made for location, hooks in builder.by_source.items()},
         fleet.diagnostics,

@@ -27,7 +27,11 @@ def list_unknown_tools(hook: Hook, spec: EventSpec | None) -> tuple[str, ...]:
 
 @lru_cache(maxsize=4096)
 def describe_unknown_names(hook: Hook) -> tuple[str, ...]:
-    of_where = [one for one in hook.where.conditions if one.names == ("tool_name",)] if hook.where is not None else []
+    of_where = (
+        [condition for condition in hook.where.conditions if condition.names == ("tool_name",)]
+        if hook.where is not None
+        else []
+    )
     source = hook.where.source["tool_name"] if hook.where is not None and of_where else None
     return (*check_matcher(hook.matcher), *(text for one in of_where for text in check_condition(one, source)))
 

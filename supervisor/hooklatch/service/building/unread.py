@@ -165,14 +165,14 @@ def find_unread_entries(used: UsedPaths) -> UnreadEntries:
     named = {found.file for found in shadows}
     found = [
         *find_unmarked_sources(used),
-        *(one for folder in used.folders for one in list_unread_entries(folder, used)),
+        *(entry for folder in used.folders for entry in list_unread_entries(folder, used)),
     ]
     found = [one for one in found if one.file not in named]
     beside = [folder for folder in sorted(used.beside) if folder not in used.folders]
     return UnreadEntries(
         [*shadows, *(one for one in found if one.is_red)],
         [one for one in found if not one.is_red],
-        [one for folder in beside for one in find_strays(folder, used)],
+        [stray for folder in beside for stray in find_strays(folder, used)],
     )
 
 

@@ -162,9 +162,15 @@ class StateFile:
         for name in [name for name in state.switches if not is_name(name)]:
             what = "enabled" if state.switches.pop(name) else "disabled"
             self.dropped.append(f"{name!r} was {what}, which may mean several hooks; it no longer applies; do it again")
-        for one in [one for one in state.suspensions if one.hook is not None and not is_name(one.hook)]:
-            state.suspensions.remove(one)
-            self.dropped.append(f"{one.hook!r} was suspended, which may mean several hooks; it no longer applies")
+        for suspension in [
+            suspension
+            for suspension in state.suspensions
+            if suspension.hook is not None and not is_name(suspension.hook)
+        ]:
+            state.suspensions.remove(suspension)
+            self.dropped.append(
+                f"{suspension.hook!r} was suspended, which may mean several hooks; it no longer applies"
+            )
 
     async def store(self) -> None:
         """Write the current state to the disk; if that fails, `unwritten` is set when this returns.

@@ -159,8 +159,8 @@ def write_files(root: str, files: Mapping[str, bytes]) -> None:
                 os.mkdir(below, 0o700)
                 folders.add(below)
         write_file(os.path.join(root, name), content, 0o400)  # what is here is never edited, only replaced as a whole
-    for one in folders:
-        sync_folder(one)
+    for folder in folders:
+        sync_folder(folder)
 
 
 def clean_bundles(folder: str, keep: Collection[str], is_used: Callable[[str], bool]) -> None:

@@ -56,4 +56,8 @@ class BundleError(Exception):
 def find_bundle_faults(root: str, built: BuildResults, found: Iterable[Diagnostic]) -> list[Diagnostic]:
     """Return all that is wrong in a bundle, beside what was `found` in its files: one thing is enough to refuse it."""
     of_sources = [one for location, one in built.faults.items() if is_below(location, root)]
-    return list(dict.fromkeys([*of_sources, *found, *(one for one in built.diagnostics if is_below(one.file, root))]))
+    return list(
+        dict.fromkeys(
+            [*of_sources, *found, *(diagnostic for diagnostic in built.diagnostics if is_below(diagnostic.file, root))]
+        )
+    )

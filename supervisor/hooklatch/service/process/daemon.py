@@ -270,12 +270,13 @@ def list_services(parts: DaemonComponents, listeners: Iterable[Listener]) -> lis
         ChildSpec("file hints", partial(give_hints, parts.file_watch)),
         ChildSpec("hangups", parts.shared.hangups.run, reports_start=True),
         *(
-            ChildSpec(f"{one.name} connections", one.connections.run, reports_start=True, below=one.connections)
-            for one in listeners
+            ChildSpec(f"{listener.name} connections", listener.connections.run, reports_start=True,
+            below=listener.connections)
+            for listener in listeners
         ),
         *(
-            ChildSpec(f"{one.name} listener", one.run, Restart.TRANSIENT, is_significant=True)
-            for one in listeners
+            ChildSpec(f"{listener.name} listener", listener.run, Restart.TRANSIENT, is_significant=True)
+            for listener in listeners
         ),
     ]  # fmt: skip
 

@@ -98,7 +98,11 @@ class ReloadPlan(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def configs(self) -> list[FileConfig]:
         return list_configs(
-            [*self.files, *list_bundled_files(self.fleet), *(file for one in self.projects for file in one.files)]
+            [
+                *self.files,
+                *list_bundled_files(self.fleet),
+                *(file for project in self.projects for file in project.files),
+            ]
         )
 
     @cached_property
@@ -182,7 +186,9 @@ def plan_reload(active: ReloadPlan, seen: ObservedFiles, accepts: LossAcceptance
         unreadable=seen.packages.unread(active.packages),
         projects=projects,
         fleet=seen.fleet,
-        workers={one.source.location: one.workers for config in configs for one in config.sources if one.workers},
+        workers={
+            source.source.location: source.workers for config in configs for source in config.sources if source.workers
+        },
         wanted=list_wanted_sources(configs, [*extra, LSP.source] if main.lsp is not None else extra),
         diagnostics=[
             *(file.fault for file in files if file.fault is not None),
@@ -270,7 +276,7 @@ def find_lost_hooks(config: FileConfig) -> Diagnostic | None:
     """Return what a file that held hooks seems to have lost: all of them, or an entry that is no longer readable."""
     if not (config.hooks or config.sources):
         return Diagnostic(config.path, 0, "it held hooks and is empty now; to accept that: hooklatch reload")
-    dropped = next((one for one in config.diagnostics if one.is_red), None)
+    dropped = next((diagnostic for diagnostic in config.diagnostics if diagnostic.is_red), None)
     if dropped is None:
         return None
     text = f"{dropped.message}; the last good version stays active; to accept the file as it is: hooklatch reload"

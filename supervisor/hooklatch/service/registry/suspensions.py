@@ -77,9 +77,9 @@ class Suspensions:
         Raises:
             AmbiguousNameError: it is the id of several.
         """
-        ended = [one for one in self.ends if one.hook == name] if name is not None else list(self.ends)
+        ended = [end for end in self.ends if end.hook == name] if name is not None else list(self.ends)
         if name is not None and not ended:  # its hook may be gone: only the suspension itself still has the name
-            ended = [one for one in self.ends if one.hook is not None and strip_scope(one.hook) == name]
+            ended = [end for end in self.ends if end.hook is not None and strip_scope(end.hook) == name]
             if len(ended) > 1:
                 raise AmbiguousNameError(name, [str(one.hook) for one in ended])
         for one in ended:
@@ -103,13 +103,13 @@ class Suspensions:
                 await self._keep()
 
     def _drop(self, hook: str | None) -> None:
-        for one in [one for one in self.ends if one.hook == hook]:
-            del self.ends[one]
+        for end in [end for end in self.ends if end.hook == hook]:
+            del self.ends[end]
 
-    def _end(self, one: Suspension, why: str) -> None:
-        self._drop(one.hook)
-        logger.warning("suspension ended: %s", why, extra={"hook": one.hook or "*"})
-        self._note("resumed", {"hook": one.hook or "*", "why": why})
+    def _end(self, suspension: Suspension, why: str) -> None:
+        self._drop(suspension.hook)
+        logger.warning("suspension ended: %s", why, extra={"hook": suspension.hook or "*"})
+        self._note("resumed", {"hook": suspension.hook or "*", "why": why})
 
     async def _keep(self) -> None:
         self._changed.set()

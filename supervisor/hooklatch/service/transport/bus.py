@@ -142,7 +142,7 @@ class Bus:
         """Return who is shown what a session does; those who listen elsewhere cost nothing, however many they are."""
         shown = [*self._administrators[topic].values()]
         while session is not None:
-            shown += [one for one in self.listeners(topic, session) if not one.is_admin]
+            shown += [listener for listener in self.listeners(topic, session) if not listener.is_admin]
             session = session.parent
         return shown
 
