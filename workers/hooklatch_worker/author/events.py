@@ -156,7 +156,7 @@ class PermissionRequest(ToolEvent, event="permission_request"):
 
 
 class PermissionDenied(ToolEvent, event="permission_denied"):
-    """A tool call was refused, by a hook, the host or a person. `denial["code"]` is the cause."""
+    """A tool call was refused, by hooklatch or by the host. `denial["code"]` is the cause."""
 
     tool_use_id: str | None
     reason: str | None
