@@ -13,31 +13,30 @@ from hooklatch.core.hooks.catalogue import Catalogue, EventSpec
 DOCS = Path(__file__).parent.parent.parent / "docs/reference"
 TOML = """# hooks.toml, key by key
 
-All tables and keys. [Writing hooks](../guides/hooks.md) explains them; `hooklatch schema hooks.toml` prints the same as
-a JSON Schema, which `hooklatch init` puts beside the file so that editors complete it. A key that is not here is
-refused, with the nearest one.
+All tables and keys. [Writing hooks](../guides/hooks.md) explains them. `hooklatch schema hooks.toml` prints the same as
+a JSON Schema, which `hooklatch init` puts beside the file so that editors complete it. An unknown key is refused, and
+the error names the nearest one.
 
-This page is written by `python tests/docs/references.py` from the classes that read the file; a test holds it to
-them."""
+`python tests/docs/references.py` writes this page from the classes that read the file. Do not edit it by hand."""
 EVENTS = """# Events, one by one
 
-What each event's hooks are called with and may answer. `warn` and `context` may be answered to all of them.
-[Writing hooks](../guides/hooks.md#verdicts) says what the answers mean and
-[which models there are](../guides/hooks.md#the-four-models), [hosts and their events](host-events.md) which agent fires
-what. `hooklatch events NAME` prints the same.
+The payload and the permitted answers of each event's hooks. A hook may answer `warn` and `context` to every event.
+[Writing hooks](../guides/hooks.md#verdicts) explains the answers and
+[the models](../guides/hooks.md#the-four-models). [Hosts and their events](host-events.md) lists each host's events.
+`hooklatch events NAME` prints the same.
 
-This page is written by `python tests/docs/references.py` from the catalogue; a test holds it to that."""
+`python tests/docs/references.py` writes this page from the catalogue. Do not edit it by hand."""
 WHERE = {
     "source": "Any file of hooks.",
     "hook": "Any file of hooks.",
     "event": "`hooks.toml` and `hooks.d`.",
-    "dialect": "`hooks.toml` and `hooks.d`; [dialects](dialects.md) has its keys.",
+    "dialect": "`hooks.toml` and `hooks.d`. [Dialects](dialects.md) has its keys.",
 }
 MODELS = {
-    "gate": "a gate: its hooks are asked in turn",
-    "notify": "a notification: its hooks are told, and refuse nothing",
+    "gate": "a gate: its hooks are called in order",
+    "notify": "a notification: its hooks refuse nothing",
     "amend": "an amend: its hooks change the payload",
-    "claim": "a claim: the first hook that takes it has it",
+    "claim": "a claim: the first hook that takes it owns it",
 }
 MAX_DEFAULT = 60  # characters; a longer one is counted
 
@@ -131,8 +130,8 @@ def facts(spec: EventSpec) -> str:
     may = [f"`{word}`" for word in sorted(spec.verdicts | spec.outputs)]
     may += [f"`amend` of {', '.join(f'`{key}`' for key in sorted(spec.patch))}"] if spec.patch else []
     failing = "A hook that fails denies." if spec.fails_closed else "A hook that fails is skipped."
-    match = f"`match` looks at `{spec.match}`." if spec.match else "It has no field to match."
-    answers = f"Answers: {', '.join(may)}." if may else "It can be answered nothing."
+    match = f"`match` is compared with `{spec.match}`." if spec.match else "It has no field for `match`."
+    answers = f"Answers: {', '.join(may)}." if may else "It has no answers."
     return f"It is {MODELS[spec.model]}. {answers} {failing} {match} Deadline: {spec.timeout:g} s."
 
 

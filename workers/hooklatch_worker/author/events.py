@@ -62,7 +62,7 @@ class SessionStart(Event, event="session_start"):
 
 
 class SessionEnd(Event, event="session_end"):
-    """A session is over; after stop or stop_failure."""
+    """A session is over, after stop or stop_failure."""
 
     finish_reason: str | None
     reason: str | None
@@ -126,11 +126,11 @@ class ModelTurnEvent(ModelEvent):
 
 
 class ModelRequest(ModelTurnEvent, event="model_request"):
-    """A request goes out to the model as it stands; after a passed pre_model."""
+    """The final request goes out to the model, after a passed pre_model."""
 
 
 class ModelResponse(ModelTurnEvent, event="model_response"):
-    """The model's answer is final; after post_model."""
+    """The model's answer is final, after post_model."""
 
 
 class ToolSelection(ToolEvent, event="tool_selection"):
@@ -156,7 +156,7 @@ class PermissionRequest(ToolEvent, event="permission_request"):
 
 
 class PermissionDenied(ToolEvent, event="permission_denied"):
-    """A tool call was refused, by whomever; `denial["code"]` is the cause."""
+    """A tool call was refused, by hooklatch or by the host. `denial["code"]` is the cause."""
 
     tool_use_id: str | None
     reason: str | None
@@ -202,7 +202,7 @@ class ToolPath(Event, event="tool_path"):
 
 
 class Stop(Event, event="stop"):
-    """The run has finished cleanly; else stop_failure is fired instead."""
+    """The run has finished cleanly. Otherwise stop_failure is fired instead."""
 
     finish_reason: str | None
     result: Any
@@ -213,7 +213,7 @@ class Stop(Event, event="stop"):
 
 
 class StopFailure(Event, event="stop_failure"):
-    """The run has ended in an error or was cut off; in place of stop."""
+    """The run has ended in an error or was cut off. Fired in place of stop."""
 
     finish_reason: str | None
     result: Any
@@ -229,7 +229,7 @@ class SubagentStart(SubagentEvent, event="subagent_start"):
 
 
 class SubagentStarted(SubagentEvent, event="subagent_started"):
-    """A subagent has been started; only after a passed subagent_start."""
+    """A subagent has been started. Fired only after a passed subagent_start."""
 
 
 class SubagentStop(SubagentEvent, event="subagent_stop"):
@@ -242,7 +242,7 @@ class SubagentStop(SubagentEvent, event="subagent_stop"):
 
 
 class PreCompact(Event, event="pre_compact"):
-    """The conversation is about to be compacted; a deny skips that, and the run goes on."""
+    """The conversation is about to be compacted. A deny skips the compaction, and the run continues."""
 
     trigger: str
     estimate: Any
@@ -256,13 +256,13 @@ class CompactStage(Event, event="compact_stage"):
 
 
 class PostCompact(Event, event="post_compact"):
-    """A compaction is done; `metadata` holds before, after, dropped_count, stages_applied and reason."""
+    """A compaction is done. `metadata` holds before, after, dropped_count, stages_applied and reason."""
 
     metadata: dict[str, Any] | None
 
 
 class Notification(Event, event="notification"):
-    """The host tells its user something."""
+    """The host notifies its user."""
 
     message: str | None
     notification_type: str
@@ -296,7 +296,7 @@ class TeammateIdle(Event, event="teammate_idle"):
 
 
 class ConfigChange(Event, event="config_change"):
-    """The host's configuration has changed on disk and is about to be taken."""
+    """The host's configuration has changed on disk and is about to be applied."""
 
     source: str
     path: str | None
@@ -305,7 +305,7 @@ class ConfigChange(Event, event="config_change"):
 
 
 class WorktreeCreate(Event, event="worktree_create"):
-    """The host needs a separate working tree; a hook makes it and names its path."""
+    """The host needs a separate working tree. A hook makes it and names its path."""
 
     name: str
     agent_type: str | None
@@ -318,7 +318,7 @@ class WorktreeRemove(Event, event="worktree_remove"):
 
 
 class PreModelSwitch(Event, event="pre_model_switch"):
-    """The session is about to go on with another model."""
+    """The session is about to continue with another model."""
 
     from_model: str | None
     to_model: str
@@ -336,7 +336,7 @@ class ElicitationEvent(Event):
 
 
 class Elicitation(ElicitationEvent, event="elicitation"):
-    """An MCP server is about to ask a person for input; a hook may answer in that person's place."""
+    """An MCP server is about to ask a person for input. A hook may answer in that person's place."""
 
     message: str | None
     url: str | None
@@ -371,7 +371,7 @@ class MessageClaim(InboundEvent, event="message_claim"):
 
 
 class MessageDispatch(InboundEvent, event="message_dispatch"):
-    """A message that nobody claimed is about to go to an agent, and a hook may still answer it."""
+    """An unclaimed message is about to go to an agent, and a hook may still answer it."""
 
 
 class MessageSend(Event, event="message_send"):
@@ -416,13 +416,13 @@ class ErrorTransform(ErrorEvent, event="error_transform"):
 
 
 class ErrorRecover(ErrorEvent, event="error_recover"):
-    """An error is about to end the run, and a hook may supply what the run goes on with instead."""
+    """An error is about to end the run, and a hook may supply a value with which the run continues."""
 
     data: Any
 
 
 class ErrorLog(ErrorEvent, event="error_log"):
-    """An error is about to be logged; the last of the four about errors."""
+    """An error is about to be logged. This is the last of the four events about errors."""
 
 
 class DataEvent(Event):
