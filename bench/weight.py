@@ -24,7 +24,7 @@ import time
 from pathlib import Path
 
 from contenders import PAYLOAD_JSON, Client, run_daemon
-from hooklatch.guards.catalogue import source_of
+from hooklatch.guards.catalogue import read_guard_source
 from machine import ROOT, print_machine, raise_open_files, save
 
 HOOKS, SESSIONS, MORE_SESSIONS = 10, 10, 1000
@@ -72,7 +72,7 @@ def memory(more: int) -> dict[str, dict[str, float]]:
 def memory_of_a_reader() -> dict[str, float]:
     """Return what a worker takes whose guard reads shell commands: the parser and its grammar are native code."""
     name = "destructive_commands"
-    with run_daemon(files={f"{name}.py": source_of(name)}) as daemon:
+    with run_daemon(files={f"{name}.py": read_guard_source(name)}) as daemon:
         client = daemon.connect()
         for _ in range(20):
             client.fire()

@@ -8,20 +8,20 @@ from typing import Any
 import msgspec
 
 from hooklatch.cli.testing.cases import Case, read_cases
-from hooklatch.guards.catalogue import cases_of, entries
+from hooklatch.guards.catalogue import list_gallery, read_guard_cases
 from hooklatch_worker.author.events import build_event
 from hooklatch_worker.author.verdicts import encode_verdict
 
 __all__ = ["NAMES", "NOT_STOPPED", "PURE", "answers_to", "cases"]
 
-NAMES = [one.name for one in entries()]
+NAMES = [one.name for one in list_gallery()]
 # Those that judge a call by itself alone: they run anywhere.  The others need workers, for what they remember or start.
 PURE = ["destructive_commands", "git_rules", "network_egress", "package_installs", "protected_paths", "secrets"]
 NOT_STOPPED = "not stopped: "  # how the name of a case begins that shows what a guard lets pass
 
 
 def cases(name: str) -> list[Case]:
-    return read_cases(f"{name}.jsonl", cases_of(name).encode(), "/")
+    return read_cases(f"{name}.jsonl", read_guard_cases(name).encode(), "/")
 
 
 def answers_to(name: str, case: Case) -> list[dict[str, Any]]:

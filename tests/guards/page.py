@@ -31,11 +31,11 @@ TITLES = {
 
 def page() -> str:
     from guards.gallery import NAMES
-    from hooklatch.guards.catalogue import entry_of
+    from hooklatch.guards.catalogue import find_gallery_guard
 
     parts = [HEAD]
     for name in NAMES:
-        one = entry_of(name)
+        one = find_gallery_guard(name)
         needs = f" It needs `pip install '{one.needs}'`." if one.needs else ""
         events = ", ".join(f"`{event}`" for event in one.events)
         parts += [f"## {name}", f"{one.summary}. Events: {events}.{needs}", *tables(name)]

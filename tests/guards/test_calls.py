@@ -9,7 +9,7 @@ import pytest
 
 from guards.gallery import PURE
 from hooklatch.guards import call_of, is_harmless
-from hooklatch.guards.calls.tools import HARMLESS, KINDS_OF, OTHER, UNCLEAR, kind_of
+from hooklatch.guards.calls.tools import HARMLESS, KINDS_OF, OTHER, UNCLEAR, find_tool_kind_by_name
 from hooklatch.guards.gallery import (
     destructive_commands,
     git_rules,
@@ -35,7 +35,7 @@ class Event:
 
     def __init__(self, name: str, given: Mapping[str, Any], kind: str | None = None) -> None:
         self.tool_name = name
-        self.tool_kind = kind or kind_of(name)
+        self.tool_kind = kind or find_tool_kind_by_name(name)
         self.tool_input = dict(given)
         self.tool_args: dict[str, Any] | None = dict(given)
         if self.tool_kind == "mcp":
@@ -285,7 +285,7 @@ def test_no_tool_has_two_kinds_and_none_is_both_known_and_harmless() -> None:
     for host, harmless in HARMLESS.items():
         assert harmless.isdisjoint(names), host
         assert harmless.isdisjoint(UNCLEAR), host
-        assert {kind_of(name) for name in harmless} == {OTHER}, host
+        assert {find_tool_kind_by_name(name) for name in harmless} == {OTHER}, host
 
 
 @pytest.mark.parametrize("name", [name for name in PURE if name != "secrets"])

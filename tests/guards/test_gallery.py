@@ -44,9 +44,9 @@ def test_a_pattern_of_the_shell_is_what_it_stands_for(tmp_path: Path) -> None:
     (tmp_path / ".env").touch()
     (tmp_path / "a.txt").touch()
 
-    assert protected_paths.of_command("echo x > .e*v", str(tmp_path)).verdict == "deny"
-    assert protected_paths.of_command("rm .[^a]nv", str(tmp_path)).verdict == "deny"
-    assert protected_paths.of_command("rm *.txt", str(tmp_path)) is None
+    assert protected_paths.judge_text("echo x > .e*v", str(tmp_path)).verdict == "deny"
+    assert protected_paths.judge_text("rm .[^a]nv", str(tmp_path)).verdict == "deny"
+    assert protected_paths.judge_text("rm *.txt", str(tmp_path)) is None
 
 
 def test_a_push_without_a_name_is_one_of_the_branch_that_is_checked_out(tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ def test_a_push_without_a_name_is_one_of_the_branch_that_is_checked_out(tmp_path
     def verdict(text: str, place: str) -> str | None:
         found = commands(text)
         at = max(at for at, one in enumerate(found) if one.program == "git" and "commit" not in one.text)
-        about = git_rules.of_branch(text, found, at, str(tmp_path / place))
+        about = git_rules.judge_current_branch(text, found, at, str(tmp_path / place))
         return None if about is None else about.verdict
 
     for branch, expected in (("main", "deny"), ("feature/main", None)):
@@ -109,19 +109,19 @@ def test_a_branch_that_cannot_be_read_is_asked_about(tmp_path: Path) -> None:
     head.mkdir(parents=True)
     (text,) = found = commands("git push")
 
-    assert git_rules.of_branch(text.text, found, 0, str(tmp_path)).verdict == "ask"
+    assert git_rules.judge_current_branch(text.text, found, 0, str(tmp_path)).verdict == "ask"
     (tmp_path / ".git" / "MERGE_HEAD").touch()
     busy = commands("git checkout -b a; git push")
-    assert git_rules.of_branch("git checkout -b a; git push", busy, 1, str(tmp_path)).verdict == "ask"
+    assert git_rules.judge_current_branch("git checkout -b a; git push", busy, 1, str(tmp_path)).verdict == "ask"
     head.rmdir()
     for said in ("ref: refs/heads/.invalid\n", "", "ref: x"):
         head.write_text(said)
-        assert git_rules.of_branch(text.text, found, 0, str(tmp_path)).verdict == "ask"
+        assert git_rules.judge_current_branch(text.text, found, 0, str(tmp_path)).verdict == "ask"
     head.write_text("a" * 40)
-    assert git_rules.of_branch(text.text, found, 0, str(tmp_path)) is None
+    assert git_rules.judge_current_branch(text.text, found, 0, str(tmp_path)) is None
     head.unlink()
     head.symlink_to("refs/heads/main")
-    assert git_rules.of_branch(text.text, found, 0, str(tmp_path)).verdict == "deny"
+    assert git_rules.judge_current_branch(text.text, found, 0, str(tmp_path)).verdict == "deny"
 
 
 def test_what_the_project_has_installed_is_run_without_a_question(tmp_path: Path) -> None:

@@ -17,8 +17,8 @@ from hooklatch.core.hooks.conditions import PayloadFacts, compile_where
 from hooklatch.core.payload import Payload
 from hooklatch.guards import Word, commands
 from hooklatch.guards.gallery import destructive_commands, git_rules, protected_paths
-from hooklatch.guards.paths import Path, Paths
-from hooklatch.guards.paths.finding import left_out
+from hooklatch.guards.paths import PathResolver, PlacedPath
+from hooklatch.guards.paths.finding import measure_left_out
 from hooklatch.guards.paths.patterns import is_wide
 from support.plays import CATALOGUE
 from support.tables import table
@@ -104,7 +104,7 @@ def tree(tmp_path: File) -> File:
 def lost(text: str, begin: File) -> list[str]:
     """Return what the last word of the last command means, below the folder of the test."""
     found = commands(text)
-    paths = Paths(str(begin), text, found)
+    paths = PathResolver(str(begin), text, found)
     meant = paths.lost(found[-1].arguments[-1], found[-1])
     return sorted(os.path.relpath(one.whole, begin.parent) if one.is_placed else "?" for one in meant)
 
@@ -142,7 +142,7 @@ def test_a_word_means_where_it_leads(tree: File, text: str, expected: list[str])
 def test_a_path_on_another_machine_is_not_here(tree: File) -> None:
     text = "ssh host rm -rf work"
     found = commands(text)
-    (path,) = Paths(str(tree), text, found).lost(Word("work"), found[-1])
+    (path,) = PathResolver(str(tree), text, found).lost(Word("work"), found[-1])
 
     assert not path.is_here
     assert path.whole == os.path.expanduser("~/work")
@@ -170,7 +170,7 @@ def test_more_files_than_anybody_looks_at_are_not_known(tmp_path: File) -> None:
 def test_a_pattern_may_be_what_it_matches(
     path: str, folder: str, is_below: bool, may_be_below: bool, may_be_above: bool
 ) -> None:
-    one = Path(path)
+    one = PlacedPath(path)
 
     assert one.is_below([folder]) == is_below
     assert one.may_be_below([folder]) == may_be_below
@@ -216,7 +216,7 @@ def test_a_pattern_that_leaves_out_little_is_wide(pattern: str, expected: bool) 
 def test_conditions_of_find_are_judged_by_what_they_leave_out(text: str, expected: str) -> None:
     found = [one for one in commands(text) if one.program == "find"]
 
-    assert left_out(found[0]) == expected
+    assert measure_left_out(found[0]) == expected
 
 
 @table("name", sorted(path.stem for path in GALLERY.glob("*.py")))

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from hooklatch.guards.catalogue import source_of
+from hooklatch.guards.catalogue import read_guard_source
 from support.daemons import running_daemon
 
 pytestmark = pytest.mark.slow
@@ -61,7 +61,7 @@ async def test_a_transcript_is_counted_once_and_a_broken_one_denies(tmp_path: Pa
     envelope = {"session_id": "s", "host": "claude-code"}
     decisions: list[dict[str, Any]] = []
 
-    async with running_daemon(tmp_path, {"hooks.d/ceilings.py": source_of("ceilings")}) as daemon:
+    async with running_daemon(tmp_path, {"hooks.d/ceilings.py": read_guard_source("ceilings")}) as daemon:
         for added in ("", lines(("m1", 400_000)), '{"half', '": 1}\n', lines(("m2", 700_000)), "no JSON\n"):
             with transcript.open("a") as file:
                 file.write(added)
@@ -80,7 +80,7 @@ async def test_a_transcript_that_was_written_anew_is_counted_from_its_beginning(
     envelope = {"session_id": "s", "host": "claude-code"}
     verdicts: list[str] = []
 
-    async with running_daemon(tmp_path, {"hooks.d/ceilings.py": source_of("ceilings")}) as daemon:
+    async with running_daemon(tmp_path, {"hooks.d/ceilings.py": read_guard_source("ceilings")}) as daemon:
         for text in (lines(("m1", 400_000), ("m1", 400_000)), lines(("m2", 700_000)), lines(("m2", 700_000))):
             transcript.write_text(text)
             client = daemon.connect()
@@ -92,7 +92,7 @@ async def test_a_transcript_that_was_written_anew_is_counted_from_its_beginning(
 
 
 async def test_a_guard_whose_detectors_are_missing_denies_and_says_what_to_install(tmp_path: Path) -> None:
-    text = source_of("secrets").replace("detect_secrets.plugins", "detect_secrets_that_is_not_there.plugins")
+    text = read_guard_source("secrets").replace("detect_secrets.plugins", "detect_secrets_that_is_not_there.plugins")
 
     async with running_daemon(tmp_path, {"hooks.d/secrets.py": text}) as daemon, daemon.session() as client:
         decision = await client.fire_tool("Bash", command="ls")
@@ -108,7 +108,7 @@ async def test_a_formatter_changes_the_file_and_the_agent_is_told(tmp_path: Path
     work.mkdir()
     (work / "a.py").write_text("x=1\n")
     (work / "broken.py").write_text("def (\n")
-    files = {"hooks.d/format_after_edit.py": source_of("format_after_edit").replace('"ruff"', repr(str(RUFF)))}
+    files = {"hooks.d/format_after_edit.py": read_guard_source("format_after_edit").replace('"ruff"', repr(str(RUFF)))}
 
     async with running_daemon(tmp_path, files) as daemon, daemon.session(cwd=str(work)) as client:
         told = [
@@ -123,7 +123,7 @@ async def test_a_formatter_changes_the_file_and_the_agent_is_told(tmp_path: Path
 
 async def test_the_audit_sends_who_did_what_and_no_contents(tmp_path: Path) -> None:
     with receiver() as (endpoint, taken):
-        text = source_of("audit_otel").replace("http://127.0.0.1:4318/v1/logs", endpoint)
+        text = read_guard_source("audit_otel").replace("http://127.0.0.1:4318/v1/logs", endpoint)
         async with running_daemon(tmp_path, {"hooks.d/audit_otel.py": text}) as daemon, daemon.session() as client:
             decision = await client.fire(
                 "post_tool_use", tool_name="Bash", tool_input={"command": "cat notes"}, tool_response="the contents"
@@ -140,7 +140,7 @@ async def test_shell_text_is_read_at_the_strictest_level_and_its_crash_denies(tm
     crash = 'import os\nfrom hooklatch.guards import commands\nfrom hooklatch import hook\n@hook("pre_tool_use")\n'
     files = {
         "hooks.toml": '[isolation]\nlevel = "strict"\nif_unavailable = "report"\n',
-        "hooks.d/destructive_commands.py": source_of("destructive_commands"),
+        "hooks.d/destructive_commands.py": read_guard_source("destructive_commands"),
         "hooks.d/zz.py": crash + 'def zz(event):\n    if event.tool_input["command"] == "true": os.abort()\n',
     }
 

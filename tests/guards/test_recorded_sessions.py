@@ -13,7 +13,7 @@ import pytest
 
 from guards.gallery import NAMES
 from guards.recorded import REFUSED, recorded
-from hooklatch.guards.catalogue import source_of
+from hooklatch.guards.catalogue import read_guard_source
 from support.daemons import running_daemon
 
 pytestmark = pytest.mark.slow
@@ -32,7 +32,7 @@ async def test_what_agents_did_passes_but_for_what_is_listed(tmp_path: Path) -> 
     refused: set[tuple[str, str]] = set()
     asked = 0
 
-    async with running_daemon(tmp_path, {f"hooks.d/{name}.py": source_of(name) for name in judging}) as daemon:
+    async with running_daemon(tmp_path, {f"hooks.d/{name}.py": read_guard_source(name) for name in judging}) as daemon:
         assert daemon.parts.files.diagnostics == []
         for case in recorded(transcript):
             decision = await daemon.parts.dispatcher.fire(case.params, None)

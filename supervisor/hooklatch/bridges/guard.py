@@ -30,7 +30,7 @@ from hooklatch.client.protocol.json_values import encode_plain
 from hooklatch.client.session.options import SessionOptions
 from hooklatch.client.session.tool_runs import make_plain_result, print_value_as_text
 from hooklatch.client.sync_client import SyncSession, connect_sync
-from hooklatch.core.tools import UnclearToolError, arguments, kind_of
+from hooklatch.core.tools import UnclearToolError, arguments, find_tool_kind_by_name
 
 __all__ = ["Guard", "open_guard", "open_guard_sync"]
 
@@ -276,7 +276,7 @@ def label_tool(name: str, tool_input: Mapping[str, Any]) -> dict[str, Any]:
 
     A program's own tool may bear a known name and take other arguments: then a guard that reads them fails, and denies.
     """
-    kind = kind_of(name)
+    kind = find_tool_kind_by_name(name)
     try:
         return {"tool_kind": kind, "tool_args": arguments(kind, tool_input)}
     except UnclearToolError:

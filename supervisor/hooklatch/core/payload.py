@@ -8,7 +8,7 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from hooklatch.core.tools import UnclearToolError, arguments, kind_of
+from hooklatch.core.tools import UnclearToolError, arguments, find_tool_kind_by_name
 from hooklatch_worker.author.failures import clip_error_text
 
 __all__ = ["MAX_PAYLOAD", "Payload", "PayloadError", "canonicalize_json"]
@@ -100,7 +100,7 @@ def translate_changes(fields: Mapping[str, msgspec.Raw], changed: Mapping[str, m
         told: dict[str, msgspec.Raw] = {}
         kind: object = msgspec.json.decode(fields["tool_kind"]) if "tool_kind" in fields else None
         if kind is not None and "tool_name" in changed:
-            kind = kind_of(msgspec.json.decode(changed["tool_name"], type=str))
+            kind = find_tool_kind_by_name(msgspec.json.decode(changed["tool_name"], type=str))
             told["tool_kind"] = msgspec.Raw(msgspec.json.encode(kind))
         if "tool_args" in fields:
             given = msgspec.json.decode(fields.get("tool_input", b"{}"), type=dict[str, Any])

@@ -17,9 +17,9 @@ import shlex
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
-from hooklatch.guards.calls.tools import KINDS_OF, NAMES, OTHER, kind_of
+from hooklatch.guards.calls.tools import KINDS_OF, NAMES, OTHER, find_tool_kind_by_name
 
-__all__ = ["ARGUMENTS", "KINDS", "NAMES", "OTHER", "UnclearToolError", "arguments", "kind_of"]
+__all__ = ["ARGUMENTS", "KINDS", "NAMES", "OTHER", "UnclearToolError", "arguments", "find_tool_kind_by_name"]
 
 Arguments = dict[str, Any]
 

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 
 import msgspec
 
-__all__ = ["Entry", "cases_of", "entries", "entry_of", "source_of"]
+__all__ = ["GalleryGuard", "read_guard_cases", "list_gallery", "find_gallery_guard", "read_guard_source"]
 
 GALLERY = files("hooklatch.guards") / "gallery"
 # What a guard imports that hooklatch does not bring by itself, and what brings it.
@@ -18,7 +18,7 @@ NEEDED = {
 }
 
 
-class Entry(msgspec.Struct, frozen=True):
+class GalleryGuard(msgspec.Struct, frozen=True):
     """One guard of the gallery: its name, its first line, its events, what to install for it and whether that lacks."""
 
     name: str
@@ -28,34 +28,36 @@ class Entry(msgspec.Struct, frozen=True):
     is_missing: bool = False
 
 
-def entries() -> list[Entry]:
+def list_gallery() -> list[GalleryGuard]:
     """Return all guards of the gallery by name."""
     names = sorted(path.name.removesuffix(".py") for path in GALLERY.iterdir() if path.name.endswith(".py"))
-    return [entry_of(name) for name in names]
+    return [find_gallery_guard(name) for name in names]
 
 
-def entry_of(name: str) -> Entry:
+def find_gallery_guard(name: str) -> GalleryGuard:
     """Return one guard.
 
     Raises:
         FileNotFoundError: there is none of that name.
     """
-    tree = ast.parse(source_of(name))
+    tree = ast.parse(read_guard_source(name))
     summary = (ast.get_docstring(tree) or "").partition("\n")[0].rstrip(".")
     module, needs = NEEDED.get(name, (None, None))
-    return Entry(name, summary, events_of(tree), needs, module is not None and not is_there(module))
+    return GalleryGuard(
+        name, summary, list_marked_event_names(tree), needs, module is not None and not is_there(module)
+    )
 
 
-def source_of(name: str) -> str:
+def read_guard_source(name: str) -> str:
     return (GALLERY / f"{name}.py").read_text(encoding="utf-8")
 
 
-def cases_of(name: str) -> str:
+def read_guard_cases(name: str) -> str:
     """Return the cases of a guard for `hooklatch test`: JSON lines."""
     return (GALLERY / f"{name}.jsonl").read_text(encoding="utf-8")
 
 
-def events_of(tree: ast.Module) -> list[str]:
+def list_marked_event_names(tree: ast.Module) -> list[str]:
     """Return the events that the hooks of a file are marked with, in their order."""
     found: list[str] = []
     for function in [node for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]:

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from hooklatch.guards.options.reader import Options, option_values, parsed
+from hooklatch.guards.options.reader import Options, list_option_values, parse_options
 from hooklatch.guards.options.syntax import ANY, SYNTAX
 from hooklatch.guards.words import UnreadableCommandError, Word
 
@@ -47,7 +47,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
 
     def folders(self, begin: str) -> list[str | None]:
         """Return the folders that it may run in, if the text begins in this one; None for one that is unknown."""
-        return [one if one is None else os.path.join(begin, os.path.expanduser(one)) for one in self.places]
+        return [place if place is None else os.path.join(begin, os.path.expanduser(place)) for place in self.places]
 
     @property
     def is_known(self) -> bool:
@@ -60,7 +60,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
 
     def values_of(self, *names: str) -> Iterator[Word]:
         """Yield the values of these options, in each way of writing them: -o x, -ox, -so x, --output x, --out=x."""
-        yield from option_values(self.arguments, names, SYNTAX.get(self.program or ""))
+        yield from list_option_values(self.arguments, names, SYNTAX.get(self.program or ""))
 
     @property
     def operands(self) -> tuple[Word, ...]:
@@ -70,4 +70,4 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def options(self) -> Options:
         """Its options and operands, as the program reads them, or as far as that shows where no table has it."""
-        return parsed(self.arguments, SYNTAX.get(self.program or "", ANY))
+        return parse_options(self.arguments, SYNTAX.get(self.program or "", ANY))

@@ -8,7 +8,7 @@ denies.
 from __future__ import annotations
 
 from hooklatch.guards.command import Command, UnreadableCommandError
-from hooklatch.guards.reading.readings import MAX_COMMANDS, Reading
+from hooklatch.guards.reading.readings import MAX_COMMANDS, ScriptReader
 from hooklatch.guards.shell.languages import LANGUAGES
 
 __all__ = ["commands"]
@@ -30,7 +30,7 @@ def commands(text: str, *, shell: str = "bash") -> list[Command]:
     if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # what a payload holds may be anything
         raise UnreadableCommandError(f"a shell text is a text, not {type(text).__name__}")
     try:
-        found = Reading(MAX_INNER * (len(text) + 1024)).whole(text, LANGUAGES[shell])
+        found = ScriptReader(MAX_INNER * (len(text) + 1024)).whole(text, LANGUAGES[shell])
     except RecursionError:
         raise UnreadableCommandError("its parts are nested too deeply") from None
     if len(found) > MAX_COMMANDS:

@@ -72,7 +72,7 @@ def reads_data(command: Command) -> bool:
     if not is_option(name, told[at]) or at + 1 == len(told) or any(word.startswith("-") for word in told[at + 1 :]):
         return False
     if name in ("python", "pypy"):
-        return all(map(only_reads, told[at + 1 : at + 2]))
+        return all(map(runs_known_code, told[at + 1 : at + 2]))
     return not any(RUNS_DATA.search(word) for word in told)
 
 
@@ -83,7 +83,7 @@ def codes_of(command: Command) -> Iterator[str]:
         if CODE_FOLLOWS.fullmatch(last) or re.match("-[^-]", word.text) or not NOT_CODE.fullmatch(word.text):
             yield word.text
         last = word.text
-    yield from (one.target.text for one in command.redirects if "<<" in one.operator)
+    yield from (redirect.target.text for redirect in command.redirects if "<<" in redirect.operator)
     if command.given is not None:
         yield command.given.text
 
@@ -92,7 +92,7 @@ def is_option(name: str, word: str) -> bool:
     return name in TOLD and TOLD[name].fullmatch(word) is not None
 
 
-def only_reads(text: str) -> bool:
+def runs_known_code(text: str) -> bool:
     """Return whether a program in Python uses nothing but what is known to run no data."""
     try:
         nodes = list(ast.walk(ast.parse(text)))
@@ -109,13 +109,15 @@ def only_reads(text: str) -> bool:
     own |= {alias.asname or alias.name for node in nodes if isinstance(node, ast.ImportFrom) for alias in node.names}
     bases = {name.partition(".")[0] for name in modules}
     used = {
-        id(base_of(node)) for node in nodes if isinstance(node, ast.Attribute) and ast.unparse(node.value) in modules
+        id(find_base_name(node))
+        for node in nodes
+        if isinstance(node, ast.Attribute) and ast.unparse(node.value) in modules
     }
     return all(is_harmless(node, own - bases, modules) for node in nodes if id(node) not in used)
 
 
-def base_of(node: ast.expr) -> ast.expr:
-    return base_of(node.value) if isinstance(node, ast.Attribute) else node
+def find_base_name(node: ast.expr) -> ast.expr:
+    return find_base_name(node.value) if isinstance(node, ast.Attribute) else node
 
 
 def is_harmless(node: ast.AST, own: set[str], modules: Mapping[str, str]) -> bool:

@@ -13,7 +13,7 @@ from hooklatch.guards.command import Command
 from hooklatch.guards.reading.programs import GUARDED, RUN, SHELLS, TELLING
 from hooklatch.guards.words import Word
 
-__all__ = ["is_meant", "program_name", "visible"]
+__all__ = ["is_meant", "normalize_program", "show_programs"]
 
 # What may hide or build a word, so that a program's name need not stand in the text.
 HIDING: Final = frozenset("$`{*?[(^\0")
@@ -28,11 +28,11 @@ READ_FILES: Final = SHELLS | {"source", "."}
 OTHER_SHELLS: Final = frozenset({"cmd", "powershell", "pwsh", "fish", "csh", "tcsh"})  # whose text is not read
 
 
-def program_name(name: str) -> str:
+def normalize_program(name: str) -> str:
     return name.casefold().removesuffix(".exe").lstrip("=")  # zsh: =git is the path of git
 
 
-def visible(text: str) -> str | None:
+def show_programs(text: str) -> str | None:
     """Return a text in which the name of each program that it runs stands; None if one may be hidden.
 
     Most commands are ruled out by this, which takes a hundredth of the time of parsing them.
@@ -54,8 +54,8 @@ def is_meant(name: str, rest: Sequence[str], command: Command) -> bool:
     """Return whether a command may be the program with these words, in this order, options between them."""
     if command.program is None:
         return True
-    program, words = program_name(command.program), command.arguments
-    if command.fed_by is not None and (program in RUNS_INPUT or runs_a_shell(command)):
+    program, words = normalize_program(command.program), command.arguments
+    if command.fed_by is not None and (program in RUNS_INPUT or is_shell_started(command)):
         return True
     if program in READ_FILES and any(not word.is_known for word in words):
         return True
@@ -67,9 +67,9 @@ def is_meant(name: str, rest: Sequence[str], command: Command) -> bool:
         return True
     # More words may come from what xargs reads, and from where an alias is used.
     is_open = not {"xargs", "alias"}.isdisjoint(command.within)
-    if rest and program == f"{name}-{rest[0]}" and begins_with(rest[1:], words, is_open=is_open):
+    if rest and program == f"{name}-{rest[0]}" and match_beginning(rest[1:], words, is_open=is_open):
         return True  # /usr/lib/git-core/git-push is what `git push` starts
-    if program == name and begins_with(rest, words, is_open=is_open):
+    if program == name and match_beginning(rest, words, is_open=is_open):
         return True
     return is_run_by_words(program, name, rest, command)
 
@@ -86,9 +86,9 @@ def is_run_by_words(program: str, name: str, rest: Sequence[str], command: Comma
     for at, word in enumerate(words):
         if is_speaking and at <= start:
             continue
-        run = program_name(word.text.rpartition("/")[2])
+        run = normalize_program(word.text.rpartition("/")[2])
         if (at > start and is_open and run in SHELLS) or (
-            run == name and begins_with(rest, words[at + 1 :], is_open=False)
+            run == name and match_beginning(rest, words[at + 1 :], is_open=False)
         ):
             return True
         if any(blank in word.text for blank in " \t\n") and all(one in word.text.casefold() for one in (name, *rest)):
@@ -96,11 +96,11 @@ def is_run_by_words(program: str, name: str, rest: Sequence[str], command: Comma
     return False
 
 
-def runs_a_shell(command: Command) -> bool:
+def is_shell_started(command: Command) -> bool:
     return command.program in ("sudo", "doas") and command.has_option("-s", "-i", "--shell", "--login")
 
 
-def begins_with(wanted: Sequence[str], words: Sequence[Word], *, is_open: bool) -> bool:
+def match_beginning(wanted: Sequence[str], words: Sequence[Word], *, is_open: bool) -> bool:
     """Return whether words may begin with those that are wanted, apart from options and one value after each."""
     if not wanted:
         return True

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from hooklatch.guards.command import Command
-from hooklatch.guards.git.commands import files_written
+from hooklatch.guards.git.commands import list_files_written
 from hooklatch.guards.words import Word
 
 __all__ = ["paths_written"]
@@ -69,7 +69,7 @@ def paths_written(command: Command) -> Iterator[Word]:
         )
     elif name == "mv" or name in WRITES_LAST:
         yield from command.operands if name == "mv" else command.operands[-1:]
-        yield from copied_into(command)
+        yield from list_copies_into(command)
     elif name == "find" and "-delete" in [word.text for word in command.arguments]:
         yield from itertools.takewhile(lambda word: not word.text.startswith(("-", "(", "!")), command.arguments)
     elif name == "find":
@@ -91,12 +91,12 @@ def paths_written(command: Command) -> Iterator[Word]:
         texts = [*(word.text for word in command.arguments), *(one.target.text for one in command.redirects)]
         yield from (Word(path) for text in texts for path in PATCHED.findall(text))
     elif name == "git":
-        yield from files_written(command)
+        yield from list_files_written(command)
     if name != "ssh-keygen" or not command.has_option("-l", "-y", "-F"):  # which show something of a file
         yield from command.values_of(*VALUED.get(name, ()))
 
 
-def copied_into(command: Command) -> Iterator[Word]:
+def list_copies_into(command: Command) -> Iterator[Word]:
     """Yield the files that a copy makes in a folder, where its words show that it is one: cp a b/, cp a b c, mv a ~."""
     told = list(command.values_of("-t", "--target-directory"))
     *sources, target = [*command.operands, *told[-1:]] or [Word("")]

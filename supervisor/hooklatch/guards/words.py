@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-__all__ = ["ELSEWHERE", "Piece", "UnreadableCommandError", "Word", "expand", "words_of"]
+__all__ = ["ELSEWHERE", "WordPiece", "UnreadableCommandError", "Word", "expand_braces", "make_words"]
 
 MAX_BRACES = 256  # words that one may expand to; beyond that it is unknown
 MAX_EXPANDED = 64 * 1024  # characters that those may have together
@@ -49,7 +49,7 @@ class Word(NamedTuple):
     is_one: bool = True
 
 
-class Piece(NamedTuple):
+class WordPiece(NamedTuple):
     """A part of a word: what it says, whether that is known, whether in quotes, and whether it may become several."""
 
     text: str
@@ -58,34 +58,36 @@ class Piece(NamedTuple):
     splits: bool = False
 
 
-def words_of(pieces: Sequence[Piece], *, has_braces: bool | None = False) -> list[Word]:
+def make_words(pieces: Sequence[WordPiece], *, has_braces: bool | None = False) -> list[Word]:
     """Return the words that pieces become; `has_braces`: of those that are not quoted; None if nobody knows."""
-    is_known = all(one.is_known for one in pieces) and not (
+    is_known = all(piece.is_known for piece in pieces) and not (
         pieces and not pieces[0].is_quoted and ELSEWHERE.match(pieces[0].text)
     )
-    is_one = not any(one.splits for one in pieces)
-    text = "".join(one.text for one in pieces)
+    is_one = not any(piece.splits for piece in pieces)
+    text = "".join(piece.text for piece in pieces)
     if has_braces is None:
         return [Word(text, False, False)]
     if not has_braces:
-        is_there = text or any(one.is_quoted for one in pieces)
+        is_there = text or any(piece.is_quoted for piece in pieces)
         return [Word(text, is_known, is_one)] if is_there else []
-    expanded = expand("".join(hidden(one.text) if one.is_quoted or not one.is_known else one.text for one in pieces))
+    expanded = expand_braces(
+        "".join(hide_marks(piece.text) if piece.is_quoted or not piece.is_known else piece.text for piece in pieces)
+    )
     if expanded is None:
         return [Word(text, False, False)]
-    is_there = any(one.is_quoted for one in pieces)
-    return [Word(shown(one), is_known, is_one) for one in expanded if one or is_there]
+    is_there = any(piece.is_quoted for piece in pieces)
+    return [Word(reveal_marks(one), is_known, is_one) for one in expanded if one or is_there]
 
 
-def hidden(text: str) -> str:
+def hide_marks(text: str) -> str:
     return "".join(HIDDEN.get(one, one) for one in text) if any(one in HIDDEN for one in text) else text
 
 
-def shown(text: str) -> str:
+def reveal_marks(text: str) -> str:
     return "".join(SHOWN.get(one, one) for one in text) if any(one in SHOWN for one in text) else text
 
 
-class Choice(NamedTuple):
+class BraceChoice(NamedTuple):
     """What braces stand for that mean a choice, and where they begin and end."""
 
     begin: int
@@ -93,13 +95,13 @@ class Choice(NamedTuple):
     words: list[str]
 
 
-def expand(text: str) -> list[str] | None:
+def expand_braces(text: str) -> list[str] | None:
     """Expand the braces that the shell would; None if that gives too many words.
 
     One pass, whatever the text opens and does not close.
     """
     opened: list[tuple[list[int], int]] = []  # of each: where it and its commas stand, how many choices come before it
-    found: list[Choice] = []
+    found: list[BraceChoice] = []
     for mark in MARK.finditer(text):
         at = mark.start()
         if mark[0] == "{":
@@ -111,16 +113,16 @@ def expand(text: str) -> list[str] | None:
             if text[begin - 1 : begin] == "$":
                 continue
             if commas:
-                words = chosen(text, [begin, *commas, at], found[first:])
+                words = split_choices(text, [begin, *commas, at], found[first:])
                 if words is None:
                     return None
-                found[first:] = [Choice(begin, at + 1, words)]
-            elif at - begin <= MAX_RANGE and (numbers := ranged(text[begin + 1 : at])) is not None:
-                found.append(Choice(begin, at + 1, numbers))
-    return product(text, 0, len(text), found)
+                found[first:] = [BraceChoice(begin, at + 1, words)]
+            elif at - begin <= MAX_RANGE and (numbers := expand_range(text[begin + 1 : at])) is not None:
+                found.append(BraceChoice(begin, at + 1, numbers))
+    return combine_choices(text, 0, len(text), found)
 
 
-def chosen(text: str, marks: Sequence[int], found: Sequence[Choice]) -> list[str] | None:
+def split_choices(text: str, marks: Sequence[int], found: Sequence[BraceChoice]) -> list[str] | None:
     """Return what stands between some marks, each part with the choices in it; None if it is too much."""
     words: list[str] = []
     first = 0
@@ -128,7 +130,7 @@ def chosen(text: str, marks: Sequence[int], found: Sequence[Choice]) -> list[str
         after = first
         while after < len(found) and found[after].begin < end:
             after += 1
-        inside = product(text, last + 1, end, found[first:after])
+        inside = combine_choices(text, last + 1, end, found[first:after])
         if inside is None or len(words) + len(inside) > MAX_BRACES:
             return None
         words += inside
@@ -136,7 +138,7 @@ def chosen(text: str, marks: Sequence[int], found: Sequence[Choice]) -> list[str
     return words
 
 
-def product(text: str, begin: int, end: int, found: Sequence[Choice]) -> list[str] | None:
+def combine_choices(text: str, begin: int, end: int, found: Sequence[BraceChoice]) -> list[str] | None:
     """Return each way of making the choices in a part of a text; None if there are too many, or they are too long."""
     words = [""]
     if len(found) > MAX_BRACES:
@@ -144,16 +146,16 @@ def product(text: str, begin: int, end: int, found: Sequence[Choice]) -> list[st
     for choice in found:
         if len(words) * len(choice.words) > MAX_BRACES:
             return None
-        words = [one + text[begin : choice.begin] + other for one in words for other in choice.words]
+        words = [word + text[begin : choice.begin] + other for word in words for other in choice.words]
         if sum(map(len, words)) > MAX_EXPANDED:
             return None
         begin = choice.end
     if len(words) > 1 and len(words) * (end - begin) > MAX_EXPANDED:
         return None
-    return [one + text[begin:end] for one in words]
+    return [word + text[begin:end] for word in words]
 
 
-def ranged(text: str) -> list[str] | None:
+def expand_range(text: str) -> list[str] | None:
     """Return what {1..3} or {a..c} stands for; None if it is neither, or too long: then it stays as it is written."""
     found = RANGE.fullmatch(text)
     if found is None:

@@ -22,7 +22,7 @@ import msgspec
 from hooklatch.core.fire_params import EnvelopeParams, FireParams
 from hooklatch.core.messages import Cause, FireDecision
 from hooklatch.core.payload import MAX_PAYLOAD
-from hooklatch.core.tools import UnclearToolError, arguments, kind_of
+from hooklatch.core.tools import UnclearToolError, arguments, find_tool_kind_by_name
 from hooklatch.hosts.fitting import fit_decision
 from hooklatch_worker.author.ambiguity import find_ambiguity
 
@@ -303,7 +303,7 @@ class Host:
         if tool.name.startswith("mcp__"):
             _, server, name = (*tool.name.split("__", 2), "")[:3]
             return msgspec.structs.replace(tool, kind="mcp", server=server, tool=name)
-        return msgspec.structs.replace(tool, kind=kind_of(tool.name))
+        return msgspec.structs.replace(tool, kind=find_tool_kind_by_name(tool.name))
 
     def added(self, native: HostEvent, tool: HostTool | None) -> dict[str, Any]:
         """Return what the payload has beside the host's own keys."""

@@ -9,7 +9,7 @@ import re
 
 import pytest
 
-from hooklatch.guards.catalogue import cases_of, entries, source_of
+from hooklatch.guards.catalogue import list_gallery, read_guard_cases, read_guard_source
 from support.commands import Place, new_place
 from support.repository import ROOT
 
@@ -20,15 +20,15 @@ def test_the_list_names_every_guard_with_what_it_needs(place: Place) -> None:
     done = place.run("guards", "list")
 
     rows = {line.split()[0]: line for line in done.stdout.splitlines()[1:]}
-    assert set(rows) == {one.name for one in entries()}
+    assert set(rows) == {one.name for one in list_gallery()}
     assert "hooklatch[guards-secrets]" in rows["secrets"]
     assert place.run("guards").stdout == done.stdout
     assert [one["name"] for one in place.json("guards", "list")] == sorted(rows)
 
 
 def test_a_guard_is_shown_as_it_would_be_copied(place: Place) -> None:
-    assert place.run("guards", "show", "git-rules").stdout == source_of("git_rules")
-    assert place.run("guards", "show", "git_rules", "--cases").stdout == cases_of("git_rules")
+    assert place.run("guards", "show", "git-rules").stdout == read_guard_source("git_rules")
+    assert place.run("guards", "show", "git_rules", "--cases").stdout == read_guard_cases("git_rules")
 
 
 def test_the_commands_of_the_page_work(place: Place) -> None:
@@ -55,7 +55,7 @@ def test_copies_are_private_pass_their_cases_and_are_not_overwritten() -> None:
         assert done.returncode == 0, done.stderr
         written = {path: path.stat().st_mode & 0o777 for path in (folder, *folder.rglob("*"))}
         assert set(written.values()) == {0o700, 0o600}
-        assert (folder / "ceilings.py").read_text() == source_of("ceilings")
+        assert (folder / "ceilings.py").read_text() == read_guard_source("ceilings")
 
         again = place.run("guards", "add", "git_rules", "ceilings")
         assert again.returncode == 73
@@ -67,7 +67,7 @@ def test_copies_are_private_pass_their_cases_and_are_not_overwritten() -> None:
         assert "ceilings:\n" in tested.stdout
         assert tested.stdout.count(", 0 failed") == 2
 
-        (folder / "ceilings.py").write_text(source_of("ceilings").replace("= 25.0", "= 2500.0"))
+        (folder / "ceilings.py").write_text(read_guard_source("ceilings").replace("= 25.0", "= 2500.0"))
         assert place.run("guards", "test", "ceilings").returncode == 1
 
 

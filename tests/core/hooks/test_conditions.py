@@ -117,7 +117,7 @@ def test_what_is_ruled_out_at_a_glance_is_ruled_out_by_the_parser_too() -> None:
     assert len(commands) > 400
     for text in commands:
         for name in ("rm", "git", "dd", "curl"):
-            if name not in (prefixes.visible(text) or name):
+            if name not in (prefixes.show_programs(text) or name):
                 found = comparisons.read_commands(text) or ()  # what cannot be read does not name it either
                 assert not any(prefixes.is_meant(name, (), one) for one in found), text
 

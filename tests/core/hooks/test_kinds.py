@@ -10,7 +10,7 @@ import pytest
 from hooklatch.core.hooks.catalogue import Catalogue
 from hooklatch.core.hooks.snapshots import EventHooks, HookSelection
 from hooklatch.core.payload import Payload
-from hooklatch.core.tools import KINDS, UnclearToolError, arguments, kind_of
+from hooklatch.core.tools import KINDS, UnclearToolError, arguments, find_tool_kind_by_name
 from hooklatch_worker import amend, deny
 from support.plays import hook, play
 from support.tables import table
@@ -124,8 +124,10 @@ def test_a_rewrite_that_nobody_can_judge_is_a_deny() -> None:
 
 
 def test_each_kind_is_one_that_the_page_names() -> None:
-    assert {kind_of(name) for name in ("Bash", "Read", "Write", "Edit", "Grep", "WebFetch", "Agent")} < KINDS
-    assert (kind_of("mcp__a__b"), kind_of("what")) == ("mcp", "other")
+    assert {
+        find_tool_kind_by_name(name) for name in ("Bash", "Read", "Write", "Edit", "Grep", "WebFetch", "Agent")
+    } < KINDS
+    assert (find_tool_kind_by_name("mcp__a__b"), find_tool_kind_by_name("what")) == ("mcp", "other")
 
 
 @table(

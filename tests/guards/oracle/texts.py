@@ -100,9 +100,14 @@ def shapes() -> tuple[Shape, ...]:
 @functools.cache
 def everyday() -> tuple[str, ...]:
     """Return the commands of the gallery's cases: what guards stop, and what they let pass."""
-    from hooklatch.guards.catalogue import cases_of, entries
+    from hooklatch.guards.catalogue import list_gallery, read_guard_cases
 
-    lines = [json.loads(line) for entry in entries() for line in cases_of(entry.name).splitlines() if line.strip()]
+    lines = [
+        json.loads(line)
+        for entry in list_gallery()
+        for line in read_guard_cases(entry.name).splitlines()
+        if line.strip()
+    ]
     given = [line.get("payload", {}).get("tool_input", {}) for line in lines]
     found = (one.get("command") for one in given if isinstance(one, dict))
     return tuple(dict.fromkeys(text for text in found if isinstance(text, str) and text and "\0" not in text))

@@ -98,10 +98,10 @@ def list_known_words() -> dict[tuple[str, str], tuple[str, ...]]:
     """Return what may stand for an argument whose words never change, by its names in the help and in the code."""
     from hooklatch.cli.terminal.record_filters import CHOICES
     from hooklatch.dialects.find import list_dialects
-    from hooklatch.guards.catalogue import entries
+    from hooklatch.guards.catalogue import list_gallery
     from hooklatch.install.layouts import LAYOUTS
 
-    guards = tuple(entry.name for entry in entries())
+    guards = tuple(entry.name for entry in list_gallery())
     return {
         ("NAME", "guard"): guards,
         ("NAME", "guards"): guards,

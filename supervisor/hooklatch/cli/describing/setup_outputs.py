@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from hooklatch.guards.catalogue import Entry
+from hooklatch.guards.catalogue import GalleryGuard
 
 __all__ = ["OUTPUTS"]
 
@@ -21,7 +21,7 @@ class InitOutput(msgspec.Struct):
 class ShownGuard(msgspec.Struct):
     """`guards show`: a guard, its source, and its cases as JSON lines."""
 
-    guard: Entry
+    guard: GalleryGuard
     source: str
     cases: str
 
@@ -30,7 +30,7 @@ class AddedGuards(msgspec.Struct):
     """`guards add`: the files that were written, the guards, and commands to go on with."""
 
     created: list[str]
-    guards: list[Entry]
+    guards: list[GalleryGuard]
     next: list[str]
 
 
@@ -146,8 +146,8 @@ class CompletionOutput(msgspec.Struct):
 # A command, and what it prints: one of these shapes.
 OUTPUTS: dict[str, tuple[Any, ...]] = {
     "init": (InitOutput,),
-    "guards": (list[Entry],),
-    "guards list": (list[Entry],),
+    "guards": (list[GalleryGuard],),
+    "guards list": (list[GalleryGuard],),
     "guards show": (ShownGuard,),
     "guards add": (AddedGuards,),
     "install": (SettingsChange,),

@@ -75,11 +75,11 @@ def find_hooks_folder(arguments: argparse.Namespace, named: str | None) -> str:
 
 def guard_files(folder: str, name: str) -> dict[str, str]:
     """Return the files of a guard, by path: its cases, then itself, since that is live when it is there."""
-    from hooklatch.guards.catalogue import cases_of, source_of
+    from hooklatch.guards.catalogue import read_guard_cases, read_guard_source
 
     return {
-        os.path.join(folder, CASES, f"{name}.jsonl"): cases_of(name),
-        os.path.join(folder, f"{name}.py"): source_of(name),
+        os.path.join(folder, CASES, f"{name}.jsonl"): read_guard_cases(name),
+        os.path.join(folder, f"{name}.py"): read_guard_source(name),
     }
 
 

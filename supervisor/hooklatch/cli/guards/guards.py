@@ -11,7 +11,7 @@ from hooklatch.cli.terminal.exits import CommandError, Exit
 from hooklatch.cli.terminal.parser import Parser
 
 if TYPE_CHECKING:
-    from hooklatch.guards.catalogue import Entry
+    from hooklatch.guards.catalogue import GalleryGuard
 
 __all__ = ["add_guards", "add_list", "add_show", "find_guard"]
 
@@ -40,9 +40,9 @@ def add_show(parser: Parser) -> None:
 
 def list_guards(arguments: argparse.Namespace) -> int:
     """Show every guard of the gallery."""
-    from hooklatch.guards.catalogue import entries
+    from hooklatch.guards.catalogue import list_gallery
 
-    all_of = entries()
+    all_of = list_gallery()
     if arguments.json:
         output.say_json(all_of)
         return Exit.OK
@@ -56,10 +56,10 @@ def list_guards(arguments: argparse.Namespace) -> int:
 
 def show_guard(arguments: argparse.Namespace) -> int:
     """Print one guard as it would be copied."""
-    from hooklatch.guards.catalogue import cases_of, source_of
+    from hooklatch.guards.catalogue import read_guard_cases, read_guard_source
 
     guard = find_guard(arguments.guard)
-    source, cases = source_of(guard.name), cases_of(guard.name)
+    source, cases = read_guard_source(guard.name), read_guard_cases(guard.name)
     if arguments.json:
         output.say_json({"guard": guard, "source": source, "cases": cases})
     else:
@@ -67,15 +67,15 @@ def show_guard(arguments: argparse.Namespace) -> int:
     return Exit.OK
 
 
-def find_guard(name: str) -> Entry:
+def find_guard(name: str) -> GalleryGuard:
     """Return a guard of the gallery.
 
     Raises:
         CommandError: there is none of that name; the text names the nearest one.
     """
-    from hooklatch.guards.catalogue import entries
+    from hooklatch.guards.catalogue import list_gallery
 
-    all_of = {entry.name: entry for entry in entries()}
+    all_of = {entry.name: entry for entry in list_gallery()}
     bare = name.removesuffix(".py").replace("-", "_")
     if bare in all_of:
         return all_of[bare]
@@ -84,5 +84,5 @@ def find_guard(name: str) -> Entry:
     raise CommandError(Exit.NO_INPUT, f"the gallery has no guard {name!r}; {hint}")
 
 
-def format_needs(entry: Entry) -> str | None:
+def format_needs(entry: GalleryGuard) -> str | None:
     return None if entry.needs is None else f"{entry.needs}, missing" if entry.is_missing else entry.needs

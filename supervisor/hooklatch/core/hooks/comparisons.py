@@ -24,7 +24,7 @@ from hooklatch.core.hooks.matchers import CompiledPattern, compile_re2, set_of_g
 from hooklatch.core.text import is_unicode
 from hooklatch.guards.command import Command, UnreadableCommandError
 from hooklatch.guards.commands import commands
-from hooklatch.guards.prefixes import is_meant, program_name
+from hooklatch.guards.prefixes import is_meant, normalize_program
 
 __all__ = [
     "KINDS",
@@ -313,7 +313,7 @@ def compare_command(wanted: object) -> Comparison:
         )
     if "/" in prefix[0]:
         raise ComparisonError(f"a program is named without its folder: {prefix[0].rpartition('/')[2]!r}")
-    name, rest = program_name(prefix[0]), prefix[1:]
+    name, rest = normalize_program(prefix[0]), prefix[1:]
 
     def may_run(value: object, setting: ComparisonContext) -> bool:
         text = format_compared_value(value)

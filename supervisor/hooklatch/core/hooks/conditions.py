@@ -33,9 +33,9 @@ from hooklatch.core.hooks.comparisons import (
 from hooklatch.core.hooks.matchers import MatcherError
 from hooklatch.core.payload import Payload
 from hooklatch.core.text import suggest_name
-from hooklatch.core.tools import ARGUMENTS, KEYS, OTHER, UnclearToolError, arguments, kind_of
+from hooklatch.core.tools import ARGUMENTS, KEYS, OTHER, UnclearToolError, arguments, find_tool_kind_by_name
 from hooklatch.guards.command import Command
-from hooklatch.guards.prefixes import visible
+from hooklatch.guards.prefixes import show_programs
 
 __all__ = ["PayloadFacts", "InvalidConditionError", "UnreadableFieldError", "CompiledWhere", "compile_where"]
 
@@ -175,7 +175,7 @@ class PayloadFacts:
     def visible(self, text: str) -> str | None:
         """Return a text in which the name of each program that it runs stands; None if one may be hidden."""
         if text not in self._visible:
-            self._visible[text] = visible(text)
+            self._visible[text] = show_programs(text)
         return self._visible[text]
 
     def parsed(self, text: str) -> list[Command] | None:
@@ -247,7 +247,7 @@ class PayloadFacts:
 
     def _kind(self) -> str:
         told = self._payload.text("tool_kind")
-        return told if told not in (None, OTHER) else kind_of(self._payload.text("tool_name") or "")
+        return told if told not in (None, OTHER) else find_tool_kind_by_name(self._payload.text("tool_name") or "")
 
     def _tool_arguments(self) -> Mapping[str, msgspec.Raw]:
         """Return a tool's arguments with the keys that all hosts share: as they are told, else read from its input."""

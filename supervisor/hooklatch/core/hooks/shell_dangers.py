@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from hooklatch.core.hooks.shell_definitions import ShellCommand
 from hooklatch.guards.shell.languages import COMMON
-from hooklatch.guards.shell.reader import read
-from hooklatch.guards.shell.tree import Written, simples_of
+from hooklatch.guards.shell.reader import parse_script
+from hooklatch.guards.shell.tree import ShellWord, list_simple_commands
 from hooklatch.guards.words import UnreadableCommandError
 
 __all__ = ["find_dangers"]
@@ -85,7 +85,7 @@ def split_commands(text: str) -> Iterator[list[str]]:
     Raises:
         UnreadableCommandError: it is not understood.
     """
-    for node in simples_of(read(text, COMMON)):
+    for node in list_simple_commands(parse_script(text, COMMON)):
         values = (
             f"{assignment.name}={''.join(map(format_shell_word, assignment.values))}" for assignment in node.assignments
         )
@@ -94,7 +94,7 @@ def split_commands(text: str) -> Iterator[list[str]]:
             yield words
 
 
-def format_shell_word(word: Written | str) -> str:
+def format_shell_word(word: ShellWord | str) -> str:
     """Return a word without its quotes; a substitution begins with a dollar sign, since its value is unknown."""
     if isinstance(word, str):
         return word

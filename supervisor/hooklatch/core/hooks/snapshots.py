@@ -22,7 +22,7 @@ from hooklatch.core.hooks.conditions import PayloadFacts, UnreadableFieldError
 from hooklatch.core.hooks.matchers import MAX_STEPS
 from hooklatch.core.hooks.registry import EVERY_GATE, Hook, PythonTarget
 from hooklatch.core.payload import Payload
-from hooklatch.core.tools import KINDS, OTHER, kind_of
+from hooklatch.core.tools import KINDS, OTHER, find_tool_kind_by_name
 
 __all__ = [
     "MAX_BUDGET", "EventHooks", "SnapshotDiff", "HookSelection", "Snapshot", "CallGroup", "select_amenders",
@@ -282,7 +282,11 @@ class EventHooks:
         if value is None or len(value) * self._weight > MAX_STEPS:
             return self._blind()
         # Of a tool that is known, its own kind too: what a payload says of it cannot take a guard away.
-        kinds = {kind if kind in KINDS else OTHER} | {kind_of(value)} - {OTHER} if kind is not None else set[str]()
+        kinds = (
+            {kind if kind in KINDS else OTHER} | {find_tool_kind_by_name(value)} - {OTHER}
+            if kind is not None
+            else set[str]()
+        )
         found = HookSelection(
             self.spec,
             (hook for hook in self.hooks if hook.matcher.matches(value) or not kinds.isdisjoint(hook.matcher.names)),
@@ -308,7 +312,7 @@ def find_tool_kind(payload: Payload, name: str) -> str | None:
     Raises:
         PayloadError: the payload is not a JSON object.
     """
-    return payload.text(KIND) if KIND in payload.fields else kind_of(name)
+    return payload.text(KIND) if KIND in payload.fields else find_tool_kind_by_name(name)
 
 
 def compute_budget(spec: EventSpec, hooks: Iterable[Hook], *, wait: float = 0.0) -> float:

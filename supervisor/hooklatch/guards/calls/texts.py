@@ -20,11 +20,11 @@ from urllib.parse import unquote
 
 import msgspec
 
-from hooklatch.guards.calls.tools import OF_HOSTS, OTHER, kind_of, words
+from hooklatch.guards.calls.tools import OF_HOSTS, OTHER, find_tool_kind_by_name, split_names_text
 from hooklatch.guards.commands import commands
 from hooklatch.guards.words import UnreadableCommandError
 
-__all__ = ["Call", "Line", "call_of", "is_harmless", "strictest"]
+__all__ = ["ToolCallTexts", "CommandText", "call_of", "is_harmless", "strictest"]
 
 MOST = 5000  # texts of one call; of more nobody looks at all
 MAX_FORM = 64 * 1024  # characters of a text that may be a command by its form alone
@@ -33,7 +33,7 @@ MAX_PLACES = 20
 NO_FOLDER = "the tool was called with a folder that is no text, or none that can be: nobody knows what it would change"
 ODD = "the tool was called with a path that has a null or no letter, which no file can have"
 
-COMMAND: Final = words("""
+COMMAND: Final = split_names_text("""
     command commands cmd cmds cmdline commandline shellcommand bash sh chars keystrokes terminalinput shellscript
     bashcommand commandtorun commandstring runcommand
 """)
@@ -42,7 +42,7 @@ SCRIPT: Final = frozenset(("script", "scripts", "shell", "run", "exec", "execute
 WORDS: Final = frozenset(("argv", "args", "arguments", "params", "parameters", "flags", "options"))
 PROGRAM: Final = frozenset(("program", "executable", "binary", "bin"))
 CODE: Final = frozenset(("code", "script", "source", "javascript", "python", "cell", "newsource", "sql"))
-PATH: Final = words("""
+PATH: Final = split_names_text("""
     path paths file files filepath filename filenames filepaths destination dest source src target targets
     targetfile uri uris absolutepath notebookpath to from output outfile outputfile outputpath dir directory
     dirpath folder newpath oldpath location
@@ -50,7 +50,7 @@ PATH: Final = words("""
 A_PATH: Final = re.compile(r"(?:path|file|filename|folder|dir|directory|uri)s?\Z")  # how a key ends that names one
 ADDRESS: Final = frozenset(("url", "urls", "href", "endpoint", "baseurl", "uri", "link"))
 # What is written down or told to somebody, and neither run nor opened.
-PROSE: Final = words("""
+PROSE: Final = split_names_text("""
     content contents text body message messages prompt description title summary comment comments query question
     questions subject note notes thought reason reasoning todos filetext oldstr newstr oldstring newstring oldtext
     newtext old new observations explanation instruction instructions caption html markdown commitmessage
@@ -64,12 +64,12 @@ PLACES: Final = ("directory", "dir", "dirpath", "folder", "root", "basedir", "ba
 ACTION: Final = ("command", "action", "operation", "op", "verb", "method")
 EDITORS: Final = frozenset(("str_replace_editor", "str_replace_based_edit_tool"))  # whose action says whether they read
 
-READING: Final = words("""
+READING: Final = split_names_text("""
     read get list ls search find fetch show describe view look check info status stat stats head tail cat grep glob tree
     exists inspect preview help lookup summarize explain lint diff compare browse peek resolve think ping version count
     query queries retrieve lookup hover definition references symbols history log logs
 """)
-CHANGING: Final = words("""
+CHANGING: Final = split_names_text("""
     write edit create move delete remove rename patch append save copy put insert replace upload update set add run exec
     execute do apply install uninstall start stop kill send post push commit merge make build modify change truncate
     clear reset drop touch mkdir rmdir chmod chown download export import generate convert extract unzip sync deploy
@@ -77,8 +77,10 @@ CHANGING: Final = words("""
     revert rm mv cp link unlink archive unarchive dump render screenshot
 """)
 # Words of servers and tools that type into a shell: what is prose to others may be a command to them.
-TYPING: Final = words("shell bash sh zsh terminal tmux ssh console exec execute cmd pty process keys run runner")
-CODING: Final = words("python ipython jupyter notebook node javascript js code repl eval evaluate")
+TYPING: Final = split_names_text(
+    "shell bash sh zsh terminal tmux ssh console exec execute cmd pty process keys run runner"
+)
+CODING: Final = split_names_text("python ipython jupyter notebook node javascript js code repl eval evaluate")
 HOSTS: Final = frozenset(("host", "hostname"))
 QUERYING: Final = frozenset(("query", "sql", "execute", "db", "database"))
 NAMED: Final = COMMAND | SCRIPT | CODE | PATH | ADDRESS | PROSE
@@ -109,7 +111,7 @@ PATCHED: Final = re.compile(
 STRICTEST: Final = ("mcp", "shell", "edit", "write", "fetch", "read", "search", "subagent")
 
 
-class Line(msgspec.Struct, frozen=True):
+class CommandText(msgspec.Struct, frozen=True):
     """A text that is run as a command, and where; `is_sure` if its tool is a shell."""
 
     text: str
@@ -117,14 +119,14 @@ class Line(msgspec.Struct, frozen=True):
     is_sure: bool = True
 
 
-class Call(msgspec.Struct, frozen=True):
+class ToolCallTexts(msgspec.Struct, frozen=True):
     """What a call would run, write, reach and evaluate; `fault` says why nobody can tell.
 
     `is_losing`: what is below a path goes with it.
     """
 
     begin: str
-    lines: tuple[Line, ...] = ()
+    lines: tuple[CommandText, ...] = ()
     paths: tuple[str, ...] = ()
     addresses: tuple[str, ...] = ()
     codes: tuple[str, ...] = ()
@@ -142,16 +144,16 @@ def strictest(answers: Iterable[Any]) -> Any:
     return first
 
 
-def call_of(event: Any, harmless: Sequence[str] = ()) -> Call:
+def call_of(event: Any, harmless: Sequence[str] = ()) -> ToolCallTexts:
     """Return what a call has to judge; nothing of a tool that is harmless, by its host's table or by these globs."""
     begin, name = event.cwd or os.sep, str(event.tool_name)
-    kinds = {event.tool_kind or OTHER, kind_of(name)}
+    kinds = {event.tool_kind or OTHER, find_tool_kind_by_name(name)}
     kind = next((one for one in STRICTEST if one in kinds), OTHER)
     if kind not in ("mcp", OTHER):
-        return of_kind(kind, event.tool_args or event.tool_input, begin)
+        return read_known_call(kind, event.tool_args or event.tool_input, begin)
     if is_harmless(event, harmless):
-        return Call(begin)
-    return of_texts(own_name(event, name), name, event.tool_input or {}, begin)
+        return ToolCallTexts(begin)
+    return read_unknown_call(strip_server(event, name), name, event.tool_input or {}, begin)
 
 
 def is_harmless(event: Any, harmless: Sequence[str] = ()) -> bool:
@@ -160,49 +162,53 @@ def is_harmless(event: Any, harmless: Sequence[str] = ()) -> bool:
     return (event.tool_kind != "mcp" and name in OF_HOSTS) or any(fnmatchcase(name, glob) for glob in harmless)
 
 
-def own_name(event: Any, name: str) -> str:
+def strip_server(event: Any, name: str) -> str:
     """Return a tool's name without its server's."""
     tool = event.tool_args.get("tool") if event.tool_kind == "mcp" and event.tool_args else None
     return tool if isinstance(tool, str) and tool else name.rpartition("__")[2]
 
 
-def of_kind(kind: str, told: Mapping[str, Any], begin: str) -> Call:
-    cwd = told.get("cwd", told.get("workdir"))
+def read_known_call(kind: str, table: Mapping[str, Any], begin: str) -> ToolCallTexts:
+    cwd = table.get("cwd", table.get("workdir"))
     if cwd is not None and (not isinstance(cwd, str) or is_odd(cwd)):
-        return Call(begin, fault=NO_FOLDER)
+        return ToolCallTexts(begin, fault=NO_FOLDER)
     folder = os.path.join(begin, os.path.expanduser(cwd or ""))
     if kind == "shell":
-        text = told.get("command", told.get("cmd"))
+        text = table.get("command", table.get("cmd"))
         if not isinstance(text, str):
-            return Call(begin, fault="the shell tool was called without a command, so nobody knows what it would do")
-        return Call(folder, (Line(text, folder),))
+            return ToolCallTexts(
+                begin, fault="the shell tool was called without a command, so nobody knows what it would do"
+            )
+        return ToolCallTexts(folder, (CommandText(text, folder),))
     if kind == "fetch":
-        url = told.get("url")
-        if not isinstance(url, str) and not isinstance(told.get("query"), str):  # a search's service reaches no host
-            return Call(
+        url = table.get("url")
+        if not isinstance(url, str) and not isinstance(table.get("query"), str):  # a search's service reaches no host
+            return ToolCallTexts(
                 begin, fault="the tool that fetches was called without a URL, so nobody knows what it would reach"
             )
-        return Call(folder, addresses=(url,) if isinstance(url, str) else ())
+        return ToolCallTexts(folder, addresses=(url,) if isinstance(url, str) else ())
     if kind not in ("write", "edit"):
-        return Call(begin)
-    named = [told.get(key) for key in ("path", "file_path", "notebook_path")]
-    paths = [path for path in (*named, *told.get("paths", ())) if path is not None]
+        return ToolCallTexts(begin)
+    named = [table.get(key) for key in ("path", "file_path", "notebook_path")]
+    paths = [path for path in (*named, *table.get("paths", ())) if path is not None]
     if not paths or not all(isinstance(path, str) for path in paths):
-        return Call(begin, fault="the tool that writes was called without a path, so nobody knows what it would write")
-    return Call(begin, paths=tuple(dict.fromkeys(paths)), fault=ODD if any(map(is_odd, paths)) else None)
+        return ToolCallTexts(
+            begin, fault="the tool that writes was called without a path, so nobody knows what it would write"
+        )
+    return ToolCallTexts(begin, paths=tuple(dict.fromkeys(paths)), fault=ODD if any(map(is_odd, paths)) else None)
 
 
-def of_texts(name: str, whole: str, told: Mapping[str, Any], begin: str) -> Call:
+def read_unknown_call(name: str, whole: str, table: Mapping[str, Any], begin: str) -> ToolCallTexts:
     """Return what the texts of a call say whose tool nobody knows."""
-    verbs, about = words_of(name), words_of(whole)
-    actions = {str(told[key]).lower() for key in ACTION if isinstance(told.get(key), str)}
+    verbs, about = split_name_words(name), split_name_words(whole)
+    actions = {str(table[key]).lower() for key in ACTION if isinstance(table.get(key), str)}
     if name in EDITORS or (verbs.isdisjoint(CHANGING) and actions):
         is_reading = not actions.isdisjoint(READING) and actions.isdisjoint(CHANGING)
     else:
         is_reading = verbs.isdisjoint(CHANGING) and not verbs.isdisjoint(READING)
     is_typing = not about.isdisjoint(TYPING)
     prose = frozenset[str]() if is_typing else PROSE
-    found = list(texts_in(told))
+    found = list(list_texts(table))
     lines: list[str] = []
     paths: list[str] = []
     addresses: list[str] = []
@@ -218,25 +224,27 @@ def of_texts(name: str, whole: str, told: Mapping[str, Any], begin: str) -> Call
         if key in HOSTS or (URL.match(text) and key not in PROSE):
             addresses.append(text)
         if not is_reading and key not in PROSE:
-            paths += paths_of(key, text)
-    folders = [value for key, value in told.items() if plain(key) in FOLDERS and value is not None]
+            paths += list_text_paths(key, text)
+    folders = [value for key, value in table.items() if normalize_key(key) in FOLDERS and value is not None]
     if any(not isinstance(one, str) or is_odd(one) for one in folders) and (lines or paths):
-        return Call(begin, fault=NO_FOLDER)
+        return ToolCallTexts(begin, fault=NO_FOLDER)
     if len(found) > MOST:
-        return Call(begin, fault=f"the tool was called with more than {MOST} texts, and nobody looks at so many")
+        return ToolCallTexts(
+            begin, fault=f"the tool was called with more than {MOST} texts, and nobody looks at so many"
+        )
     named = [text for key, text in found if key.rpartition(" ")[2] in FOLDERS]
-    folder = os.path.join(begin, expanded(named[0]) if named else "")
+    folder = os.path.join(begin, expand_home(named[0]) if named else "")
     named = [*named[1:], *(text for key, text in found if key.rpartition(" ")[2] in PLACES)]
-    places = list(dict.fromkeys([folder, *(os.path.join(folder, expanded(one)) for one in named)]))
+    places = list(dict.fromkeys([folder, *(os.path.join(folder, expand_home(one)) for one in named)]))
     if len(places) > MAX_PLACES and (lines or paths):
-        return Call(
+        return ToolCallTexts(
             begin, fault=f"the tool was called with more than {MAX_PLACES} folders, and nobody looks at so many"
         )
     if any(map(is_odd, [*paths, *places])):
-        return Call(begin, fault=ODD)
-    return Call(
+        return ToolCallTexts(begin, fault=ODD)
+    return ToolCallTexts(
         folder,
-        tuple(Line(text, place, is_sure=False) for text in dict.fromkeys(lines) for place in places),
+        tuple(CommandText(text, place, is_sure=False) for text in dict.fromkeys(lines) for place in places),
         tuple(dict.fromkeys([*paths, *(os.path.join(one, path) for one in places[1:] for path in paths)])),
         tuple(dict.fromkeys(addresses)),
         tuple(dict.fromkeys(codes)),
@@ -244,15 +252,15 @@ def of_texts(name: str, whole: str, told: Mapping[str, Any], begin: str) -> Call
     )
 
 
-def expanded(path: str) -> str:
+def expand_home(path: str) -> str:
     return path if is_odd(path) else os.path.expanduser(path)
 
 
-def words_of(name: str) -> set[str]:
+def split_name_words(name: str) -> set[str]:
     return {word.lower() for word in A_WORD.findall(name)}
 
 
-def texts_in(told: object) -> Iterator[tuple[str, str]]:
+def list_texts(told: object) -> Iterator[tuple[str, str]]:
     """Yield each text of an input with its plain key, and what words that stand beside each other make together."""
     pending: list[tuple[str, object]] = [("", told)]
     count = 0
@@ -262,21 +270,21 @@ def texts_in(told: object) -> Iterator[tuple[str, str]]:
             count += 1
             yield key, value
         elif isinstance(value, Mapping):
-            fields = {plain(str(name)): one for name, one in cast("Mapping[object, object]", value).items()}
-            yield from (("command", line) for line in joined(fields))
+            fields = {normalize_key(str(name)): one for name, one in cast("Mapping[object, object]", value).items()}
+            yield from (("command", line) for line in join_command_fields(fields))
             # What is no key of its own is one of what it stands in: {"path": {"value": ".env"}}.
             pending += [(name if name in NAMED or not key else f"{key} {name}", one) for name, one in fields.items()]
         elif isinstance(value, list):
             items = cast("list[object]", value)
-            words = [one for one in items if isinstance(one, str)]
+            words = [item for item in items if isinstance(item, str)]
             is_argv = key not in PROSE and len(words) == len(items) > 1 and not re.search(r"\s", words[0])
             if is_argv:
                 yield key if key in COMMAND else "argv", shlex.join(words)
             if not is_argv or key not in COMMAND or key.endswith("s"):
-                pending += [(key, one) for one in items]
+                pending += [(key, item) for item in items]
 
 
-def joined(fields: Mapping[str, object]) -> Iterator[str]:
+def join_command_fields(fields: Mapping[str, object]) -> Iterator[str]:
     """Yield the commands that a program and its words make together, which stand beside each other."""
     programs = [one for key in (COMMAND | PROGRAM) & fields.keys() if isinstance(one := fields[key], str)]
     for behind in [fields[key] for key in WORDS & fields.keys()]:
@@ -285,7 +293,7 @@ def joined(fields: Mapping[str, object]) -> Iterator[str]:
         yield from (f"{program} {behind}" for program in programs if isinstance(behind, str) and behind)
 
 
-def plain(key: str) -> str:
+def normalize_key(key: str) -> str:
     """Return a key in small letters, without what joins its words: filePath, file_path and file-path are one."""
     return re.sub(r"[\W_]", "", key).lower()
 
@@ -305,7 +313,7 @@ def is_command(text: str, is_typing: bool) -> bool:
     return is_guarded or all(one.program is not None for one in found)
 
 
-def paths_of(key: str, text: str) -> Iterator[str]:
+def list_text_paths(key: str, text: str) -> Iterator[str]:
     """Yield what a text names as a path: by its key, by its form, or as a patch."""
     if PATCHED.search(text) is not None and "\n" in text:
         yield from PATCHED.findall(text)

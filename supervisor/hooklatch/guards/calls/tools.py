@@ -14,7 +14,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-__all__ = ["HARMLESS", "KINDS_OF", "NAMES", "OF_HOSTS", "OTHER", "kind_of", "words"]
+__all__ = ["HARMLESS", "KINDS_OF", "NAMES", "OF_HOSTS", "OTHER", "find_tool_kind_by_name", "split_names_text"]
 
 OTHER: Final = "other"  # of a tool that is not known
 # `mcp`, and `other` for what is not known, have no names.
@@ -42,13 +42,13 @@ KINDS_OF: Final[Mapping[str, tuple[str, ...]]] = {
 }  # fmt: skip
 
 
-def words(text: str) -> frozenset[str]:
+def split_names_text(text: str) -> frozenset[str]:
     """Return the words of a text that is a list of names."""
     return frozenset(re.findall(r"\w+", text))
 
 
 HARMLESS: Final[Mapping[str, frozenset[str]]] = {
-    "claude-code": words("""
+    "claude-code": split_names_text("""
         AskUserQuestion BashOutput Brief CronCreate CronDelete CronList DeferredToolPlaceholder EnterPlanMode
         EnterWorktree ExitPlanMode ExitWorktree KillBash KillShell LSP ListAgents ListMcpResourcesTool
         PushNotification ReadMcpResourceDirTool ReadMcpResourceTool RemoteTrigger ReportFindings ScheduleWakeup
@@ -56,31 +56,31 @@ HARMLESS: Final[Mapping[str, frozenset[str]]] = {
         SuggestSkills TaskCreate TaskGet TaskList TaskOutput TaskStop TaskUpdate TeamCreate TeamDelete TodoRead
         TodoWrite ToolSearch WaitForMcpServers
     """),
-    "codex": words("""
+    "codex": split_names_text("""
         close_agent create_goal get_goal list_agents list_mcp_resource_templates list_mcp_resources read_mcp_resource
         request_permissions request_user_input resume_agent send_input tool_search tool_suggest update_goal
         update_plan wait wait_agent
     """),
-    "copilot": words("""
+    "copilot": split_names_text("""
         ask_user exit_plan_mode fetch_copilot_cli_documentation list_agents list_bash list_powershell lsp read_agent
         read_bash read_powershell report_intent session_store_sql skill sql stop_bash stop_powershell store_memory
         task_complete update_todo write_agent
     """),
-    "cursor": words("CreatePlan ReadLints SwitchMode TodoWrite UpdateCurrentStep AskQuestion"),
-    "gemini": words("""
+    "cursor": split_names_text("CreatePlan ReadLints SwitchMode TodoWrite UpdateCurrentStep AskQuestion"),
+    "gemini": split_names_text("""
         activate_skill ask_user cli_help codebase_investigator complete_task enter_plan_mode exit_plan_mode
         get_internal_docs list_background_processes list_mcp_resources read_background_output read_many_files
         read_mcp_resource save_memory tracker_add_dependency tracker_create_task tracker_get_task tracker_list_tasks
         tracker_update_task tracker_visualize update_topic write_todos
     """),
-    "opencode": words("invalid lsp plan_enter plan_exit question skill todoread todowrite"),
-    "qwen": words("""
+    "opencode": split_names_text("invalid lsp plan_enter plan_exit question skill todoread todowrite"),
+    "qwen": split_names_text("""
         ask_user_question cron_create cron_delete cron_list exit_plan_mode lsp save_memory send_message skill
         structured_output task_stop todo_write tool_search
     """),
-    "others": words("think thinking sequentialthinking"),
+    "others": split_names_text("think thinking sequentialthinking"),
 }
-UNCLEAR: Final = words("""
+UNCLEAR: Final = split_names_text("""
     Config REPL SendUserFile WebBrowser Workflow batch exec js_repl str_replace_based_edit_tool str_replace_editor
 """)
 OF_HOSTS: Final = frozenset[str]().union(*HARMLESS.values())
@@ -88,7 +88,7 @@ KIND_OF: Final[Mapping[str, str]] = {name: kind for kind, names in KINDS_OF.item
 NAMES: Final = OF_HOSTS | UNCLEAR | KIND_OF.keys()
 
 
-def kind_of(name: str) -> str:
+def find_tool_kind_by_name(name: str) -> str:
     """Return the kind of a tool that is known by its name alone; "other" if it is not known."""
     if name.startswith("mcp__"):
         return "mcp"

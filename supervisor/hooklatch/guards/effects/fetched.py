@@ -95,27 +95,27 @@ class Trail:
     def note(self, command: Command) -> None:
         """Note what a command brings, carries on, or unpacks."""
         name = command.program or ""
-        is_fetching, is_carrying = fetches(command), self.is_fed(command) or self.is_read(command)
+        is_fetching, is_carrying = is_fetching_command(command), self.is_fed(command) or self.is_read(command)
         if name in CLONING and is_fetching:
             named = [
                 word.text for word in command.operands if word.text not in ("clone", "checkout", "co", "repo", "export")
             ]
-            self.folders |= {last(one).removesuffix(".git") for one in named[-2:]} - {""}
+            self.folders |= {last_part(one).removesuffix(".git") for one in named[-2:]} - {""}
             return
-        written = {last(word.text) for word in paths_written(command)} - {"", ".", "null"}
+        written = {last_part(word.text) for word in paths_written(command)} - {"", ".", "null"}
         if is_fetching:
-            self.files |= written | ({last(word.text) for word in command.operands} - {"", "."})
+            self.files |= written | ({last_part(word.text) for word in command.operands} - {"", "."})
         elif is_carrying:
             self.files |= written
             if name in COPYING and command.operands:
-                self.files |= {last(word.text) for word in command.operands[:-1] if self.is_below(word.text)}
-                to = last(command.operands[-1].text)
+                self.files |= {last_part(word.text) for word in command.operands[:-1] if self.is_below(word.text)}
+                to = last_part(command.operands[-1].text)
                 (self.folders if self.is_from_folder(command) else self.files).add(to)
             if name in UNPACKING:
-                into = [last(word.text) for word in command.values_of("-C", "--directory", "-d")]
+                into = [last_part(word.text) for word in command.values_of("-C", "--directory", "-d")]
                 self.folders |= set(into) - {"", "."}
                 self.is_unpacked_here = self.is_unpacked_here or not into or "." in into
-                self.files |= {last(word.text).rpartition(".")[0] for word in command.operands if "." in word.text}
+                self.files |= {last_part(word.text).rpartition(".")[0] for word in command.operands if "." in word.text}
 
     def is_fed(self, command: Command) -> bool:
         """Return whether what a command reads in a pipe has come from the network, or from a file that has."""
@@ -123,7 +123,7 @@ class Trail:
         return bool(
             FETCHING.intersection((command.fed_by or "", *command.sources))
             or (self.files and not self.files.isdisjoint(NAME.findall(given)))
-            or (not WITH_VERB.keys().isdisjoint(command.sources) and any(map(fetches_text, given.splitlines())))
+            or (not WITH_VERB.keys().isdisjoint(command.sources) and any(map(is_fetching_text, given.splitlines())))
         )
 
     def is_read(self, command: Command) -> bool:
@@ -131,15 +131,15 @@ class Trail:
         if not self.files and not self.folders:
             return False
         texts = [word.text for word in command.arguments]
-        texts += [one.target.text for one in command.redirects if one.operator.startswith("<")]
+        texts += [redirect.target.text for redirect in command.redirects if redirect.operator.startswith("<")]
         return any(map(self.is_of, (part for text in texts for part in (text, text.rpartition("=")[2], text[2:]))))
 
     def is_from_folder(self, command: Command) -> bool:
-        return not {last(word.text) for word in command.operands[:-1]}.isdisjoint(self.folders)
+        return not {last_part(word.text) for word in command.operands[:-1]}.isdisjoint(self.folders)
 
     def is_of(self, path: str) -> bool:
-        name = last(path)
-        is_named = name in self.files or (GLOB.search(name) and any(fnmatchcase(one, name) for one in self.files))
+        name = last_part(path)
+        is_named = name in self.files or (GLOB.search(name) and any(fnmatchcase(file, name) for file in self.files))
         return bool(is_named) or self.is_below(path)
 
     def is_below(self, path: str) -> bool:
@@ -162,22 +162,24 @@ def running_fetched(found: Sequence[Command]) -> Iterator[Found]:
     trail = Trail()
     for command in found:
         name = VERSION.sub("", command.program or "")
-        path = path_of(command)
-        if (trail.is_fed(command) and reads_program(command, name)) or (
+        path = full_program_path(command)
+        if (trail.is_fed(command) and is_program_read(command, name)) or (
             name in INTERPRETERS and is_substituted(command)
         ):
             yield command, "runs what the network sends", True
         elif trail.files or trail.folders or trail.is_unpacked_here:
             is_here = trail.is_in_folder(command)
-            operands = list(programs_of(command, name))
+            operands = list(list_program_files(command, name))
             operands += [word.text for word in command.values_of(*BY_OPTION.get(name, ()))]
             operands += [word.text for word in command.values_of("-C", "--directory")] if name in BUILDING else []
-            if last(path) in trail.files or any(trail.is_of(one) and not trail.is_below(one) for one in operands):
+            if last_part(path) in trail.files or any(
+                trail.is_of(operand) and not trail.is_below(operand) for operand in operands
+            ):
                 yield command, "runs what the network has sent", name not in BY_FILE
             elif (
                 (path and not path.startswith(("/", "~")) and "/" in path and (is_here or trail.is_below(path)))
                 or (path and trail.is_below(path) and "/" in path)
-                or any(trail.is_below(one) for one in operands)
+                or any(trail.is_below(operand) for operand in operands)
                 or (is_here and (name in BUILDING or (operands and name in INTERPRETERS)))
             ):
                 yield command, "runs what the network has sent", False
@@ -189,7 +191,7 @@ def is_substituted(command: Command) -> bool:
     return any(not word.is_known and any(one in word.text for one in FETCHING) for word in command.arguments)
 
 
-def reads_program(command: Command, name: str) -> bool:
+def is_program_read(command: Command, name: str) -> bool:
     """Return whether a command runs what it reads from its input."""
     if any(INPUT.fullmatch(word.text) for word in command.values_of(*BY_OPTION.get(name, ()))):
         return True
@@ -203,7 +205,7 @@ def reads_program(command: Command, name: str) -> bool:
     return name in READING_INPUT and (name in ("at", "batch") or not is_told)
 
 
-def programs_of(command: Command, name: str) -> Iterator[str]:
+def list_program_files(command: Command, name: str) -> Iterator[str]:
     """Yield the files that may be the program that a command runs: all that may stand in its place."""
     yield from BY_NAME.get(name, ())
     if name in BY_FILE:
@@ -211,14 +213,16 @@ def programs_of(command: Command, name: str) -> Iterator[str]:
     if name not in INTERPRETERS or name in AWKS:
         return
     if name in SHELLS or not reads_data(command):
-        yield from (one.target.text for one in command.redirects if one.operator == "<")
+        yield from (redirect.target.text for redirect in command.redirects if redirect.operator == "<")
     is_value = False
     for at, word in enumerate(command.arguments):
         if CODE.fullmatch(word.text) and name not in SHELLS:
             if not reads_data(command):
                 yield from (one for other in command.arguments for one in NAME.findall(other.text))
             if word.text.endswith("m"):
-                yield from (f"{last(other.text.replace('.', '/'))}.py" for other in command.arguments[at + 1 : at + 2])
+                yield from (
+                    f"{last_part(other.text.replace('.', '/'))}.py" for other in command.arguments[at + 1 : at + 2]
+                )
             return
         if word.text.startswith("-"):
             is_value = FLAGS.fullmatch(word.text) is None
@@ -231,15 +235,15 @@ def programs_of(command: Command, name: str) -> Iterator[str]:
             is_value = False
 
 
-def path_of(command: Command) -> str:
+def full_program_path(command: Command) -> str:
     """Return a program as it is written, with its folder."""
     name = command.program
     if not name or name not in command.text:
         return ""
-    return next((one for one in command.text.split() if last(one.strip("'\"")) == name), "").strip("'\"")
+    return next((one for one in command.text.split() if last_part(one.strip("'\"")) == name), "").strip("'\"")
 
 
-def fetches(command: Command) -> bool:
+def is_fetching_command(command: Command) -> bool:
     name = command.program or ""
     if name in WITH_VERB:
         return any(word.text in WITH_VERB[name] for word in command.operands[:3])
@@ -248,10 +252,10 @@ def fetches(command: Command) -> bool:
     return name in FETCHING or name in ("degit", "tiged")
 
 
-def fetches_text(line: str) -> bool:
+def is_fetching_text(line: str) -> bool:
     words = line.split()
-    return bool(words) and words[0] in WITH_VERB and any(one in WITH_VERB[words[0]] for one in words[1:4])
+    return bool(words) and words[0] in WITH_VERB and any(word in WITH_VERB[words[0]] for word in words[1:4])
 
 
-def last(path: str) -> str:
+def last_part(path: str) -> str:
     return os.path.basename(path.rstrip("/")).rpartition(":")[2]

@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 
 from hooklatch.guards.command import Command
 from hooklatch.guards.git.commands import git_parts
-from hooklatch.guards.options.reader import option_values
-from hooklatch.guards.reading.options import after_options, takes_next
+from hooklatch.guards.options.reader import list_option_values
+from hooklatch.guards.reading.options import skip_to_operands, takes_next
 from hooklatch.guards.reading.programs import JOINED
 from hooklatch.guards.shell.commands import DECLARING
 from hooklatch.guards.words import Word
@@ -93,11 +93,11 @@ BARE_HOST: Final = re.compile(
 def hosts_reached(command: Command) -> Iterator[str | None]:
     """Yield the hosts that a command's words name, in lower case; None for one that is decided only when it runs."""
     name = command.program or ""
-    for text in (*(one.target.text for one in command.redirects), *(word.text for word in command.arguments)):
+    for text in (*(redirect.target.text for redirect in command.redirects), *(word.text for word in command.arguments)):
         yield from (host.lower() for host in SOCKET.findall(text))
     if name not in SPEAKING or name in CODED:
         for told in PROXY.findall(command.text):
-            yield from hosts_of("curl", Word(told, "$" not in told))
+            yield from list_word_hosts("curl", Word(told, "$" not in told))
     if (
         name in DECLARING
         or name in SPEAKING
@@ -107,36 +107,36 @@ def hosts_reached(command: Command) -> Iterator[str | None]:
     if name in NETWORK and "xargs" in command.within:
         yield None
     if name in NAMING_FIRST:
-        first = next((word for word in after_options(command.arguments, JOINED["ssh"]._replace(before=0))), None)
+        first = next((word for word in skip_to_operands(command.arguments, JOINED["ssh"]._replace(before=0))), None)
         if first is not None and first.is_known and not first.text.isdigit():
             yield first.text.rpartition("@")[2].partition(":")[0].lower()
     for word in command.values_of(*DIVERTING.get(name, ())):
         told = [word.text] if "://" in word.text else re.split(r":(?![^\[]*\])|=", word.text)
-        yield from (host for one in told for host in hosts_of("curl", Word(one, word.is_known)))
+        yield from (host for one in told for host in list_word_hosts("curl", Word(one, word.is_known)))
     if name in READ_FROM_FILE and any(True for _ in command.values_of(*READ_FROM_FILE[name])):
         yield None
     for word in command.values_of(*HOST_OPTIONS.get(name, ())):
-        yield from hosts_of("curl", word)
+        yield from list_word_hosts("curl", word)
     if name in NAMING_FIRST or name == "scp":
-        found = [HOST_OF_SSH.match(word.text) for word in option_values(command.arguments, frozenset({"-o"}))]
+        found = [HOST_OF_SSH.match(word.text) for word in list_option_values(command.arguments, frozenset({"-o"}))]
         yield from (one[1].rpartition("@")[2].partition(":")[0].lower() for one in found if one is not None)
     if name == "git":
         for setting in git_parts(command)[0]:
             key, _, value = setting.partition("=")
             if key.lower().endswith("proxy"):
-                yield from hosts_of("curl", Word(value))
+                yield from list_word_hosts("curl", Word(value))
     valued = VALUES.get(name, frozenset[str]())
     taking = valued.union(DIVERTING.get(name, ()), READ_FROM_FILE.get(name, ()))  # the values of these were judged
     is_value = is_unsure = False
     for word in command.arguments:
         if not is_value:
-            yield from hosts_of(name, word)
+            yield from list_word_hosts(name, word)
         is_long = not is_value and word.text.startswith("--") and "=" not in word.text
         is_value = not is_value and not is_unsure and takes_next(word.text, taking)
         is_unsure = is_long and not is_value and word.text not in WITHOUT_VALUE
 
 
-def hosts_of(name: str, word: Word) -> Iterator[str | None]:
+def list_word_hosts(name: str, word: Word) -> Iterator[str | None]:
     """Yield the hosts that one word of a program names."""
     found = [hostname_of(url) for url in URL.findall(word.text)]
     if found:

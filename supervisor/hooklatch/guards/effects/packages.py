@@ -55,7 +55,7 @@ def packages_installed(command: Command) -> list[Word] | None:
     """Return what a command would install by name; an empty list if what the project declares; None if nothing."""
     name = VERSION.sub("", command.program or "")
     words = list(command.arguments)
-    if name in ("python", "pypy", "py") and (at := module_at(words, "pip")):
+    if name in ("python", "pypy", "py") and (at := find_module(words, "pip")):
         name, words = "pip", words[at:]
     elif name == "uv":
         if with_packages := list(command.values_of("--with")):
@@ -70,22 +70,22 @@ def packages_installed(command: Command) -> list[Word] | None:
     if verbs is None:
         return None
     if verbs != ("",):
-        begin = verb_at(words, verbs)
+        begin = find_verb(words, verbs)
         if begin is None:
             return None
         is_run = words[begin].text in RUNNING
         words = words[begin + 1 :]
     else:
         is_run = name in RUNNERS
-    named = named_behind(words, VALUED_BY_INSTALLERS.get(name, frozenset[str]()))
+    named = list_names_behind(words, VALUED_BY_INSTALLERS.get(name, frozenset[str]()))
     return [
         word
-        for word in (first_of(named, words) if is_run else named)
+        for word in (take_first_package(named, words) if is_run else named)
         if "://" in word.text or (word.text != "." and not word.text.startswith(("./", "../", "/", ".[")))
     ]
 
 
-def first_of(named: Iterator[Word], words: Sequence[Word]) -> Iterator[Word]:
+def take_first_package(named: Iterator[Word], words: Sequence[Word]) -> Iterator[Word]:
     """Yield what is installed to be run: the first that is named, as what follows it are its own words."""
     for word in named:
         yield word
@@ -94,7 +94,7 @@ def first_of(named: Iterator[Word], words: Sequence[Word]) -> Iterator[Word]:
             return
 
 
-def named_behind(words: Sequence[Word], valued: Container[str]) -> Iterator[Word]:
+def list_names_behind(words: Sequence[Word], valued: Container[str]) -> Iterator[Word]:
     """Yield what is named behind a verb: all but options and their values, unless those are fetched."""
     is_value = is_over = False
     for word in words:
@@ -107,7 +107,7 @@ def named_behind(words: Sequence[Word], valued: Container[str]) -> Iterator[Word
             yield word
 
 
-def module_at(words: Sequence[Word], module: str) -> int:
+def find_module(words: Sequence[Word], module: str) -> int:
     """Return where the words of a Python module begin, after `-m module` or `-mmodule`; 0 if another thing runs."""
     for at, word in enumerate(words):
         if not word.text.startswith("-"):
@@ -117,7 +117,7 @@ def module_at(words: Sequence[Word], module: str) -> int:
     return 0
 
 
-def verb_at(words: Sequence[Word], verbs: Sequence[str]) -> int | None:
+def find_verb(words: Sequence[Word], verbs: Sequence[str]) -> int | None:
     """Return where the first verb stands; before it are options, which may have a value each, and `global`."""
     for at, word in enumerate(words):
         if word.text in verbs:

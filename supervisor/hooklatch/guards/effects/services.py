@@ -123,13 +123,13 @@ REHEARSED: Final = frozenset(
 def data_lost(command: Command) -> str | None:
     """Return what is lost if a command deletes what a service keeps; None if it does not, as far as its words say."""
     name, words = command.program or "", command.arguments
-    if name in DROPPING or (name in DATABASES and any(map(DROPS.search, statements_of(command)))):
+    if name in DROPPING or (name in DATABASES and any(map(DROPS.search, list_statements(command)))):
         return "deletes data of a database"
-    if name in DATABASES and command.fed_by == "?" and reads_statements(command):
+    if name in DATABASES and command.fed_by == "?" and is_reading_statements(command):
         return "gives a database what nobody has seen"
     if {word.text for word in words} & REHEARSED:
         return None
-    if name in SERVICES and any(is_destroying(name, word) for word in verbs_of(command, SERVICES[name])):
+    if name in SERVICES and any(is_destroying(name, word) for word in list_verbs(command, SERVICES[name])):
         return "deletes what a service keeps"
     said = [word.text for word in words]
     for verb, option in BY_OPTION.get(name, ()):
@@ -142,20 +142,20 @@ def data_lost(command: Command) -> str | None:
     return None
 
 
-def statements_of(command: Command) -> Iterator[str]:
+def list_statements(command: Command) -> Iterator[str]:
     """Yield what a database may be told: by words, by its input, and by a file that the same text has written."""
     text = " ".join(word.text for word in command.arguments)
     yield from (text, REMARKS.sub(" ", text))
-    for read in (*(one.target for one in command.redirects), *filter(None, (command.given,))):
+    for read in (*(redirect.target for redirect in command.redirects), *filter(None, (command.given,))):
         yield NOTES.sub(" ", REMARKS.sub(" ", read.text))
 
 
-def reads_statements(command: Command) -> bool:
+def is_reading_statements(command: Command) -> bool:
     """Return whether a database takes statements from its input, since no option gives it some."""
     return not command.has_option("-c", "--command", "-f", "--file", "-e", "--execute", "--eval", "-q", "--query")
 
 
-def verbs_of(command: Command, count: int) -> Iterator[Word]:
+def list_verbs(command: Command, count: int) -> Iterator[Word]:
     """Yield the words that may be the verb of a service; what follows an option may be its value, and not be one."""
     is_value = False
     for word in command.arguments:

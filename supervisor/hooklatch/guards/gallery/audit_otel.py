@@ -70,11 +70,11 @@ def audit(event: Any) -> None:
         event_name=f"hooklatch.{event.event}",
     )
     resource = Resource({"service.name": "hooklatch"})  # no detectors: they would start programs
-    sent = exporter().export([ReadableLogRecord(record, resource, InstrumentationScope("hooklatch.audit"))])
+    sent = make_exporter().export([ReadableLogRecord(record, resource, InstrumentationScope("hooklatch.audit"))])
     if sent is not LogRecordExportResult.SUCCESS:
         raise RuntimeError(f"{ENDPOINT} did not take the record of {event.event}")
 
 
 @functools.cache
-def exporter() -> OTLPLogExporter:
+def make_exporter() -> OTLPLogExporter:
     return OTLPLogExporter(endpoint=ENDPOINT, headers=HEADERS, timeout=SECONDS, session=requests.Session())

@@ -44,7 +44,7 @@ def calls(event: Any) -> Any:
         read_transcript(event)
     except (OSError, ValueError) as error:
         return deny(f"the transcript cannot be read, so nobody knows what was spent: {error}")
-    return spent(event)
+    return refuse_if_spent(event)
 
 
 @hook("user_prompt_submit", timeout=5.0, description="a ceiling for prompts")
@@ -57,12 +57,12 @@ def prompts(event: Any) -> Any:
 @hook("model_response", description="counts tokens and money")
 def count_response(event: Any) -> None:
     try:
-        add(event, event.usage or {}, event.model_id)
+        count_usage(event, event.usage or {}, event.model_id)
     except ValueError as error:  # this event cannot be refused: the next call is
         event.state.session.set("unreadable", str(error))
 
 
-def spent(event: Any) -> Any:
+def refuse_if_spent(event: Any) -> Any:
     """Refuse if a ceiling is reached."""
     if (problem := event.state.session.get("unreadable")) is not None:
         return deny(f"the host's count of tokens cannot be read, so nobody knows what was spent: {problem}")
@@ -77,12 +77,12 @@ def spent(event: Any) -> Any:
     return None
 
 
-def add(event: Any, usage: dict[str, Any], model: object) -> None:
+def count_usage(event: Any, usage: dict[str, Any], model: object) -> None:
     """Count what one answer of a model took."""
-    counts = [number(usage.get(kind)) for kind in KINDS]
+    counts = [read_count(usage.get(kind)) for kind in KINDS]
     if not any(counts) and "totalTokenCount" in usage:  # Gemini's words
-        prompt = number(usage.get("promptTokenCount"))
-        counts = [prompt, max(number(usage["totalTokenCount"]) - prompt, 0), 0, 0]
+        prompt = read_count(usage.get("promptTokenCount"))
+        counts = [prompt, max(read_count(usage["totalTokenCount"]) - prompt, 0), 0, 0]
     price = next((one for pattern, one in PRICES.items() if fnmatchcase(str(model).lower(), pattern)), PRICES["*"])
     millionths = round(sum(count * each for count, each in zip(counts, price, strict=True)))
     for scope, ttl in ((event.state.session, None), (event.state, DAY)):
@@ -90,7 +90,7 @@ def add(event: Any, usage: dict[str, Any], model: object) -> None:
         scope.increment("millionths", millionths, ttl=ttl)
 
 
-def number(value: object) -> int:
+def read_count(value: object) -> int:
     """Return a count; a host that sends none has counted none.
 
     Raises:
@@ -137,6 +137,6 @@ def read_transcript(event: Any) -> None:
     last = state.get("last")
     for key, (usage, model) in answers.items():
         if key != last:
-            add(event, usage, model)
+            count_usage(event, usage, model)
     if answers:
         state.set("last", list(answers)[-1])

@@ -35,9 +35,9 @@ from hooklatch.guards import (
     strictest,
 )
 from hooklatch.guards.effects.services import DROPS
-from hooklatch.guards.paths import Path, Paths, may_be, together
-from hooklatch.guards.paths.devices import shows_only, takes_disk, writes_device
-from hooklatch.guards.paths.finding import left_out, roots_of
+from hooklatch.guards.paths import PathResolver, PlacedPath, find_wide_together, may_be
+from hooklatch.guards.paths.devices import is_showing_only, is_taking_disk, is_writing_device
+from hooklatch.guards.paths.finding import list_roots, measure_left_out
 
 # Globs of tools that are judged by nothing here, such as "mcp__notes__*"; those of hosts that touch nothing are known.
 HARMLESS_TOOLS: tuple[str, ...] = ()
@@ -141,95 +141,95 @@ def destructive_commands(event: Any) -> Any:
     if call.lines and "powershell" in str(event.tool_name).lower():
         return ask("this guard reads the language of POSIX shells, not PowerShell's")
     begin = event.cwd or os.sep
-    answer = strictest(of_command(line.text, begin, line.folder, is_sure=line.is_sure) for line in call.lines)
+    answer = strictest(judge_text(line.text, begin, line.folder, is_sure=line.is_sure) for line in call.lines)
     if answer is None and any(REMOVES_IN_CODE.search(code) or DROPS.search(code) for code in call.codes):
         return ask("the tool is given code that removes files or data, which this guard does not read")
     return answer
 
 
-def of_command(text: str, begin: str, start: str, *, is_sure: bool) -> Any:
+def judge_text(text: str, begin: str, start: str, *, is_sure: bool) -> Any:
     """Judge a command that runs in a folder; what cannot be read is denied where the tool is surely a shell."""
     try:
         found = commands(text)
     except UnreadableCommandError as error:
         return (deny if is_sure else ask)(f"the command cannot be judged: {error}")
-    paths = Paths(start, text, found)
+    paths = PathResolver(start, text, found)
     running = {one.within for one in found}  # what each of these was told to run has been read, and is judged by itself
     said = [
         answer
         for one in found
-        for answer in judged(one, begin, paths, found, is_read=(*one.within, one.program) in running)
+        for answer in judge_command(one, begin, paths, found, is_read=(*one.within, one.program) in running)
     ]
     said += (
-        ("deny" if is_at_once else "ask", f"{shown(one)} {how}; save it, look at it, then run it")
+        ("deny" if is_at_once else "ask", f"{clip_command(one)} {how}; save it, look at it, then run it")
         for one, how, is_at_once in running_fetched(found)
     )
-    said += (("deny", f"{shown(one)} starts processes without end") for one in found if is_a_bomb(one, text))
+    said += (("deny", f"{clip_command(one)} starts processes without end") for one in found if is_a_bomb(one, text))
     denied = next((reason for verdict, reason in said if verdict == "deny"), None)
     if denied is not None:
         return deny(denied)
     return ask(said[0][1]) if said else None
 
 
-def judged(
-    command: Command, begin: str, paths: Paths, found: Sequence[Command] = (), *, is_read: bool = False
+def judge_command(
+    command: Command, begin: str, paths: PathResolver, found: Sequence[Command] = (), *, is_read: bool = False
 ) -> Iterator[Answer]:
     """Yield what is to be said against a command; `is_read`: what it is told to run is judged, too."""
     name, words = command.program, command.arguments
     if (loss := data_lost(command)) is not None:
-        yield "ask", f"{shown(command)} {loss}"
+        yield "ask", f"{clip_command(command)} {loss}"
     if is_contained(command):
-        yield from in_container(command)
+        yield from judge_contained(command)
     elif name is None:
         sent = FETCHING.intersection(re.findall(r"[\w.-]+", command.text))
         if not sent and SETTING_UP.fullmatch(command.text):
             return
-        yield ("deny", f"{shown(command)} runs what the network sends") if sent else (
-            "ask", f"which program {shown(command)} runs {LATER}"
+        yield ("deny", f"{clip_command(command)} runs what the network sends") if sent else (
+            "ask", f"which program {clip_command(command)} runs {LATER}"
         )  # fmt: skip
-    elif (name.startswith(OVERWRITING_DISKS) and not shows_only(command)) or writes_device(command, paths):
-        yield "deny", f"{shown(command)} writes onto a disk"
+    elif (name.startswith(OVERWRITING_DISKS) and not is_showing_only(command)) or is_writing_device(command, paths):
+        yield "deny", f"{clip_command(command)} writes onto a disk"
     elif name in REMOVING:
-        yield from removal(command, begin, paths, found)
+        yield from judge_removal(command, begin, paths, found)
     elif name == "find":
-        yield from search(command, begin, paths)
+        yield from judge_find(command, begin, paths)
     elif name == "git":
         for folder in command.folders(paths.begin):
-            yield from history(command, folder)
+            yield from judge_git(command, folder)
     elif name == "mv":
         into = list(command.values_of("-t", "--target-directory"))
         moved = [*command.operands, *into] if into else command.operands[:-1]
-        yield from reaching(moved, command, begin, paths)
+        yield from judge_operands(moved, command, begin, paths)
     elif name in RIGHTS and command.has_option(*RECURSIVE):
-        yield from reaching(command.operands, command, begin, paths)
+        yield from judge_operands(command.operands, command, begin, paths)
     elif name in RIGHTS and not all(word.is_one for word in words):  # which may be -R
-        yield from reaching([one for one in command.operands if one.is_known], command, begin, paths)
+        yield from judge_operands([operand for operand in command.operands if operand.is_known], command, begin, paths)
     elif name == "rsync" and any(word.text.startswith(("--del", "--remove-source")) for word in words):
         is_emptied = any(word.text.startswith("--remove-source") for word in words)
         lost = command.operands if is_emptied else command.operands[-1:]
-        yield from reaching(lost, command, begin, paths, is_recursive=True)
+        yield from judge_operands(lost, command, begin, paths, is_recursive=True)
     elif name == "kill" and "-1" in [word.text for word in words[1:]]:
-        yield "deny", f"{shown(command)} ends every process"
-    elif VERSION.sub("", name) in INTERPRETERS and (answer := running_what_comes(command)) is not None:
+        yield "deny", f"{clip_command(command)} ends every process"
+    elif VERSION.sub("", name) in INTERPRETERS and (answer := judge_interpreter(command)) is not None:
         yield answer
     elif not is_read and VERSION.sub("", name) in CODED and any(map(REMOVES_IN_CODE.search, codes_of(command))):
-        yield "ask", f"{shown(command)} removes files by code that this guard does not read"
+        yield "ask", f"{clip_command(command)} removes files by code that this guard does not read"
     elif not is_read and name not in TELLING and any(A_REMOVAL.search(word.text) for word in words):
-        yield "ask", f"{shown(command)} has a command in its words that removes folders"
+        yield "ask", f"{clip_command(command)} has a command in its words that removes folders"
     elif name in ENGINES and any(
         is_above(path, paths.here(begin), is_itself_above=False)
-        for one in mounted(words)
-        for path in paths.lost(Word(one), command)
+        for mounted_folder in list_mounted_folders(words)
+        for path in paths.lost(Word(mounted_folder), command)
     ):
-        yield "ask", f"{shown(command)} gives a container more than the working directory"
+        yield "ask", f"{clip_command(command)} gives a container more than the working directory"
     elif is_among(command, DENIED_WORDS):
-        yield "deny", f"{shown(command)} stops the machine or destroys its storage"
+        yield "deny", f"{clip_command(command)} stops the machine or destroys its storage"
     elif is_among(command, ASKED_WORDS) or (
         name == "crontab" and words and words[0].text not in ("-", "-e") and "-l" not in [one.text for one in words]
     ):
-        yield "ask", f"{shown(command)} deletes what a service keeps"
-    elif takes_disk(command, paths):
-        yield "ask", f"{shown(command)} is given a whole disk"
+        yield "ask", f"{clip_command(command)} deletes what a service keeps"
+    elif is_taking_disk(command, paths):
+        yield "ask", f"{clip_command(command)} is given a whole disk"
 
 
 def is_a_bomb(command: Command, text: str) -> bool:
@@ -242,23 +242,24 @@ def is_a_bomb(command: Command, text: str) -> bool:
     )
 
 
-def in_container(command: Command) -> Iterator[Answer]:
+def judge_contained(command: Command) -> Iterator[Answer]:
     """Judge what runs in a container, whose folders may be those of this machine: what removes a whole one."""
     removes = command.program in REMOVING and (command.program in ALWAYS_RECURSIVE or command.has_option(*RECURSIVE))
-    if removes or (command.program == "find" and any(one.text == "-delete" for one in command.arguments)):
+    if removes or (command.program == "find" and any(argument.text == "-delete" for argument in command.arguments)):
         named = command.operands if removes else command.operands[:1]
         for word in named:
             path = word.text.rstrip("/*.") or "/"
             if word.is_known and path[:1] in ("/", "~") and path.count("/") < 2:
                 yield (
                     "ask",
-                    f"{shown(command)} removes {word.text} in a container, which may be a folder of this machine",
+                    f"{clip_command(command)} removes {word.text} in a container, which may be a folder of this "
+                    f"machine",
                 )
     elif command.program == "git":
-        yield from history(command, None)
+        yield from judge_git(command, None)
 
 
-def mounted(words: Sequence[Word]) -> Iterator[str]:
+def list_mounted_folders(words: Sequence[Word]) -> Iterator[str]:
     """Yield the folders of this machine that a container is given: -v /:/h, --volume=/:/h, --mount src=/,dst=/h."""
     for word in words:
         path, colon, _ = MOUNTS.sub("", word.text).replace("${HOME}", "~").replace("$HOME", "~").partition(":")
@@ -267,57 +268,57 @@ def mounted(words: Sequence[Word]) -> Iterator[str]:
         yield from SOURCES.findall(word.text)
 
 
-def removal(command: Command, begin: str, paths: Paths, found: Sequence[Command]) -> Iterator[Answer]:
+def judge_removal(command: Command, begin: str, paths: PathResolver, found: Sequence[Command]) -> Iterator[Answer]:
     is_recursive = command.program in ALWAYS_RECURSIVE or command.has_option(*RECURSIVE)
-    yield from reaching(command.operands, command, begin, paths, is_recursive=is_recursive)
+    yield from judge_operands(command.operands, command, begin, paths, is_recursive=is_recursive)
     if {"xargs", "parallel", "fd", "fdfind"}.isdisjoint(command.within):
         return
     if is_recursive:
-        yield "ask", f"what {shown(command)} removes {LATER}"
+        yield "ask", f"what {clip_command(command)} removes {LATER}"
     before = found if command.fed_by == "<" else itertools.takewhile(lambda one: one is not command, found)
     giving = [one for one in before if one.program in NAMING]
     if len(giving) > MAX_GIVING:
-        yield "ask", f"what {shown(command)} removes {LATER}"
+        yield "ask", f"what {clip_command(command)} removes {LATER}"
     for one in giving[-MAX_GIVING:]:
         if one.program == "find":
-            yield from below_roots(one, command, begin, paths)
+            yield from judge_found(one, command, begin, paths)
         elif any(
-            word.is_known and not is_ours(path, paths.here(begin))
+            word.is_known and not is_in_reach(path, paths.here(begin))
             for word in one.operands
             for path in paths.lost(word, one)
         ):
-            yield "ask", f"{shown(command)} removes what {shown(one)} finds outside the working directory"
+            yield "ask", f"{clip_command(command)} removes what {clip_command(one)} finds outside the working directory"
 
 
-def search(command: Command, begin: str, paths: Paths) -> Iterator[Answer]:
+def judge_find(command: Command, begin: str, paths: PathResolver) -> Iterator[Answer]:
     """Judge find where it removes what it finds."""
     told = [word.text for word in command.arguments]
     if any(word == "-delete" or os.path.basename(word) in REMOVING for word in told):
-        yield from below_roots(command, command, begin, paths)
+        yield from judge_found(command, command, begin, paths)
 
 
-def below_roots(finding: Command, command: Command, begin: str, paths: Paths) -> Iterator[Answer]:
+def judge_found(finding: Command, command: Command, begin: str, paths: PathResolver) -> Iterator[Answer]:
     """Judge the removing of what find finds, by where it begins and by what its conditions really leave out."""
-    here, left = paths.here(begin), left_out(finding)
-    for word in roots_of(finding):
+    here, left = paths.here(begin), measure_left_out(finding)
+    for word in list_roots(finding):
         for path in paths.lost(word, finding):
             is_temporary = path.whole in TEMPORARY
             if not path.is_placed:
-                yield "ask", f"what {shown(command)} removes {LATER}"
+                yield "ask", f"what {clip_command(command)} removes {LATER}"
             elif is_temporary and left != "little":
                 continue
             elif left != "most" and any(map(is_history, path.parts)):
-                yield "deny", f"{shown(command)} would remove {word.text}, which cannot be had back"
+                yield "deny", f"{clip_command(command)} would remove {word.text}, which cannot be had back"
             elif is_above(path, here, is_itself_above=left != "most"):
                 if left == "unknown" and path.whole == here:
-                    yield "ask", f"{shown(command)} may remove most of the working directory, and its history"
+                    yield "ask", f"{clip_command(command)} may remove most of the working directory, and its history"
                 else:
-                    yield "deny", f"{shown(command)} would remove {word.text}, which cannot be had back"
-            elif not is_ours(path, here):
-                yield "ask", f"{shown(command)} removes files outside the working directory"
+                    yield "deny", f"{clip_command(command)} would remove {word.text}, which cannot be had back"
+            elif not is_in_reach(path, here):
+                yield "ask", f"{clip_command(command)} removes files outside the working directory"
 
 
-def history(command: Command, folder: str | None) -> Iterator[Answer]:
+def judge_git(command: Command, folder: str | None) -> Iterator[Answer]:
     """Judge what a command of git throws away."""
     settings, verb, rest = git_parts(command)
     told, throwing = git_options(command), THROWING_AWAY.get(verb, ())
@@ -327,7 +328,7 @@ def history(command: Command, folder: str | None) -> Iterator[Answer]:
     texts = [word.text for word in told.operands] + (["--"] if "--" in rest else [])
     is_meant = "*" in throwing or told.has(*throwing) or not set(texts[:1]).isdisjoint(throwing)
     is_meant = is_meant or any(fnmatchcase(text, one) for text in texts for one in throwing if not one.isalpha())
-    if verb == "clean" and any(one.lower().startswith("clean.requireforce") for one in settings):
+    if verb == "clean" and any(setting.lower().startswith("clean.requireforce") for setting in settings):
         is_meant = True
     if verb == "checkout" and not told.has("-b", "-B", "--orphan", "-t", "--track", "-d", "--detach"):
         names_file = any(map(A_FILE.fullmatch, texts))
@@ -335,76 +336,80 @@ def history(command: Command, folder: str | None) -> Iterator[Answer]:
         is_meant = is_meant or len(texts) > 1 or names_file or is_there
     if is_meant:
         lost = "overwrites what others have pushed" if verb in ("push", "send-pack") else "throws away work"
-        yield "ask", f"{shown(command)} {lost} that may exist nowhere else"
+        yield "ask", f"{clip_command(command)} {lost} that may exist nowhere else"
 
 
-def reaching(
-    operands: Sequence[Word], command: Command, begin: str, paths: Paths, *, is_recursive: bool = False
+def judge_operands(
+    operands: Sequence[Word], command: Command, begin: str, paths: PathResolver, *, is_recursive: bool = False
 ) -> Iterator[Answer]:
     """Judge what a command removes, moves or opens to others."""
     here = paths.here(begin)
-    several = map(Word, together(word.text for word in operands if word.is_known)) if len(operands) > 1 else ()
+    several = (
+        map(Word, find_wide_together(word.text for word in operands if word.is_known)) if len(operands) > 1 else ()
+    )
     for word in (*operands, *several):
         if word.text == "{}" and command.program in REMOVING and command.within[-1:] == ("find",):
             continue  # judged by where find begins
         is_variable = not word.is_known and A_NAME.fullmatch(word.text) is not None
-        if is_variable and command.program == "mv" and stays_here(command, here, paths):
+        if is_variable and command.program == "mv" and is_staying_here(command, here, paths):
             continue
         for path in paths.lost(word, command):
-            yield from losing(path, word, command, here, is_recursive=is_recursive)
+            yield from judge_path(path, word, command, here, is_recursive=is_recursive)
 
 
-def losing(path: Path, word: Word, command: Command, here: str, *, is_recursive: bool) -> Iterator[Answer]:
+def judge_path(path: PlacedPath, word: Word, command: Command, here: str, *, is_recursive: bool) -> Iterator[Answer]:
     """Judge one place that a command removes, moves or opens to others."""
     if any(map(is_history, path.parts)) and not path.whole.endswith(".lock"):
-        yield "deny", f"{shown(command)} would lose or change {word.text}, which cannot be had back"
+        yield "deny", f"{clip_command(command)} would lose or change {word.text}, which cannot be had back"
     elif not path.is_placed:
         if command.program in REMOVING or not word.is_known:
-            yield "ask", f"what {shown(command)} changes {LATER}"
+            yield "ask", f"what {clip_command(command)} changes {LATER}"
     elif command.program in RIGHTS and path.whole == here and path.is_here:
-        yield "ask", f"{shown(command)} changes who may read and write the whole working directory"
+        yield "ask", f"{clip_command(command)} changes who may read and write the whole working directory"
     elif is_above(path, here):
-        yield "deny", f"{shown(command)} would lose or change {word.text}, which cannot be had back"
+        yield "deny", f"{clip_command(command)} would lose or change {word.text}, which cannot be had back"
     elif (command.program != "mv" or len(path.parts) < 3) and is_of_system(path, here):
-        yield "deny", f"{shown(command)} would lose or change {word.text}, a part of the system"
+        yield "deny", f"{clip_command(command)} would lose or change {word.text}, a part of the system"
     elif is_recursive and is_of_home(path):
-        yield "deny", f"{shown(command)} would lose {word.text}, which programs keep in the home"
-    elif is_recursive and not is_ours(path, here):
-        yield "ask", f"{shown(command)} removes {word.text}, which lies outside the working directory"
+        yield "deny", f"{clip_command(command)} would lose {word.text}, which programs keep in the home"
+    elif is_recursive and not is_in_reach(path, here):
+        yield "ask", f"{clip_command(command)} removes {word.text}, which lies outside the working directory"
 
 
-def stays_here(command: Command, here: str, paths: Paths) -> bool:
+def is_staying_here(command: Command, here: str, paths: PathResolver) -> bool:
     """Return whether what mv moves goes nowhere else than below the folder, as far as that shows."""
     if not command.operands:
         return False
-    ends = Paths(paths.begin).lost(Word(command.operands[-1].text), command)  # of what is not known, as it is written
+    ends = PathResolver(paths.begin).lost(
+        Word(command.operands[-1].text), command
+    )  # of what is not known, as it is written
     return not command.has_option("-t", "--target-directory") and all(path.is_below([here]) for path in ends)
 
 
-def is_above(path: Path, here: str, *, is_itself_above: bool = True) -> bool:
+def is_above(path: PlacedPath, here: str, *, is_itself_above: bool = True) -> bool:
     """Return whether a path is the working directory or above it, a home, the root or directly below it."""
     if path.whole == here and path.is_here:
         return is_itself_above
     return path.is_home() or len(path.parts) < 2 or path.may_be_above(here) or (path.may_be(here) and path.is_here)
 
 
-def is_ours(path: Path, here: str) -> bool:
+def is_in_reach(path: PlacedPath, here: str) -> bool:
     """Return whether a path surely lies where an agent may remove: in its working directory, or in one for a while."""
     return path.is_below(TEMPORARY) or (path.is_here and path.is_below([here]))
 
 
-def is_of_system(path: Path, here: str) -> bool:
+def is_of_system(path: PlacedPath, here: str) -> bool:
     """Return whether a path is a part of the system; a home may lie there, and a working directory such as /opt/app."""
-    is_work = Path(os.path.dirname(here)).is_below(WORKPLACES)
+    is_work = PlacedPath(os.path.dirname(here)).is_below(WORKPLACES)
     is_own = path.is_below([os.path.expanduser("~"), *([here] if is_work else [])]) and path.is_here
     return path.may_be_below(SYSTEM) and path.whole != "/dev/null" and not is_own
 
 
-def is_of_home(path: Path) -> bool:
+def is_of_home(path: PlacedPath) -> bool:
     """Return whether it is a hidden folder of a home: keys, settings, histories; caches are made again."""
     *above, name = path.parts or ("",)
     is_hidden = name.startswith(".") and name != ".cache"
-    return is_hidden and len(above) > 0 and Path("/" + "/".join(above)).is_home()
+    return is_hidden and len(above) > 0 and PlacedPath("/" + "/".join(above)).is_home()
 
 
 def is_history(part: str) -> bool:
@@ -422,16 +427,18 @@ def is_among(command: Command, rules: Sequence[str]) -> bool:
     )
 
 
-def running_what_comes(command: Command) -> Answer | None:
+def judge_interpreter(command: Command) -> Answer | None:
     """Judge an interpreter that runs what another program sends it."""
     is_shell = command.program in SHELLS
     is_open = is_shell or not reads_data(command)
-    is_given_words = "xargs" in command.within and NAMED_CODE.match(" ".join(one.text for one in command.arguments))
+    is_given_words = "xargs" in command.within and NAMED_CODE.match(
+        " ".join(argument.text for argument in command.arguments)
+    )
     if is_open and not is_shell and not is_given_words and command.fed_by not in (None, "<", "echo", "printf", "cat"):
-        return "ask", f"{shown(command)} runs what {command.fed_by} prints, which nobody has seen"
+        return "ask", f"{clip_command(command)} runs what {command.fed_by} prints, which nobody has seen"
     return None
 
 
-def shown(command: Command) -> str:
+def clip_command(command: Command) -> str:
     text = " ".join(command.text.split())
     return repr(text if len(text) <= 60 else f"{text[:57]}...")

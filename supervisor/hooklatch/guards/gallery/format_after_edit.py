@@ -38,18 +38,18 @@ def format_after_edit(event: Any) -> Any:
     changed: list[str] = []
     trouble: list[str] = []
     for path in paths[:2] if event.cwd else []:
-        said = formatted(str(path), event.cwd)
-        if said is True:
+        file = format_file(str(path), event.cwd)
+        if file is True:
             changed.append(str(path))
-        elif said:
-            trouble.append(said)
+        elif file:
+            trouble.append(file)
     answer = append(f"{', '.join(changed)} was formatted; read it again before you edit it.") if changed else None
     if trouble:
         return (answer or warn(trouble[0])) if answer is None else answer.warn(trouble[0])
     return answer
 
 
-def formatted(path: str, folder: str) -> bool | str:
+def format_file(path: str, folder: str) -> bool | str:
     """Return whether a formatter changed the file, or what went wrong."""
     program = FORMATTERS.get(os.path.splitext(path)[1])
     whole = os.path.realpath(os.path.join(folder, path))
@@ -59,7 +59,7 @@ def formatted(path: str, folder: str) -> bool | str:
     if found is None:
         return f"{program[0]} is not on the daemon's PATH, so {path} was not formatted"
     try:
-        before = content(whole)
+        before = read_content(whole)
         done = subprocess.run(
             [found, *program[1:], whole],
             cwd=folder,
@@ -71,11 +71,11 @@ def formatted(path: str, folder: str) -> bool | str:
         )
         if done.returncode:
             return f"{program[0]} failed on {path}: {done.stderr.decode(errors='replace').strip()[:300]}"
-        return content(whole) != before
+        return read_content(whole) != before
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"{program[0]} could not format {path}: {error}"
 
 
-def content(path: str) -> bytes:
+def read_content(path: str) -> bytes:
     with open(path, "rb") as file:
         return file.read()

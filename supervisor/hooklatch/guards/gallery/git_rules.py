@@ -26,8 +26,8 @@ from hooklatch.guards import (
     is_of_person,
     strictest,
 )
-from hooklatch.guards.git.commands import git_places
-from hooklatch.guards.git.repositories import branch_of, head_of, is_free
+from hooklatch.guards.git.commands import find_git_places
+from hooklatch.guards.git.repositories import is_free, read_branch, read_head
 
 # Globs of tools that are judged by nothing here, such as "mcp__notes__*"; those of hosts that touch nothing are known.
 HARMLESS_TOOLS: tuple[str, ...] = ()
@@ -61,26 +61,26 @@ def git_rules(event: Any) -> Any:
     call = call_of(event, HARMLESS_TOOLS)
     if call.fault is not None:
         return deny(call.fault)
-    return strictest(of_command(line.text, line.folder, is_sure=line.is_sure) for line in call.lines)
+    return strictest(judge_text(line.text, line.folder, is_sure=line.is_sure) for line in call.lines)
 
 
-def of_command(text: str, begin: str, *, is_sure: bool) -> Any:
+def judge_text(text: str, begin: str, *, is_sure: bool) -> Any:
     """Judge a command that runs in a folder; what cannot be read is denied where the tool is surely a shell."""
     try:
-        found = [as_git(command) for command in commands(text)]
+        found = [rewrite_as_git(command) for command in commands(text)]
     except UnreadableCommandError as error:
         return (deny if is_sure else ask)(f"the command cannot be judged: {error}")
     ours = [command for command in found if command.program == "git"]
     for command in ours:
-        if (reason := refusal(command)) is not None:
+        if (reason := find_refusal(command)) is not None:
             return deny(reason)
-    judged = [about for at in range(len(found)) if (about := of_branch(text, found, at, begin)) is not None]
+    judged = [about for at in range(len(found)) if (about := judge_current_branch(text, found, at, begin)) is not None]
     for about in judged:
         if about.verdict == "deny":
             return about
     if any(git_parts(command)[1] in CHECKED for command in ours):
         for command in found:
-            if (reason := refusal_of_variables(command)) is not None:
+            if (reason := find_variable_refusal(command)) is not None:
                 return deny(reason)
     is_hidden = re.search(r"=['\"]?git\b", text) is not None  # in a variable
     if any(map(is_open, ours)) or any(
@@ -96,7 +96,7 @@ def is_read(command: Command) -> bool:
     return not set("$`") & set(command.text)
 
 
-def as_git(command: Command) -> Command:
+def rewrite_as_git(command: Command) -> Command:
     """Return git-push as `git push`, which it is."""
     name, _, verb = (command.program or "").partition("-")
     if name != "git" or not verb:
@@ -146,12 +146,12 @@ def is_reading(rest: Sequence[str]) -> bool:
             return True
         if not word.startswith("-"):
             return word in ("get", "list")
-        if word == "-f" or any(begins(word, one) for one in CONFIG_VALUED):
+        if word == "-f" or any(is_option_beginning(word, one) for one in CONFIG_VALUED):
             next(words, None)
     return False
 
 
-def refusal_of_variables(command: Command) -> str | None:
+def find_variable_refusal(command: Command) -> str | None:
     texts = [command.text.partition("git ")[0] if command.program == "git" else ""]
     if command.program in ("env", "export", "declare", "sudo"):
         texts += [word.text.partition("=")[0] + "=" for word in command.arguments if "=" in word.text]
@@ -161,17 +161,17 @@ def refusal_of_variables(command: Command) -> str | None:
     return None
 
 
-def of_branch(text: str, found: Sequence[Command], at: int, begin: str) -> Any:
+def judge_current_branch(text: str, found: Sequence[Command], at: int, begin: str) -> Any:
     """Judge a push that names no branch, or the one that is checked out: deny where that one is protected."""
     command = found[at]
-    if command.program != "git" or git_parts(command)[1] not in PUSHING or not pushes_the_branch(command):
+    if command.program != "git" or git_parts(command)[1] not in PUSHING or not is_pushing_branch(command):
         return None
     try:
         if "GIT_DIR" in text:
             raise ValueError("GIT_DIR says where the repository is")
-        branches, is_sure = switched(text, found, at, begin)
+        branches, is_sure = list_switched_branches(text, found, at, begin)
         if not is_sure:
-            branches += [branch_in(command, folder) for folder in command.folders(begin)]
+            branches += [find_branch(command, folder) for folder in command.folders(begin)]
     except (OSError, ValueError) as error:
         return ask(f"which branch is checked out cannot be told ({error}); name the one to push: git push origin NAME")
     for branch in branches:
@@ -185,17 +185,17 @@ def of_branch(text: str, found: Sequence[Command], at: int, begin: str) -> Any:
     return None
 
 
-def pushes_the_branch(command: Command) -> bool:
+def is_pushing_branch(command: Command) -> bool:
     told = git_options(command)
     if told.operands[1:]:
         is_ours = any(THE_BRANCH.fullmatch(word.text) for word in told.operands[1:])
     else:
         is_ours = not told.has("--tags", "-d", "--delete")
-    is_undone = any(one.name.startswith(("--no-d", "--no-t")) for one in told.options)
+    is_undone = any(option.name.startswith(("--no-d", "--no-t")) for option in told.options)
     return (is_ours and not told.has("-n", "--dry-run")) or is_undone
 
 
-def switched(text: str, found: Sequence[Command], at: int, begin: str) -> tuple[list[str | None], bool]:
+def list_switched_branches(text: str, found: Sequence[Command], at: int, begin: str) -> tuple[list[str | None], bool]:
     """Return the branches that may be checked out by what stands before a push, and whether one of them surely is.
 
     "" stands for one that is decided only when it runs.
@@ -204,8 +204,8 @@ def switched(text: str, found: Sequence[Command], at: int, begin: str) -> tuple[
     is_sure = False
     for place, command in enumerate(found[:at]):
         if command.program == "git":
-            name = branch_made(command)
-            marks = marks_between(text, found, place, at) if command.places == found[at].places else None
+            name = find_made_branch(command)
+            marks = list_marks_between(text, found, place, at) if command.places == found[at].places else None
             if (
                 name is not None
                 and marks is not None
@@ -216,11 +216,11 @@ def switched(text: str, found: Sequence[Command], at: int, begin: str) -> tuple[
             ):
                 names[:], is_sure = [name], True
             else:
-                names += branches_named(command)
+                names += list_named_branches(command)
     return names, is_sure
 
 
-def branch_made(command: Command) -> str | None:
+def find_made_branch(command: Command) -> str | None:
     """Return the branch that is checked out where this command succeeds, if that is plain to see."""
     words = [word for word in command.arguments if word.text not in ("-q", "--quiet", "-t", "--track", "--no-track")]
     name = ""
@@ -236,7 +236,7 @@ def branch_made(command: Command) -> str | None:
     return name if all(word.is_known for word in words) and re.fullmatch(r"\w[\w./-]*", name) else None
 
 
-def branches_named(command: Command) -> Iterator[str]:
+def list_named_branches(command: Command) -> Iterator[str]:
     """Yield the words of a command that may name the branch which it checks out."""
     _, verb, rest = git_parts(command)
     words = list(command.arguments[len(command.arguments) - len(rest) :])
@@ -260,7 +260,7 @@ def branches_named(command: Command) -> Iterator[str]:
         yield word.text if word.is_known and word.text != "-" and "@{" not in word.text else ""
 
 
-def marks_between(text: str, found: Sequence[Command], place: int, at: int) -> list[str] | None:
+def list_marks_between(text: str, found: Sequence[Command], place: int, at: int) -> list[str] | None:
     """Return what stands between the commands up to one of them, "&&", "|" or ";", where all run in the same shell.
 
     None if that is not plain to see.
@@ -290,18 +290,18 @@ def is_new(command: Command, name: str, begin: str) -> bool:
     return all(folder is not None and is_free(folder, name) for folder in command.folders(begin))
 
 
-def branch_in(command: Command, folder: str | None) -> str | None:
+def find_branch(command: Command, folder: str | None) -> str | None:
     """Return the branch that is checked out where a command of git works; raise if that cannot be told."""
     _, _, rest = git_parts(command)
     own = command.arguments[: len(command.arguments) - len(rest) - 1]
     if folder is None or not all(word.is_known for word in own):
         raise ValueError("its folder is decided only when it runs")
-    folders, place = git_places(command)
+    folders, place = find_git_places(command)
     folder = os.path.join(folder, *map(os.path.expanduser, folders))
-    return branch_of(folder) if place is None else head_of(os.path.join(folder, os.path.expanduser(place)))
+    return read_branch(folder) if place is None else read_head(os.path.join(folder, os.path.expanduser(place)))
 
 
-def refusal(command: Command) -> str | None:
+def find_refusal(command: Command) -> str | None:
     settings, verb, rest = git_parts(command)
     told = git_options(command)
     for setting in settings:
@@ -310,17 +310,17 @@ def refusal(command: Command) -> str | None:
     if verb in ("init", "clone") and told.has("--template"):
         return f"git {verb} --template brings hooks that git runs; a person sets that"
     if verb == "config":
-        return refusal_of_config(rest)
+        return find_config_refusal(rest)
     if verb in CHECKED and (told.has(*AROUND_CHECKS) or (verb in SHORT_AROUND and told.has("-n"))):
         return "the project's own checks are not to be left out; mend what they find"
-    return refusal_of_push(told) if verb in PUSHING else None
+    return find_push_refusal(told) if verb in PUSHING else None
 
 
-def refusal_of_config(rest: Sequence[str]) -> str | None:
+def find_config_refusal(rest: Sequence[str]) -> str | None:
     named = [word for word in rest if not word.startswith("-")]
-    if any(begins(word, one) for word in rest for one in ("--edit", "--remove-section", "--rename-section")) or (
-        "-e" in rest or rest[:1] in (["edit"], ["remove-section"], ["rename-section"])
-    ):
+    if any(
+        is_option_beginning(word, one) for word in rest for one in ("--edit", "--remove-section", "--rename-section")
+    ) or ("-e" in rest or rest[:1] in (["edit"], ["remove-section"], ["rename-section"])):
         return "git config would change many settings, also what git runs or who commits; a person sets that"
     if not is_reading(rest) and (len(named) > 1 or rest[-1:] != named or any("--unset" in one for one in rest)):
         for word, value in itertools.pairwise([*named, ""]):  # a file or a type may stand before it
@@ -329,12 +329,12 @@ def refusal_of_config(rest: Sequence[str]) -> str | None:
     return None
 
 
-def refusal_of_push(told: Any) -> str | None:
-    if told.has("-f", "--force", "--mirror"):
+def find_push_refusal(value: Any) -> str | None:
+    if value.has("-f", "--force", "--mirror"):
         return "a forced push overwrites what others pushed; use --force-with-lease on a branch of your own"
-    if told.has("--all", "--branches"):
+    if value.has("--all", "--branches"):
         return "this pushes every branch, the protected ones too; name one of your own"
-    for word in told.operands[1:]:
+    for word in value.operands[1:]:
         ref = word.text
         if ref.startswith("+"):
             return "a forced push overwrites what others pushed; use --force-with-lease on a branch of your own"
@@ -346,6 +346,6 @@ def refusal_of_push(told: Any) -> str | None:
     return None
 
 
-def begins(word: str, option: str) -> bool:
+def is_option_beginning(word: str, option: str) -> bool:
     """Return whether a word is an option, or the beginning of it, which git takes too."""
     return len(word) > 2 and option.startswith(word)

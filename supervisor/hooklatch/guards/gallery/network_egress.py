@@ -29,7 +29,7 @@ def network_egress(event: Any) -> Any:
     hosts = [hostname_of(url if "://" in url else f"//{url}") for url in call.addresses]
     for line in call.lines:
         try:
-            hosts += [host for one in commands(line.text) for host in hosts_reached(one)]
+            hosts += [host for command in commands(line.text) for host in hosts_reached(command)]
         except UnreadableCommandError as error:
             return (deny if line.is_sure else ask)(f"the command cannot be judged: {error}")
     for host in hosts:

@@ -47,10 +47,10 @@ def package_installs(event: Any) -> Any:
     call = call_of(event, HARMLESS_TOOLS)
     if call.fault is not None:
         return deny(call.fault)
-    return strictest(of_command(line.text, line.folder, is_sure=line.is_sure) for line in call.lines)
+    return strictest(judge_installs(line.text, line.folder, is_sure=line.is_sure) for line in call.lines)
 
 
-def of_command(text: str, begin: str, *, is_sure: bool) -> Any:
+def judge_installs(text: str, begin: str, *, is_sure: bool) -> Any:
     """Judge a command that runs in a folder; what cannot be read is denied where the tool is surely a shell."""
     try:
         found = [(command, packages_installed(command)) for command in commands(text)]
@@ -66,7 +66,7 @@ def of_command(text: str, begin: str, *, is_sure: bool) -> Any:
             continue
         own = command
         if is_running and packages:  # what stands behind the package is the program's own
-            own = msgspec.structs.replace(command, arguments=tuple(before(packages[0], command)))
+            own = msgspec.structs.replace(command, arguments=tuple(list_words_before(packages[0], command)))
         if own.has_option("--index-url", "--extra-index-url", "--registry", "--find-links"):
             return ask(f"{command.program} would install from an index that the command names")
         strange = [word.text for word in packages if not any(fnmatchcase(name_of(word.text), one) for one in KNOWN)]
@@ -75,7 +75,7 @@ def of_command(text: str, begin: str, *, is_sure: bool) -> Any:
     return None
 
 
-def before(package: Word, command: Command) -> Iterator[Word]:
+def list_words_before(package: Word, command: Command) -> Iterator[Word]:
     """Return the words of a command that stand before a package."""
     return itertools.takewhile(lambda word: word is not package, command.arguments)
 
@@ -85,7 +85,7 @@ def is_there(command: Command, packages: Sequence[Word], begin: str) -> bool:
     if not packages or not packages[0].is_known:
         return False
     # What stands behind the package is the program's own; an option with a value may take --no-install for it.
-    told = [word.text for word in before(packages[0], command)]
+    told = [word.text for word in list_words_before(packages[0], command)]
     refraining = RUNNERS[command.program or ""]
     if not all(word in refraining or word in FLAGS for word in told):
         return False

@@ -20,7 +20,16 @@ import msgspec
 
 from hooklatch import ask, deny, hook
 from hooklatch.guards import Command, UnreadableCommandError, Word, call_of, commands, paths_written, strictest
-from hooklatch.guards.paths import HOMES, STREAMS, Path, Paths, identity_of, is_match, own_home, parts_of
+from hooklatch.guards.paths import (
+    HOMES,
+    STREAMS,
+    PathResolver,
+    PlacedPath,
+    find_file_identity,
+    find_own_home,
+    is_match,
+    split_parts,
+)
 from hooklatch.guards.paths.finding import may_find
 
 # Globs of tools that are judged by nothing here, such as "mcp__notes__*"; those of hosts that touch nothing are known.
@@ -125,25 +134,25 @@ def protected_paths(event: Any) -> Any:
     call = call_of(event, HARMLESS_TOOLS)
     if call.fault is not None:
         return deny(call.fault)
-    in_code = [path for code in call.codes for path in paths_in_code(code)]
+    in_code = [path for code in call.codes for path in list_code_paths(code)]
     for path in (*call.paths, *in_code):
-        if (answer := of_path(path, call.begin, is_whole=call.is_losing)) is not None:
+        if (answer := judge_path(path, call.begin, is_whole=call.is_losing)) is not None:
             return answer
-    return strictest(of_command(line.text, line.folder, is_sure=line.is_sure) for line in call.lines)
+    return strictest(judge_text(line.text, line.folder, is_sure=line.is_sure) for line in call.lines)
 
 
-def of_path(path: str, folder: str, *, is_whole: bool = False) -> Any:
+def judge_path(path: str, folder: str, *, is_whole: bool = False) -> Any:
     """Judge a path that a tool is given."""
-    protected_files.cache_clear()  # they are others at each call
-    found = Paths(folder).of_text(path)
-    if (pattern := protection_of(found, folder, is_whole=is_whole)) is not None:
+    list_protected_files.cache_clear()  # they are others at each call
+    found = PathResolver(folder).of_text(path)
+    if (pattern := find_protection(found, folder, is_whole=is_whole)) is not None:
         return deny(f"{path} is protected ({pattern}); a person has to change it")
     if not all(one.is_placed for one in found):
         return deny(f"{path[:200]!r} is no path whose place is known, so nobody can say what would be written")
     return None
 
 
-def of_command(text: str, begin: str, *, is_sure: bool = True) -> Any:
+def judge_text(text: str, begin: str, *, is_sure: bool = True) -> Any:
     """Judge a command that runs in a folder; what cannot be read is denied where the tool is surely a shell."""
     if text.lstrip().startswith("*** Begin Patch"):
         return deny("this is a patch and no command, and nobody says which files it changes")
@@ -153,39 +162,39 @@ def of_command(text: str, begin: str, *, is_sure: bool = True) -> Any:
         return (deny if is_sure else ask)(f"the command cannot be judged: {error}")
     unknown = ""
     finding: list[Command] = []
-    paths = Paths(begin, text, found)
-    protected_files.cache_clear()  # they are others at each call
+    paths = PathResolver(begin, text, found)
+    list_protected_files.cache_clear()  # they are others at each call
     seen: set[object] = set()  # what has been judged already
     asking = {one.program for one in found if any("hooklatch" in word.text for word in one.arguments)}
     for command in found:
         is_open = not command.is_known or bool(command.fed_by) or bool({"xargs", "parallel"} & set(command.within))
         are_found = not asking.isdisjoint(FINDING | READING if is_open else FINDING)
         are_found = are_found or (is_open and READ_IN.search(text) is not None)
-        if switches_off(command) or (are_found and command.program in ENDING):
+        if is_switching_off(command) or (are_found and command.program in ENDING):
             return deny("a person decides which guards there are: this would change or end them")
         is_read = not set("$`<") & set(command.text)  # from somewhere, so that it may be any part of the text
         if command.program is None and (is_read or ITSELF.search(text)):
             unknown = unknown or command.text
         if command.program == "find" and any(word.text in RUNNING for word in command.arguments):
             finding.append(command)
-        for word, one in begins_of(command, finding, found):
+        for word, one in list_find_starts(command, finding, found):
             below = paths.changed(word, one)
-            if (pattern := protection_of(below, begin)) is not None:
+            if (pattern := find_protection(below, begin)) is not None:
                 return deny(f"{word.text} is protected ({pattern}); a person has to change it")
             is_near = any(path.may_be(begin) or path.may_be_above(begin) for path in below)
             if (
                 not all(path.is_placed for path in below)
-                or protection_of(below, begin, is_whole=True) is not None
+                or find_protection(below, begin, is_whole=True) is not None
                 or (is_near and may_find(one, NEAR))
             ):
                 unknown = unknown or f"below {word.text}"
         is_whole = command.program in LOSING or is_unpacking(command)
-        for word in written(command, finding, found):
+        for word in list_written(command, finding, found):
             if (key := (word, command.places, command.within, is_whole, paths.links_before(command))) in seen:
                 continue
             seen.add(key)
             changed = paths.changed(word, command)
-            if (pattern := protection_of(changed, begin, is_whole=is_whole)) is not None:
+            if (pattern := find_protection(changed, begin, is_whole=is_whole)) is not None:
                 return deny(f"{word.text} is protected ({pattern}); a person has to change it")
             unknown = unknown or ("" if all(path.is_placed for path in changed) else word.text)
     return ask(f"what {unknown} is, is decided only when it runs") if unknown else None
@@ -201,7 +210,7 @@ def is_given(word: Word, command: Command) -> bool:
     return "{}" in word.text and command.within[-1:] == ("find",)
 
 
-def given_by(command: Command, found: Sequence[Command]) -> list[Command] | None:
+def list_givers(command: Command, found: Sequence[Command]) -> list[Command] | None:
     """Return the commands that may print what this one is given by xargs and changes; None if it is given none."""
     if {"xargs", "parallel"}.isdisjoint(command.within):
         return None
@@ -214,33 +223,35 @@ def given_by(command: Command, found: Sequence[Command]) -> list[Command] | None
     return [one for one in before if one.program in NAMING or one.program == "find"][:MAX_FINDS]
 
 
-def begins_of(command: Command, finding: Sequence[Command], found: Sequence[Command]) -> Iterator[tuple[Word, Command]]:
+def list_find_starts(
+    command: Command, finding: Sequence[Command], found: Sequence[Command]
+) -> Iterator[tuple[Word, Command]]:
     """Yield where find begins that has what it finds changed, each with the find."""
     by_itself = command.program == "find" and any(word.text == "-delete" for word in command.arguments)
     is_told = by_itself or any(is_given(word, command) for word in paths_written(command))
-    giving = [command] if by_itself else [*finding[:MAX_FINDS]] if is_told else given_by(command, found) or []
+    giving = [command] if by_itself else [*finding[:MAX_FINDS]] if is_told else list_givers(command, found) or []
     for one in giving:
         if one.program == "find":
-            yield from ((word, one) for word in roots_of(one))
+            yield from ((word, one) for word in list_find_roots(one))
 
 
-def roots_of(finding: Command) -> list[Word]:
+def list_find_roots(finding: Command) -> list[Word]:
     """Return where find begins, which may stand behind options that hide it: such a one is not known."""
     found = list(itertools.takewhile(lambda word: word.text[:1] not in ("-", "(", "!"), finding.arguments))
     is_hidden = not found and bool(finding.arguments) and finding.arguments[0].text not in CONDITIONS
     return [Word("what find is told", False)] if is_hidden else found or [Word(".")]
 
 
-def written(command: Command, finding: Sequence[Command], found: Sequence[Command]) -> Iterator[Word]:
+def list_written(command: Command, finding: Sequence[Command], found: Sequence[Command]) -> Iterator[Word]:
     """Yield what a command writes, with what find gives it and what code in its words names."""
     for word in paths_written(command):
         if is_given(word, command):
-            yield from (one for each in finding[:MAX_FINDS] for one in names_found(each))
+            yield from (name for each in finding[:MAX_FINDS] for name in list_found_names(each))
             if not 0 < len(finding) <= MAX_FINDS or not all(map(is_everyday, finding)):
                 yield word
         else:
             yield word
-    giving = given_by(command, found)
+    giving = list_givers(command, found)
     if giving == []:
         yield GIVEN
     for one in giving or ():
@@ -248,29 +259,29 @@ def written(command: Command, finding: Sequence[Command], found: Sequence[Comman
             texts = (text for word in one.operands for text in re.split(r"\s+|\\[n0t]", word.text) if word.is_known)
             yield from map(Word, filter(None, texts))
             continue
-        yield from names_found(one)
+        yield from list_found_names(one)
         if not is_everyday(one):
             yield GIVEN
     if command.program == "find" and "-delete" in [word.text for word in command.arguments]:
-        yield from names_found(command)
+        yield from list_found_names(command)
     if (command.program or "").startswith(INTERPRETERS):
-        for told in (*command.arguments, *(one.target for one in command.redirects)):
-            yield from map(Word, paths_in_code(told.text))
+        for argument in (*command.arguments, *(redirect.target for redirect in command.redirects)):
+            yield from map(Word, list_code_paths(argument.text))
 
 
-def paths_in_code(code: str) -> Iterator[str]:
+def list_code_paths(code: str) -> Iterator[str]:
     yield from (path for groups in IN_CODE.findall(code) for path in groups if path)
     yield from SECOND_IN_CODE.findall(code)
 
 
-def names_found(finding: Command) -> list[Word]:
+def list_found_names(finding: Command) -> list[Word]:
     """Return the names that find looks for, and those of protected files that these patterns mean."""
-    named = names_told([word.text for word in finding.arguments])
+    named = list_condition_names([word.text for word in finding.arguments])
     plain = [one for one in PROTECTED if one[:1] == "." and "/" not in one and not glob.has_magic(one)]
     return [Word(one) for one in (*named, *(one for one in plain if any(fnmatchcase(one, name) for name in named)))]
 
 
-def names_told(told: Sequence[str]) -> list[str]:
+def list_condition_names(told: Sequence[str]) -> list[str]:
     """Return the names of find's conditions that none of the words before takes back."""
     told = ["", "", *told]
     return [
@@ -286,20 +297,20 @@ def is_everyday(finding: Command) -> bool:
     told = told[: next((at for at, word in enumerate(told) if word in RUNNING), len(told))]
     if {"-o", "-or", ",", "(", ")", "-L", "-follow", "-files0-from", "-f"} & set(told):
         return False
-    named = names_told(told)
+    named = list_condition_names(told)
     if any(last == "-maxdepth" and value in ("0", "1", "2") for last, value in itertools.pairwise(told)):
         return bool(named) and not may_find(finding, NEAR)  # names of branches lie deeper
     return bool(named) and all(EVERYDAY.fullmatch(one[:255]) for one in named)
 
 
-def switches_off(command: Command) -> bool:
+def is_switching_off(command: Command) -> bool:
     told = [word.text for word in command.arguments]
     if (command.program or "").startswith(("python", "pypy")) and is_itself_in_python(told):
         return True
     if (command.program or "").startswith(INTERPRETERS) and any(IN_CALLS.search(word) for word in told):
         return True
     if command.program == "hooklatch":
-        return changes_guards(told)
+        return is_changing_guards(told)
     if any("hooklatch" in word and ".sock" in word for word in told):  # whoever speaks to the daemon by itself
         return True
     if "hooklatch" in told and not TAKING_AWAY.isdisjoint(told) and command.program not in KEEPING:
@@ -315,13 +326,13 @@ def is_itself_in_python(told: Sequence[str]) -> bool:
             behind = [module[1], *told[at + 1 :]] if module[1] else list(told[at + 1 :])
             if behind and behind[0] in RUNNING_MODULES:
                 behind = list(itertools.dropwhile(lambda one: one.partition(".")[0] != "hooklatch", behind))
-            return bool(behind) and behind[0].partition(".")[0] == "hooklatch" and changes_guards(behind[1:])
+            return bool(behind) and behind[0].partition(".")[0] == "hooklatch" and is_changing_guards(behind[1:])
         if not word.startswith("-"):
             is_code = at > 0 and re.fullmatch("-[a-zA-Z]*c", told[at - 1]) is not None
             if is_code:
                 return ITS_CODE.search(word) is not None
             if ITS_FILE.fullmatch(word) is not None:
-                return changes_guards(told[at + 1 :])
+                return is_changing_guards(told[at + 1 :])
             if at == 0 or told[at - 1] not in ("-X", "-W"):
                 return False
     return False
@@ -335,7 +346,7 @@ def is_meant(pattern: str, line: str) -> bool:
         return False
 
 
-def changes_guards(told: Sequence[str]) -> bool:
+def is_changing_guards(told: Sequence[str]) -> bool:
     """Return whether hooklatch, with these words, does more than show something."""
     words = [word for word in told if word != "--json"]
     if not words or words[0] in LOOKING or words[-1] in ("--version", "--help", "-h"):
@@ -343,45 +354,46 @@ def changes_guards(told: Sequence[str]) -> bool:
     return words[0] not in LISTING or (len(words) > 1 and words[1] not in LISTED)
 
 
-def protection_of(paths: Iterable[Path], begin: str, *, is_whole: bool = False) -> str | None:
+def find_protection(paths: Iterable[PlacedPath], begin: str, *, is_whole: bool = False) -> str | None:
     """Return the pattern that protects one of these, None if none does; `is_whole`: all that is below is meant, too."""
     for path in paths:
         if path.whole in STREAMS:
             continue
-        if (pattern := protecting(path.whole, is_whole=is_whole)) is not None:
+        if (pattern := find_pattern(path.whole, is_whole=is_whole)) is not None:
             return pattern
-        shared = identity_of(path.whole, is_shared=True) if path.is_here and path.is_placed else None
-        if shared is not None and (other := protected_files(begin).get(shared)) is not None:
+        shared = find_file_identity(path.whole, is_shared=True) if path.is_here and path.is_placed else None
+        if shared is not None and (other := list_protected_files(begin).get(shared)) is not None:
             return f"it is the same file as {other}"
     return None
 
 
 @functools.lru_cache(maxsize=4096)
-def protecting(path: str, *, is_whole: bool) -> str | None:
+def find_pattern(path: str, *, is_whole: bool) -> str | None:
     """Return the pattern that protects a path."""
-    parts = parts_of(path.lower())
+    parts = split_parts(path.lower())
     name = parts[-1] if parts else ""
     if name in ALLOWED or re.fullmatch(r"\.env(\.\w+)*\.(example|sample|template)", name):
         return None
     return next(
-        (one for one in PROTECTED if any(is_match(parts, each, is_whole=is_whole) for each in forms_of(one))), None
+        (one for one in PROTECTED if any(is_match(parts, each, is_whole=is_whole) for each in list_pattern_forms(one))),
+        None,
     )
 
 
 @functools.cache
-def forms_of(pattern: str) -> tuple[str, ...]:
+def list_pattern_forms(pattern: str) -> tuple[str, ...]:
     """Return a pattern for each home that there may be."""
-    homes = dict.fromkeys((own_home(), "/root", *(f"{one}/*" for one in HOMES)))
+    homes = dict.fromkeys((find_own_home(), "/root", *(f"{one}/*" for one in HOMES)))
     low = pattern.lower()
     return tuple(home.lower() + low[1:] for home in homes) if low[:1] == "~" else (low,)
 
 
 @functools.lru_cache(maxsize=8)
-def protected_files(begin: str) -> dict[tuple[int, int], str]:
+def list_protected_files(begin: str) -> dict[tuple[int, int], str]:
     """Return the protected files of homes, of a folder of work and of the system: as many as are looked at."""
     found: list[str] = []
     for pattern in PROTECTED:
         whole = os.path.expanduser(pattern) if pattern[:1] in ("~", "/") else os.path.join(begin, pattern)
         found += itertools.islice(glob.iglob(whole, include_hidden=True), MAX_SAME - len(found))
     found += itertools.islice(glob.iglob(os.path.join(begin, ".git", "**"), recursive=True), 100)
-    return {identity: one for one in found if (identity := identity_of(one)) is not None}
+    return {identity: one for one in found if (identity := find_file_identity(one)) is not None}

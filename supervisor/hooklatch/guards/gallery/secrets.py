@@ -78,7 +78,7 @@ Json: TypeAlias = "dict[str, Json] | list[Json] | str | float | None"
 )
 def secrets(event: Any) -> Any:
     is_edit = (event.tool_kind or "edit") == "edit" and not str(event.tool_name).startswith("mcp__")
-    texts = [*texts_of(event.tool_args or {}, is_edit), *texts_of(event.tool_input, is_edit)]
+    texts = [*list_input_texts(event.tool_args or {}, is_edit), *list_input_texts(event.tool_input, is_edit)]
     command = (event.tool_args or event.tool_input).get("command")
     if isinstance(command, str):
         try:  # a secret may be written in pieces: gh"p_…"
@@ -88,12 +88,12 @@ def secrets(event: Any) -> Any:
             return deny(f"the command cannot be judged: {error}")
     for text in dict.fromkeys(texts):
         for line in text.splitlines():
-            if (kind := kind_of_secret(line)) is not None:
+            if (kind := find_secret_kind(line)) is not None:
                 return deny(f"this holds what looks like {kind}; name a variable or a file that is not committed")
     return None
 
 
-def texts_of(value: Json, is_edit: bool) -> Iterator[str]:
+def list_input_texts(value: Json, is_edit: bool) -> Iterator[str]:
     """Yield every text of a tool's input, without what an edit takes out."""
     if isinstance(value, str):
         yield value
@@ -103,13 +103,13 @@ def texts_of(value: Json, is_edit: bool) -> Iterator[str]:
                 yield "\n".join(line for line in below.splitlines() if not line.startswith("-"))
             elif not is_edit or key not in OLD:
                 yield key
-                yield from texts_of(below, is_edit)
+                yield from list_input_texts(below, is_edit)
     elif isinstance(value, list):
         for below in value:
-            yield from texts_of(below, is_edit)
+            yield from list_input_texts(below, is_edit)
 
 
-def kind_of_secret(line: str) -> str | None:
+def find_secret_kind(line: str) -> str | None:
     for kind, pattern in PATTERNS.items():
         if (found := pattern.search(line)) is not None and found[0] not in ALLOWED:
             return kind

@@ -9,12 +9,12 @@ from fnmatch import fnmatchcase
 from typing import Final
 
 from hooklatch.guards.command import Command
-from hooklatch.guards.options.reader import Options, option_values, parsed
-from hooklatch.guards.options.syntax import ANY, Syntax, syntax
-from hooklatch.guards.reading.inner import git_verb
+from hooklatch.guards.options.reader import Options, list_option_values, parse_options
+from hooklatch.guards.options.syntax import ANY, Syntax, parse_syntax
+from hooklatch.guards.reading.inner import split_git_verb
 from hooklatch.guards.words import Word
 
-__all__ = ["files_written", "git_options", "git_parts", "git_places", "is_of_person"]
+__all__ = ["list_files_written", "git_options", "git_parts", "find_git_places", "is_of_person"]
 
 OF_TREES: Final = (
     "-q --quiet --recurse-submodules? --progress -m --merge --conflict= -2 --ours -3 --theirs -p --patch"
@@ -42,7 +42,7 @@ OF_MERGES: Final = (
     " --no-verify --allow-unrelated-histories "
 )
 # The options of git itself, in front of the verb.
-OWN: Final = syntax(
+OWN: Final = parse_syntax(
     "-C= -c= --git-dir= --work-tree= --namespace= --config-env= --attr-source= --super-prefix= -p --paginate -P"
     " --no-pager --bare --no-replace-objects --literal-pathspecs --no-literal-pathspecs --glob-pathspecs"
     " --noglob-pathspecs --icase-pathspecs --exec-path? --html-path --man-path --info-path --no-optional-locks"
@@ -50,7 +50,7 @@ OWN: Final = syntax(
 )
 # The options of verbs; a verb that is none of these has any.
 OPTIONS: Final[Mapping[str, Syntax]] = {
-    "push": syntax(
+    "push": parse_syntax(
         "-v --verbose -q --quiet --repo= --all --branches --mirror -d --delete --tags -n --dry-run --porcelain -f"
         " --force --force-with-lease? --no-force-with-lease --force-if-includes --recurse-submodules="
         " --no-recurse-submodules --thin --no-thin --receive-pack= --exec= -u --set-upstream --progress --prune"
@@ -58,12 +58,12 @@ OPTIONS: Final[Mapping[str, Syntax]] = {
         " --no-verify --follow-tags --no-follow-tags --signed? --no-signed --atomic --no-atomic -o= --push-option= -4"
         " --ipv4 -6 --ipv6"
     ),
-    "send-pack": syntax(
+    "send-pack": parse_syntax(
         "-v --verbose -q --quiet --receive-pack= --exec= --remote= --all -n --dry-run --mirror -f --force --signed?"
         " --push-option= --progress --thin --atomic --stateless-rpc --stdin --helper-status --force-with-lease?"
         " --force-if-includes"
     ),
-    "commit": syntax(
+    "commit": parse_syntax(
         "-q --quiet -v --verbose -F= --file= --author= --date= -m= --message= -c= --reedit-message= -C="
         " --reuse-message="
         " --fixup= --squash= --reset-author --trailer= -s --signoff --no-signoff -t= --template= -e --edit --no-edit"
@@ -72,56 +72,57 @@ OPTIONS: Final[Mapping[str, Syntax]] = {
         " --amend --no-post-rewrite -u? --untracked-files? --pathspec-from-file= --pathspec-file-nul --allow-empty"
         " --allow-empty-message"
     ),
-    "checkout": syntax(OF_TREES + OF_HEADS + "-b= -B= -l -f --force --overwrite-ignore --no-overwrite-ignore"),
-    "switch": syntax(
+    "checkout": parse_syntax(OF_TREES + OF_HEADS + "-b= -B= -l -f --force --overwrite-ignore --no-overwrite-ignore"),
+    "switch": parse_syntax(
         OF_TREES + OF_HEADS + "-c= --create= -C= --force-create= --discard-changes -f --force --overwrite-ignore"
     ),
-    "restore": syntax(OF_TREES + "-s= --source= -S --staged -W --worktree --ignore-unmerged"),
-    "reset": syntax(
+    "restore": parse_syntax(OF_TREES + "-s= --source= -S --staged -W --worktree --ignore-unmerged"),
+    "reset": parse_syntax(
         "-q --quiet --no-refresh --refresh --mixed --soft --hard --merge --keep --recurse-submodules? -p --patch -N"
         " --intent-to-add --pathspec-from-file= --pathspec-file-nul -U= --unified= --inter-hunk-context="
     ),
-    "clean": syntax("-q --quiet -n --dry-run -f --force -i --interactive -d -e= --exclude= -x -X"),
-    "branch": syntax(
+    "clean": parse_syntax("-q --quiet -n --dry-run -f --force -i --interactive -d -e= --exclude= -x -X"),
+    "branch": parse_syntax(
         OF_REFS + "-t --track? --no-track -u= --set-upstream-to= --unset-upstream --abbrev? --no-abbrev -r --remotes -a"
         " --all -d --delete -D -m --move -M -c --copy -C --show-current --edit-description -f --force"
         " --recurse-submodules"
     ),
-    "tag": syntax(
+    "tag": parse_syntax(
         OF_REFS + "-n? -d --delete --verify -a --annotate -m= --message= -F= --file= -e --edit -s --sign --no-sign"
         " --cleanup= -u= --local-user= -f --force --trailer="
     ),
-    "rm": syntax(
+    "rm": parse_syntax(
         "-n --dry-run -q --quiet --cached -f --force -r --ignore-unmatch --sparse --pathspec-from-file="
         " --pathspec-file-nul"
     ),
-    "gc": syntax("-q --quiet --prune? --no-prune --cruft --no-cruft --aggressive --auto --force --keep-largest-pack"),
-    "fetch": syntax(OF_FETCH),
-    "pull": syntax(OF_FETCH.replace("-n --no-tags", "--no-tags").replace("-j= --jobs=", "-j? --jobs?")
+    "gc": parse_syntax("-q --quiet --prune? --no-prune --cruft --no-cruft --aggressive --auto --force "
+                       "--keep-largest-pack"),
+    "fetch": parse_syntax(OF_FETCH),
+    "pull": parse_syntax(OF_FETCH.replace("-n --no-tags", "--no-tags").replace("-j= --jobs=", "-j? --jobs?")
         + OF_MERGES + "-r? --rebase? --no-rebase"),
-    "merge": syntax(
+    "merge": parse_syntax(
         OF_MERGES + "-m= --message= -F= --file= --into-name= -v --verbose -q --quiet --abort --quit --continue"
         " --progress --overwrite-ignore"
     ),
-    "rebase": syntax(
+    "rebase": parse_syntax(
         OF_MERGES + "--onto= --keep-base -q --quiet -v --verbose --committer-date-is-author-date --reset-author-date"
         " --ignore-whitespace --whitespace= -f --force-rebase --continue --skip --abort --quit --edit-todo"
         " --show-current-patch --apply -m --merge -i --interactive --empty= --autosquash --no-autosquash --update-refs"
         " --no-update-refs -x= --exec= -r? --rebase-merges? --no-rebase-merges --fork-point --no-fork-point --root"
         " --reschedule-failed-exec --reapply-cherry-picks -C="
     ),
-    "am": syntax(
+    "am": parse_syntax(
         "-i --interactive -b -3 --3way -q --quiet -s --signoff -u --utf8 -k --keep --keep-non-patch -m --message-id"
         " --keep-cr --no-keep-cr -c --scissors --quoted-cr= --whitespace= --ignore-space-change --ignore-whitespace"
         " --directory= --exclude= --include= -C= -p= --patch-format= --reject --resolvemsg= --continue -r --resolved"
         " --skip --abort --quit --show-current-patch? --retry --allow-empty --committer-date-is-author-date"
         " --ignore-date --rerere-autoupdate -S? --gpg-sign? --no-gpg-sign --empty= -n --verify --no-verify"
     ),
-    "worktree": syntax(
+    "worktree": parse_syntax(
         "-f --force -b= -B= -d --detach --checkout --no-checkout --lock --reason= -q --quiet --track --no-track"
         " --guess-remote --orphan --porcelain -z -v --verbose --expire= -n --dry-run"
     ),
-    "clone": syntax(
+    "clone": parse_syntax(
         "-v --verbose -q --quiet --progress --reject-shallow -n --no-checkout --checkout --bare --mirror -l --local"
         " --no-local --no-hardlinks --hardlinks -s --shared --recursive? --recurse-submodules? -j= --jobs= --template="
         " --reference= --reference-if-able= --dissociate -o= --origin= -b= --branch= --revision= -u= --upload-pack="
@@ -129,19 +130,19 @@ OPTIONS: Final[Mapping[str, Syntax]] = {
         " --shallow-submodules --separate-git-dir= --ref-format= -c= --config= --server-option= -4 --ipv4 -6 --ipv6"
         " --filter= --also-filter-submodules --remote-submodules --sparse --bundle-uri="
     ),
-    "archive": syntax(
+    "archive": parse_syntax(
         "-o= --output= --format= --prefix= --add-file= --add-virtual-file= --worktree-attributes -v --verbose"
         " --mtime= -l --list --remote= --exec= -0 -1 -2 -3 -4 -5 -6 -7 -8 -9"
     ),
-    "init": syntax(
+    "init": parse_syntax(
         "--template= --bare --shared? -q --quiet --separate-git-dir= -b= --initial-branch= --object-format="
         " --ref-format="
     ),
-    "checkout-index": syntax(
+    "checkout-index": parse_syntax(
         "-a --all -f --force -q --quiet -n --no-create --ignore-skip-worktree-bits --prefix="
         " --stage= --temp -u --index -z --stdin"
     ),
-    "read-tree": syntax(
+    "read-tree": parse_syntax(
         "-m --reset -u --update -i -n --dry-run -v --verbose --trivial --aggressive --prefix= --index-output="
         " --no-sparse-checkout"
         " --empty -q --quiet --recurse-submodules? --exclude-per-directory= --debug-unpack"
@@ -173,48 +174,50 @@ SHOWN_BY: Final = ("core.pager", "pager.*", "core.editor", "sequence.editor")
 
 def git_parts(command: Command) -> tuple[list[str], str, list[str]]:
     """Return of a command of git the settings that it is given (`-c`, `--config-env`), its verb, and what follows."""
-    verb, rest = git_verb(command.arguments)
+    verb, rest = split_git_verb(command.arguments)
     own = command.arguments[: len(command.arguments) - len(rest)]
-    settings = [word.text for word in option_values(own, ("-c", "--config-env"), OWN)]
+    settings = [word.text for word in list_option_values(own, ("-c", "--config-env"), OWN)]
     if verb == "clone":
-        settings += [word.text for word in option_values(rest, ("-c", "--config"), OPTIONS[verb])]
+        settings += [word.text for word in list_option_values(rest, ("-c", "--config"), OPTIONS[verb])]
     return settings, verb, [word.text for word in rest]
 
 
 def git_options(command: Command) -> Options:
     """Return the options behind the verb of a command of git, and the other words."""
-    verb, rest = git_verb(command.arguments)
-    return parsed(rest, OPTIONS.get(verb, ANY))
+    verb, rest = split_git_verb(command.arguments)
+    return parse_options(rest, OPTIONS.get(verb, ANY))
 
 
-def git_places(command: Command) -> tuple[list[str], str | None]:
+def find_git_places(command: Command) -> tuple[list[str], str | None]:
     """Return the folders that git is told to go to (`-C`), one after another, and where its repository is, if told."""
-    _, rest = git_verb(command.arguments)
-    options = parsed(command.arguments[: len(command.arguments) - len(rest)], OWN).options
-    folders = [folder.text for folder in folders_named(command)]
-    repositories = [one.value.text for one in options if one.may_be("--git-dir") and one.value is not None]
+    _, rest = split_git_verb(command.arguments)
+    options = parse_options(command.arguments[: len(command.arguments) - len(rest)], OWN).options
+    folders = [folder.text for folder in list_named_folders(command)]
+    repositories = [option.value.text for option in options if option.may_be("--git-dir") and option.value is not None]
     return folders, repositories[-1] if repositories else None
 
 
-def files_written(command: Command) -> Iterator[Word]:
+def list_files_written(command: Command) -> Iterator[Word]:
     """Yield the files and folders that a command of git writes, below the folders that `-C` names."""
-    folders = folders_named(command)
-    for word in files_named(command):
-        yield Word(os.path.join(*(folder.text for folder in folders), word.text), all(map(known, [*folders, word])))
+    folders = list_named_folders(command)
+    for word in list_named_files(command):
+        yield Word(
+            os.path.join(*(folder.text for folder in folders), word.text), all(map(is_word_known, [*folders, word]))
+        )
 
 
-def known(word: Word) -> bool:
+def is_word_known(word: Word) -> bool:
     return word.is_known
 
 
-def folders_named(command: Command) -> list[Word]:
+def list_named_folders(command: Command) -> list[Word]:
     """Return the folders that git is told to go to, one after another: -C."""
-    _, rest = git_verb(command.arguments)
-    options = parsed(command.arguments[: len(command.arguments) - len(rest)], OWN).options
+    _, rest = split_git_verb(command.arguments)
+    options = parse_options(command.arguments[: len(command.arguments) - len(rest)], OWN).options
     return [option.value for option in options if option.name == "-C" and option.value is not None]
 
 
-def files_named(command: Command) -> Iterator[Word]:
+def list_named_files(command: Command) -> Iterator[Word]:
     """Yield what a command of git is told to write, as its words name it."""
     _, verb, rest = git_parts(command)
     told = git_options(command)
@@ -226,7 +229,7 @@ def files_named(command: Command) -> Iterator[Word]:
     elif verb in ("clone", "init") and len(named) > (verb == "clone"):
         yield named[-1]
     behind = command.arguments[len(command.arguments) - len(rest) :]
-    yield from option_values(behind, WRITING.get(verb, ("--output",)), OPTIONS.get(verb))
+    yield from list_option_values(behind, WRITING.get(verb, ("--output",)), OPTIONS.get(verb))
 
 
 def is_of_person(setting: str) -> bool:

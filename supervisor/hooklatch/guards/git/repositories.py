@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 
-__all__ = ["branch_of", "head_of", "is_free"]
+__all__ = ["read_branch", "read_head", "is_free"]
 
 # Files that say that git is in the middle of something, which may keep it from checking out.
 BUSY = ("MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "rebase-merge", "rebase-apply", "index.lock")
@@ -13,7 +13,7 @@ BUSY = ("MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "rebase-merge", "rebase
 
 def is_free(folder: str, name: str) -> bool:
     """Return whether a branch of this name can be made where a folder is.  Raises OSError if that cannot be read."""
-    place = git_folder(folder)
+    place = find_git_folder(folder)
     if place is None or any(is_there(os.path.join(place, one)) for one in BUSY):
         return False
     if is_there(common := os.path.join(place, "commondir")):  # of a worktree
@@ -33,13 +33,13 @@ def is_free(folder: str, name: str) -> bool:
     return True
 
 
-def branch_of(folder: str) -> str | None:
+def read_branch(folder: str) -> str | None:
     """Return the branch that is checked out in a folder's repository; None if there is none."""
-    place = git_folder(folder)
-    return None if place is None else head_of(place)
+    place = find_git_folder(folder)
+    return None if place is None else read_head(place)
 
 
-def git_folder(folder: str) -> str | None:
+def find_git_folder(folder: str) -> str | None:
     """Return where the repository of a folder keeps its HEAD; None if it has none."""
     folder = os.path.realpath(folder)
     while True:
@@ -54,7 +54,7 @@ def git_folder(folder: str) -> str | None:
         folder = os.path.dirname(folder)
 
 
-def head_of(place: str) -> str | None:
+def read_head(place: str) -> str | None:
     """Return the branch that a repository's HEAD names; None if it names a commit.  Raises if it says neither."""
     head = os.path.join(place, "HEAD")
     if os.path.islink(head):

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from hooklatch.guards.options.syntax import Syntax
 from hooklatch.guards.words import Word
 
-__all__ = ["Option", "Options", "option_values", "parsed"]
+__all__ = ["Option", "Options", "list_option_values", "parse_options"]
 
 
 class Option(NamedTuple):
@@ -41,7 +41,7 @@ class Options(NamedTuple):
         return any(option.may_be(name) for option in self.options for name in names)
 
 
-def parsed(words: Sequence[Word], how: Syntax) -> Options:
+def parse_options(words: Sequence[Word], how: Syntax) -> Options:
     """Return the options among words, and the operands: each way of writing them, clusters, cut short, behind `--`.
 
     Where nobody knows whether an option takes the next word, that word is read as its value and by itself; of a program
@@ -80,7 +80,7 @@ def parsed(words: Sequence[Word], how: Syntax) -> Options:
             options.append(Option(name, meanings, Word(value, word.is_known) if mark else following if takes else None))
             at += bool(not mark and meanings and meanings <= how.valued and how.is_whole)
         elif text.startswith("-") and len(text) > 1:
-            found, is_open = cluster(word, how)
+            found, is_open = parse_cluster(word, how)
             if is_open and following is not None:
                 found[-1] = found[-1]._replace(value=following)
                 at += how.is_whole
@@ -88,7 +88,7 @@ def parsed(words: Sequence[Word], how: Syntax) -> Options:
     return Options(options, operands)
 
 
-def cluster(word: Word, how: Syntax) -> tuple[list[Option], bool]:
+def parse_cluster(word: Word, how: Syntax) -> tuple[list[Option], bool]:
     """Return the options in a word of letters, and whether the last one takes the next word."""
     found: list[Option] = []
     text = word.text
@@ -103,11 +103,11 @@ def cluster(word: Word, how: Syntax) -> tuple[list[Option], bool]:
     return found, False
 
 
-def option_values(words: Sequence[Word], names: Iterable[str], how: Syntax | None = None) -> Iterator[Word]:
+def list_option_values(words: Sequence[Word], names: Iterable[str], how: Syntax | None = None) -> Iterator[Word]:
     """Yield the values of options, in each way of writing them: -o x, -ox, -so x, --output x, --out=x."""
     if not (named := frozenset(names)):
         return
     how = how or Syntax(valued=named)
-    for option in parsed(words, how).options:
+    for option in parse_options(words, how).options:
         if option.value is not None and not named.isdisjoint((option.name, *option.meanings)):
             yield option.value

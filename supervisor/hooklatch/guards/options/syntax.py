@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-__all__ = ["ANY", "SYNTAX", "Syntax", "syntax"]
+__all__ = ["ANY", "SYNTAX", "Syntax", "parse_syntax"]
 
 
 class Syntax(NamedTuple):
@@ -32,7 +32,7 @@ class Syntax(NamedTuple):
         return frozenset(one for one in known if one.startswith(name)) if len(name) > 2 else frozenset()
 
 
-def syntax(table: str, *, is_old: bool = False) -> Syntax:
+def parse_syntax(table: str, *, is_old: bool = False) -> Syntax:
     """Return a table that is written as its options: `-o=` takes a value, `--color?` one that touches it, `-f` none."""
     told = [*table.split(), "--help", "--version"]
     valued = frozenset(one[:-1] for one in told if one.endswith("="))
@@ -53,61 +53,61 @@ OF_GZIP: Final = (
     " --quiet -r --recursive --rsyncable -S= --suffix= --synchronous -t --test -v --verbose -V --fast --best"
 )
 SYNTAX: Final[Mapping[str, Syntax]] = {
-    "rm": syntax(
+    "rm": parse_syntax(
         "-f --force -i -I --interactive? --one-file-system --no-preserve-root --preserve-root? -r -R --recursive -d"
         " --dir -v --verbose"
     ),
-    "rmdir": syntax("--ignore-fail-on-non-empty -p --parents -v --verbose"),
-    "unlink": syntax(""),
-    "shred": syntax(
+    "rmdir": parse_syntax("--ignore-fail-on-non-empty -p --parents -v --verbose"),
+    "unlink": parse_syntax(""),
+    "shred": parse_syntax(
         "-f --force -n= --iterations= --random-source= -s= --size= -u --remove? -v --verbose -x --exact -z --zero"
     ),
-    "cp": syntax(
+    "cp": parse_syntax(
         BACKUP
         + "-a --archive --attributes-only --copy-contents -d -f --force -i --interactive -H -l --link -L --dereference"
         " -n --no-clobber -P --no-dereference -p --preserve? --no-preserve= --parents -R -r --recursive --reflink?"
         " --remove-destination --sparse= --strip-trailing-slashes -s --symbolic-link -u --update? -x --one-file-system"
         " --debug --keep-directory-symlink"
     ),
-    "mv": syntax(
+    "mv": parse_syntax(
         BACKUP
         + "-f --force -i --interactive -n --no-clobber --strip-trailing-slashes -u --update? --debug --exchange"
         " --no-copy"
     ),
-    "ln": syntax(
+    "ln": parse_syntax(
         BACKUP
         + "-d -F --directory -f --force -i --interactive -L --logical -n --no-dereference -P --physical -r --relative"
         " -s --symbolic"
     ),
-    "install": syntax(
+    "install": parse_syntax(
         BACKUP
         + "-c -C --compare -d --directory -D --debug -g= --group= -m= --mode= -o= --owner= -p --preserve-timestamps -s"
         " --strip --strip-program= --preserve-context"
     ),
-    "chmod": syntax(OF_RIGHTS + " -r -w -x -X -s -t -u -g -o -a"),  # whose modes may look like options
-    "chown": syntax(OF_OWNERS),
-    "chgrp": syntax(OF_OWNERS),
-    "mkdir": syntax("-m= --mode= -p --parents -v --verbose -Z --context?"),
-    "touch": syntax("-a -c --no-create -d= --date= -f -h --no-dereference -m -r= --reference= -t= --time="),
-    "tee": syntax("-a --append -i --ignore-interrupts -p --output-error?"),
-    "truncate": syntax("-c --no-create -o --io-blocks -r= --reference= -s= --size="),
-    "sed": syntax(
+    "chmod": parse_syntax(OF_RIGHTS + " -r -w -x -X -s -t -u -g -o -a"),  # whose modes may look like options
+    "chown": parse_syntax(OF_OWNERS),
+    "chgrp": parse_syntax(OF_OWNERS),
+    "mkdir": parse_syntax("-m= --mode= -p --parents -v --verbose -Z --context?"),
+    "touch": parse_syntax("-a -c --no-create -d= --date= -f -h --no-dereference -m -r= --reference= -t= --time="),
+    "tee": parse_syntax("-a --append -i --ignore-interrupts -p --output-error?"),
+    "truncate": parse_syntax("-c --no-create -o --io-blocks -r= --reference= -s= --size="),
+    "sed": parse_syntax(
         "-n --quiet --silent --debug -e= --expression= -f= --file= --follow-symlinks -i? --in-place? -l= --line-length="
         " --posix -b --binary -E -r --regexp-extended -s --separate --sandbox -u --unbuffered -z --null-data"
         " --zero-terminated"
     ),
-    "sort": syntax(
+    "sort": parse_syntax(
         "-b --ignore-leading-blanks -d --dictionary-order -f --ignore-case -g --general-numeric-sort -i"
         " --ignore-nonprinting -M --month-sort -h --human-numeric-sort -n --numeric-sort -R --random-sort"
         " --random-source= -r --reverse --sort= -V --version-sort --batch-size= -c --check? -C --compress-program="
         " --debug --files0-from= -k= --key= -m --merge -o= --output= -s --stable -S= --buffer-size= -t="
         " --field-separator= -T= --temporary-directory= --parallel= -u --unique -z --zero-terminated"
     ),
-    "perl": syntax(
+    "perl": parse_syntax(
         "-0? -a -c -C? -d? -D? -e= -E= -f -F= -i? -I= -l? -m= -M= -n -p -s -S -t -T -u -U -v -V? -w -W -x? -X"
     ),
-    **{name: syntax(OF_GZIP) for name in ("gzip", "gunzip")},
-    **dict.fromkeys(("tar", "bsdtar", "gtar"), syntax(
+    **{name: parse_syntax(OF_GZIP) for name in ("gzip", "gunzip")},
+    **dict.fromkeys(("tar", "bsdtar", "gtar"), parse_syntax(
         "-A --catenate --concatenate -c --create --delete -d --diff --compare -r --append --test-label -t --list -u"
         " --update -x --extract --get --check-device -g= --listed-incremental= -G --incremental --hole-detection="
         " --ignore-failed-read --level= --no-check-device --no-seek -n --seek --occurrence? --sparse-version= -S"
@@ -138,7 +138,7 @@ SYNTAX: Final[Mapping[str, Syntax]] = {
         " --confirmation -o --no-recursion --usage",
         is_old=True,
     )),
-    "npx": syntax(
+    "npx": parse_syntax(
         "-p= --package= -c= --call= -w= --workspace= --ws -y --yes -q --quiet --no --no-install --workspaces"
                     " --include-workspace-root --prefer-offline --registry= --cache="
     ),

@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
-from hooklatch.guards.paths.links import identity_of
-from hooklatch.guards.paths.paths import HOMES, STREAMS, Path, Paths, own_home
-from hooklatch.guards.paths.patterns import is_match, may_be, parts_of, together
+from hooklatch.guards.paths.links import find_file_identity
+from hooklatch.guards.paths.paths import HOMES, STREAMS, PathResolver, PlacedPath, find_own_home
+from hooklatch.guards.paths.patterns import find_wide_together, is_match, may_be, split_parts
 
-__all__ = ["HOMES", "STREAMS", "Path", "Paths", "identity_of", "is_match", "may_be", "own_home", "parts_of", "together"]
+__all__ = [
+    "HOMES",
+    "STREAMS",
+    "PlacedPath",
+    "PathResolver",
+    "find_file_identity",
+    "is_match",
+    "may_be",
+    "find_own_home",
+    "split_parts",
+    "find_wide_together",
+]

@@ -6,12 +6,12 @@ import re
 from typing import Final
 
 from hooklatch.guards.command import Command
-from hooklatch.guards.paths.paths import Path, Paths
+from hooklatch.guards.paths.paths import PathResolver, PlacedPath
 from hooklatch.guards.paths.patterns import may_be
 from hooklatch.guards.targets import paths_written
 from hooklatch.guards.words import Word
 
-__all__ = ["shows_only", "takes_disk", "writes_device"]
+__all__ = ["is_showing_only", "is_taking_disk", "is_writing_device"]
 
 # What a program may write to below /dev; all else there is a disk, the memory, or another device.
 WRITABLE: Final = (
@@ -30,12 +30,12 @@ LOOKING: Final = frozenset({  # programs that only look at a disk, or write to t
 })  # fmt: skip
 
 
-def writes_device(command: Command, paths: Paths) -> bool:
+def is_writing_device(command: Command, paths: PathResolver) -> bool:
     """Return whether a command writes to a disk, the memory, or another device."""
     return any(is_device(paths.changed(word, command)) for word in paths_written(command))
 
 
-def shows_only(command: Command) -> bool:
+def is_showing_only(command: Command) -> bool:
     """Return whether a program for disks is told to show something, and nothing else."""
     is_making = (command.program or "").startswith("mk")  # to which -l is a list of blocks
     shown = {"--help", "--version"} if is_making else {"--help", "--version", "-l", "--list"}
@@ -43,17 +43,17 @@ def shows_only(command: Command) -> bool:
     return bool(told) and shown.issuperset(told)
 
 
-def is_device(found: list[Path]) -> bool:
+def is_device(found: list[PlacedPath]) -> bool:
     is_meant = any(path.is_here and path.may_be_below(["/dev"]) for path in found)
     return is_meant and not any(path.is_below(WRITABLE) for path in found)
 
 
-def takes_disk(command: Command, paths: Paths) -> bool:
+def is_taking_disk(command: Command, paths: PathResolver) -> bool:
     """Return whether a program that may do more than look is given a whole disk."""
     return command.program not in LOOKING and any(is_disk(word, command, paths) for word in command.arguments)
 
 
-def is_disk(word: Word, command: Command, paths: Paths) -> bool:
+def is_disk(word: Word, command: Command, paths: PathResolver) -> bool:
     """Return whether a word, or what stands in it behind a sign, is a whole disk."""
     texts = {word.text, word.text.rpartition("=")[2]}
     found = (path.parts for text in texts if "dev" in text for path in paths.lost(Word(text), command))

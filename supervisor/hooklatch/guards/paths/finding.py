@@ -15,7 +15,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 from hooklatch.guards.command import Command
 from hooklatch.guards.words import Word
 
-__all__ = ["left_out", "may_find", "roots_of"]
+__all__ = ["measure_left_out", "may_find", "list_roots"]
 
 # Files and folders below one that is searched, but for what is built or fetched: those that nobody wants to lose.
 HISTORY: Final = (
@@ -51,7 +51,7 @@ MAX_WORDS: Final = 100  # of conditions
 Left: TypeAlias = Literal["most", "unknown", "little"]
 
 
-class File(NamedTuple):
+class TrialFile(NamedTuple):
     """One file of those that the conditions are tried on."""
 
     path: str
@@ -63,21 +63,21 @@ class File(NamedTuple):
         return self.path.rpartition("/")[2]
 
 
-class Answers(NamedTuple):
+class TrialAnswers(NamedTuple):
     """Whether a condition may hold, and whether it may fail: both, where nobody knows."""
 
     may_hold: bool = True
     may_fail: bool = True
 
 
-YES: Final = Answers(may_fail=False)
-NO: Final = Answers(may_hold=False)
-EITHER: Final = Answers()
+YES: Final = TrialAnswers(may_fail=False)
+NO: Final = TrialAnswers(may_hold=False)
+EITHER: Final = TrialAnswers()
 
 
-def roots_of(command: Command) -> list[Word]:
+def list_roots(command: Command) -> list[Word]:
     """Return where find begins."""
-    words = command.arguments[first_root(command.arguments) :]
+    words = command.arguments[find_first_root(command.arguments) :]
     return list(itertools.takewhile(is_root, words)) or [Word(".")]
 
 
@@ -85,51 +85,53 @@ def is_root(word: Word) -> bool:
     return word.text[:1] not in ("-", "(", "!", ")", ",")
 
 
-def left_out(command: Command) -> Left:
+def measure_left_out(command: Command) -> Left:
     """Return how much the conditions leave out of a folder: "most", and all of a history, or "little".
 
     "unknown" if that is decided by ages, sizes and owners, or by what is known only when it runs.
     """
-    texts = conditions_of(command)
+    texts = list_conditions(command)
     if texts is None:
         return "unknown"
-    return least_left_out(tuple(texts), starts_of(command))
+    return measure_least_left_out(tuple(texts), list_starts(command))
 
 
 @functools.lru_cache(maxsize=256)
-def least_left_out(texts: tuple[str, ...], starts: tuple[str, ...]) -> Left:
+def measure_least_left_out(texts: tuple[str, ...], starts: tuple[str, ...]) -> Left:
     """Return how much conditions leave out where that is least."""
-    found = [[trial_of(texts, start, one) for one in files] for start in starts for files in (HISTORY, WORK)]
+    found = [[try_conditions(texts, start, file) for file in files] for start in starts for files in (HISTORY, WORK)]
     most = [0, len(WORK) // FEW] * len(starts)
-    if any(sum(one.is_sure for one in trials if one) > count for trials, count in zip(found, most, strict=True)):
+    if any(sum(trial.is_sure for trial in trials if trial) > count for trials, count in zip(found, most, strict=True)):
         return "little"
-    if any(sum(one.is_reached for one in trials if one) > count for trials, count in zip(found, most, strict=True)):
+    if any(
+        sum(trial.is_reached for trial in trials if trial) > count for trials, count in zip(found, most, strict=True)
+    ):
         return "unknown"
     return "most"
 
 
 def may_find(command: Command, files: Sequence[str]) -> bool:
     """Return whether find may find one of these below where it begins."""
-    texts = conditions_of(command)
+    texts = list_conditions(command)
     if texts is None:
         return True
-    return is_any_found(tuple(texts), starts_of(command), tuple(files))
+    return is_any_found(tuple(texts), list_starts(command), tuple(files))
 
 
 @functools.lru_cache(maxsize=256)
 def is_any_found(texts: tuple[str, ...], starts: tuple[str, ...], files: tuple[str, ...]) -> bool:
-    trials = [trial_of(texts, start, one) for start in starts for one in files]
-    return any(one is not None and one.is_reached for one in trials)
+    trials = [try_conditions(texts, start, file) for start in starts for file in files]
+    return any(trial is not None and trial.is_reached for trial in trials)
 
 
-def starts_of(command: Command) -> tuple[str, ...]:
+def list_starts(command: Command) -> tuple[str, ...]:
     """Return where find begins, as it puts that before what it finds."""
-    return tuple(dict.fromkeys(word.text.rstrip("/") for word in roots_of(command)))[:MAX_STARTS]
+    return tuple(dict.fromkeys(word.text.rstrip("/") for word in list_roots(command)))[:MAX_STARTS]
 
 
-def conditions_of(command: Command) -> list[str] | None:
+def list_conditions(command: Command) -> list[str] | None:
     """Return the words of find behind where it begins; None if they are not known, or too many."""
-    conditions = itertools.dropwhile(is_root, command.arguments[first_root(command.arguments) :])
+    conditions = itertools.dropwhile(is_root, command.arguments[find_first_root(command.arguments) :])
     texts: list[str] = []
     for word in conditions:
         if (not word.is_known and RUNNING.isdisjoint(texts)) or len(texts) == MAX_WORDS:
@@ -138,7 +140,7 @@ def conditions_of(command: Command) -> list[str] | None:
     return texts
 
 
-def first_root(words: Sequence[Word]) -> int:
+def find_first_root(words: Sequence[Word]) -> int:
     """Return where the options of find itself end."""
     at = 0
     while at < len(words) and (words[at].text in OPTIONS or words[at].text == "-D" or words[at].text.startswith("-O")):
@@ -146,24 +148,24 @@ def first_root(words: Sequence[Word]) -> int:
     return at
 
 
-def trial_of(texts: Sequence[str], start: str, path: str) -> Trial | None:
+def try_conditions(texts: Sequence[str], start: str, path: str) -> FindTrial | None:
     """Return what find does to a file below where it begins; None if it does not look there."""
-    file = File(f"{start}/{path.rstrip('/')}", path.endswith("/"), path.rstrip("/").count("/") + 1)
+    file = TrialFile(f"{start}/{path.rstrip('/')}", path.endswith("/"), path.rstrip("/").count("/") + 1)
     for word, value in itertools.pairwise(texts):
         limit = int(value) if value.isdecimal() and len(value) < 9 else file.depth
         if (word == "-maxdepth" and file.depth > limit) or (word == "-mindepth" and file.depth < limit):
             return None
     parts = path.split("/")
-    above = [File(f"{start}/{'/'.join(parts[:at])}", True, at) for at in range(1, file.depth)]
-    if "-prune" in texts and any(Trial(texts, one).is_pruned for one in above):
+    above = [TrialFile(f"{start}/{'/'.join(parts[:at])}", True, at) for at in range(1, file.depth)]
+    if "-prune" in texts and any(FindTrial(texts, one).is_pruned for one in above):
         return None
-    return Trial(texts, file)
+    return FindTrial(texts, file)
 
 
-class Trial:
+class FindTrial:
     """Reads an expression of find for one file: whether it may reach an action there, and whether it surely does."""
 
-    def __init__(self, texts: Sequence[str], file: File) -> None:
+    def __init__(self, texts: Sequence[str], file: TrialFile) -> None:
         self._texts, self._file, self._at = texts, file, 0
         self._live: bool = True  # whether what stands here may be tried
         self._certain: bool = True  # and whether it surely is
@@ -180,30 +182,30 @@ class Trial:
         self.is_reached = self.is_reached or self._live
         self.is_sure = self.is_sure or self._certain
 
-    def _list(self) -> Answers:
+    def _list(self) -> TrialAnswers:
         answers = self._either()
         while self._take(","):
             answers = self._either()
         return answers
 
-    def _either(self) -> Answers:
+    def _either(self) -> TrialAnswers:
         live, certain = self._live, self._certain
         answers = self._both()
         while self._take("-o", "-or"):
             self._live, self._certain = live and answers.may_fail, certain and not answers.may_hold
             other = self._both()
-            answers = Answers(answers.may_hold or other.may_hold, answers.may_fail and other.may_fail)
+            answers = TrialAnswers(answers.may_hold or other.may_hold, answers.may_fail and other.may_fail)
         self._live, self._certain = live, certain
         return answers
 
-    def _both(self) -> Answers:
+    def _both(self) -> TrialAnswers:
         live, certain = self._live, self._certain
         answers = self._one()
         while self._at < len(self._texts) and self._texts[self._at] not in ("-o", "-or", ",", ")"):
             self._take("-a", "-and")
             self._live, self._certain = self._live and answers.may_hold, self._certain and not answers.may_fail
             other = self._one()
-            answers = Answers(answers.may_hold and other.may_hold, answers.may_fail or other.may_fail)
+            answers = TrialAnswers(answers.may_hold and other.may_hold, answers.may_fail or other.may_fail)
         self._live, self._certain = live, certain
         return answers
 
@@ -213,10 +215,10 @@ class Trial:
             return True
         return False
 
-    def _one(self) -> Answers:
+    def _one(self) -> TrialAnswers:
         if self._take("!", "-not"):
             answers = self._one()
-            return Answers(answers.may_fail, answers.may_hold)
+            return TrialAnswers(answers.may_fail, answers.may_hold)
         if self._take("("):
             answers = self._list()
             self._take(")")
@@ -231,7 +233,7 @@ class Trial:
         self._at += len(values)
         return self._condition(word, values[0] if values else "")
 
-    def _action(self) -> Answers:
+    def _action(self) -> TrialAnswers:
         while self._at < len(self._texts) and self._texts[self._at] != ";":
             is_over = self._texts[self._at] == "+" and self._texts[self._at - 1] == "{}"
             if is_over:
@@ -241,13 +243,13 @@ class Trial:
         self._act()
         return EITHER
 
-    def _condition(self, word: str, value: str) -> Answers:
+    def _condition(self, word: str, value: str) -> TrialAnswers:
         file = self._file
         match word:
             case "-name" | "-iname":
-                return matched(value, file.name, word)
+                return match_find_pattern(value, file.name, word)
             case "-path" | "-ipath" | "-wholename" | "-iwholename":
-                return matched(value, file.path, word)
+                return match_find_pattern(value, file.path, word)
             case "-regex" | "-iregex":
                 if PLAIN_REGEX.fullmatch(value) is None or len(value) > 255:
                     return EITHER
@@ -275,7 +277,7 @@ class Trial:
                 return EITHER
 
 
-def matched(pattern: str, text: str, word: str) -> Answers:
+def match_find_pattern(pattern: str, text: str, word: str) -> TrialAnswers:
     """Return whether a pattern of find matches: to it what is hidden, and a slash, are characters like others."""
     if len(pattern) > 255:
         return EITHER

@@ -9,14 +9,14 @@ from typing import Final
 
 from hooklatch.guards.paths.patterns import MAGIC, is_wide, may_be
 
-__all__ = ["MAX_WAYS", "Links", "identity_of"]
+__all__ = ["MAX_WAYS", "TextLinks", "find_file_identity"]
 
 MAX_WAYS: Final = 1000  # files that a pattern stands for, and links on the way to them; of more, nobody knows
 MAX_ADDED: Final = 128  # links that a text makes; of more, nobody knows where they lead
 MAX_LINKS: Final = 40  # on one way, as the kernel has it
 
 
-class Links:
+class TextLinks:
     """Where paths lead, by the links that are there and by those that were added."""
 
     def __init__(self) -> None:
@@ -71,7 +71,7 @@ class Links:
             if part == "..":
                 waiting.append((done[:-1], rest, links))
                 continue
-            if (magic := through_process(done, part)) is not None:
+            if (magic := leads_through_process(done, part)) is not None:
                 if not magic:
                     return None
                 waiting.append(((), rest, links))
@@ -120,7 +120,7 @@ class Links:
         return found
 
 
-def through_process(done: Sequence[str], part: str) -> bool | None:
+def leads_through_process(done: Sequence[str], part: str) -> bool | None:
     """Return whether a part leads to the root, as /proc/1/root does; None if it is a part like others."""
     if len(done) < 2 or not may_be(done[0], "proc"):
         return None
@@ -129,7 +129,7 @@ def through_process(done: Sequence[str], part: str) -> bool | None:
     return False if any(may_be(part, one) for one in ("cwd", "exe", "fd", "map_files")) else None
 
 
-def identity_of(path: str, *, is_shared: bool = False) -> tuple[int, int] | None:
+def find_file_identity(path: str, *, is_shared: bool = False) -> tuple[int, int] | None:
     """Return what is the same for all names of a file; None if there is none, or `is_shared` and it has one name."""
     try:
         own = os.stat(path)

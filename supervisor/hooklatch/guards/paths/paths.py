@@ -11,12 +11,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from hooklatch.guards.command import Command
-from hooklatch.guards.paths.links import MAX_WAYS, Links
-from hooklatch.guards.paths.patterns import is_start, is_wide, may_be, parts_of
+from hooklatch.guards.paths.links import MAX_WAYS, TextLinks
+from hooklatch.guards.paths.patterns import is_start, is_wide, may_be, split_parts
 from hooklatch.guards.reading.places import MACHINES, WITH_HOMES
 from hooklatch.guards.words import Word
 
-__all__ = ["HOMES", "STREAMS", "Path", "Paths", "own_home"]
+__all__ = ["HOMES", "STREAMS", "PlacedPath", "PathResolver", "find_own_home"]
 
 MAX_PATH: Final = 4096  # characters; the kernel takes no longer ones
 NOWHERE: Final = "/nobody/knows/where"  # the folder after `cd $X`
@@ -31,7 +31,7 @@ OF_VARIABLE: Final = re.compile(r"\A\$(?:(HOME|PWD)|\{(HOME|PWD)\})(?=/|\Z)")
 LINKING: Final = frozenset({"ln", "link", "cp", "mv", "mount"})
 
 
-class Path(NamedTuple):
+class PlacedPath(NamedTuple):
     """One place on the disk that a word may mean: absolute, without `.`, `..` and links; a pattern where one is left.
 
     `is_placed` is false if nobody knows in which folder it lies, and `is_here` if it is on another machine.
@@ -43,38 +43,38 @@ class Path(NamedTuple):
 
     @property
     def parts(self) -> tuple[str, ...]:
-        return parts_of(self.whole)
+        return split_parts(self.whole)
 
     def is_below(self, folders: Iterable[str]) -> bool:
         """Return whether it surely is one of these folders, or lies in one."""
-        return any(self.parts[: len(parts)] == parts for parts in map(parts_of, folders))
+        return any(self.parts[: len(parts)] == parts for parts in map(split_parts, folders))
 
     def may_be_below(self, folders: Iterable[str]) -> bool:
         """Return whether it is one of these folders, or lies in one, or may by its patterns."""
-        return any(is_start(parts, self.parts) for parts in map(parts_of, folders))
+        return any(is_start(parts, self.parts) for parts in map(split_parts, folders))
 
     def may_be_above(self, folder: str) -> bool:
         """Return whether this folder lies below it, or may by its patterns."""
-        parts = parts_of(folder)
+        parts = split_parts(folder)
         return len(self.parts) < len(parts) and is_start(self.parts, parts)
 
     def may_be(self, folder: str) -> bool:
         """Return whether it is this folder, or may be by its patterns."""
-        parts = parts_of(folder)
+        parts = split_parts(folder)
         return len(self.parts) == len(parts) and is_start(self.parts, parts)
 
     def is_home(self) -> bool:
         """Return whether it is somebody's home, or the folder of all homes."""
         parts = self.parts
-        if self.whole == own_home() or (len(parts) == 1 and may_be(parts[0], "root")):
+        if self.whole == find_own_home() or (len(parts) == 1 and may_be(parts[0], "root")):
             return True
         return len(parts) == 2 and any(may_be(parts[0], one[1:]) for one in HOMES)
 
 
-UNKNOWN: Final = Path(NOWHERE, is_placed=False)
+UNKNOWN: Final = PlacedPath(NOWHERE, is_placed=False)
 
 
-class Paths:
+class PathResolver:
     """The paths that the words of one text mean, seen from the folder in which it begins."""
 
     def __init__(self, begin: str, text: str = "", found: Sequence[Command] = ()) -> None:
@@ -82,7 +82,7 @@ class Paths:
         self._home_is_known = HOME_IS_SET.search(text) is None
         self._folder_is_known = re.search(r"(?<![\w$])(?<!\$\{)(?:OLD)?PWD=", text) is None
         self._is_led = CDPATH_IS_SET.search(text) is not None
-        self._links = Links()
+        self._links = TextLinks()
         self._real: dict[str, str] = {}
         repeats = REPEATS.search(text) is not None
         self._found, self._reached = list(found), 0
@@ -90,12 +90,12 @@ class Paths:
         if repeats:
             self._reach_at(len(self._found))
 
-    def lost(self, word: Word, command: Command) -> list[Path]:
+    def lost(self, word: Word, command: Command) -> list[PlacedPath]:
         """Return what is lost if a word is removed: of `link` the link, of `link/` and `link/*` what it leads to."""
         self._reach(command)
         return self._meant(word, command, is_followed=False)
 
-    def changed(self, word: Word, command: Command) -> list[Path]:
+    def changed(self, word: Word, command: Command) -> list[PlacedPath]:
         """Return what is changed if a word is written to: as it is named, and with all links followed."""
         self._reach(command)
         word = self.expanded(word)
@@ -105,7 +105,7 @@ class Paths:
         ]
         return list(dict.fromkeys(found))
 
-    def of_text(self, text: str) -> list[Path]:
+    def of_text(self, text: str) -> list[PlacedPath]:
         """Return what a path that is no word of a shell means."""
         return self.changed(Word(text), Command(program=""))
 
@@ -138,11 +138,13 @@ class Paths:
             self._reached += 1
             self._note(self._found[self._reached - 1])
 
-    def _meant(self, word: Word, command: Command, *, is_followed: bool = False, is_named: bool = False) -> list[Path]:
+    def _meant(
+        self, word: Word, command: Command, *, is_followed: bool = False, is_named: bool = False
+    ) -> list[PlacedPath]:
         """Return what a word means; `is_named`: as it is written, too, instead of the folder that is emptied."""
         if not word.is_known or not is_possible(word.text):
             return [UNKNOWN]
-        found: dict[Path, None] = {}
+        found: dict[PlacedPath, None] = {}
         is_here = MACHINES.isdisjoint(command.within)
         for place in command.places:
             for whole in self._placed(word.text, place, command):
@@ -151,13 +153,13 @@ class Paths:
                     continue
                 plain, is_lost = os.path.normpath(whole), whole.startswith(NOWHERE)
                 if is_named or is_lost or not is_here:
-                    found[Path(plain if is_named else stripped(whole), not is_lost, is_here)] = None
+                    found[PlacedPath(plain if is_named else strip_wide_ends(whole), not is_lost, is_here)] = None
                 if is_lost or not is_here or plain in STREAMS:
                     continue
                 ways = self._links.ways(whole, is_followed=is_followed, is_stripped=not is_named)
-                found.update((Path(one), None) for one in ways or ())
+                found.update((PlacedPath(way), None) for way in ways or ())
                 if ways is None or len(found) > MAX_WAYS:
-                    return [*found, Path(stripped(whole)), UNKNOWN]
+                    return [*found, PlacedPath(strip_wide_ends(whole)), UNKNOWN]
         return list(found)
 
     def _placed(self, text: str, place: str | None, command: Command) -> Iterator[str | None]:
@@ -183,7 +185,7 @@ class Paths:
         elif not self._home_is_known:
             yield None
         else:
-            yield own_home() + slash + rest
+            yield find_own_home() + slash + rest
             if not WITH_HOMES.isdisjoint(command.within):
                 yield f"/root{slash}{rest}"
 
@@ -209,9 +211,9 @@ class Paths:
         sources = [word for word in words if word not in targets] if into or len(words) > 1 else words
         for source in sources:
             leads = self._meant(source, command, is_named=True)
-            if is_copy and not any(one.whole in self._links for one in leads):
+            if is_copy and not any(lead.whole in self._links for lead in leads):
                 continue
-            ends: set[str | None] = {one.whole if one.is_placed else None for one in leads}
+            ends: set[str | None] = {lead.whole if lead.is_placed else None for lead in leads}
             if name == "ln" and source.is_known and not os.path.isabs(source.text):
                 ends |= {os.path.join("\0", source.text)}  # seen from where the link is
             named = self._meant(targets[0], command, is_named=True)
@@ -223,11 +225,11 @@ class Paths:
                     self._links.add(at, seen_there, is_moved=name in ("mv", "mount"))
 
 
-def own_home() -> str:
+def find_own_home() -> str:
     return os.path.expanduser("~")
 
 
-def stripped(whole: str) -> str:
+def strip_wide_ends(whole: str) -> str:
     """Return the folder of which a path means all that is in it, or the path; no link is followed."""
     whole = os.path.normpath(whole)
     while whole != "/" and is_wide(os.path.basename(whole)):

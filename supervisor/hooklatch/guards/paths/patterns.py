@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from typing import Final
 
-__all__ = ["MAGIC", "is_match", "is_start", "is_wide", "may_be", "parts_of", "together"]
+__all__ = ["MAGIC", "is_match", "is_start", "is_wide", "may_be", "split_parts", "find_wide_together"]
 
 MAGIC: Final = re.compile(r"[*?\[]")
 CLASS: Final = re.compile(r"\[:(\w+):\]")
@@ -28,7 +28,7 @@ HIDDEN: Final = (".git", ".github", ".env", ".gitignore", ".config")
 
 
 @functools.lru_cache(maxsize=4096)
-def parts_of(path: str) -> tuple[str, ...]:
+def split_parts(path: str) -> tuple[str, ...]:
     return tuple(one for one in path.split("/") if one)
 
 
@@ -43,10 +43,10 @@ def may_be(pattern: str, name: str) -> bool:
     if pattern == name:
         return True
     is_shown = not name.startswith(".") or pattern.startswith(".")  # what is hidden has to be named
-    return is_shown and MAGIC.search(pattern) is not None and fnmatchcase(name, plain_pattern(pattern))
+    return is_shown and MAGIC.search(pattern) is not None and fnmatchcase(name, translate_pattern(pattern))
 
 
-def plain_pattern(pattern: str) -> str:
+def translate_pattern(pattern: str) -> str:
     """Return a pattern of the shell as Python has it: without classes, and with `!` for what is left out."""
     return CLASS.sub(lambda found: CLASSES.get(found[1], "!-~"), pattern[-255:].replace("[^", "[!"))
 
@@ -63,13 +63,13 @@ def is_wide(pattern: str) -> bool:
 
 def leave_out_little(patterns: Sequence[str]) -> bool:
     """Return whether few names of a folder are left that none of some patterns stands for: [a-m]* and [n-z]*."""
-    names = HIDDEN if all(one.startswith(".") for one in patterns) else USUAL
-    return FEW * sum(any(may_be(one, name) for one in patterns) for name in names) >= len(names) or (
-        2 * sum(any(may_be(one, name) for one in patterns) for name in LETTERS) >= len(LETTERS)
+    names = HIDDEN if all(pattern.startswith(".") for pattern in patterns) else USUAL
+    return FEW * sum(any(may_be(pattern, name) for pattern in patterns) for name in names) >= len(names) or (
+        2 * sum(any(may_be(pattern, name) for pattern in patterns) for name in LETTERS) >= len(LETTERS)
     )
 
 
-def together(texts: Iterable[str]) -> list[str]:
+def find_wide_together(texts: Iterable[str]) -> list[str]:
     """Return the folders of which some paths leave out little together, though none of them does alone."""
     by_folder: dict[str, list[str]] = {}
     for text in texts:
@@ -92,14 +92,14 @@ def is_match(parts: Sequence[str], pattern: str, *, is_whole: bool) -> bool:
     if "/" not in pattern:
         is_rare = pattern[:1] == "." or has_magic(pattern)  # not a name that `*.py` has among many
         return any(may_match(part, pattern) if is_rare else part == pattern for part in parts)
-    wanted, is_deep = parts_of(pattern), pattern.endswith("/*")
+    wanted, is_deep = split_parts(pattern), pattern.endswith("/*")
     if wanted[0] == "*":
         fixed = wanted[1:]
         ends = range(len(parts) - len(fixed) + 1)
         return any(
             all(map(may_match, parts[at : at + len(fixed)], fixed)) and (is_deep or at + len(fixed) == len(parts))
             for at in ends
-        ) or (is_whole and len(fixed) > 1 and ends_with(parts, fixed[:-1]))
+        ) or (is_whole and len(fixed) > 1 and has_ending(parts, fixed[:-1]))
     if len(parts) >= len(wanted) and (is_deep or len(parts) == len(wanted)) and is_along(parts, wanted):
         return True
     above = wanted[:-1] if is_deep else wanted
@@ -112,7 +112,7 @@ def is_along(parts: Sequence[str], wanted: Sequence[str]) -> bool:
     return all(may_match(one, other) or may_be(one, other) for one, other in zip(parts, wanted, strict=False))
 
 
-def ends_with(parts: Sequence[str], wanted: Sequence[str]) -> bool:
+def has_ending(parts: Sequence[str], wanted: Sequence[str]) -> bool:
     return len(parts) >= len(wanted) and all(map(may_match, parts[-len(wanted) :], wanted))
 
 

@@ -11,12 +11,12 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NoReturn
 
-from hooklatch.guards.shell.characters import Limits
+from hooklatch.guards.shell.characters import ReadingLimits
 from hooklatch.guards.shell.commands import DECLARING
 from hooklatch.guards.shell.expansions import NAME
 from hooklatch.guards.words import UnreadableCommandError, Word
 
-__all__ = ["ASSIGNING", "Rules"]
+__all__ = ["ASSIGNING", "BuiltinRules"]
 
 CHANGING: Final = frozenset({
     "alias", "unalias", "enable", "builtin", "compgen", "complete", "compopt", "bind", "fc", "suspend",
@@ -36,11 +36,11 @@ ASSIGNING: Final = frozenset({"env", "sudo", "doas"})
 MAX_INERT: Final = 20  # texts in quotes that are looked at
 
 
-class Rules:
+class BuiltinRules:
     """What has been seen in a text, and in the texts in it, that would not go together."""
 
     def __init__(self) -> None:
-        self.limits = Limits()
+        self.limits = ReadingLimits()
         self._texts: list[tuple[int, str]] = []  # those that were read, with how many inert ones came before each
         self._has_arrays = False
 
@@ -65,16 +65,16 @@ class Rules:
     def note_variable(self, name: str, value: str, *, is_known: bool) -> None:
         """Note that a variable is set."""
         if READING.fullmatch(name):
-            refuse(f"the variable {name!r} changes how text is read", f"{name}={value}")
+            refuse_builtin(f"the variable {name!r} changes how text is read", f"{name}={value}")
         if LOCALE.fullmatch(name) and (not is_known or LOCALES.fullmatch(value) is None):
-            refuse(f"the variable {name!r} changes which characters there are", f"{name}={value}")
+            refuse_builtin(f"the variable {name!r} changes which characters there are", f"{name}={value}")
         if PROMPT.fullmatch(name):
             self._evaluates(f"the prompt {name}")
 
     def judge(self, name: str, words: Sequence[Word]) -> None:
         """Note what a builtin of this name evaluates; refuse it if it changes how the rest is read."""
         if name in CHANGING:
-            refuse(f"{name!r} changes how the rest is read", shown(name, words))
+            refuse_builtin(f"{name!r} changes how the rest is read", format_builtin(name, words))
         if name in DECLARING:
             self._declares(name, words)
         elif name in ASSIGNING:
@@ -91,7 +91,7 @@ class Rules:
     def _declares(self, name: str, words: Sequence[Word]) -> None:
         letters = "".join(word.text[1:] for word in words if re.match("[-+][A-Za-z]", word.text))
         if name != "export" and set(letters) & set("niI"):
-            refuse(f"{name!r} with -i or -n changes what values mean", shown(name, words))
+            refuse_builtin(f"{name!r} with -i or -n changes what values mean", format_builtin(name, words))
         for word in words:
             if word.text.startswith(("-", "+")):
                 continue
@@ -106,8 +106,8 @@ class Rules:
     def names(self, name: str, words: Sequence[Word]) -> None:
         """Judge what takes names of variables: one that is none may have brackets, whose text is evaluated."""
         if name in ("mapfile", "readarray") and any(re.match("-[A-Za-z]*C", word.text) for word in words):
-            refuse(f"a text that {name!r} runs", shown(name, words))
-        operands = list(operands_of(words, VALUED.get(name, "")))
+            refuse_builtin(f"a text that {name!r} runs", format_builtin(name, words))
+        operands = list(list_operands(words, VALUED.get(name, "")))
         arrays = [after for word, after in itertools.pairwise(words) if re.fullmatch("-[a-z]*[ap]", word.text)]
         named = operands[1:2] if name == "getopts" else [*operands, *(arrays if name in ("read", "wait") else ())]
         if name == "wait":
@@ -139,47 +139,47 @@ class Rules:
             if word.text in ("--", "-"):
                 return
             if not word.is_known or (word.text[:1] in ("-", "+") and SET.fullmatch(word.text) is None):
-                refuse("this option of 'set' changes how the rest is read", shown(name, words))
+                refuse_builtin("this option of 'set' changes how the rest is read", format_builtin(name, words))
             if SET.fullmatch(word.text) is None and word is not words[0] and words[0].text.endswith("o"):
-                refuse("this option of 'set' changes how the rest is read", shown(name, words))
+                refuse_builtin("this option of 'set' changes how the rest is read", format_builtin(name, words))
 
     def shopt(self, name: str, words: Sequence[Word]) -> None:
         named = [word for word in words if word.text not in ("-s", "-u", "-q", "-p")]
         if any(not word.is_known or word.text not in OPTIONS for word in named):
-            refuse("this option of 'shopt' changes how the rest is read", shown(name, words))
+            refuse_builtin("this option of 'shopt' changes how the rest is read", format_builtin(name, words))
 
     def hash(self, name: str, words: Sequence[Word]) -> None:
         if any(not word.is_known or (word.text.startswith("-") and word.text != "-r") for word in words):
-            refuse("'hash' changes which program a name stands for", shown(name, words))
+            refuse_builtin("'hash' changes which program a name stands for", format_builtin(name, words))
 
     def history(self, name: str, words: Sequence[Word]) -> None:
         if any(not word.text.isdigit() for word in words):
-            refuse("'history' changes what the shell reads", shown(name, words))
+            refuse_builtin("'history' changes what the shell reads", format_builtin(name, words))
 
     def exec(self, name: str, words: Sequence[Word]) -> None:
         if words and words[0].text.startswith("-") and words[0].text != "--":
-            refuse("'exec' with options", shown(name, words))
+            refuse_builtin("'exec' with options", format_builtin(name, words))
 
     def eval(self, name: str, words: Sequence[Word]) -> None:
         if words and words[0].text.startswith("-") and words[0].text != "--":
-            refuse("'eval' with options", shown(name, words))
+            refuse_builtin("'eval' with options", format_builtin(name, words))
 
 
-JUDGES: Final[Mapping[str, Callable[[Rules, str, Sequence[Word]], None]]] = {
-    **dict.fromkeys(("read", "unset", "mapfile", "readarray", "wait", "getopts"), Rules.names),
-    **dict.fromkeys(("test", "["), Rules.test),
-    "let": Rules.let,
-    "printf": Rules.printf,
-    "set": Rules.set,
-    "shopt": Rules.shopt,
-    "hash": Rules.hash,
-    "history": Rules.history,
-    "exec": Rules.exec,
-    "eval": Rules.eval,
+JUDGES: Final[Mapping[str, Callable[[BuiltinRules, str, Sequence[Word]], None]]] = {
+    **dict.fromkeys(("read", "unset", "mapfile", "readarray", "wait", "getopts"), BuiltinRules.names),
+    **dict.fromkeys(("test", "["), BuiltinRules.test),
+    "let": BuiltinRules.let,
+    "printf": BuiltinRules.printf,
+    "set": BuiltinRules.set,
+    "shopt": BuiltinRules.shopt,
+    "hash": BuiltinRules.hash,
+    "history": BuiltinRules.history,
+    "exec": BuiltinRules.exec,
+    "eval": BuiltinRules.eval,
 }
 
 
-def operands_of(words: Sequence[Word], valued: str) -> Iterator[Word]:
+def list_operands(words: Sequence[Word], valued: str) -> Iterator[Word]:
     """Yield what follows options, of which some take the next word."""
     is_value = is_over = False
     for word in words:
@@ -193,9 +193,9 @@ def operands_of(words: Sequence[Word], valued: str) -> Iterator[Word]:
             is_value = bool(valued) and word.text[-1] in valued
 
 
-def refuse(what: str, piece: str) -> NoReturn:
+def refuse_builtin(what: str, piece: str) -> NoReturn:
     raise UnreadableCommandError(f"{what}: {piece[:80]!r}")
 
 
-def shown(name: str, words: Sequence[Word]) -> str:
+def format_builtin(name: str, words: Sequence[Word]) -> str:
     return " ".join((name, *(word.text for word in words[:8])))

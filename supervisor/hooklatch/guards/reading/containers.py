@@ -9,10 +9,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from hooklatch.guards.command import Command
-from hooklatch.guards.options.reader import option_values
+from hooklatch.guards.options.reader import list_option_values
 from hooklatch.guards.words import Word
 
-__all__ = ["CONTAINED", "contained_words", "is_attended", "is_contained"]
+__all__ = ["CONTAINED", "list_contained_commands", "is_attended", "is_contained"]
 
 ENGINES: Final = ("docker", "podman", "nerdctl", "finch")
 OF_ENGINE: Final = ("exec", "run", "create", "container exec", "container run", "container create", "compose exec",
@@ -65,40 +65,40 @@ def is_attended(program: str, words: Sequence[Word]) -> bool:
     return program in CONTAINED and all(word.text in INTERACTIVE for word in words)
 
 
-def contained_words(name: str, words: Sequence[Word]) -> Iterator[Sequence[Word]]:
+def list_contained_commands(name: str, words: Sequence[Word]) -> Iterator[Sequence[Word]]:
     """Yield the commands that a program runs in a container, in each way that its options may be read."""
     for table, before in ((VERBS, 1), (AT_ONCE, 0)):
         for verb in table.get(name, ()):
-            for rest in behind_verb(words, verb.split()):
-                yield from commands_behind(rest, before)
+            for rest in find_behind_verb(words, verb.split()):
+                yield from list_commands_behind(rest, before)
 
 
-def behind_verb(words: Sequence[Word], verb: Sequence[str]) -> Iterator[Sequence[Word]]:
+def find_behind_verb(words: Sequence[Word], verb: Sequence[str]) -> Iterator[Sequence[Word]]:
     """Yield what stands behind the words of a verb, between which there may be options."""
     if not verb:
         yield words
         return
-    for at in ends_of_options(words):
+    for at in find_option_ends(words):
         if at < len(words) and words[at].text == verb[0]:
-            yield from behind_verb(words[at + 1 :], verb[1:])
+            yield from find_behind_verb(words[at + 1 :], verb[1:])
 
 
-def commands_behind(words: Sequence[Word], before: int) -> Iterator[Sequence[Word]]:
+def list_commands_behind(words: Sequence[Word], before: int) -> Iterator[Sequence[Word]]:
     """Yield what stands behind options and the name of a container."""
     found: set[int] = set()
-    for begin in ends_of_options(words):
+    for begin in find_option_ends(words):
         at = min(begin + before, len(words))
         if before and at < len(words) and words[at].text == "--":
             at += 1
         elif before and "--" in [word.text for word in words[at:]] and words[at].text.startswith("-"):
             at += [word.text for word in words[at:]].index("--") + 1  # kubectl exec pod -c app -- ls
-        entry = next(option_values(words[:begin], frozenset({"--entrypoint"})), None)
+        entry = next(list_option_values(words[:begin], frozenset({"--entrypoint"})), None)
         if at not in found and (at < len(words) or entry is not None):
             found.add(at)
             yield ([entry] if entry is not None and entry.text else []) + list(words[at:])
 
 
-def ends_of_options(words: Sequence[Word]) -> list[int]:
+def find_option_ends(words: Sequence[Word]) -> list[int]:
     """Return where options may end, the plain reading first; of an option that no table has, both are followed."""
     found: list[int] = []
     waiting, seen = [0], {0}

@@ -10,14 +10,14 @@ import re
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 
-from hooklatch.guards.reading.flows import MAX_TEXT, Flow, feeding, printed_by
+from hooklatch.guards.reading.flows import MAX_TEXT, InputFlow, apply_redirections, compute_output
 from hooklatch.guards.reading.inner import name_of
 from hooklatch.guards.reading.programs import MAKES
-from hooklatch.guards.shell.languages import Language
-from hooklatch.guards.shell.tree import Compound, Document, Node, Redirection, Simple
+from hooklatch.guards.shell.languages import ShellLanguage
+from hooklatch.guards.shell.tree import CompoundCommand, HereDocument, Node, Redirection, SimpleCommand
 from hooklatch.guards.words import Word
 
-__all__ = ["Files", "interpreter_of"]
+__all__ = ["WrittenFiles", "read_interpreter_line"]
 
 CARRYING = frozenset({"cp", "mv", "ln", "install", "rsync"})
 EDITING = frozenset({"sed", "gsed", "perl", "ruby", "ed", "ex", "patch", "awk", "gawk", "python", "python3", "sponge"})
@@ -25,7 +25,7 @@ GLOB = re.compile(r"[*?\[]")
 FIRST_LINE = re.compile(r"#!\s*(\S+)(?:\s+(\S+))?")
 
 
-class Files:
+class WrittenFiles:
     """The files that a text has written so far."""
 
     def __init__(self) -> None:
@@ -35,16 +35,18 @@ class Files:
     def is_empty(self) -> bool:
         return not self._texts
 
-    def note(self, node: Simple | Compound, words: Sequence[Word], flow: Flow, language: Language) -> None:
+    def note(
+        self, node: SimpleCommand | CompoundCommand, words: Sequence[Word], flow: InputFlow, language: ShellLanguage
+    ) -> None:
         """Note what a command writes, where the text itself says what that is."""
         name = (name_of(words[0]) if words else None) or ""
-        for one in node.redirections:
-            if one.operator[:1] in (">", "&") and one.number in ("", "1"):
+        for redirection in node.redirections:
+            if redirection.operator[:1] in (">", "&") and redirection.number in ("", "1"):
                 reading = tuple(other for other in node.redirections if other.operator.startswith("<"))
                 bare = node._replace(redirections=reading)
-                printed = printed_by(bare, flow, language)
-                for target in () if isinstance(one.target, Document) else one.target.words():
-                    self._write(target, printed, is_added=one.operator.endswith(">>"))
+                printed = compute_output(bare, flow, language)
+                for target in () if isinstance(redirection.target, HereDocument) else redirection.target.words():
+                    self._write(target, printed, is_added=redirection.operator.endswith(">>"))
         if name == "tee" and flow.given is not None:
             for word in words[1:]:
                 self._write(word, flow.given, is_added=any(other.text in ("-a", "--append") for other in words))
@@ -56,11 +58,11 @@ class Files:
             self._carry([word for word in words[1:] if not word.text.startswith("-")])
         elif self._texts and name in EDITING:
             for word in words[1:]:
-                if (text := self._texts.get(last(word.text))) is not None:
-                    self._texts[last(word.text)] = Word(f"{text.text}\n{node.text}", False)
+                if (text := self._texts.get(last_name(word.text))) is not None:
+                    self._texts[last_name(word.text)] = Word(f"{text.text}\n{node.text}", False)
 
     def _write(self, target: Word, text: Word, *, is_added: bool) -> None:
-        name = last(target.text)
+        name = last_name(target.text)
         before = self._texts.get(name) if is_added else None
         if name and target.text not in ("/dev/null", "/dev/stderr", "/dev/stdout"):
             self._texts[name] = (
@@ -69,26 +71,26 @@ class Files:
 
     def _carry(self, words: Sequence[Word]) -> None:
         for word in words[:-1]:
-            if (text := self._texts.get(last(word.text))) is not None and last(words[-1].text):
-                self._texts[last(words[-1].text)] = text
+            if (text := self._texts.get(last_name(word.text))) is not None and last_name(words[-1].text):
+                self._texts[last_name(words[-1].text)] = text
 
     def makefile(self, name: str) -> list[Word]:
         """Return the makefile that make reads by itself, if the text has written it."""
         names = ("GNUmakefile", "makefile", "Makefile") if name in MAKES and self._texts else ()
         return [Word(one) for one in names if one in self._texts]
 
-    def feeding(self, redirections: Sequence[Redirection], flow: Flow) -> Flow:
+    def feeding(self, redirections: Sequence[Redirection], flow: InputFlow) -> InputFlow:
         """Return what reaches a command with these redirections, some of which may lead from files of the text."""
-        flow = feeding(redirections, flow)
-        for one in redirections if self._texts else ():
-            if one.operator == "<" and not isinstance(one.target, Document):
-                for text in self.among(one.target.words()):
+        flow = apply_redirections(redirections, flow)
+        for redirection in redirections if self._texts else ():
+            if redirection.operator == "<" and not isinstance(redirection.target, HereDocument):
+                for text in self.among(redirection.target.words()):
                     flow = flow._replace(given=text)
         return flow
 
-    def printed_by(self, node: Node, flow: Flow, language: Language) -> Word:
+    def printed_by(self, node: Node, flow: InputFlow, language: ShellLanguage) -> Word:
         """Return what a command prints, with what stands in the files that it names."""
-        printed = printed_by(node, flow, language)
+        printed = compute_output(node, flow, language)
         if printed.is_known or not self._texts:
             return printed
         texts = dict.fromkeys(one.text for one in self.among(list(map(Word, printed.text.split()))))
@@ -98,25 +100,25 @@ class Files:
         """Yield the texts of those files that words name, also as values: -fx, --file=x, @x."""
         if self._texts:
             for word in words:
-                for name in (last(word.text), last(word.text.rpartition("=")[2]), word.text[2:]):
+                for name in (last_name(word.text), last_name(word.text.rpartition("=")[2]), word.text[2:]):
                     if (text := self._texts.get(name.lstrip("@"))) is not None:
                         yield text
                         break
                 else:
-                    if GLOB.search(pattern := last(word.text)):
+                    if GLOB.search(pattern := last_name(word.text)):
                         yield from (text for name, text in self._texts.items() if fnmatchcase(name, pattern))
 
 
-def last(path: str) -> str:
+def last_name(path: str) -> str:
     return path.rstrip("/").rpartition("/")[2]
 
 
-def interpreter_of(text: str) -> list[Word]:
+def read_interpreter_line(text: str) -> list[Word]:
     """Return the words before a file's name that its first line says it is run with; none if it does not say."""
     found = FIRST_LINE.match(text)
     if found is None:
         return []
     first, second = found.groups()
-    if last(first) == "env":
+    if last_name(first) == "env":
         return [Word(second)] if second and not second.startswith("-") else [Word(first, False)]
     return [Word(first), *([Word(second)] if second else [])]

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Container, Sequence
 
-from hooklatch.guards.reading.programs import FLAGS, Wrapper
+from hooklatch.guards.reading.programs import FLAGS, RunnerOptions
 from hooklatch.guards.words import Word
 
-__all__ = ["after_options", "begins_of", "skip_options", "takes_next"]
+__all__ = ["skip_to_operands", "find_command_starts", "skip_options", "takes_next"]
 
 MAX_BEGINS = 8  # places where a command may begin; beyond that nobody knows
 
@@ -24,38 +24,40 @@ def takes_next(text: str, valued: Container[str]) -> bool:
     return next((at for at in range(1, len(text)) if text[0] + text[at] in valued), 0) == len(text) - 1 > 0
 
 
-def skip_options(words: Sequence[Word], told: Wrapper) -> int:
+def skip_options(words: Sequence[Word], options: RunnerOptions) -> int:
     """Return where the options of a program end, if each is one of its own and none is cut short."""
-    return begins_of(words, told._replace(before=0))[0][0]
+    return find_command_starts(words, options._replace(before=0))[0][0]
 
 
-def after_options(words: Sequence[Word], told: Wrapper) -> Sequence[Word]:
+def skip_to_operands(words: Sequence[Word], options: RunnerOptions) -> Sequence[Word]:
     """Return what follows the options of a program, as `skip_options` reads them, and the words before the command."""
-    return words[begins_of(words, told)[0][0] :]
+    return words[find_command_starts(words, options)[0][0] :]
 
 
-def begins_of(words: Sequence[Word], told: Wrapper) -> tuple[list[int], bool]:
+def find_command_starts(words: Sequence[Word], options: RunnerOptions) -> tuple[list[int], bool]:
     """Return where the command of a program that runs others may begin, and whether it may be elsewhere, too.
 
     The first place is that of the plain reading.  Behind a word that may be none or several, nobody knows.
     """
     found: list[int] = []
     is_lost = False
-    for begin, is_open in ends_of(words, 0, told):
+    for begin, is_open in find_option_ends_from(words, 0, options):
         is_lost = is_lost or is_open
-        if not told.before:
+        if not options.before:
             found.append(begin)
             continue
-        end = min(begin + told.before, len(words))
+        end = min(begin + options.before, len(words))
         is_lost = is_lost or any(not word.is_one for word in words[begin:end])
-        for other, is_other_open in ends_of(words, end, told):  # ssh takes its own behind the host, too
+        for other, is_other_open in find_option_ends_from(
+            words, end, options
+        ):  # ssh takes its own behind the host, too
             found.append(other)
             is_lost = is_lost or is_other_open
     unique = list(dict.fromkeys(found))
     return unique[:MAX_BEGINS], is_lost or len(unique) > MAX_BEGINS
 
 
-def ends_of(words: Sequence[Word], begin: int, told: Wrapper) -> list[tuple[int, bool]]:
+def find_option_ends_from(words: Sequence[Word], begin: int, options: RunnerOptions) -> list[tuple[int, bool]]:
     """Return where options may end that begin here, the plain reading first, and whether words before are unknown."""
     found: list[tuple[int, bool]] = []
     waiting, seen = [begin], {begin}
@@ -70,14 +72,14 @@ def ends_of(words: Sequence[Word], begin: int, told: Wrapper) -> list[tuple[int,
         following: list[int] = []
         if text == "--":
             at += 1
-            while told.assigns and at < len(words) and "=" in words[at].text:
+            while options.assigns and at < len(words) and "=" in words[at].text:
                 at += 1
             found.append((at, is_lost))
-        elif told.assigns and "=" in text and not text.startswith("-"):
+        elif options.assigns and "=" in text and not text.startswith("-"):
             following = [at + 1]
-        elif text.startswith("-") and (len(text) > 1 or told.assigns):  # `env -` is `env -i`
+        elif text.startswith("-") and (len(text) > 1 or options.assigns):  # `env -` is `env -i`
             is_lost = is_lost or not word.is_one
-            following = [at + 2 if takes else at + 1 for takes in takings(text, told)]
+            following = [at + 2 if takes else at + 1 for takes in list_takings(text, options)]
         else:
             found.append((at, is_lost or not word.is_one))
         for other in following:
@@ -89,9 +91,9 @@ def ends_of(words: Sequence[Word], begin: int, told: Wrapper) -> list[tuple[int,
     return found
 
 
-def takings(text: str, told: Wrapper) -> tuple[bool, ...]:
+def list_takings(text: str, options: RunnerOptions) -> tuple[bool, ...]:
     """Return whether an option takes the next word: both, where nobody knows; the likely one comes last."""
-    valued = told.valued | told.script
+    valued = options.valued | options.script
     if not text.startswith("--") or "=" in text:
         return (takes_next(text, valued),)
     if text in valued:

@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from typing import Final
 
 from hooklatch.guards.command import Places
-from hooklatch.guards.options.reader import option_values
-from hooklatch.guards.reading.options import after_options, skip_options
-from hooklatch.guards.reading.programs import JOINED, SCRIPTED, WRAPPERS, Wrapper
+from hooklatch.guards.options.reader import list_option_values
+from hooklatch.guards.reading.options import skip_options, skip_to_operands
+from hooklatch.guards.reading.programs import JOINED, SCRIPTED, WRAPPERS, RunnerOptions
 from hooklatch.guards.words import Word
 
-__all__ = ["MACHINES", "MOVING", "WITH_HOMES", "Place", "either", "folders_told", "joined"]
+__all__ = ["MACHINES", "MOVING", "WITH_HOMES", "RunFolders", "merge_places", "find_run_folders", "join_place"]
 
 MAX_PATH = 4096  # characters; the kernel takes no longer ones
 MAX_PLACES = 16  # folders that a command may run in; beyond that it is unknown
@@ -39,7 +39,7 @@ MACHINES: Final = frozenset({"ssh", "mosh", "autossh"})  # run others on another
 LETTERS: Final = re.compile(r"-[A-Za-z]+")
 
 
-class Place:
+class RunFolders:
     """Where the next command may run, and where if the one before it succeeded."""
 
     __slots__ = ("_always", "moved", "now")
@@ -50,16 +50,16 @@ class Place:
         self._always: Places = ()  # where a trap may lead to before any command
 
     def stay(self, places: Places) -> None:
-        self.now = self.moved = either(places, self._always) if self._always else places
+        self.now = self.moved = merge_places(places, self._always) if self._always else places
 
     def add(self, places: Places) -> None:
         """Note that it may be here, too."""
-        self.now = either(self.now, places)
+        self.now = merge_places(self.now, places)
 
     def trapped(self, before: Places) -> None:
         """Note that a trap, which was read from these places on, may lead from wherever the shell is."""
         if self.now != before:
-            self._always = either(self._always, (*(one for one in self.now if one not in before), None))
+            self._always = merge_places(self._always, (*(one for one in self.now if one not in before), None))
 
     def move(self, name: str, words: Sequence[Word]) -> None:
         """Note where the shell is after `cd`; it stays where it was if that fails."""
@@ -71,27 +71,31 @@ class Place:
             word = named[-1]
             target = word.text if word.is_known and word.text != "-" and not set(word.text) & set("*?[") else None
             target = None if target is not None and target.startswith(("~-", "~+")) else target
-        self.moved = tuple(dict.fromkeys(joined(place, target) for place in self.now))
-        self.now = either(either(self.now, self.moved), self._always)
-        self.moved = either(self.moved, self._always)
+        self.moved = tuple(dict.fromkeys(join_place(place, target) for place in self.now))
+        self.now = merge_places(merge_places(self.now, self.moved), self._always)
+        self.moved = merge_places(self.moved, self._always)
 
 
-def folders_told(name: str, words: Sequence[Word], places: Places) -> Places:
+def find_run_folders(name: str, words: Sequence[Word], places: Places) -> Places:
     """Return where a program that runs in these folders runs what it is told to run."""
-    options = WRAPPERS.get(name) or SCRIPTED.get(name) or JOINED.get(name) or Wrapper()
+    options = WRAPPERS.get(name) or SCRIPTED.get(name) or JOINED.get(name) or RunnerOptions()
     own = words[: skip_options(words, options)] if name in WRAPPERS else words
-    targets = list(option_values(own, frozenset(IN_FOLDER[name].split()))) if name in IN_FOLDER else []
+    targets = list(list_option_values(own, frozenset(IN_FOLDER[name].split()))) if name in IN_FOLDER else []
     if name == "systemd-run":
-        settings = option_values(own, frozenset({"-p", "--property"}))
-        targets += [Word(one.text.partition("=")[2], one.is_known) for one in settings if OF_UNIT.match(one.text)]
+        settings = list_option_values(own, frozenset({"-p", "--property"}))
+        targets += [
+            Word(setting.text.partition("=")[2], setting.is_known)
+            for setting in settings
+            if OF_UNIT.match(setting.text)
+        ]
     for target in targets:
-        places = tuple(dict.fromkeys(joined(one, target.text if target.is_known else None) for one in places))
+        places = tuple(dict.fromkeys(join_place(place, target.text if target.is_known else None) for place in places))
     if name in MACHINES:
         return ("~",)
     if name == "chroot":
         return ("/",)
     if name == "find" and any(word.text in ("-execdir", "-okdir") for word in words):
-        return either(places, (None,))  # where each file lies
+        return merge_places(places, (None,))  # where each file lies
     if (
         name in ("nsenter", "unshare")
         and not targets
@@ -101,11 +105,11 @@ def folders_told(name: str, words: Sequence[Word], places: Places) -> Places:
     if name == "systemd-run" and not targets and not any(word.text in ("--scope", "-d", "--same-dir") for word in own):
         return ("/", "~")
     if name in ("sudo", "su", "runuser", "doas"):
-        return logged_in(name, own, options, places)
+        return add_login_home(name, own, options, places)
     return places
 
 
-def logged_in(name: str, own: Sequence[Word], options: Wrapper, places: Places) -> Places:
+def add_login_home(name: str, own: Sequence[Word], options: RunnerOptions, places: Places) -> Places:
     """Return where a program runs others that may log somebody in: his home is added then."""
     letter = "i" if name in ("sudo", "doas") else "l"
     is_login = any(
@@ -117,19 +121,19 @@ def logged_in(name: str, own: Sequence[Word], options: Wrapper, places: Places) 
     )
     if not is_login:
         return places
-    named = list(option_values(own, frozenset({"-u", "--user"})))
+    named = list(list_option_values(own, frozenset({"-u", "--user"})))
     if name in ("su", "runuser") and not named:
-        named = [word for word in after_options(own, options) if word.text != "-"][:1]
+        named = [word for word in skip_to_operands(own, options) if word.text != "-"][:1]
     user = named[-1] if named else Word("root")
-    return either((f"~{user.text}" if user.is_known and re.fullmatch(r"[\w.-]+", user.text) else None,), places)
+    return merge_places((f"~{user.text}" if user.is_known and re.fullmatch(r"[\w.-]+", user.text) else None,), places)
 
 
-def either(one: Places, other: Places) -> Places:
-    found = tuple(dict.fromkeys((*one, *other)))
+def merge_places(places: Places, other: Places) -> Places:
+    found = tuple(dict.fromkeys((*places, *other)))
     return found if len(found) <= MAX_PLACES else (None,)
 
 
-def joined(place: str | None, target: str | None) -> str | None:
+def join_place(place: str | None, target: str | None) -> str | None:
     """Return the place that `cd` leads to from another one; None if either is unknown."""
     if target is None:
         return None

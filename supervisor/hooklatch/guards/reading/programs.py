@@ -32,11 +32,11 @@ __all__ = [
     "TEXTS",
     "VARIABLES",
     "WRAPPERS",
-    "Wrapper",
+    "RunnerOptions",
 ]
 
 
-class Wrapper(NamedTuple):
+class RunnerOptions(NamedTuple):
     """How a program is told what to run.
 
     `valued` are its options that take the next word; `before` how many words stand in front of the command;
@@ -49,11 +49,11 @@ class Wrapper(NamedTuple):
     script: frozenset[str] = frozenset()
 
 
-def wrapper(valued: str = "", *, before: int = 0, assigns: bool = False, script: str = "") -> Wrapper:
-    return Wrapper(frozenset(valued.split()), before, assigns, frozenset(script.split()))
+def make_wrapper(valued: str = "", *, before: int = 0, assigns: bool = False, script: str = "") -> RunnerOptions:
+    return RunnerOptions(frozenset(valued.split()), before, assigns, frozenset(script.split()))
 
 
-def named(names: str) -> frozenset[str]:
+def split_names(names: str) -> frozenset[str]:
     """Return the names in a text."""
     return frozenset(names.split())
 
@@ -66,7 +66,7 @@ SHELLS: Final = frozenset(
 LEAVING: Final = frozenset({"exit", "return"})
 LOADERS: Final = ("ld.so", "ld-linux.so.2", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1")
 # Long options of these that take no value; of those in no table, both readings are followed.
-FLAGS: Final = named("""
+FLAGS: Final = split_names("""
     --help --version --verbose --quiet --ignore-environment --null --debug --preserve-env --background
     --non-interactive --login --shell --reset-timestamp --remove-timestamp --validate --list --stdin --set-home
     --edit --preserve-groups --askpass --bell --no-update --foreground --preserve-status --kill-child
@@ -80,111 +80,115 @@ FLAGS: Final = named("""
     --target-all --no-env
 """)
 # Run the words that follow as a command.
-WRAPPERS: Final[Mapping[str, Wrapper]] = {
-    "-": wrapper(),  # of zsh
-    "repeat": wrapper(before=1),  # of zsh
-    "sudo": wrapper(
+WRAPPERS: Final[Mapping[str, RunnerOptions]] = {
+    "-": make_wrapper(),  # of zsh
+    "repeat": make_wrapper(before=1),  # of zsh
+    "sudo": make_wrapper(
         "-a --auth-type -c --login-class -u --user -g --group -h --host -p --prompt -C --close-from -T"
         " --command-timeout -U --other-user -r --role -t --type -D --chdir -R --chroot",
         assigns=True,
     ),
-    "doas": wrapper("-u -C", assigns=True),
-    "env": wrapper("-u --unset -C --chdir -a --argv0 -P -S --split-string", assigns=True),
-    "nice": wrapper("-n --adjustment"),
-    "ionice": wrapper("-c --class -n --classdata -P --pgid -u --uid"),
-    "chrt": wrapper("-T --sched-runtime -P --sched-period -D --sched-deadline", before=1),
-    "taskset": wrapper(before=1),
-    "numactl": wrapper("-i -m -N -C -p -l --interleave --membind --cpunodebind --physcpubind --preferred"),
-    "nohup": wrapper(),
-    "setsid": wrapper(),
-    "time": wrapper("-f --format -o --output", assigns=True),
-    "timeout": wrapper("-s --signal -k --kill-after", before=1),
-    "stdbuf": wrapper("-i --input -o --output -e --error"),
-    "command": wrapper(),
-    "builtin": wrapper(),
-    "exec": wrapper("-a"),
-    "noglob": wrapper(),
-    "nocorrect": wrapper(),
-    "xargs": wrapper(
+    "doas": make_wrapper("-u -C", assigns=True),
+    "env": make_wrapper("-u --unset -C --chdir -a --argv0 -P -S --split-string", assigns=True),
+    "nice": make_wrapper("-n --adjustment"),
+    "ionice": make_wrapper("-c --class -n --classdata -P --pgid -u --uid"),
+    "chrt": make_wrapper("-T --sched-runtime -P --sched-period -D --sched-deadline", before=1),
+    "taskset": make_wrapper(before=1),
+    "numactl": make_wrapper("-i -m -N -C -p -l --interleave --membind --cpunodebind --physcpubind --preferred"),
+    "nohup": make_wrapper(),
+    "setsid": make_wrapper(),
+    "time": make_wrapper("-f --format -o --output", assigns=True),
+    "timeout": make_wrapper("-s --signal -k --kill-after", before=1),
+    "stdbuf": make_wrapper("-i --input -o --output -e --error"),
+    "command": make_wrapper(),
+    "builtin": make_wrapper(),
+    "exec": make_wrapper("-a"),
+    "noglob": make_wrapper(),
+    "nocorrect": make_wrapper(),
+    "xargs": make_wrapper(
         "-I -J -R -n -P -L -d -E -s -a --max-args --max-procs --delimiter --max-chars --arg-file --process-slot-var"
     ),
-    "busybox": wrapper(),
-    "toybox": wrapper(),
-    "chroot": wrapper("--userspec --groups", before=1),
-    "unshare": wrapper("-R --root -w --wd -S --setuid -G --setgid --propagation --map-user --map-group"),
-    "nsenter": wrapper("-t --target -S --setuid -G --setgid"),
-    "setarch": wrapper(),  # the name of an architecture may follow, which runs the rest by itself
-    **{name: wrapper() for name in ("linux32", "linux64", "uname26", "i386", "i686", "x86_64", "aarch64")},
-    "strace": wrapper("-e -o -p -s -u -E -I -O -S -a -b -P -X -U"),
-    "ltrace": wrapper("-e -o -p -s -u -n -a -l -x -D"),
-    "flock": wrapper("-w --wait --timeout -E --conflict-exit-code", before=1, script="-c --command"),
-    "runuser": wrapper("-u --user -g --group -G --supp-group", script="-c --command"),
-    "firejail": wrapper(),
-    "proxychains": wrapper("-f"),
-    "proxychains4": wrapper("-f"),
-    "torsocks": wrapper(),
-    "caffeinate": wrapper("-t -w"),
-    "npx": wrapper("-p --package", script="-c --call"),
-    "pnpx": wrapper(),
-    "bunx": wrapper(),
-    "uvx": wrapper("--from --with -p --python --index-url"),
-    "pkexec": wrapper("--user"),
-    "run0": wrapper("-u --user -g --group -D --chdir --setenv --unit --nice"),
-    "systemd-run": wrapper("-u --unit -p --property -E --setenv --on-active --on-calendar --uid --gid --slice -M -H"),
-    "setpriv": wrapper("--reuid --regid --groups --inh-caps --ambient-caps --bounding-set --securebits"),
-    "fakeroot": wrapper("-l --lib -s -i"),
-    "unbuffer": wrapper(),
-    "rlwrap": wrapper("-f -H -s -l -D -P -C -b -q"),
-    "xvfb-run": wrapper("-n -s -e -f -p -w --server-num --server-args --error-file --auth-file"),
-    "dbus-run-session": wrapper("--config-file --dbus-daemon"),
-    "eatmydata": wrapper(),
-    "entr": wrapper(),
-    "screen": wrapper("-S -c -h -p -t -T -e -s"),
-    "torify": wrapper(),
-    "ssh-agent": wrapper("-a -E -O -P -t"),
-    "sshpass": wrapper("-p -f -d -P"),
-    "prlimit": wrapper("-p --pid -o --output"),
-    "systemd-inhibit": wrapper(),
-    "cgexec": wrapper("-g"),
-    "gosu": wrapper(before=1),
-    "su-exec": wrapper(before=1),
-    "setuidgid": wrapper(before=1),
-    "faketime": wrapper(before=1),
-    "tini": wrapper("-p -e"),
-    "dumb-init": wrapper("-r --rewrite"),
-    "catchsegv": wrapper(),
-    **{name: wrapper("--library-path --preload --argv0") for name in LOADERS},
-    "valgrind": wrapper(),
+    "busybox": make_wrapper(),
+    "toybox": make_wrapper(),
+    "chroot": make_wrapper("--userspec --groups", before=1),
+    "unshare": make_wrapper("-R --root -w --wd -S --setuid -G --setgid --propagation --map-user --map-group"),
+    "nsenter": make_wrapper("-t --target -S --setuid -G --setgid"),
+    "setarch": make_wrapper(),  # the name of an architecture may follow, which runs the rest by itself
+    **{name: make_wrapper() for name in ("linux32", "linux64", "uname26", "i386", "i686", "x86_64", "aarch64")},
+    "strace": make_wrapper("-e -o -p -s -u -E -I -O -S -a -b -P -X -U"),
+    "ltrace": make_wrapper("-e -o -p -s -u -n -a -l -x -D"),
+    "flock": make_wrapper("-w --wait --timeout -E --conflict-exit-code", before=1, script="-c --command"),
+    "runuser": make_wrapper("-u --user -g --group -G --supp-group", script="-c --command"),
+    "firejail": make_wrapper(),
+    "proxychains": make_wrapper("-f"),
+    "proxychains4": make_wrapper("-f"),
+    "torsocks": make_wrapper(),
+    "caffeinate": make_wrapper("-t -w"),
+    "npx": make_wrapper("-p --package", script="-c --call"),
+    "pnpx": make_wrapper(),
+    "bunx": make_wrapper(),
+    "uvx": make_wrapper("--from --with -p --python --index-url"),
+    "pkexec": make_wrapper("--user"),
+    "run0": make_wrapper("-u --user -g --group -D --chdir --setenv --unit --nice"),
+    "systemd-run": make_wrapper(
+        "-u --unit -p --property -E --setenv --on-active --on-calendar --uid --gid --slice -M -H"
+    ),
+    "setpriv": make_wrapper("--reuid --regid --groups --inh-caps --ambient-caps --bounding-set --securebits"),
+    "fakeroot": make_wrapper("-l --lib -s -i"),
+    "unbuffer": make_wrapper(),
+    "rlwrap": make_wrapper("-f -H -s -l -D -P -C -b -q"),
+    "xvfb-run": make_wrapper("-n -s -e -f -p -w --server-num --server-args --error-file --auth-file"),
+    "dbus-run-session": make_wrapper("--config-file --dbus-daemon"),
+    "eatmydata": make_wrapper(),
+    "entr": make_wrapper(),
+    "screen": make_wrapper("-S -c -h -p -t -T -e -s"),
+    "torify": make_wrapper(),
+    "ssh-agent": make_wrapper("-a -E -O -P -t"),
+    "sshpass": make_wrapper("-p -f -d -P"),
+    "prlimit": make_wrapper("-p --pid -o --output"),
+    "systemd-inhibit": make_wrapper(),
+    "cgexec": make_wrapper("-g"),
+    "gosu": make_wrapper(before=1),
+    "su-exec": make_wrapper(before=1),
+    "setuidgid": make_wrapper(before=1),
+    "faketime": make_wrapper(before=1),
+    "tini": make_wrapper("-p -e"),
+    "dumb-init": make_wrapper("-r --rewrite"),
+    "catchsegv": make_wrapper(),
+    **{name: make_wrapper("--library-path --preload --argv0") for name in LOADERS},
+    "valgrind": make_wrapper(),
 }
 # Run a text, or the words that follow joined by spaces, in a shell: after so many words.
-JOINED: Final[Mapping[str, Wrapper]] = {
-    "eval": wrapper(),
-    "watch": wrapper("-n --interval -q --equexit"),
-    "parallel": wrapper(
+JOINED: Final[Mapping[str, RunnerOptions]] = {
+    "eval": make_wrapper(),
+    "watch": make_wrapper("-n --interval -q --equexit"),
+    "parallel": make_wrapper(
         "-j --jobs -P --max-procs -a --arg-file -I -n --max-args -N --max-replace-args -L -d --delimiter -C --colsep -E"
         " -S --sshlogin -s --tmpdir --results --joblog --timeout --delay --load --memfree --retries --nice --env --halt"
         " --block --tagstring --return --basefile --wd --workdir --arg-sep --rpl -J --profile"
     ),
-    "ssh": wrapper("-B -b -c -D -E -e -F -I -i -J -L -l -m -O -o -p -Q -R -S -W -w", before=1),
+    "ssh": make_wrapper("-B -b -c -D -E -e -F -I -i -J -L -l -m -O -o -p -Q -R -S -W -w", before=1),
 }
 # Take shell text as the value of an option.
-SCRIPTED: Final[Mapping[str, Wrapper]] = {
-    "su": wrapper("-s --shell -g --group -G --supp-group -w --whitelist-environment", script="-c --command"),
-    "script": wrapper("-E --echo -I -O -B -T -o", script="-c --command"),
-    "sg": wrapper(script="-c"),
-    "man": wrapper(script="-P --pager"),
-    "sort": wrapper(script="--compress-program"),
-    "split": wrapper(script="--filter"),
-    "wget": wrapper(script="--use-askpass"),
-    "zip": wrapper(script="-TT --unzip-command"),
-    "nix-shell": wrapper(script="--run --command"),
-    **{name: wrapper(script="-C --command") for name in ("fly", "flyctl")},
-    "ansible": wrapper(script="-a --args"),
-    "vagrant": wrapper(script="-c --command"),
-    "tar": wrapper(script="--to-command -I --use-compress-program --checkpoint-action --rsh-command -F --info-script"),
-    "rsync": wrapper(script="-e --rsh"),
-    "trap": wrapper(),
-    "alias": wrapper(),
+SCRIPTED: Final[Mapping[str, RunnerOptions]] = {
+    "su": make_wrapper("-s --shell -g --group -G --supp-group -w --whitelist-environment", script="-c --command"),
+    "script": make_wrapper("-E --echo -I -O -B -T -o", script="-c --command"),
+    "sg": make_wrapper(script="-c"),
+    "man": make_wrapper(script="-P --pager"),
+    "sort": make_wrapper(script="--compress-program"),
+    "split": make_wrapper(script="--filter"),
+    "wget": make_wrapper(script="--use-askpass"),
+    "zip": make_wrapper(script="-TT --unzip-command"),
+    "nix-shell": make_wrapper(script="--run --command"),
+    **{name: make_wrapper(script="-C --command") for name in ("fly", "flyctl")},
+    "ansible": make_wrapper(script="-a --args"),
+    "vagrant": make_wrapper(script="-c --command"),
+    "tar": make_wrapper(
+        script="--to-command -I --use-compress-program --checkpoint-action --rsh-command -F --info-script"
+    ),
+    "rsync": make_wrapper(script="-e --rsh"),
+    "trap": make_wrapper(),
+    "alias": make_wrapper(),
 }
 # Run the words that follow this word of theirs.
 RUNNERS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -198,7 +202,7 @@ PACKAGED: Final = frozenset({"npx", "pnpx", "bunx", "uvx", "npm", "pnpm", "yarn"
 # What programs call it that they run others: op run, direnv exec, npm explore x --.
 RUN: Final = frozenset({"run", "exec", "x", "explore", "dlx", "ssh"})
 # Programs whose words run nothing but behind one of those.  Of all others that no table has, each word may.
-TELLING: Final = named("""
+TELLING: Final = split_names("""
     [ [[ : true false ack ag alias apk apt apt-cache apt-get aptitude arch awk base32 base64 basename bat batcat bc
     black break brew bunzip2 bzip2 c++ cal cargo cat cc cd chattr chgrp chmod chown cksum clang clang-format cmake
     cmp code column comm composer continue cp csplit curl cut date dd declare df diff dig dir dirname dnf dos2unix
@@ -214,12 +218,12 @@ TELLING: Final = named("""
     whatis whereis which who whoami w xxd xz yarn yq yum zcat zip zsh zstd zypper . - !
 """)
 # Programs whose words run nothing here: those of containers and other machines, targets, and what is told to an agent.
-SPEAKING: Final = named("""
+SPEAKING: Final = split_names("""
     docker docker-compose podman nerdctl kubectl oc lxc make gmake go claude codex gemini copilot opencode qwen
     aider cursor-agent
 """)
 # Programs that guards are for: a word that names one is judged as if it ran there, behind a program that no table has.
-GUARDED: Final = SHELLS | named("""
+GUARDED: Final = SHELLS | split_names("""
     npm pnpm yarn bun uv poetry pipx gem cargo apt-get brew dnf yum apk rm rmdir unlink shred srm rimraf del-cli dd
     mkfs wipefs mv cp tee touch truncate ln chmod chown chgrp find rsync scp git curl wget aria2c nc ncat socat ssh
     eval xargs env sudo doas su command busybox nohup timeout psql mysql mariadb sqlite3 mongosh redis-cli dropdb

@@ -12,31 +12,31 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from hooklatch.guards.command import Command, Redirect, UnreadableCommandError
-from hooklatch.guards.reading.builtins import Rules
-from hooklatch.guards.reading.containers import contained_words, is_attended
-from hooklatch.guards.reading.files import Files, interpreter_of
-from hooklatch.guards.reading.flows import READ, Flow, reads_before, redirect_of
-from hooklatch.guards.reading.inner import hears, inner_words, name_of, replaced_by_xargs
-from hooklatch.guards.reading.places import MOVING, Place, either, folders_told
+from hooklatch.guards.reading.builtins import BuiltinRules
+from hooklatch.guards.reading.containers import is_attended, list_contained_commands
+from hooklatch.guards.reading.files import WrittenFiles, read_interpreter_line
+from hooklatch.guards.reading.flows import READ, InputFlow, make_redirect, may_read_before
+from hooklatch.guards.reading.inner import find_xargs_mark, list_inner_commands, name_of, reads_password_first
+from hooklatch.guards.reading.places import MOVING, RunFolders, find_run_folders, merge_places
 from hooklatch.guards.reading.programs import KEEPING, LEAVING, PASSING, READING_FILES, SHELLS
-from hooklatch.guards.reading.scripts import language_of, script_in_variable, scripts_of
-from hooklatch.guards.shell.languages import BASH, COMMON, Language
-from hooklatch.guards.shell.reader import read
+from hooklatch.guards.reading.scripts import find_script_language, list_scripts, read_variable_script
+from hooklatch.guards.shell.languages import BASH, COMMON, ShellLanguage
+from hooklatch.guards.shell.reader import parse_script
 from hooklatch.guards.shell.tree import (
-    Chain,
-    Compound,
-    Document,
+    CommandChain,
+    CommandList,
+    CompoundCommand,
     Function,
+    HereDocument,
     Node,
     Pipeline,
-    Script,
-    Simple,
-    Written,
-    words_in,
+    ShellWord,
+    SimpleCommand,
+    make_shell_words,
 )  # fmt: skip
 from hooklatch.guards.words import Word
 
-__all__ = ["MAX_COMMANDS", "Reading"]
+__all__ = ["MAX_COMMANDS", "ScriptReader"]
 
 MAX_DEPTH = 8  # of texts within texts: bash -c "bash -c …"
 MAX_COMMANDS = 2000
@@ -47,7 +47,7 @@ LOOPS = frozenset({"while", "until", "for", "select"})
 MOVES = re.compile(r"\b(?:cd|chdir|pushd|popd)\b")
 
 
-class Reading:
+class ScriptReader:
     """Reads one text, and those inside it."""
 
     def __init__(self, length: int) -> None:
@@ -55,22 +55,24 @@ class Reading:
         self._count = self._words = 0
         self._mark: str | None = None  # what xargs replaces by what it reads
         self._language = BASH
-        self._place = Place()
-        self._rules = Rules()
+        self._place = RunFolders()
+        self._rules = BuiltinRules()
         self._moves = False  # whether the text has a `cd` at all
-        self._input = Flow()  # what all commands read since `exec < file`
-        self._files = Files()
+        self._input = InputFlow()  # what all commands read since `exec < file`
+        self._files = WrittenFiles()
         self._reads = 0  # of files that the text has written
         self._has_path = False  # whether programs may be found in other folders
         self._functions: dict[str, Function] = {}
         self._calling: list[str] = []  # functions that are read with what they are given
 
-    def whole(self, text: str, language: Language) -> list[Command]:
-        found = self.script(text, language, (), 0, Flow())
+    def whole(self, text: str, language: ShellLanguage) -> list[Command]:
+        found = self.script(text, language, (), 0, InputFlow())
         self._rules.check()
         return found
 
-    def script(self, text: str, language: Language, within: tuple[str, ...], depth: int, flow: Flow) -> list[Command]:
+    def script(
+        self, text: str, language: ShellLanguage, within: tuple[str, ...], depth: int, flow: InputFlow
+    ) -> list[Command]:
         """Return the commands of a text of its own."""
         if depth > MAX_DEPTH:
             raise UnreadableCommandError(f"commands are nested more than {MAX_DEPTH} deep")
@@ -80,12 +82,12 @@ class Reading:
         before, self._language = self._language, language
         self._moves = self._moves or MOVES.search(text) is not None
         self._rules.begin(text)
-        script = read(text, language, self._rules.limits)
+        script = parse_script(text, language, self._rules.limits)
         found = self._script(script, within, depth, flow)
         self._language = before
         return found
 
-    def _script(self, script: Script, within: tuple[str, ...], depth: int, flow: Flow) -> list[Command]:
+    def _script(self, script: CommandList, within: tuple[str, ...], depth: int, flow: InputFlow) -> list[Command]:
         found: list[Command] = []
         flow = flow if len(script.nodes) == 1 else flow.shared()
         for at, node in enumerate(script.nodes):
@@ -95,23 +97,25 @@ class Reading:
                 self._place.stay(before)
         return found
 
-    def _block(self, node: Node, within: tuple[str, ...], depth: int, flow: Flow) -> list[Command]:
+    def _block(self, node: Node, within: tuple[str, ...], depth: int, flow: InputFlow) -> list[Command]:
         """Return the commands of a node."""
         match node:
-            case Simple():
+            case SimpleCommand():
                 return self._simple(node, within, depth, flow)
             case Pipeline():
                 return self._pipeline(node, within, depth, flow)
-            case Chain():
+            case CommandChain():
                 return self._chain(node, within, depth, flow)
             case Function():
                 return self._function(node, within, depth)
-            case Compound():
+            case CompoundCommand():
                 return self._compound(node, within, depth, flow)
 
     # -- what holds commands -----------------------------------------------------------------------------------------
 
-    def _apart(self, scripts: Iterable[Script], within: tuple[str, ...], depth: int, flow: Flow) -> list[Command]:
+    def _apart(
+        self, scripts: Iterable[CommandList], within: tuple[str, ...], depth: int, flow: InputFlow
+    ) -> list[Command]:
         """Return the commands of shells of their own, whose `cd` moves nothing outside."""
         before, found = self._place.now, list[Command]()
         for script in scripts:
@@ -119,16 +123,18 @@ class Reading:
             self._place.stay(before)
         return found
 
-    def _inside(self, words: Iterable[Written | str | Document], within: tuple[str, ...], depth: int) -> list[Command]:
+    def _inside(
+        self, words: Iterable[ShellWord | str | HereDocument], within: tuple[str, ...], depth: int
+    ) -> list[Command]:
         """Return the commands of the substitutions in words."""
         found: list[Command] = []
         for word in words:
             if not isinstance(word, str) and word.inside:
-                is_fed = isinstance(word, Written) and word.reads
-                found += self._apart(word.inside, within, depth, Flow("?") if is_fed else Flow())
+                is_fed = isinstance(word, ShellWord) and word.reads
+                found += self._apart(word.inside, within, depth, InputFlow("?") if is_fed else InputFlow())
         return found
 
-    def _chain(self, node: Chain, within: tuple[str, ...], depth: int, flow: Flow) -> list[Command]:
+    def _chain(self, node: CommandChain, within: tuple[str, ...], depth: int, flow: InputFlow) -> list[Command]:
         """Return the commands of `a && b || c`: each runs only where what stands before it succeeded, or failed."""
         place, flow = self._place, flow.shared()
         found = self._block(node.first, within, depth, flow)
@@ -138,14 +144,14 @@ class Reading:
                 place.stay(moved)
             found += self._block(other, within, depth, flow)
             if operator == "&&":  # what comes after may run where the first one failed, too
-                place.now = either(failed, place.now)
+                place.now = merge_places(failed, place.now)
             elif any(one.program in LEAVING for one in found[begun:]):
                 place.stay(moved)
             else:
-                place.stay(either(moved, place.now))
+                place.stay(merge_places(moved, place.now))
         return found
 
-    def _pipeline(self, node: Pipeline, within: tuple[str, ...], depth: int, flow: Flow) -> list[Command]:
+    def _pipeline(self, node: Pipeline, within: tuple[str, ...], depth: int, flow: InputFlow) -> list[Command]:
         found: list[Command] = []
         for part in node.parts:
             before = self._place.now
@@ -155,7 +161,7 @@ class Reading:
             found += made
             program = next((one.program for one in made if not one.within), None) or "?"
             sources = dict.fromkeys((*flow.sources, *(one.program or "?" for one in made)))
-            flow = Flow(program, self._files.printed_by(part, flow, self._language), tuple(sources))
+            flow = InputFlow(program, self._files.printed_by(part, flow, self._language), tuple(sources))
         self._place.stay(self._place.now)
         return found
 
@@ -164,14 +170,14 @@ class Reading:
         self._functions[node.name] = node
         before = self._place.now
         if self._moves:
-            self._place.stay(either(before, (None,)))
-        found = self._block(node.body, within, depth, Flow("?"))
-        self._place.stay(before if self._place.now == before else either(before, (*self._place.now, None)))
+            self._place.stay(merge_places(before, (None,)))
+        found = self._block(node.body, within, depth, InputFlow("?"))
+        self._place.stay(before if self._place.now == before else merge_places(before, (*self._place.now, None)))
         return found
 
-    def _compound(self, node: Compound, within: tuple[str, ...], depth: int, flow: Flow) -> list[Command]:
+    def _compound(self, node: CompoundCommand, within: tuple[str, ...], depth: int, flow: InputFlow) -> list[Command]:
         place, before = self._place, self._place.now
-        redirects = tuple(map(redirect_of, node.redirections))
+        redirects = tuple(map(make_redirect, node.redirections))
         found = self._inside(node.words, within, depth)
         flow = self._files.feeding(node.redirections, flow)
         flow = flow if node.kind in "({" else flow.shared()
@@ -181,9 +187,9 @@ class Reading:
         elif node.kind in LOOPS:
             made = self._each(node.bodies, within, depth, flow)
             if place.now != before:  # a later turn begins where an earlier one has led
-                place.stay(either(before, (*place.now, None)))
+                place.stay(merge_places(before, (*place.now, None)))
                 made = self._each(node.bodies, within, depth, flow)
-                place.stay(either(before, (*place.now, None)))
+                place.stay(merge_places(before, (*place.now, None)))
             found += made
         else:
             found += self._each(node.bodies, within, depth, flow)
@@ -194,9 +200,11 @@ class Reading:
             found += self._alone(redirects, within, node.text)
         if redirects:
             self._files.note(node, (), flow, self._language)
-        return found + self._inside((one.target for one in node.redirections), within, depth)
+        return found + self._inside((redirection.target for redirection in node.redirections), within, depth)
 
-    def _each(self, bodies: Sequence[Script], within: tuple[str, ...], depth: int, flow: Flow) -> list[Command]:
+    def _each(
+        self, bodies: Sequence[CommandList], within: tuple[str, ...], depth: int, flow: InputFlow
+    ) -> list[Command]:
         return [one for body in bodies for one in self._script(body, within, depth, flow)]
 
     def _alone(self, redirects: tuple[Redirect, ...], within: tuple[str, ...], text: str) -> list[Command]:
@@ -206,16 +214,16 @@ class Reading:
 
     # -- one program -------------------------------------------------------------------------------------------------
 
-    def _simple(self, node: Simple, within: tuple[str, ...], depth: int, flow: Flow) -> list[Command]:
+    def _simple(self, node: SimpleCommand, within: tuple[str, ...], depth: int, flow: InputFlow) -> list[Command]:
         """Return a command, and those that it would run."""
-        words = list(words_in(node.words))
-        redirects = tuple(map(redirect_of, node.redirections)) if node.redirections else ()
+        words = list(make_shell_words(node.words))
+        redirects = tuple(map(make_redirect, node.redirections)) if node.redirections else ()
         found: list[Command] = []
-        for one in node.assignments:
-            found += self._kept(one.name, list(words_in(one.values)), within, depth)
+        for assignment in node.assignments:
+            found += self._kept(assignment.name, list(make_shell_words(assignment.values)), within, depth)
         if node.redirections:
             flow = self._files.feeding(node.redirections, flow)
-        flow = flow.shared() if reads_before(node) else flow
+        flow = flow.shared() if may_read_before(node) else flow
         if words:
             found = self._run(words, within, depth, redirects, flow, node.text) + found
             found += self._called(words, within, depth, flow)
@@ -225,14 +233,14 @@ class Reading:
             found += self._alone(redirects, within, node.text)
         if redirects or flow.fed_by or not self._files.is_empty:
             self._files.note(node, words, flow, self._language)
-        for one in node.assignments:
-            found += self._inside(one.values, within, depth)
+        for assignment in node.assignments:
+            found += self._inside(assignment.values, within, depth)
         found += self._inside(node.words, within, depth)
         if node.redirections:
-            found += self._inside((one.target for one in node.redirections), within, depth)
+            found += self._inside((redirection.target for redirection in node.redirections), within, depth)
         return found
 
-    def _called(self, words: Sequence[Word], within: tuple[str, ...], depth: int, flow: Flow) -> list[Command]:
+    def _called(self, words: Sequence[Word], within: tuple[str, ...], depth: int, flow: InputFlow) -> list[Command]:
         """Return the commands of a function of the text that is called here, where it is given something to read."""
         node = self._functions.get(words[0].text)
         if node is None or flow.fed_by is None or node.name in self._calling:
@@ -248,11 +256,11 @@ class Reading:
         text = " ".join(word.text for word in values)
         self._has_path = self._has_path or name == "PATH"
         self._rules.note_variable(name, text, is_known=is_known)
-        script = script_in_variable(f"{name}={text}", is_known=is_known)
-        return [] if script is None else self._script_of(script, within, depth, Flow(), self._language)
+        script = read_variable_script(f"{name}={text}", is_known=is_known)
+        return [] if script is None else self._script_of(script, within, depth, InputFlow(), self._language)
 
     def _script_of(
-        self, script: Word, within: tuple[str, ...], depth: int, flow: Flow, language: Language | None
+        self, script: Word, within: tuple[str, ...], depth: int, flow: InputFlow, language: ShellLanguage | None
     ) -> list[Command]:
         is_read = flow.given is not None and script.text == flow.given.text
         unknown = Command(
@@ -277,7 +285,7 @@ class Reading:
         within: tuple[str, ...],
         depth: int,
         redirects: tuple[Redirect, ...],
-        flow: Flow,
+        flow: InputFlow,
         text: str,
         *,
         is_open: bool = False,
@@ -313,47 +321,49 @@ class Reading:
         found = [own, *self._run_by(name, rest, within, depth, flow, is_open=is_open)]
         return found if written is None else [*found, *self._run_written(words, within, depth, flow)]
 
-    def _run_written(self, words: Sequence[Word], within: tuple[str, ...], depth: int, flow: Flow) -> list[Command]:
+    def _run_written(
+        self, words: Sequence[Word], within: tuple[str, ...], depth: int, flow: InputFlow
+    ) -> list[Command]:
         """Return the commands of a file that the same text has written, where these words run it."""
         name = name_of(words[0]) or ""
         below = (*within, name)
         found: list[Command] = []
         for text in self._files.among(words[:1]):  # it is the program itself
             if "/" in words[0].text or self._has_path:
-                told = interpreter_of(text.text)
-                program = (name_of(told[0]) if told else "sh") or ""
+                line = read_interpreter_line(text.text)
+                program = (name_of(line[0]) if line else "sh") or ""
                 if program in SHELLS:
-                    language = language_of(program, told[1:]) if told else self._language
+                    language = find_script_language(program, line[1:]) if line else self._language
                     found += self._read_file(text, below, depth, flow, language)
                 else:
-                    found += self._run([*told, *words], below, depth, (), flow, text.text.partition("\n")[0])
+                    found += self._run([*line, *words], below, depth, (), flow, text.text.partition("\n")[0])
         if name in SHELLS or name in ("source", "."):
-            language = language_of(name, words[1:]) if name in SHELLS else self._language
+            language = find_script_language(name, words[1:]) if name in SHELLS else self._language
             for text in self._files.among(words[1:]):
                 found += self._read_file(text, below, depth, flow, language)
         elif name in READING_FILES:
             for text in self._files.among([*words[1:], *self._files.makefile(name)]):
-                for script in scripts_of(name, (), Flow("<", text)):
-                    found += self._script_of(script, below, depth, Flow(), BASH)
+                for script in list_scripts(name, (), InputFlow("<", text)):
+                    found += self._script_of(script, below, depth, InputFlow(), BASH)
         return found
 
     def _read_file(
-        self, text: Word, within: tuple[str, ...], depth: int, flow: Flow, language: Language | None
+        self, text: Word, within: tuple[str, ...], depth: int, flow: InputFlow, language: ShellLanguage | None
     ) -> list[Command]:
         """Return the commands of a file; a program that nobody knows, where it cannot be read."""
         rules, before, here, mark = self._rules, self._language, self._place.now, self._mark
         calling = list(self._calling)
-        self._rules = Rules()
+        self._rules = BuiltinRules()
         unknown = Word(text.text, False)
         self._reads += 1
         text = text if self._reads <= MAX_READS else unknown
         try:
-            found = self._script_of(text, within, depth, flow if text.is_known else Flow("<", unknown), language)
+            found = self._script_of(text, within, depth, flow if text.is_known else InputFlow("<", unknown), language)
             self._rules.check()
         except UnreadableCommandError:
             if self._count > MAX_COMMANDS or self._words > MAX_WORDS:
                 raise
-            found = self._script_of(unknown, within, depth, Flow("<", unknown), language)
+            found = self._script_of(unknown, within, depth, InputFlow("<", unknown), language)
             self._mark, self._calling = mark, calling
         self._rules, self._language = rules, before
         if within[-1] not in KEEPING:
@@ -361,21 +371,21 @@ class Reading:
         return found
 
     def _run_by(
-        self, name: str, rest: Sequence[Word], within: tuple[str, ...], depth: int, flow: Flow, *, is_open: bool
+        self, name: str, rest: Sequence[Word], within: tuple[str, ...], depth: int, flow: InputFlow, *, is_open: bool
     ) -> list[Command]:
         """Return the commands that a program runs by its words, its texts and its variables."""
         place, before, mark = self._place, self._place.now, self._mark
-        place.stay(folders_told(name, rest, before))
+        place.stay(find_run_folders(name, rest, before))
         below = (*within, name)
         found: list[Command] = []
         if name in ("xargs", "parallel"):
-            replaced = replaced_by_xargs(rest) if name == "xargs" else None
+            replaced = find_xargs_mark(rest) if name == "xargs" else None
             is_open = replaced is None
             self._mark = replaced or mark
-            passed = Flow(flow.fed_by, None, flow.sources)  # they take their words from it
+            passed = InputFlow(flow.fed_by, None, flow.sources)  # they take their words from it
         else:
-            passed = flow if name in PASSING and not hears(name, rest) else flow.shared()
-        for run in itertools.chain(inner_words(name, rest), contained_words(name, rest)):
+            passed = flow if name in PASSING and not reads_password_first(name, rest) else flow.shared()
+        for run in itertools.chain(list_inner_commands(name, rest), list_contained_commands(name, rest)):
             shown = " ".join(word.text for word in run)
             found += self._run(run, below, depth + 1, (), passed, shown, is_open=is_open)
             if name == "xargs" and run and is_open and flow.given is not None and flow.given.is_known:
@@ -384,8 +394,8 @@ class Reading:
         if name in SHELLS and within[-1:] and not flow.fed_by and is_attended(within[-1], rest):
             return found
         told_words = [*rest, LATER] if is_open and name != "parallel" else rest
-        for script in scripts_of(name, told_words, flow):
-            language = language_of(name, rest)
+        for script in list_scripts(name, told_words, flow):
+            language = find_script_language(name, rest)
             found += self._script_of(script, below, depth, passed, self._language if name in KEEPING else language)
         self._mark = mark
         if name == "trap":

@@ -11,11 +11,11 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 
-from hooklatch.guards.options.reader import option_values
+from hooklatch.guards.options.reader import list_option_values
 from hooklatch.guards.reading.builtins import ASSIGNING
-from hooklatch.guards.reading.flows import Flow, sent
-from hooklatch.guards.reading.inner import PLAIN, git_verb, name_of, parallel_parts
-from hooklatch.guards.reading.options import after_options, skip_options
+from hooklatch.guards.reading.flows import InputFlow, make_input_word
+from hooklatch.guards.reading.inner import PLAIN, name_of, split_git_verb, split_parallel
+from hooklatch.guards.reading.options import skip_options, skip_to_operands
 from hooklatch.guards.reading.programs import (
     AWKS,
     JOINED,
@@ -28,14 +28,14 @@ from hooklatch.guards.reading.programs import (
     TEXTS,
     VARIABLES,
     WRAPPERS,
-    Wrapper,
+    RunnerOptions,
 )
-from hooklatch.guards.reading.unknown import texts_of_others
+from hooklatch.guards.reading.unknown import list_possible_scripts
 from hooklatch.guards.shell.commands import DECLARING
-from hooklatch.guards.shell.languages import BASH, BASH_POSIX, COMMON, LANGUAGES, Language
+from hooklatch.guards.shell.languages import BASH, BASH_POSIX, COMMON, LANGUAGES, ShellLanguage
 from hooklatch.guards.words import Word
 
-__all__ = ["language_of", "script_in_variable", "scripts_of"]
+__all__ = ["find_script_language", "read_variable_script", "list_scripts"]
 
 # Settings of git whose value is a command; a name ends with one of these.
 RUN_BY_GIT = (
@@ -72,7 +72,7 @@ RUN_BY_AWK = re.compile(
 OTHERS = frozenset({"fish", "csh", "tcsh"})  # shells with languages of their own
 
 
-def language_of(name: str, words: Sequence[Word]) -> Language | None:
+def find_script_language(name: str, words: Sequence[Word]) -> ShellLanguage | None:
     """Return the language of what a program runs; None if it is read by nobody."""
     if name in OTHERS:
         return None
@@ -81,33 +81,35 @@ def language_of(name: str, words: Sequence[Word]) -> Language | None:
     return BASH if name in LOGIN else LANGUAGES.get(name, COMMON)
 
 
-def scripts_of(name: str, words: Sequence[Word], flow: Flow) -> Iterator[Word]:
+def list_scripts(name: str, words: Sequence[Word], flow: InputFlow) -> Iterator[Word]:
     """Yield the shell texts that a program is told to run; `flow` is what reaches it."""
     given, fed_by = flow.given, flow.fed_by
     if name == "git":
-        yield from git_scripts(words)
+        yield from list_git_scripts(words)
     elif name in TEXTS:
         yield from (word for word in words if " " in word.text)
     told = WRAPPERS.get(name) or SCRIPTED.get(name)
     if told is not None and told.script:
-        for value in option_values(words, told.script):
+        for value in list_option_values(words, told.script):
             text = value.text.removeprefix("exec=") if name == "tar" else value.text  # --checkpoint-action=exec=…
             yield Word(text, value.is_known)
     if name in ("ssh", "scp", "sftp", "ssh-copy-id"):
-        for value in option_values(words, frozenset({"-o"})):
+        for value in list_option_values(words, frozenset({"-o"})):
             if (found := OF_SSH.match(value.text)) is not None and value.text[found.end() :].lower() != "none":
                 yield Word(value.text[found.end() :], value.is_known)
-    yield from texts_of_others(name, words)
+    yield from list_possible_scripts(name, words)
     if name in ASSIGNING or name in DECLARING:
         for word in words:
-            if (script := script_in_variable(word.text, is_known=word.is_known)) is not None:
+            if (script := read_variable_script(word.text, is_known=word.is_known)) is not None:
                 yield script
     if name == "crontab" and (given or fed_by) and not any(word.text not in ("-", "-u") for word in words):
-        yield from (Word(line) for line in CRON.findall(given.text)) if given and given.is_known else [sent(flow)]
+        yield from (
+            (Word(line) for line in CRON.findall(given.text)) if given and given.is_known else [make_input_word(flow)]
+        )
     if name == "parallel":
-        yield from parallel_scripts(words, flow)
+        yield from list_parallel_scripts(words, flow)
     elif (joined := JOINED.get(name)) is not None:
-        rest = after_options(words, joined)
+        rest = skip_to_operands(words, joined)
         if rest:
             yield Word(" ".join(word.text for word in rest), all(word.is_known for word in rest))
     if name == "trap" and words:
@@ -122,18 +124,20 @@ def scripts_of(name: str, words: Sequence[Word], flow: Flow) -> Iterator[Word]:
         texts = [*words, *([given] if given is not None else [])]
         yield from (Word(one, word.is_known) for word in texts for one in escape.findall(word.text))
     if name in MAKES or name in AWKS:
-        is_told = any(is_input(word.text) or word.text == "-" for word in option_values(words, MADE_OF))
+        is_told = any(is_input(word.text) or word.text == "-" for word in list_option_values(words, MADE_OF))
         if (is_told or not words) and fed_by:
-            yield from ([sent(flow)] if given is None or not given.is_known else map(Word, run_in(name, given.text)))
+            yield from (
+                [make_input_word(flow)] if given is None or not given.is_known else map(Word, run_in(name, given.text))
+            )
         elif name in AWKS:
             yield from (Word(one) for word in words for one in run_in(name, word.text))
     if name in SHELLS:
-        yield from shell_scripts(name, words, flow)
+        yield from list_shell_scripts(name, words, flow)
     elif name in ("source", "."):
         if words and (words[0].text.startswith("<(") or (words[0].is_known and is_input(words[0].text))):
-            yield words[0] if words[0].text.startswith("<(") else sent(flow)
-    elif (fed_by and reads_as_shell(name, words)) or (name in READERS and fed_by):
-        yield sent(flow)
+            yield words[0] if words[0].text.startswith("<(") else make_input_word(flow)
+    elif (fed_by and is_reading_shell(name, words)) or (name in READERS and fed_by):
+        yield make_input_word(flow)
 
 
 def run_in(name: str, text: str) -> list[str]:
@@ -148,12 +152,12 @@ def is_input(path: str) -> bool:
     return STDIN.fullmatch(posixpath.normpath(path)) is not None
 
 
-def shell_scripts(name: str, words: Sequence[Word], flow: Flow) -> Iterator[Word]:
+def list_shell_scripts(name: str, words: Sequence[Word], flow: InputFlow) -> Iterator[Word]:
     """Yield what a shell is told to run: after -c, or else what it reads, since nobody knows that to be empty."""
     if name in OTHERS:
-        values = list(option_values(words, frozenset({"-c", "--command", "--init-command", "-C"})))
+        values = list(list_option_values(words, frozenset({"-c", "--command", "--init-command", "-C"})))
         has_file = any(not word.text.startswith("-") for word in words) and not values
-        yield from values or ([] if has_file and all(word.is_known for word in words) else [sent(flow)])
+        yield from values or ([] if has_file and all(word.is_known for word in words) else [make_input_word(flow)])
         return
     unknown = Word(" ".join((name, *(word.text for word in words))), False)
     has_text = reads = False
@@ -196,9 +200,9 @@ def shell_scripts(name: str, words: Sequence[Word], flow: Flow) -> Iterator[Word
         at += 1 + taken
     rest = words[at:]
     if has_text:
-        yield rest[0] if rest else sent(flow)
+        yield rest[0] if rest else make_input_word(flow)
     elif reads or not rest or (rest[0].is_known and is_input(rest[0].text)):
-        yield sent(flow)
+        yield make_input_word(flow)
     elif not rest[0].is_known and (not is_file(rest[0].text) or not rest[0].is_one):
         yield unknown if not rest[0].text.startswith("<(") else rest[0]
 
@@ -208,51 +212,51 @@ def is_file(text: str) -> bool:
     return A_FILE.fullmatch(text) is not None and not is_input(posixpath.basename(text))
 
 
-def git_scripts(words: Sequence[Word]) -> Iterator[Word]:
+def list_git_scripts(words: Sequence[Word]) -> Iterator[Word]:
     """Yield the shell texts that git runs: aliases with "!", --exec, submodule foreach, filters."""
-    verb, rest = git_verb(words)
-    yield from scripts_in_settings(option_values(words[: len(words) - len(rest)], frozenset({"-c"})))
+    verb, rest = split_git_verb(words)
+    yield from list_setting_scripts(list_option_values(words[: len(words) - len(rest)], frozenset({"-c"})))
     yield from (
         Word(word.text[5:].replace("% ", "\\ "), word.is_known) for word in rest if word.text.startswith("ext::")
     )
     match verb:
         case "config":
             for setting, said in itertools.pairwise(rest):
-                yield from script_in_setting(setting.text, said)
+                yield from list_setting_script(setting.text, said)
         case "grep":
-            yield from option_values(rest, frozenset({"-O", "--open-files-in-pager"}))
+            yield from list_option_values(rest, frozenset({"-O", "--open-files-in-pager"}))
         case "difftool" | "mergetool":
-            yield from option_values(rest, frozenset({"-x", "--extcmd"}))
+            yield from list_option_values(rest, frozenset({"-x", "--extcmd"}))
         case "send-email":
-            yield from option_values(rest, frozenset({"--sendmail-cmd", "--to-cmd", "--cc-cmd", "--header-cmd"}))
+            yield from list_option_values(rest, frozenset({"--sendmail-cmd", "--to-cmd", "--cc-cmd", "--header-cmd"}))
         case "rebase":
-            yield from option_values(rest, frozenset({"-x", "--exec"}))
+            yield from list_option_values(rest, frozenset({"-x", "--exec"}))
         case "filter-branch":
             yield from (
                 value
                 for name in ("env", "tree", "index", "parent", "msg", "commit", "tag-name")
-                for value in option_values(rest, frozenset({f"--{name}-filter"}))
+                for value in list_option_values(rest, frozenset({f"--{name}-filter"}))
             )
-        case "submodule" if (told := after_options(rest, Wrapper())) and told[0].text == "foreach":
-            inner = after_options(told[1:], Wrapper())
+        case "submodule" if (told := skip_to_operands(rest, RunnerOptions())) and told[0].text == "foreach":
+            inner = skip_to_operands(told[1:], RunnerOptions())
             yield Word(" ".join(word.text for word in inner), all(word.is_known for word in inner))
         case "fetch" | "pull" | "push" | "clone" | "ls-remote" | "archive":
-            yield from option_values(rest, frozenset({"--upload-pack", "--receive-pack", "--exec"}))
+            yield from list_option_values(rest, frozenset({"--upload-pack", "--receive-pack", "--exec"}))
             if verb == "clone":
-                yield from option_values(rest, frozenset({"-u"}))
-                yield from scripts_in_settings(option_values(rest, frozenset({"-c", "--config"})))
+                yield from list_option_values(rest, frozenset({"-u"}))
+                yield from list_setting_scripts(list_option_values(rest, frozenset({"-c", "--config"})))
         case _:
             pass
 
 
-def scripts_in_settings(settings: Iterable[Word]) -> Iterator[Word]:
+def list_setting_scripts(settings: Iterable[Word]) -> Iterator[Word]:
     """Yield the shell texts in settings that are given as `key=value`."""
     for setting in settings:
         key, _, value = setting.text.partition("=")
-        yield from script_in_setting(key, Word(value, setting.is_known))
+        yield from list_setting_script(key, Word(value, setting.is_known))
 
 
-def script_in_setting(key: str, value: Word) -> Iterator[Word]:
+def list_setting_script(key: str, value: Word) -> Iterator[Word]:
     """Yield the shell text that a setting of git is, if it is one."""
     key, text = key.lower(), value.text
     if key.startswith("alias."):
@@ -261,15 +265,15 @@ def script_in_setting(key: str, value: Word) -> Iterator[Word]:
         yield Word(text.removeprefix("!"), value.is_known)
 
 
-def script_in_variable(text: str, *, is_known: bool = True) -> Word | None:
+def read_variable_script(text: str, *, is_known: bool = True) -> Word | None:
     """Return the shell text in `NAME=text`, if programs run what the variable of this name says."""
     name, equals, value = text.partition("=")
     is_run = name in VARIABLES or (name in PROMPTS and ("$(" in value or "`" in value))
     return Word(value, is_known) if equals and is_run and value else None
 
 
-def parallel_scripts(words: Sequence[Word], flow: Flow) -> Iterator[Word]:
-    template, values = parallel_parts(words)
+def list_parallel_scripts(words: Sequence[Word], flow: InputFlow) -> Iterator[Word]:
+    template, values = split_parallel(words)
     text, is_known = " ".join(word.text for word in template), all(word.is_known for word in template)
     for value in values or ():
         last = shlex.quote(value.text) if text else value.text
@@ -278,16 +282,16 @@ def parallel_scripts(words: Sequence[Word], flow: Flow) -> Iterator[Word]:
     if values is None and text and not all(map(PLAIN.fullmatch, (word.text for word in template))):
         yield Word(text, is_known)
     elif values is None and not text and flow.fed_by:
-        yield sent(flow)
+        yield make_input_word(flow)
 
 
-def reads_as_shell(name: str, words: Sequence[Word]) -> bool:
+def is_reading_shell(name: str, words: Sequence[Word]) -> bool:
     """Return whether a program starts a shell that runs what it reads: ssh and su without a command, sudo -s."""
     if name == "ssh":
-        rest = after_options(words, JOINED["ssh"])
+        rest = skip_to_operands(words, JOINED["ssh"])
         return not rest or name_of(rest[0]) in SHELLS
     if name == "su":
-        return not any(True for _ in option_values(words, SCRIPTED["su"].script))
+        return not any(True for _ in list_option_values(words, SCRIPTED["su"].script))
     own = words[: skip_options(words, WRAPPERS[name])] if name in ("sudo", "doas") else ()
     return len(own) == len(words) and any(
         word.text in ("--shell", "--login") or re.fullmatch(r"-[A-Za-z]*[si]", word.text) for word in own

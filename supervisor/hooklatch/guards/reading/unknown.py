@@ -24,7 +24,7 @@ from hooklatch.guards.reading.programs import (
 )
 from hooklatch.guards.words import Word
 
-__all__ = ["first_of_others", "texts_of_others", "words_of_others"]
+__all__ = ["find_first_run_word", "list_possible_scripts", "list_possible_commands"]
 
 OF_PACKAGE: Final = re.compile(r"\A(?:npm|jsr):|(?<=\w)@[^/@]*\Z")  # a program as a package: npm:rimraf@5
 MAX_BEGINS: Final = 8  # words of one command that are judged as if they ran there
@@ -52,7 +52,7 @@ A_COMMAND: Final = re.compile(
 )
 
 
-def first_of_others(name: str, words: Sequence[Word]) -> int | None:
+def find_first_run_word(name: str, words: Sequence[Word]) -> int | None:
     """Return from which word on a program may run its words; None if it is known not to."""
     if name in KNOWN:
         return None
@@ -62,9 +62,9 @@ def first_of_others(name: str, words: Sequence[Word]) -> int | None:
     return None if name in GUARDED else 0
 
 
-def words_of_others(name: str, words: Sequence[Word]) -> Iterator[Sequence[Word]]:
+def list_possible_commands(name: str, words: Sequence[Word]) -> Iterator[Sequence[Word]]:
     """Yield what a program may run by words that stand one by one."""
-    first = first_of_others(name, words)
+    first = find_first_run_word(name, words)
     if first is None:
         return
     count = 0
@@ -86,20 +86,20 @@ def words_of_others(name: str, words: Sequence[Word]) -> Iterator[Sequence[Word]
         yield [Word(text), *words[at + 1 :]]
 
 
-def texts_of_others(name: str, words: Sequence[Word]) -> Iterator[Word]:
+def list_possible_scripts(name: str, words: Sequence[Word]) -> Iterator[Word]:
     """Yield the shell texts that a program may run: words that have a command which guards are for."""
     if name in ESCAPING:
         for word in words:
             for found in ESCAPE.finditer(word.text):
-                yield as_text(found[1], word)
+                yield make_script_word(found[1], word)
         return
-    first = first_of_others(name, words)
+    first = find_first_run_word(name, words)
     for word in words[first:] if first is not None else ():
         text = VALUE_BEHIND.sub("", word.text)
         if any(blank in text for blank in " \t\n") and A_COMMAND.search(text) is not None:
-            yield as_text(text, word)
+            yield make_script_word(text, word)
 
 
-def as_text(text: str, word: Word) -> Word:
+def make_script_word(text: str, word: Word) -> Word:
     """Return a part of a word as shell text, or as unknown: a sentence is no reason to refuse the whole."""
     return Word(text, word.is_known and not text.count("'") % 2 and not text.count('"') % 2)

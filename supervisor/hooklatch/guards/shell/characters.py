@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import Final, NoReturn
 
-from hooklatch.guards.shell.languages import Language
+from hooklatch.guards.shell.languages import ShellLanguage
 from hooklatch.guards.words import UnreadableCommandError
 
-__all__ = ["MAX_TEXT", "Cursor", "Limits"]
+__all__ = ["MAX_TEXT", "TextCursor", "ReadingLimits"]
 
 MAX_TEXT: Final = 1024 * 1024  # characters
 MAX_NESTED: Final = 32  # of what is open at a place; each takes some ten calls
@@ -23,7 +23,7 @@ BEGINNING: Final = re.compile(r"[\w./~'\"$*-]")  # how a word may begin that tou
 INERT: Final = re.compile(r"`|\$(?:\(|\{[ \t\n|])|\\(?:x24|x60|0?44|0?140|u0*24|u0*60)")
 
 
-class Limits:
+class ReadingLimits:
     """What a text and all texts inside it have together: steps, depth, and what could be evaluated once more."""
 
     __slots__ = ("depth", "evaluating", "half", "inert", "other_half", "steps")
@@ -37,10 +37,10 @@ class Limits:
         self.evaluating: str = ""  # what evaluates text once more
 
 
-class Cursor:
+class TextCursor:
     """A place in a text: refuses with it, and goes over blanks and comments."""
 
-    def __init__(self, text: str, language: Language, limits: Limits, *, base: int = 0) -> None:
+    def __init__(self, text: str, language: ShellLanguage, limits: ReadingLimits, *, base: int = 0) -> None:
         if (found := FORBIDDEN.search(text)) is not None:
             shown = f"U+{ord(found[0]):04X}"
             raise UnreadableCommandError(

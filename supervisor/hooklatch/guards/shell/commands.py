@@ -6,22 +6,22 @@ import re
 from abc import abstractmethod
 from typing import Final
 
-from hooklatch.guards.shell.characters import Limits
+from hooklatch.guards.shell.characters import ReadingLimits
 from hooklatch.guards.shell.documents import Documents
 from hooklatch.guards.shell.expansions import NAME, SUBSCRIPT
-from hooklatch.guards.shell.languages import Language
+from hooklatch.guards.shell.languages import ShellLanguage
 from hooklatch.guards.shell.tree import (
     Assignment,
-    Chain,
+    CommandChain,
+    CommandList,
     Function,
     Node,
     Pipeline,
     Redirection,
-    Script,
-    Simple,
-    Written,
+    ShellWord,
+    SimpleCommand,
 )
-from hooklatch.guards.words import Piece
+from hooklatch.guards.words import WordPiece
 
 __all__ = ["DECLARING", "Commands"]
 
@@ -49,7 +49,7 @@ KEPT: Final = frozenset({
 class Commands(Documents):
     """Reads commands, recursively, each up to what ends it."""
 
-    def __init__(self, text: str, language: Language, limits: Limits, *, base: int = 0) -> None:
+    def __init__(self, text: str, language: ShellLanguage, limits: ReadingLimits, *, base: int = 0) -> None:
         super().__init__(text, language, limits, base=base)
         self._begun = 0  # commands so far
         self._documents: list[int] = []  # of each open substitution: which command its last here-document belongs to
@@ -62,7 +62,7 @@ class Commands(Documents):
     def in_parentheses(self) -> Node:
         """Read a shell of its own, or arithmetic."""
 
-    def program(self) -> Script:
+    def program(self) -> CommandList:
         """Read the whole text."""
         found = self.sequence(())
         if self.at < self.end:
@@ -71,13 +71,13 @@ class Commands(Documents):
             self.refuse("a here-document without a body")
         return found
 
-    def whole(self, text: str, begin: int) -> Script:
+    def whole(self, text: str, begin: int) -> CommandList:
         self.open()
         found = type(self)(text, self.language, self.limits, base=self._base + begin).program()
         self.close()
         return found
 
-    def substitution(self) -> Script:
+    def substitution(self) -> CommandList:
         self._documents.append(0)
         found = self.in_shell()
         # bash 5.2 reads on in the line behind such a document as if it belonged to the command before.
@@ -85,7 +85,7 @@ class Commands(Documents):
             self.refuse("a command behind a here-document in a substitution")
         return found
 
-    def in_shell(self) -> Script:
+    def in_shell(self) -> CommandList:
         """Read commands up to a closing parenthesis, and go past it."""
         self.open()
         begin, around, self.inside = self.at, self.inside, []
@@ -101,7 +101,7 @@ class Commands(Documents):
         return found
 
     def note_document(self) -> None:
-        self._documents = [one or self._begun for one in self._documents]
+        self._documents = [document or self._begun for document in self._documents]
 
     # -- lists ----------------------------------------------------------------------------------------------------
 
@@ -130,7 +130,7 @@ class Commands(Documents):
             self.refuse(f"what stands here instead of {word!r}")
         self.at += len(word)
 
-    def sequence(self, until: tuple[str, ...]) -> Script:
+    def sequence(self, until: tuple[str, ...]) -> CommandList:
         """Read commands up to one of these: words of the language, `)` or `;;`."""
         nodes: list[Node] = []
         in_background: set[int] = set()
@@ -154,7 +154,7 @@ class Commands(Documents):
                     self.refuse("a sign without a command before it")
             elif character != "\n":
                 self.refuse("what stands here")
-        return Script(tuple(nodes), frozenset(in_background))
+        return CommandList(tuple(nodes), frozenset(in_background))
 
     def chain(self) -> Node:
         first = self.pipeline()
@@ -165,7 +165,7 @@ class Commands(Documents):
             self.lines()
             rest.append((operator, self.pipeline()))
             self.blanks()
-        return Chain(first, tuple(rest)) if rest else first
+        return CommandChain(first, tuple(rest)) if rest else first
 
     def pipeline(self) -> Node:
         self._begun += 1
@@ -221,7 +221,7 @@ class Commands(Documents):
         """Read assignments and redirections in any order, and the words of a program, or a function."""
         begin = end = self.at
         assignments: list[Assignment] = []
-        words: list[Written | str] = []
+        words: list[ShellWord | str] = []
         redirections: list[Redirection] = []
         is_declaring = False
         while True:
@@ -243,7 +243,7 @@ class Commands(Documents):
             if word.bare is not None and word.bare.isdigit() and self.peek() in ("<", ">"):
                 self.refuse("a number before a redirection")
             if is_declaring and self.peek() == "(" and (word.bare or "").endswith("="):
-                word = Written((*word.pieces, Piece("()", False)), None, self.array())
+                word = ShellWord((*word.pieces, WordPiece("()", False)), None, self.array())
             words.append(word)
             end = self.at
             if self.peek() == "(" or (len(words) == 1 and FUNCTION.match(self.text, self.at)):
@@ -253,7 +253,7 @@ class Commands(Documents):
             is_declaring = is_declaring or (len(words) == 1 and word.bare in DECLARING)
         if not (words or assignments or redirections):
             self.refuse("what stands here, where a command is expected,")
-        return Simple(self.text[begin:end], tuple(assignments), words, tuple(redirections))
+        return SimpleCommand(self.text[begin:end], tuple(assignments), words, tuple(redirections))
 
     def refuse_here(self, *, has_words: bool) -> None:
         if NAMED_DESCRIPTOR.match(self.text, self.at):
@@ -274,7 +274,7 @@ class Commands(Documents):
         if self.peek() == "(":
             if not self.language.is_bash:
                 self.refuse("an array, which is not of every shell,")
-            return Assignment(name, (Written((Piece("()", False),), None, self.array()),))
+            return Assignment(name, (ShellWord((WordPiece("()", False),), None, self.array()),))
         word = None
         if self.at < self.end and self.peek() not in " \t\n;&|()<>":
             word = self.word()
@@ -282,12 +282,12 @@ class Commands(Documents):
             self.refuse("what stands behind a value")
         return Assignment(name, () if word is None else (word,))
 
-    def array(self) -> tuple[Script, ...]:
+    def array(self) -> tuple[CommandList, ...]:
         """Read the items of an array, and return what runs in them."""
         self.open()
         begin = self.at
         self.at += 1
-        inside: list[Script] = []
+        inside: list[CommandList] = []
         while True:
             self.lines()
             if self.text.startswith(")", self.at):
@@ -309,7 +309,7 @@ class Commands(Documents):
         self.close()
         return tuple(inside)
 
-    def function(self, word: Written) -> Function:
+    def function(self, word: ShellWord) -> Function:
         parentheses = FUNCTION.match(self.text, self.at)
         if parentheses is None or word.bare is None:
             self.refuse("'(' behind a word")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-from hooklatch.guards.shell.characters import Limits
-from hooklatch.guards.shell.languages import Language
-from hooklatch.guards.shell.tree import Document, Redirection, Written
-from hooklatch.guards.shell.words import Words
+from hooklatch.guards.shell.characters import ReadingLimits
+from hooklatch.guards.shell.languages import ShellLanguage
+from hooklatch.guards.shell.tree import HereDocument, Redirection, ShellWord
+from hooklatch.guards.shell.words import WordReader
 
 __all__ = ["Documents"]
 
@@ -21,21 +21,21 @@ TABS: Final = re.compile(r"^\t+", re.MULTILINE)
 IN_BODY: Final = re.compile(r"[^\\$`]++")
 
 
-class Waiting(NamedTuple):
+class PendingDocument(NamedTuple):
     """A here-document whose body is not read yet."""
 
     mark: str
     is_quoted: bool
     has_tabs: bool  # those at the beginning of lines are taken away
-    document: Document
+    document: HereDocument
 
 
-class Documents(Words):
+class Documents(WordReader):
     """Reads redirections, and the bodies of here-documents where a line ends."""
 
-    def __init__(self, text: str, language: Language, limits: Limits, *, base: int = 0) -> None:
+    def __init__(self, text: str, language: ShellLanguage, limits: ReadingLimits, *, base: int = 0) -> None:
         super().__init__(text, language, limits, base=base)
-        self._waiting: list[list[Waiting]] = [[]]  # of the text, and of each substitution that is open
+        self._waiting: list[list[PendingDocument]] = [[]]  # of the text, and of each substitution that is open
 
     @property
     def waits(self) -> bool:
@@ -71,7 +71,7 @@ class Documents(Words):
                 self.refuse(f"{operator!r} with this word behind it")
         return Redirection(operator, target, number)
 
-    def target(self) -> Written:
+    def target(self) -> ShellWord:
         """Read the word that a redirection leads to, which stands on its line."""
         self.at = self.past_blanks()
         if self.peek() in ("#", "\n", "\\"):
@@ -83,16 +83,16 @@ class Documents(Words):
             self.refuse("a number between two redirections")
         return found
 
-    def here_document(self, operator: str) -> Document:
+    def here_document(self, operator: str) -> HereDocument:
         self.at = self.past_blanks()
         found = MARK.match(self.text, self.at)
         if found is None:
             self.refuse("this mark of a here-document")
         single, double, escape, bare = found.groups()
         self.at = found.end()
-        document = Document()
+        document = HereDocument()
         is_quoted = bool(single or double or escape)
-        self._waiting[-1].append(Waiting(single or double or bare, is_quoted, operator == "<<-", document))
+        self._waiting[-1].append(PendingDocument(single or double or bare, is_quoted, operator == "<<-", document))
         self.note_document()
         return document
 
@@ -108,7 +108,7 @@ class Documents(Words):
             self.body(waiting)
         self._waiting[-1] = []
 
-    def body(self, waiting: Waiting) -> None:
+    def body(self, waiting: PendingDocument) -> None:
         """Read the body of a here-document, whose end stands alone on its line and is no part of another one."""
         begin, mark = self.at, re.escape(waiting.mark)
         near = re.compile(rf"^[ \t]*+{mark}[;)}}`'\"|& \t]*+$", re.MULTILINE)
@@ -128,7 +128,7 @@ class Documents(Words):
         else:
             self.expanded(text, begin, waiting.document)
 
-    def expanded(self, text: str, begin: int, document: Document) -> None:
+    def expanded(self, text: str, begin: int, document: HereDocument) -> None:
         """Read a body in which `$`, backticks and the backslashes before them mean what they do in double quotes."""
         self.open()
         inner = type(self)(text, self.language, self.limits, base=self._base + begin)

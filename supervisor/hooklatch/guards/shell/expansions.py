@@ -6,10 +6,10 @@ import re
 from abc import abstractmethod
 from typing import Final
 
-from hooklatch.guards.shell.characters import Cursor, Limits
-from hooklatch.guards.shell.languages import Language
-from hooklatch.guards.shell.tree import Script
-from hooklatch.guards.words import Piece
+from hooklatch.guards.shell.characters import ReadingLimits, TextCursor
+from hooklatch.guards.shell.languages import ShellLanguage
+from hooklatch.guards.shell.tree import CommandList
+from hooklatch.guards.words import WordPiece
 
 __all__ = ["NAME", "SUBSCRIPT", "Expansions"]
 
@@ -38,26 +38,26 @@ LETTERS: Final = dict(zip("abefnrtv\\'\"", "\a\b\x1b\f\n\r\t\v\\'\"", strict=Tru
 PLAIN_OF_ANSI: Final = re.compile(r"[^'\\]++")
 
 
-class Expansions(Cursor):
+class Expansions(TextCursor):
     """Reads what is expanded; `inside` gathers what the current word runs."""
 
-    def __init__(self, text: str, language: Language, limits: Limits, *, base: int = 0) -> None:
+    def __init__(self, text: str, language: ShellLanguage, limits: ReadingLimits, *, base: int = 0) -> None:
         super().__init__(text, language, limits, base=base)
-        self.inside: list[Script] = []
+        self.inside: list[CommandList] = []
 
     @abstractmethod
-    def substitution(self) -> Script:
+    def substitution(self) -> CommandList:
         """Read commands up to the parenthesis that closes them, and go past it."""
 
     @abstractmethod
-    def whole(self, text: str, begin: int) -> Script:
+    def whole(self, text: str, begin: int) -> CommandList:
         """Read a part of the text as commands of their own."""
 
     @abstractmethod
-    def double_quotes(self) -> list[Piece]:
+    def double_quotes(self) -> list[WordPiece]:
         """Read what stands in double quotes."""
 
-    def dollar(self, *, is_quoted: bool) -> Piece:
+    def dollar(self, *, is_quoted: bool) -> WordPiece:
         """Read what begins with a dollar sign; one that begins nothing is a letter."""
         self.step()
         begin, text = self.at, self.text
@@ -66,10 +66,10 @@ class Expansions(Cursor):
             if text.startswith("$((", begin):
                 self.at += 3
                 self.arithmetic()
-                return Piece(text[begin : self.at], False, is_quoted)
+                return WordPiece(text[begin : self.at], False, is_quoted)
             self.at += 2
             self.inside.append(self.substitution())
-            return Piece(text[begin : self.at], False, is_quoted, not is_quoted)
+            return WordPiece(text[begin : self.at], False, is_quoted, not is_quoted)
         if after == "{":
             return self.parameter(is_quoted=is_quoted)
         if after == "'" and not is_quoted:
@@ -82,16 +82,16 @@ class Expansions(Cursor):
             self.at = name.end()
             if text.startswith("[", self.at) and not is_quoted:
                 self.refuse("'[' behind the name of a variable, which is a subscript to zsh,")
-            return Piece(name[0].join(("$", "")), False, is_quoted, not is_quoted)
+            return WordPiece(name[0].join(("$", "")), False, is_quoted, not is_quoted)
         if after and after in SPECIAL:
             self.at += 2
             splits = after == "@" or (not is_quoted and after not in COUNTED)
-            return Piece(f"${after}", False, is_quoted, splits)
+            return WordPiece(f"${after}", False, is_quoted, splits)
         self.at += 1
         self.note_inert("$")
-        return Piece("$")
+        return WordPiece("$")
 
-    def parameter(self, *, is_quoted: bool) -> Piece:
+    def parameter(self, *, is_quoted: bool) -> WordPiece:
         """Read `${…}`: a name, one operator, and a word in which each letter has one meaning."""
         begin = self.at
         found = PARAMETER.match(self.text, begin)
@@ -117,7 +117,7 @@ class Expansions(Cursor):
         if operator[0] != "}":
             self.word_of_parameter(begin, is_quoted=is_quoted)
         splits = not length and (is_list or not is_quoted)
-        return Piece(self.text[begin : self.at], False, is_quoted, splits)
+        return WordPiece(self.text[begin : self.at], False, is_quoted, splits)
 
     def subscript(self) -> str:
         """Read the brackets behind the name of an array."""
@@ -174,7 +174,7 @@ class Expansions(Cursor):
         self.at = end + 1
         return text
 
-    def ansi_quotes(self) -> Piece:
+    def ansi_quotes(self) -> WordPiece:
         r"""Read `$'…'`, of bash, where all its escapes are decoded alike by all versions."""
         if not self.language.is_bash:
             self.refuse('"$\'", which is not of every shell,')
@@ -199,7 +199,7 @@ class Expansions(Cursor):
         if "\0" in text:
             self.refuse("a null character in a word", begin)
         self.note_inert(text)
-        return Piece(text)
+        return WordPiece(text)
 
     def arithmetic(self, ends: str = "))") -> None:
         """Read arithmetic up to what ends it, without quotes: there they quote nothing."""
@@ -231,7 +231,7 @@ class Expansions(Cursor):
         if is_evaluated:
             self.note_evaluating("arithmetic")
 
-    def backticks(self, *, is_quoted: bool) -> Piece:
+    def backticks(self, *, is_quoted: bool) -> WordPiece:
         r"""Read `…` in backticks; a backslash there has meanings of its own, and a here-document may end behind it."""
         self.step()
         begin, end = self.at, self.text.find("`", self.at + 1)
@@ -242,4 +242,4 @@ class Expansions(Cursor):
             self.refuse("a backslash, a quote or a here-document in backticks; write $(…), which")
         self.inside.append(self.whole(text, begin + 1))
         self.at = end + 1
-        return Piece(self.text[begin : self.at], False, is_quoted, not is_quoted)
+        return WordPiece(self.text[begin : self.at], False, is_quoted, not is_quoted)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-__all__ = ["BASH", "BASH_POSIX", "COMMON", "DASH", "LANGUAGES", "Language"]
+__all__ = ["BASH", "BASH_POSIX", "COMMON", "DASH", "LANGUAGES", "ShellLanguage"]
 
 
-class Language(NamedTuple):
+class ShellLanguage(NamedTuple):
     """One language.
 
     `is_bash`: it has arrays, `[[`, `((`, `<(…)`, `&>`, `$'…'`.  `has_braces`: `{a,b}` is two words, None where that is
@@ -20,12 +20,12 @@ class Language(NamedTuple):
     keeps_time: bool | None
 
 
-BASH: Final = Language("bash", is_bash=True, has_braces=True, keeps_time=True)
+BASH: Final = ShellLanguage("bash", is_bash=True, has_braces=True, keeps_time=True)
 # Its own differences lie outside of the subset: aliases, quotes in "${x-…}", assignments that fail.
-BASH_POSIX: Final = Language("bash --posix", is_bash=True, has_braces=True, keeps_time=True)
-DASH: Final = Language("dash", is_bash=False, has_braces=False, keeps_time=False)
+BASH_POSIX: Final = ShellLanguage("bash --posix", is_bash=True, has_braces=True, keeps_time=True)
+DASH: Final = ShellLanguage("dash", is_bash=False, has_braces=False, keeps_time=False)
 # What all of them read alike: for a `sh` of which nobody knows what it is.
-COMMON: Final = Language("sh", is_bash=False, has_braces=None, keeps_time=None)
+COMMON: Final = ShellLanguage("sh", is_bash=False, has_braces=None, keeps_time=None)
 # By the name of the program.  zsh and the Korn shells have more of their own, of which nothing is in the subset.
 LANGUAGES: Final = {
     "bash": BASH, "bash --posix": BASH_POSIX, "rbash": BASH, "zsh": BASH, "dash": DASH, "ash": DASH, "sh": COMMON,

@@ -6,14 +6,14 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from hooklatch.guards.shell.characters import MAX_TEXT, Limits
+from hooklatch.guards.shell.characters import MAX_TEXT, ReadingLimits
 from hooklatch.guards.shell.commands import FUNCTION_NAME, Commands
 from hooklatch.guards.shell.expansions import NAME
-from hooklatch.guards.shell.languages import BASH, Language
-from hooklatch.guards.shell.tree import Compound, Node, Redirection, Script, Written
+from hooklatch.guards.shell.languages import BASH, ShellLanguage
+from hooklatch.guards.shell.tree import CommandList, CompoundCommand, Node, Redirection, ShellWord
 from hooklatch.guards.words import UnreadableCommandError
 
-__all__ = ["Reader", "read"]
+__all__ = ["ShellParser", "parse_script"]
 
 # Signs of `[[` behind which a text is a number, or the name of a variable: both are evaluated.
 EVALUATING: Final = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-v", "-R", "-o"})
@@ -21,7 +21,7 @@ IN_PATTERN: Final = re.compile(r"[\w^.*+?\[\]/{}:=@%,~-]++")
 NUMBER: Final = re.compile(r"-?[0-9]+", re.ASCII)
 
 
-def read(text: str, language: Language = BASH, limits: Limits | None = None) -> Script:
+def parse_script(text: str, language: ShellLanguage = BASH, limits: ReadingLimits | None = None) -> CommandList:
     """Return the commands of a text.
 
     Raises:
@@ -32,12 +32,12 @@ def read(text: str, language: Language = BASH, limits: Limits | None = None) -> 
     if len(text) > MAX_TEXT:
         raise UnreadableCommandError(f"it is too large to be read: it is longer than {MAX_TEXT} characters")
     try:
-        return Reader(text, language, limits or Limits()).program()
+        return ShellParser(text, language, limits or ReadingLimits()).program()
     except RecursionError:
         raise UnreadableCommandError("its parts are nested too deeply") from None
 
 
-class Reader(Commands):
+class ShellParser(Commands):
     """Reads a text of one language."""
 
     def in_parentheses(self) -> Node:
@@ -76,14 +76,16 @@ class Reader(Commands):
         self.close()
         return found
 
-    def gathered(self, read: Callable[..., object], *told: str) -> Written:
+    def gathered(self, read: Callable[..., object], *told: str) -> ShellWord:
         """Return what runs in arithmetic, as a word."""
         around, self.inside = self.inside, []
         read(*told)
         inside, self.inside = tuple(self.inside), around
-        return Written((), None, inside)
+        return ShellWord((), None, inside)
 
-    def ended(self, kind: str, begin: int, words: Sequence[Written], bodies: Sequence[Script]) -> Compound:
+    def ended(
+        self, kind: str, begin: int, words: Sequence[ShellWord], bodies: Sequence[CommandList]
+    ) -> CompoundCommand:
         """Read the redirections behind a compound command, which no word follows."""
         end = self.at
         redirections: list[Redirection] = []
@@ -94,9 +96,9 @@ class Reader(Commands):
             redirections.append(redirection)
         if self.at < self.end and self.text[self.at] not in "\n;&|)":
             self.refuse("a word behind the end of a compound command")
-        return Compound(kind, self.text[begin:end], tuple(words), tuple(bodies), tuple(redirections))
+        return CompoundCommand(kind, self.text[begin:end], tuple(words), tuple(bodies), tuple(redirections))
 
-    def part(self, until: tuple[str, ...]) -> Script:
+    def part(self, until: tuple[str, ...]) -> CommandList:
         """Read commands of which there is one at least, up to one of these words."""
         if self.at < self.end and self.text[self.at] not in " \t\n(":
             self.refuse("this sign behind a word of the language")
@@ -105,15 +107,15 @@ class Reader(Commands):
             self.refuse("what stands here, where a command is expected,")
         return found
 
-    def parts(self, *ends: tuple[str, ...]) -> list[Script]:
+    def parts(self, *ends: tuple[str, ...]) -> list[CommandList]:
         """Read commands up to a word, behind that those up to the next one, and so on; go past the last word."""
-        found: list[Script] = []
+        found: list[CommandList] = []
         for until in ends:
             found.append(self.part(until))
             self.take(until[0])
         return found
 
-    def branches(self) -> list[Script]:
+    def branches(self) -> list[CommandList]:
         found = [*self.parts(("then",)), self.part(("elif", "else", "fi"))]
         while self.reserved() == "elif":
             self.at += 4
@@ -124,10 +126,10 @@ class Reader(Commands):
         self.take("fi")
         return found
 
-    def loop(self, word: str, begin: int) -> Compound:
+    def loop(self, word: str, begin: int) -> CompoundCommand:
         """Read `for NAME in WORDS` and, of bash, `select` and `for ((…))`."""
         self.blanks()
-        words: list[Written] = []
+        words: list[ShellWord] = []
         if word == "select" and not self.language.is_bash:
             self.refuse("'select', which is not of every shell,", begin)
         if word == "for" and self.text.startswith("((", self.at):
@@ -156,8 +158,8 @@ class Reader(Commands):
             self.at += 1
         self.lines()
 
-    def words_of_loop(self) -> list[Written]:
-        found: list[Written] = []
+    def words_of_loop(self) -> list[ShellWord]:
+        found: list[ShellWord] = []
         while True:
             self.blanks()
             word = self.word()
@@ -169,10 +171,10 @@ class Reader(Commands):
         self.past_semicolon()
         return found
 
-    def cases(self, begin: int) -> Compound:
+    def cases(self, begin: int) -> CompoundCommand:
         self.blanks()
         words = [self.expected("the word of 'case'")]
-        bodies: list[Script] = []
+        bodies: list[CommandList] = []
         self.lines()
         self.take("in")
         while True:
@@ -200,7 +202,7 @@ class Reader(Commands):
                 self.refuse(f"{end!r}, which is not of every shell,")
             self.at += len(end)
 
-    def expected(self, what: str) -> Written:
+    def expected(self, what: str) -> ShellWord:
         word = self.word()
         if word is None:
             self.refuse(f"what stands here instead of {what}")
@@ -221,12 +223,12 @@ class Reader(Commands):
 
     # -- tests of bash ---------------------------------------------------------------------------------------------
 
-    def test(self, begin: int) -> list[Written]:
+    def test(self, begin: int) -> list[ShellWord]:
         """Read what stands in `[[ … ]]`."""
         if not self.language.is_bash:
             self.refuse("'[[', which is a program to some shells,", begin)
         depth = 0
-        words: list[Written] = []
+        words: list[ShellWord] = []
         while True:
             self.lines()
             character = self.peek()
@@ -253,7 +255,7 @@ class Reader(Commands):
                 elif word.bare in EVALUATING:
                     self.note_operands(words, word.bare)
 
-    def note_operands(self, words: Sequence[Written], sign: str) -> None:
+    def note_operands(self, words: Sequence[ShellWord], sign: str) -> None:
         """Note that operands of a sign are evaluated, unless the one behind it is a plain name to be looked for."""
         at = self.past_blanks()
         plain = NAME.match(self.text, at)

@@ -5,46 +5,47 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
-from hooklatch.guards.words import ELSEWHERE, Piece, Word, words_of
+from hooklatch.guards.words import ELSEWHERE, Word, WordPiece, make_words
 
 __all__ = [
-    "Assignment", "Chain", "Compound", "Document", "Function", "Node", "Pipeline", "Redirection", "Script", "Simple",
-    "Written", "simples_of", "words_in",
+    "Assignment", "CommandChain", "CompoundCommand", "HereDocument", "Function", "Node", "Pipeline", "Redirection",
+    "CommandList", "SimpleCommand",
+    "ShellWord", "list_simple_commands", "make_shell_words",
 ]  # fmt: skip
 
 
-class Script(NamedTuple):
+class CommandList(NamedTuple):
     """Commands one after the other; `in_background` has the places of those that are followed by `&`."""
 
     nodes: tuple[Node, ...]
     in_background: frozenset[int] = frozenset()
 
 
-class Written(NamedTuple):
+class ShellWord(NamedTuple):
     """A word as it is written: its pieces, what runs in it, and its text where nothing in it is quoted or expanded.
 
     `has_braces`: braces in it mean a choice, None where they do so in some shells.
     """
 
-    pieces: tuple[Piece, ...]
+    pieces: tuple[WordPiece, ...]
     bare: str | None = None
-    inside: tuple[Script, ...] = ()
+    inside: tuple[CommandList, ...] = ()
     has_braces: bool | None = False
     reads: bool = False  # it is >(…), which reads what another command writes
 
     def words(self) -> list[Word]:
         """Return what the word becomes: several words if it has braces, none if it expands to nothing."""
-        return words_of(self.pieces, has_braces=self.has_braces)
+        return make_words(self.pieces, has_braces=self.has_braces)
 
 
 class Assignment(NamedTuple):
     """One assignment before a command; of an array the values are its items."""
 
     name: str
-    values: tuple[Written, ...]
+    values: tuple[ShellWord, ...]
 
 
-class Document:
+class HereDocument:
     """A here-document, which is complete when the line has ended that names it."""
 
     __slots__ = ("inside", "is_known", "text")
@@ -52,23 +53,23 @@ class Document:
     def __init__(self) -> None:
         self.text = ""
         self.is_known = True
-        self.inside: tuple[Script, ...] = ()
+        self.inside: tuple[CommandList, ...] = ()
 
 
 class Redirection(NamedTuple):
     """One redirection: its operator, where it leads, and the number before it."""
 
     operator: str
-    target: Written | Document
+    target: ShellWord | HereDocument
     number: str = ""
 
 
-class Simple(NamedTuple):
+class SimpleCommand(NamedTuple):
     """A program with its words, assignments and redirections, each in its order; a plain word is just its text."""
 
     text: str
     assignments: tuple[Assignment, ...]
-    words: Sequence[Written | str]
+    words: Sequence[ShellWord | str]
     redirections: tuple[Redirection, ...]
 
 
@@ -79,20 +80,20 @@ class Pipeline(NamedTuple):
     is_negated: bool = False
 
 
-class Chain(NamedTuple):
+class CommandChain(NamedTuple):
     """Commands with `&&` and `||` between them."""
 
     first: Node
     rest: tuple[tuple[str, Node], ...]
 
 
-class Compound(NamedTuple):
+class CompoundCommand(NamedTuple):
     """What stands between words of the language; `kind` is the first of them."""
 
     kind: str
     text: str
-    words: tuple[Written, ...]
-    bodies: tuple[Script, ...]
+    words: tuple[ShellWord, ...]
+    bodies: tuple[CommandList, ...]
     redirections: tuple[Redirection, ...] = ()
 
 
@@ -103,43 +104,45 @@ class Function(NamedTuple):
     body: Node
 
 
-Node: TypeAlias = Simple | Pipeline | Chain | Compound | Function
+Node: TypeAlias = SimpleCommand | Pipeline | CommandChain | CompoundCommand | Function
 
 
-def words_in(words: Sequence[Written | str]) -> Iterator[Word]:
+def make_shell_words(words: Sequence[ShellWord | str]) -> Iterator[Word]:
     """Yield what words as they are written become."""
-    for one in words:
-        if isinstance(one, str):
-            yield Word(one, not one.startswith("~") or ELSEWHERE.match(one) is None)
+    for word in words:
+        if isinstance(word, str):
+            yield Word(word, not word.startswith("~") or ELSEWHERE.match(word) is None)
         else:
-            yield from one.words()
+            yield from word.words()
 
 
-def simples_of(script: Script) -> Iterator[Simple]:
+def list_simple_commands(script: CommandList) -> Iterator[SimpleCommand]:
     """Yield each program with its words, in the order of the text; those of substitutions in it come before it."""
     for node in script.nodes:
-        yield from simples_below(node)
+        yield from list_simple_commands_below(node)
 
 
-def simples_below(node: Node) -> Iterator[Simple]:
+def list_simple_commands_below(node: Node) -> Iterator[SimpleCommand]:
     match node:
-        case Simple():
-            values = [word for one in node.assignments for word in one.values]
-            inside = [*values, *node.words, *(one.target for one in node.redirections)]
-            yield from (one for word in inside if not isinstance(word, str) for one in within(word))
+        case SimpleCommand():
+            values = [word for assignment in node.assignments for word in assignment.values]
+            inside = [*values, *node.words, *(redirection.target for redirection in node.redirections)]
+            yield from (
+                one for word in inside if not isinstance(word, str) for one in list_simple_commands_within(word)
+            )
             yield node
         case Pipeline():
-            yield from (one for part in node.parts for one in simples_below(part))
-        case Chain():
-            yield from simples_below(node.first)
-            yield from (one for _, other in node.rest for one in simples_below(other))
+            yield from (one for part in node.parts for one in list_simple_commands_below(part))
+        case CommandChain():
+            yield from list_simple_commands_below(node.first)
+            yield from (one for _, other in node.rest for one in list_simple_commands_below(other))
         case Function():
-            yield from simples_below(node.body)
-        case Compound():
-            targets = [one.target for one in node.redirections]
-            yield from (one for word in (*node.words, *targets) for one in within(word))
-            yield from (one for body in node.bodies for one in simples_of(body))
+            yield from list_simple_commands_below(node.body)
+        case CompoundCommand():
+            targets = [redirection.target for redirection in node.redirections]
+            yield from (one for word in (*node.words, *targets) for one in list_simple_commands_within(word))
+            yield from (command for body in node.bodies for command in list_simple_commands(body))
 
 
-def within(word: Written | Document) -> Iterator[Simple]:
-    return (one for script in word.inside for one in simples_of(script))
+def list_simple_commands_within(word: ShellWord | HereDocument) -> Iterator[SimpleCommand]:
+    return (command for script in word.inside for command in list_simple_commands(script))

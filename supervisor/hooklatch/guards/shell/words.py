@@ -7,10 +7,10 @@ from abc import abstractmethod
 from typing import Final
 
 from hooklatch.guards.shell.expansions import Expansions
-from hooklatch.guards.shell.tree import Written
-from hooklatch.guards.words import Piece
+from hooklatch.guards.shell.tree import ShellWord
+from hooklatch.guards.words import WordPiece
 
-__all__ = ["Words"]
+__all__ = ["WordReader"]
 
 ENDING: Final = frozenset(" \t\n;&|()<>")
 # All that is no sign and no blank of any kind: to some shells, blanks of Unicode are blanks.
@@ -27,7 +27,7 @@ BRACES: Final = re.compile(
 EXTENDED: Final = re.compile(r"[@?*+!]\(")  # a pattern of bash
 
 
-class Words(Expansions):
+class WordReader(Expansions):
     """Reads one word at a time."""
 
     @property
@@ -35,19 +35,19 @@ class Words(Expansions):
     def waits(self) -> bool:
         """Whether a here-document's body begins with the next line."""
 
-    def word(self) -> Written | None:
+    def word(self) -> ShellWord | None:
         """Read the word that stands here; None if none does."""
         text, begin = self.text, self.at
         self.step()
         if (plain := IS_PLAIN.match(text, begin)) is not None:
             self.at = plain.end()
-            return Written((Piece(plain[0], is_quoted=False),), plain[0])
-        pieces: list[Piece] = []
+            return ShellWord((WordPiece(plain[0], is_quoted=False),), plain[0])
+        pieces: list[WordPiece] = []
         around, self.inside = self.inside, []
         reads = False
         while self.at < self.end:
             if (plain := PLAIN.match(text, self.at)) is not None:
-                pieces.append(Piece(plain[0], is_quoted=False))
+                pieces.append(WordPiece(plain[0], is_quoted=False))
                 self.at = plain.end()
                 continue
             character = text[self.at]
@@ -58,7 +58,7 @@ class Words(Expansions):
                     self.refuse("a substitution of a process in the middle of a word")
                 reads = character == ">"
                 self.process()
-                pieces.append(Piece(text[begin : self.at], False, False))
+                pieces.append(WordPiece(text[begin : self.at], False, False))
             elif character == "\\" and text.startswith("\n", self.at + 1):
                 self.past_joint()
                 break
@@ -70,29 +70,29 @@ class Words(Expansions):
         if text[self.at - 1] in "@?*+!" and EXTENDED.match(text, self.at - 1):
             self.refuse("an extended pattern")
         bare = None
-        if not any(one.is_quoted or not one.is_known for one in pieces):
-            bare = "".join(one.text for one in pieces)
-        return Written(tuple(pieces), bare, inside, self.braces(pieces, begin), reads)
+        if not any(piece.is_quoted or not piece.is_known for piece in pieces):
+            bare = "".join(piece.text for piece in pieces)
+        return ShellWord(tuple(pieces), bare, inside, self.braces(pieces, begin), reads)
 
-    def quoted_or_expanded(self, character: str) -> list[Piece]:
+    def quoted_or_expanded(self, character: str) -> list[WordPiece]:
         self.step()
         match character:
             case "\\":
                 return [self.escaped()]
             case "'":
                 begin = self.at
-                found = Piece(self.single_quotes())
+                found = WordPiece(self.single_quotes())
                 self.refuse_lines(found.text, begin)
                 return [found]
             case '"':
-                return [Piece(""), *self.double_quotes()]
+                return [WordPiece(""), *self.double_quotes()]
             case "$":
                 return [self.dollar(is_quoted=False)]
             case "`":
                 return [self.backticks(is_quoted=False)]
             case "{" | "}":
                 self.at += 1
-                return [Piece(character, is_quoted=False)]
+                return [WordPiece(character, is_quoted=False)]
             case _:
                 self.refuse("a blank that is one to some shells only")
 
@@ -104,30 +104,30 @@ class Words(Expansions):
         self.at += 2
         self.inside.append(self.substitution())
 
-    def escaped(self) -> Piece:
+    def escaped(self) -> WordPiece:
         """Read a letter behind a backslash."""
         after = self.text[self.at + 1 : self.at + 2]
         if not after:
             self.refuse("a backslash at the end")
         self.at += 2
         self.note_inert(after)
-        return Piece(after)
+        return WordPiece(after)
 
     def refuse_lines(self, text: str, at: int) -> None:
         """Refuse a new line in quotes on the line of a here-document: where its body begins is not clear then."""
         if "\n" in text and self.waits:
             self.refuse("a new line in quotes, on the line of a here-document,", at)
 
-    def double_quotes(self) -> list[Piece]:
+    def double_quotes(self) -> list[WordPiece]:
         """Read what stands in double quotes."""
         begin = self.at
         self.at += 1
-        found: list[Piece] = []
+        found: list[WordPiece] = []
         while True:
             if (plain := IN_QUOTES.match(self.text, self.at)) is not None:
                 self.refuse_lines(plain[0], begin)
                 self.note_inert(plain[0])
-                found.append(Piece(plain[0]))
+                found.append(WordPiece(plain[0]))
                 self.at = plain.end()
             character, after = self.peek(), self.text[self.at + 1 : self.at + 2]
             if character == '"':
@@ -139,10 +139,10 @@ class Words(Expansions):
                     if self.text[self.at - 1] in "$\\{" or self.waits:
                         self.refuse("a line that is continued behind a '$'")
                 elif after and after in '$`"\\':
-                    found.append(Piece(after))
+                    found.append(WordPiece(after))
                     self.note_inert(after)
                 else:
-                    found.append(Piece(f"\\{after}"))
+                    found.append(WordPiece(f"\\{after}"))
                     self.note_inert(f"\\{self.text[self.at + 1 : self.at + 7]}")
                 self.at += 2
             elif character == "$":
@@ -154,11 +154,11 @@ class Words(Expansions):
             else:
                 self.refuse("a quote that is not closed", begin)
 
-    def braces(self, pieces: list[Piece], begin: int) -> bool | None:
+    def braces(self, pieces: list[WordPiece], begin: int) -> bool | None:
         """Return whether braces of a word mean a choice, None if in some shells; refuse those that may mean two."""
-        if not any(one.text in ("{", "}") and not one.is_quoted and one.is_known for one in pieces):
+        if not any(piece.text in ("{", "}") and not piece.is_quoted and piece.is_known for piece in pieces):
             return False
-        bare = "".join("\0" if one.is_quoted or not one.is_known else one.text for one in pieces)
+        bare = "".join("\0" if piece.is_quoted or not piece.is_known else piece.text for piece in pieces)
         rest = BRACES.sub("", bare)
         if ("{" in rest or "}" in rest) and bare not in ("{", "}"):
             self.refuse("a choice in braces of this form", begin)

@@ -12,7 +12,7 @@ from typing import Any, Final, cast
 import msgspec
 
 from hooklatch.core.messages import FireDecision
-from hooklatch.core.tools import UnclearToolError, kind_of
+from hooklatch.core.tools import UnclearToolError, find_tool_kind_by_name
 from hooklatch.hosts.fitting import decode_patch, explain_decision, format_model_text
 from hooklatch.hosts.host import (
     HookOutput,
@@ -97,7 +97,7 @@ class Cursor(Host):
     def known(self, native: HostEvent, tool: HostTool) -> HostTool:
         if native.name == "beforeMCPExecution" or tool.name.startswith("MCP:"):
             return msgspec.structs.replace(tool, kind="mcp", tool=tool.name.removeprefix("MCP:"))
-        kind = "read" if tool.name == "TabRead" else kind_of(tool.name)
+        kind = "read" if tool.name == "TabRead" else find_tool_kind_by_name(tool.name)
         return msgspec.structs.replace(tool, kind=kind)
 
     def added(self, native: HostEvent, tool: HostTool | None) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import msgspec
 from hooklatch.core.fire_params import FireParams
 from hooklatch.core.hooks.catalogue import Catalogue, EventSpec
 from hooklatch.core.messages import FireDecision
-from hooklatch.core.tools import UnclearToolError, arguments, kind_of
+from hooklatch.core.tools import UnclearToolError, arguments, find_tool_kind_by_name
 from hooklatch.hosts.fitting import explain_decision
 from hooklatch.hosts.host import (
     GATE_LIMIT,
@@ -93,5 +93,5 @@ def list_added_words(payload: dict[str, Any]) -> dict[str, Any]:
         return {}
     if not isinstance(given, dict):
         raise UnclearToolError("tool_input is not an object")
-    kind = kind_of(name)
+    kind = find_tool_kind_by_name(name)
     return {"tool_kind": kind, "tool_args": arguments(kind, cast("dict[str, Any]", given))}
