@@ -109,13 +109,14 @@ def test_what_a_look_raises_is_raised_with_its_path() -> None:
 LOOKS = {
     "os.stat", "os.lstat", "os.listdir", "os.scandir", "os.readlink", "os.access", "os.open", "os.path.exists",
     "os.path.lexists", "os.path.isfile", "os.path.isdir", "os.path.islink", "os.path.realpath", "os.path.getmtime",
-    "os.path.samefile", "open", "open_regular", "reading", "safety.read_safely",
+    "os.path.samefile", "open", "open_regular", "open_regular_file", "safety.read_safely",
 }  # fmt: skip
 # Functions that wait for a disk: from the event loop, `looked` and `in_thread` call them.
 WAITING = {
-    "stamp", "look", "names_in", "read_safely", "status_at", "is_written", "quiet_for", "find_place", "real_path",
-    "read", "prepared", "locked", "pin", "pin_below", "stamps_below", "read_files", "read_project", "discover",
-    "trust.stamps", "trust.pin", "trust.stamps_below", "unit.newer", "siblings_of",
+    "stamp_path", "look_up_path", "list_directory", "read_safely", "status_at", "is_written", "measure_quiet",
+    "find_place", "find_real_path", "read_source_version", "prepare_version", "add_source_lock", "pin_files",
+    "pin_below", "stamp_tree", "stamp_project", "read_files", "read_project", "discover_plugins",
+    "trust.stamp_project", "trust.pin_files", "trust.stamp_tree", "unit.read_newer", "find_similar_folders",
 }  # fmt: skip
 OURS = {
     "api/methods.py": "/proc",
@@ -168,5 +169,5 @@ def test_the_service_looks_at_files_in_time_and_not_from_the_event_loop() -> Non
     assert not untimed, f"a disk may never answer: decorate what looks with limit_look of hooklatch/disks.py: {untimed}"
     assert not waiting, f"the event loop would wait: use looked or in_thread of service/config/looks.py: {waiting}"
     assert ours == OURS.keys(), "the list names what does not look"
-    found = [within for _, within in calls(ast.parse("async def f():\n stamp(x)\n lambda: stamp(y)"))]
+    found = [within for _, within in calls(ast.parse("async def f():\n stamp_path(x)\n lambda: stamp_path(y)"))]
     assert found == ["async", "function"]

@@ -328,4 +328,4 @@ async def test_a_file_with_a_block_and_an_interpreter_has_neither(tmp_path: Path
         decision = await client.fire_tool("named")
 
     assert decision["cause"] == "load"
-    assert "leave one of the two" in decision["reason"]
+    assert "remove one of the two" in decision["reason"]

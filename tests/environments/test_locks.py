@@ -46,9 +46,11 @@ async def test_a_lock_that_changes_while_its_environment_is_found_is_read_again(
     environments: Any = found
     sources = Sources(unused, unused, {}, on_adopted=unused, environments=environments)
     version = read_source_version(Source("file", str(guards)))
-    version = type(version)(version.source, version.code, version.stamps, 0, None, None, version.requires(), True)
+    version = type(version)(
+        version.source, version.code, version.stamps, 0, None, None, version.find_requirements(), True
+    )
 
-    with pytest.raises(UnitError, match="changed while its environment was found") as caught:
+    with pytest.raises(UnitError, match="changed while its environment was prepared") as caught:
         await sources.build(version, PoolLimits())
 
     assert caught.value.is_passing

@@ -23,7 +23,7 @@ from hooklatch.dialects.rendering import render_decision
 from hooklatch.dialects.translation import translate_to_canonical, translate_to_native
 from hooklatch.hosts.find import find_host, list_hosts
 from hooklatch.hosts.host import UnreadableError, make_denied_decision
-from hooklatch.service.dispatch.dialect_fires import encode_payload, read_native_hooks
+from hooklatch.service.dispatch.dialect_fires import decode_payload, read_native_hooks
 from hooklatch_worker.author import verdicts
 
 __all__ = ["read_dialect", "read_native", "read_rendered", "read_registrations", "read_host"]
@@ -56,7 +56,7 @@ def read_native(data: bytes) -> None:
     """A native fire: its payload inwards and outwards, and an answer in that system's words."""
     first, _, second = data.partition(b"\xff")
     try:
-        payload = encode_payload(FireParams("", msgspec.Raw(first)))
+        payload = decode_payload(FireParams("", msgspec.Raw(first)))
     except RpcError as error:
         return said(error)
     answer = document(second)

@@ -164,12 +164,12 @@ async def test_a_session_that_fills_the_queue_makes_room_for_another(tmp_path: P
     async with running_pool(tmp_path, WORKADAY, workers=2, queue=3) as workers, trio.open_nursery() as nursery:
         calls = Calls(workers, nursery)
         for _ in range(2):
-            calls.start("runs", share="flood")
+            calls.start("runs", queue_key="flood")
         await until(lambda: len(workers.began) == 2)
         for number, name in enumerate(("waits first", "waits second", "waits third")):
-            calls.start(name, share="flood")
+            calls.start(name, queue_key="flood")
             await until(lambda number=number: workers.pool.status().waiting == number + 1)  # type: ignore[misc]
-        calls.start("other", share="other")
+        calls.start("other", queue_key="other")
         await until(lambda: calls.names)
         refused = [*calls.names], calls.replies[0][1]
         workers.let_go()
@@ -183,14 +183,14 @@ async def test_a_session_that_fills_the_queue_makes_room_for_another(tmp_path: P
 
 async def test_the_last_worker_is_kept_for_a_session_that_has_none(tmp_path: Path) -> None:
     async with running_pool(tmp_path, WORKADAY, workers=3) as workers, trio.open_nursery() as nursery:
-        await workers.call("pid", share="other")
+        await workers.call("pid", queue_key="other")
         calls = Calls(workers, nursery)
         for _ in range(5):
-            calls.start("call", share="flood")
+            calls.start("call", queue_key="flood")
         await until(lambda: len(workers.began) == 2 and workers.pool.status().idle == 1)
 
         for _ in range(3):
-            reply = await workers.call("pid", share="other")
+            reply = await workers.call("pid", queue_key="other")
             assert reply.cause == "policy"
         assert (len(workers.began), workers.pool.status().waiting) == (2, 3)
         workers.let_go()
@@ -200,7 +200,7 @@ async def test_a_session_that_is_alone_has_every_worker(tmp_path: Path) -> None:
     async with running_pool(tmp_path, WORKADAY, workers=3) as workers, trio.open_nursery() as nursery:
         calls = Calls(workers, nursery)
         for _ in range(5):
-            calls.start("call", share="alone")
+            calls.start("call", queue_key="alone")
 
         await until(lambda: len(workers.began) == 3)
         workers.let_go()
@@ -209,16 +209,16 @@ async def test_a_session_that_is_alone_has_every_worker(tmp_path: Path) -> None:
 async def test_sessions_take_turns_whatever_each_of_them_offers(tmp_path: Path) -> None:
     async with running_pool(tmp_path, WORKADAY, workers=2) as workers, trio.open_nursery() as nursery:
         calls = Calls(workers, nursery)
-        calls.start("held", share="flood", go=str(tmp_path / "never"), timeout=2.0)
+        calls.start("held", queue_key="flood", go=str(tmp_path / "never"), timeout=2.0)
         await until(lambda: len(workers.began) == 1)
-        calls.start("first", share="flood")
+        calls.start("first", queue_key="flood")
         await until(lambda: len(workers.began) == 2)
         for _ in range(20):
-            calls.start("flood", "pid", share="flood")
+            calls.start("flood", "pid", queue_key="flood")
         await until(lambda: workers.pool.status().waiting == 20)
         for name in "abc":
             for _ in range(2):
-                calls.start(name, "pid", share=name)
+                calls.start(name, "pid", queue_key=name)
         await until(lambda: workers.pool.status().waiting == 26)
         workers.let_go()
 

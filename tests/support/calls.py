@@ -30,12 +30,12 @@ class LoneFire:
         self,
         event: str = "pre_tool_use",
         *,
-        share: str = "",
+        queue_key: str = "",
         on_asked: Callable[[StateRequest], wire.StateResponse] | None = None,
         **envelope: Any,
     ) -> None:
         self.spec = Catalogue.standard()[event]
-        self.share = share
+        self.queue_key = queue_key
         self.deadline = math.inf
         self.emitted: list[EmittedTelemetry] = []
         self._on_asked = on_asked
@@ -45,10 +45,10 @@ class LoneFire:
     def sent(self) -> None:
         """Do nothing: there is nothing of a fire to prepare meanwhile."""
 
-    def answer(self, call: Call, asked: StateRequest) -> wire.StateResponse:
+    def answer(self, call: Call, request: StateRequest) -> wire.StateResponse:
         if self._on_asked is None:
             raise wire.FrameError("a question about state, which nobody serves")
-        return self._on_asked(asked)
+        return self._on_asked(request)
 
     def take(self, emitted: Sequence[EmittedTelemetry]) -> None:
         self.emitted += emitted

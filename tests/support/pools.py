@@ -31,10 +31,10 @@ class Workers:
         self.folder = folder
 
     async def call(
-        self, function: str, *, timeout: float = 10.0, is_gate: bool = True, share: str = "", **payload: Any
+        self, function: str, *, timeout: float = 10.0, is_gate: bool = True, queue_key: str = "", **payload: Any
     ) -> CallOutcome:
         files = {"began": str(self.folder / "began"), "go": str(self.folder / "go")}
-        fire = LoneFire("pre_tool_use" if is_gate else "notification", share=share)
+        fire = LoneFire("pre_tool_use" if is_gate else "notification", queue_key=queue_key)
         return await self.pool.call(call_of(function, files | payload), fire, trio.current_time() + timeout)
 
     async def said(self, function: str, **payload: Any) -> Any:

@@ -13,4 +13,4 @@ __all__ = ["put_state"]
 def put_state(folder: Path, text: str) -> None:
     """Have the state folder hold this state, as if it were the one that was written last."""
     (folder / "state.json").write_text(text)
-    StateWitness(str(folder)).settle(hashlib.sha256(text.encode()).hexdigest())
+    StateWitness(str(folder)).allow_only(hashlib.sha256(text.encode()).hexdigest())

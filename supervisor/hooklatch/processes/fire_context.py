@@ -17,14 +17,14 @@ __all__ = ["FireContext"]
 class FireContext(Protocol):
     """What a pool and a worker need of the fire that a call belongs to.
 
-    `share` tells whose turn its calls take: its session's.
+    `queue_key` says in whose turn its calls run: its session's.
     """
 
     @property
     def spec(self) -> EventSpec: ...
 
     @property
-    def share(self) -> str: ...
+    def queue_key(self) -> str: ...
 
     @property
     def deadline(self) -> float:
@@ -40,7 +40,7 @@ class FireContext(Protocol):
         """Do what can be done while a worker works: a call has been sent to it."""
         ...
 
-    def answer(self, call: Call, asked: StateRequest) -> wire.StateResponse:
+    def answer(self, call: Call, request: StateRequest) -> wire.StateResponse:
         """Perform one operation on the state of the hook's source, at once.
 
         Raises:

@@ -97,7 +97,7 @@ class Pool:
         arrived = began = self._now()
         if self.fault is not None:
             return CallOutcome(cause="load", message=self.fault)
-        self._queue.arrived(fire.share, arrived)
+        self._queue.arrived(fire.queue_key, arrived)
         worker = self._take(fire)
         if worker is None:
             found = await self._wait(fire, deadline)

@@ -83,7 +83,7 @@ class CallQueue:
 
     def may_run(self, fire: FireContext) -> bool:
         """Return whether a call may have an idle worker."""
-        share = fire.share
+        share = fire.queue_key
         if not fire.spec.is_gate:
             return not self._is_closed_to_notifications
         return not self._is_last_kept or not (share in self._holders or self._gates.is_regular(share))
@@ -91,7 +91,7 @@ class CallQueue:
     @property
     def _holders(self) -> set[str]:
         """Return the sessions that hold a worker."""
-        return {fire.share for fire in self._busy.values()}
+        return {fire.queue_key for fire in self._busy.values()}
 
     @property
     def _is_closed_to_notifications(self) -> bool:
@@ -104,7 +104,7 @@ class CallQueue:
 
     def wait(self, fire: FireContext, deadline: float) -> QueuedCall | CallOutcome:
         """Queue a call; return its place, or why it has none."""
-        queue, share, now = self._queue(fire), fire.share, trio.current_time()
+        queue, share, now = self._queue(fire), fire.queue_key, trio.current_time()
         expected = queue.ahead(share) * self.pace.median / self._workers
         if expected > deadline - now:  # a low estimate: later calls and slower ones are not counted
             return CallOutcome(cause="overload", message=f"its turn would come in {expected:.1f} s, past its deadline")
@@ -112,7 +112,7 @@ class CallQueue:
         pushed_out = queue.put(share, waiter)
         if pushed_out is None:
             return waiter
-        own = queue.waiting(pushed_out.fire.share)
+        own = queue.waiting(pushed_out.fire.queue_key)
         refused = CallOutcome(
             cause="overload",
             message=f"{len(queue)} calls wait for a worker of its source already, {own} of its own session",
@@ -124,7 +124,7 @@ class CallQueue:
 
     def leave(self, waiter: QueuedCall) -> None:
         """Remove a call that waits no longer."""
-        self._queue(waiter.fire).remove(waiter.fire.share, waiter)
+        self._queue(waiter.fire).remove(waiter.fire.queue_key, waiter)
 
     def next_deadline(self) -> float:
         """Return the earliest deadline of a waiting call."""

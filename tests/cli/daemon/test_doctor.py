@@ -58,7 +58,7 @@ def test_a_configuration_that_is_not_there_is_not_passed_over_in_silence() -> No
             daemon.wait_for("so no guard of yours is active")
             status, doctor = place.run("status"), place.run("doctor")
 
-    assert "is not there, nor a hooks.d beside it" in status.stdout
+    assert "does not exist, nor a hooks.d beside it" in status.stdout
     assert doctor.returncode == 1
     assert "hooklatch init --config " in doctor.stdout
 

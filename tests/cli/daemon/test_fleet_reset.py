@@ -62,7 +62,7 @@ def test_status_and_doctor_say_that_it_is_stale_and_what_to_do(place: Place) -> 
         " no link is connected"
     )
     assert "shipped     nothing, as far as it is known, " in status.stdout
-    assert "see that `hooklatch link` runs" in status.stdout
+    assert "make sure that `hooklatch link` runs" in status.stdout
     assert "wrong  this host is not in contact with its fleet 'acme', and never was" in doctor.stdout
     assert "do     start it: hooklatch link" in doctor.stdout
     assert health.stdout == "red: fleet (see: hooklatch status)\n"

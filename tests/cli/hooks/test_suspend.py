@@ -81,10 +81,10 @@ def test_what_the_daemon_does_not_suspend_is_said(
 
     class Daemon:
         def ask(self, method: str, **params: object) -> dict[str, object]:
-            return {"suspended": made, "warnings": ["fleet/no-read: the fleet's policy does not let them be suspended"]}
+            return {"suspended": made, "warnings": ["fleet/no-read: the fleet's policy does not allow suspending them"]}
 
     monkeypatch.setattr(suspend, "connect_administrator", lambda arguments: nullcontext(Daemon()))
     arguments = argparse.Namespace(id=None, all=True, seconds=60, reason="restoring", json=False)
 
     assert suspend.run_suspend(arguments) == 0
-    assert "fleet/no-read: the fleet's policy does not let them" in capsys.readouterr().err
+    assert "fleet/no-read: the fleet's policy does not allow suspending them" in capsys.readouterr().err

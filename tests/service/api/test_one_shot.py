@@ -188,7 +188,7 @@ async def test_a_second_hello_is_refused(daemon: Daemon) -> None:
 @pytest.mark.parametrize("protocol", [0, 2, -1])
 async def test_another_protocol_is_refused_with_ours(daemon: Daemon, protocol: int) -> None:
     client = daemon.connect()
-    with pytest.raises(RpcFailure, match=f"this daemon speaks protocol 1, not {protocol}; update one"):
+    with pytest.raises(RpcFailure, match=f"this daemon speaks protocol 1, not {protocol}; update the older"):
         await client.call("hello", protocol=protocol)
     await client.aclose()
 

@@ -373,7 +373,7 @@ async def test_what_a_closed_session_was_about_to_register_is_not_registered(dae
         before = observed(daemon)
         go.touch()
 
-        with pytest.raises(RpcFailure, match="closed meanwhile"):
+        with pytest.raises(RpcFailure, match="closed during this request"):
             await client.answer_to(number)
 
         assert observed(daemon) == before

@@ -87,8 +87,8 @@ def a_folder(path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "damage", "text"),
     [
-        ("state.json", removed, "state.json is gone, with the trust, switches and hooks"),
-        ("state.json", lambda path: path.write_bytes(b'{"version": 1}'), "is not what was written last"),
+        ("state.json", removed, "state.json is gone, with its trust, switches and hooks"),
+        ("state.json", lambda path: path.write_bytes(b'{"version": 1}'), "is not the version written last"),
         ("state.json", spoilt, "JSON is malformed"),
         ("state.witness", removed, "state.witness is gone"),
         ("state.witness", spoilt, "does not hold what was written to it"),
@@ -112,7 +112,7 @@ async def test_what_is_not_as_it_was_written_last_is_not_believed_and_not_overwr
     assert text in str(fault)
     assert str(fault).endswith(": hooklatch state accept")
     assert state.state.switches == {"global/b": False}
-    assert "is not believed, and is not overwritten" in str(state.unwritten)
+    assert "is not believed, so it is not overwritten" in str(state.unwritten)
     assert contents(tmp_path) == before
 
 

@@ -11,28 +11,28 @@ from support.tables import table
 def test_the_two_ends_of_a_call_get_one_id() -> None:
     calls = CallNumbers()
 
-    assert calls.begins("k") == calls.goes_on("k") == calls.ends("k") == "k-1"
-    assert calls.begins("k") == calls.ends("k") == "k-2"
+    assert calls.begin_call("k") == calls.find_open_call("k") == calls.end_call("k") == "k-1"
+    assert calls.begin_call("k") == calls.end_call("k") == "k-2"
 
 
 def test_equal_calls_at_once_end_in_the_order_in_which_they_began() -> None:
     calls = CallNumbers()
 
-    assert [calls.begins("k"), calls.begins("k")] == ["k-1", "k-2"]
-    assert [calls.ends("k"), calls.ends("k"), calls.ends("k")] == ["k-1", "k-2", "k-2"]
+    assert [calls.begin_call("k"), calls.begin_call("k")] == ["k-1", "k-2"]
+    assert [calls.end_call("k"), calls.end_call("k"), calls.end_call("k")] == ["k-1", "k-2", "k-2"]
 
 
 def test_an_end_without_a_beginning_has_an_id_too() -> None:
-    assert CallNumbers().ends("k") == "k-1"
+    assert CallNumbers().end_call("k") == "k-1"
 
 
 def test_only_so_many_calls_are_remembered() -> None:
     calls = CallNumbers()
     for number in range(MAX_KEPT + 1):
-        calls.begins(str(number))
+        calls.begin_call(str(number))
 
-    assert calls.begins("0") == "0-1"
-    assert calls.begins(str(MAX_KEPT)) == f"{MAX_KEPT}-2"
+    assert calls.begin_call("0") == "0-1"
+    assert calls.begin_call(str(MAX_KEPT)) == f"{MAX_KEPT}-2"
 
 
 class Clock:

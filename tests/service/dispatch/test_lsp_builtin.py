@@ -99,7 +99,7 @@ async def test_diagnostics_come_first_and_are_told_of(tmp_path: Path) -> None:
         assert told[0]["data"] == {"tool_name": "Write", "path": "a.py"}
         assert told[1]["data"]["count"] >= 1
         assert also["session_id"] == client.hello["session_id"]  # type: ignore[attr-defined]
-        await daemon.parts.generations.quiesced()
+        await daemon.parts.generations.wait_quiesced()
         assert sorted(heard.read_text().splitlines()) == ["lsp_diagnostics_start", "lsp_diagnostics_stop"]
 
 

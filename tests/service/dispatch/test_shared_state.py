@@ -351,7 +351,7 @@ async def test_without_being_told_to_keep_nothing_is_kept_and_a_change_waits_for
         daemon.write("hooks.toml", KEPT["hooks.toml"])
         await admin.call("reload")
 
-        assert "[state] kept = true is taken at the next start" in (await admin.call("status"))["warnings"][0]
+        assert "[state] kept = true takes effect at the next start" in (await admin.call("status"))["warnings"][0]
         assert not (tmp_path / "state" / "kept-state").exists()
 
 
@@ -367,7 +367,7 @@ async def test_a_kept_file_that_cannot_be_read_denies_and_is_red(tmp_path: Path)
         status = await admin.call("status")
         health = await admin.call("health")
         assert status["health"] == "red"
-        assert any("kept-state:2: it is damaged" in fault for fault in status["faults"])
+        assert any("kept-state:2: the line is damaged" in fault for fault in status["faults"])
         assert "state" in health["reasons"]
     assert b'"m"' in path.read_bytes()
 

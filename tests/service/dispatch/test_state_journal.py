@@ -77,7 +77,7 @@ def test_what_is_not_as_it_was_written_is_a_fault_and_stays_as_it_is(folder: Pat
     path.write_bytes(spoil(path.read_bytes()))  # type: ignore[operator]
     before = path.read_bytes()
 
-    with pytest.raises(JournalError, match=r"kept-state:\d+: it is damaged; .*delete it"):
+    with pytest.raises(JournalError, match=r"kept-state:\d+: the line is damaged; .*delete it"):
         kept(folder)
     assert path.read_bytes() == before
 

@@ -163,9 +163,9 @@ async def test_a_dialect_of_ones_own_states_whatever_it_maps(daemon: Daemon) -> 
 
 
 REFUSED: list[tuple[dict[str, Any], dict[str, Any], str]] = [
-    ({"cwd": "some/where"}, {}, "cwd is an absolute path, not 'some/where'"),
-    ({"cwd": ""}, {}, "cwd is an absolute path"),
-    ({"cwd": "/a\0b"}, {}, "cwd is an absolute path"),
+    ({"cwd": "some/where"}, {}, "cwd must be an absolute path, not 'some/where'"),
+    ({"cwd": ""}, {}, "cwd must be an absolute path"),
+    ({"cwd": "/a\0b"}, {}, "cwd must be an absolute path"),
     ({"cwd": 7}, {}, "cannot be used"),
     ({"cwd": ["/"]}, {}, "cannot be used"),
     ({"cwd": "/" + "x" * 5000}, {}, "cannot be used"),

@@ -82,13 +82,13 @@ async def test_contact_lasts_for_max_staleness_and_returns_at_once(
     tmp_path: Path, autojump_clock: trio.testing.MockClock
 ) -> None:
     async with running(tmp_path) as host:
-        await host.contact.heard()
+        await host.contact.record_contact()
         after_contact = host.is_denied
         await trio.sleep(99)
         before = (host.is_denied, host.contact.is_stale)
         await trio.sleep(2)
         after = (host.is_denied, host.contact.is_stale)
-        await host.contact.heard()
+        await host.contact.record_contact()
         again = (host.is_denied, host.contact.is_stale)
 
     assert not after_contact
@@ -100,7 +100,7 @@ async def test_contact_lasts_for_max_staleness_and_returns_at_once(
 async def test_contact_keeps_it_fresh(tmp_path: Path, autojump_clock: trio.testing.MockClock) -> None:
     async with running(tmp_path) as host:
         for _ in range(20):
-            await host.contact.heard()
+            await host.contact.record_contact()
             await trio.sleep(60)
 
     assert [text is None for text in host.denials] == [False, True]
@@ -108,7 +108,7 @@ async def test_contact_keeps_it_fresh(tmp_path: Path, autojump_clock: trio.testi
 
 async def test_a_jump_of_the_wall_clock_changes_nothing(tmp_path: Path, autojump_clock: trio.testing.MockClock) -> None:
     async with running(tmp_path) as host:
-        await host.contact.heard()
+        await host.contact.record_contact()
         for jump in (10_000.0, -20_000.0):
             host.wall += jump
             await trio.sleep(40)
@@ -123,7 +123,7 @@ async def test_where_stale_is_served_it_is_said_and_nothing_denied(
     settings = msgspec.structs.replace(SETTINGS, when_stale="serve")
 
     async with running(tmp_path, settings) as host:
-        await host.contact.heard()
+        await host.contact.record_contact()
         await trio.sleep(101)
         said = host.contact.problem
 
@@ -134,7 +134,7 @@ async def test_where_stale_is_served_it_is_said_and_nothing_denied(
 
 async def test_new_settings_hold_at_once(tmp_path: Path, autojump_clock: trio.testing.MockClock) -> None:
     async with running(tmp_path) as host:
-        await host.contact.heard()
+        await host.contact.record_contact()
         await trio.sleep(50)
         found = []
         for changes in ({"max_staleness": 49.0}, {"when_stale": "serve"}, {"when_stale": "deny"}, {"name": "other"}):
@@ -150,7 +150,7 @@ async def test_new_settings_hold_at_once(tmp_path: Path, autojump_clock: trio.te
 
 async def test_without_a_fleet_nothing_is_stale(tmp_path: Path, autojump_clock: trio.testing.MockClock) -> None:
     async with running(tmp_path, None) as host:
-        await host.contact.heard()
+        await host.contact.record_contact()
         await trio.sleep(10_000)
 
     assert (host.denials, host.notes, host.contact.is_stale) == ([], [], False)
@@ -161,7 +161,7 @@ async def test_a_restart_knows_the_contact_coarsely_and_never_as_newer(
 ) -> None:
     async with running(tmp_path) as host:
         for _ in range(50):
-            await host.contact.heard()
+            await host.contact.record_contact()
             await trio.sleep(1)
         truth = host.contact.age
         stored = host.state.state.contact
@@ -178,21 +178,21 @@ async def test_a_restart_knows_the_contact_coarsely_and_never_as_newer(
 @pytest.mark.parametrize(("wall", "is_denied"), [(50.0, False), (150.0, True), (-3600.0, True)])
 async def test_a_boot_leaves_the_wall_clock_to_tell(tmp_path: Path, wall: float, is_denied: bool) -> None:
     async with running(tmp_path) as host:
-        await host.contact.heard()
+        await host.contact.record_contact()
         await trio.testing.wait_all_tasks_blocked()
         await host.state.store()
     again = Host(tmp_path)
     again.boot, again.wall = "b2", again.wall + wall
 
     again.contact.take(SETTINGS)
-    await again.contact.settle()
+    await again.contact.apply_denial()
 
     assert again.is_denied is is_denied
 
 
 async def test_another_fleets_contact_is_none(tmp_path: Path) -> None:
     async with running(tmp_path) as host:
-        await host.contact.heard()
+        await host.contact.record_contact()
         await host.state.store()
     async with running(tmp_path, msgspec.structs.replace(SETTINGS, name="other")) as again:
         assert again.is_denied
@@ -201,7 +201,7 @@ async def test_another_fleets_contact_is_none(tmp_path: Path) -> None:
 async def test_who_left_the_fleet_and_comes_back_was_never_in_contact(tmp_path: Path) -> None:
     """What was in force is gone with the fleet: an old contact would have gates pass without any of its hooks."""
     async with running(tmp_path) as host:
-        await host.contact.heard()
+        await host.contact.record_contact()
         await trio.testing.wait_all_tasks_blocked()  # it is kept for the next start
         host.contact.take(None)
         await trio.testing.wait_all_tasks_blocked()
@@ -221,7 +221,7 @@ async def test_who_says_so_and_leaves_at_once_is_believed(tmp_path: Path) -> Non
     async with running(tmp_path) as host:
         with trio.CancelScope() as scope:
             scope.cancel()
-            await host.contact.heard()
+            await host.contact.record_contact()
         await trio.testing.wait_all_tasks_blocked()
         assert scope.cancelled_caught
         assert not host.is_denied

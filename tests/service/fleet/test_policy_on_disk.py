@@ -320,7 +320,7 @@ async def test_a_key_that_is_revoked_while_a_bundle_is_built_is_noticed(tmp_path
         daemon.parts.fleet.take(msgspec.structs.replace(daemon.parts.files.settings.fleet, keys=(new.public,)))
         (tmp_path / "go").touch()
 
-        with pytest.raises(RpcFailure, match="has changed meanwhile"):
+        with pytest.raises(RpcFailure, match="has changed while it was built"):
             await link.answer_to(number)
         assert await decided(daemon) == "global/no-bash: own"
 
@@ -346,7 +346,7 @@ async def test_what_was_wanted_is_not_applied_once_its_key_is_revoked(tmp_path: 
         await link.call("fleet_follow", manifests=[version.envelope])
 
     async with host(tmp_path, new.public) as daemon, link_of(daemon) as link:
-        with pytest.raises(RpcFailure, match="not listed"):
+        with pytest.raises(RpcFailure, match="does not list"):
             await link.call("fleet_apply", **version.applying)
         assert await decided(daemon) == "global/no-bash: own"
 

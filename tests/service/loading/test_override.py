@@ -112,4 +112,4 @@ async def test_a_hook_of_the_operators_own_is_changed_where_it_stands(daemon: Da
 
     (problem,) = await reloaded(daemon, '[[override]]\nid = "own:f"\nenabled = false\n')
 
-    assert "there is no built-in hook and no plugin's of the id 'own:f'" in problem["message"]
+    assert "no built-in hook and no hook of a plugin has the id 'own:f'" in problem["message"]

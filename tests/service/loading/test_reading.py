@@ -79,20 +79,20 @@ async def test_a_build_of_files_that_were_swapped_under_it_is_not_taken_for_what
     unit = unit_of(tmp_path, b"SWAPPED = 1\n")  # and put back with its directory, so that no time tells
 
     assert unit.is_behind
-    assert unit.newer() is not None
+    assert unit.read_newer() is not None
 
 
 async def test_a_source_that_was_only_touched_has_no_newer_version(unit: SourceBuild) -> None:
     os.utime(unit.source.location, (1, 1))
 
-    assert unit.newer() is None
+    assert unit.read_newer() is None
     assert unit.is_untouched
 
 
 async def test_the_bytes_that_were_compared_are_those_to_build(unit: SourceBuild, tmp_path: Path) -> None:
     (tmp_path / "guards.py").write_text("NEW = 1\n")
 
-    version = unit.newer()
+    version = unit.read_newer()
 
     assert version is not None
     assert version.code == b"NEW = 1\n"
@@ -102,7 +102,7 @@ async def test_the_bytes_that_were_compared_are_those_to_build(unit: SourceBuild
 async def test_another_content_of_an_imported_module_is_a_newer_version(unit: SourceBuild, tmp_path: Path) -> None:
     (tmp_path / "helper.py").write_text("NEW = 1\n")
 
-    version = unit.newer()
+    version = unit.read_newer()
 
     assert version is not None
     assert version.source == unit.source
@@ -112,7 +112,7 @@ async def test_a_source_that_is_gone_is_an_error_and_no_version(unit: SourceBuil
     os.unlink(unit.source.location)
 
     with pytest.raises(UnitError, match="there is no such file"):
-        unit.newer()
+        unit.read_newer()
 
 
 @pytest.fixture(autouse=True)

@@ -450,7 +450,7 @@ async def test_a_module_that_changes_while_its_source_is_imported_is_imported_ag
 
         with trio.fail_after(30):
             # If it began within a tick of the kernel's clock after the change, it may have been too early as well.
-            while unit.newer() is not None:
+            while unit.read_newer() is not None:
                 await admin.call("reload")
                 (unit,) = daemon.parts.sources.units.values()
         assert built == 2

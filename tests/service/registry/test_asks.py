@@ -171,7 +171,7 @@ async def test_what_cannot_be_recorded_is_a_deny(daemon: Daemon) -> None:
         number = await client.send("fire", event="pre_tool_use", payload=payload)
         ask = await opened(admin)
         with nothing_can_be_written():
-            with pytest.raises(RpcFailure, match="could not be recorded, so it is a deny"):
+            with pytest.raises(RpcFailure, match="could not be recorded, so the ask is denied"):
                 await answer(admin, ask)
             closing = await client.answer_to(number)
             opening = await client.fire_tool("Bash", command="ls")
@@ -358,7 +358,7 @@ async def test_a_broken_file_takes_no_persons_time_away(tmp_path: Path) -> None:
     [
         ("wait = -1", "wait"),
         ("wait = 601", "wait"),
-        ('wait = "11m"', "wait is at most 600 s"),
+        ('wait = "11m"', "wait must be at most 600 s"),
         ('wait = "soon"', "'soon' is not a duration"),
         ("wait = nan", "wait"),
         ("wait = true", "wait"),

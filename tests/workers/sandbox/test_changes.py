@@ -271,7 +271,7 @@ async def test_a_worker_that_says_less_than_is_required_does_not_start(tmp_path:
         ('[isolation]\nlevels = "strict"\n', ":2: [isolation] has no key 'levels'; did you mean 'level'?"),
         ('[[source]]\npath = "a.py"\nisolation = "tight"\n', ":3: isolation is one of 'standard'"),
         ('[lsp]\nenabled = true\nisolation = "tight"\n', ":3: isolation is one of 'standard'"),
-        (f'[isolation]\nread = ["{"x" * 20000}"]\n', ":1: write and read hold at most 16384 bytes of paths"),
+        (f'[isolation]\nread = ["{"x" * 20000}"]\n', ":1: write and read have more than 16384 bytes of paths"),
     ],
 )
 def test_a_mistake_in_the_table_is_named_at_its_line(text: str, said: str) -> None:

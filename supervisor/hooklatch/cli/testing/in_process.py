@@ -55,7 +55,7 @@ async def open_in_process_dispatcher(
     say_what_stays(parts)
     pools = Pools(parts, is_debugging=is_debugging, stdout=stdout)
     targets = HookRunners(
-        pools, parts.bus.connections, parts.statistics, breakers=parts.breakers, native=parts.dialects,
+        pools, parts.bus.connections, parts.statistics, breakers=parts.breakers, dialects=parts.dialects,
         on_quarantine=parts.notes.quarantined,
     )  # fmt: skip
     dispatcher = Dispatcher(

@@ -1,4 +1,4 @@
-"""Implements each method of the protocol, and the reports that methods answer with.
+"""The methods of the protocol, and the reports that they answer with.
 
 Knows params and results; does not know bytes or sockets.
 """

@@ -1,4 +1,4 @@
-"""What only the admin socket does: reload, trust, suspend, answer asks, stop.  Knows params and results, not bytes."""
+"""The methods that only the admin socket has: reload, trust, suspend, answer asks, stop."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ class FolderParams(AccountParams, frozen=True):
 
 
 class ReloadParams(AccountParams, frozen=True):
-    """Which source is to be built afresh: by its path or module, or by the id of a hook on it; else all of them.
+    """The source to build afresh, by its path or module, or by the id of a hook on it; without it, all of them.
 
-    `accept_removed`: what has vanished is removed.
+    `accept_removed`: hooks that have vanished are removed.
     """
 
     id: str | None = None
@@ -53,7 +53,7 @@ class ReloadParams(AccountParams, frozen=True):
 
 
 class ResumeParams(AccountParams, frozen=True):
-    """A hook's or a plugin's id, or all of them."""
+    """The id of a hook or of a plugin, or all of them."""
 
     id: str | None = None
     all: bool = False
@@ -70,7 +70,7 @@ class AcknowledgeParams(msgspec.Struct, frozen=True):
 
 
 class AnswerParams(msgspec.Struct, frozen=True):
-    """A person's answer to an ask: `by` is what that person is called, `payload_digest` what was looked at."""
+    """A person's answer to an ask: `by` is that person's name, `payload_digest` is of the payload that was shown."""
 
     id: Name
     verdict: Verdict
@@ -84,9 +84,9 @@ class SuspendParams(ResumeParams, frozen=True, kw_only=True):
 
 
 class Administration(msgspec.Struct, frozen=True, kw_only=True):
-    """The daemon itself, projects' own hooks, and leaving hooks out for a limited time.
+    """The methods about the daemon itself, projects' own hooks, suspensions and asks.
 
-    `end` ends the process, if it is the daemon's own.
+    `end` ends the process; it is None if the daemon is a part of another program.
     """
 
     files: Reloader
@@ -123,34 +123,35 @@ class Administration(msgspec.Struct, frozen=True, kw_only=True):
         self.breakers.clear()
         reloaded = await self.files.reload(ReloadRequest(accepts, is_explicit=True, on_commit=on_commit))
         if accepts.less and self.files.is_main_good and await self.fleet.leave():
-            left = await self.files.reload(ReloadRequest(accepts))
-            reloaded = msgspec.structs.replace(left, previous=reloaded.previous, accepted=reloaded.accepted)
+            # The first reload read that [fleet] is gone, and only then may its policy go.  This one removes its hooks.
+            after = await self.files.reload(ReloadRequest(accepts))
+            reloaded = msgspec.structs.replace(after, previous=reloaded.previous, accepted=reloaded.accepted)
         return reloaded
 
     async def _reload(self, connection: Connection, params: ReloadParams) -> object:
         """Reload all, or build one source afresh.
 
         Raises:
-            RpcError: there is no such source, or what is asked for contradicts itself.
+            RpcError: there is no such source, or the params contradict each other.
         """
         if params.id is not None and params.accept_removed:
             text = 'give an "id" or "accept_removed"; to remove one hook that has vanished: hooklatch hooks remove ID'
             raise RpcError(ErrorCode.INVALID_PARAMS, text)
 
-        def noted(removed: list[str]) -> None:
-            self.operations.noted(connection, "reload", params, params.id, accepted=removed)
+        def record_reload(removed: list[str]) -> None:
+            self.operations.record(connection, "reload", params, params.id, accepted=removed)
 
         if params.id is not None:
-            location = self._location_of(params.id)
+            location = self._find_location(params.id)
             self.breakers.clear(location)
-            return await self.files.reload(ReloadRequest(afresh={location}, on_commit=noted))
+            return await self.files.reload(ReloadRequest(afresh={location}, on_commit=record_reload))
         try:
-            return await self.reload(EVERYTHING if params.accept_removed else LESS, noted)
+            return await self.reload(EVERYTHING if params.accept_removed else LESS, record_reload)
         except PolicyRejectedError as error:
             raise RpcError(ErrorCode.INTERNAL_ERROR, str(error)) from None
 
-    def _location_of(self, name: str) -> str:
-        """Return the source that a name means: its own path or module, or a hook on it.
+    def _find_location(self, name: str) -> str:
+        """Return the location of the source that a name means: its own path or module, or a hook on it.
 
         Raises:
             RpcError: there is none, or a client serves the hook.
@@ -165,9 +166,9 @@ class Administration(msgspec.Struct, frozen=True, kw_only=True):
         raise RpcError(ErrorCode.NOT_FOUND, f"{hook.name} has no source now: {hook.problem}")
 
     async def _stop(self, connection: Connection, raw: msgspec.Raw) -> object:
-        """Begin to drain, unless that has begun; the connection ends with the daemon."""
+        """Begin to drain, unless the daemon does already.  The connection ends with the daemon."""
         if self.end is None:
-            raise RpcError(ErrorCode.NOT_PERMITTED, "this daemon is part of another program; end that")
+            raise RpcError(ErrorCode.NOT_PERMITTED, "this daemon is part of another program; end that program")
         if not self.dispatcher.is_draining:
             self.end()
         return {"pid": os.getpid()}
@@ -182,10 +183,10 @@ class Administration(msgspec.Struct, frozen=True, kw_only=True):
             raise RpcError(ErrorCode.INTERNAL_ERROR, str(error)) from None
 
     async def _trust(self, connection: Connection, params: FolderParams) -> dict[str, Any]:
-        """Pin what a project's directory holds now, so that its hooks fire in the sessions that work there.
+        """Pin the present files of a project, so that its hooks fire in the sessions that work there.
 
         Raises:
-            RpcError: there is nothing to trust, or somebody else could have written it.
+            RpcError: there is nothing to trust, or another user could have written it.
         """
         try:
             project, pins = await look_in_thread(lambda: pin_project(params.folder))
@@ -196,10 +197,10 @@ class Administration(msgspec.Struct, frozen=True, kw_only=True):
                 ErrorCode.NOT_FOUND, f"{project_hooks_folder(project)} contains no file; there is nothing to trust"
             )
         self.projects.trust(project, pins)
-        self.operations.noted(connection, "trust", params, folder=project, files=pins)
+        self.operations.record(connection, "trust", params, folder=project, files=pins)
         await self.state.store()
         reloaded = await self.files.reload(anew=project_hooks_folder(project))
-        below = [
+        diagnostics = [
             diagnostic
             for diagnostic in reloaded.diagnostics
             if diagnostic.file == project or diagnostic.file.startswith(f"{project}/")
@@ -209,44 +210,44 @@ class Administration(msgspec.Struct, frozen=True, kw_only=True):
             "folder": project,
             "files": pins,
             "hooks": [{"id": hook.id, "event": hook.event, "problem": hook.problem} for hook in hooks],
-            "diagnostics": below,
+            "diagnostics": diagnostics,
             "revision": self.registries.view.revision,
         }
 
     async def _untrust(self, connection: Connection, params: FolderParams) -> dict[str, Any]:
         """Ignore a project's hooks from now on; a project that was not trusted is not an error."""
-        place = await look_up_directory(params.folder)
-        folders = [path for path in place.paths if path in self.projects.trusted]
-        project = folders[-1] if folders else next(reversed(place.paths), params.folder)
+        directory = await look_up_directory(params.folder)
+        # An ancestor counts: the command is often run in a subdirectory of the project.
+        folders = [path for path in directory.paths if path in self.projects.trusted]
+        project = folders[-1] if folders else next(reversed(directory.paths), params.folder)
         was_trusted = self.projects.untrust(project)
         if was_trusted:
-            self.operations.noted(connection, "untrust", params, folder=project)
+            self.operations.record(connection, "untrust", params, folder=project)
             await self.state.store()
             await self.files.reload()
         return {"folder": project, "was_trusted": was_trusted, "revision": self.registries.view.revision}
 
     async def _suspend(self, connection: Connection, params: SuspendParams) -> object:
-        hook = params.hook
-        target = find_named_hook(hook, self.registries.every_hook()) if hook is not None else None
-        kept = [
-            one for one in (target.hooks if target is not None else self.registries.view.hooks) if not one.suspendable
-        ]
-        names = ", ".join(one.name for one in kept)
-        if kept:
-            self.fleet.attempted("suspend" if target is not None else "suspend --all", names)
-        if target is not None and kept:
-            raise FleetHookError(kept[0])
+        hook_id = params.hook
+        target = find_named_hook(hook_id, self.registries.every_hook()) if hook_id is not None else None
+        hooks = target.hooks if target is not None else self.registries.view.hooks
+        unsuspendable = [hook for hook in hooks if not hook.suspendable]
+        names = ", ".join(hook.name for hook in unsuspendable)
+        if unsuspendable:
+            self.fleet.record_attempt("suspend" if target is not None else "suspend --all", names)
+        if target is not None and unsuspendable:
+            raise FleetHookError(unsuspendable[0])
         try:
-            made = await self.suspensions.suspend(
+            suspended = await self.suspensions.suspend(
                 target.name if target is not None else None, params.seconds, params.reason
             )
         except SuspensionError as error:
             raise RpcError(ErrorCode.INVALID_PARAMS, str(error)) from None
-        self.operations.noted(connection, "suspend", params, hook)
-        answer = add_storage_warning(self.state, {"suspended": made})
-        if not kept:
+        self.operations.record(connection, "suspend", params, hook_id)
+        answer = add_storage_warning(self.state, {"suspended": suspended})
+        if not unsuspendable:
             return answer
-        text = f"{names}: the fleet's policy does not let them be suspended, so they fire"
+        text = f"{names}: the fleet's policy does not allow suspending them, so they still fire"
         return {**answer, "warnings": [*answer.get("warnings", []), text]}
 
     async def _resume(self, connection: Connection, params: ResumeParams) -> object:
@@ -254,25 +255,25 @@ class Administration(msgspec.Struct, frozen=True, kw_only=True):
             was_suspended = await self.suspensions.resume(params.hook)
         except AmbiguousNameError as error:
             raise RpcError(ErrorCode.INVALID_PARAMS, str(error)) from None
-        self.operations.noted(connection, "resume", params, params.hook)
+        self.operations.record(connection, "resume", params, params.hook)
         return add_storage_warning(self.state, {"was_suspended": was_suspended, "suspended": list(self.suspensions)})
 
     async def _asks(self, connection: Connection, raw: msgspec.Raw) -> object:
-        """List what waits for a person, the oldest first."""
+        """List the asks that wait for a person, the oldest first."""
         return {"asks": list(self.asks)}
 
     async def _answer_ask(self, connection: Connection, params: AnswerParams) -> object:
-        """Take a person's answer, with the process and the user that it comes from.
+        """Resolve an ask by a person's answer; the process and the user that sent it are recorded.
 
         Raises:
-            RpcError: it is for no open ask, or for another payload; or it came too late or was not recorded, and the
-                ask is denied.
+            RpcError: the ask is not open, or has another payload; or the answer came too late or could not be
+                recorded, and the ask is denied.
         """
         if not params.reason.strip():
             raise RpcError(ErrorCode.INVALID_PARAMS, 'give a "reason": it stays in the record')
         pid, uid = connection.peer
         try:
-            closed = self.asks.answer(
+            resolution = self.asks.answer(
                 params.id, params.verdict, params.reason, by=params.by, uid=uid, pid=pid,
                 payload_digest=params.payload_digest,
             )  # fmt: skip
@@ -280,21 +281,21 @@ class Administration(msgspec.Struct, frozen=True, kw_only=True):
             raise RpcError(ErrorCode.NOT_FOUND, str(error)) from None
         except ValueError as error:
             raise RpcError(ErrorCode.INVALID_PARAMS, str(error)) from None
-        if closed.cause == "audit":
+        if resolution.cause == "audit":
             raise RpcError(
-                ErrorCode.INTERNAL_ERROR, f"the answer could not be recorded, so it is a deny: {closed.reason}"
+                ErrorCode.INTERNAL_ERROR, f"the answer could not be recorded, so the ask is denied: {resolution.reason}"
             )
-        if closed.cause != "policy":
-            raise RpcError(ErrorCode.NOT_FOUND, f"the ask {closed.id} is over: {closed.text()}")
-        return {"closed": closed}
+        if resolution.cause != "policy":
+            raise RpcError(ErrorCode.NOT_FOUND, f"the ask {resolution.id} is over: {resolution.text()}")
+        return {"closed": resolution}
 
 
 def pin_project(folder: str) -> tuple[str, Pins]:
-    """Return the real path of a project, and what its files are to be."""
-    seen = look_up_path(folder) if os.path.isabs(folder) else PathAbsent()
-    if isinstance(seen, PathFault):
-        raise RpcError(ErrorCode.NOT_PERMITTED, seen.reason)
-    if not isinstance(seen, PathFound) or not seen.is_folder:
+    """Return the real path of a project, and the pins of its present files."""
+    entry = look_up_path(folder) if os.path.isabs(folder) else PathAbsent()
+    if isinstance(entry, PathFault):
+        raise RpcError(ErrorCode.NOT_PERMITTED, entry.reason)
+    if not isinstance(entry, PathFound) or not entry.is_folder:
         raise RpcError(ErrorCode.NOT_FOUND, f"{folder!r} is not a directory; give its absolute path")
     project = find_real_path(folder)
     return project, pin_files(project)

@@ -1,7 +1,4 @@
-"""What the fleet's link brings: fleet_follow, fleet_apply; and fleet_reset, which only an administrator may call.
-
-Knows params and results; whom each method is for, the tables say.
-"""
+"""The methods of the fleet's link, fleet_follow and fleet_apply; and fleet_reset, which is for administrators alone."""
 
 from __future__ import annotations
 
@@ -25,16 +22,16 @@ __all__ = ["FleetMethods"]
 
 
 class FollowParams(msgspec.Struct, frozen=True):
-    """Stored manifests as texts, in order; an empty list is a sign that the engine has no newer one.
+    """Stored manifests as texts, in order.  An empty list says that the engine has no newer one.
 
-    Without a list it is only asked how this host stands.
+    Without a list the request changes nothing: it only asks for this host's report.
     """
 
     manifests: list[str] | None = None
 
 
 class ApplyParams(msgspec.Struct, frozen=True):
-    """A version, and its bundle's bytes in base64."""
+    """The number of a version, and its bundle in base64."""
 
     version: int
     bundle: str
@@ -45,7 +42,7 @@ class ResetParams(msgspec.Struct, frozen=True):
 
 
 class FleetMethods(msgspec.Struct, frozen=True, kw_only=True):
-    """Brings the fleet's policy into force."""
+    """The methods that read and activate the fleet's policy."""
 
     fleet: FleetLayer
     contact: FleetContact
@@ -67,18 +64,18 @@ class FleetMethods(msgspec.Struct, frozen=True, kw_only=True):
         return {"fleet_reset": ApiMethod(ResetParams, self._reset)}
 
     async def _follow(self, connection: Connection, params: FollowParams) -> dict[str, Any]:
-        """Read manifests; answer with what this host has read, should have and has."""
+        """Read manifests; return which versions this host has read, should have and has."""
         if params.manifests is not None:
             try:
                 await self.fleet.follow(params.manifests)
             except PolicyRejectedError as error:
                 raise RpcError(ErrorCode.INVALID_PARAMS, str(error)) from None
         if params.manifests == [] and self.fleet.is_current:
-            await self.contact.heard()
+            await self.contact.record_contact()
         return self.report()
 
     async def _apply(self, connection: Connection, params: ApplyParams) -> dict[str, Any]:
-        """Put a version in force; if anything is wrong, the last good one stays."""
+        """Activate a version; if anything is wrong with it, the last good one stays active."""
         try:
             data = base64.b64decode(params.bundle, validate=True)
         except ValueError:
@@ -87,11 +84,12 @@ class FleetMethods(msgspec.Struct, frozen=True, kw_only=True):
             applied = await self.fleet.apply(params.version, data, self.files.apply)
         except PolicyRejectedError as error:
             raise RpcError(ErrorCode.LOAD_FAILED, str(error)) from None
+        # In the background: fires that began under the old version may run its workers for a while yet.
         self.background.spawn("fleet clean-up", self.clean)
         return {"applied": applied, "revision": self.status.registries.view.revision}
 
     async def _reset(self, connection: Connection, params: ResetParams) -> dict[str, Any]:
-        """Forget which versions were read; what is in force stays."""
+        """Forget which versions were read; the active policy stays."""
         reason = " ".join(params.reason.split())
         if not reason:
             raise RpcError(ErrorCode.INVALID_PARAMS, 'give a "reason": it is recorded')
@@ -103,20 +101,20 @@ class FleetMethods(msgspec.Struct, frozen=True, kw_only=True):
         return self.report()
 
     def report(self) -> dict[str, Any]:
-        """Return where this host stands."""
+        """Return this host's report to its link."""
         fleet, settings = self.fleet, self.fleet.settings
         return {
-            **self.status.fleet.standing(),
+            **self.status.fleet.describe_versions(),
             "problem": "; ".join(fleet.problems) or None,
             "host": settings.host if settings is not None else None,
             "labels": settings.labels if settings is not None else (),
-            "health": self.status.report()["health"],
+            "health": self.status.report_health()["health"],
             "revision": self.status.registries.view.revision,
         }
 
     async def clean(self) -> None:
-        """Remove bundles that no fire can need any more."""
-        await self.generations.quiesced()
+        """Remove the bundles that no fire needs any more."""
+        await self.generations.wait_quiesced()
         await self.fleet.clean(self._is_used)
 
     def _is_used(self, root: str) -> bool:

@@ -1,4 +1,4 @@
-"""How this host stands in its fleet: for `status`, `health`, the metrics, the link.  Reads the parts; changes none."""
+"""The report about this host in its fleet: for `status`, `health`, the metrics and the link."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["FleetReport"]
 
 
 class FleetReport(msgspec.Struct, frozen=True):
-    """Describes the host; `faults` are those of the layer and the token, `counts` what happened, by its name."""
+    """The report; `faults` are those of the layer and the token, `counts` are of each action in the fleet's notes."""
 
     layer: FleetLayer
     contact: FleetContact
@@ -27,26 +27,26 @@ class FleetReport(msgspec.Struct, frozen=True):
     @property
     def problems(self) -> list[str]:
         """Return what is wrong, and what to do."""
-        found, stale = list(self.faults), self.contact.denial or self.contact.problem
-        return [*found, stale] if stale is not None else found
+        stale = self.contact.denial or self.contact.problem
+        return [*self.faults, *([stale] if stale is not None else [])]
 
     @property
     def links(self) -> int:
         """Return how many links are connected."""
         return sum(connection.role == "link" for connection in self.bus.connections.values())
 
-    def standing(self) -> dict[str, Any]:
-        """Return which versions this host has read, should have and has, and since when nobody said that this is so."""
+    def describe_versions(self) -> dict[str, Any]:
+        """Return which versions this host has read, should have and has, and the seconds since its last contact."""
         layer, age = self.layer, self.contact.age
         return {
             "head": layer.head,
             "wanted": layer.wanted,
-            "applied": layer.in_force,
+            "applied": layer.active,
             "stale_s": round(age, 1) if age is not None else None,
         }
 
     def status(self) -> dict[str, Any] | None:
-        """Return all of it; None where there is no [fleet], and no policy that one has left."""
+        """Return the whole report; None if there is no [fleet], and no policy that an earlier one left."""
         settings, contact = self.layer.settings, self.contact
         if settings is None and self.layer.applied is None:
             return None
@@ -54,7 +54,7 @@ class FleetReport(msgspec.Struct, frozen=True):
             "name": settings.name if settings is not None else None,
             "host": settings.host if settings is not None else None,
             "labels": settings.labels if settings is not None else (),
-            **self.standing(),
+            **self.describe_versions(),
             "contact_at": contact.at,
             "is_stale": contact.is_stale,
             "max_staleness_s": settings.max_staleness if settings is not None else None,

@@ -1,6 +1,6 @@
-"""Changes hooks over the protocol: register, unregister, enable, disable; in a session's layer or the global one.
+"""The methods that change hooks: register, unregister, enable, disable; in a session's layer or in the global one.
 
-A global change is active at once, and again after a restart: its answer says if it could not be stored.
+A global change is active at once, and again after a restart.  Its answer has a warning if it could not be stored.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class SettingsParams(msgspec.Struct, frozen=True):
 
 
 class HookMethods(msgspec.Struct, frozen=True, kw_only=True):
-    """Answers requests that change hooks."""
+    """The methods that change hooks."""
 
     registrar: Registrar
     registries: Registries
@@ -81,115 +81,122 @@ class HookMethods(msgspec.Struct, frozen=True, kw_only=True):
         return {
             "register": ApiMethod(RegisterParams, self._register),
             "settings": ApiMethod(SettingsParams, self._settings),
-            "unregister": ApiMethod(IdParams, partial(self._changed, "unregister", self._unregister)),
+            "unregister": ApiMethod(IdParams, partial(self._record_attempt, "unregister", self._unregister)),
             "enable": ApiMethod(IdParams, partial(self._switch, enabled=True)),
-            "disable": ApiMethod(IdParams, partial(self._changed, "disable", partial(self._switch, enabled=False))),
+            "disable": ApiMethod(
+                IdParams, partial(self._record_attempt, "disable", partial(self._switch, enabled=False))
+            ),
         }
 
-    async def _changed(self, what: str, change: Change, connection: Connection, params: IdParams) -> object:
-        """Make a change, and record it if it would have reached a hook of the fleet."""
+    async def _record_attempt(self, operation: str, change: Change, connection: Connection, params: IdParams) -> object:
+        """Make a change, and record the attempt if the hook is one of the fleet's."""
         try:
             return await change(connection, params)
         except FleetHookError as error:
-            self.fleet.attempted(what, error.hook)
+            self.fleet.record_attempt(operation, error.hook)
             raise
 
     async def _register(self, connection: Connection, params: RegisterParams) -> object:
         if is_global(connection, params.scope):
-            made = await self._make(params, connection, Registrant(is_each=params.each))
-            hooks = [add_remedy(hook) for hook in made.hooks]
+            registration = await self._make_hooks(params, connection, Registrant(is_each=params.each))
+            hooks = [add_remedy(hook) for hook in registration.hooks]
             self.registries.register_global(hooks)
-            kept: dict[Any, Any] = {table.get("id"): table for table in self.state.state.hooks}
-            self.state.state.hooks = list({**kept, **made.stored}.values())
-            self.operations.noted(
-                connection, "register", params, ids=made.ids,
+            stored: dict[Any, Any] = {table.get("id"): table for table in self.state.state.hooks}
+            self.state.state.hooks = list({**stored, **registration.stored}.values())
+            self.operations.record(
+                connection, "register", params, ids=registration.ids,
                 sha256=hashlib.sha256(msgspec.json.encode(params.hooks)).hexdigest(),
                 files={path: digest for hook in hooks for path, digest in self.files.digests_of(hook).items()},
             )  # fmt: skip
-            return {"ids": made.ids, **made.refused, **await self._stored()}
+            return {"ids": registration.ids, **registration.refused, **await self._store_change()}
         session = require_session(connection)
-        made = await self._make(params, connection, Registrant.of(session, is_each=params.each))
-        check_live(session)
-        self.registries.register_own(session, made.hooks)
-        return {"ids": made.ids, **made.refused, **await self._announced(session)}
+        registration = await self._make_hooks(params, connection, Registrant.of(session, is_each=params.each))
+        check_live(session)  # it may have been closed while a source was loaded
+        self.registries.register_own(session, registration.hooks)
+        return {"ids": registration.ids, **registration.refused, **await self._announce_change(session)}
 
-    async def _make(self, params: RegisterParams, connection: Connection, registrant: Registrant) -> RegistrationAnswer:
-        return await self.registrar.hooks_of(self.registrar.read(params.hooks, registrant), connection, registrant)
+    async def _make_hooks(
+        self, params: RegisterParams, connection: Connection, registrant: Registrant
+    ) -> RegistrationAnswer:
+        return await self.registrar.make_hooks(self.registrar.read(params.hooks, registrant), connection, registrant)
 
     async def _settings(self, connection: Connection, params: SettingsParams) -> object:
-        """Read a settings file as one of hooks.d is read, for a client that registers what is in it."""
+        """Read a settings file as in hooks.d, for a client that registers its hooks."""
         read = partial(read_definitions, params.source, params.data, params.scope)
         return await trio.to_thread.run_sync(read, abandon_on_cancel=True)
 
     async def _unregister(self, connection: Connection, params: IdParams) -> object:
         """Remove a hook by its id, a global one also by its name; a missing one is not an error."""
         if is_global(connection, params.scope):
-            place = self.files.place_of(params.id)
-            if place is not None and place in self.files.active.vanished:
-                return await self._remove_vanished(place, connection, params)
-            removed = self.registries.unregister_global(params.id, declared_by=place)
+            declared_by = self.files.place_of(params.id)
+            if declared_by is not None and declared_by in self.files.active.vanished:
+                return await self._remove_vanished(declared_by, connection, params)
+            removed = self.registries.unregister_global(params.id, declared_by=declared_by)
             if removed is None:
                 return add_storage_warning(self.state, {"revision": self.registries.view.revision, "removed": []})
-            kept = [table for table in self.state.state.hooks if table.get("id") != removed.id]
-            self.state.state.hooks = kept
-            self.operations.noted(connection, "unregister", params, params.id, removed=[removed.id])
-            return {**await self._stored(), "removed": [removed.id]}
+            self.state.state.hooks = [table for table in self.state.state.hooks if table.get("id") != removed.id]
+            self.operations.record(connection, "unregister", params, params.id, removed=[removed.id])
+            return {**await self._store_change(), "removed": [removed.id]}
         session = require_session(connection)
         self._check_own(session, params.id)
         self.registries.unregister_own(session, params.id)
-        return await self._announced(session)
+        return await self._announce_change(session)
 
-    async def _remove_vanished(self, place: str, connection: Connection, params: IdParams) -> object:
+    async def _remove_vanished(self, declared_by: str, connection: Connection, params: IdParams) -> object:
         """Accept that the file or the plugin that declared a hook is gone, with all that it declared."""
 
-        def noted(removed: list[str]) -> None:
-            self.operations.noted(connection, "unregister", params, params.id, accepted=removed)
+        def record_removal(removed: list[str]) -> None:
+            self.operations.record(connection, "unregister", params, params.id, accepted=removed)
 
-        reloaded = await self.files.reload(ReloadRequest(LossAcceptance(removed=frozenset({place})), on_commit=noted))
+        acceptance = LossAcceptance(removed=frozenset({declared_by}))
+        reloaded = await self.files.reload(ReloadRequest(acceptance, on_commit=record_removal))
         answer = {"revision": reloaded.revision, "removed": reloaded.removed, "accepted": reloaded.accepted}
         return add_storage_warning(self.state, answer)
 
     async def _switch(self, connection: Connection, params: IdParams, *, enabled: bool) -> object:
-        """Enable or disable; enabling lifts a quarantine."""
+        """Enable or disable a hook; enabling lifts its quarantine."""
         if is_global(connection, params.scope):
             target = self.registries.switch_global(params.id, enabled=enabled)
             for hook in target.hooks if enabled else ():
                 self.breakers.lift(hook.name)
-            self.operations.noted(connection, "enable" if enabled else "disable", params, params.id)
-            return await self._stored()
+            self.operations.record(connection, "enable" if enabled else "disable", params, params.id)
+            return await self._store_change()
         session = require_session(connection)
         self._check_own(session, params.id)
         hook = self.registries.switch_own(session, params.id, enabled=enabled)
         if enabled:
             self.breakers.lift(hook.name)
-        return await self._announced(session)
+        return await self._announce_change(session)
 
     def _check_own(self, session: AgentSession, name: str) -> None:
         if is_name(name) and name not in session.own:  # a bare id that is not there may have been the session's own
             self.registries.check_not_of_fleet(name)
 
-    async def _announced(self, session: AgentSession) -> dict[str, Any]:
-        """Wait until subscribers have been told of a session's change, and return the resulting revision."""
+    async def _announce_change(self, session: AgentSession) -> dict[str, Any]:
+        """Wait until subscribers are notified of a session's change, and return the resulting revision."""
         await self.registries.announced()
         return {"revision": self.registries.view_of(session).revision}
 
-    async def _stored(self) -> dict[str, Any]:
-        """Wait until subscribers have been told and the state is on the disk: then a change can be acknowledged."""
+    async def _store_change(self) -> dict[str, Any]:
+        """Wait until subscribers are notified and the state is on the disk, and return the resulting revision.
+
+        The answer acknowledges the change, so it must hold for every subscriber and after a restart.
+        """
         self.state.state.switches = dict(self.registries.switches)
         await self.registries.announced()
         await self.state.store()
         return add_storage_warning(self.state, {"revision": self.registries.view.revision})
 
     async def restore(self, fault: str | None) -> None:
-        """Register again what was registered before the last stop.
+        """Register again the hooks that were registered before the last stop.
 
-        A `fault` says that this is unknown; then every gate denies, since some of it may have been guards.
+        A `fault` says that these are unknown.  Then every gate denies, since some of them may have been guards.
         """
         hooks: list[Hook] = []
         faults: list[str] = []
         if fault is not None:
             faults.append(fault)
-            # The fault names the one way out: disabling the stand-in would let pass what nobody has looked at.
+            # The fault names the only remedy: to disable the stand-in would let gates pass that were never looked at.
             hooks.append(msgspec.structs.replace(make_stand_in(self._stand_in_id, EVERY_GATE, fault), problem=fault))
         for table in self.state.state.hooks:
             try:
@@ -199,7 +206,7 @@ class HookMethods(msgspec.Struct, frozen=True, kw_only=True):
                 name, event = table.get("id"), table.get("event")
                 hooks.append(make_stand_in(str(name), event if isinstance(event, str) else EVERY_GATE, faults[-1]))
                 continue
-            hooks += [await self._restored(definition) for definition in definitions]
+            hooks += [await self._restore_hook(definition) for definition in definitions]
         self.faults.report("state file", *faults)
         self.registries.register_global(hooks, is_restored=True)
 
@@ -208,19 +215,19 @@ class HookMethods(msgspec.Struct, frozen=True, kw_only=True):
         return os.path.basename(self.state.path)
 
     async def _accept_state(self, connection: Connection, params: AccountParams) -> object:
-        """Go on with the state that is there, or without one; until that is in force, every gate denies."""
-        found = await trio.to_thread.run_sync(self.state.look)
+        """Continue with the state that is there, or without one; until that is active, every gate denies."""
+        content = await trio.to_thread.run_sync(self.state.read_content)
         if (fault := self.state.fault) is None:
             return add_storage_warning(
                 self.state, {"fault": None, "moved_to": None, "revision": self.registries.view.revision}
             )
-        moved, changed = self.state.accept(found), dict[str, Any]()
-        known = found.state or SavedState()
-        self.operations.noted(
+        moved, changed = self.state.accept(content), dict[str, Any]()
+        known = content.state or SavedState()
+        self.operations.record(
             connection, "accept_state", params, fault=fault, moved_to=moved,
-            ids=[table.get("id") for table in known.hooks], trusted=list(known.trusted), sha256=found.digest,
+            ids=[table.get("id") for table in known.hooks], trusted=list(known.trusted), sha256=content.digest,
         )  # fmt: skip
-        with trio.CancelScope(shield=True):  # who asks may leave, and half of it would deny until the next start
+        with trio.CancelScope(shield=True):  # the client may leave, and half of this would deny until the next start
             self.registries.switches = dict(self.state.state.switches)
             self.fleet.load()
             if not self.files.is_main_good:
@@ -228,15 +235,15 @@ class HookMethods(msgspec.Struct, frozen=True, kw_only=True):
             await self.restore(None)
             await self.files.reload()
             self.registries.unregister_global(self._stand_in_id)
-            changed = await self._stored()
+            changed = await self._store_change()
         return {"fault": fault, "moved_to": moved, **changed}
 
-    async def _restored(self, definition: HookDefinition) -> Hook:
+    async def _restore_hook(self, definition: HookDefinition) -> Hook:
         source, _ = find_definition_target(definition, "/")
         faults: dict[str, Diagnostic] = {}
         try:
             await self.files.ensure(source)
-        except UnitError as error:  # removed by a reload that finds it fixed
+        except UnitError as error:  # a reload that finds the source fixed removes the fault
             faults[source.location] = error.diagnostic
         catalogue = self.registries.catalogue
         hook = HookBinder(catalogue, self.sources.units, faults).bind(definition, Layer.GLOBAL)
@@ -251,14 +258,14 @@ def add_storage_warning(state: StateFile, result: dict[str, Any]) -> dict[str, A
 
 
 def add_remedy(hook: Hook) -> Hook:
-    """Return a hook whose problem, if it has one, says what can be done about it."""
+    """Return a hook whose problem, if it has one, names a remedy."""
     if hook.problem is None:
         return hook
     return msgspec.structs.replace(hook, problem=add_way_out(hook.problem, hook.name))
 
 
 def is_global(connection: Connection, scope: str | None) -> bool:
-    """Return which layer a change is for; by default the connection's own."""
+    """Return whether a change is for the global layer; by default it is for the connection's own."""
     scope = scope or ("session" if connection.session is not None else "global")
     if scope not in ("session", "global"):
         raise RpcError(ErrorCode.INVALID_PARAMS, f'scope must be "session" or "global", not {scope!r}')

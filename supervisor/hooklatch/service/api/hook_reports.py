@@ -1,4 +1,4 @@
-"""The methods that show hooks and events: hooks, hook, events, explain.  Reads the parts; changes none."""
+"""The methods that show hooks and events: hooks, hook, events, explain.  They change nothing."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = ["HookReports"]
 
 
 class HookParams(msgspec.Struct, frozen=True):
-    """A hook's id, or its layer and id."""
+    """The id of a hook, or its layer and id."""
 
     id: str
     session: str | None = None
@@ -46,11 +46,11 @@ class ExplainParams(msgspec.Struct, frozen=True):
 
 
 class HookReports(msgspec.Struct, frozen=True):
-    """Describes hooks as one viewer sees them, from the parts that the status shows."""
+    """The methods that describe hooks as one viewer sees them, from the parts of the status report."""
 
     parts: StatusReport
     dialects: Dialects
-    native: DialectDispatcher
+    dialect_dispatcher: DialectDispatcher
 
     @property
     def methods(self) -> MethodTable:
@@ -64,22 +64,22 @@ class HookReports(msgspec.Struct, frozen=True):
     async def _hooks(self, connection: Connection, params: FilterParams) -> object:
         """List hooks in their firing order."""
         view = self.parts.registries.view_of(select_viewed_session(self.parts.sessions, connection, params.session))
-        event = self._our_name(connection, params.event) if params.event is not None else None
+        event = self._canonical_name(connection, params.event) if params.event is not None else None
         return {
             "revision": view.revision,
             "digest": view.digest,
             "hooks": [self._describe(hook) for hook in view.hooks if event in (None, hook.event)],
         }
 
-    def _our_name(self, connection: Connection, event: str) -> str:
-        """Return our name of an event that a session may have named in its dialect; any other name unchanged."""
+    def _canonical_name(self, connection: Connection, event: str) -> str:
+        """Return the canonical name of an event that a session may have named in its dialect."""
         session = connection.session
         if session is None or session.terms.dialect is None:
             return event
-        return self.native.canonical_name(self.dialects.find(session.terms.dialect), event)
+        return self.dialect_dispatcher.canonical_name(self.dialects.find(session.terms.dialect), event)
 
     def _describe(self, hook: Hook) -> dict[str, Any]:
-        """Return what a list of hooks shows of one."""
+        """Return one hook's row in the answer of `hooks`."""
         return {
             "id": hook.id,
             "name": hook.name,
@@ -105,11 +105,11 @@ class HookReports(msgspec.Struct, frozen=True):
             "timeout": hook.timeout,
             "description": hook.description,
             "timings": self.parts.statistics.timings(hook.name, hook.owner),
-            "load": self._load(hook),
+            "load": self._find_load(hook),
         }
 
-    def _load(self, hook: Hook) -> HookLoad | None:
-        """Return what a hook and its workers are doing; None if a client serves it, or its source is not loaded."""
+    def _find_load(self, hook: Hook) -> HookLoad | None:
+        """Return the load of a hook and its workers; None if a client serves it, or its source is not loaded."""
         if not isinstance(hook.target, PythonTarget):
             return None
         pool = self.parts.sources.pools.get((hook.target.source.location, hook.target.build))
@@ -118,27 +118,27 @@ class HookReports(msgspec.Struct, frozen=True):
     async def _events(self, connection: Connection, params: FilterParams) -> object:
         """List the catalogue, with each event's budget for this viewer and how often it was fired.
 
-        An agent sees the fires of its own session only, an administrator all.  In a session of a dialect these are the
-        dialect's events; each shows the counts of the first of our events that it maps to.
+        An agent sees only the fires of its own session, an administrator sees all.  A session of a dialect sees the
+        dialect's events.  Each has the counts of the first canonical event that it maps to.
         """
         session = select_viewed_session(self.parts.sessions, connection, params.session)
         view = self.parts.registries.view_of(session)
         catalogue = self.parts.registries.catalogue
-        counted = self.parts.statistics.event if connection.is_admin or session is None else session.count_of
+        find_count = self.parts.statistics.event if connection.is_admin or session is None else session.count_of
 
-        def described(name: str) -> dict[str, Any]:
-            return self._event(catalogue[name], view, counted(name))
+        def describe_event(name: str) -> dict[str, Any]:
+            return self._describe_event(catalogue[name], view, find_count(name))
 
         if session is None or session.terms.dialect is None:
-            return {"events": [described(name) for name in catalogue]}
-        native = self.dialects.find(session.terms.dialect).events.items()
+            return {"events": [describe_event(name) for name in catalogue]}
+        native_events = self.dialects.find(session.terms.dialect).events.items()
         return {"dialect": session.terms.dialect, "events": [
-            {**described(event.feeds[0].event), "name": name,
+            {**describe_event(event.feeds[0].event), "name": name,
              "aliases": event.aliases, "feeds": [feed.event for feed in event.feeds]}
-            for name, event in native
+            for name, event in native_events
         ]}  # fmt: skip
 
-    def _event(self, spec: EventSpec, view: Snapshot, count: EventCount) -> dict[str, Any]:
+    def _describe_event(self, spec: EventSpec, view: Snapshot, count: EventCount) -> dict[str, Any]:
         hooks = view.for_event(spec)
         return {
             "name": spec.name,
@@ -163,8 +163,8 @@ class HookReports(msgspec.Struct, frozen=True):
         }
 
     async def _explain(self, connection: Connection, params: ExplainParams) -> object:
-        """Return which hooks would fire for a payload, in which order, and for each other hook why it would not."""
-        spec = self.parts.dispatcher.spec(self._our_name(connection, params.event))
+        """Return the hooks that a fire of this payload would call, in order, and why it would not call the others."""
+        spec = self.parts.dispatcher.spec(self._canonical_name(connection, params.event))
         session = select_viewed_session(self.parts.sessions, connection, params.session)
         view = self.parts.registries.view_of(session)
         payload, folder = Payload(bytes(params.payload)), params.cwd or (session.cwd if session is not None else None)
@@ -188,31 +188,31 @@ class HookReports(msgspec.Struct, frozen=True):
             "budget": compute_budget(spec, selection.hooks, wait=self.parts.asks.wait),
             "refusal": refusal,
             "tool_kind": kind,
-            "fires": [self._brief(hook) for hook in order_hooks(chain, selection)],
+            "fires": [self._describe_briefly(hook) for hook in order_hooks(chain, selection)],
             "others": [
                 {
-                    **self._brief(hook),
+                    **self._describe_briefly(hook),
                     "why": "; ".join(
                         (
-                            self._why_not(spec, hook, view, kind)
+                            self._explain_mismatch(spec, hook, view, kind)
                             if hook.name not in matched
                             else describe_unmet_condition(hook, facts),
                             *(list_unknown_tools(hook, spec) if hook.event == spec.name else ()),
                         )
                     ),
                 }
-                for hook in (*view.hooks, *self._hidden(view))
+                for hook in (*view.hooks, *self._hidden_hooks(view))
                 if hook.name not in chosen
             ],
         }
 
-    def _hidden(self, view: Snapshot) -> list[Hook]:
+    def _hidden_hooks(self, view: Snapshot) -> list[Hook]:
         """Return the hooks of plugins that this viewer does not allow."""
-        seen = {hook.name for hook in view.hooks}
+        visible_names = {hook.name for hook in view.hooks}
         shared = self.parts.registries.view.hooks
-        return [hook for hook in shared if hook.plugin is not None and hook.name not in seen]
+        return [hook for hook in shared if hook.plugin is not None and hook.name not in visible_names]
 
-    def _brief(self, hook: Hook) -> dict[str, Any]:
+    def _describe_briefly(self, hook: Hook) -> dict[str, Any]:
         return {
             "name": hook.name,
             "layer": hook.layer.label,
@@ -225,32 +225,32 @@ class HookReports(msgspec.Struct, frozen=True):
             "only_judges": hook.only_judges,
         }
 
-    def _why_not(self, spec: EventSpec, hook: Hook, view: Snapshot, kind: str | None) -> str:
+    def _explain_mismatch(self, spec: EventSpec, hook: Hook, view: Snapshot, kind: str | None) -> str:
         if hook.event != spec.name:
             return f"it is a hook of {hook.event}"
         if not hook.enabled:
             return "it is disabled"
         if (suspension := find_suspension(self.parts.suspensions, hook)) is not None:
             return f"it is suspended: {suspension.reason}"
-        if hook.plugin is not None and hook.name not in {one.name for one in view.hooks}:
+        if hook.plugin is not None and hook.name not in {visible.name for visible in view.hooks}:
             return f"this session does not allow the plugin {hook.plugin!r}"
-        beside = f", nor its kind {kind!r}" if kind is not None and hook.matcher.names else ""
-        return f"its matcher ({hook.matcher.text}) does not match {spec.match}{beside}"
+        kind_text = f", nor its kind {kind!r}" if kind is not None and hook.matcher.names else ""
+        return f"its matcher ({hook.matcher.text}) does not match {spec.match}{kind_text}"
 
     async def _hook(self, connection: Connection, params: HookParams) -> object:
         """Describe every hook of this id (or `layer/id`) that the viewer sees; an admin without a session sees all.
 
-        A session sees only the failures of its own hooks: those of others may hold others' payloads.
+        A session sees only the failures of its own hooks, since those of others may quote others' payloads.
 
         Raises:
-            RpcError: there is none.
+            RpcError: there is no such hook.
         """
         name, registries = params.id, self.parts.registries
         viewer = select_viewed_session(self.parts.sessions, connection, params.session)
-        seen = registries.every_hook() if viewer is None else [*registries.view_of(viewer).hooks]
-        hooks = [hook for hook in dict.fromkeys(seen) if name in (hook.id, hook.name)]
+        visible = registries.every_hook() if viewer is None else [*registries.view_of(viewer).hooks]
+        hooks = [hook for hook in dict.fromkeys(visible) if name in (hook.id, hook.name)]
         if not hooks:
-            near = suggest_name(name, {known for hook in seen for known in (hook.id, hook.name)})
+            near = suggest_name(name, {known for hook in visible for known in (hook.id, hook.name)})
             raise RpcError(ErrorCode.NOT_FOUND, f"there is no hook {name!r}{near} (see: hooklatch hooks)")
         own, failures = viewer.id if viewer is not None else None, self.parts.statistics.failures
         return {
@@ -268,11 +268,11 @@ class HookReports(msgspec.Struct, frozen=True):
 
 
 def describe_unmet_condition(hook: Hook, facts: PayloadFacts) -> str:
-    """Return which condition of a hook keeps it from being called."""
+    """Return the condition of a hook that does not hold, and why."""
     try:
         return f"a condition does not hold: {hook.where.failing(facts) if hook.where is not None else ''}"
     except UnreadableFieldError as error:
-        return f"it has a condition on what is not there: {error}"
+        return f"its condition cannot be checked: {error}"
 
 
 def format_where(hook: Hook) -> str | None:

@@ -1,8 +1,8 @@
-"""Answers a host in its own words: its document in, what its hook process has to leave out.
+"""The method `host`: the document of a host's event in, the output of its hook process out.
 
-Whatever goes wrong here with a gate ends as a refusal in the form that the host honours: a document that cannot be read
-in one way, an event that nobody knows, a fire that is refused, an adapter's own bug.  Elsewhere it ends in silence.
-Nothing is kept quiet: the log and `status` tell of it, and the record where the event is known.
+An error on a gate ends as a refusal in the form that the host honours: an ambiguous document, an unknown event, a fire
+that is refused, a bug of the adapter.  On any other event it ends in silence.  No error is hidden: the log and `status`
+report it, and the record has it where the event is known.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from hooklatch.service.api.methods import ApiMethod, MethodTable
 from hooklatch.service.dispatch.call_numbers import CallNumbers
 from hooklatch.service.dispatch.dispatcher import Dispatcher
 from hooklatch.service.dispatch.duplicate_events import DuplicateEvents
-from hooklatch.service.dispatch.fires import Fit
+from hooklatch.service.dispatch.fires import DecisionAdapter
 from hooklatch.service.reading.projects import ProjectRegistry
 from hooklatch.service.registry.registries import Registries
 from hooklatch.service.registry.sessions import AgentSession
@@ -35,15 +35,15 @@ from hooklatch.service.transport.connection import Connection
 __all__ = ["HostMethods", "HostParams"]
 
 logger = logging.getLogger("hooklatch.hosts")
-NO_PARAMS = FireParams("")  # in place of those that a fire has taken
-MARGIN = 0.5  # seconds that our answer takes to the host, at most; a tenth of a short budget
+NO_PARAMS = FireParams("")  # in place of those that a fire has taken, so that their payload is held once
+MARGIN = 0.5  # seconds, at most, that our answer takes to the host; for a short budget a tenth of it
 
 
 class HostParams(msgspec.Struct, frozen=True):
     """One event of a host.
 
-    `event` is what the entry was installed for, `document` what the host wrote, as text, and `budget` for how many more
-    seconds the entry waits.
+    `event` is the one that the forwarder was installed for, `document` the text that the host wrote, and `budget` the
+    seconds for which the forwarder still waits.
     """
 
     host: Name
@@ -54,7 +54,7 @@ class HostParams(msgspec.Struct, frozen=True):
 
 
 class HostMethods:
-    """Fires what hosts tell, and words the decisions for them."""
+    """The method that fires the events of hosts, and renders the decisions for them."""
 
     def __init__(
         self, dispatcher: Dispatcher, statistics: Statistics, projects: ProjectRegistry, registries: Registries
@@ -62,7 +62,7 @@ class HostMethods:
         self._dispatcher = dispatcher
         self._statistics = statistics
         self._projects = projects
-        self._calls = CallNumbers()
+        self._call_numbers = CallNumbers()
         self._duplicates = DuplicateEvents(trio.current_time, lambda: registries.epoch)
 
     @property
@@ -73,7 +73,8 @@ class HostMethods:
         """Answer one event.
 
         Raises:
-            RpcError: there is no such host, so nobody knows how to refuse; an entry then does as without a daemon.
+            RpcError: there is no such host, so the form of a refusal is unknown.  The forwarder then does as without
+                a daemon.
         """
         try:
             host = find_host(params.host)
@@ -89,60 +90,62 @@ class HostMethods:
                 return host.silence(native.name)
             request = host.request(native)
         except UnreadableError as error:
-            return await self._unread(host, error.event or event, error.cause, str(error), session)
+            return await self._refuse_unreadable(host, error.event or event, error.cause, str(error), session)
         except Exception as error:
             logger.exception("an adapter failed on a document", extra={"host": host.name, "event": event})
-            return await self._unread(host, event, "protocol", describe_host_bug(host, error), session)
-        firing = self._fired(host, native.undecoded(), request, budget, session)
+            return await self._refuse_unreadable(host, event, "protocol", describe_host_bug(host, error), session)
+        firing = self._fire(host, native.undecoded(), request, budget, session)
         del native, request
         return await firing
 
-    async def _fired(
+    async def _fire(
         self, host: Host, native: HostEvent, request: HostFire, budget: float | None, session: AgentSession | None
     ) -> HookOutput:
-        fit, params, same_call = make_decision_fitter(host, native), self._with_call_id(request), request.same_call
+        adapt, params, same_call = make_decision_adapter(host, native), self._with_call_id(request), request.same_call
         request = msgspec.structs.replace(request, params=NO_PARAMS)
-        told = (
+        warnings = (
             await self._projects.begun((params.envelope.cwd, params.envelope.began_in))
             if is_session_begin(native)
             else []
         )
         try:
             if native.spec.kind == "notify":
-                self._dispatcher.fire_later(params, session, fit=fit)
+                self._dispatcher.fire_later(params, session, adapt_decision=adapt)
                 return host.silence(native.name)
             if native.is_gate and budget is not None:
                 params = msgspec.structs.replace(params, timeout=budget - min(MARGIN, budget / 10))
             decision = self._duplicates.take(same_call, native.name)
             if decision is None:
-                firing = self._dispatcher.fire(params, session, fit=fit, asks_itself="ask" in native.spec.can)
+                asks_itself = "ask" in native.spec.can
+                firing = self._dispatcher.fire(params, session, adapt_decision=adapt, asks_itself=asks_itself)
                 params = NO_PARAMS
                 decision = await firing
                 self._duplicates.keep(same_call, native.name, decision)
             else:
-                decision = fit(decision)
+                decision = adapt(decision)
         except RpcError as error:
-            return self._failed(host, native.name, "protocol", error.message)
-        if told:
-            decision = msgspec.structs.replace(decision, warnings=[*decision.warnings, *told])
+            return self._render_failure(host, native.name, "protocol", error.message)
+        if warnings:
+            decision = msgspec.structs.replace(decision, warnings=[*decision.warnings, *warnings])
         if decision.is_refusal and request.call == "begins":
-            self._calls.ends(request.call_key)
+            self._call_numbers.end_call(request.call_key)  # a refused call has no second event that would end it
         try:
             return host.render(native, decision)
         except Exception as error:
             logger.exception("an adapter failed on a decision", extra={"host": host.name, "event": native.name})
-            return self._failed(host, native.name, "protocol", describe_host_bug(host, error))
+            return self._render_failure(host, native.name, "protocol", describe_host_bug(host, error))
 
     def _with_call_id(self, request: HostFire) -> FireParams:
         if request.params.call_id is not None or request.call is None or not request.call_key:
             return request.params
-        numbers = {"begins": self._calls.begins, "goes_on": self._calls.goes_on, "ends": self._calls.ends}
-        return msgspec.structs.replace(request.params, call_id=numbers[request.call](request.call_key))
+        calls = self._call_numbers
+        number_call = {"begins": calls.begin_call, "goes_on": calls.find_open_call, "ends": calls.end_call}
+        return msgspec.structs.replace(request.params, call_id=number_call[request.call](request.call_key))
 
-    async def _unread(
+    async def _refuse_unreadable(
         self, host: Host, event: str | None, cause: Cause, reason: str, session: AgentSession | None
     ) -> HookOutput:
-        """Refuse what could not be read, and have that recorded where the event is known."""
+        """Refuse an event that could not be read, and record the refusal if the event is known."""
         self._statistics.dropped["unreadable"] += 1
         logger.warning("unreadable: %s", reason, extra={"host": host.name, "event": event})
         spec = host.events.get(event) if event is not None else None
@@ -152,9 +155,9 @@ class HostMethods:
                 await self._dispatcher.refuse(self._dispatcher.spec(spec.event), cause, reason, params, session)
             except RpcError:
                 logger.exception("a refusal could not be recorded", extra={"host": host.name, "event": event})
-        return self._failed(host, event, cause, reason)
+        return self._render_failure(host, event, cause, reason)
 
-    def _failed(self, host: Host, event: str | None, cause: Cause, reason: str) -> HookOutput:
+    def _render_failure(self, host: Host, event: str | None, cause: Cause, reason: str) -> HookOutput:
         try:
             return host.failure(event, cause, reason)
         except Exception:
@@ -163,14 +166,14 @@ class HostMethods:
 
 
 def is_session_begin(native: HostEvent) -> bool:
-    """Say whether a host tells that a session begins: a person reads what it shows then."""
+    """Return whether a session begins with this event: a person reads what the host shows then."""
     return native.event == "session_start"
 
 
-def make_decision_fitter(host: Host, native: HostEvent) -> Fit:
-    """Return what fits a decision to a host; a bug of the adapter makes it a refusal on a gate."""
+def make_decision_adapter(host: Host, native: HostEvent) -> DecisionAdapter:
+    """Return a function that adapts a decision to a host; a bug of the adapter makes it a refusal on a gate."""
 
-    def fit(decision: FireDecision) -> FireDecision:
+    def adapt_decision(decision: FireDecision) -> FireDecision:
         try:
             return host.fit(native, decision)
         except Exception as error:
@@ -183,7 +186,7 @@ def make_decision_fitter(host: Host, native: HostEvent) -> Fit:
                 revision=decision.revision, duration_ms=decision.duration_ms, outcomes=decision.outcomes,
             )  # fmt: skip
 
-    return fit
+    return adapt_decision
 
 
 def describe_host_bug(host: Host, error: Exception) -> str:

@@ -1,7 +1,7 @@
-"""How a connection becomes the fleet's link, and what only that may say of the record.  Knows the token, not the fleet.
+"""The admission of the fleet's link, and the method by which it reports what was shipped.
 
-A link applies the fleet's layer and reports what was shipped; it is no administrator, so it begins as nobody: its first
-request is a hello with its role and its token.
+A link applies the fleet's layer and reports what was shipped.  It is not an administrator, so its connection has no
+rights at first: its first request is a hello with its role and its token.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ ROLES = ("link",)
 
 
 class ShippedParams(msgspec.Struct, frozen=True):
-    """The last record up to which the engine has acknowledged all; 0: none."""
+    """The number of the last entry up to which the engine has acknowledged all; 0 if it has none."""
 
     seq: Annotated[int, Meta(ge=0)]
 
 
 class LinkAdmission(msgspec.Struct, frozen=True):
-    """Admits links; `note` records who was refused."""
+    """The admission of links; `note` records refusals."""
 
     token: LinkToken
     record: RecordWriter
@@ -44,41 +44,44 @@ class LinkAdmission(msgspec.Struct, frozen=True):
         return {"fleet_shipped": ApiMethod(ShippedParams, self._shipped)}
 
     def admit(self, connection: Connection, role: str, token: str | None, *, has_session: bool) -> None:
-        """Make a connection that says hello a link.
+        """Give a connection that sends a hello the role of a link.
 
         Raises:
-            RpcError: it may not be one; it stays what it was.
+            RpcError: it may not be a link, and keeps the role that it has.
         """
         if role not in ROLES:
-            meant = suggest_name(role, ROLES) or "; there is link"
-            raise RpcError(ErrorCode.INVALID_PARAMS, f"unknown role {role!r}{meant}")
+            hint = suggest_name(role, ROLES) or "; the only role is link"
+            raise RpcError(ErrorCode.INVALID_PARAMS, f"unknown role {role!r}{hint}")
         if has_session:
             raise RpcError(ErrorCode.INVALID_PARAMS, "a link has no session; leave one of the two out")
-        refusal = self._refusal(connection, token)
+        refusal = self._find_refusal(connection, token)
         if refusal is not None:
             logger.warning("link refused: %s", refusal.message, extra={"connection": connection.number})
             self.note("fleet", {"action": "link refused", "problem": refusal.message})
             raise refusal
         connection.role = "link"
 
-    def _refusal(self, connection: Connection, token: str | None) -> RpcError | None:
+    def _find_refusal(self, connection: Connection, token: str | None) -> RpcError | None:
         if not connection.is_admin:
             return RpcError(ErrorCode.NOT_ADMIN, "the role link needs the admin socket")
         if token is None:
             return RpcError(ErrorCode.NOT_PERMITTED, f"the role link needs its token: {AS_LINK}")
         if not self.token.is_valid:
-            what = "there is no token: hooks.toml has no [fleet] table, or `hooklatch status` says what is wrong"
-            return RpcError(ErrorCode.NOT_PERMITTED, what)
+            text = "there is no token: hooks.toml has no [fleet] table, or `hooklatch status` says what is wrong"
+            return RpcError(ErrorCode.NOT_PERMITTED, text)
         if not self.token.is_shown(token):
-            what = f"that is not the token; read {self.token.path} anew: it changes with each start, and with [fleet]"
-            return RpcError(ErrorCode.NOT_PERMITTED, what)
+            text = (
+                f"the token is not valid; read it again from {self.token.path}: it changes with each start of the"
+                " daemon, and with [fleet]"
+            )
+            return RpcError(ErrorCode.NOT_PERMITTED, text)
         return None
 
     async def _shipped(self, connection: Connection, params: ShippedParams) -> object:
-        """Take what the engine has acknowledged; a smaller number than before counts too: it may have lost some.
+        """Note what the engine has acknowledged; a smaller number than before counts too: it may have lost entries.
 
         Raises:
-            RpcError: there is no such record, so that one is of another record than ours.
+            RpcError: there is no such entry, so the engine's log is of another record.
         """
         try:
             self.record.shipped(params.seq)

@@ -1,4 +1,4 @@
-"""Maps each method of the protocol to its handler, and checks who may call it; `fire` is answered here.
+"""The table of the protocol's methods, by the role of a connection; `fire` is answered here.
 
 One object serves all connections; what belongs to one connection is on the connection.
 """
@@ -43,47 +43,47 @@ Params = TypeVar("Params")
 
 
 class ApiMethod(NamedTuple, Generic[Params]):
-    """The type of a method's params (Raw: it takes none, whatever is sent), and what answers it."""
+    """One method: the type of its params, and its handler.  Raw: it takes none, and ignores those that are sent."""
 
     params: type[Params]
     answer: Callable[[Connection, Params], Awaitable[object]]
 
 
 class AccountParams(msgspec.Struct, frozen=True, kw_only=True):
-    """Who an operator is by their own word, and why they do it."""
+    """The name that an operator gives, and the reason of an operation.  No name is verified."""
 
     by: Name | None = None
     reason: str = ""
 
 
 class Operations(msgspec.Struct, frozen=True):
-    """Has on the record what an administrator has changed, and who asked: by the kernel's word, and by their own.
+    """The recorder of administrators' operations, with their uid from the kernel and the name that they gave.
 
-    It is noted in the step that makes the change, since who asks may leave before the answer.
+    An operation is recorded in the step that makes the change, since the client may leave before the answer.
     """
 
     note: Callable[[str, dict[str, Any]], None]
 
-    def noted(
+    def record(
         self, connection: Connection, operation: str, account: AccountParams, hook: str | None = None, **facts: object
     ) -> None:
-        """Record an operation: what it is about, a hook or a plugin or everything, and what came of it."""
+        """Record an operation on a hook, a plugin or everything, and what came of it."""
         pid, uid = connection.peer
-        about = {"operation": operation, "hook": hook or "*", "reason": account.reason[:MAX_REASON], **facts}
-        self.note("operation", {**about, "by": account.by, "uid": uid, "pid": pid, "process": process_name(pid)})
+        fields = {"operation": operation, "hook": hook or "*", "reason": account.reason[:MAX_REASON], **facts}
+        self.note("operation", {**fields, "by": account.by, "uid": uid, "pid": pid, "process": process_name(pid)})
 
 
 MethodTable: TypeAlias = Mapping[str, ApiMethod[Any]]
 
 
 class ApiMethods:
-    """Answers requests.  What each role may call is its table of methods; besides, agents and administrators fire."""
+    """The handler of requests.  Each role has a table of methods; agents and administrators can also fire."""
 
     def __init__(
         self,
         dispatcher: Dispatcher,
         dialects: Dialects,
-        native: DialectDispatcher,
+        dialect_dispatcher: DialectDispatcher,
         registries: Registries,
         bus: Bus,
         *,
@@ -93,7 +93,7 @@ class ApiMethods:
     ) -> None:
         self._dispatcher = dispatcher
         self._dialects = dialects
-        self._native = native
+        self._dialect_dispatcher = dialect_dispatcher
         self._registries = registries
         self._bus = bus
         clients = {name: method for table in of_clients for name, method in table.items()}
@@ -104,10 +104,10 @@ class ApiMethods:
         }
 
     def handle(self, connection: Connection, request: FireRequest | Request) -> Awaitable[object]:
-        """Return what answers one request.
+        """Return the awaitable answer of one request.
 
         Raises:
-            RpcError: what is wrong with it.
+            RpcError: the request is wrong, or the connection may not make it.
         """
         fault: str | None = None
         if connection.role == "link":  # none of its methods is a fire
@@ -115,14 +115,14 @@ class ApiMethods:
         if isinstance(request, FireRequest):
             params = request.params
         elif request.method == "fire":
-            # Its raw params are looked at: once decoded, a duplicate key can no longer be seen.
+            # The raw params are checked, since a duplicate key can no longer be seen once they are decoded.
             params, fault = convert_params(request.params, FireParams), find_ambiguity(bytes(request.params))
         else:
             return self._answer(connection, request)
         session = connection.session
         dialect = params.dialect or (session.terms.dialect if session is not None else None)
         if dialect is not None:
-            return self._native.fire(self._dialects.find(dialect), params, session, fault)
+            return self._dialect_dispatcher.fire(self._dialects.find(dialect), params, session, fault)
         if fault is not None or not params.wait:
             return self._fire_without_call(params, session, fault)
         return self._dispatcher.fire(params, session)
@@ -130,7 +130,7 @@ class ApiMethods:
     def _answer(self, connection: Connection, request: FireRequest | Request) -> Awaitable[object]:
         method = self.tables[connection.role].get(request.method)
         if method is None or isinstance(request, FireRequest):
-            raise self._refusal(connection, request.method)
+            raise self._explain_refusal(connection, request.method)
         if not connection.has_greeted and request.method not in WITHOUT_HELLO:
             raise RpcError(ErrorCode.HELLO_REQUIRED, f"{request.method} needs a hello first")
         if request.method == "host" and (fault := find_ambiguity(bytes(request.params))) is not None:
@@ -138,15 +138,15 @@ class ApiMethods:
         return answer_request(connection, request, method)
 
     async def _fire_without_call(self, params: FireParams, session: AgentSession | None, fault: str | None) -> object:
-        """Start a fire that nobody waits for, or refuse one whose params could be read in two ways."""
+        """Start a fire whose decision no client waits for, or refuse one with ambiguous params."""
         if fault is None:
             return self._dispatcher.fire_later(params, session)
         spec = self._dispatcher.spec(params.event)
-        refused = await self._dispatcher.refuse(spec, "payload", fault, params, session)
-        return refused if params.wait else {"accepted": False, "decision_id": refused.decision_id}
+        decision = await self._dispatcher.refuse(spec, "payload", fault, params, session)
+        return decision if params.wait else {"accepted": False, "decision_id": decision.decision_id}
 
-    def _refusal(self, connection: Connection, name: str) -> RpcError:
-        """Say why a connection may not call a method."""
+    def _explain_refusal(self, connection: Connection, name: str) -> RpcError:
+        """Return why a connection may not call a method."""
         tables, role = self.tables, connection.role
         if role == "link":
             known = ", ".join(sorted(tables[role]))
@@ -154,19 +154,19 @@ class ApiMethods:
         if name in tables["admin"]:
             return RpcError(ErrorCode.NOT_ADMIN, f"{name} needs the admin socket")
         if name in tables["link"]:
-            return RpcError(ErrorCode.NOT_PERMITTED, f"{name} is for the fleet's link alone: {AS_LINK}")
+            return RpcError(ErrorCode.NOT_PERMITTED, f"only the fleet's link may call {name}: {AS_LINK}")
         known = ", ".join(sorted(tables["admin"]))
         return RpcError(ErrorCode.METHOD_NOT_FOUND, f"unknown method {name!r}; there are fire, {known}")
 
     def revision_for(self, connection: Connection) -> int:
-        """Return the revision of what a connection sees; from now on every change of that is announced to it."""
+        """Return the revision of a connection's snapshot, and announce every later change to the connection."""
         return self._registries.follow(connection.session).revision
 
     def closed(self, connection: Connection) -> None:
         """Note that a connection has ended."""
         session, is_watching = connection.session, "decisions" in connection.topics
         self._bus.leave(connection)
-        if is_watching:  # what its watching forbade to skip may be skipped again
+        if is_watching:  # clients may skip again the events that they had to fire for this watcher
             self._registries.permit_anew(None if connection.is_admin else session)
 
 
@@ -189,15 +189,16 @@ def require_session(connection: Connection) -> AgentSession:
 
 
 def select_viewed_session(sessions: Sessions, connection: Connection, session_id: str | None) -> AgentSession | None:
-    """Return whose view a report shows: the connection's own, one below it, or over the admin socket any.
+    """Return the session whose snapshot a report shows: the connection's own, one below it, or for an admin any.
 
     Raises:
-        RpcError: there is no such session, or it may not be seen from here.
+        RpcError: there is no such session, or this connection may not see it.
     """
     own = connection.session
     if session_id is None or (own is not None and own.id == session_id):
         return own
     session = sessions.get(session_id)
+    # The same refusal whether or not the session exists, so that an agent cannot probe for others' ids.
     if not connection.is_admin and (own is None or session is None or not own.has_below(session)):
         raise RpcError(ErrorCode.NOT_ADMIN, "a session that this one did not start needs the admin socket")
     if session is None:
@@ -207,7 +208,7 @@ def select_viewed_session(sessions: Sessions, connection: Connection, session_id
 
 
 def process_name(pid: int) -> str | None:
-    """Return what the kernel calls a process; None if it has ended, or is in another PID namespace (pid 0)."""
+    """Return the kernel's name of a process; None if it has ended, or is in another PID namespace (pid 0)."""
     try:
         with open(f"/proc/{pid}/comm", "rb", buffering=0) as file:
             return file.read(64).decode("utf-8", "backslashreplace").rstrip("\n")

@@ -1,10 +1,11 @@
-"""Turns the definitions that a client sends into hooks: checked, their sources loaded.
+"""The registrar: it makes hooks of the definitions that a client sends, and loads their sources.
 
-All of them or none; or each by itself, and then a hook that fails stands in for each one that is refused.
+A call registers all of its hooks or none.  With `each`, every definition is registered by itself, and a stand-in that
+fails takes the place of each one that is refused.
 
-    read ─▶ what a table says, or what is left of one that is refused ─▶ load its source ─▶ bind ─▶ hooks, refusals
+    read ─▶ the definition of a table, or the usable rest of a refused one ─▶ load its source ─▶ bind ─▶ hooks, refusals
 
-Knows definitions and units; does not know what layers contain, and knows connections only by number.
+Knows definitions and builds; does not know what layers contain, and knows connections only by number.
 """
 
 from __future__ import annotations
@@ -38,13 +39,13 @@ __all__ = ["HookTables", "Registrant", "Registrar"]
 
 
 class Registrant(msgspec.Struct, frozen=True):
-    """Who registers: a session that may not be open yet, or (without an id) a client of the admin socket."""
+    """The one that registers: a session that may not be open yet, or (without an id) a client of the admin socket."""
 
     id: str = ""
     dialect: str | None = None
     cwd: str | None = None
-    is_each: bool = False  # each definition is taken by itself
-    own: Mapping[str, int] = {}  # the hooks that it has already, and how many bytes the definition of each takes
+    is_each: bool = False  # each definition is registered by itself
+    own: Mapping[str, int] = {}  # the ids of the hooks that it has already, and the bytes of each definition
 
     @classmethod
     def of(cls, session: AgentSession, *, is_each: bool) -> Registrant:
@@ -61,7 +62,7 @@ HookTables: TypeAlias = Tables | dict[str, Any]  # a map of events, in dialects 
 
 
 class RefusedDefinition(NamedTuple):
-    """A definition that was refused: its place in the call, the id of what stands in for it, its event, and why."""
+    """A definition that was refused: its index in the call, the id of its stand-in, its event, and the reason."""
 
     at: int
     id: str | None
@@ -70,9 +71,9 @@ class RefusedDefinition(NamedTuple):
 
 
 class RequestedHook(NamedTuple):
-    """What becomes of a definition; of one that was `refused` on an event that nobody knows, nothing.
+    """A hook that a call requests.  It has no definition if it was `refused` and its event is unknown.
 
-    `source` is None where there is nothing to load; `native` is the native event that it is for, or "".
+    `source` is None if there is nothing to load, and `native` is the table with its native event.
     """
 
     at: int
@@ -84,26 +85,30 @@ class RequestedHook(NamedTuple):
 
 
 class RegistrationAnswer(NamedTuple):
-    """The hooks of a call, and what it is answered."""
+    """The hooks of a call, and the parts of its answer."""
 
     hooks: list[Hook]
-    wanted: list[RequestedHook]
+    requested_hooks: list[RequestedHook]
     is_each: bool
 
     @property
     def ids(self) -> list[str | None]:
-        return [one.definition.id if one.definition is not None else None for one in self.wanted]
+        return [hook.definition.id if hook.definition is not None else None for hook in self.requested_hooks]
 
     @property
     def refused(self) -> dict[str, Any]:
-        """The part of an answer that is there if each definition was taken by itself."""
-        refused = [one.refused._asdict() for one in self.wanted if one.refused is not None]
+        """The refusals, which an answer has if each definition was registered by itself."""
+        refused = [hook.refused._asdict() for hook in self.requested_hooks if hook.refused is not None]
         return {"refused": refused} if self.is_each else {}
 
     @property
     def stored(self) -> dict[str, dict[str, Any]]:
-        """What is kept of each hook, by its id: a definition for it alone, which is found again by that id."""
-        made = ((one.native.table, definition) for one in self.wanted if (definition := one.definition) is not None)
+        """The table that the state file keeps of each hook, by its id: a definition of that hook alone."""
+        made = (
+            (hook.native.table, definition)
+            for hook in self.requested_hooks
+            if (definition := hook.definition) is not None
+        )
         return {
             definition.id: {**table, "id": definition.id, "event": definition.event}
             | ({} if definition.problem is None else {"problem": definition.problem})
@@ -112,7 +117,7 @@ class RegistrationAnswer(NamedTuple):
 
 
 class Registrar(msgspec.Struct, frozen=True):
-    """Makes hooks of the definitions that clients register."""
+    """The maker of hooks from the definitions that clients register."""
 
     registries: Registries
     files: Reloader
@@ -124,60 +129,61 @@ class Registrar(msgspec.Struct, frozen=True):
         """Check definitions, without side effects.
 
         Raises:
-            RpcError: one of them is refused, and so all are, unless each is taken by itself; or they are too many.
+            RpcError: one of them is refused, and so all are, unless each is registered by itself; or they are too many.
         """
-        natives = self._natives(tables, registrant)
+        natives = self._read_tables(tables, registrant)
         taken = {native.table.get("id") for _, native in natives if isinstance(native.table.get("id"), str)}
         taken |= registrant.own.keys()
         name_served_hooks(natives, free_names("served", taken))
-        wanted, ids = list[RequestedHook](), set[str]()
+        requested_hooks, ids = list[RequestedHook](), set[str]()
         for at, native in natives:
-            for one in self._read(at, native, registrant, ids):
-                if one.definition is not None and one.definition.id in ids:
-                    error = RpcError(ErrorCode.INVALID_PARAMS, f"the id {one.definition.id!r} occurs twice in one call")
-                    one = self._stand_in(one, error, registrant, derive_stand_in_id(native.table, ids))
-                ids |= {one.definition.id} if one.definition is not None else set()
-                wanted.append(one)
-        if registrant.id:
-            check_limits(wanted, registrant.own)
-        return wanted
+            for requested in self._read_definitions(at, native, registrant, ids):
+                if requested.definition is not None and requested.definition.id in ids:
+                    text = f"the id {requested.definition.id!r} occurs twice in one call; give each hook its own"
+                    error = RpcError(ErrorCode.INVALID_PARAMS, text)
+                    requested = self._stand_in(requested, error, registrant, derive_stand_in_id(native.table, ids))
+                ids |= {requested.definition.id} if requested.definition is not None else set()
+                requested_hooks.append(requested)
+        if registrant.id:  # an operator's hooks on the admin socket have no limit
+            check_limits(requested_hooks, registrant.own)
+        return requested_hooks
 
-    async def hooks_of(
-        self, wanted: list[RequestedHook], connection: Connection, registrant: Registrant
+    async def make_hooks(
+        self, requested_hooks: list[RequestedHook], connection: Connection, registrant: Registrant
     ) -> RegistrationAnswer:
         """Load the sources of these definitions, and make the hooks; there is no checkpoint after the last load.
 
         Raises:
-            RpcError: one of them cannot be loaded, and so none is registered, unless each is taken by itself.
+            RpcError: one of them cannot be loaded, and so none is registered, unless each is registered by itself.
         """
-        settled = list(wanted)
-        for index, one in enumerate(wanted):
-            if one.source is not None and one.definition is not None:
+        loaded_hooks = list(requested_hooks)
+        for index, requested in enumerate(requested_hooks):
+            if requested.source is not None and requested.definition is not None:
                 try:
-                    await self.files.ensure(one.source)
+                    await self.files.ensure(requested.source)
                 except UnitError as failure:
-                    error = RpcError(ErrorCode.LOAD_FAILED, f"hook {one.definition.id!r}: {failure}")
-                    settled[index] = self._stand_in(one, error, registrant)
+                    error = RpcError(ErrorCode.LOAD_FAILED, f"hook {requested.definition.id!r}: {failure}")
+                    loaded_hooks[index] = self._stand_in(requested, error, registrant)
         # No checkpoint from here on: a reload could activate other builds than those that were just loaded.
         hooks: list[Hook] = []
-        for index, one in enumerate(settled):
-            if (definition := one.definition) is None:
+        for index, requested in enumerate(loaded_hooks):
+            if (definition := requested.definition) is None:
                 continue
-            hook = self._hook_of(one, definition, connection, registrant)
+            hook = self._make_hook(requested, definition, connection, registrant)
             if hook.problem is not None and definition.problem is None:
                 error = RpcError(ErrorCode.LOAD_FAILED, f"hook {hook.id!r}: {hook.problem}")
-                one = settled[index] = self._stand_in(one, error, registrant)
-                hook = self._hook_of(one, one.definition or definition, connection, registrant)
+                requested = loaded_hooks[index] = self._stand_in(requested, error, registrant)
+                hook = self._make_hook(requested, requested.definition or definition, connection, registrant)
             hooks.append(hook)
-        return RegistrationAnswer(hooks, settled, registrant.is_each)
+        return RegistrationAnswer(hooks, loaded_hooks, registrant.is_each)
 
-    def _natives(self, tables: HookTables, registrant: Registrant) -> list[tuple[int, NativeHook]]:
-        """Read what was sent; a dialect's session may send one map of events, in that system's format."""
+    def _read_tables(self, tables: HookTables, registrant: Registrant) -> list[tuple[int, NativeHook]]:
+        """Read the tables of a call.  A session of a dialect may send one map of events, in that system's format."""
         dialect = self.dialects.find(registrant.dialect) if registrant.dialect is not None else None
         if dialect is None and not isinstance(tables, list):
             text = "hooks must be a list of definitions; a map of events needs a dialect"
             raise RpcError(ErrorCode.INVALID_PARAMS, text)
-        found: list[tuple[int, NativeHook]] = []
+        read_hooks: list[tuple[int, NativeHook]] = []
         listed: list[object] = list(tables) if isinstance(tables, list) else [tables]
         for at, table in enumerate(listed):
             if not isinstance(table, dict):
@@ -186,15 +192,15 @@ class Registrar(msgspec.Struct, frozen=True):
                 natives = [NativeHook(cast("dict[str, Any]", table), "")]
             else:
                 natives = read_native_hooks(dialect, cast("dict[str, Any]", table), self.registries.catalogue)
-            found += [(at, native) for native in natives]
-        return found
+            read_hooks += [(at, native) for native in natives]
+        return read_hooks
 
-    def _read(
+    def _read_definitions(
         self, at: int, native: NativeHook, registrant: Registrant, ids: Collection[str]
     ) -> Iterator[RequestedHook]:
-        """Read the definitions of one table, or what stands in for it."""
+        """Read the definitions of one table, or make its stand-ins."""
         try:
-            found = read_requested_hooks(at, native, registrant)
+            requested_hooks = read_requested_hooks(at, native, registrant)
         except (InvalidHookError, RpcError) as error:
             refusal = error if isinstance(error, RpcError) else RpcError(ErrorCode.INVALID_PARAMS, str(error))
             if not registrant.is_each:
@@ -206,11 +212,11 @@ class Registrar(msgspec.Struct, frozen=True):
             for definition in definitions:
                 yield self._stand_in(RequestedHook(at, native, definition), refusal, registrant)
             return
-        for one in found:
-            fault = self._fault_of(one, registrant)
-            yield one if fault is None else self._stand_in(one, fault, registrant)
+        for requested in requested_hooks:
+            fault = self._find_fault(requested, registrant)
+            yield requested if fault is None else self._stand_in(requested, fault, registrant)
 
-    def _fault_of(self, hook: RequestedHook, registrant: Registrant) -> RpcError | None:
+    def _find_fault(self, hook: RequestedHook, registrant: Registrant) -> RpcError | None:
         definition, source = hook.definition, hook.source
         if definition is None or (definition.problem is not None and definition.event == EVERY_GATE):
             return None
@@ -223,16 +229,16 @@ class Registrar(msgspec.Struct, frozen=True):
         if fault is None and definition.served and not registrant.id:
             fault = "a global hook cannot be served"
         if fault is None and source is not None and source.kind == "file" and not source.location.startswith("/"):
-            fault = f"{definition.run!r} is relative and there is no absolute cwd; give an absolute path"
+            fault = f"{definition.run!r} is a relative path and the session has no absolute cwd; give an absolute path"
         return RpcError(ErrorCode.INVALID_PARAMS, f"hook {definition.id!r}: {fault}") if fault is not None else None
 
     def _stand_in(
         self, hook: RequestedHook, error: RpcError, registrant: Registrant, hook_id: str | None = None
     ) -> RequestedHook:
-        """Return the definition of a hook that fails in place of one that is refused.
+        """Return a hook that fails, in place of one that is refused.
 
         Raises:
-            RpcError: the error, where one refusal is that of all.
+            RpcError: the error, if one refusal refuses the whole call.
         """
         if not registrant.is_each or hook.definition is None:
             raise error
@@ -244,27 +250,24 @@ class Registrar(msgspec.Struct, frozen=True):
         )
         if definition.event not in (*self.registries.catalogue, EVERY_GATE):
             return RequestedHook(hook.at, hook.native, refused=RefusedDefinition(hook.at, None, event, reason))
-        stood_in = msgspec.structs.replace(
+        stand_in = msgspec.structs.replace(
             definition, id=hook_id, problem=reason, run=None, shell=None, served=False, amends=False, only_judges=False
         )
         refused = RefusedDefinition(hook.at, hook_id, event, reason)
-        return hook._replace(definition=stood_in, source=None, refused=refused)
+        return hook._replace(definition=stand_in, source=None, refused=refused)
 
-    def _hook_of(
-        self, requested_hook: RequestedHook, definition: HookDefinition, connection: Connection, registrant: Registrant
+    def _make_hook(
+        self, requested: RequestedHook, definition: HookDefinition, connection: Connection, registrant: Registrant
     ) -> Hook:
         layer = Layer.SESSION if registrant.id else Layer.GLOBAL
         served = ServedTarget(connection.number) if definition.served else None
         binder = HookBinder(self.registries.catalogue, self.sources.units)
         hook = binder.bind(definition, layer, folder=registrant.cwd or "", target=served)
         target = hook.target
-        if (
-            requested_hook.native.event and definition.shell is None
-        ):  # a command says in its `payload` which format it takes
-            target = msgspec.structs.replace(
-                target, dialect=registrant.dialect or "", native=requested_hook.native.event
-            )
-        return msgspec.structs.replace(hook, target=target, owner=registrant.id, size=requested_hook.size)
+        # A command says in its `payload` which format it takes.
+        if requested.native.event and definition.shell is None:
+            target = msgspec.structs.replace(target, dialect=registrant.dialect or "", native=requested.native.event)
+        return msgspec.structs.replace(hook, target=target, owner=registrant.id, size=requested.size)
 
 
 def free_names(stem: str, taken: Collection[object]) -> Iterator[str]:
@@ -273,13 +276,13 @@ def free_names(stem: str, taken: Collection[object]) -> Iterator[str]:
 
 
 def derive_stand_in_id(table: Mapping[str, Any], ids: Collection[str]) -> str:
-    """Return an id for what stands in for a table: the same whenever it is sent again, as to a resumed session."""
+    """Return an id for the stand-in of a table: the same whenever the table is sent again, as by a resumed session."""
     stem = f"refused-{sha256(msgspec.json.encode(table)).hexdigest()[:8]}"
     return stem if stem not in ids else next(free_names(stem, ids))
 
 
 def name_served_hooks(natives: list[tuple[int, NativeHook]], names: Iterator[str]) -> None:
-    """Name each hook that has no id and is served, or states why there is none."""
+    """Give an id to each hook without one that is served, or that is sent with a `problem`."""
     ids = set[str]()
     for _, native in natives:
         if native.table.get("id") is None and native.fault is None:
@@ -296,7 +299,7 @@ def find_written_event(native: NativeHook) -> object:
 
 
 def read_remains(native: NativeHook, reason: str, ids: Collection[str]) -> list[HookDefinition]:
-    """Read what is usable of a table that is refused; nothing if it names no event."""
+    """Read the usable part of a table that is refused; nothing if it names no event."""
     table = native.table
     run = table.get("run")
     if len(msgspec.json.encode(table)) > MAX_HOOK_BYTES:
@@ -312,7 +315,7 @@ def read_requested_hooks(at: int, native: NativeHook, registrant: Registrant) ->
     """Read the definitions of one table.
 
     Raises:
-        InvalidHookError: it is not one.
+        InvalidHookError: it is not a definition of a hook.
         RpcError: it takes too many bytes.
     """
     if native.fault is not None:
@@ -322,23 +325,24 @@ def read_requested_hooks(at: int, native: NativeHook, registrant: Registrant) ->
         name = clip_error_text(str(native.table.get("id")))
         text = f"the definition of hook {name!r} takes {size} bytes; {MAX_HOOK_BYTES} are allowed"
         raise RpcError(ErrorCode.INVALID_PARAMS, text)
-    wanted: list[RequestedHook] = []
+    requested_hooks: list[RequestedHook] = []
     for definition in read_definition(native.table):
         has_source = not definition.served and definition.problem is None
         source = find_definition_target(definition, registrant.cwd or "")[0] if has_source else None
-        wanted.append(RequestedHook(at, native, definition, source, size))
-    return wanted
+        requested_hooks.append(RequestedHook(at, native, definition, source, size))
+    return requested_hooks
 
 
-def check_limits(wanted: list[RequestedHook], own: Mapping[str, int]) -> None:
+def check_limits(requested_hooks: list[RequestedHook], own: Mapping[str, int]) -> None:
     """Refuse definitions that take a session, with its `own`, over its limits.
 
     Raises:
         RpcError: it would have too many hooks, or too large ones.
     """
-    kept = {**own, **{one.definition.id: one.size for one in wanted if one.definition is not None}}
-    if len(kept) > MAX_HOOKS:
+    # A hook that is registered again replaces the one of its id, so it counts once.
+    sizes = {**own} | {hook.definition.id: hook.size for hook in requested_hooks if hook.definition is not None}
+    if len(sizes) > MAX_HOOKS:
         raise RpcError(ErrorCode.OVERLOAD, f"a session may register {MAX_HOOKS} hooks")
-    if (total := sum(kept.values())) > MAX_SESSION_HOOK_BYTES:
+    if (total := sum(sizes.values())) > MAX_SESSION_HOOK_BYTES:
         text = f"with these, the session's hooks take {total} bytes; {MAX_SESSION_HOOK_BYTES} are allowed"
         raise RpcError(ErrorCode.OVERLOAD, text)

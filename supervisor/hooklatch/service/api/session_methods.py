@@ -1,7 +1,7 @@
-"""What a connection does with its session: hello, change, close, subscribe.
+"""The methods of a connection's own session: hello, update, close, subscribe.
 
-A request that is refused, or whose client leaves meanwhile, leaves nothing behind: no session, no hook, no link to a
-parent, no revision, no timer.  So everything is checked and loaded first, then applied in one step:
+A request that is refused, or whose client leaves before the answer, leaves nothing behind: no session, no hook, no
+parent, no revision, no timer.  So everything is checked and loaded first, and then applied in one step:
 
     check  ─▶  load the project, load the hooks' sources  ─▶  check again  ─▶  active
                (the only places where others run)             └── without a checkpoint ──┘
@@ -39,11 +39,11 @@ from hooklatch.version import PROTOCOL, VERSION
 __all__ = ["HelloParams", "SessionMethods", "TopicsParams", "UpdateParams", "check_live"]
 
 TOPICS = frozenset({"registry", "decisions", "telemetry", "idle", "operations", "asks"})
-OF_ADMINISTRATORS = frozenset({"operations", "asks"})  # of these topics: they show what is no session's
+OF_ADMINISTRATORS = frozenset({"operations", "asks"})  # of these topics: they are about all sessions
 
 
 class UpdateParams(msgspec.Struct, frozen=True):
-    """What a session may change while it lives: an absent key leaves a setting as it is, null resets it."""
+    """The settings that a session may change while it lives: an absent key changes nothing, null resets a setting."""
 
     cwd: Path | None = None
     personality: Name | msgspec.UnsetType | None = msgspec.UNSET
@@ -88,7 +88,7 @@ class TopicsParams(msgspec.Struct, frozen=True):
 
 
 class SessionMethods(msgspec.Struct, frozen=True, kw_only=True):
-    """Answers requests about a connection's own session."""
+    """The methods about a connection's own session."""
 
     registrar: Registrar
     registries: Registries
@@ -96,7 +96,7 @@ class SessionMethods(msgspec.Struct, frozen=True, kw_only=True):
     projects: ProjectRegistry
     files: Reloader
     dialects: Dialects
-    native: DialectDispatcher
+    dialect_dispatcher: DialectDispatcher
     bus: Bus
     permits: SkipPermissions
     record: RecordWriter
@@ -116,7 +116,8 @@ class SessionMethods(msgspec.Struct, frozen=True, kw_only=True):
     async def _hello(self, connection: Connection, params: HelloParams) -> object:
         if params.protocol != PROTOCOL:
             raise RpcError(
-                ErrorCode.INVALID_PARAMS, f"this daemon speaks protocol {PROTOCOL}, not {params.protocol}; update one"
+                ErrorCode.INVALID_PARAMS,
+                f"this daemon speaks protocol {PROTOCOL}, not {params.protocol}; update the older of daemon and client",
             )
         dialect = self.dialects.find(params.dialect) if params.dialect is not None else None
         if connection.has_greeted:
@@ -127,10 +128,10 @@ class SessionMethods(msgspec.Struct, frozen=True, kw_only=True):
         if params.session is not None or connection.role == "agent":
             session, refused = await self._open(connection, params, dialect)
             warnings = await self.projects.warnings(session.places)
-            # Others that share it may have been told of a shorter wait, and count on that.
-            told = session.ask_wait if len(session.connections) > 1 else self.asks.wait
-            session.ask_wait = min(told, self.asks.wait)
-            if len(session.connections) > 1 or session.children:  # none of them may skip what it must not any more
+            # Other connections of the session may have received a smaller budget, and rely on it.
+            promised_wait = session.ask_wait if len(session.connections) > 1 else self.asks.wait
+            session.ask_wait = min(promised_wait, self.asks.wait)
+            if len(session.connections) > 1 or session.children:  # they may still skip events that a new hook is on
                 await self.registries.announced()
         connection.has_greeted, connection.client = True, params.client.text
         view, catalogue = self.registries.view_of(session), self.registries.catalogue
@@ -159,13 +160,13 @@ class SessionMethods(msgspec.Struct, frozen=True, kw_only=True):
         }
 
     async def _update(self, connection: Connection, params: UpdateParams) -> object:
-        """Change what a session may change while it lives: all that is asked for, or nothing."""
-        session, here = require_session(connection), await look_up_named_place(params.cwd)
+        """Change the settings of a session: all that the request names, or none."""
+        session, directory = require_session(connection), await look_up_if_named(params.cwd)
         self._check_personality(params)
-        async with self._loaded(here):
-            self._check_personality(params)
+        async with self._load_projects(directory):
+            self._check_personality(params)  # again: a reload may have removed it while the project was loaded
             check_live(session)
-            self._change(session, params, here)
+            self._change_settings(session, params, directory)
             self.registries.take_settings(session)
         await self.registries.announced()
         warnings = await self.projects.warnings(session.places)
@@ -185,11 +186,11 @@ class SessionMethods(msgspec.Struct, frozen=True, kw_only=True):
             for topic in topics & OF_ADMINISTRATORS:
                 raise RpcError(ErrorCode.NOT_ADMIN, f"the topic {topic!r} needs the admin socket")
         session = require_session(connection) if "idle" in topics else connection.session
-        view = self.registries.follow(session)  # before it listens: what is due to others is not for it
+        view = self.registries.follow(session)  # before it listens: it needs no announcement of an earlier change
         connection.topics |= topics
         self.bus.take_topics(connection)
         if "decisions" in topics:
-            await self._watched(connection)
+            await self._renew_permissions(connection)
         if session is not None and "idle" in topics:
             self.registries.permit(session)
         return {"revision": view.revision}
@@ -201,28 +202,30 @@ class SessionMethods(msgspec.Struct, frozen=True, kw_only=True):
         connection.topics -= topics
         self.bus.take_topics(connection)
         if "decisions" in topics:
-            await self._watched(connection)
+            await self._renew_permissions(connection)
         return {"revision": self.registries.view_of(connection.session).revision}
 
-    async def _watched(self, connection: Connection) -> None:
-        """Have no client skip an event whose decision somebody watches, and skip again once nobody does."""
+    async def _renew_permissions(self, connection: Connection) -> None:
+        """Forbid clients to skip the events whose decisions a connection watches, and permit it once none does."""
         self.registries.permit_anew(None if connection.is_admin else connection.session)
         await self.registries.announced()
 
     async def _open(
         self, connection: Connection, hello: HelloParams, dialect: Dialect | None
     ) -> tuple[AgentSession, dict[str, Any]]:
-        """Open the session that a client asks for, or join it; return also which hooks were refused.
+        """Open the session that a client requests, or join it; return it with the hooks that were refused.
 
         Raises:
             RpcError: a part of the request was refused, and nothing has happened.
         """
         params = hello.session or SessionParams()
-        emitted = frozenset(self.native.canonical_name(dialect, event) for event in hello.emits)
-        required = frozenset(self.native.canonical_name(dialect, event) for event in params.require_handlers)
+        emitted = frozenset(self.dialect_dispatcher.canonical_name(dialect, event) for event in hello.emits)
+        required = frozenset(
+            self.dialect_dispatcher.canonical_name(dialect, event) for event in params.require_handlers
+        )
         known = self.sessions.check(params.id, params.resume_token)
-        self._parent_of(params, known)
-        here, began = await look_up_named_place(params.cwd), await look_up_named_place(params.began_in)
+        self._find_parent(params, known)
+        directory, start_directory = await look_up_if_named(params.cwd), await look_up_if_named(params.began_in)
         self._check_personality(params)
         if known is not None:
             registrant = Registrant.of(known, is_each=params.each)
@@ -230,15 +233,14 @@ class SessionMethods(msgspec.Struct, frozen=True, kw_only=True):
             name = dialect.name if dialect is not None else None
             registrant = Registrant(params.id or make_session_id(), name, is_each=params.each)
         registrant = msgspec.structs.replace(registrant, cwd=params.cwd or registrant.cwd)
-        wanted = self.registrar.read(params.hooks, registrant)
-        async with self._loaded(here, began):
-            made = await self.registrar.hooks_of(wanted, connection, registrant)
+        requested_hooks = self.registrar.read(params.hooks, registrant)
+        async with self._load_projects(directory, start_directory):
+            registration = await self.registrar.make_hooks(requested_hooks, connection, registrant)
             if self.sessions.check(params.id, params.resume_token) is not known:
-                what = "opened" if known is None else "ended"
-                raise RpcError(
-                    ErrorCode.SESSION_IN_USE, f"session {params.id!r} was {what} meanwhile; send hello again"
-                )
-            parent = self._parent_of(params, known)
+                change = "opened" if known is None else "ended"
+                text = f"session {params.id!r} was {change} during this request; send hello again"
+                raise RpcError(ErrorCode.SESSION_IN_USE, text)
+            parent = self._find_parent(params, known)
             self._check_personality(params)
             # From here on nothing can fail, and there is no checkpoint.
             has_plugins_by_name = dialect is not None and dialect.plugins_without_list == "none"
@@ -248,15 +250,15 @@ class SessionMethods(msgspec.Struct, frozen=True, kw_only=True):
             )  # fmt: skip
             session = known or self.sessions.open(registrant.id, params.resume_token, self.registries.view, terms)
             session.client = hello.client.text
-            self._change(session, params, here, began)
+            self._change_settings(session, params, directory, start_directory)
             if parent is not None:
-                self.registries.adopt(session, parent, made.hooks)
+                self.registries.adopt(session, parent, registration.hooks)
             else:
-                self.registries.register_own(session, made.hooks)
+                self.registries.register_own(session, registration.hooks)
             self.bus.join(connection, session)
-        return session, made.refused
+        return session, registration.refused
 
-    def _parent_of(self, params: SessionParams, known: AgentSession | None) -> AgentSession | None:
+    def _find_parent(self, params: SessionParams, known: AgentSession | None) -> AgentSession | None:
         """Return the parent of a new session; a live session has its parent, or none, already."""
         if params.parent_session_id is None:
             if params.parent_token is not None:
@@ -274,18 +276,18 @@ class SessionMethods(msgspec.Struct, frozen=True, kw_only=True):
     def _check_personality(self, params: UpdateParams) -> None:
         known = self.registries.personalities
         if isinstance(params.personality, str) and params.personality not in known:
-            there = f"there are {', '.join(sorted(known))}" if known else "the configuration has none"
-            raise RpcError(ErrorCode.INVALID_PARAMS, f"unknown personality {params.personality!r}; {there}")
+            choices = f"there are {', '.join(sorted(known))}" if known else "the configuration has none"
+            raise RpcError(ErrorCode.INVALID_PARAMS, f"unknown personality {params.personality!r}; {choices}")
 
-    def _change(
+    def _change_settings(
         self,
         session: AgentSession,
         params: UpdateParams,
-        here: ResolvedDirectory | None,
-        began: ResolvedDirectory | None = None,
+        directory: ResolvedDirectory | None,
+        start_directory: ResolvedDirectory | None = None,
     ) -> None:
-        """Change a session's settings, which were checked; the next commit updates its view."""
-        session.enter(here, began)
+        """Change a session's settings, which were checked; the next commit updates its snapshot."""
+        session.enter(directory, start_directory)
         if params.personality is not msgspec.UNSET:
             session.personality = params.personality
             named = self.registries.personalities[params.personality] if params.personality is not None else None
@@ -294,10 +296,10 @@ class SessionMethods(msgspec.Struct, frozen=True, kw_only=True):
             session.plugins = frozenset(params.plugins) if params.plugins is not None else None
 
     @asynccontextmanager
-    async def _loaded(self, *places: ResolvedDirectory | None) -> AsyncGenerator[None]:
-        """Load the projects of new places, and keep them loaded until the block ends."""
+    async def _load_projects(self, *directories: ResolvedDirectory | None) -> AsyncGenerator[None]:
+        """Load the projects of new directories, and keep them loaded until the block ends."""
         projects = self.projects
-        folders = projects.nearest(place for place in places if place is not None)
+        folders = projects.nearest(directory for directory in directories if directory is not None)
         with projects.holding(folders):
             if not await projects.are_settled(folders):
                 await self.files.reload()
@@ -312,14 +314,14 @@ def validate_topics(params: TopicsParams) -> set[str]:
 
 
 def check_live(session: AgentSession) -> None:
-    """Return if a session did not end while something was loaded for it.
+    """Refuse a request whose session ended while something was loaded for it.
 
     Raises:
-        RpcError: it was closed.
+        RpcError: the session was closed.
     """
     if session.has_ended:
-        raise RpcError(ErrorCode.INVALID_REQUEST, "the session was closed meanwhile")
+        raise RpcError(ErrorCode.INVALID_REQUEST, "the session was closed during this request")
 
 
-async def look_up_named_place(folder: str | None) -> ResolvedDirectory | None:
+async def look_up_if_named(folder: str | None) -> ResolvedDirectory | None:
     return await look_up_directory(folder) if folder is not None else None

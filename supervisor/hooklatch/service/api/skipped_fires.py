@@ -1,4 +1,4 @@
-"""Takes what clients report of the events that they did not fire, since no hook listens.  Knows counts, not hooks."""
+"""The method by which clients report the events that they did not fire, since no hook is on them."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ __all__ = ["SkippedFires"]
 
 
 class SkippedParams(msgspec.Struct, frozen=True):
-    """How often each event was skipped since the last report."""
+    """The number of times that each event was skipped since the last report."""
 
     events: dict[Name, Annotated[int, Meta(gt=0, le=2**31)]]
 
 
 class SkippedFires(msgspec.Struct, frozen=True):
-    """Counts skipped events as fired, and has the counts recorded."""
+    """The method that counts skipped events as fired, and records the counts."""
 
     registries: Registries
     statistics: Statistics
@@ -39,11 +39,11 @@ class SkippedFires(msgspec.Struct, frozen=True):
         """Take one report.
 
         Raises:
-            RpcError: it names an event that nobody may skip; none of it counts.
+            RpcError: it names an event that may not be skipped; then nothing of it counts.
         """
         session, harmless = require_session(connection), self.registries.catalogue.harmless
-        if wrong := params.events.keys() - harmless:
-            raise RpcError(ErrorCode.INVALID_PARAMS, f"{min(wrong)!r} is no event that may be skipped")
+        if unskippable := params.events.keys() - harmless:
+            raise RpcError(ErrorCode.INVALID_PARAMS, f"{min(unskippable)!r} is not an event that may be skipped")
         for event, count in params.events.items():
             self.statistics.fired(event, session.fired, count)
             self.statistics.skipped[event] += count

@@ -1,6 +1,6 @@
-"""The methods that show the daemon itself: status, sessions, log, ping, health.  Reads the parts; changes none.
+"""The methods that report on the daemon itself: status, sessions, log, ping, health.  They change nothing.
 
-What `status` and `health` say is wrong is what `core/health.py` defines as red.
+`status` and `health` call wrong what `core/health.py` defines as red.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ __all__ = ["StatusReport"]
 
 
 class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
-    """Describes the daemon; `started` is its start time, and `places` are its files and sockets."""
+    """The report on the daemon; `started` is its start time, and `places` are its files and sockets."""
 
     faults: ActiveFaults
     listener_faults: ActiveFaults
@@ -94,10 +94,10 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
         }
 
     async def _sessions(self, connection: Connection, raw: msgspec.Raw) -> object:
-        """List live sessions; on the agent socket only the caller's own and those below it."""
-        only = None if connection.is_admin else require_session(connection)
-        shown = [session for session in self.sessions if only is None or only.has_below(session)]
-        return {"sessions": [describe_session(session, self.registries.view_of(session)) for session in shown]}
+        """List live sessions; on the agent socket only the client's own and those below it."""
+        viewer = None if connection.is_admin else require_session(connection)
+        visible = [session for session in self.sessions if viewer is None or viewer.has_below(session)]
+        return {"sessions": [describe_session(session, self.registries.view_of(session)) for session in visible]}
 
     async def _log(self, connection: Connection, filters: Filters) -> object:
         if not connection.is_admin:
@@ -112,10 +112,10 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
         return {}
 
     async def _health(self, connection: Connection, raw: msgspec.Raw) -> object:
-        return self.report()
+        return self.report_health()
 
-    def _condition(self) -> HealthInputs:
-        """Return everything that makes the daemon ready or not, at this moment."""
+    def _health_inputs(self) -> HealthInputs:
+        """Return everything that makes the daemon green or red, at this moment."""
         return HealthInputs(
             is_draining=self.dispatcher.is_draining,
             parts=[fault for supervisor in self.supervisors for fault in supervisor.faults()],
@@ -149,80 +149,80 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
             return []
         return [hook.name for hook in self.registries.all_hooks() if self.state_of(hook) == "quarantined"]
 
-    def wrong(self) -> list[HealthFinding]:
-        """Return what makes the daemon red."""
-        return health_findings(self._condition())
+    def findings(self) -> list[HealthFinding]:
+        """Return the findings that make the daemon red."""
+        return health_findings(self._health_inputs())
 
-    def report(self) -> dict[str, Any]:
-        """Answer `health`: one word, and one code for each kind of problem."""
-        condition = self._condition()
+    def report_health(self) -> dict[str, Any]:
+        """Return the answer of `health`: one word, and one code for each kind of problem."""
+        inputs = self._health_inputs()
         return {
-            "health": health_word(condition),
-            "reasons": list(dict.fromkeys(finding.reason for finding in health_findings(condition))),
+            "health": health_word(inputs),
+            "reasons": list(dict.fromkeys(finding.reason for finding in health_findings(inputs))),
             "revision": self.registries.view.revision,
             "version": VERSION,
         }
 
     def is_vital_well(self) -> bool:
-        """Return whether no restart is needed.  The loop runs, since it runs this."""
+        """Return whether to feed the watchdog.  That this runs shows that the event loop does."""
         return is_vital_well(is_zygote_alive=self.sources.zygote.is_alive, is_record_sound=self.record.is_sound)
 
     async def _status(self, connection: Connection, raw: msgspec.Raw) -> object:
         """Return the daemon's status, as far as a session or an administrator may see it."""
         session, is_admin = connection.session, connection.is_admin
-        projects, missing, absent = await self._looked_at(session, is_admin=is_admin)
-        condition = self._condition()
-        wrong = health_findings(condition)
+        # First, since it waits for disks: the rest of the answer is of one moment.
+        projects, missing, absent = await self._look_at_files(session, is_admin=is_admin)
+        inputs = self._health_inputs()
+        findings = health_findings(inputs)
         view, record = self.registries.view, self.record.status()
-        faults = [*condition.faults, *condition.listeners, *condition.parts, *condition.record, *condition.state]
-        faults += condition.fleet
-        warned = self._warned(record, projects, missing, is_admin=is_admin)
+        faults = [*inputs.faults, *inputs.listeners, *inputs.parts, *inputs.record, *inputs.state, *inputs.fleet]
+        warnings = self._find_warnings(record, projects, missing, is_admin=is_admin)
         status: dict[str, Any] = {
             "version": VERSION,
             "pid": os.getpid(),
             "uptime_s": round(time.time() - self.started, 1),
-            "health": "red" if wrong else "green",
-            "wrong": wrong,
+            "health": "red" if findings else "green",
+            "wrong": findings,
             "suspended": [
-                {**msgspec.to_builtins(one), "seconds_left": round(self.suspensions.seconds_left(one), 1)}
-                for one in condition.suspended
+                {**msgspec.to_builtins(hook), "seconds_left": round(self.suspensions.seconds_left(hook), 1)}
+                for hook in inputs.suspended
             ],
-            "problems": [*condition.files, *condition.hooks, *condition.isolation],
-            "faults": [*faults, *(one.what for one in wrong if one.reason == "zygote")],
-            "warnings": [one.what for one in warned],
-            "warned": warned,
-            "quarantined": condition.quarantined,
-            "failing": self.statistics.failures.failing(self._blamable(session, is_admin=is_admin)),
+            "problems": [*inputs.files, *inputs.hooks, *inputs.isolation],
+            "faults": [*faults, *(finding.what for finding in findings if finding.reason == "zygote")],
+            "warnings": [warning.what for warning in warnings],
+            "warned": warnings,
+            "quarantined": inputs.quarantined,
+            "failing": self.statistics.failures.failing(self._visible_hooks(session, is_admin=is_admin)),
             "revision": view.revision,
             "digest": view.digest,
             "record": record,
             "hooks": len(view.hooks),
             "sessions": len(self.sessions),
-            "draining": condition.is_draining,
+            "draining": inputs.is_draining,
         }
         if is_admin:
-            status |= self._inside(absent)
+            status |= self._describe_inside(absent)
         return status
 
-    async def _looked_at(
+    async def _look_at_files(
         self, session: AgentSession | None, *, is_admin: bool
     ) -> tuple[list[str], list[str], list[str]]:
-        """Return the warnings about projects and about the configuration, and which paths of [isolation] are absent."""
+        """Return the warnings about projects and about the configuration, and the absent paths of [isolation]."""
         projects = self.projects
-        of_projects = await (
+        project_warnings = await (
             projects.all_warnings() if is_admin else projects.warnings(session.places if session else ())
         )
         default = self.files.settings.isolation
         paths = (*default.write, *default.read) if default.level != "standard" else ()
-        places = (*paths, self.files.active.main.path, self.files.active.folder)
-        *seen, main, folder = await look_in_thread(lambda: list(map(look_up_path, places)))
-        absent = [path for path, found in zip(paths, seen, strict=True) if isinstance(found, PathAbsent)]
-        return of_projects, self._missing(main, folder), absent
+        looked_up = (*paths, self.files.active.main.path, self.files.active.folder)
+        *entries, main, folder = await look_in_thread(lambda: list(map(look_up_path, looked_up)))
+        absent = [path for path, entry in zip(paths, entries, strict=True) if isinstance(entry, PathAbsent)]
+        return project_warnings, self._warn_if_missing(main, folder), absent
 
-    def _warned(
+    def _find_warnings(
         self, record: dict[str, Any], projects: list[str], missing: list[str], *, is_admin: bool
     ) -> list[HealthWarning]:
-        seen = WarningInputs(
+        inputs = WarningInputs(
             record=record["warnings"],
             switches=self.state.dropped,
             state=self.shared_state.warnings(self.files.settings),
@@ -233,38 +233,40 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
             files=list(map(str, self.files.silent.warnings)) if is_admin else [],
             notes=[*map(str, self.files.silent.notes), *self._unknown_tools()] if is_admin else [],
         )
-        return health_warnings(seen)
+        return health_warnings(inputs)
 
-    def _missing(self, *seen: object) -> list[str]:
+    def _warn_if_missing(self, *entries: object) -> list[str]:
         """Warn if there is no configuration at all: a mistyped path guards nothing."""
-        if not all(isinstance(found, PathAbsent) for found in seen):
+        if not all(isinstance(entry, PathAbsent) for entry in entries):
             return []
         main = self.files.active.main.path
-        return [f"{main} is not there, nor a hooks.d beside it: the only guards are those of clients and plugins"]
+        return [f"{main} does not exist, nor a hooks.d beside it: the only guards are those of clients and plugins"]
 
     def _unguarded(self) -> list[str]:
-        """Warn if nothing of the user's refuses anything, as after a reload that took a folder of hooks for removed."""
+        """Warn if no hook of the user's can refuse, as after a reload that accepted that a folder of hooks is gone."""
         gates = {name for name, spec in self.registries.catalogue.items() if spec.fails_closed}
         if any(hook.enabled and not hook.observe and hook.event in gates for hook in self.registries.all_hooks()):
             return []
-        return ["no hook of yours on a gate is switched on: every gate passes that no client's own hook refuses"]
+        return ["none of your hooks on a gate is enabled: only hooks that clients register can refuse anything"]
 
     def _dangers(self) -> list[str]:
-        """Warn of each command that runs what an agent can write."""
+        """Warn about each command that runs a file which an agent can write."""
         return [f"{hook.name}: {text}" for hook in self.registries.all_hooks() if hook.enabled for text in hook.dangers]
 
     def _unknown_tools(self) -> list[str]:
-        """Note each tool that a hook is for and that nobody is known to have: most likely it is never called."""
+        """Note each tool that a hook names and no known host has: most likely the hook is never called."""
         hooks, catalogue = (hook for hook in self.registries.all_hooks() if hook.enabled), self.registries.catalogue
-        return [f"{one.name}: {text}" for one in hooks for text in list_unknown_tools(one, catalogue.get(one.event))]
+        return [
+            f"{hook.name}: {text}" for hook in hooks for text in list_unknown_tools(hook, catalogue.get(hook.event))
+        ]
 
-    def _blamable(self, session: AgentSession | None, *, is_admin: bool) -> list[Hook]:
-        """Return the hooks whose failures a viewer may see: a session is not told of others' hooks."""
+    def _visible_hooks(self, session: AgentSession | None, *, is_admin: bool) -> list[Hook]:
+        """Return the hooks whose failures a viewer may see: a session sees only its own hooks."""
         if is_admin:
             return list(dict.fromkeys(self.registries.every_hook()))
         return list(session.own.values()) if session is not None else []
 
-    def _inside(self, absent: list[str]) -> dict[str, Any]:
+    def _describe_inside(self, absent: list[str]) -> dict[str, Any]:
         return {
             "connections": len(self.bus.connections),
             "fired": self.statistics.total_fired,
@@ -291,9 +293,9 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
                 )
                 if is_set
             ],
-            "plugins": [self._plugin(plugin) for plugin in self.files.active.plugins.values()],
+            "plugins": [self._describe_plugin(plugin) for plugin in self.files.active.plugins.values()],
             "personalities": self.registries.personalities,
-            "projects": [self._project(folder) for folder in sorted(self.projects.trusted)],
+            "projects": [self._describe_project(folder) for folder in sorted(self.projects.trusted)],
             "isolation": {"level": self.files.settings.isolation.level, "absent": absent},
             "state": self.shared_state.status(),
             "fleet": self.fleet.status(),
@@ -306,14 +308,14 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
             "places": self.places,
         }
 
-    def _plugin(self, plugin: Plugin) -> dict[str, Any]:
+    def _describe_plugin(self, plugin: Plugin) -> dict[str, Any]:
         hooks = [hook.id for hook in self.registries.view.hooks if hook.plugin == plugin.name]
         return {
             "name": plugin.name, "module": plugin.module, "package": plugin.package, "fault": plugin.fault,
             "hooks": hooks,
         }  # fmt: skip
 
-    def _project(self, folder: str) -> dict[str, Any]:
+    def _describe_project(self, folder: str) -> dict[str, Any]:
         is_used = folder in self.projects.used()
         state = "idle" if not is_used else "changed" if folder in self.projects.faults else "loaded"
         return {
@@ -344,8 +346,9 @@ def describe_session(session: AgentSession, view: Snapshot) -> dict[str, Any]:
 
 
 def list_inactive_hooks(hooks: Iterable[Hook]) -> list[Diagnostic]:
-    """Return clients' hooks that cannot be called: those of files have diagnostics, these only show here."""
-    found = {hook.name: hook for hook in hooks if hook.problem is not None}  # children have their parents' gates too
+    """Return clients' hooks that cannot be called.  Those of files have diagnostics, these only show here."""
+    # By name, since a child session has the gates of its parent too.
+    by_name = {hook.name: hook for hook in hooks if hook.problem is not None}
     return [
-        Diagnostic(f"hook {name if hook.owner else hook.id!r}", 0, str(hook.problem)) for name, hook in found.items()
+        Diagnostic(f"hook {name if hook.owner else hook.id!r}", 0, str(hook.problem)) for name, hook in by_name.items()
     ]

@@ -1,4 +1,4 @@
-"""Builds the sources that a plan wants, and makes hooks of definitions, layer by layer.
+"""The builder of the sources of a plan, and of the hooks of each layer from their definitions.
 
-Knows plans, builds and definitions; reads no file of hooks, and puts nothing in force.
+Knows plans, builds and definitions; reads no file of hooks, and activates nothing.
 """

@@ -1,6 +1,6 @@
-"""Turns a definition into a hook: the one way, for files, for what clients register and for the state file.
+"""The binder, which makes a hook of a definition: for files, for the registrations of clients and for the state file.
 
-A hook that cannot be bound keeps its place, with a `problem`: at a gate it denies, elsewhere it is skipped.  Knows
+A hook that cannot be bound keeps its place, with a `problem`: on a gate it denies, elsewhere it is skipped.  Knows
 definitions, builds and events; does not know files of hooks or connections.
 """
 
@@ -24,11 +24,11 @@ from hooklatch_worker.wire import Source
 
 __all__ = ["HookBinder", "make_stand_in", "add_way_out"]
 
-NOTHING = PythonTarget(Source("file", ""), 0, "")  # of a hook that could not be made
+NOTHING = PythonTarget(Source("file", ""), 0, "")  # the target of a hook that could not be made
 
 
 class HookBinder:
-    """Makes hooks from the current builds; `faults` say why a source has none."""
+    """The maker of hooks from the current builds; `faults` say why a source has none."""
 
     def __init__(
         self, catalogue: Catalogue, units: Mapping[str, SourceBuild], faults: Mapping[str, Diagnostic] | None = None
@@ -49,7 +49,7 @@ class HookBinder:
         """Return the hook of a definition; without a `target`, its target is looked up, relative to `folder`."""
         problem, spec = None, self.catalogue.get(definition.event)
         if target is None:
-            target, problem = self._target(definition, folder)
+            target, problem = self._find_target(definition, folder)
         config, matcher, where, amends = definition.config, definition.matcher, definition.where, definition.amends
         problem = definition.problem or problem
         if spec is None:
@@ -58,8 +58,11 @@ class HookBinder:
         elif (fault := find_misfit(spec, matcher, None, amends=amends, only_judges=definition.only_judges)) is not None:
             matcher, where, amends, problem = compile_matcher(None), None, False, definition.problem or fault
         elif where is not None and (fault := where.unknown_field(spec)) is not None:
-            where, problem = None, definition.problem or f"where: {fault}"  # it denies wherever it matches
-        found = () if (shell := definition.shell) is None else find_dangers(shell, is_of_project=layer is Layer.PROJECT)
+            # Without the condition it denies every event that it matches: a guard with a wrong one must not pass any.
+            where, problem = None, definition.problem or f"where: {fault}"
+        dangers = (
+            () if (shell := definition.shell) is None else find_dangers(shell, is_of_project=layer is Layer.PROJECT)
+        )
         if definition.shell is not None and spec is not None and isinstance(target, PythonTarget):
             config = encode_shell_config(
                 definition.shell, spec, hook_id=definition.id, timeout=definition.timeout, config=config, folder=folder
@@ -72,28 +75,28 @@ class HookBinder:
             observe=definition.observe, optional=definition.optional, amends=amends,
             only_judges=definition.only_judges,
             description=definition.description, config=config, origin=origin, problem=problem,
-            plugin=definition.plugin, dangers=found,
+            plugin=definition.plugin, dangers=dangers,
         )  # fmt: skip
 
-    def _target(self, definition: HookDefinition, folder: str) -> tuple[PythonTarget, str | None]:
+    def _find_target(self, definition: HookDefinition, folder: str) -> tuple[PythonTarget, str | None]:
         if definition.run is None and definition.shell is None:
             return NOTHING, definition.problem
         source, function = find_definition_target(definition, folder)
         unit = self.units.get(source.location)
         if unit is None:
-            return PythonTarget(source, 0, function), self.why_unloaded(source.location)
+            return PythonTarget(source, 0, function), self.explain_unloaded(source.location)
         if function not in unit.loaded.functions:
             return PythonTarget(source, 0, function), f"{source.location} has no function {function!r}"
         return PythonTarget(unit.source, unit.build, function), None
 
-    def why_unloaded(self, location: str) -> str:
+    def explain_unloaded(self, location: str) -> str:
         """Return why a source has no build."""
         fault = self._faults.get(location)
         return str(fault) if fault is not None else f"{location} is not loaded"
 
 
 def add_way_out(problem: str, name: str) -> str:
-    """Add to a hook's problem what can be done about it, with the hook's full name."""
+    """Add the remedies to a hook's problem, with the hook's full name."""
     remedy = ", or" if problem.rpartition("; ")[2].startswith("fix ") else "; fix it, or"
     return f"{problem}{remedy}: hooklatch hooks disable {quote_name(name)}"
 

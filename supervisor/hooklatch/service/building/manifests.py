@@ -1,4 +1,4 @@
-"""What to remember of each file's hooks, for a start at which the file is broken.  Pure: knows layers and plans."""
+"""The manifests of files: the hooks to remember of each one, for a start at which the file is broken.  Pure."""
 
 from __future__ import annotations
 
@@ -15,36 +15,36 @@ __all__ = ["list_manifests"]
 
 def list_manifests(
     before: Manifests,
-    taken: ReloadPlan,
+    plan: ReloadPlan,
     layers: BuiltLayers,
     faults: Collection[str],
 ) -> dict[str, list[ManifestHook]]:
-    """Return the manifest of every good file, including those without hooks; an accepted removal leaves none.
+    """Return the manifest of every good file, also of one without hooks; a file whose removal is accepted has none.
 
     A source with one of the `faults` keeps the manifest that it had.
     """
     # Another configuration of the same user may share this state.
-    kept = {path: hooks for path, hooks in before.items() if not taken.is_ours(path)}
-    kept = {path: hooks for path, hooks in kept.items() if path not in taken.wanted}
-    known = {path for path in taken.good.keys() | before.keys() if taken.is_ours(path)} - taken.absent
+    manifests = {path: hooks for path, hooks in before.items() if not plan.is_ours(path)}
+    manifests = {path: hooks for path, hooks in manifests.items() if path not in plan.wanted}
+    known = {path for path in plan.good.keys() | before.keys() if plan.is_ours(path)} - plan.absent
     for path, hooks in layers.by_file.items():
         is_sound = all(hook.problem is None for hook in hooks)
         remembered = None if is_sound else before.get(path)
-        if not remembered:  # the stand-ins of a file that is good in part are better remembered than nothing
+        if not remembered:  # of a file that is good in part, remember the stand-ins too: without them it guards less
             remembered = describe_manifest(hooks) if is_sound or path in known else []
         if remembered or path in known:
-            kept[path] = remembered
+            manifests[path] = remembered
     for location, hooks in layers.by_source.items():
-        if found := [hook for hook in hooks if hook.problem is None]:
-            kept[location] = describe_manifest(found)
-    kept |= {path: hooks for path, hooks in before.items() if path in faults}
-    for name in list_remembered_plugins(before) - taken.plugins.keys():
-        kept.pop(PLUGIN + name, None)
-    return kept
+        if sound_hooks := [hook for hook in hooks if hook.problem is None]:
+            manifests[location] = describe_manifest(sound_hooks)
+    manifests |= {path: hooks for path, hooks in before.items() if path in faults}
+    for name in list_remembered_plugins(before) - plan.plugins.keys():
+        manifests.pop(PLUGIN + name, None)
+    return manifests
 
 
 def describe_manifest(hooks: Iterable[Hook]) -> list[ManifestHook]:
-    """Return what a good file's hooks are, for a start at which the file is broken."""
+    """Return the manifest of a good file's hooks."""
     return [
         ManifestHook(
             hook.id,

@@ -1,7 +1,6 @@
 """The operator's overrides of hooks that the operator did not write, and lists of plugins.
 
-An override that cannot be applied is a diagnostic, and the hook stays as its author wrote it.  Knows hooks; reads
-nothing, and makes no hook.
+An override that cannot be applied is a diagnostic, and the hook stays as its author wrote it.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ __all__ = ["is_meant", "find_misnamed_plugins", "apply_overrides"]
 
 
 def is_meant(name: str, hooks: Iterable[Hook], others: Iterable[Hook]) -> bool:
-    """Return whether a name means one of these hooks, and none of the others."""
+    """Return whether a name means one of these hooks and not one of the others."""
     own = {text for hook in hooks for text in (hook.id, hook.name)}
     return name in own - {text for hook in others for text in (hook.id, hook.name)}
 
@@ -32,12 +31,12 @@ def apply_overrides(
     """Apply the operator's overrides to hooks that the operator did not write."""
     by_name = {hook.name: hook for hook in hooks}
     broken = {hook.plugin for hook in by_name.values() if hook.problem is not None} - {None}
-    complaints: list[Diagnostic] = []
+    diagnostics: list[Diagnostic] = []
     for override in main.overrides:
         try:
             target = resolve_name(override.id, by_name.values())
         except AmbiguousNameError as error:
-            complaints.append(Diagnostic(main.path, override.line, str(error)))
+            diagnostics.append(Diagnostic(main.path, override.line, str(error)))
             continue
         except UnknownNameError:
             target = None
@@ -45,21 +44,21 @@ def apply_overrides(
             for hook in target.hooks:
                 by_name[hook.name], fault = apply_override(hook, override, catalogue)
                 if fault is not None:
-                    complaints.append(Diagnostic(main.path, override.line, f"override of {override.id!r}: {fault}"))
+                    diagnostics.append(Diagnostic(main.path, override.line, f"override of {override.id!r}: {fault}"))
         elif override in attempts:
-            text = f"{override.id!r} is a hook of the fleet, which no override reaches; remove it"
-            complaints.append(Diagnostic(main.path, override.line, text))
+            text = f"{override.id!r} is a hook of the fleet, which cannot be overridden; remove this override"
+            diagnostics.append(Diagnostic(main.path, override.line, text))
         elif override.id.partition(".")[0] not in broken:  # the hooks of a broken plugin are unknown
             hint = suggest_name(override.id, [hook.id for hook in by_name.values()]) or "; see: hooklatch hooks"
-            text = f"there is no built-in hook and no plugin's of the id {override.id!r}{hint}"
-            complaints.append(Diagnostic(main.path, override.line, text))
-    return list(by_name.values()), complaints
+            text = f"no built-in hook and no hook of a plugin has the id {override.id!r}{hint}"
+            diagnostics.append(Diagnostic(main.path, override.line, text))
+    return list(by_name.values()), diagnostics
 
 
 def find_misnamed_plugins(main: FileConfig, hooks: Iterable[Hook]) -> list[Diagnostic]:
-    """Find the plugins that personalities name almost as one is called: its guards would be left out, unseen.
+    """Find misspelt plugins in personalities: the guards of the plugin that is meant would be left out silently.
 
-    Any other name may be that of a plugin whose hooks a client registers.
+    A name that resembles no plugin may be that of one whose hooks a client registers.
     """
     known = {hook.plugin for hook in hooks if hook.plugin}
     return [
@@ -71,14 +70,16 @@ def find_misnamed_plugins(main: FileConfig, hooks: Iterable[Hook]) -> list[Diagn
 
 
 def apply_override(hook: Hook, override: Override, catalogue: Catalogue) -> tuple[Hook, str | None]:
-    """Return a hook with an override applied, and which of its keys have no meaning on the hook's event."""
-    wanted = msgspec.structs.replace(hook, **override.changes)
+    """Return a hook with an override applied, and the fault if one of its keys has no meaning on the hook's event."""
+    overridden = msgspec.structs.replace(hook, **override.changes)
     spec = catalogue.get(hook.event)
     fault = (
-        find_misfit(spec, wanted.matcher, wanted.where, amends=wanted.amends, only_judges=wanted.only_judges)
+        find_misfit(
+            spec, overridden.matcher, overridden.where, amends=overridden.amends, only_judges=overridden.only_judges
+        )
         if spec is not None
         else None
     )
     if fault is not None:
-        wanted = msgspec.structs.replace(wanted, amends=hook.amends, only_judges=hook.only_judges)
-    return wanted, fault
+        overridden = msgspec.structs.replace(overridden, amends=hook.amends, only_judges=hook.only_judges)
+    return overridden, fault

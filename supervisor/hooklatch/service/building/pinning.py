@@ -1,9 +1,7 @@
-"""Whether a source is what was signed or trusted: compared with the pins of the fleet's bundle, and of projects.
+"""The comparison of sources with the pins of the fleet's bundle, which was signed, and of projects, which were trusted.
 
-Knows pins, versions and units; builds nothing, and does not know hooks.
-
-    prepared(version, …)    before it is built: what may be built is what was signed or trusted
-    verified(fleet, …)      before the commit: what workers have loaded meanwhile, and what is there now, still is
+prepare_version       before a source is built: only what was signed or trusted may be built
+verify_fleet_files    before the commit: the present files, and those that workers loaded, are the signed ones
 """
 
 from __future__ import annotations
@@ -13,7 +11,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from hooklatch.service.building.sources import SourceBuild, SourceVersion, UnitError, add_named_files, read_source_lock
+from hooklatch.service.building.sources import SourceBuild, SourceVersion, UnitError, add_named_files, source_lock_path
 from hooklatch.service.config.configuration import Diagnostic
 from hooklatch.service.reading.declared_files import FleetFiles, mark_tampered
 from hooklatch.service.reading.plan import ReloadPlan
@@ -23,7 +21,7 @@ __all__ = ["is_below", "prepare_version", "verify_fleet_files"]
 
 
 def verify_fleet_files(fleet: FleetFiles | None, units: Iterable[SourceBuild]) -> FleetFiles | None:
-    """Return the fleet's policy as it was read, unless that is not what workers have loaded, or not what is there."""
+    """Return the fleet's policy as it was read, with a fault if its files or those that workers loaded are others."""
     if fleet is None or fleet.fault is not None or not fleet.root:
         return fleet
     if fleet.stamps != stamp_tree(fleet.root):
@@ -34,43 +32,46 @@ def verify_fleet_files(fleet: FleetFiles | None, units: Iterable[SourceBuild]) -
     return fleet
 
 
-def prepare_version(version: SourceVersion, taken: ReloadPlan) -> SourceVersion:
-    """Return a version with what files say of its source: where it runs, and what its workers may import.
+def prepare_version(version: SourceVersion, plan: ReloadPlan) -> SourceVersion:
+    """Return a version with what files declare for its source: where it runs, and what its workers may import.
 
     Raises:
-        UnitError: what it requires is unclear; or it is of the fleet's bundle or of a project, and is not what was
+        UnitError: its requirements are wrong; or it is of the fleet's bundle or of a project, and is not what was
             signed or trusted.
     """
     location = version.source.location
-    version = add_named_files(version, taken.named.get(location, ()))
+    version = add_named_files(version, plan.named.get(location, ()))
     version = msgspec.structs.replace(
-        pin_imports(version, taken.fleet), python=taken.pythons.get(location), may_make=location in taken.wanted
+        pin_imports(version, plan.fleet), python=plan.pythons.get(location), may_make=location in plan.wanted
     )
-    version = msgspec.structs.replace(version, required=version.requires())
-    for project in taken.projects:
+    version = msgspec.structs.replace(version, required=version.find_requirements())
+    for project in plan.projects:
         root = project_hooks_folder(project.folder)
         if is_below(location, root):
             pins = {os.path.join(root, name): digest for name, digest in project.pins.items()}
             compare_pins(version, pins)
             version = msgspec.structs.replace(version, folder=root, pins=pins)
-    is_fleets = taken.fleet is not None and is_below(location, taken.fleet.root or "-")
-    if is_fleets and version.required is not None:
-        text = "it requires packages, which no signature covers; hooks of a fleet import from the daemon's environment"
+    is_of_fleet = plan.fleet is not None and is_below(location, plan.fleet.root or "-")
+    if is_of_fleet and version.required is not None:
+        text = (
+            "it requires packages, which no signature covers; remove its requirements: a fleet's hooks import from the"
+            " daemon's environment"
+        )
         raise UnitError(Diagnostic(location, 0, text))
     return version
 
 
 def compare_pins(version: SourceVersion, pins: Mapping[str, str]) -> None:
-    """Compare a project's source, and the lock of what it requires, with its pins: the files were read before that.
+    """Compare the bytes that were read of a project's source and of its lock with their pins.
 
     Raises:
-        UnitError: one of them is another version.
+        UnitError: one of them is not what was trusted.
     """
     location = version.source.location
     if pins.get(location) != version.source.digest:
         raise UnitError(Diagnostic(location, 0, "it has changed since it was trusted"))
     if version.required is not None and version.required.lock:
-        path = os.path.normpath(read_source_lock(version.required, location))
+        path = os.path.normpath(source_lock_path(version.required, location))
         if pins.get(path) != version.required.lock_digest:
             raise UnitError(Diagnostic(path, 0, f"it is not what was trusted with {location}"))
 

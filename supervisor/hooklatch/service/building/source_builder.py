@@ -1,6 +1,6 @@
-"""Builds the sources that hooks name, when their files change.  Knows plans and units; reads no file of hooks.
+"""The builder of the sources that hooks name, for when their files change.  Reads no file of hooks.
 
-A source whose new version fails keeps the last good one, unless that is isolated less than is now required.
+A source whose new version fails keeps the last good build, unless that is isolated less than is now required.
 """
 
 from __future__ import annotations
@@ -37,23 +37,23 @@ class BuildResults(msgspec.Struct, frozen=True):
 
     fresh: dict[str, SourceBuild] = {}
     faults: dict[str, Diagnostic] = {}
-    too_weak: set[str] = set()  # their active build must go, though there is no other
+    too_weak: set[str] = set()  # the sources whose active build must retire, though there is no other
     diagnostics: list[Diagnostic] = []
-    is_to_retry: bool = False  # a fault may go away by itself, without a change of any file
-    removed: list[str] = []  # the files of builds that had vanished, and that somebody accepts as removed
+    is_to_retry: bool = False  # a fault may end without a change of any file
+    removed: list[str] = []  # vanished files of builds, whose removal the operator accepts
 
 
 class SourceBuilder:
-    """Builds the sources of one plan that have changed, and those that are to be made `afresh` (None: all of them).
+    """The builder of the sources of one plan that have changed, and of those to build `afresh` (None: all of them).
 
-    `targets` are those of hooks that clients registered.  `remembered` and `builds` are what the state file keeps of
-    the hooks and the files of each source, for one that has no build.
+    `targets` are those of hooks that clients registered.  `remembered` and `builds` are the hooks and the files of each
+    source in the state file, for a source that has no build.
     """
 
     def __init__(
         self,
         sources: Sources,
-        taken: ReloadPlan,
+        plan: ReloadPlan,
         targets: Collection[PythonTarget],
         remembered: Manifests,
         builds: Mapping[str, Mapping[str, str]],
@@ -62,18 +62,18 @@ class SourceBuilder:
         afresh: Collection[str] | None = (),
     ) -> None:
         self._sources = sources
-        self._taken = taken
+        self._plan = plan
         self._manifests = remembered
         self._builds = builds
         self._accepts = accepts
         self._afresh = afresh
-        self._wanted = dict(taken.wanted)
+        self._declared_sources = dict(plan.wanted)
         for target in targets:
-            self._wanted.setdefault(target.source.location, target.source)
+            self._declared_sources.setdefault(target.source.location, target.source)
         # The sources whose marked functions are hooks.
-        self._marked = {plugin.module for plugin in taken.plugins.values() if plugin.fault is None}
+        self._marked = {plugin.module for plugin in plan.plugins.values() if plugin.fault is None}
         self._declared: set[tuple[str, str]] = set()  # functions that files name, by the location of their source
-        for config in taken.configs:
+        for config in plan.configs:
             self._marked.update(table.source.location for table in config.sources)
             for hook in config.hooks:
                 source, function = find_definition_target(hook, os.path.dirname(config.path))
@@ -83,41 +83,41 @@ class SourceBuilder:
         self._removed: list[str] = []
 
     async def build(self) -> BuildResults:
-        """Build every source whose files changed, several at once; if that fails, the last good unit stays active."""
+        """Build every source whose files changed, several at once; if that fails, the last good build stays active."""
         room = trio.CapacityLimiter(AT_ONCE)
         try:
             async with trio.open_nursery() as nursery:
-                for source in self._wanted.values():
-                    nursery.start_soon(self._settle, source, room)
-            return await self._built()
-        except BaseException:  # the caller was cancelled, and nobody else will adopt these units
+                for source in self._declared_sources.values():
+                    nursery.start_soon(self._build_if_newer, source, room)
+            return await self._collect_results()
+        except BaseException:  # cancelled: no other task will adopt these builds, and their workers must end
             for unit in self._results.values():
                 if isinstance(unit, SourceBuild):
                     self._sources.discard(unit)
             raise
 
-    async def _built(self) -> BuildResults:
+    async def _collect_results(self) -> BuildResults:
         fresh = {location: unit for location, unit in self._results.items() if isinstance(unit, SourceBuild)}
         errors = {location: error for location, error in self._results.items() if isinstance(error, UnitError)}
-        weak = {location for location in errors if self._is_too_weak(self._wanted[location])}
-        faults = {location: self._fault(location, error, weak) for location, error in errors.items()}
+        weak = {location for location in errors if self._is_too_weak(self._declared_sources[location])}
+        faults = {location: self._describe_fault(location, error, weak) for location, error in errors.items()}
         diagnostics: list[Diagnostic] = []
-        for location in self._wanted:
+        for location in self._declared_sources:
             if location in faults:
                 diagnostics.append(faults[location])
             elif location in fresh:
-                diagnostics += self._unused(fresh[location])
+                diagnostics += self._find_unused(fresh[location])
             else:
                 unit = self._sources.units[location]
-                diagnostics += [*await self._strays(unit), *self._unused(unit)]
+                diagnostics += [*await self._find_strays(unit), *self._find_unused(unit)]
         is_to_retry = any(error.is_passing for error in errors.values())
         return BuildResults(fresh, faults, weak, diagnostics, is_to_retry, self._removed)
 
-    async def _settle(self, source: Source, room: trio.CapacityLimiter) -> None:
-        """Build a source if it is to be; whatever keeps it from that is the fault of this one, and all others load."""
+    async def _build_if_newer(self, source: Source, room: trio.CapacityLimiter) -> None:
+        """Build a source if there is a newer version.  An error is a fault of this source alone, so the others load."""
         location = source.location
         try:
-            if (version := await self._newer(source, room)) is not None:
+            if (version := await self._read_newer(source, room)) is not None:
                 self._results[location] = await self._build(version, room)
         except UnitError as error:
             self._results[location] = error
@@ -128,61 +128,62 @@ class SourceBuilder:
             text = f"hooklatch failed with {type(error).__name__}: {error}; the log has the traceback, please report it"
             self._results[location] = UnitError(Diagnostic(location, 0, text))
 
-    async def _newer(self, source: Source, room: trio.CapacityLimiter) -> SourceVersion | None:
-        """Return what a build is to be made of, or None if the active unit is that; its pool takes the new limits.
+    async def _read_newer(self, source: Source, room: trio.CapacityLimiter) -> SourceVersion | None:
+        """Return the version to build, or None if the active build has it; its pool takes the new limits.
 
         Raises:
-            UnitError: it cannot be read, or what it requires is unclear.
+            UnitError: it cannot be read, or its requirements are wrong.
         """
-        unit, limits = self._sources.units.get(source.location), self._taken.limits_of(source)
+        unit, limits = self._sources.units.get(source.location), self._plan.limits_of(source)
         if self._afresh is None or source.location in self._afresh:
-            async with room:  # whatever stamps and digests say
+            async with room:  # even if stamps and digests have not changed
                 if unit is not None:
-                    await self._sources.look(unit.answering)
-                return await self._sources.look(lambda: prepare_version(read_source_version(source), self._taken))
+                    await self._sources.look(unit.read_stamps)
+                return await self._sources.look(lambda: prepare_version(read_source_version(source), self._plan))
         async with room:
-            version = await self._sources.look(unit.newer) if unit is not None else None
+            version = await self._sources.look(unit.read_newer) if unit is not None else None
         if (
             unit is not None
             and version is None
-            and unit.python == self._taken.pythons.get(source.location)
-            and unit.named == set(self._taken.named.get(source.location, ()))
+            and unit.python == self._plan.pythons.get(source.location)
+            and unit.named == set(self._plan.named.get(source.location, ()))
             and unit.pool.limits.worker.isolation == limits.worker.isolation
         ):
             unit.pool.limits = limits
             return None
         async with room:
-            return await self._sources.look(
-                lambda: prepare_version(version or read_source_version(source), self._taken)
-            )
+            return await self._sources.look(lambda: prepare_version(version or read_source_version(source), self._plan))
 
     async def _build(self, version: SourceVersion, room: trio.CapacityLimiter) -> SourceBuild:
         """Build a version.
 
         Raises:
-            UnitError: that fails, or it must not replace the active one.
+            UnitError: that fails, or the build must not replace the active one.
         """
         async with room:
-            unit = await self._sources.build(version, self._taken.limits_of(version.source))
+            unit = await self._sources.build(version, self._plan.limits_of(version.source))
         try:
-            if (fault := await self._fault_of(unit)) is not None:
+            if (fault := await self._find_fault(unit)) is not None:
                 raise UnitError(fault)
         except BaseException:
             self._sources.discard(unit)
             raise
         if (old := self._sources.units.get(version.source.location)) is not None and unit.is_like(old):
-            unit.build = old.build  # no hook has changed, and each of them is called in the new pool
+            unit.build = (
+                old.build
+            )  # the same number: no hook has changed, so no snapshot has to, and the calls go to the new pool
         return unit
 
-    async def _fault_of(self, unit: SourceBuild) -> Diagnostic | None:
+    async def _find_fault(self, unit: SourceBuild) -> Diagnostic | None:
         """Return why a build cannot replace the active one, or has a function that would never be called."""
         location, old = unit.source.location, self._sources.units.get(unit.source.location)
-        lacks = {function for place, function in self._named if place == location} - set(unit.loaded.functions)
-        if lacks and old is not None:
-            return Diagnostic(location, 0, f"the new version lacks {', '.join(sorted(lacks))}, which hooks name")
-        held_hooks = bool(old.loaded.hooks if old is not None else self._manifests.get(location))
-        if held_hooks and not unit.loaded.hooks and not self._accepts.less:
-            return Diagnostic(location, 0, "it held hooks and has none now; to accept that: hooklatch reload")
+        missing = {function for named, function in self._named if named == location} - set(unit.loaded.functions)
+        if missing and old is not None:
+            return Diagnostic(location, 0, f"the new version lacks {', '.join(sorted(missing))}, which hooks name")
+        # A file that is emptied by accident, or read while it is half written, must not remove guards.
+        had_hooks = bool(old.loaded.hooks if old is not None else self._manifests.get(location))
+        if had_hooks and not unit.loaded.hooks and not self._accepts.less:
+            return Diagnostic(location, 0, "it had hooks and has none now; to accept that: hooklatch reload")
         before = old.digests if old is not None else self._builds.get(location, {})
         for path in await self._sources.look(partial(list_vanished_files, before, unit.digests)):
             if not self._accepts.takes(path):
@@ -190,23 +191,23 @@ class SourceBuilder:
             self._removed.append(path)
         for declared in unit.loaded.hooks:
             event = declared.marker.event
-            if event not in self._taken.catalogue:
-                text = f"{declared.function}: {describe_undefined_event(self._taken.catalogue, event)}"
+            if event not in self._plan.catalogue:
+                text = f"{declared.function}: {describe_undefined_event(self._plan.catalogue, event)}"
                 return Diagnostic(location, declared.line, text)
-        return next(iter(await self._strays(unit)), None)
+        return next(iter(await self._find_strays(unit)), None)
 
     def _is_too_weak(self, source: Source) -> bool:
         unit = self._sources.units.get(source.location)
-        held = unit.pool.limits.worker.isolation if unit is not None else None
-        return is_too_weak(held, self._taken.limits_of(source).worker.isolation)
+        isolation = unit.pool.limits.worker.isolation if unit is not None else None
+        return is_too_weak(isolation, self._plan.limits_of(source).worker.isolation)
 
-    def _fault(self, location: str, error: UnitError, weak: set[str]) -> Diagnostic:
+    def _describe_fault(self, location: str, error: UnitError, weak: set[str]) -> Diagnostic:
         is_kept = location in self._sources.units and location not in weak
-        kept = "; the last good version stays active" if is_kept else ""
-        return msgspec.structs.replace(error.diagnostic, message=error.diagnostic.message + kept)
+        note = "; the last good version stays active" if is_kept else ""
+        return msgspec.structs.replace(error.diagnostic, message=error.diagnostic.message + note)
 
-    async def _strays(self, unit: SourceBuild) -> list[Diagnostic]:
-        """Find marks that a source imports from other files, and that are not called there."""
+    async def _find_strays(self, unit: SourceBuild) -> list[Diagnostic]:
+        """Find hooks that a source imports from files which are not sources, so that nothing calls them."""
         if not unit.loaded.elsewhere:
             return []
         paths = {*filter(os.path.isabs, self._marked), *(mark.file for mark in unit.loaded.elsewhere)}
@@ -224,12 +225,12 @@ class SourceBuilder:
     def _is_called(self, mark: ForeignHook, real: Mapping[str, str]) -> bool:
         marked = {real[location] for location in self._marked if location in real}
         is_source = mark.module in self._marked or real[mark.file] in marked
-        return is_source or any((place, mark.function) in self._declared for place in (mark.file, mark.module))
+        return is_source or any((location, mark.function) in self._declared for location in (mark.file, mark.module))
 
-    def _unused(self, unit: SourceBuild) -> list[Diagnostic]:
-        """Find unused marks in a file whose functions hooks name, but which is not a source itself."""
+    def _find_unused(self, unit: SourceBuild) -> list[Diagnostic]:
+        """Find hooks that nothing calls: their file is not a source itself, and only named in the `run` of others."""
         location = unit.source.location
-        if location in self._marked or all(place != location for place, _ in self._declared):
+        if location in self._marked or all(declared != location for declared, _ in self._declared):
             return []
         return [
             Diagnostic(
@@ -243,9 +244,9 @@ class SourceBuilder:
 
 
 def list_vanished_files(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """Return the files of a build that the next one lacks since they are gone, where nothing else of it was edited.
+    """Return the files of a build that are gone and that the next build lacks, if no other file of it was edited.
 
-    Without one an `except ImportError` may take another way, which nobody has written.
+    Without such a file an `except ImportError` may take its other branch, which its author has not meant.
     """
     is_edited = any(now.get(path, digest) != digest for path, digest in before.items())
     if is_edited or not now.keys() <= before.keys():
@@ -256,7 +257,7 @@ def list_vanished_files(before: Mapping[str, str], now: Mapping[str, str]) -> li
 def find_source_path(path: str) -> str:
     try:
         return limit_look(os.path.realpath)(path)
-    except (ValueError, OSError):  # a name with a null byte; or its disk is late
+    except (ValueError, OSError):  # a name with a null byte; or its disk does not answer
         return path
 
 

@@ -1,7 +1,7 @@
-"""The sources of callbacks and their pools.  Knows builds and how they are proven; does not know hooks or layers.
+"""The sources of hooks and their pools.  Knows builds and how they are proven; does not know hooks or layers.
 
 A source is a file or a module.  Each version of it is a *build* with its own pool.  A new build is proven to import in
-a fresh worker before anything uses it; the old one retires when the last fire that may need it has ended.
+a fresh worker before anything uses it.  The old one retires when the last fire that may need it has ended.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ __all__ = [
     "SourceBuild",
     "UnitError",
     "SourceVersion",
-    "read_source_lock",
+    "source_lock_path",
     "read_source_version",
     "add_named_files",
 ]
 
 logger = logging.getLogger("hooklatch.sources")
-GRACE = 60.0  # seconds for a client to register hooks on the unit that it had built
+GRACE = 60.0  # seconds for a client to register hooks on the build that it has requested
 
 
 class UnitError(ConfigError):
-    """A source that cannot be used; `is_passing` if trying again may help."""
+    """A source cannot be used; `is_passing` if another try may succeed."""
 
     def __init__(self, diagnostic: Diagnostic, *, is_passing: bool = False) -> None:
         super().__init__(diagnostic)
@@ -63,10 +63,10 @@ class UnitError(ConfigError):
 class SourceVersion(msgspec.Struct, frozen=True):
     """A source as it was read just now; the code of a module is read by the worker that imports it.
 
-    `folder`: what is below it is a part of the build.  `pins`: no other version of the files in it may be (sha256 by
-    path).  `named` are the bytes of the files that are named as its data, by path.
-    `python` is the interpreter that files name for it, `required` what a block in it says, read once with its lock;
-    `may_make`: an environment for that may be made.
+    `folder`: the files below it are a part of the build.  `pins`: a file in it has this sha256, by path, or may not be
+    loaded.  `named` are the bytes of the files that are named as its data, by path.
+    `python` is the interpreter that files name for it.  `required` are the requirements of a block in it, read once
+    with its lock.  `may_make`: an environment for them may be made.
     """
 
     source: Source
@@ -80,25 +80,25 @@ class SourceVersion(msgspec.Struct, frozen=True):
     folder: str = ""
     named: dict[str, bytes] = {}
 
-    def requires(self) -> Requirements | None:
-        """Return what the block in its file requires; None if it has none, or none that matters here.
+    def find_requirements(self) -> Requirements | None:
+        """Return the requirements of the block in its file; None if it has none, or if this interpreter meets them.
 
         Raises:
             UnitError: the block is wrong, or an interpreter is named beside it.
         """
         try:
-            found = read_requirements(self.code)
+            requirements = read_requirements(self.code)
         except RequirementsError as error:
             raise UnitError(Diagnostic(self.source.location, error.line, str(error))) from None
-        if found is None or not (found.dependencies or found.python):
+        if requirements is None or not (requirements.dependencies or requirements.python):
             return None
-        if found.lock:
-            found = add_source_lock(found, self.source.location)
+        if requirements.lock:
+            requirements = add_source_lock(requirements, self.source.location)
         if self.python is not None:
-            named = f"[[source]] names the interpreter {self.python}"
-            text = f"it has a `# /// script` block, and {named}; leave one of the two"
+            interpreter = f"[[source]] names the interpreter {self.python}"
+            text = f"it has a `# /// script` block, and {interpreter}; remove one of the two"
             raise UnitError(Diagnostic(self.source.location, 1, text))
-        return None if not found.dependencies and found.admits(VERSION) else found
+        return None if not requirements.dependencies and requirements.admits(VERSION) else requirements
 
 
 VERSION = ".".join(map(str, sys.version_info[:3]))
@@ -114,7 +114,7 @@ def read_source_version(source: Source) -> SourceVersion:
     began_ns = time.time_ns()
     if source.kind != "file":
         return SourceVersion(source, b"", {}, began_ns)
-    before = stamp_path(source.location)
+    before = stamp_path(source.location)  # before the code: a change in between must make the stamp look old
     try:
         code = read_safely(source.location)
     except FileNotFoundError:
@@ -129,7 +129,7 @@ def add_named_files(version: SourceVersion, paths: Iterable[str]) -> SourceVersi
     """Return a version with the files that are named as its data.
 
     Raises:
-        UnitError: one is missing, unsafe, or cannot be read.
+        UnitError: a file is missing, unsafe, or cannot be read.
     """
     stamps, named = dict(version.stamps), dict[str, bytes]()
     for path in paths:
@@ -142,20 +142,20 @@ def add_named_files(version: SourceVersion, paths: Iterable[str]) -> SourceVersi
         except (UnsafeFileError, OSError) as error:
             raise UnitError(Diagnostic(path, 0, describe_error(error)), is_passing=is_passing(error)) from None
     if sum(map(len, named.values())) > MAX_BUILD:
-        text = f"its files are over {MAX_BUILD // 2**20} MiB in all; do not name what is that large"
+        text = f"its files have more than {MAX_BUILD // 2**20} MiB in all; name fewer or smaller ones"
         raise UnitError(Diagnostic(version.source.location, 0, text))
     return msgspec.structs.replace(version, stamps=stamps, named=named)
 
 
-def add_source_lock(found: Requirements, location: str) -> Requirements:
-    """Return requirements with their lock file, from beside a source.
+def add_source_lock(requirements: Requirements, location: str) -> Requirements:
+    """Return requirements with their lock file, which is beside the source.
 
     Raises:
-        UnitError: it is missing, unsafe, or cannot be read.
+        UnitError: the lock file is missing, unsafe, or cannot be read.
     """
-    path = read_source_lock(found, location)
+    path = source_lock_path(requirements, location)
     try:
-        return add_lock_file(found, read_safely(path))
+        return add_lock_file(requirements, read_safely(path))
     except FileNotFoundError:
         fault = Diagnostic(path, 0, f"there is no such file, which {location} names as its lock")
         raise UnitError(fault, is_passing=True) from None
@@ -163,12 +163,12 @@ def add_source_lock(found: Requirements, location: str) -> Requirements:
         raise UnitError(Diagnostic(path, 0, describe_error(error)), is_passing=True) from None
 
 
-def read_source_lock(found: Requirements, location: str) -> str:
-    return os.path.join(os.path.dirname(location), found.lock)
+def source_lock_path(requirements: Requirements, location: str) -> str:
+    return os.path.join(os.path.dirname(location), requirements.lock)
 
 
 class SourceBuild:
-    """A proven build of a source; hooks name it by `build`, which it has from the one before if that was the same."""
+    """A proven build of a source.  Hooks name it by the number `build`, which two builds of the same files share."""
 
     def __init__(
         self, version: SourceVersion, pool: Pool, loaded: SourceLoaded, environment: Environment | None = None
@@ -182,13 +182,13 @@ class SourceBuild:
         self.build = pool.build
         self.pool = pool
         self.loaded = loaded
-        # From what was loaded, not from the present files: a file that changed meanwhile must count as changed.
+        # Of the bytes that were loaded, not of the present files: a file that changed since must count as changed.
         self._digests: dict[str, str | None] = dict.fromkeys(version.stamps.keys() - version.named, self.source.digest)
         held = loaded.build.files if loaded.build is not None else {}
         self._digests |= {path: hashlib.sha256(data).hexdigest() for path, data in held.items()}
         others = [path for path in {**held, **loaded.files} if path not in version.stamps]
         self.stamps = version.stamps | {path: stamp_path(path) for path in others}
-        self.is_behind = False  # one of them changed while it was loaded, so that its stamp may be the new version's
+        self.is_behind = False  # a file changed while it was loaded, so its stamp may be that of the new content
         for path in others:
             if path in held:
                 self.is_behind |= self._digest(path) != self._digests[path]
@@ -196,16 +196,16 @@ class SourceBuild:
                 self._digests[path], self.is_behind = None, True
             else:
                 self._digests[path] = self._digest(path)
-        self.asked_for = -math.inf  # when a client last named it
+        self.requested_at = -math.inf  # the moment at which a client last named it
 
     @property
     def digests(self) -> dict[str, str]:
-        """Return the sha256 of each file that it was loaded from."""
+        """Return the sha256 of each file from which the build was loaded."""
         return {path: digest for path, digest in self._digests.items() if digest is not None}
 
     @property
     def is_untouched(self) -> bool:
-        """Return whether nothing was written to its files, so that they need not be read to be compared."""
+        """Return whether no file was written, so that none needs to be read for a comparison."""
         if self.is_behind or self.pool.fault is not None or not self._has_environment():
             return False
         return all(stamp_path(path) == known for path, known in self.stamps.items())
@@ -223,8 +223,8 @@ class SourceBuild:
         )  # fmt: skip
         return own == others
 
-    def newer(self) -> SourceVersion | None:
-        """Return the present version, or None if its files still have the loaded content, and may.
+    def read_newer(self) -> SourceVersion | None:
+        """Return the present version, or None if its files and environment still are those that were loaded.
 
         A new mtime alone is not a new version.
 
@@ -233,18 +233,18 @@ class SourceBuild:
         """
         if self.is_untouched:
             return None
-        now = self.answering()
+        now = self.read_stamps()
         version = read_source_version(self.source)
         if self.pool.fault is not None or version.source != self.source or not self._has_environment():
             return version
         others = ((path, digest) for path, digest in self._digests.items() if path not in version.stamps)
         if any(known is None or self._digest(path) != known for path, known in others):
-            return version  # unreadable then or now: not known to be the same
+            return version  # a file was or is unreadable, so it may be another one
         self.stamps, self.is_behind = now, False
         return None
 
-    def answering(self) -> dict[str, Stamp]:
-        """Return the present stamps of its files: to build it while one is late would take as long as importing may.
+    def read_stamps(self) -> dict[str, Stamp]:
+        """Return the present stamps of its files.  With a silent disk, a build would wait for the whole import timeout.
 
         Raises:
             UnitError: a disk of one of them does not answer.
@@ -258,10 +258,10 @@ class SourceBuild:
         return now
 
     def _has_environment(self) -> bool:
-        """Return whether its environment is as it was.
+        """Return whether its environment has not changed.
 
         Raises:
-            UnitError: a disk of that is late.
+            UnitError: a disk of the environment does not answer.
         """
         try:
             return self.environment is None or self.environment.is_current
@@ -269,7 +269,7 @@ class SourceBuild:
             raise UnitError(Diagnostic(self.source.location, 0, describe_error(error)), is_passing=True) from None
 
     def _digest(self, path: str) -> str | None:
-        """Hash a file; None if it cannot be read, or may not be loaded.  Packages are trusted wherever they are."""
+        """Hash a file; None if it cannot be read, or may not be loaded.  Files of packages are trusted."""
         try:
             if self.source.kind == "file":
                 return hashlib.sha256(read_safely(path, most=MAX_BUILD)).hexdigest()
@@ -285,14 +285,14 @@ def digest_source(path: str) -> str:
 
 
 class Sources:
-    """Builds sources and owns their pools; `look` calls what looks at files, away from the event loop."""
+    """The active builds of all sources, and their pools; `look` runs a function that looks at files in a thread."""
 
     look = staticmethod(look_in_thread)
 
     def __init__(
         self,
         zygote: ZygoteClient,
-        quiesced: Callable[[], Awaitable[None]],
+        wait_quiesced: Callable[[], Awaitable[None]],
         pools: dict[tuple[str, int], Pool],
         *,
         on_adopted: Callable[[SourceBuild], None],
@@ -301,19 +301,19 @@ class Sources:
     ) -> None:
         self.environments = environments
         self._importing = 0
-        self._loaded_by = math.inf  # when all that is imported at the same time has to be
+        self._loaded_by = math.inf  # the moment by which all builds under way must have been imported
         self._load_seconds = load_seconds
         self.units: dict[str, SourceBuild] = {}
         self.pools = pools
         self.zygote = zygote
-        self.ended: Counter[str] = Counter()  # what became of the workers of pools that are gone
-        self._quiesced = quiesced
+        self.ended: Counter[str] = Counter()  # the counts of workers of pools that have ended
+        self._wait_quiesced = wait_quiesced
         self._on_adopted = on_adopted
         self._builds = 0
         self.supervisor = Supervisor("pools")
 
     def faults(self) -> list[Diagnostic]:
-        """Name the active sources whose build may not be used any more."""
+        """Return a diagnostic for each active source whose build may not be used any more."""
         return [
             Diagnostic(location, 0, unit.pool.fault)
             for location, unit in self.units.items()
@@ -321,7 +321,7 @@ class Sources:
         ]
 
     def shortfalls(self) -> list[Diagnostic]:
-        """Name the active sources whose workers are isolated less than configured."""
+        """Return a diagnostic for each active source whose workers are isolated less than configured."""
         return [
             Diagnostic(
                 location, 0,
@@ -335,15 +335,15 @@ class Sources:
     async def build(self, version: SourceVersion, limits: PoolLimits) -> SourceBuild:
         """Prove that a version of a source imports, in a worker of a new pool.
 
-        The unit is not active yet: `adopt` or `discard` it.
+        The returned build is not active yet: `adopt` or `discard` it.
 
         Raises:
             UnitError: its code fails, or no worker could be forked.
         """
         source = version.source
-        environment = await self._environment(version)
+        environment = await self._find_environment(version)
         self._builds += 1
-        limits = self._bounded(limits)
+        limits = self._limit_load_time(limits)
         zygote = environment.zygote if environment is not None else self.zygote
         code = wire.LoadCode(
             version.code, version.folder, wire.BuildFiles(version.named, {}, list(version.named)), pins=version.pins
@@ -354,14 +354,14 @@ class Sources:
         try:
             loaded = await self.supervisor.start(spec)
         except SourceLoadError as error:
-            self._give_up(environment)
+            self._release(environment)
             raise UnitError(Diagnostic(error.file or source.location, error.line, error.message)) from None
         except (ForkError, OSError) as error:
-            self._give_up(environment)
+            self._release(environment)
             fault = Diagnostic(source.location, 0, f"no worker could be started: {locate_error(error)}")
             raise UnitError(fault, is_passing=True) from None
         except BaseException:
-            self._give_up(environment)
+            self._release(environment)
             raise
         finally:
             self._importing -= 1
@@ -371,30 +371,30 @@ class Sources:
             self._end(pool, environment)
             raise
 
-    def _bounded(self, limits: PoolLimits) -> PoolLimits:
-        """Return limits with no more time to import than is left for all, and never less than a moment."""
+    def _limit_load_time(self, limits: PoolLimits) -> PoolLimits:
+        """Return limits with at most the time to import that is left for all builds, and with at least two seconds."""
         now = trio.current_time()
         if not self._importing:
-            self._loaded_by = now + self._load_seconds
+            self._loaded_by = now + self._load_seconds  # one deadline for all: a person waits
         return msgspec.structs.replace(limits, load_timeout=min(limits.load_timeout, max(2.0, self._loaded_by - now)))
 
-    async def _environment(self, version: SourceVersion) -> Environment | None:
+    async def _find_environment(self, version: SourceVersion) -> Environment | None:
         try:
             if (required := version.required) is not None:
-                made = await self.environments.made(required, may_make=version.may_make)
+                environment = await self.environments.made(required, may_make=version.may_make)
                 if required.lock:
                     try:
-                        await self.look(partial(watch_lock, made, version))
+                        await self.look(partial(watch_lock, environment, version))
                     except BaseException:
-                        self._give_up(made)
+                        self._release(environment)
                         raise
-                return made
+                return environment
             return await self.environments.named(version.python) if version.python is not None else None
         except EnvironmentFaultError as error:
             raise UnitError(Diagnostic(version.source.location, 0, str(error)), is_passing=True) from None
 
     def adopt(self, unit: SourceBuild) -> None:
-        """Make a unit active; the one before it retires once no fire can need it."""
+        """Make a build active; the one before it retires once no fire can need it."""
         old = self.units.get(unit.source.location)
         self.units[unit.source.location] = unit
         self.pools[unit.source.location, unit.build] = unit.pool
@@ -404,27 +404,29 @@ class Sources:
             self._retire(old)
 
     def drop(self, location: str) -> None:
-        """Retire a unit that must not be used any more, though there is no other."""
+        """Retire a build that must not be used any more, though there is no other."""
         self._retire(self.units.pop(location))
 
     def forget(self, keep: Iterable[str]) -> None:
-        """Retire every unit whose source is no longer declared, except those just built for a registration."""
+        """Retire every build whose source is no longer declared, except those just built for a registration."""
         now = trio.current_time()
         for location in set(self.units) - set(keep):
-            if now - self.units[location].asked_for > GRACE:
+            if now - self.units[location].requested_at > GRACE:
                 self._retire(self.units.pop(location))
 
     def _retire(self, unit: SourceBuild) -> None:
         self.supervisor.spawn("retirement", self._retire_when_quiet, unit)
 
     async def _retire_when_quiet(self, unit: SourceBuild) -> None:
-        await self._quiesced()
+        await self._wait_quiesced()
         self.discard(unit)
 
     def discard(self, unit: SourceBuild) -> None:
-        """End the pool of a unit that no fire uses."""
+        """End the pool of a build that no fire uses."""
         logger.info("pool ended", extra={"source": unit.source.location, "build": unit.build})
-        if self.pools.get((unit.source.location, unit.build)) is unit.pool:  # and not of the same build made afresh
+        if (
+            self.pools.get((unit.source.location, unit.build)) is unit.pool
+        ):  # the same files built afresh have the same number
             del self.pools[unit.source.location, unit.build]
         self._end(unit.pool, unit.environment)
         unit.environment = None
@@ -432,31 +434,31 @@ class Sources:
     def _end(self, pool: Pool, environment: Environment | None) -> None:
         self.ended.update(pool.counts)
         self.supervisor.end(build_name(pool.source, pool.build))
-        self._give_up(environment)
+        self._release(environment)
 
-    def _give_up(self, environment: Environment | None) -> None:
+    def _release(self, environment: Environment | None) -> None:
         if environment is not None:
             self.environments.release(environment)
 
 
-def watch_lock(made: Environment, version: SourceVersion) -> None:
-    """Count a change of the lock file as one of its environment: from when it was read, not from now on.
+def watch_lock(environment: Environment, version: SourceVersion) -> None:
+    """Count a change of the lock file as one of its environment, since the file was read.
 
     Raises:
-        UnitError: it has another content by now.
+        UnitError: its content has changed since.
     """
     assert version.required is not None
     location = version.source.location
-    made.watch(read_source_lock(version.required, location))
+    environment.watch(source_lock_path(version.required, location))
     if add_source_lock(version.required, location) != version.required:
-        text = "it was changed while its environment was found; it is read again"
-        raise UnitError(Diagnostic(read_source_lock(version.required, location), 0, text), is_passing=True)
+        text = "it changed while its environment was prepared; it is read again"
+        raise UnitError(Diagnostic(source_lock_path(version.required, location), 0, text), is_passing=True)
 
 
 def has_changed_since(path: str, began_ns: int) -> bool:
-    """Return whether a file was written or put there since; a time to come is none at which that can have been."""
+    """Return whether a file was written or moved there since; a time in the future does not count."""
     try:
-        changed_ns = status_at(path).st_ctime_ns  # that of a file which is moved here is now, whatever its mtime
+        changed_ns = status_at(path).st_ctime_ns  # not mtime: a file that is moved here keeps its own
     except (OSError, ValueError):
         return False
     return began_ns - TICK_NS < changed_ns <= time.time_ns()

@@ -1,6 +1,6 @@
-"""Which tools there are, as far as hosts' tables tell; and what a hook names that none of them is called.
+"""The tools that known hosts have, and the names in hooks that no such tool has.
 
-Tools of one's own exist, so this is a word for whoever wrote the hook, and refuses nothing.
+A user may have tools of their own, so this is a note for the author of a hook, and refuses nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["list_unknown_tools"]
 
 
 def list_unknown_tools(hook: Hook, spec: EventSpec | None) -> tuple[str, ...]:
-    """Return what is said of each name or pattern of a hook that no tool has which is known."""
+    """Return a note for each name or pattern of a hook that no known tool has."""
     return describe_unknown_names(hook) if spec is not None and spec.match == "tool_name" else ()
 
 
@@ -46,7 +46,7 @@ def check_matcher(matcher: Matcher) -> Iterator[str]:
 
 
 def check_condition(condition: Condition, source: object) -> Iterator[str]:
-    """Return the same of a condition on the tool's name."""
+    """Yield the same notes for a condition on the tool's name."""
     facts = PayloadFacts(Catalogue.standard()["pre_tool_use"], Payload(b"{}"), None)
     written = cast("list[object]", source) if isinstance(source, list) else [source]
     for one, text in zip(condition.alternatives, written, strict=False):
@@ -57,5 +57,5 @@ def check_condition(condition: Condition, source: object) -> Iterator[str]:
 
 
 def is_of_server(text: str) -> bool:
-    """Return whether a name or a pattern may be about tools of servers, of which nobody knows all."""
+    """Return whether a name or a pattern may be about tools of servers, of which there is no list."""
     return "mcp" in text.lower()

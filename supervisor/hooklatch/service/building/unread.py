@@ -1,7 +1,6 @@
-"""What looks like a guard and guards nothing: entries of hooks.d that nothing reads, and sources that mark no hook.
+"""Files that look like a guard and guard nothing: entries of hooks.d that nothing reads, and sources without a hook.
 
-Each entry is read, or known to be none, or named: red where it is a program or of a language, as a warning else.  Knows
-names, and what builds and commands use; it looks only at what is not read.
+Each entry is read, or known not to be a guard, or reported: red if it is a program or source code, else as a warning.
 
     known to be none   policy-tests, README, hidden files, caches, what editors leave, environments
     used               a part of a build, data that is named, an interpreter, or a name in the command of a hook
@@ -63,7 +62,7 @@ NOTHING = "nothing reads it: name it in files, or take it out of this folder"
 
 
 class FolderEntry(msgspec.Struct, frozen=True):
-    """What stands at a path that no build has; `text` is how a file begins, `below` are the files in a folder."""
+    """An entry that no build has; `text` is the beginning of a file, `below` are the files in a folder."""
 
     path: str
     is_folder: bool = False
@@ -79,10 +78,10 @@ class FolderEntry(msgspec.Struct, frozen=True):
 
 
 class UsedPaths(msgspec.Struct, frozen=True):
-    """What hooks use: the paths of builds and of data, and the commands that they run.
+    """The paths that hooks use, of builds and of data, and the commands that they run.
 
-    `broken` are files that cannot be used, so that each word of theirs may name something.  `hookless` are sources that
-    mark no hook, by their text; `imported` is what hooks import.
+    `broken` are files that cannot be used, so that each word of theirs may name something.  `hookless` are the texts of
+    sources that mark no hook, and `imported` are the files that hooks import.
     """
 
     paths: frozenset[str]
@@ -151,7 +150,7 @@ def has_word(text: str, word: str) -> bool:
 
 
 class UnreadEntries(msgspec.Struct, frozen=True):
-    """What guards nothing: what is red, what is a warning, and what may well be meant so."""
+    """The findings about files that guard nothing: red ones, warnings, and notes on those that may be meant so."""
 
     red: list[Diagnostic] = []
     warnings: list[Diagnostic] = []
@@ -159,7 +158,7 @@ class UnreadEntries(msgspec.Struct, frozen=True):
 
 
 def find_unread_entries(used: UsedPaths) -> UnreadEntries:
-    """Look at what is not read, and name what guards nothing; in a thread."""
+    """Look at the entries that nothing reads, and report those that guard nothing; runs in a thread."""
     used = used.with_texts()
     shadows = [found for folder in sorted(used.beside) for found in find_shadows(folder)]
     named = {found.file for found in shadows}
@@ -191,7 +190,7 @@ def find_hook_mark(text: bytes) -> int:
 
 
 def find_unmarked_sources(used: UsedPaths) -> Iterator[Diagnostic]:
-    """Name the sources that mark no hook, and that nothing imports."""
+    """Report the sources that mark no hook, and that nothing imports."""
     for location, text in sorted(used.hookless.items()):
         is_none = has_no_hooks_mark(text) or (os.path.isabs(location) and EMPTY.fullmatch(text) is not None)
         if is_none or location in used.imported or used.has_name_of(location):
@@ -203,7 +202,7 @@ def find_unmarked_sources(used: UsedPaths) -> Iterator[Diagnostic]:
 
 
 def find_strays(folder: str, used: UsedPaths) -> Iterator[Diagnostic]:
-    """Name the files beside a source that mark hooks and are no source; what else is there is not ours."""
+    """Report the files beside a source that mark hooks and are not a source; no other file there is ours."""
     listing = list_directory(folder)
     names = listing.names if isinstance(listing, DirectoryNames) and os.path.basename(folder) not in PACKAGES else []
     for name in [name for name in names if name.endswith(".py") and name[0] != "."][:MOST]:
@@ -240,7 +239,7 @@ def head_of(path: str) -> bytes:
 
 
 def find_shadows(folder: str) -> list[Diagnostic]:
-    """Name the modules beside a source that it imports in place of a package that marks its hooks."""
+    """Report the modules beside a source that it imports in place of a package that marks its hooks."""
     try:
         found = list_shadowing_modules(folder)
     except (OSError, ValueError):
@@ -262,7 +261,7 @@ def list_shadowing_modules(folder: str) -> list[tuple[str, str]]:
 
 
 def list_unread_entries(folder: str, used: UsedPaths) -> Iterator[Diagnostic]:
-    """Name each entry of a folder of hooks that is neither read nor known to be none."""
+    """Report each entry of a folder of hooks that is neither read nor known not to be a guard."""
     listing = list_directory(folder)
     for name in (
         listing.names if isinstance(listing, DirectoryNames) else ()
@@ -299,10 +298,10 @@ def explain_suspicion(entry: FolderEntry) -> str | None:
 
 @limit_tree_look
 def look_at_entry(path: str) -> FolderEntry:
-    """Look at what stands at a path.
+    """Look at the entry at a path.
 
     Raises:
-        OSError: it cannot be looked at.
+        OSError: the entry cannot be looked up.
     """
     if not stat.S_ISDIR(os.stat(path).st_mode):
         return look_at_file(path)

@@ -1,7 +1,7 @@
-"""Reads hooks.toml and hooks.d/*.toml into frozen data.  Knows their tables; opens no file and runs nothing.
+"""The reader of hooks.toml and hooks.d/*.toml.  Knows their tables; opens no file and runs nothing.
 
-A file is accepted as a whole or not at all, with one exception: a hook whose only fault is its matcher is kept, and
-marked.  `ConfigFile` describes everything that a file may contain.
+A file is accepted as a whole or not at all, with one exception: a hook whose only fault is its matcher is kept, with a
+problem.  `ConfigFile` describes everything that a file may contain.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class WorkersTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ConfigFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A whole file as it is written, with all tables; which of them a file may contain depends on where the file is."""
+    """A whole file as it is written, with all tables.  The place of a file decides which of them it may contain."""
 
     source: list[SourceTable] = []
     hook: list[HookTable] = []
@@ -128,19 +128,19 @@ PROJECT_TABLES = ("source", "hook")  # of a project's files: they change nothing
 
 
 class CustomDialect(msgspec.Struct, frozen=True):
-    """A [[dialect]] table as it is written; a wrong one does not make the rest of its file wrong."""
+    """A [[dialect]] table as it is written; an error in it does not refuse the rest of its file."""
 
     table: dict[str, Any]
     line: int
 
 
 class FileConfig(msgspec.Struct, frozen=True):
-    """What one file declares, and the sha256 of its bytes (empty for a Python file: its source has the digest).
+    """The declarations of one file, and the sha256 of its bytes (empty for a Python file: its source has the digest).
 
-    `lsp` is the config of the built-in hook, None if it is off.  Language servers write caches where they like, so
-    [isolation] does not apply to them; `lsp_isolation` does.
-    `diagnostics` are about what could not be used although the rest of the file could.
-    `keys` says how often each key of a TOML file stands in it, wherever: half of the file has fewer.
+    `lsp` is the config of the built-in hook, None if it is off.  Language servers write caches in places of their own,
+    so [isolation] does not apply to them; `lsp_isolation` does.
+    `diagnostics` are about parts that cannot be used, in a file whose rest can.
+    `keys` has the number of times that each key is in a TOML file: a file that is half written has fewer.
     """
 
     path: str
@@ -169,7 +169,7 @@ def split_run(run: str, folder: str) -> tuple[Source, str]:
 
 
 def find_definition_target(definition: HookDefinition, folder: str) -> tuple[Source, str]:
-    """Return the source and the function of a definition's target; what only stands in has those of a command."""
+    """Return the source and the function of a definition's target; a stand-in has those of a command."""
     if definition.run is None:
         return SHELL.source, SHELL.function
     return split_run(definition.run, folder)
@@ -179,7 +179,7 @@ def read_config(path: str, data: bytes, tables: tuple[str, ...] = ConfigFile.__s
     """Read one file's bytes; `tables` are those that the file may contain, all of them if it is the main one.
 
     Raises:
-        ConfigError: what is wrong, with its line.
+        ConfigError: the file has an error; its diagnostic has the line.
     """
     document = TomlDocument(path, data)
     with document.at():
@@ -210,7 +210,7 @@ def read_config(path: str, data: bytes, tables: tuple[str, ...] = ConfigFile.__s
 
 
 def list_keys(value: object, path: str) -> Iterator[str]:
-    """Find each key of a table, also of those inside of it, with its path: `hook.config.allow`."""
+    """Yield the path of each key of a table and of the tables in it, as `hook.config.allow`."""
     if isinstance(value, list):
         for item in cast("list[object]", value):
             yield from list_keys(item, path)

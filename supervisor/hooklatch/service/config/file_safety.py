@@ -1,4 +1,4 @@
-"""Checks that files of hooks, and the daemon's own directories, can be trusted.  Knows only owners and modes.
+"""The checks that no other user can write files of hooks and the daemon's own directories, by owners and modes.
 
 The worker applies the same rule to the modules that a file of hooks imports from its directory.
 """
@@ -18,14 +18,14 @@ read_safely = limit_look(safety.read_safely)
 
 
 def make_private(path: str) -> None:
-    """Create a directory that nobody else can read, or check the one that exists.
+    """Create a directory that no other user can read, or check the one that exists.
 
-    If others could only read it, their access is removed.  If others could have written to it, that is an error for a
-    person to look at.
+    If others could only read it, their access is removed.  If others could have written to it, a person must look at
+    it, so that is an error.
 
     Raises:
-        UnsafeFileError: it, or a directory above it, belongs to somebody else or is writable by others.
-        OSError: it cannot be created.
+        UnsafeFileError: the directory, or one above it, belongs to another user or is writable by others.
+        OSError: the directory cannot be created.
     """
     os.makedirs(path, mode=0o700, exist_ok=True)
     check_folders(path)

@@ -1,6 +1,7 @@
-"""Looks at files from the event loop, which waits for no disk.  Knows threads; does not know what is looked for.
+"""Looks at files from the event loop, which must never wait for a disk.
 
-What may not answer is looked at in a thread.  Each look there ends in time (`hooklatch/disks.py`), and so the thread.
+A path on a disk that may not answer is looked at in a thread.  Each look there has a time limit (`hooklatch/disks.py`),
+so the thread ends too.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ LIMITERS = trio.lowlevel.RunVar[dict[str, trio.CapacityLimiter]]("of looks")
 
 
 async def look_in_thread(look: Callable[[], T]) -> T:
-    """Return what is found by a function that looks at any number of paths, and changes nothing of the loop's."""
+    """Return the result of a function that looks at any number of paths, and changes no state of the loop."""
     return await trio.to_thread.run_sync(look, abandon_on_cancel=True)
 
 
 async def look_at_path(look: Callable[[str], T], path: str, *, is_tree: bool = False) -> T:
-    """Return what is found by a function that looks at one path, or at all below it: at once if that is local.
+    """Return the result of a function that looks at one path, or at the tree below it: at once if its disk is local.
 
-    Fires wait for this.  For each disk that may not answer one at a time takes a thread, so that there are always some.
+    Fires wait for this.
     """
     disk = find_disk(path, is_tree=is_tree)
     if disk is None:
@@ -35,5 +36,6 @@ async def look_at_path(look: Callable[[str], T], path: str, *, is_tree: bool = F
         limiters = LIMITERS.get()
     except LookupError:
         LIMITERS.set(limiters := {})
+    # One look at a time for each disk that may not answer: a silent one must not take the threads of all others.
     limiter = limiters.setdefault(disk, trio.CapacityLimiter(1))
     return await trio.to_thread.run_sync(look, path, abandon_on_cancel=True, limiter=limiter)

@@ -1,7 +1,4 @@
-"""The tables besides settings that only the main file may hold: [[override]], [personality.NAME], [lsp].
-
-Knows their keys and values; does not know files, or which hooks exist.
-"""
+"""The tables besides settings that only the main file may contain: [[override]], [personality.NAME], [lsp]."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ __all__ = ["LspTable", "Override", "OverrideTable", "PersonalityTable"]
 
 
 class Override(msgspec.Struct, frozen=True):
-    """What the operator changes of a plugin's or a built-in hook."""
+    """The operator's changes of a plugin's or a built-in hook."""
 
     id: str
     changes: dict[str, Any]
@@ -26,7 +23,7 @@ class Override(msgspec.Struct, frozen=True):
 
 
 class OverrideTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """[[override]]: what the operator changes of a hook that a plugin or the daemon provides."""
+    """[[override]]: the operator's changes of a hook that a plugin or the daemon provides."""
 
     id: Annotated[str, Meta(min_length=1, examples=["acme-plugin.audit"])]
     enabled: bool | UnsetType = UNSET

@@ -1,11 +1,11 @@
-"""What is at a path: nothing, something, or unknown.  Knows paths and errors; reads no file and decides nothing.
+"""The lookup of a path: the entry exists, is absent, or is unknown.  Reads no file and decides nothing.
 
     absent   the entry does not exist, and we have the permissions to see that
     found    the entry exists; for a directory, with the names in it
     fault    anything else: no permission, a dangling link or a loop of links, a file where a directory should be, no
              file descriptor left, a disk that does not respond
 
-This is the one place that tells the three apart.  What cannot be looked up may hold a guard, so nothing else in the
+Only this module distinguishes the three.  A path that cannot be looked up may be a guard's, so nothing else in the
 service turns an OSError into "does not exist" on the way to a gate.
 """
 
@@ -30,7 +30,7 @@ __all__ = [
 LASTING = frozenset({errno.EACCES, errno.EPERM, errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG,
                      errno.EINVAL})  # fmt: skip
 Stamp = tuple[int, ...]
-LATE: Stamp = (-errno.ETIMEDOUT,)  # of what is on a disk that does not answer in time
+LATE: Stamp = (-errno.ETIMEDOUT,)  # of a path whose disk does not answer in time
 
 
 class PathAbsent(msgspec.Struct, frozen=True):
@@ -50,7 +50,7 @@ class DirectoryNames(msgspec.Struct, frozen=True):
 
 
 class PathFault(msgspec.Struct, frozen=True):
-    """It is unknown what is there, and why; `is_passing` if a later look may succeed without anybody's help."""
+    """It is unknown what is there, for this reason; `is_passing` if a later lookup may succeed by itself."""
 
     reason: str
     is_passing: bool = False
@@ -79,12 +79,10 @@ def list_directory(folder: str) -> PathAbsent | DirectoryNames | PathFault:
     try:
         return DirectoryNames(sorted(list_names(folder)))
     except FileNotFoundError:
-        seen = look_up_path(folder)
-        return (
-            seen
-            if not isinstance(seen, PathFound)
-            else make_path_fault(folder, OSError(errno.ESTALE, "it has just been made"))
-        )
+        entry = look_up_path(folder)
+        if isinstance(entry, PathFound):  # created since; a later lookup lists it
+            return make_path_fault(folder, OSError(errno.ESTALE, "it has just been created"))
+        return entry
     except (OSError, ValueError) as error:
         return make_path_fault(folder, error)
 
@@ -98,12 +96,12 @@ def list_names(folder: str) -> list[str]:
 
 
 def report_absent(path: str) -> PathAbsent | PathFault:
-    """Report an entry as absent, unless the error was really about a dangling link above it."""
+    """Return that an entry is absent, unless the error was really about a dangling link above it."""
     parent = os.path.dirname(path)
     if parent == path:
         return PathAbsent()
-    above = look_up_path(parent)
-    return PathAbsent() if isinstance(above, PathFound) else above
+    parent_entry = look_up_path(parent)
+    return PathAbsent() if isinstance(parent_entry, PathFound) else parent_entry
 
 
 def make_path_fault(path: str, error: OSError | ValueError) -> PathFault:
@@ -113,7 +111,7 @@ def make_path_fault(path: str, error: OSError | ValueError) -> PathFault:
 
 
 def is_passing(error: BaseException) -> bool:
-    """Return whether an error may go away: a shortage can end (EMFILE), and a silent disk may respond again."""
+    """Return whether an error may end by itself: a shortage (EMFILE) can, and a silent disk may respond again."""
     return isinstance(error, OSError) and error.errno not in LASTING
 
 
@@ -141,7 +139,7 @@ def read_stamp(path: str) -> Stamp:
 
 
 def stamp_link(path: str) -> Stamp:
-    """Tell a dangling link from no entry at all."""
+    """Return a stamp of a dangling link; empty if there is no entry at all."""
     try:
         status = status_at(path, follow_symlinks=False)
     except OSError:

@@ -43,11 +43,11 @@ FilePath: TypeAlias = Annotated[str, Meta(min_length=1, extra={"is": "a path"})]
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """How the daemon runs.  `metrics_port` is a port of 127.0.0.1; without any metrics target there are no metrics.
+    """The settings of the daemon.  `metrics_port` is a port of 127.0.0.1; without any metrics target there are none.
 
-    `keeps_state`: what hooks remember survives the daemon.  Without `fleet` this host is in none.  `ask_wait` is how
-    many seconds an ask waits for a person; 0: it goes to the host.  So does that of a host which can ask a person
-    itself, unless `asks_for_all`.
+    `keeps_state`: shared state survives the daemon.  Without `fleet` this host is in none.  `ask_wait` is the number of
+    seconds that an ask waits for a person; 0: it goes to the host.  The ask of a host that can ask a person itself goes
+    to the host too, unless `asks_for_all`.
     """
 
     record: RecordSettings = RecordSettings()
@@ -93,9 +93,11 @@ class RecordTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         check_patterns("redact", self.redact, lambda pattern: compile_matcher({"glob": pattern.lower()}))
         check_patterns("redact_text", self.redact_text, compile_re2)
         if not self.full_mib <= self.critical_mib <= self.low_mib:
-            raise InvalidTableError("full_mib is at most critical_mib, and that at most low_mib", ("full_mib",))
+            raise InvalidTableError(
+                "full_mib must be at most critical_mib, and critical_mib at most low_mib", ("full_mib",)
+            )
         if self.segment_mib > self.keep_mib:
-            raise InvalidTableError("segment_mib is at most keep_mib", ("segment_mib",))
+            raise InvalidTableError("segment_mib must be at most keep_mib", ("segment_mib",))
 
     def settings(self, durability: Durability, fleet: FleetSettings | None) -> RecordSettings:
         return RecordSettings(
@@ -128,20 +130,20 @@ class IsolationTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     network: bool = False
 
     def settings(self, folder: str) -> Isolation:
-        """Return what workers are started with; relative paths are relative to `folder`.
+        """Return the isolation that workers are started with; relative paths are relative to `folder`.
 
         Raises:
             InvalidTableError: the paths are too long.
         """
         write, read = ([make_absolute(path, folder) for path in paths] for paths in (self.write, self.read))
         if sum(len(os.fsencode(path)) for path in (*write, *read)) > MAX_PATHS:
-            reason = f"write and read hold at most {MAX_PATHS} bytes of paths; name the folders above them"
+            reason = f"write and read have more than {MAX_PATHS} bytes of paths; name the folders above them instead"
             raise InvalidTableError(reason)
         return Isolation(self.level, self.if_unavailable == "refuse", write, read, self.network)
 
 
 class StateTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """[state]: whether what hooks remember outlives the daemon."""
+    """[state]: whether the shared state of hooks outlives the daemon."""
 
     kept: bool = False
 
@@ -162,7 +164,7 @@ class AskTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             except ValueError as error:
                 raise InvalidTableError(f"wait is wrong: {error}", ("wait",)) from None
             if seconds > MAX_BUDGET:
-                text = f"wait is at most {MAX_BUDGET:.0f} s, which is how long a fire may take in all, not {self.wait}"
+                text = f"wait must be at most {MAX_BUDGET:.0f} s, the longest time of a whole fire, not {self.wait}"
                 raise InvalidTableError(text, ("wait",))
 
     @property
@@ -170,10 +172,10 @@ class AskTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return read_duration(self.wait) if isinstance(self.wait, str) else self.wait
 
 
-def check_patterns(key: str, patterns: tuple[str, ...], compile_one: Callable[[str], object]) -> None:
+def check_patterns(key: str, patterns: tuple[str, ...], compile_pattern: Callable[[str], object]) -> None:
     for pattern in patterns:
         try:
-            compile_one(pattern)
+            compile_pattern(pattern)
         except MatcherError as error:
             raise InvalidTableError(f"{key} is wrong: {error}", (key,)) from None
 

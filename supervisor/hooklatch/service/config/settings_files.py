@@ -1,8 +1,8 @@
-"""Another system's settings file, dropped into hooks.d unchanged.  Knows how to read it as ours; opens no file.
+"""The reader of another system's settings file that is in hooks.d unchanged.  Opens no file.
 
 Claude Code's `settings.json` and Reasonix's list commands by event.  They are read again at each change, like TOML.
-What cannot run is not left out: if we know its event, it becomes an inactive hook, so that a gate denies until the file
-is fixed; an entry that we cannot read at all becomes a diagnostic.
+A hook that cannot run is not left out: if its event is known, it becomes an inactive hook, so that a gate denies until
+the file is fixed.  An entry that cannot be read at all becomes a diagnostic.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ def read_settings(path: str, data: bytes) -> FileConfig:
     return FileConfig(
         path,
         hooks=[
-            found
+            definition
             for hook in imported.hooks
-            for found in define_imported_hooks(path, stem, hook, imported.line_of(hook.place))
+            for definition in define_imported_hooks(path, stem, hook, imported.line_of(hook.place))
         ],
         diagnostics=[
             Diagnostic(path, imported.line_of(note.place), str(note), is_red=note.is_dropped)
@@ -58,8 +58,8 @@ def define_imported_hooks(path: str, stem: str, hook: ImportedHook, line: int) -
     if hook.problem is not None:
         settings["problem"] = f"{hook.place}: {hook.problem}"
     try:
-        found = read_definition(settings, is_lenient=True)
+        definitions = read_definition(settings, is_lenient=True)
     except InvalidHookError as error:
         raise ConfigError(Diagnostic(path, line, f"{hook.place}: {error}")) from None
-    for definition in found:
+    for definition in definitions:
         yield msgspec.structs.replace(definition, line=line)

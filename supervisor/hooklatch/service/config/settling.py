@@ -1,7 +1,7 @@
-"""Whether a changed file is whole, or its writer is between two steps.  Knows the kernel's word on it, and keys.
+"""The wait until a changed file is whole, since its writer may be between two steps.
 
-Half of a file can be a valid file with fewer guards.  So one is taken soon only if nobody has it open for writing and
-nothing that it held is gone, and otherwise when nobody has touched it for longer:
+Half of a file can be a valid file with fewer guards.  So a file is read soon only if no process has it open for writing
+and it has lost no key, and otherwise after a longer time without a change:
 
     closed, as far as the kernel can say ─▶ quiet for SETTLE ─▶ read, built ─▶ nothing is gone or wrong ─▶ taken
        └─ no, or not known ─────────────────────────────────────────┴─ no ─▶ quiet for PATIENCE ─▶ taken as it is
@@ -25,20 +25,19 @@ from hooklatch.service.config.path_lookup import status_at
 __all__ = ["PATIENCE", "SETTLE", "WRITING", "has_lost", "is_written", "measure_quiet"]
 
 SETTLE = 0.03  # seconds: several files are saved one after the other, and shells append to one line by line
-PATIENCE = 0.1  # seconds without a change after which a file is taken that may still be in the making
-WRITING = (
-    2.0  # seconds after which one is taken that somebody keeps open: a copy over a slow line pauses, an editor stays
-)
+PATIENCE = 0.1  # seconds without a change, after which a file is taken that may still be half written
+# Seconds after which a file is taken that stays open: a copy over a slow line pauses, and an editor never closes it.
+WRITING = 2.0
 
 
 def is_written(path: str) -> bool | None:
-    """Return whether somebody has a file open for writing; None if that cannot be told, False for a directory.
+    """Return whether a process has a file open for writing; None if that is unknown, False for a directory.
 
-    The kernel grants a read lease only if nobody has (fcntl(2), F_SETLEASE), to the file's owner, on a local disk.
+    The kernel grants a read lease only if no process has (fcntl(2), F_SETLEASE), to the file's owner, on a local disk.
     """
     try:
         return has_writer(path)
-    except OSError:  # its disk is late
+    except OSError:  # its disk does not answer in time
         return None
 
 
@@ -51,7 +50,7 @@ def has_writer(path: str) -> bool | None:
     try:
         if stat.S_ISDIR(os.fstat(fd).st_mode):
             return False
-        # Whoever opens it for writing just now waits until we close it; without this we would die of SIGIO then.
+        # A process that opens it for writing now waits until we close it, and we are sent SIGIO, which would kill us.
         fcntl.fcntl(fd, fcntl.F_SETSIG, signal.SIGURG)
         fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_RDLCK)
     except OSError as error:
@@ -62,7 +61,7 @@ def has_writer(path: str) -> bool | None:
 
 
 def measure_quiet(paths: Iterable[str]) -> float:
-    """Return for how many seconds these files have been left alone: 0 if one is gone, or from the future."""
+    """Return the seconds since the last change of these files: 0 if one is gone, or from the future."""
     now, quiet = time.time(), float("inf")
     for path in paths:
         try:
@@ -73,5 +72,5 @@ def measure_quiet(paths: Iterable[str]) -> float:
 
 
 def has_lost(before: FileConfig, after: FileConfig | None) -> bool:
-    """Return whether a file says less than it did: a hook, or a key of one, may be yet to come."""
+    """Return whether a file has fewer keys than before: its writer may still add a hook, or a key of one."""
     return after is None or not before.keys <= after.keys

@@ -1,10 +1,10 @@
-"""What outlives the daemon: hooks registered over the admin socket, switches, manifests.  Knows one JSON file.
+"""The state file: hooks registered over the admin socket, switches, manifests, all that outlives the daemon.
 
-Only what was written last is believed (`state_witness`).  Anything else is left alone, and every gate denies, until
-somebody accepts what is there; then it is moved aside, and never overwritten.
+Only the content that was written last is believed (`state_witness`).  Any other is left alone, and every gate denies,
+until the operator accepts it.  Then it is moved aside, and never overwritten.
 
-A manifest says which hooks a file declared when it was last good (ids, events, matchers, conditions, digest; never the
-code), so that after a restart a file that is now broken still denies at its gates.
+A manifest has the hooks that a file declared when it was last good (ids, events, matchers, conditions; never the code),
+so that after a restart a file that is now broken still denies on its gates.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ logger = logging.getLogger("hooklatch.state")
 VERSION = 1
 MAX_STATE = 64 * 2**20  # bytes of the whole file
 
-LOST = "the change is lost when the daemon ends, unless it is made again once that is mended"
+LOST = "the change is lost when the daemon ends; fix that, then make the change again"
 
 
 class ManifestHook(msgspec.Struct, frozen=True):
@@ -60,8 +60,8 @@ class SavedState(msgspec.Struct):
     `trusted` maps a project's directory to the sha256 of each file below its .hooklatch directory.
     `settings` and `overrides` are those of the last good main file.  A manifest without hooks records that its file, or
     the directory hooks.d, was active.  `builds` maps each source's location to the sha256 of each file that it was last
-    loaded from.  `fleet` is the fleet whose policy was in force: that is kept elsewhere, and must
-    not be taken for none if it is gone.  `contact` is a contact with it, not necessarily the last one.
+    loaded from.  `fleet` is the fleet whose policy was active.  The policy has a file of its own, which must not count
+    as no policy if it is gone.  `contact` is a contact with the fleet, not necessarily the last one.
     """
 
     version: int = VERSION
@@ -78,7 +78,7 @@ class SavedState(msgspec.Struct):
 
 
 class StateFileContent(msgspec.Struct, frozen=True):
-    """What is at the state file's place: its content if it can be read, its digest, and what is wrong, if anything."""
+    """The content of the state file if it can be read, its digest, and the fault if there is one."""
 
     state: SavedState | None
     digest: str
@@ -86,7 +86,7 @@ class StateFileContent(msgspec.Struct, frozen=True):
 
 
 class StateFile:
-    """Reads and writes the state, atomically; disk writes wait in a thread.
+    """The state, read and written as a whole; disk writes run in a thread.
 
     A change is made in `state` and then stored, without a checkpoint in between.  Changes made during a write are
     written together by the next one, so the file never goes back to an older state.
@@ -95,33 +95,33 @@ class StateFile:
     def __init__(self, folder: str) -> None:
         self.path = os.path.join(folder, "state.json")
         self.state = SavedState()
-        self.fault: str | None = None  # why the file is not believed, and so not overwritten either
-        self.dropped: list[str] = []  # entries that were not used, since they are ambiguous
-        self.of_the_fleet: list[str] = []  # hooks of the fleet that were switched here, which no switch reaches
-        self.unwritten: str | None = None  # why the current state is not on the disk, if it is not
-        self._wanted = self._taken = 0  # how many stores were requested, and how many of them a write has covered
+        self.fault: str | None = None  # the reason why the file is not believed, and so not overwritten either
+        self.dropped: list[str] = []  # warnings about entries that have no effect any more, since they are ambiguous
+        self.fleet_switches: list[str] = []  # names of the fleet's hooks in `switches`, which have no effect
+        self.unwritten: str | None = None  # the reason why the current state is not on the disk
+        self._requested = self._covered = 0  # the numbers of stores that were requested, and that a write has covered
         self._writing = trio.Lock()
         self._witness = StateWitness(folder)
         self._digest = NOTHING  # of the file as it is
-        self._aside: str | None = None  # where the next write moves the file that it replaces
+        self._moved_to: str | None = None  # the path to which the next write moves the file that it replaces
 
     def read(self) -> str | None:
-        """Read the file; return why it is not believed, if it is not: then the state stays empty."""
-        found = self.look()
-        self._digest = found.digest
-        self.fault = found.fault or self._witness.doubt(self.path, found.digest)
-        if self.fault is None and found.state is not None:
-            self.state = found.state
-            self._drop_what_names_nothing(self.state)
+        """Read the file.  Return the reason if it is not believed; then the state stays empty."""
+        content = self.read_content()
+        self._digest = content.digest
+        self.fault = content.fault or self._witness.find_fault(self.path, content.digest)
+        if self.fault is None and content.state is not None:
+            self.state = content.state
+            self._drop_ambiguous(self.state)
         return self.fault
 
-    def look(self) -> StateFileContent:
-        """Read what is there, whether or not it is to be believed."""
-        seen = look_up_path(self.path)
-        if isinstance(seen, PathAbsent):
+    def read_content(self) -> StateFileContent:
+        """Read the file without believing it."""
+        entry = look_up_path(self.path)
+        if isinstance(entry, PathAbsent):
             return StateFileContent(None, NOTHING, None)
-        if isinstance(seen, PathFault):
-            return StateFileContent(None, NOTHING, f"{seen.reason}; {BEGIN}")
+        if isinstance(entry, PathFault):
+            return StateFileContent(None, NOTHING, f"{entry.reason}; {BEGIN}")
         try:
             data = read_safely(self.path, most=MAX_STATE)
         except (UnsafeFileError, OSError) as error:
@@ -136,32 +136,34 @@ class StateFile:
             return StateFileContent(None, digest, f"{self.path}: {text}; {BEGIN}")
         return StateFileContent(state, digest, None)
 
-    def accept(self, found: StateFileContent) -> str | None:
-        """Believe what is there from now on, below what was changed meanwhile; return where the next write moves it.
+    def accept(self, content: StateFileContent) -> str | None:
+        """Believe this content; changes since the start prevail.  Return the path to which the next write moves it.
 
-        What suspended hooks is not taken over: nobody knows whether it was ended since.
+        Its suspensions are not taken over: they may have been resumed since, and that would be unknown.
         """
-        self.fault, self._digest, own = None, found.digest, self.state
-        if found.state is not None:
-            known = found.state
-            self._drop_what_names_nothing(known)
+        self.fault, self._digest, own = None, content.digest, self.state
+        if content.state is not None:
+            known = content.state
+            self._drop_ambiguous(known)
             own.hooks = [*{table.get("id"): table for table in (*known.hooks, *own.hooks)}.values()]
             own.switches = known.switches | own.switches
             own.manifests = known.manifests | own.manifests
             own.builds = known.builds | own.builds
             own.trusted.update({folder: pins for folder, pins in known.trusted.items() if folder not in own.trusted})
             own.fleet, own.contact = own.fleet or known.fleet, own.contact or known.contact
-        self._aside = None if isinstance(look_up_path(self.path), PathAbsent) else free_name(self.path)
-        return self._aside
+        self._moved_to = None if isinstance(look_up_path(self.path), PathAbsent) else free_name(self.path)
+        return self._moved_to
 
-    def _drop_what_names_nothing(self, state: SavedState) -> None:
-        """Drop switches and suspensions that are not of one hook of this host: what they disabled is active again."""
-        self.of_the_fleet = [name for name in state.switches if name.startswith("fleet/")]
-        for name in self.of_the_fleet:
+    def _drop_ambiguous(self, state: SavedState) -> None:
+        """Drop switches and suspensions that do not name one hook of this host: what they disabled is active again."""
+        self.fleet_switches = [name for name in state.switches if name.startswith("fleet/")]
+        for name in self.fleet_switches:
             del state.switches[name]
         for name in [name for name in state.switches if not is_name(name)]:
-            what = "enabled" if state.switches.pop(name) else "disabled"
-            self.dropped.append(f"{name!r} was {what}, which may mean several hooks; it no longer applies; do it again")
+            change = "enabled" if state.switches.pop(name) else "disabled"
+            self.dropped.append(
+                f"{name!r} was {change}, which may mean several hooks; it no longer applies; do it again"
+            )
         for suspension in [
             suspension
             for suspension in state.suspensions
@@ -177,18 +179,18 @@ class StateFile:
 
         The write finishes even if the caller is cancelled or the daemon is ending.
         """
-        self._wanted += 1
-        number = self._wanted
+        self._requested += 1
+        number = self._requested
         with trio.CancelScope(shield=True):
             async with self._writing:
-                if self._taken < number:
-                    self._taken = self._wanted
+                if self._covered < number:
+                    self._covered = self._requested
                     await self._store(msgspec.json.encode(self.state))
 
     async def _store(self, data: bytes) -> None:
         try:
             await trio.to_thread.run_sync(self._write, data)
-        except (OSError, RuntimeError) as error:  # RuntimeError: no thread could be started
+        except (OSError, RuntimeError) as error:  # RuntimeError: no thread can be started
             reason = explain_error(error)
             self.unwritten = f"{self.path}: {reason}; {LOST}"
             logger.error("state not stored: %s", reason, extra={"path": self.path})
@@ -197,7 +199,7 @@ class StateFile:
 
     def _write(self, data: bytes) -> None:
         if self.fault is not None:
-            raise OSError("the existing file is not believed, and is not overwritten")
+            raise OSError("the existing file is not believed, so it is not overwritten")
         text, temporary = msgspec.json.format(data, indent=1), f"{self.path}.new"
         digest = hashlib.sha256(text).hexdigest()
         fd = create_anew(temporary)
@@ -205,17 +207,18 @@ class StateFile:
             file.write(text)
             file.flush()
             os.fsync(fd)
-        self._witness.expect(self._digest, digest)
-        if self._aside is not None:
+        # The witness before the file: a daemon that is killed from here on finds either content believed.
+        self._witness.allow_both(self._digest, digest)
+        if self._moved_to is not None:
             with suppress(FileNotFoundError):
-                os.rename(self.path, self._aside)
-            self._aside = None
+                os.rename(self.path, self._moved_to)
+            self._moved_to = None
         os.replace(temporary, self.path)
         self._digest = digest
         sync_folder(os.path.dirname(self.path))
-        self._witness.settle(digest)
+        self._witness.allow_only(digest)
 
 
 def free_name(path: str) -> str:
-    """Return a name for what is moved aside that nothing has yet."""
+    """Return an unused path for a file that is moved aside."""
     return next(name for number in count(1) if not os.path.lexists(name := f"{path}.refused-{number}"))

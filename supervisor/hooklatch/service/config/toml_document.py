@@ -1,7 +1,7 @@
 """A TOML file with the line of each table and key.  Knows TOML; does not know our keys, opens no file.
 
-The parser keeps no positions, so headers and keys are searched for in the lines.  A line only helps the reader; nothing
-depends on it.
+The parser keeps no positions, so headers and keys are searched for in the lines.  A line is for the reader of a
+diagnostic alone.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NAME = re.compile(r"""[\w-]+|"[^"]*"|'[^']*'""")
 
 
 class Diagnostic(msgspec.Struct, frozen=True):
-    """Something wrong in a file: where, what, and what to do.  `is_red` if it makes gates deny."""
+    """Something wrong in a file: its place, and a text with the remedy.  `is_red` if it makes gates deny."""
 
     file: str
     line: int
@@ -50,7 +50,7 @@ class TomlDocument:
     """One parsed file.
 
     Raises:
-        ConfigError: it is not TOML.
+        ConfigError: the file is not TOML.
     """
 
     def __init__(self, path: str, data: bytes) -> None:
@@ -61,8 +61,8 @@ class TomlDocument:
         except RecursionError:
             raise ConfigError(Diagnostic(path, 0, "not TOML: it is nested too deep")) from None
         except tomllib.TOMLDecodeError as error:
-            found = re.search(r"line (\d+)", str(error))
-            line = int(found[1]) if found else text.count("\n") + 1
+            match = re.search(r"line (\d+)", str(error))
+            line = int(match[1]) if match else text.count("\n") + 1
             raise ConfigError(Diagnostic(path, line, f"not TOML: {clip_error_text(str(error))}")) from None
         except ValueError:  # what int() raises for a number with more digits than its limit
             raise ConfigError(Diagnostic(path, 0, "not TOML: a number has thousands of digits")) from None
@@ -73,7 +73,7 @@ class TomlDocument:
         """Convert the whole file.
 
         Raises:
-            ConfigError: what is wrong, with its line.
+            ConfigError: the file has an error; its diagnostic has the line.
         """
         with self.at():
             for name, hint in get_type_hints(into).items():
@@ -82,7 +82,7 @@ class TomlDocument:
 
     @contextmanager
     def at(self, *path: str | int) -> Generator[None]:
-        """Return a diagnostic for the table at a path, with its line in the file."""
+        """Turn an error of the block into a diagnostic for the table at a path, with its line in the file."""
         try:
             yield
         except InvalidTableError as error:
@@ -118,24 +118,24 @@ def check_brackets(name: str, table: object, hint: Any) -> None:
 
 def find_headers(lines: list[str]) -> dict[Path, int]:
     """Return the line of each table's header, by its path; each [[hook]] also has its number."""
-    found: dict[Path, int] = {}
+    lines_by_path: dict[Path, int] = {}
     counts = Counter[str]()
     for number, line in enumerate(lines, 1):
         if (header := HEADER.match(line)) is None:
             continue
-        root, *rest = [name.strip("\"'") for name in NAME.findall(header[2])] or [""]
-        if header[1] == "[[" and not rest:
+        root, *inner_names = [name.strip("\"'") for name in NAME.findall(header[2])] or [""]
+        if header[1] == "[[" and not inner_names:
             counts[root] += 1
         entry = (root, counts[root] - 1) if counts[root] else (root,)
-        found.setdefault((*entry, *rest), number)
-    return found
+        lines_by_path.setdefault((*entry, *inner_names), number)
+    return lines_by_path
 
 
 def decode_toml_text(path: str, data: bytes) -> str:
     """Return a file's text.
 
     Raises:
-        ConfigError: it is not UTF-8.
+        ConfigError: the file is not UTF-8.
     """
     try:
         return data.decode("utf-8-sig")

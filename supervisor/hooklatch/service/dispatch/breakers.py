@@ -1,4 +1,4 @@
-"""Which hooks are quarantined.  Knows hooks, their builds and each one's breaker; does not know workers or clocks."""
+"""The breakers of hooks, and the hooks that they quarantine.  Knows hooks and builds, but no clock and no worker."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Breakers:
     A breaker belongs to a hook and its build, so that a new version of the file starts without deaths; and to the
     session that registered the hook, if one did, with which it ends.
 
-    `on_release` hears of each quarantine that ends: the hook's name, and why.
+    `on_release` is called for each quarantine that ends, with the hook's name and the reason.
     """
 
     def __init__(self, on_release: Callable[[str, str], None]) -> None:
@@ -40,28 +40,29 @@ class Breakers:
     def make(self, hook: Hook) -> Breaker:
         assert isinstance(hook.target, PythonTarget)
         location, build = hook.target.source.location, hook.target.build
+        # Nothing else removes the breakers of older builds: their hooks are not called any more.
         for key in [*self.all]:
             if key[2].source.location == location and key[2].build < build:
                 del self.all[key]
                 self._quarantined.discard(key)
         return self.all.setdefault((hook.name, hook.owner, hook.target), Breaker())
 
-    def died(self, hook: Hook, now: float, how: str) -> bool:
+    def record_death(self, hook: Hook, now: float, message: str) -> bool:
         """Record that a hook has killed its worker; return whether that quarantined it just now."""
         assert isinstance(hook.target, PythonTarget)
-        is_quarantined = self.make(hook).died(now, how)
+        is_quarantined = self.make(hook).died(now, message)
         if is_quarantined:
             self._quarantined.add((hook.name, hook.owner, hook.target))
         return is_quarantined
 
-    def answered(self, hook: Hook) -> None:
+    def record_answer(self, hook: Hook) -> None:
         """Record a call that ended without killing its worker."""
         breaker = self.of(hook)
         if breaker is not None and breaker.answered() and isinstance(hook.target, PythonTarget):
             self._release([(hook.name, hook.owner, hook.target)], "it has answered a probe")
 
-    def replaced(self, location: str, build: int) -> None:
-        """Note that a new build of a source is active: its hooks start without deaths."""
+    def release_replaced(self, location: str, build: int) -> None:
+        """End the quarantines of a source's older builds: the hooks of the new one start without deaths."""
         keys = [key for key in self._quarantined if key[2].source.location == location and key[2].build < build]
         self._release(keys, "a new version of its file is active")
 
@@ -77,7 +78,7 @@ class Breakers:
         self._release(keys, "an operator has enabled it")
 
     def forget(self, owner: str) -> None:
-        """Forget the deaths of what a session registered, once it has ended."""
+        """Forget the deaths of the hooks that a session registered, once it has ended."""
         keys = [key for key in self.all if key[1] == owner]
         for key in keys:
             del self.all[key]
@@ -90,8 +91,8 @@ class Breakers:
             del self.all[key]
         self._release(keys, "an operator has reloaded")
 
-    def _release(self, keys: Iterable[Key], why: str) -> None:
+    def _release(self, keys: Iterable[Key], reason: str) -> None:
         for key in keys:
             if key in self._quarantined:
                 self._quarantined.discard(key)
-                self._on_release(key[0], why)
+                self._on_release(key[0], reason)

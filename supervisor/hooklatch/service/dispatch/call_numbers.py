@@ -1,7 +1,8 @@
-"""Tells equal tool calls apart where the host gives them no id.  Knows counts; does not know hosts or hooks.
+"""Ids for tool calls to which the host gives none.
 
-The two ends of a call have its session, tool and input in common.  Calls that are equal in all of that are numbered in
-the order in which they began, and are taken to end in the same order: nobody could tell which of them ended first.
+The two events of a call, its begin and its end, have its session, tool and input in common.  Calls that are equal in
+all of that are numbered in the order in which they began, and are assumed to end in the same order, since no event says
+which of them ended first.
 """
 
 from __future__ import annotations
@@ -12,23 +13,23 @@ MAX_KEPT = 4096  # equal calls that are remembered; an older one begins at 1 aga
 
 
 class CallNumbers:
-    """How many calls of each key have begun and ended."""
+    """The counts of begun and ended calls, by their key."""
 
     def __init__(self) -> None:
         self._counts: dict[str, tuple[int, int]] = {}  # begun, ended
 
-    def begins(self, key: str) -> str:
+    def begin_call(self, key: str) -> str:
         """Return the id of a call that begins."""
         begun, ended = self._counts.pop(key, (0, 0))
         self._keep(key, begun + 1, ended)
         return make_call_id(key, begun + 1)
 
-    def goes_on(self, key: str) -> str:
+    def find_open_call(self, key: str) -> str:
         """Return the id of the call that began last."""
         return make_call_id(key, self._counts.get(key, (1, 0))[0])
 
-    def ends(self, key: str) -> str:
-        """Return the id of the oldest call that has not ended; that of the last one if all have."""
+    def end_call(self, key: str) -> str:
+        """Return the id of the oldest call that has not ended, or that of the last call if all have."""
         begun, ended = self._counts.pop(key, (1, 0))
         ended = min(ended + 1, begun)
         self._keep(key, begun, ended)

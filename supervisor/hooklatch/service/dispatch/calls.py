@@ -1,6 +1,6 @@
-"""Calls hooks' targets: workers of pools, and clients that serve hooks.  Knows targets and deadlines, not verdicts.
+"""The calls of hooks, in the workers of pools and in clients that serve hooks.  Knows deadlines, not verdicts.
 
-A call has its outcome by its deadline, whatever the target does.
+A call has its outcome by its deadline, even if its target does not answer.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ logger = logging.getLogger("hooklatch.calls")
 
 
 class HookRunner(Protocol):
-    """What runs hooks: the pool of a source, or the connection of a client that serves them."""
+    """A runner of hooks: the pool of a source, or the connection of a client that serves them."""
 
     async def call(self, call: Call, fire: FireContext, deadline: float) -> CallOutcome: ...
 
 
 class NativeHooks(Protocol):
-    """Calls hooks that were registered in a dialect, and translates their answers."""
+    """The caller of hooks that were registered in a dialect; it translates their answers."""
 
     async def call(self, target: HookRunner, call: Call, fire: FireContext, deadline: float) -> CallOutcome: ...
 
 
 class HookRunners:
-    """What hooks run on: the pools by source and build, and the connections of clients by number."""
+    """All runners of hooks: the pools by source and build, and the connections of clients by number."""
 
     def __init__(
         self,
@@ -49,37 +49,38 @@ class HookRunners:
         statistics: Statistics,
         *,
         breakers: Breakers,
-        native: NativeHooks,
+        dialects: NativeHooks,
         on_quarantine: Callable[[Hook, str], None],
     ) -> None:
         self._pools = pools
         self._servers = servers
         self._statistics = statistics
         self._breakers = breakers
-        self._native = native
+        self._dialects = dialects
         self._on_quarantine = on_quarantine
-        self._now = trio.lowlevel.current_clock().current_time
+        self._clock = trio.lowlevel.current_clock().current_time
 
     def _find(self, hook: Hook) -> HookRunner | CallOutcome:
-        """Return the client that serves a hook, or why there is nothing that can run it."""
+        """Return the client that serves a hook, or an outcome that says why no runner has it."""
         target = hook.target
         if hook.problem is not None:
             return CallOutcome(cause="load", message=hook.problem)
         if isinstance(target, PythonTarget):
             return CallOutcome(cause="load", message=f"{target.source.location} is not loaded")
-        gone = CallOutcome(cause="crash", message="the client that served it is gone")
-        return self._servers.get(target.owner, gone)
+        disconnected = CallOutcome(cause="crash", message="the client that served it is gone")
+        return self._servers.get(target.owner, disconnected)
 
     async def run(self, call: Call, fire: Fire) -> CallOutcome:
-        """Run one call to its end, or to its deadline, and those after it; return the outcome of the last one."""
+        """Run a call and those that follow it, until one answers or time is up; return the outcome of the last one."""
         hook, own = call.hook, call.hook.target
+        # The most frequent case first, without a call of another method: every call of a fire comes through here.
         target: HookRunner | CallOutcome | None = None
         if isinstance(own, PythonTarget) and hook.problem is None:
             target = self._pools.get((own.source.location, own.build))
         if target is None:
             target = self._find(hook)
         breaker = self._breakers.of(hook) if self._breakers.all else None
-        now = self._now()
+        now = self._clock()
         if isinstance(target, CallOutcome):
             outcome = target
         elif breaker is not None and not breaker.permits(now):
@@ -87,29 +88,31 @@ class HookRunners:
         else:
             deadline = min(now + (hook.timeout or fire.spec.timeout), fire.deadline)
             if call.then and self._breakers.knows(hook, *call.then):
-                call = msgspec.structs.replace(call, then=())  # whether it is quarantined is asked before each one
+                call = msgspec.structs.replace(call, then=())  # each must pass its own breaker first
             try:
                 if own.native:
-                    outcome = await self._native.call(target, call, fire, deadline)
+                    outcome = await self._dialects.call(target, call, fire, deadline)
                 else:
                     outcome = await target.call(call, fire, deadline)
-            except BaseException:  # cancelled, or a fault of our own: a quarantined hook's probe must not stay open
+            except BaseException:  # cancelled, or a bug of ours: a probe of a quarantined hook must not stay open
                 if breaker is not None:
                     breaker.unresolved(trio.current_time())
                 raise
             if len(outcome.answer) > SMALL and not fire.take_room(len(outcome.answer)):
-                text = f"there is no room for its answer of {len(outcome.answer)} bytes beside those of others"
+                text = (
+                    f"there is no room for its answer of {len(outcome.answer)} bytes beside the answers of other hooks"
+                )
                 outcome = msgspec.structs.replace(outcome, cause="overload", message=text, answer=b"")
             if outcome.before:
-                hook = self._count_run(outcome, call)
+                hook = self._count_silent_hooks(outcome, call)
             if outcome.cause != "policy" or breaker is not None:
                 self._count_death(hook, outcome)
         self._statistics.calls.append((hook, outcome.cause, outcome.duration_ms))
         if outcome.cause != "policy":
-            self._failed(hook, outcome, fire)
+            self._record_failure(hook, outcome, fire)
         return outcome
 
-    async def run_all(self, asked: Sequence[Call], fire: Fire) -> list[CallOutcome]:
+    async def run_all(self, calls: Sequence[Call], fire: Fire) -> list[CallOutcome]:
         """Run several calls at the same time; return their outcomes in order."""
         outcomes: dict[int, CallOutcome] = {}
 
@@ -118,15 +121,15 @@ class HookRunners:
 
         try:
             async with trio.open_nursery() as nursery:
-                for call in asked:
+                for call in calls:
                     nursery.start_soon(run_into, call)
         except BaseExceptionGroup:
-            await trio.lowlevel.checkpoint_if_cancelled()  # the fire is cancelled once, not once for each call
+            await trio.lowlevel.checkpoint_if_cancelled()  # one Cancelled for the fire, in place of one for each call
             raise
-        return [outcomes[call.index] for call in asked]
+        return [outcomes[call.index] for call in calls]
 
-    def _count_run(self, outcome: CallOutcome, call: Call) -> Hook:
-        """Count the hooks that had nothing to say before the one that an outcome is of; return that one."""
+    def _count_silent_hooks(self, outcome: CallOutcome, call: Call) -> Hook:
+        """Count the hooks that returned None before the one that this outcome is of; return that one."""
         hook = call.hook
         for duration, following in zip(outcome.before, call.then, strict=False):
             self._statistics.calls.append((hook, "policy", duration))
@@ -134,34 +137,35 @@ class HookRunners:
         return hook
 
     def _count_death(self, hook: Hook, outcome: CallOutcome) -> None:
+        # An orphaned outcome has another reason than this hook, as the death of the zygote, so it does not count.
         if outcome.is_lost and outcome.cause in ("crash", "timeout") and not outcome.is_orphaned:
-            if self._breakers.died(hook, trio.current_time(), outcome.message):
+            if self._breakers.record_death(hook, trio.current_time(), outcome.message):
                 logger.error("hook quarantined: %s", outcome.message, extra={"hook": hook.name})
                 self._on_quarantine(hook, outcome.message)
         elif (breaker := self._breakers.of(hook)) is not None:
             if outcome.cause in ("policy", "crash", "protocol") and not outcome.is_orphaned:
-                self._breakers.answered(hook)
+                self._breakers.record_answer(hook)
             else:
                 breaker.unresolved(trio.current_time())
 
-    def _failed(self, hook: Hook, outcome: CallOutcome, fire: Fire) -> None:
+    def _record_failure(self, hook: Hook, outcome: CallOutcome, fire: Fire) -> None:
         self._statistics.failures.failed(
             hook, outcome, decision_id=fire.decision_id, event=fire.spec.name, session=fire.session_id
         )
         if outcome.cause in ("overload", "quarantined"):
             self._statistics.dropped[outcome.cause] += 1
         if outcome.cause != "overload":  # a flood is counted, not logged call by call
-            what = {
+            fields = {
                 "hook": hook.name, "event": fire.spec.name, "cause": outcome.cause, "session": fire.session_id,
                 "call": fire.envelope.call_id, "decision": fire.decision_id,
             }  # fmt: skip
-            logger.warning("hook failed", extra=what)  # no message: it may quote the payload
+            logger.warning("hook failed", extra=fields)  # no message: it may quote the payload
 
 
 def describe_way_out(hook: Hook) -> str:
-    """Return what the operator can do about a hook whose workers die."""
-    place = f"fix {hook.origin} (a new version is taken at once)" if hook.origin else "fix it"
+    """Return the remedies for a hook whose workers die."""
+    remedy = f"fix {hook.origin} (a new version is taken at once)" if hook.origin else "fix it"
     name = quote_name(hook.name)
     return (
-        f"To get on: {place}, or: hooklatch suspend {name} --for 15m --reason WHY, or: hooklatch hooks disable {name}"
+        f"To get on: {remedy}, or: hooklatch suspend {name} --for 15m --reason WHY, or: hooklatch hooks disable {name}"
     )

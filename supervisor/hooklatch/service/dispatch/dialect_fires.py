@@ -1,7 +1,7 @@
-"""Fires and served hooks in another system's format.  Knows dialects; decides nothing.
+"""The fires and the served hooks in another system's format.  Knows dialects; decides nothing.
 
 native event, native keys ─▶ canonical fires, in order ─▶ decisions ─▶ the answer in that system's format
-canonical call of a served hook ─▶ native keys ─▶ the client's native answer ─▶ one of our verdicts
+canonical call of a served hook ─▶ native keys ─▶ the client's native answer ─▶ a canonical answer
 """
 
 from __future__ import annotations
@@ -42,9 +42,8 @@ from hooklatch_worker.author.verdicts import GarbageError
 
 __all__ = ["Dialects", "DialectDispatcher", "read_native_hooks"]
 
-Due: TypeAlias = tuple[
-    TranslatedEvent, FireParams
-]  # a canonical event, and the params with what its payload says of the session
+# A canonical event, and the params with the session's fields from its payload.
+DueFire: TypeAlias = tuple[TranslatedEvent, FireParams]
 
 
 class ActiveDialects(Protocol):
@@ -63,7 +62,7 @@ class Dialects:
 
     @property
     def custom(self) -> dict[str, Dialect]:
-        """Return the dialects that are not built in: those of the configuration, then those of installed packages."""
+        """Return the dialects that are not built in: those of packages, and over them those of the configuration."""
         return {**self._installed, **self._configured.dialects}
 
     def find(self, name: str) -> Dialect:
@@ -92,20 +91,20 @@ class Dialects:
             return CallOutcome(
                 cause="load", message=f"its dialect {own.dialect!r} has no event {own.native!r} any more"
             )
-        shown = translate_to_native(dialect, own.native, msgspec.json.decode(call.payload.data), context=call.context)
+        payload = translate_to_native(dialect, own.native, msgspec.json.decode(call.payload.data), context=call.context)
         if isinstance(own, ServedTarget):
-            call = translate_call(dialect, call, shown)
-        return read_native(dialect, own.native, shown, await target.call(call, fire, deadline))
+            call = translate_call(dialect, call, payload)
+        return translate_outcome(dialect, own.native, payload, await target.call(call, fire, deadline))
 
 
 class DialectDispatcher:
-    """Fires native events of a session's dialect."""
+    """The dispatcher of native events, which a session fires in its dialect."""
 
     def __init__(self, dispatcher: Dispatcher) -> None:
         self._dispatcher = dispatcher
 
     def canonical_name(self, dialect: Dialect | None, event: str) -> str:
-        """Return our name of an event; of a native one, the first event that it maps to.
+        """Return the canonical name of an event; of a native one, that of the first event that it maps to.
 
         Raises:
             RpcError: there is no such event.
@@ -117,25 +116,26 @@ class DialectDispatcher:
     async def fire(
         self, dialect: Dialect, params: FireParams, session: AgentSession | None, fault: str | None = None
     ) -> dict[str, Any]:
-        """Fire every canonical event that a native one maps to; return the first decision, with the others beside it.
+        """Fire every canonical event that a native one maps to; return the first decision, with the others in it.
 
         With a `fault` of the request, no hook is called.
 
         Raises:
             RpcError: the dialect has no such event, or the payload is not an object.
         """
-        payload = encode_payload(params)
-        feeds = self._feeds(dialect, params, payload, fault)
-        if not isinstance(feeds, PayloadError) and not params.wait:
-            return self._fire_later(feeds, session)
-        made = [decode_raw(decision) for decision in await self._decide(dialect, feeds, params, session)]
-        rendered = render_decision(dialect, params.event, made[0], made[1:], payload)
-        warnings = [*made[0].get("warnings", []), *rendered.warnings]
-        answer = {**made[0], "rendered": rendered.value}
+        payload = decode_payload(params)
+        due_fires = self._translate(dialect, params, payload, fault)
+        if not isinstance(due_fires, PayloadError) and not params.wait:
+            return self._fire_later(due_fires, session)
+        decisions = await self._decide(dialect, due_fires, params, session)
+        first, *others = (decode_raw(decision) for decision in decisions)
+        rendered = render_decision(dialect, params.event, first, others, payload)
+        warnings = [*first.get("warnings", []), *rendered.warnings]
+        answer = {**first, "rendered": rendered.value}
         if warnings:
             answer["warnings"] = warnings
-        if made[1:]:
-            answer["followed_by"] = made[1:]
+        if others:
+            answer["followed_by"] = others
         return answer
 
     async def decide(
@@ -148,78 +148,88 @@ class DialectDispatcher:
         Raises:
             RpcError: the dialect has no such event, or the payload is not an object.
         """
-        feeds = self._feeds(dialect, params, encode_payload(params), fault)
-        return await self._decide(dialect, feeds, params, session)
+        due_fires = self._translate(dialect, params, decode_payload(params), fault)
+        return await self._decide(dialect, due_fires, params, session)
 
     async def _decide(
-        self, dialect: Dialect, feeds: list[Due] | PayloadError, params: FireParams, session: AgentSession | None
+        self,
+        dialect: Dialect,
+        due_fires: list[DueFire] | PayloadError,
+        params: FireParams,
+        session: AgentSession | None,
     ) -> list[FireDecision]:
-        if isinstance(feeds, PayloadError):
-            return [await self._refused(dialect, params, session, str(feeds))]
-        return await self._fire_feeds(dialect, feeds, session)
+        if isinstance(due_fires, PayloadError):
+            return [await self._refuse(dialect, params, session, str(due_fires))]
+        return await self._fire_in_order(dialect, due_fires, session)
 
-    def _feeds(
+    def _translate(
         self, dialect: Dialect, params: FireParams, payload: dict[str, Any], fault: str | None
-    ) -> list[Due] | PayloadError:
+    ) -> list[DueFire] | PayloadError:
+        """Return the canonical fires of a native one, or the error for which it is refused."""
         try:
-            feeds = [
-                (fed, fill_envelope(params, fed)) for fed in translate_to_canonical(dialect, params.event, payload)
+            due_fires = [
+                (translated, fill_envelope(params, translated))
+                for translated in translate_to_canonical(dialect, params.event, payload)
             ]
-            return feeds if fault is None else PayloadError(fault)
+            return due_fires if fault is None else PayloadError(fault)
         except UnknownNativeEventError as error:
             raise RpcError(ErrorCode.UNKNOWN_EVENT, str(error)) from None
         except PayloadError as error:
             return error
 
-    async def _fire_feeds(
-        self, dialect: Dialect, feeds: Sequence[Due], session: AgentSession | None
+    async def _fire_in_order(
+        self, dialect: Dialect, due_fires: Sequence[DueFire], session: AgentSession | None
     ) -> list[FireDecision]:
-        made: list[FireDecision] = []
-        for fed, params in feeds:
-            if not is_due(fed.feed, [decision.verdict for decision in made]):
+        decisions: list[FireDecision] = []
+        for translated, params in due_fires:
+            if not is_due(translated.feed, [decision.verdict for decision in decisions]):
                 continue
-            for earlier in made:
-                fed = carry_patch(fed, decode_raw(earlier.patch))
-            spec = adapt_spec(fed.feed, self._dispatcher.spec(fed.event))
+            # The native event has one payload: what an earlier fire changed of it, the next one judges.
+            for earlier in decisions:
+                translated = carry_patch(translated, decode_raw(earlier.patch))
+            spec = adapt_spec(translated.feed, self._dispatcher.spec(translated.event))
             plan = DialectPlan(spec, partial(order_dialect_hooks, dialect))
-            made.append(await self._dispatcher.fire(translate_params(params, fed), session, plan=plan))
-        return made
+            decisions.append(await self._dispatcher.fire(translate_params(params, translated), session, plan=plan))
+        return decisions
 
-    def _fire_later(self, feeds: Sequence[Due], session: AgentSession | None) -> dict[str, Any]:
-        """Start the fires that are due whatever the others decide."""
-        due = [translate_params(params, fed) for fed, params in feeds if fed.feed.when == "always"]
-        started = [self._dispatcher.fire_later(params, session) for params in due]
+    def _fire_later(self, due_fires: Sequence[DueFire], session: AgentSession | None) -> dict[str, Any]:
+        """Start the fires that do not depend on another one's decision."""
+        started = [
+            self._dispatcher.fire_later(translate_params(params, translated), session)
+            for translated, params in due_fires
+            if translated.feed.when == "always"
+        ]
         return started[0]
 
-    async def _refused(
+    async def _refuse(
         self, dialect: Dialect, params: FireParams, session: AgentSession | None, reason: str
     ) -> FireDecision:
         event = dialect.events[dialect.resolve(params.event)].feeds[0].event
         return await self._dispatcher.refuse(self._dispatcher.spec(event), "payload", reason, params, session)
 
 
-def encode_payload(params: FireParams) -> dict[str, Any]:
+def decode_payload(params: FireParams) -> dict[str, Any]:
     try:
         payload: object = msgspec.json.decode(params.payload)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise RpcError(ErrorCode.INVALID_PARAMS, f"the payload could not be read: {error}") from None
+        raise RpcError(ErrorCode.INVALID_PARAMS, f"the payload cannot be read: {error}") from None
     if not isinstance(payload, dict):
         raise RpcError(ErrorCode.INVALID_PARAMS, "payload must be an object")
     return cast("dict[str, Any]", payload)
 
 
-def translate_params(params: FireParams, fed: TranslatedEvent) -> FireParams:
-    payload = msgspec.Raw(msgspec.json.encode(fed.payload))
-    return msgspec.structs.replace(params, event=fed.event, payload=payload)
+def translate_params(params: FireParams, translated: TranslatedEvent) -> FireParams:
+    payload = msgspec.Raw(msgspec.json.encode(translated.payload))
+    return msgspec.structs.replace(params, event=translated.event, payload=payload)
 
 
-def fill_envelope(params: FireParams, fed: TranslatedEvent) -> FireParams:
-    """Return the params with what the payload says of the session in their envelope.
+def fill_envelope(params: FireParams, translated: TranslatedEvent) -> FireParams:
+    """Return the params with the session's fields of the payload in their envelope.
 
     Raises:
-        PayloadError: that cannot be used, or the envelope says otherwise.
+        PayloadError: one of these fields cannot be used, or the envelope has another value.
     """
-    stated = fed.stated
+    stated = translated.stated
     if params.default_cwd is not None and params.envelope.cwd is None and "cwd" not in stated:
         params = msgspec.structs.replace(
             params, envelope=msgspec.structs.replace(params.envelope, cwd=params.default_cwd)
@@ -230,8 +240,8 @@ def fill_envelope(params: FireParams, fed: TranslatedEvent) -> FireParams:
     given |= {"call_id": params.call_id} if params.call_id is not None else {}
     for name in stated.keys() & given.keys():
         if not is_same(given[name], stated[name]):
-            both = f"{given[name]!r:.80} with the fire, {stated[name]!r:.80} in its payload"
-            raise PayloadError(f"two values are given for {name}: {both}")
+            values = f"{given[name]!r:.80} with the fire, {stated[name]!r:.80} in its payload"
+            raise PayloadError(f"two values are given for {name}: {values}")
     try:
         envelope = msgspec.convert({**stated, **given}, StatedEnvelope)
         call_id = msgspec.convert(stated.get("call_id", params.call_id), CallId | None)
@@ -239,12 +249,12 @@ def fill_envelope(params: FireParams, fed: TranslatedEvent) -> FireParams:
         raise PayloadError(f"what the payload says of its session cannot be used: {error}") from None
     for name in {"cwd", "began_in"} & stated.keys():
         if not stated[name].startswith("/") or "\0" in stated[name]:
-            raise PayloadError(f"{name} is an absolute path, not {stated[name]!r:.80}")
+            raise PayloadError(f"{name} must be an absolute path, not {stated[name]!r:.80}")
     return msgspec.structs.replace(params, envelope=envelope, call_id=call_id)
 
 
 def read_native_hooks(dialect: Dialect, table: Mapping[str, Any], events: Mapping[str, object]) -> list[NativeHook]:
-    """Read what a client of a dialect registers; a definition with a canonical `events` name stays as it is."""
+    """Read a table that a client of a dialect registers; one for an event of the catalogue `events` stays as it is."""
     event = table.get("event")
     if isinstance(event, str) and event in events and not is_native(dialect, event):
         return [NativeHook(dict(table), "")]
@@ -259,9 +269,9 @@ def is_native(dialect: Dialect, event: str) -> bool:
     return True
 
 
-def translate_call(dialect: Dialect, call: Call, shown: dict[str, Any]) -> Call:
-    """Return a call whose payload, and what was merged so far, has the dialect's keys."""
-    payload = Payload(msgspec.json.encode(shown), call.payload.version)
+def translate_call(dialect: Dialect, call: Call, native_payload: dict[str, Any]) -> Call:
+    """Return a call whose payload and merged patches have the dialect's keys."""
+    payload = Payload(msgspec.json.encode(native_payload), call.payload.version)
     merged = decode_raw(call.merged)
     if merged:
         merged = translate_to_native(dialect, call.hook.target.native, merged)
@@ -273,16 +283,16 @@ def decode_raw(value: Any) -> Any:
     return msgspec.to_builtins(value, enc_hook=msgspec.json.decode)
 
 
-def read_native(dialect: Dialect, native: str, shown: dict[str, Any], outcome: CallOutcome) -> CallOutcome:
-    """Translate an answer from a dialect's format; one without a meaning there is a protocol error."""
+def translate_outcome(dialect: Dialect, native: str, payload: dict[str, Any], outcome: CallOutcome) -> CallOutcome:
+    """Translate an answer from a dialect's format; an answer that has no meaning there is a protocol error."""
     if outcome.cause != "policy":
         return outcome
     fault = find_ambiguity(outcome.answer or b"null")
     if fault is not None:
-        text = f"the answer is not readable: {fault}"
+        text = f"the answer cannot be read: {fault}"
         return msgspec.structs.replace(outcome, cause="protocol", message=text, answer=b"")
     try:
-        answer = translate_answer(dialect, native, msgspec.json.decode(outcome.answer or b"null"), shown=shown)
+        answer = translate_answer(dialect, native, msgspec.json.decode(outcome.answer or b"null"), shown=payload)
         encoded = msgspec.json.encode(answer)
     except (GarbageError, msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         return msgspec.structs.replace(outcome, cause="protocol", message=str(error), answer=b"")

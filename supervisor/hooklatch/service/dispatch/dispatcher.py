@@ -1,6 +1,6 @@
-"""Runs fires: the machine says which hooks to call, this calls them.  Knows fires and time; decides no verdict.
+"""The dispatcher of fires: it calls the hooks that the machine requests.  Knows fires and time; decides no verdict.
 
-A fire runs in the task of its request.  Its deadline is one moment, and each call's own deadline is cut to it.
+A fire runs in the task of its request.  It has one deadline, and no call's own deadline is later.
 """
 
 from __future__ import annotations
@@ -30,7 +30,14 @@ from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.dialects.find import describe_undefined_event
 from hooklatch.processes.supervisor import Supervisor
 from hooklatch.service.dispatch.calls import HookRunners
-from hooklatch.service.dispatch.fires import DialectPlan, ExtraProjects, Fire, FireServices, Fit, select_planned_hooks
+from hooklatch.service.dispatch.fires import (
+    DecisionAdapter,
+    DialectPlan,
+    ExtraProjects,
+    Fire,
+    FireServices,
+    select_planned_hooks,
+)
 from hooklatch.service.dispatch.generations import FireGenerations
 from hooklatch.service.dispatch.recording import DecisionRecorder
 from hooklatch.service.dispatch.shared_state import SharedState
@@ -44,19 +51,23 @@ from hooklatch_worker.author.call_context import EmittedTelemetry
 __all__ = ["Dispatcher"]
 
 logger = logging.getLogger("hooklatch.dispatcher")
-REFUSED_FIELDS = ("tool_name", "tool_input", "tool_use_id")  # what the event about a refusal repeats of the refused one
+REFUSED_FIELDS = (
+    "tool_name",
+    "tool_input",
+    "tool_use_id",
+)  # of the refused payload, which the event about the refusal repeats
 MAX_BACKGROUND = 1000  # fires with wait = false that may be under way
 
 
 class ProjectResolver(Protocol):
-    """Tells in which projects a fire is."""
+    """The finder of the projects in which a fire is."""
 
     def settled(self, session: AgentSession | None, envelope: EnvelopeParams) -> ExtraProjects | None:
-        """Return them if that takes no time."""
+        """Return the projects if that needs no waiting."""
         ...
 
     async def settle(self, session: AgentSession | None, envelope: EnvelopeParams, limit: float) -> ExtraProjects:
-        """Return them, with their hooks up to date, within `limit` seconds."""
+        """Return the projects, with their hooks up to date, within `limit` seconds."""
         ...
 
 
@@ -74,7 +85,7 @@ class Audience(Protocol):
 
 
 class ActiveSuspensions(Protocol):
-    """What an operator has suspended: `ends` is empty if there is nothing."""
+    """The suspensions by an operator; `ends` is empty if there are none."""
 
     @property
     def ends(self) -> Mapping[Suspension, float]: ...
@@ -84,7 +95,7 @@ class ActiveSuspensions(Protocol):
 
 
 class Dispatcher:
-    """Turns a fire into a decision."""
+    """The dispatcher, which turns a fire into a decision."""
 
     def __init__(
         self,
@@ -112,13 +123,13 @@ class Dispatcher:
         self._audience = audience
         self._budget = budget
         self._services = FireServices(recording.prepare, state.answer, self._take_telemetry, budget)
-        self._now = trio.lowlevel.current_clock().current_time
+        self._clock = trio.lowlevel.current_clock().current_time
         self.is_draining = False
         self._boot = secrets.token_hex(4)
         self._numbers = itertools.count(1)
         self.background = Supervisor("background fires")
         self._background_count = 0
-        self._background_alone = 0  # the background fires without a session
+        self._background_unowned = 0  # the background fires without a session
         self._shields: set[trio.CancelScope] = set()
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -137,14 +148,23 @@ class Dispatcher:
             raise RpcError(ErrorCode.UNKNOWN_EVENT, describe_undefined_event(catalogue, event))
         return spec
 
-    def _begin(self, spec: EventSpec, params: FireParams, session: AgentSession | None, fit: Fit | None = None) -> Fire:
-        return Fire(spec, params, session, f"{self._boot}-{next(self._numbers)}", self._services, fit)
+    def _begin(
+        self,
+        spec: EventSpec,
+        params: FireParams,
+        session: AgentSession | None,
+        adapt_decision: DecisionAdapter | None = None,
+    ) -> Fire:
+        # The prefix is new at each start, so that no id of a decision is in the record twice.
+        return Fire(spec, params, session, f"{self._boot}-{next(self._numbers)}", self._services, adapt_decision)
 
-    def fire_later(self, params: FireParams, session: AgentSession | None, *, fit: Fit | None = None) -> dict[str, Any]:
+    def fire_later(
+        self, params: FireParams, session: AgentSession | None, *, adapt_decision: DecisionAdapter | None = None
+    ) -> dict[str, Any]:
         """Start a fire in the background; if there is no room, drop and count it."""
-        fire = self._begin(self.spec(params.event), params, session, fit)
-        own = session.background if session is not None else self._background_alone
-        # Half of what is free: however many one session has under way, another one finds room.
+        fire = self._begin(self.spec(params.event), params, session, adapt_decision)
+        own = session.background if session is not None else self._background_unowned
+        # At most half of what is free: a session that has many under way leaves room for others.
         has_place = own < MAX_BACKGROUND - self._background_count and not self.is_draining
         room, size = BudgetShare(self._budget, "background fires"), len(fire.payload.data)
         is_accepted = (
@@ -173,7 +193,7 @@ class Dispatcher:
         if session is not None:
             session.background += change
         else:
-            self._background_alone += change
+            self._background_unowned += change
 
     def fire(
         self,
@@ -181,22 +201,22 @@ class Dispatcher:
         session: AgentSession | None,
         *,
         plan: DialectPlan | None = None,
-        fit: Fit | None = None,
+        adapt_decision: DecisionAdapter | None = None,
         asks_itself: bool = False,
     ) -> Awaitable[FireDecision]:
         """Decide one event.  Cancelling abandons a gate; any other event is finished in any case.
 
-        `fit` makes of the decision what the host can be told, and that is what is recorded.  `asks_itself`: the host is
-        one that asks a person where it is told ask.
+        `adapt_decision` makes a decision that the host can apply, and that one is recorded.  `asks_itself`: the host
+        asks a person itself when the verdict is ask.
 
         Raises:
             RpcError: the event is unknown or the params cannot be used.
         """
         wait = self._asks.wait_of(asks_itself=asks_itself) if params.wait and self._asks.wait else 0.0
         if wait and plan is not None and "ask" in plan.spec.ends_at:
-            plan = plan.asking_all()  # a yes is for what every guard has judged
+            plan = plan.asking_all()  # a person may allow only what every guard has judged
         spec = plan.spec if plan is not None else self._registries.catalogue.specs.get(params.event)
-        fire = self._begin(spec or self.spec(params.event), params, session, fit)
+        fire = self._begin(spec or self.spec(params.event), params, session, adapt_decision)
         fire.wait = wait
         return self._run(fire, plan)
 
@@ -207,25 +227,26 @@ class Dispatcher:
             fire.end()
 
     async def _decide(self, fire: Fire, plan: DialectPlan | None) -> FireDecision:
-        """Decide a fire.  What only some fires need is a function of its own, and only these enter it."""
+        """Decide a fire.  A step that only some fires need is a function of its own, which the others never enter."""
         spec, params, session, payload = fire.spec, fire.params, fire.session, fire.payload
         self._statistics.fired(spec.name, session.fired if session is not None else None)
-        settled = self._projects.settled(session, params.envelope) or await self._settled_projects(fire)
+        projects = self._projects.settled(session, params.envelope) or await self._resolve_projects(fire)
         view = self._registries.view_of(session, params.plugins)
-        if settled.folders:
-            view = self._registries.with_projects(view, settled.folders)
+        if projects.folders:
+            view = self._registries.with_projects(view, projects.folders)
+        # No checkpoint since the view was read: a build that it names must not retire before this fire counts.
         generation = self._generations.newest
         generation.count += 1
         machine: Machine | None = None
         try:
-            started = self._now()
+            started = self._clock()
             chain = view.chain(spec)
             if params.plugins is not None or plan is not None:
                 chain = select_planned_hooks(chain, params.plugins, plan, session)
-            fault = self._fault(fire, chain, settled.fault)
+            fault = self._find_fault(fire, chain, projects.fault)
             warnings: list[str] | None = None
             if self._suspensions.ends and fault is None:
-                chain, warnings = self._unsuspended(chain, payload, fire.envelope.cwd)
+                chain, warnings = self._leave_out_suspended(chain, payload, fire.envelope.cwd)
             selection = chain.select(payload, fire.envelope.cwd) if fault is None else HookSelection(spec, ())
             if selection.fault and spec.fails_closed:
                 fault = "payload", selection.fault
@@ -244,12 +265,14 @@ class Dispatcher:
                 if spec.fails_closed:
                     await play_machine(machine, self._targets, fire)
                 else:
-                    with self._to_the_end():  # also if its client leaves: its answer cannot refuse anything
+                    with (
+                        self._uncancelled()
+                    ):  # even if the client leaves: its hooks only observe, and must see each event
                         await play_machine(machine, self._targets, fire)
                 decision = machine.decide(
                     decision_id=fire.decision_id,
                     revision=view.revision,
-                    duration_ms=round((self._now() - started) * 1000, 3),
+                    duration_ms=round((self._clock() - started) * 1000, 3),
                 )
         except trio.Cancelled:
             self._abandon(fire, view.revision)
@@ -257,50 +280,54 @@ class Dispatcher:
         finally:
             generation.count -= 1
             if generation.is_closed:
-                generation.left()
+                generation.check_ended()
         if decision.verdict == "ask" and fire.wait and machine is not None:
-            decision = await self._asked(fire, machine, decision, started)
-        if fire.fit is not None:
-            decision = fire.fit(decision)
+            decision = await self._wait_for_person(fire, machine, decision, started)
+        if fire.adapt_decision is not None:
+            decision = fire.adapt_decision(decision)
         decision = await self._publish(fire, decision)
         if decision.verdict != "pass" and decision.is_refusal:
-            self._refused(fire, decision)
+            self._follow_refusal(fire, decision)
         return decision
 
-    async def _asked(self, fire: Fire, machine: Machine, decision: FireDecision, started: float) -> FireDecision:
-        """Return what a person says to an ask, within the time that its caller counts on; otherwise the deny it is."""
+    async def _wait_for_person(
+        self, fire: Fire, machine: Machine, decision: FireDecision, started: float
+    ) -> FireDecision:
+        """Return an ask as a person resolves it within the time that the client waits, or else denied."""
         if "ask" in fire.spec.ends_at:
-            return decision  # not every guard has judged it, so a yes would not be for what they say
-        session, now = fire.session, self._now()
+            return decision  # guards after the ask have not judged, so a person may not allow it
+        session, now = fire.session, self._clock()
         end = fire.deadline
-        if fire.params.timeout is None:  # its caller counts on what the hooks need, and on this wait if it was told
+        if fire.params.timeout is None:  # its client waits for the budget of the hooks, and for this if a hello said so
             end = min(end + (session.ask_wait if session is not None else fire.wait), started + MAX_BUDGET)
-        ask = self._recording.ask_of(fire, machine, decision, seconds := min(fire.wait, end - now))
+        ask = self._recording.make_ask(fire, machine, decision, seconds := min(fire.wait, end - now))
         if self.is_draining:
-            closed = AskResolution(id=ask.id, verdict="deny", cause="draining", reason="no person is asked any more")
+            resolution = AskResolution(
+                id=ask.id, verdict="deny", cause="draining", reason="no person is asked any more"
+            )
         else:
             try:
                 flow = session.flow if session is not None else None
-                share = fire.share if ask.session_id else STRANGERS
-                closed = await self._asks.hold(ask, share=share, flow=flow, seconds=seconds)
+                share = fire.queue_key if ask.session_id else STRANGERS
+                resolution = await self._asks.hold(ask, share=share, flow=flow, seconds=seconds)
             except trio.Cancelled:
                 self._abandon(fire, decision.revision)
                 raise
-        return apply_resolution(fire.spec, decision, closed)
+        return apply_resolution(fire.spec, decision, resolution)
 
     def _abandon(self, fire: Fire, revision: int | None) -> None:
         self._statistics.abandoned += 1
         self._recording.abandon(fire, revision)
         logger.info("abandoned", extra=fire.ids)
 
-    async def _settled_projects(self, fire: Fire) -> ExtraProjects:
+    async def _resolve_projects(self, fire: Fire) -> ExtraProjects:
         spec, params = fire.spec, fire.params
         limit = min(params.timeout or spec.timeout, spec.timeout)
         if spec.fails_closed:
             return await self._projects.settle(fire.session, params.envelope, limit)
-        with self._to_the_end():
+        with self._uncancelled():
             return await self._projects.settle(fire.session, params.envelope, limit)
-        return ExtraProjects()  # the daemon is about to leave
+        return ExtraProjects()  # the daemon is stopping, which cancelled the block
 
     async def refuse(
         self, spec: EventSpec, cause: Cause, message: str, params: FireParams, session: AgentSession | None
@@ -308,29 +335,32 @@ class Dispatcher:
         """Decide a fire whose payload could not be read, without calling any hook."""
         fire = self._begin(spec, params, session)
         revision = self._registries.view_of(session, params.plugins).revision
-        refused = decisions.refuse_fire(
+        decision = decisions.refuse_fire(
             spec, cause, message, decision_id=fire.decision_id, revision=revision, payload=fire.payload
         )
-        return await self._publish(fire, refused)
+        return await self._publish(fire, decision)
 
     async def _publish(self, fire: Fire, decision: FireDecision) -> FireDecision:
-        """Record a decision, count it and show it to subscribers; it is final from here on."""
-        decision = self._recording.keep(fire, decision)
+        """Record a decision, count it and notify subscribers.  After that it is final."""
+        # The record first: it may replace the decision by a denial, and no subscriber may see the other one.
+        decision = self._recording.record_decision(fire, decision)
         if self._recording.is_awaited and fire.spec.fails_closed:
-            decision = await self._recording.on_disk(fire, decision)
+            decision = await self._recording.wait_durable(fire, decision)
         self._statistics.decided(decision)
         if self._audience.watching:
             self._audience.decided(fire, decision)
         return decision
 
-    def _unsuspended(self, chain: EventHooks, payload: Payload, folder: str | None) -> tuple[EventHooks, list[str]]:
+    def _leave_out_suspended(
+        self, chain: EventHooks, payload: Payload, folder: str | None
+    ) -> tuple[EventHooks, list[str]]:
         """Return a chain without the hooks that an operator has suspended, and a warning for each that would fire."""
         suspended = self._suspensions.active
         firing, left_out = split_suspended(suspended, chain.hooks)
         matching = EventHooks(chain.spec, left_out).select(payload, folder).hooks
         return EventHooks(chain.spec, firing), [format_suspension_note(suspended, hook) for hook in matching]
 
-    def _fault(self, fire: Fire, chain: EventHooks, unsettled: str | None) -> tuple[Cause, str] | None:
+    def _find_fault(self, fire: Fire, chain: EventHooks, projects_fault: str | None) -> tuple[Cause, str] | None:
         """Return why no hook may be called."""
         data, session, event = fire.payload.data, fire.session, fire.spec.name
         if self.is_draining:
@@ -343,12 +373,15 @@ class Dispatcher:
             raise RpcError(ErrorCode.INVALID_PARAMS, "payload must be an object")
         if session is not None and event in session.terms.require_handlers and not chain.hooks:
             return "load", f"the session requires a hook for {event} and there is none"
-        if unsettled is not None and fire.spec.fails_closed and all(one.hook for one in self._suspensions.active):
-            return "load", unsettled
+        # An operator who has suspended all hooks (no `hook`) has suspended the unknown ones of a project too.
+        suspensions = self._suspensions.active
+        if projects_fault is not None and fire.spec.fails_closed and all(entry.hook for entry in suspensions):
+            return "load", projects_fault
         return None
 
     @contextmanager
-    def _to_the_end(self) -> Generator[None]:
+    def _uncancelled(self) -> Generator[None]:
+        """Shield the block from its client's cancellation; only `stop` ends it."""
         with trio.CancelScope(shield=True) as shield:
             self._shields.add(shield)
             try:
@@ -357,7 +390,7 @@ class Dispatcher:
                 self._shields.discard(shield)
 
     def drain(self) -> None:
-        """Decide no new gate from now on, and wait for no person any more."""
+        """Deny every new gate from now on, and stop waiting for persons."""
         self.is_draining = True
         self._asks.end_all()
 
@@ -366,11 +399,11 @@ class Dispatcher:
         for shield in self._shields:
             shield.cancel()
 
-    def _refused(self, fire: Fire, decision: FireDecision) -> None:
+    def _follow_refusal(self, fire: Fire, decision: FireDecision) -> None:
         """Log a refusal, and fire the event that follows it, unless the host fires it itself."""
         hook = read_full_name(decision.layer, decision.hook, decision.name)
-        what = {"verdict": decision.verdict, "cause": decision.cause, "hook": hook or None}
-        logger.info("refused", extra=fire.ids | what)
+        fields = {"verdict": decision.verdict, "cause": decision.cause, "hook": hook or None}
+        logger.info("refused", extra=fire.ids | fields)
         session, params, event = fire.session, fire.params, fire.spec.on_refusal
         if event is None or session is None or event in session.terms.emits:
             return
@@ -378,18 +411,18 @@ class Dispatcher:
         if spec is None or not self._registries.view_of(session, params.plugins).for_event(spec):
             return
         try:
-            fields = fire.payload.fields
+            payload_fields = fire.payload.fields
         except PayloadError:
-            fields = {}  # a payload that could not be judged can still have been refused
-        payload: dict[str, object] = {key: fields[key] for key in REFUSED_FIELDS if key in fields}
+            payload_fields = {}  # a payload that cannot be read was refused for that
+        payload: dict[str, object] = {key: payload_fields[key] for key in REFUSED_FIELDS if key in payload_fields}
         self._fire_after(fire, event, payload | {"reason": decision.reason, "denial": {"code": decision.cause}})
 
     def _take_telemetry(self, fire: Fire, emitted: Sequence[EmittedTelemetry]) -> None:
         """Pass a hook's telemetry to the hooks on `telemetry` and to subscribers."""
-        for one in emitted:
-            data = msgspec.Raw(one.data)
-            self._fire_after(fire, "telemetry", {"event_type": one.event_type, "data": data})
-            self._audience.told(fire.session, one.event_type, data)
+        for item in emitted:
+            data = msgspec.Raw(item.data)
+            self._fire_after(fire, "telemetry", {"event_type": item.event_type, "data": data})
+            self._audience.told(fire.session, item.event_type, data)
 
     def _fire_after(self, fire: Fire, event: str, payload: Mapping[str, object]) -> None:
         """Fire an event that follows from a fire, with its envelope, in the background."""
@@ -400,9 +433,9 @@ class Dispatcher:
 
 async def play_machine(machine: Machine, targets: HookRunners, fire: Fire) -> None:
     """Run the calls that a machine requests, until it requests none."""
-    while asked := machine.next_calls():
-        if len(asked) == 1:
-            machine.receive(asked[0], await targets.run(asked[0], fire))
+    while calls := machine.next_calls():
+        if len(calls) == 1:  # without the nursery of several
+            machine.receive(calls[0], await targets.run(calls[0], fire))
             continue
-        for call, outcome in zip(asked, await targets.run_all(asked, fire), strict=True):
+        for call, outcome in zip(calls, await targets.run_all(calls, fire), strict=True):
             machine.receive(call, outcome)

@@ -1,8 +1,8 @@
-"""Spares the second of two events that tell one tool call.  Knows decisions and time; decides nothing.
+"""The decisions on tool calls that a host reports by two events, so that the second one need not be judged.
 
-Only a decision that lets the call go on as it is may stand for both, once, for the other event, for a short time, and
-while no hook has changed.  Whatever else comes is judged anew: a call is never passed that was not judged with this
-very content.
+A decision counts for both events only if it lets the call continue unchanged: once, for the other event, for a short
+time, and while no hook has changed.  Anything else is judged again, so that no call passes that was not judged with
+this very content.
 """
 
 from __future__ import annotations
@@ -27,33 +27,34 @@ class CachedDecision(NamedTuple):
 
 
 class DuplicateEvents:
-    """What was decided on calls that may be told once more."""
+    """The decisions on calls that another event may report once more."""
 
-    def __init__(self, now: Callable[[], float], epoch: Callable[[], int]) -> None:
-        self._now = now
+    def __init__(self, clock: Callable[[], float], epoch: Callable[[], int]) -> None:
+        self._clock = clock
         self._epoch = epoch
-        self._kept: dict[tuple[str, str], list[CachedDecision]] = {}  # by the call and the event that told it
+        self._cached: dict[tuple[str, str], list[CachedDecision]] = {}  # by the call and the event that reported it
 
     def keep(self, call: str, event: str, decision: FireDecision) -> None:
-        """Keep a decision for the other event of this call, if it may stand for both."""
+        """Keep a decision for the other event of this call, if it may count for both."""
         if not call or decision.verdict not in ("pass", "allow") or decision.patch:
             return
-        kept = self._kept.pop((call, event), [])
-        if len(self._kept) >= MAX_KEPT:
-            del self._kept[next(iter(self._kept))]
-        self._kept[call, event] = [*kept, CachedDecision(self._now(), self._epoch(), decision)]
+        earlier = self._cached.pop((call, event), [])
+        if len(self._cached) >= MAX_KEPT:
+            del self._cached[next(iter(self._cached))]
+        # A list, since equal calls at the same time have one key: each decision spares one event.
+        self._cached[call, event] = [*earlier, CachedDecision(self._clock(), self._epoch(), decision)]
 
     def take(self, call: str, event: str) -> FireDecision | None:
-        """Return what was decided when another event told this call; nobody gets it a second time."""
+        """Return and remove the decision that was made when another event reported this call."""
         if not call:
             return None
-        for key, kept in self._kept.items():
+        for key, decisions in self._cached.items():
             if key[0] != call or key[1] == event:
                 continue
-            del self._kept[key]
-            now, epoch = self._now(), self._epoch()
-            fresh = [one for one in kept if now - one.at <= LIFETIME and one.epoch == epoch]
+            del self._cached[key]
+            now, epoch = self._clock(), self._epoch()
+            fresh = [cached for cached in decisions if now - cached.at <= LIFETIME and cached.epoch == epoch]
             if fresh[1:]:
-                self._kept[key] = fresh[1:]
+                self._cached[key] = fresh[1:]
             return fresh[0].decision if fresh else None
         return None

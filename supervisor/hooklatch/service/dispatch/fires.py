@@ -1,6 +1,6 @@
-"""A fire: what was asked, by whom, which hooks it names, and what they are told of it.  Knows shapes; decides nothing.
+"""A fire, with its params, its session and its envelope.  Knows shapes; decides nothing.
 
-This is the only place that merges a fire's envelope with what its session says.
+Only this module merges a fire's envelope with the fields of its session.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from hooklatch_worker.author.state import StateRequest
 __all__ = [
     "Counted",
     "Fire",
-    "Fit",
+    "DecisionAdapter",
     "DialectPlan",
     "FireServices",
     "ExtraProjects",
@@ -37,30 +37,32 @@ __all__ = [
     "find_tool_name",
 ]
 
-LARGE = 2**15  # bytes of a payload, from which a fire is worth the change
+LARGE = 2**15  # bytes of a payload, from which on its params are copied without it
 TAKEN = msgspec.Raw(b"{}")  # in place of the payload that `Fire.payload` has
 NAME = 200  # characters of a tool's name that are announced
 
-Fit: TypeAlias = Callable[[FireDecision], FireDecision]  # to the nearest stricter one that a host can be told
-Counted = set[tuple[Hook, str, str]]  # what the hooks of one fire have counted `once`: hook, scope, key
+DecisionAdapter: TypeAlias = Callable[
+    [FireDecision], FireDecision
+]  # to the nearest stricter decision that a host can apply
+Counted = set[tuple[Hook, str, str]]  # the keys that hooks of one fire have counted `once`: hook, scope, key
 
 
 class DialectPlan(msgspec.Struct, frozen=True):
-    """How another system runs an event: its axes in the spec, and its order of hooks."""
+    """The way in which another system runs an event: its axes in the spec, and its order of hooks."""
 
     spec: EventSpec
     arrange: Callable[[Sequence[Hook]], Sequence[Hook]]
 
     def asking_all(self) -> DialectPlan:
-        """Return the plan with an ask that does not keep the guards after it from judging."""
+        """Return the plan with the guards after an ask judging too."""
         spec = msgspec.structs.replace(self.spec, ends_at=self.spec.ends_at - {"ask"})
         return msgspec.structs.replace(self, spec=spec)
 
 
 class ExtraProjects(msgspec.Struct, frozen=True):
-    """The projects whose hooks fire besides those that the session itself sees.
+    """The projects whose hooks fire in addition to those that the session itself sees.
 
-    A `fault` says that these are unknown, or that their hooks could not be loaded in time.
+    A `fault` says that these projects are unknown, or that their hooks could not be loaded in time.
     """
 
     folders: frozenset[str] = frozenset()
@@ -68,7 +70,7 @@ class ExtraProjects(msgspec.Struct, frozen=True):
 
 
 class FireServices(msgspec.Struct, frozen=True):
-    """What the calls of a fire need of the daemon: see `processes.worker.FireContext`."""
+    """The parts of the daemon that the calls of a fire need: see `processes.fire_context.FireContext`."""
 
     prepare: Callable[[Fire], object]
     answer: Callable[[Fire, Call, StateRequest], wire.StateResponse]
@@ -79,15 +81,15 @@ class FireServices(msgspec.Struct, frozen=True):
 class Fire:
     """One fire, from its params to its record; to a pool and a worker, the context of its calls.
 
-    `session` is the live one of its connection, and `session_id` its id, or what a host without one claims.  The
-    envelope may name another one, which hooks are told and which is only the host's claim.
-    `share` tells whose turn its calls take: its session's, or else that of the session that its host names, or its own.
-    A host's claim cannot take a live session's turns: claimed names are kept apart.
+    `session` is the live one of its connection.  `session_id` is the id of that, or the id that a host without a
+    session claims.  The envelope, which hooks get, may name another session: then that is only the host's claim.
+    `queue_key` says in whose turn its calls run: its session's, or else that of the session that its host names, or its
+    own.  A host's claim cannot take a live session's turns, since claimed names have keys of their own.
     """
 
     __slots__ = (
-        "_room", "_services", "counted", "deadline", "decision_id", "envelope", "fact", "fit", "params", "payload",
-        "session", "session_id", "share", "spec", "wait",
+        "_room", "_services", "adapt_decision", "counted", "deadline", "decision_id", "envelope", "facts", "params",
+        "payload", "queue_key", "session", "session_id", "spec", "wait",
     )  # fmt: skip
 
     def __init__(
@@ -97,9 +99,9 @@ class Fire:
         session: AgentSession | None,
         decision_id: str,
         services: FireServices,
-        fit: Fit | None = None,
+        adapt_decision: DecisionAdapter | None = None,
     ) -> None:
-        """Begin a fire; what its envelope does not say comes from its session.
+        """Begin a fire; the fields that its envelope lacks come from its session.
 
         Raises:
             RpcError: its params cannot be used.
@@ -108,36 +110,36 @@ class Fire:
             raise RpcError(ErrorCode.INVALID_PARAMS, "timeout must be a number of seconds over 0")
         self.spec = spec
         self.payload = Payload(bytes(params.payload))
-        # The raw payload is a view of the whole line, which would be kept with it.
+        # The raw payload is a view of the whole line, which would be held in memory as long as the params.
         self.params = msgspec.structs.replace(params, payload=TAKEN) if len(self.payload.data) > LARGE else params
         self.session = session
         self.decision_id = decision_id
-        self.deadline = math.inf  # on trio's clock; until it is known which hooks it calls there is none
-        self.fact: FireFacts | None = None  # what is recorded of it, once somebody had the time to choose that
+        self.deadline = math.inf  # on trio's clock; infinite until its hooks are selected
+        self.facts: FireFacts | None = None  # for the record, once they were chosen while a worker works
         self.counted: Counted = set()
-        self.fit = fit
+        self.adapt_decision = adapt_decision
         self._room: BudgetShare | None = None  # for the large answers of its hooks
         self.wait = 0.0  # seconds for which an ask of its hooks may wait for a person; 0: it goes to the host
         self._services = services
         given = params.envelope
-        told, cwd, host, parent = given.session_id, given.cwd, given.host, given.parent_session_id
-        self.session_id = told if session is None else session.id
+        claimed_id, cwd, host, parent = given.session_id, given.cwd, given.host, given.parent_session_id
+        self.session_id = claimed_id if session is None else session.id
         if session is None:
-            self.share = f"?{told or decision_id}"
+            self.queue_key = f"?{claimed_id or decision_id}"  # a claim is not proven, so it has a key of its own
         else:
-            self.share = session.id
-            if told is None or not isinstance(given, StatedEnvelope):
-                told = session.id
+            self.queue_key = session.id
+            if claimed_id is None or not isinstance(given, StatedEnvelope):
+                claimed_id = session.id
             cwd, host = cwd or session.cwd, host or session.terms.host
             parent = parent or (session.parent.id if session.parent is not None else None)
         self.envelope = EventEnvelope(
-            spec.name, told, params.call_id or decision_id, cwd, given.agent_id, given.agent_type, parent, host,
+            spec.name, claimed_id, params.call_id or decision_id, cwd, given.agent_id, given.agent_type, parent, host,
             given.turn, given.metadata, params.context or {},
         )  # fmt: skip
 
     @property
     def ids(self) -> dict[str, object]:
-        """Return the ids for a log line about it."""
+        """Return the ids for a log line about this fire."""
         return {
             "event": self.params.event, "decision": self.decision_id, "session": self.session_id,
             "call": self.params.call_id,
@@ -151,25 +153,25 @@ class Fire:
     def take_room(self, size: int) -> bool:
         """Take room for an answer of so many bytes until the fire ends; return whether there was any."""
         if self._room is None:
-            self._room = BudgetShare(self._services.budget, self.share)
+            self._room = BudgetShare(self._services.budget, self.queue_key)
         return self._room.take(size)
 
     def end(self) -> None:
-        """Give back the room that its answers took."""
+        """Release the room that its answers took."""
         if self._room is not None:
             self._room.shrink(0)
 
     def sent(self) -> None:
-        """Do what can be done while a worker works."""
+        """Prepare the record while a worker works: a call has been sent to it."""
         self._services.prepare(self)
 
-    def answer(self, call: Call, asked: StateRequest) -> wire.StateResponse:
+    def answer(self, call: Call, request: StateRequest) -> wire.StateResponse:
         """Perform one operation on the state of a hook's source, for this fire.
 
         Raises:
             FrameError: our own code in the worker never sends such a request.
         """
-        return self._services.answer(self, call, asked)
+        return self._services.answer(self, call, request)
 
     def take(self, emitted: Sequence[EmittedTelemetry]) -> None:
         """Publish the telemetry that came with an answer."""
@@ -188,7 +190,7 @@ def find_tool_name(payload: Payload) -> str | None:
 def select_planned_hooks(
     chain: EventHooks, plugins: Sequence[str] | None, plan: DialectPlan | None, session: AgentSession | None
 ) -> EventHooks:
-    """Return a chain as this one fire has it: with the plugins that it names, or in another system's order."""
+    """Return the chain of one fire: with the plugins that the fire names, or in another system's order."""
     hooks = leave_out_plugins(chain.hooks, chain.spec, plugins, session)
     return EventHooks(chain.spec, plan.arrange(hooks) if plan is not None else hooks)
 

@@ -1,6 +1,6 @@
-"""Which fires were under way when sources changed: an old build ends when those have ended (a grace period, as in RCU).
+"""The generations of fires: an old build ends once all fires that began before its end have ended.
 
-Knows counts; does not know fires or builds.
+This is a grace period, as in RCU.  Knows counts; does not know fires or builds.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ __all__ = ["FireGeneration", "FireGenerations"]
 class FireGeneration:
     """The fires that started between two changes of sources.
 
-    A fire counts itself: 1 when it starts, -1 when it ends, and then it calls `left` if this is closed.
+    A fire counts itself: 1 when it starts, -1 when it ends.  At its end it calls `check_ended` if this is closed.
     """
 
     def __init__(self) -> None:
@@ -21,20 +21,20 @@ class FireGeneration:
         self.is_closed = False
         self.ended = trio.Event()
 
-    def left(self) -> None:
-        """Note that a fire has ended which started before the sources changed."""
+    def check_ended(self) -> None:
+        """Set `ended` if this was the last fire that started before the sources changed."""
         if not self.count:
             self.ended.set()
 
 
 class FireGenerations:
-    """Every fire counts for the generation that is `newest` when it starts, until it has ended."""
+    """All open generations.  A fire counts for the one that is `newest` when it starts, until it has ended."""
 
     def __init__(self) -> None:
         self.newest = FireGeneration()
         self._open = [self.newest]
 
-    async def quiesced(self) -> None:
+    async def wait_quiesced(self) -> None:
         """Wait until every fire that has started by now has ended."""
         waited_for = list(self._open)
         for generation in waited_for:
@@ -42,6 +42,6 @@ class FireGenerations:
             if not generation.count:
                 generation.ended.set()
         self.newest = FireGeneration()
-        self._open = [one for one in self._open if one.count] + [self.newest]
+        self._open = [generation for generation in self._open if generation.count] + [self.newest]
         for generation in waited_for:
             await generation.ended.wait()

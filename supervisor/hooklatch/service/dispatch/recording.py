@@ -1,7 +1,7 @@
-"""Records each decision before its answer is sent.  Knows the record and what its failure means.
+"""The recorder of decisions: each is recorded before its answer is sent.
 
 A gate whose decision cannot be recorded is denied with cause `audit`, and that is recorded from the record's reserve.
-An event that cannot refuse goes on, and the record counts the missing entry.
+A notification continues without its entry, and the record counts the missing one.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from hooklatch.service.dispatch.fires import Fire, find_tool_name
 
 __all__ = ["DecisionRecorder"]
 
-# What a person is shown of one ask, so that all asks together fit into one line of the protocol, whatever they hold.
+# The bounds of one ask as a person sees it, so that all asks together fit into one line of the protocol.
 QUESTIONS = 20
 QUESTION_BYTES = 12 * 1024  # of all of them, as JSON
 REASON = 500  # characters of each, and of the folder
-SHOWN = 16 * 1024  # bytes of the payload, and as many of what hooks changed in it
-OWN = "session:"  # how the full names of hooks begin that the agent itself has registered
+SHOWN = 16 * 1024  # bytes of the payload, and as many of the patches of hooks
+OWN = "session:"  # the beginning of the full names of hooks that the agent itself has registered
 
 
 class DecisionRecorder:
@@ -38,40 +38,40 @@ class DecisionRecorder:
         self._record = record
 
     def prepare(self, fire: Fire) -> FireFacts:
-        """Choose what is recorded of a fire, while its hooks run: that takes nobody's time."""
-        fact = fire.fact
-        if fact is None:
+        """Choose what is recorded of a fire, while its hooks run: then no client waits for it."""
+        facts = fire.facts
+        if facts is None:
             envelope, session = fire.envelope, fire.session
-            fact = fire.fact = FireFacts(
+            facts = fire.facts = FireFacts(
                 fire.payload, fire.spec.fails_closed, fire.session_id, session.run if session is not None else None,
                 fire.params.call_id, envelope.host, envelope.cwd, decision_id=fire.decision_id, envelope=envelope,
             )  # fmt: skip
-            fire.payload.digest()
-            self._record.show(fact)
-        return fact
+            fire.payload.digest()  # the payload keeps it, so that the entry need not hash once the hooks have answered
+            self._record.show(facts)
+        return facts
 
-    def keep(self, fire: Fire, decision: FireDecision) -> FireDecision:
+    def record_decision(self, fire: Fire, decision: FireDecision) -> FireDecision:
         """Record a decision; return it with the record's head, or the denial that replaces it."""
         try:
-            head = self._record.decided(decision, fire.fact or self.prepare(fire))
+            head = self._record.decided(decision, fire.facts or self.prepare(fire))
         except RecordError as error:
-            return self._denied(fire, decision, error)
+            return self._deny_unrecorded(fire, decision, error)
         return replace(decision, record=head)
 
     @property
     def is_awaited(self) -> bool:
-        """Return whether a gate's answer waits until its record is on disk."""
+        """Return whether a gate's answer waits until its entry is on disk."""
         return self._record.is_synced_first
 
-    async def on_disk(self, fire: Fire, decision: FireDecision) -> FireDecision:
+    async def wait_durable(self, fire: Fire, decision: FireDecision) -> FireDecision:
         """Wait until a gate's recorded decision is on disk; return it, or the denial that replaces it."""
         try:
             await self._record.durable(decision.record)
         except RecordError as error:
-            return self._denied(fire, decision, error)
+            return self._deny_unrecorded(fire, decision, error)
         return decision
 
-    def _denied(self, fire: Fire, decision: FireDecision, error: RecordError) -> FireDecision:
+    def _deny_unrecorded(self, fire: Fire, decision: FireDecision, error: RecordError) -> FireDecision:
         denial = deny_unrecorded(decision, str(error))
         return replace(denial, record=self._record.refused(denial, self.prepare(fire)))
 
@@ -80,15 +80,16 @@ class DecisionRecorder:
         if fire.spec.fails_closed:
             self._record.abandoned(fire.spec.name, fire.decision_id, revision, self.prepare(fire))
 
-    def ask_of(self, fire: Fire, machine: Machine, decision: FireDecision, seconds: float) -> Ask:
-        """Return the question that a fire's hooks have for a person, with what that one is shown: no secrets."""
+    def make_ask(self, fire: Fire, machine: Machine, decision: FireDecision, seconds: float) -> Ask:
+        """Return the ask of a fire's hooks as a person sees it: redacted and bounded."""
         payload, now = machine.payload, time.time()
-        fact = FireFacts(payload, is_gate=True)
-        self._record.show(fact)
-        redactor = fact.redactor
-        assert redactor is not None, "what is shown was chosen without a list of what is not"
-        asking = machine.questions()
-        questions = select_shown_reasons(asking, redactor)
+        # Of the amended payload, which the person judges: the facts of the fire are of the payload as it came.
+        facts = FireFacts(payload, is_gate=True)
+        self._record.show(facts)
+        redactor = facts.redactor
+        assert redactor is not None, "the excerpt was chosen without a redactor"
+        reasons = machine.questions()
+        questions = select_shown_reasons(reasons, redactor)
         patch = msgspec.json.encode(decision.patch) if decision.patch else b""
         excerpt, excerpt_cut = excerpt_object(payload.data, SHOWN, redactor)
         changes, changes_cut = excerpt_object(patch, SHOWN, redactor) if patch else (None, None)
@@ -97,26 +98,26 @@ class DecisionRecorder:
             session_id=fire.session_id, host=fire.envelope.host, cwd=clip_reason(fire.envelope.cwd or "") or None,
             event=decision.event, tool=find_tool_name(payload),
             hook=questions[0].hook, reason=questions[0].reason, questions=questions,
-            questions_omitted=len(asking) - len(questions), payload_digest=payload.digest(),
+            questions_omitted=len(reasons) - len(questions), payload_digest=payload.digest(),
             payload_bytes=len(payload.data), excerpt=excerpt, excerpt_cut=excerpt_cut, patch=changes,
             patch_cut=changes_cut,
         )  # fmt: skip
 
 
-def select_shown_reasons(asking: Sequence[tuple[str, str]], redactor: Redactor) -> list[AskReason]:
-    """Return the questions that a person is shown, at least one: those of the operator's hooks before the agent's own.
+def select_shown_reasons(reasons: Sequence[tuple[str, str]], redactor: Redactor) -> list[AskReason]:
+    """Return the reasons that a person sees, at least one: those of the operator's hooks before the agent's own.
 
-    An agent can have its hooks called first; what they say must not stand in the place of what a guard says.
+    An agent can have its hooks called first.  Their reasons must not push out that of a guard.
     """
-    found: list[AskReason] = []
+    shown: list[AskReason] = []
     room = QUESTION_BYTES
-    for hook, reason in sorted(asking, key=lambda one: one[0].startswith(OWN)):
-        question = AskReason(hook, clip_reason(redactor.clean(reason)))
-        room -= len(msgspec.json.encode(question))
-        if found and (room < 0 or len(found) == QUESTIONS):
+    for hook, reason in sorted(reasons, key=lambda pair: pair[0].startswith(OWN)):
+        ask_reason = AskReason(hook, clip_reason(redactor.clean(reason)))
+        room -= len(msgspec.json.encode(ask_reason))
+        if shown and (room < 0 or len(shown) == QUESTIONS):
             break
-        found.append(question)
-    return found
+        shown.append(ask_reason)
+    return shown
 
 
 def clip_reason(text: str) -> str:

@@ -1,4 +1,4 @@
-"""What ends with a session: its asks; deaths, counts and values of it and of its hooks.  Does not end sessions."""
+"""The clean-up after a session: its asks, and the deaths, counts and values of it and of its hooks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["SessionCleanup"]
 
 
 class SessionCleanup:
-    """Forgets what only belonged to a session and its hooks."""
+    """The parts that hold something of a session and its hooks, and forget it at its end."""
 
     def __init__(self, breakers: Breakers, statistics: Statistics, shared_state: SharedState, asks: AskBroker) -> None:
         self._breakers = breakers

@@ -1,4 +1,4 @@
-"""What hooks remember, served to their workers: `event.state`.  Knows callers and values; runs no hook.
+"""The shared state of hooks, `event.state`, as the daemon serves it to their workers.  Runs no hook.
 
 A worker sends requests during a call, over its own socket.  One operation is done at once and completely, in the task
 of that call, so no lock is needed and a worker that dies leaves nothing half done.  With `[state] kept = true` a change
@@ -38,19 +38,19 @@ from hooklatch_worker.author.state import StateRequest
 __all__ = ["SharedState"]
 
 logger = logging.getLogger("hooklatch.state")
-LINGER = 24 * 3600.0  # seconds that values of a session outlast their last use if the daemon does not learn of its end
+LINGER = 24 * 3600.0  # seconds for which values outlast their last use, of a session whose end the daemon does not see
 SYNC_INTERVAL = 0.05  # seconds between a change and its sync; a power cut may lose what was not synced
 SLACK = 4 * 2**20  # bytes that the journal may have beyond four times the size of its content
-SLICE = 200  # values written before others get their turn
+SLICE = 200  # values written between two checkpoints, so that fires do not wait for a rewrite
 SESSION = "session"
 
 
 class SharedState:
-    """All that sources remember, and the journal, if it is configured."""
+    """The values of all sources, and the journal, if it is configured."""
 
     def __init__(self, folder: str) -> None:
         self.keyspace = Keyspace()
-        self.unreadable: str | None = None  # then no value is known, and every operation is refused
+        self.unreadable: str | None = None  # the fault; then no value is known, and every operation is refused
         self.unwritten: str | None = None
         self._folder = folder
         self._journal: StateJournal | None = None
@@ -58,87 +58,91 @@ class SharedState:
 
     @property
     def faults(self) -> list[str]:
-        """Return what is wrong at the moment."""
+        """Return the present faults."""
         return [fault for fault in (self.unreadable, self.unwritten) if fault is not None]
 
     def open(self) -> None:
-        """Load what was kept, and keep later changes; before the first fire."""
+        """Load the kept values, and keep later changes; called before the first fire."""
         self._journal = StateJournal(self._folder)
         try:
             for change in self._journal.open():
                 self._restore(change)
         except JournalError as error:
-            self.unreadable = f"what hooks remember cannot be read: {error}"
+            self.unreadable = f"the shared state of hooks cannot be read: {error}"
             logger.error("%s", self.unreadable)
             self.keyspace.clear()
 
     def _restore(self, change: StateChange) -> None:
-        place = StateScope(Namespace(change.layer, change.within, change.source), change.scope)
-        place = msgspec.structs.replace(place, linger=LINGER if place.scope else None)
+        scope = StateScope(Namespace(change.layer, change.owner, change.source), change.scope)
+        scope = msgspec.structs.replace(scope, linger=LINGER if scope.scope else None)
         if not change.key:
-            self.keyspace.end_scope(place)
+            self.keyspace.end_scope(scope)
             return
-        # Limited to what was left, in case the clock was set back.
-        passed = max(time.time() - change.at, 0.0)
-        left = change.left - passed if change.left is not None else math.inf
-        entry = StoredValue(change.value.encode(), read_boot_time() + left) if change.value and left > 0 else None
-        self.keyspace.take(place, change.key, entry, read_boot_time())
+        # Not below 0: if the clock was set back since, the value must not live longer than its ttl.
+        passed = max(time.time() - change.changed_at, 0.0)
+        ttl = change.ttl - passed if change.ttl is not None else math.inf
+        entry = StoredValue(change.value.encode(), read_boot_time() + ttl) if change.value and ttl > 0 else None
+        self.keyspace.take(scope, change.key, entry, read_boot_time())
 
-    def answer(self, fire: Fire, call: Call, asked: StateRequest) -> wire.StateResponse:
+    def answer(self, fire: Fire, call: Call, request: StateRequest) -> wire.StateResponse:
         """Perform one operation for a hook's call.
 
         Raises:
             FrameError: our own code in the worker never sends such a request.
         """
         try:
-            value = self._step(asked, call.hook, fire)
-            return wire.StateResponse(asked.generation, asked.call_id, asked.number, value)
+            value = self._perform(request, call.hook, fire)
+            return wire.StateResponse(request.generation, request.call_id, request.number, value)
         except RefusedStepError as error:
-            return wire.StateResponse(asked.generation, asked.call_id, asked.number, error=str(error))
+            return wire.StateResponse(request.generation, request.call_id, request.number, error=str(error))
         except GarbageStepError as error:
             raise wire.FrameError(f"about state: {error}") from None
 
-    def _step(self, asked: StateRequest, hook: Hook, fire: Fire) -> bytes:
+    def _perform(self, request: StateRequest, hook: Hook, fire: Fire) -> bytes:
         if self.unreadable is not None:
             raise RefusedStepError(self.unreadable)
-        place, now = self._place(asked, hook, fire.session, fire.params.envelope.session_id), read_boot_time()
-        mark = hook, place.scope, asked.key
-        is_once = asked.once and asked.operation == "increment"
-        if is_once and mark in fire.counted:
-            found = self.keyspace.find(place, asked.key, now)
-            return found.value if found is not None else b"0"
-        planned = self.keyspace.plan(place, asked, now)
-        if planned.is_change:
-            self._write(place, asked.key, planned.entry, now)
-            self.keyspace.take(place, asked.key, planned.entry, now)
+        scope, now = self._find_scope(request, hook, fire.session, fire.params.envelope.session_id), read_boot_time()
+        counted_key = hook, scope.scope, request.key
+        is_once = request.once and request.operation == "increment"
+        if is_once and counted_key in fire.counted:  # the hook is called again, in a later phase of the same fire
+            stored = self.keyspace.find(scope, request.key, now)
+            return stored.value if stored is not None else b"0"
+        planned = self.keyspace.plan(scope, request, now)
+        if planned.is_change:  # the journal first: if it fails, the value must not have changed either
+            self._write(scope, request.key, planned.entry, now)
+            self.keyspace.take(scope, request.key, planned.entry, now)
         if is_once:
-            fire.counted.add(mark)
+            fire.counted.add(counted_key)
         return planned.result
 
-    def _place(self, asked: StateRequest, hook: Hook, session: AgentSession | None, claimed: str | None) -> StateScope:
+    def _find_scope(
+        self, request: StateRequest, hook: Hook, session: AgentSession | None, claimed: str | None
+    ) -> StateScope:
         namespace = find_namespace(hook)
         session_id = session.id if session is not None else claimed
-        if not asked.is_session:
+        if not request.is_session:
             return StateScope(namespace)
         if not session_id:
             raise RefusedStepError("this fire has no session, so it has no session state")
         if len(session_id.encode()) > MAX_SESSION:
-            raise RefusedStepError(f"the session's id is over {MAX_SESSION} bytes")
+            raise RefusedStepError(f"the session's id has more than {MAX_SESSION} bytes")
         is_live = session is not None and not session.has_ended
         return StateScope(
             namespace, name_session_scope(session_id, is_claimed=session is None), None if is_live else LINGER
         )
 
-    def _write(self, place: StateScope, key: str, entry: StoredValue | None, now: float) -> None:
+    def _write(self, scope: StateScope, key: str, entry: StoredValue | None, now: float) -> None:
         """Write a change to the journal, if the value is kept.
 
         Raises:
-            RefusedStepError: it could not be written, so it must not count.
+            RefusedStepError: the change could not be written, so it must not count.
         """
-        if self._journal is None or place.namespace.layer == SESSION:  # hooks of sessions end with the daemon too
+        if (
+            self._journal is None or scope.namespace.layer == SESSION
+        ):  # those of a session's hooks end with it, and it with the daemon
             return
         try:
-            self._journal.append(seal_change(make_state_change(place, key, entry, now)))
+            self._journal.append(seal_change(make_state_change(scope, key, entry, now)))
         except JournalError as error:
             if self.unwritten is None:
                 logger.error("%s", error)
@@ -147,24 +151,26 @@ class SharedState:
         self._is_changed.set()
 
     def end_session(self, session_id: str, live: Sessions) -> None:
-        """Forget what was remembered of a session, and of its hooks that nobody else has."""
-        for place in self.keyspace.places_of(name_session_scope(session_id, is_claimed=False)):
-            with suppress(RefusedStepError):  # it ends all the same; a restart brings its values back until they expire
-                self._write(place, "", None, read_boot_time())
-            self.keyspace.end_scope(place)
-        gone = [one for one in self.keyspace.usage() if one.layer == SESSION and live.get(one.within) is None]
-        held = {hook.owner for session in live for hook in session.inherited} if gone else set[str]()
-        for namespace in gone:
-            if namespace.within not in held:
+        """Forget the values of a session, and those of its hooks unless another session has inherited them."""
+        for scope in self.keyspace.places_of(name_session_scope(session_id, is_claimed=False)):
+            with suppress(
+                RefusedStepError
+            ):  # the values end all the same; after a restart they are back until they expire
+                self._write(scope, "", None, read_boot_time())
+            self.keyspace.end_scope(scope)
+        unowned = [key for key in self.keyspace.usage() if key.layer == SESSION and live.get(key.within) is None]
+        inherited_from = {hook.owner for session in live for hook in session.inherited} if unowned else set[str]()
+        for namespace in unowned:
+            if namespace.within not in inherited_from:
                 self.keyspace.end_namespace(namespace)
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Sync what is kept to the disk, and keep the journal short."""
+        """Sync the journal to the disk, and keep it short."""
         task_status.started()
         while True:
             await self._is_changed.wait()
             await trio.sleep(SYNC_INTERVAL)
-            self._is_changed = trio.Event()
+            self._is_changed = trio.Event()  # before the sync: a change during it needs another one
             journal = self._journal
             if journal is None:
                 continue
@@ -182,9 +188,9 @@ class SharedState:
         lines: list[bytes] = []
         journal.begin_rewriting()
         try:
-            for number, (place, key, entry) in enumerate(self.keyspace.live(read_boot_time())):
-                if place.namespace.layer != SESSION:
-                    lines.append(seal_change(make_state_change(place, key, entry, read_boot_time())))
+            for number, (scope, key, entry) in enumerate(self.keyspace.live(read_boot_time())):
+                if scope.namespace.layer != SESSION:
+                    lines.append(seal_change(make_state_change(scope, key, entry, read_boot_time())))
                 if number % SLICE == 0:
                     await trio.lowlevel.checkpoint()
             fd = await trio.to_thread.run_sync(journal.write_beside, b"".join(lines))
@@ -194,10 +200,10 @@ class SharedState:
         await trio.to_thread.run_sync(journal.sync_folder)
 
     def warnings(self, settings: Settings) -> list[str]:
-        """Return where the configuration is not applied yet."""
+        """Return a warning if [state] has changed and the daemon does not apply that yet."""
         if settings.keeps_state == (self._journal is not None):
             return []
-        return [f"[state] kept = {str(settings.keeps_state).lower()} is taken at the next start of the daemon"]
+        return [f"[state] kept = {str(settings.keeps_state).lower()} takes effect at the next start of the daemon"]
 
     def clear(self) -> None:
         """Forget everything; for testing hooks, not for a daemon that keeps state."""
@@ -217,27 +223,27 @@ class SharedState:
             journal.close()
 
     def status(self) -> dict[str, Any]:
-        """Return how much is held; expired values count until their room is needed."""
+        """Return the size of all values; expired ones count until their room is needed."""
         usage = self.keyspace.usage()
         return {
             "keys": self.keyspace.total.keys,
             "bytes": self.keyspace.total.bytes,
             "kept_in": self._journal.path if self._journal is not None else None,
             "sources": [
-                {"layer": one.layer, "within": one.within, "source": one.source, "keys": held.keys, "bytes": held.bytes}
-                for one, held in usage.items()
+                {"layer": key.layer, "within": key.within, "source": key.source, "keys": size.keys, "bytes": size.bytes}
+                for key, size in usage.items()
             ],
         }
 
 
-IN_BUNDLE = re.compile(r".*/[0-9a-f]{64}/", re.DOTALL)  # the folder of a version, of a file in it
+IN_BUNDLE = re.compile(r".*/[0-9a-f]{64}/", re.DOTALL)  # the path of a version's folder
 MAX_SESSION = 512  # bytes of a session's id that a one-shot client claims; a live session's has at most 200 characters
 
 
 def find_namespace(hook: Hook) -> Namespace:
-    """Return the namespace of a hook's values: a file that is named in two places is two sources.
+    """Return the namespace of a hook's values; a file that two layers name is two sources.
 
-    A file of the fleet's bundle is one source in all its versions: a limit does not begin anew with each of them.
+    A file of the fleet's bundle is one source in all versions, so that a new version does not reset a limit.
     """
     location = hook.target.source.location if isinstance(hook.target, PythonTarget) else ""
     if hook.layer is Layer.FLEET:
@@ -249,11 +255,11 @@ def find_namespace(hook: Hook) -> Namespace:
     return Namespace(hook.layer.label, hook.plugin or "", location)
 
 
-def make_state_change(place: StateScope, key: str, entry: StoredValue | None, now: float) -> StateChange:
-    namespace = place.namespace
-    left = entry.ends_at - now if entry is not None and entry.ends_at < math.inf else None
+def make_state_change(scope: StateScope, key: str, entry: StoredValue | None, now: float) -> StateChange:
+    namespace = scope.namespace
+    ttl = entry.ends_at - now if entry is not None and entry.ends_at < math.inf else None
     value = entry.value.decode() if entry is not None else ""
-    return StateChange(time.time(), namespace.layer, namespace.within, namespace.source, place.scope, key, value, left)
+    return StateChange(time.time(), namespace.layer, namespace.within, namespace.source, scope.scope, key, value, ttl)
 
 
 def read_boot_time() -> float:

@@ -1,12 +1,12 @@
-"""The file that keeps what hooks remember: one line per change, before the change counts.  Knows bytes and one file.
+"""The journal of shared state: one line for each change, before the change counts.  Knows bytes and one file.
 
     header       the first line; it comes with the file, which is renamed into place
     each change  a line `crc32 json`, which survives any kill of the daemon
     rewriting    when the file has grown far beyond its content, a new one is written beside it and renamed over it;
-                 changes meanwhile go into both
+                 changes during that go into both
 
-A last line without its end was never acknowledged, and is cut off.  Any other damage is a fault: what cannot be read is
-never treated as empty.
+A last line without its end was never acknowledged, and is cut off.  Any other damage is a fault: an unreadable journal
+is never treated as empty.
 """
 
 from __future__ import annotations
@@ -28,23 +28,24 @@ HEADER = b"hooklatch kept state 1\n"
 
 
 class JournalError(Exception):
-    """The file cannot be read or written: why, and what to do."""
+    """The file cannot be read or written.  The text says why, and what to do."""
 
 
 class StateChange(msgspec.Struct, frozen=True, array_like=True):
-    """One place's value under a key from the moment `at` on (seconds since 1970), for `left` seconds or for ever.
+    """The value of a key since the moment `changed_at` (seconds since 1970), for `ttl` seconds or without an end.
 
-    `value` is JSON; without it, the key is removed.  Without a key, every key of the place is removed.
+    `owner` is the plugin or the project of the source.  `value` is JSON; without it, the key is removed.  Without a
+    key, every key of the scope is removed.
     """
 
-    at: float
+    changed_at: float
     layer: str
-    within: str
+    owner: str
     source: str
     scope: str
     key: str = ""
     value: str = ""
-    left: float | None = None
+    ttl: float | None = None
 
 
 CHANGES: msgspec.json.Decoder[StateChange] = msgspec.json.Decoder(StateChange)
@@ -67,7 +68,7 @@ class StateJournal:
         self.size = 0
         self._fd = -1
         self._is_torn = False
-        self._meanwhile: list[bytes] | None = None  # what was appended while a new file is written
+        self._appended: list[bytes] | None = None  # while a new file is written: the lines that must go into it too
 
     def open(self) -> Iterator[StateChange]:
         """Open or create the file; yield its changes, from the oldest on.
@@ -91,7 +92,7 @@ class StateJournal:
             if whole < len(data):
                 os.ftruncate(self._fd, whole)
         except OSError as error:
-            raise self._unwritable(error) from None
+            raise self._write_error(error) from None
         self.size = whole
         return iter(changes)
 
@@ -105,17 +106,17 @@ class StateJournal:
             raise JournalError(f"{self.path}: a partly written line could not be removed; restart the daemon")
         try:
             written = os.write(self._fd, line)
-            if written < len(line):
+            if written < len(line):  # as on a full disk; the rest could fail too, so the part is cut off below
                 raise OSError(0, "only a part of a line could be written")
         except OSError as error:
             try:
                 os.ftruncate(self._fd, self.size)
             except OSError:
                 self._is_torn = True
-            raise self._unwritable(error) from None
+            raise self._write_error(error) from None
         self.size += len(line)
-        if self._meanwhile is not None:
-            self._meanwhile.append(line)
+        if self._appended is not None:
+            self._appended.append(line)
 
     def sync(self) -> None:
         """Sync the file to the disk; runs in a thread.
@@ -126,7 +127,7 @@ class StateJournal:
         try:
             os.fdatasync(self._fd)
         except OSError as error:
-            raise self._unwritable(error) from None
+            raise self._write_error(error) from None
 
     def is_in_place(self) -> bool:
         """Return whether the open file is still the one at its path."""
@@ -137,11 +138,11 @@ class StateJournal:
         return (there.st_dev, there.st_ino) == (here.st_dev, here.st_ino)
 
     def begin_rewriting(self) -> None:
-        """From here on keep what is appended for the new file too."""
-        self._meanwhile = []
+        """Keep the lines that are appended from now on for the new file too."""
+        self._appended = []
 
     def write_beside(self, lines: bytes) -> int:
-        """Write a new file of these lines next to the present one and sync it, in a thread.  Return its descriptor.
+        """Write a new file of these lines beside the present one, sync it, and return its descriptor; runs in a thread.
 
         Raises:
             JournalError: it could not be written.
@@ -154,30 +155,30 @@ class StateJournal:
         except OSError as error:
             if fd >= 0:
                 os.close(fd)
-            raise self._unwritable(error) from None
+            raise self._write_error(error) from None
         return fd
 
     def replace_by(self, fd: int) -> None:
-        """Rename the new file over the present one, with what was appended meanwhile.
+        """Rename the new file over the present one, with the lines that were appended since `begin_rewriting`.
 
         Raises:
             JournalError: the present one stays.
         """
         try:
-            write_all(fd, b"".join(self._meanwhile or ()))
+            write_all(fd, b"".join(self._appended or ()))
             size = os.fstat(fd).st_size
             os.rename(f"{self.path}.new", self.path)
         except OSError as error:
             os.close(fd)
-            raise self._unwritable(error) from None
+            raise self._write_error(error) from None
         finally:
-            self._meanwhile = None
+            self._appended = None
         if self._fd >= 0:
             os.close(self._fd)
         self._fd, self.size, self._is_torn = fd, size, False
 
     def give_up_rewriting(self) -> None:
-        self._meanwhile = None
+        self._appended = None
 
     def sync_folder(self) -> None:
         """Sync the file's name to the disk; runs in a thread."""
@@ -192,7 +193,7 @@ class StateJournal:
             os.close(self._fd)
             self._fd = -1
 
-    def _unwritable(self, error: OSError) -> JournalError:
+    def _write_error(self, error: OSError) -> JournalError:
         return JournalError(f"{self.path} cannot be written: {error.strerror or error}")
 
 
@@ -211,8 +212,8 @@ def read_changes(path: str, data: bytes) -> Iterator[StateChange]:
 
 def describe_broken_line(path: str, number: int) -> JournalError:
     return JournalError(
-        f"{path}:{number}: it is damaged; restore it from a copy, or delete it"
-        " and every count starts at zero; then restart"
+        f"{path}:{number}: the line is damaged; restore the file from a copy, or delete it, which sets every count to"
+        " zero; then restart"
     )
 
 

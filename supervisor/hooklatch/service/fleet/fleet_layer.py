@@ -1,16 +1,16 @@
-"""The fleet's policy on this host: takes what is newer, and says what is in force (`following` says what is wanted).
+"""The fleet's policy on this host: the active version, and how a newer one becomes active.
 
-Knows manifests, bundles and where they are kept; does not know who brings them, nor how hooks are made.  What is in
-force was signed by a key of [fleet] when it was applied, and is checked again at each start:
+Knows manifests, bundles and their files; does not know who brings them, nor how hooks are made.  The active policy was
+signed by a key of [fleet] when it was applied, and is verified again at each start:
 
-    follow(manifests) ─▶ walk ─▶ kept ─▶ wanted          apply(bundle) ─▶ unpacked, built ─▶ kept ─▶ in force
-         └─ not what follows the head: refused                 └─ anything wrong in it: refused, the last one stays
+    follow(manifests) ─▶ verified ─▶ kept ─▶ wanted      apply(bundle) ─▶ unpacked, built ─▶ kept ─▶ active
+         └─ does not follow the head: refused                  └─ anything wrong in it: refused, the last one stays
 
-    at a start: kept ─▶ signature ─▶ bundle's sha256 ─▶ each file's sha256 ─▶ in force
+    at a start: kept ─▶ signature ─▶ bundle's sha256 ─▶ each file's sha256 ─▶ active
                   └────────┴────────────┴────────────────┴─ unknown: every gate denies
 
-Unknown is never "no policy".  The name of the fleet whose policy is in force is in the state file too, so that a folder
-that is gone is noticed.
+Unknown is never "no policy".  The name of the fleet whose policy is active is in the state file too, so that the loss
+of the folder is noticed.
 """
 
 from __future__ import annotations
@@ -67,49 +67,49 @@ Note = Callable[[str, dict[str, Any]], None]
 
 
 class PolicyRejectedError(Exception):
-    """What was brought is not taken, and what was in force still is; the text says why."""
+    """Manifests or a bundle are rejected, and the active policy stays; the text says why."""
 
 
 class FleetLayer:
-    """Says what of the fleet's policy is in force, and takes what is newer."""
+    """The fleet's policy: the active version, the wanted one, and those that were read."""
 
     def __init__(self, state: StateFile, note: Note, faults: ActiveFaults, denial: Callable[[], str | None]) -> None:
         self.folder = os.path.join(os.path.dirname(state.path), "fleet")
         self.settings: FleetSettings | None = state.state.settings.fleet
         self.policy = PolicyFile()
-        self._fault: str | None = None  # why it is unknown what was in force
-        self._is_to_retry = False  # that may go away by itself
-        self._refused: dict[str, str] = {}  # why the last manifests, and the last bundle, were not taken
+        self._fault: str | None = None  # the reason why it is unknown which policy was active
+        self._is_to_retry = False  # the fault may end by itself
+        self._refused: dict[str, str] = {}  # the reasons why the last manifests, and the last bundle, were rejected
         self._state = state
         self._note = note
         self._faults = faults
-        self._denial = denial  # why every gate is to be denied besides what the policy says, if it is
-        self._seen: FleetFiles | None = None  # what was read last
+        self._denial = denial  # returns the reason why a stale host denies every gate, if it does
+        self._active_files: FleetFiles | None = None  # from which the present hooks were made
         self._lock = trio.Lock()
 
-    # -- what is in force --------------------------------------------------------------------------------------------
+    # -- the active policy --------------------------------------------------------------------------------------------
 
     def load(self) -> None:
-        """Read what is kept, without believing it yet."""
+        """Read policy.json, without verifying it yet."""
         self._fault, self._is_to_retry = None, False
         try:
-            found = read_policy(self.folder)
+            stored = read_policy(self.folder)
         except UnreadablePolicyError as error:
             self._is_to_retry = error.is_passing
             self._fault = f"{error}; fix it, then: hooklatch reload; or {RESET}"
         else:
-            known, policy = self._state.state.fleet, found or PolicyFile()
-            # An older copy of the file may be of before anything was applied.
+            known, policy = self._state.state.fleet, stored or PolicyFile()
+            # Not only a missing file: one restored from a copy may be from before the first version was applied.
             if known and policy.applied is None and not policy.lost:
                 self._fault = (
-                    f"{self.folder} has no policy any more, and one of the fleet {known!r} was in force; {RESET}"
+                    f"{self.folder} has no policy any more, and one of the fleet {known!r} was active; {RESET}"
                 )
             else:
                 self.policy = policy
         self._report()
 
     def look(self, before: FleetFiles | None, *, mends: bool) -> Callable[[], FleetFiles | None]:
-        """Return how to read what is in force, in a thread; `mends`: what is not what was signed is written anew."""
+        """Return a function that reads the active policy, for a thread; `mends`: it writes changed files again."""
         if self._fault is not None:
             self.load()
         policy = self.policy
@@ -120,50 +120,50 @@ class FleetLayer:
             return lambda: None
         return partial(read_proven_files, self.folder, policy, self._keys(), before, mends=mends)
 
-    def denied(self, files: FleetFiles | None) -> FleetFiles | None:
-        """Return what hooks are to be made of as of now: with or without the denial of every gate."""
+    def add_denial(self, files: FleetFiles | None) -> FleetFiles | None:
+        """Return the files of which hooks are to be made, with the denial of every gate if the host is stale."""
         denies = self._denial()
         if files is None:
             return FleetFiles(denies=denies) if denies is not None else None
         return msgspec.structs.replace(files, denies=denies)
 
-    def took(self, files: FleetFiles | None) -> None:
-        """Note what hooks are made of from now on."""
-        self._seen = files
+    def record_active(self, files: FleetFiles | None) -> None:
+        """Note the files of which the present hooks are made."""
+        self._active_files = files
         if self._fault is None and self.policy.applied is not None:
             self._state.state.fleet = read_payload(self.policy.applied).fleet
 
     def _keys(self) -> tuple[str, ...]:
-        """Return the keys that are believed.  Without [fleet] nobody has revoked the one that was."""
+        """Return the trusted keys.  Without [fleet] that is the last one, which was not revoked."""
         return self.settings.keys if self.settings is not None else (self.policy.key,)
 
     @property
     def applied(self) -> AppliedVersion | None:
-        """Return which version is in force; None if there is none, or if that is unknown."""
+        """Return the version that was applied last; None if there is none, or if that is unknown."""
         return find_applied_version(self.policy.applied) if self._fault is None and not self.policy.lost else None
 
     @property
-    def in_force(self) -> AppliedVersion | None:
-        """Return `applied`, unless it denies because its files cannot be read, or are not what was signed."""
-        has_fault = self._seen is not None and not self._seen.is_sound
+    def active(self) -> AppliedVersion | None:
+        """Return `applied`, unless it denies because its files cannot be read, or are not those that were signed."""
+        has_fault = self._active_files is not None and not self._active_files.is_sound
         return None if has_fault else self.applied
 
     @property
     def denies(self) -> str | None:
-        """Return why every gate is denied now besides what the policy says, if it is."""
-        return self._seen.denies if self._seen is not None else None
+        """Return why a stale host denies every gate now, if it does."""
+        return self._active_files.denies if self._active_files is not None else None
 
     @property
     def is_current(self) -> bool:
-        """Return whether what this host should have, as far as it has read, is in force.
+        """Return whether the version that this host should have, by all that it has read, is active.
 
-        Not where no version was read: an engine that lost them all, or was never given one, says nothing of the policy.
+        False if no version was read: an engine that lost them all, or never had one, says nothing about the policy.
         """
-        return self.head.version > 0 and (self.wanted is None or self.in_force == self.wanted)
+        return self.head.version > 0 and (self.wanted is None or self.active == self.wanted)
 
     @property
     def wanted(self) -> AppliedVersion | None:
-        """Return which version this host should have."""
+        """Return the version that this host should have."""
         return find_applied_version(self._followed().wanted)
 
     @property
@@ -173,18 +173,18 @@ class FleetLayer:
 
     @property
     def problems(self) -> list[str]:
-        """Return all that is wrong with it, and what to do."""
-        found = [
+        """Return all problems of the policy, with their remedies."""
+        texts = [
             self._fault or self.policy.lost,
             *self._refused.values(),
             describe_foreign_policy(self.settings, self.policy),
         ]
-        return [text for text in found if text]
+        return [text for text in texts if text]
 
     # -- following ---------------------------------------------------------------------------------------------------
 
     def take(self, settings: FleetSettings | None) -> None:
-        """Take what [fleet] says now."""
+        """Apply the [fleet] table."""
         self.settings = settings
         self._report()
 
@@ -192,13 +192,13 @@ class FleetLayer:
         """Read manifests that follow the head.
 
         Raises:
-            RefusedError: they do not, or a listed key has not signed them; the head stays where it is.
+            PolicyRejectedError: they do not follow it, or no listed key has signed them; the head stays the same.
         """
         async with self._lock:
             try:
                 await self._follow(texts)
             except (FleetError, NoLibraryError, UnsafeFileError, OSError) as error:
-                text = self._text_of(error)
+                text = self._format_error(error)
                 self._refuse("manifests", text, {"head": self.head.version})
                 raise PolicyRejectedError(text) from None
             self._refused.pop("manifests", None)
@@ -225,16 +225,16 @@ class FleetLayer:
     async def apply(
         self, version: int, data: bytes, swap: Callable[[BundleCandidate], Awaitable[object]]
     ) -> AppliedVersion:
-        """Put the wanted version in force: `swap` builds it and commits it as a whole.
+        """Activate the wanted version: `swap` builds it and commits it as a whole.
 
         Raises:
-            RefusedError: it is another one, or something is wrong in it; what was in force still is.
+            PolicyRejectedError: it is not the wanted version, or something in it is wrong; the active one stays.
         """
         async with self._lock:
             try:
                 applied = await self._apply(version, data, swap)
             except (FleetError, NoLibraryError, BundleError, UnsafeFileError, OSError) as error:
-                text = self._text_of(error)
+                text = self._format_error(error)
                 self._refuse("bundle", f"version {version} is not applied: {text}", {"version": version})
                 raise PolicyRejectedError(text) from None
             self._refused.pop("bundle", None)
@@ -247,45 +247,46 @@ class FleetLayer:
         settings, policy = self._configured(), self._followed()
         envelope = policy.wanted
         if envelope is None or read_version(envelope) != version:
-            what = f"version {read_version(envelope)}" if envelope is not None else "none"
-            raise FleetError(f"this host wants {what}, not version {version}: follow the manifests first")
+            choice = f"version {read_version(envelope)}" if envelope is not None else "none"
+            raise FleetError(f"this host wants {choice}, not version {version}: follow the manifests first")
         manifest, key = prove_envelope(settings.name, envelope, settings.keys)
         wanted = AppliedVersion(version, manifest.bundle)
-        if self.in_force == wanted and policy.applied == envelope:
+        if self.active == wanted and policy.applied == envelope:
             return wanted
-        files = await trio.to_thread.run_sync(self._unpacked, manifest, data)
-        kept = msgspec.structs.replace(policy, applied=envelope, key=key, lost="", may_go_back=False)
-        told = {"version": version, "bundle": manifest.bundle, "previous": read_version(self.policy.applied)}
+        files = await trio.to_thread.run_sync(self._unpack, manifest, data)
+        applied = msgspec.structs.replace(policy, applied=envelope, key=key, lost="", may_go_back=False)
+        fields = {"version": version, "bundle": manifest.bundle, "previous": read_version(self.policy.applied)}
 
         async def keep() -> None:
             if self.settings != settings:  # a key may have been revoked while it was built
-                raise FleetError("[fleet] has changed meanwhile; it is tried again")
-            await self._keep(kept)
-            self._tell("applied", told)  # nothing can refuse it any more
+                raise FleetError("[fleet] has changed while it was built; it is tried again")
+            await self._keep(applied)
+            self._note_action("applied", fields)  # not earlier: from here on nothing can reject it
 
         await swap(BundleCandidate(files, keep))
         return wanted
 
-    def _unpacked(self, manifest: Manifest, data: bytes) -> FleetFiles:
+    def _unpack(self, manifest: Manifest, data: bytes) -> FleetFiles:
         bundle = read_bundle(data, manifest)
         unpack_bundle(self.folder, manifest.bundle, data, bundle.files)
         return read_fleet(list_bundle_files(self.folder, manifest, bundle), None)
 
     async def clean(self, is_used: Callable[[str], bool]) -> None:
-        """Remove the bundles that are neither in force nor wanted, nor used by workers of fires that still run."""
+        """Remove the bundles that are not active, not wanted, and not used by workers of fires that still run."""
         async with self._lock:
-            if self._fault is not None:  # nobody knows which of them was in force
+            if self._fault is not None:  # it is unknown which of them was active
                 return
-            kept = {one.bundle for one in (find_applied_version(self.policy.applied), self.wanted) if one is not None}
-            await trio.to_thread.run_sync(clean_bundles, self.folder, kept, is_used)
+            versions = (find_applied_version(self.policy.applied), self.wanted)
+            needed = {version.bundle for version in versions if version is not None}
+            await trio.to_thread.run_sync(clean_bundles, self.folder, needed, is_used)
 
-    # -- by an operator ----------------------------------------------------------------------------------------------
+    # -- operations ---------------------------------------------------------------------------------------------------
 
     async def reset(self, reason: str) -> None:
-        """Forget which versions were read, so that the host follows from version 1 again; what is in force stays.
+        """Forget which versions were read, so that the host follows from version 1 again; the active policy stays.
 
         Raises:
-            RefusedError: that could not be kept.
+            PolicyRejectedError: policy.json could not be written.
         """
         async with self._lock:
             settings, policy = self.settings, self.policy
@@ -293,32 +294,32 @@ class FleetLayer:
                 raise PolicyRejectedError("this host is in no fleet: its hooks.toml has no [fleet]")
             if self._fault is not None:
                 lost = (
-                    f"what was in force is unknown since a reset ({reason}): every gate denies until a link brings it"
+                    f"the active policy is unknown since a reset ({reason}): every gate denies until the link brings it"
                 )
                 policy = PolicyFile(fleet=settings.name, lost=lost)
             policy = msgspec.structs.replace(policy, head=START, wanted=None, may_go_back=True)
             try:
                 await self._keep(policy)
             except (UnsafeFileError, OSError) as error:
-                raise PolicyRejectedError(self._text_of(error)) from None
+                raise PolicyRejectedError(self._format_error(error)) from None
             self._fault = None
             self._refused.clear()
             self._report()
-            self._tell("reset", {"reason": reason})
+            self._note_action("reset", {"reason": reason})
 
     async def leave(self) -> bool:
-        """Drop the policy if [fleet] is gone, which the operator has just accepted; return whether there was one.
+        """Drop the policy if [fleet] is gone, which the operator has just accepted; return whether there was a policy.
 
         Raises:
-            RefusedError: it could not be removed, and stays.
+            PolicyRejectedError: the policy could not be removed, and stays active.
         """
         async with self._lock:
             is_kept = self._fault is not None or self.policy != PolicyFile()
             if self.settings is not None or not is_kept:
                 return False
-            left = self.policy.fleet or self._state.state.fleet
+            fleet = self.policy.fleet or self._state.state.fleet
             with trio.CancelScope(shield=True):
-                # Before the first wait: a reload meanwhile would note that it is in force.
+                # Before the first checkpoint: a reload during it would record that the policy is active.
                 self.policy, self._fault, self._state.state.fleet = PolicyFile(), None, ""
                 await self._state.store()
                 try:
@@ -326,42 +327,42 @@ class FleetLayer:
                 except OSError as error:
                     self.load()
                     raise PolicyRejectedError(
-                        f"the policy of the fleet {left!r} could not be removed: {explain_error(error)}"
+                        f"the policy of the fleet {fleet!r} could not be removed: {explain_error(error)}"
                     ) from None
             self._refused.clear()
             self._report()
-            self._tell("left", {"fleet": left})
+            self._note_action("left", {"fleet": fleet})
             return True
 
-    def attempted(self, what: str, hook: str) -> None:
-        """Record that somebody tried to take something from a hook of the fleet."""
-        self._tell("attempt", {"why": what, "hook": hook})
+    def record_attempt(self, operation: str, hook: str) -> None:
+        """Record that an operation was tried on a hook of the fleet, which does not allow it."""
+        self._note_action("attempt", {"why": operation, "hook": hook})
 
-    # -- what is kept and told ---------------------------------------------------------------------------------------
+    # -- the file and the notes ---------------------------------------------------------------------------------------
 
     async def _keep(self, policy: PolicyFile) -> None:
-        with trio.CancelScope(shield=True):  # what is on the disk is what is in force, whoever waits for it
+        with trio.CancelScope(shield=True):  # a cancelled client must not leave the disk and this object different
             await trio.to_thread.run_sync(write_policy, self.folder, policy)
             self.policy = policy
 
-    def _text_of(self, error: Exception) -> str:
+    def _format_error(self, error: Exception) -> str:
         if not isinstance(error, OSError):
             return str(error)
         return (
-            f"it cannot be kept in {error.filename or self.folder}: {explain_error(error)}; mend that, and it "
+            f"it cannot be written to {error.filename or self.folder}: {explain_error(error)}; fix that, and it "
             "is tried again"
         )
 
-    def _refuse(self, what: str, text: str, fields: dict[str, Any]) -> None:
-        if self._refused.get(what) != text:  # a link tries again and again
-            self._refused[what] = text
+    def _refuse(self, subject: str, text: str, fields: dict[str, Any]) -> None:
+        if self._refused.get(subject) != text:  # once, although the link tries again and again
+            self._refused[subject] = text
             self._report()
-            self._tell("refused", {"problem": text, **fields})
+            self._note_action("refused", {"problem": text, **fields})
 
     def _report(self) -> None:
         self._faults.report("fleet", *self.problems)
 
-    def _tell(self, action: str, fields: dict[str, Any]) -> None:
+    def _note_action(self, action: str, fields: dict[str, Any]) -> None:
         name = self.settings.name if self.settings is not None else self.policy.fleet
         note = {"action": action, "fleet": name, **fields}
         logger.warning("fleet: %s", action, extra={key: value for key, value in note.items() if key != "action"})

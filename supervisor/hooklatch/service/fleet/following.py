@@ -1,7 +1,4 @@
-"""Which versions of the fleet's policy were read, and which one this host wants.  Pure: knows manifests and settings.
-
-Does not know what is in force, nor where it is kept.
-"""
+"""The versions of the fleet's policy that were read, and the one that this host wants.  Pure."""
 
 from __future__ import annotations
 
@@ -39,10 +36,10 @@ class AppliedVersion(msgspec.Struct, frozen=True):
 
 
 def read_followed_policy(settings: FleetSettings | None, policy: PolicyFile) -> PolicyFile:
-    """Return what is known of the fleet that is followed now.
+    """Return the policy file of the fleet that is followed now.
 
-    Of another fleet, or for another host or other labels, nothing was read yet: then it begins at version 1, and
-    what is in force stays until there is a newer version, or one of the other fleet.
+    If [fleet] names another fleet, host or labels than before, nothing was read for them yet.  Then following begins at
+    version 1, and the active policy stays until there is a newer version, or one of the other fleet.
     """
     if settings is None:
         return policy
@@ -57,37 +54,37 @@ def read_followed_policy(settings: FleetSettings | None, policy: PolicyFile) -> 
 
 
 def advance_policy(settings: FleetSettings, policy: PolicyFile, texts: Sequence[str]) -> PolicyFile:
-    """Return what is known once the manifests of `texts` are read too.  Called in a thread: signatures take a while.
+    """Return the policy file once the manifests of `texts` are read too; runs in a thread, since signatures take time.
 
     Raises:
-        FleetError: they do not follow the head, or a listed key has not signed them.
+        FleetError: they do not follow the head, or no listed key has signed them.
     """
     envelopes = [read_envelope(text.encode("utf-8", "surrogatepass")) for text in texts]
     walked = verify_manifests(settings.name, policy.head, envelopes, index_keys(settings.keys))
-    found = select_newest(walked.manifests, settings.host, settings.labels)
+    newest = select_newest(walked.manifests, settings.host, settings.labels)
     wanted = policy.wanted
-    if found is not None and (policy.may_go_back or found.version > read_version(policy.applied)):
-        wanted = envelopes[found.version - policy.head.version - 1]
-    # At the engine's head, and nothing to apply: there is nothing that it still has to go back to.
+    if newest is not None and (policy.may_go_back or newest.version > read_version(policy.applied)):
+        wanted = envelopes[newest.version - policy.head.version - 1]
+    # At the engine's head with nothing to apply: the operator's leave to go back was for this walk alone.
     is_done = not texts and wanted is not None and wanted == policy.applied
     may_go_back = policy.may_go_back and not is_done
     return msgspec.structs.replace(policy, head=walked.head, wanted=wanted, may_go_back=may_go_back)
 
 
 def describe_foreign_policy(settings: FleetSettings | None, policy: PolicyFile) -> str | None:
-    """Return how the policy in force is not of what [fleet] says now, if it is not."""
+    """Return how the active policy differs from what [fleet] says now, if it does."""
     applied = policy.applied
     if applied is None:
         return None
     if settings is None:
-        return "[fleet] is gone from hooks.toml, and its policy stays in force; to leave it: hooklatch reload"
+        return "[fleet] is gone from hooks.toml, and its policy stays active; to remove it: hooklatch reload"
     payload = read_payload(applied)
     if payload.fleet != settings.name:
-        return f"the policy in force is that of the fleet {payload.fleet!r}, until one of {settings.name!r} is applied"
+        return f"the active policy is that of the fleet {payload.fleet!r}, until one of {settings.name!r} is applied"
     if policy.key not in settings.keys:
         return (
-            f"version {payload.version}, which is in force, is signed by the key {applied.key},"
-            " which [fleet] keys does not list any more; it stays until a newer version is applied"
+            f"the active version {payload.version} is signed by the key {applied.key}, which [fleet] keys does not list"
+            " any more; it stays active until a newer version is applied"
         )
     return None
 

@@ -1,10 +1,10 @@
-"""What a host keeps of its fleet's policy on the disk.  Knows paths and bytes; believes nothing of what it reads.
+"""The files of a fleet's policy on a host.  Knows paths and bytes, and verifies no signature.
 
-    STATE/fleet/policy.json     the newest version that was read, the one that is wanted, the one that is in force
+    STATE/fleet/policy.json     the newest version that was read, the wanted one, the active one
     STATE/fleet/SHA256.json     a bundle, byte for byte as it was published
     STATE/fleet/SHA256/         its files, from which workers load
 
-Each is written under a temporary name, synced and renamed: after a crash there is the old one or the new one.
+Each is written under a temporary name, synced and renamed: after a crash there is the old file or the new one.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ BUNDLE = re.compile(r"([0-9a-f]{64})(?:\.json)?(?:\.new|\.old)?")
 
 
 class UnreadablePolicyError(Exception):
-    """It is unknown which policy was in force; the text says why, and `is_passing` that this may go away by itself."""
+    """It is unknown which policy was active.  The text says why, and `is_passing` that a later try may succeed."""
 
     def __init__(self, text: str, *, is_passing: bool) -> None:
         super().__init__(text)
@@ -52,8 +52,8 @@ class PolicyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     """The content of policy.json.
 
     `wanted` and `applied` are manifests as they were signed, `key` the public key by which `applied` was believed.
-    `host` and `labels` are those for which `wanted` was found.  `lost`: why it is unknown what was applied; then every
-    gate denies.  `may_go_back`: the operator allows an older version than the one in force (`hooklatch fleet reset`).
+    `host` and `labels` are those for which `wanted` was found.  `lost` says why it is unknown what was applied; then
+    every gate denies.  `may_go_back`: `hooklatch fleet reset` has allowed an older version than the active one.
     """
 
     version: Literal[1] = 1  # of this file's form
@@ -69,22 +69,22 @@ class PolicyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
 
 
 def read_policy(folder: str) -> PolicyFile | None:
-    """Read policy.json; None if there is none.
+    """Read policy.json; None if it does not exist.
 
     Raises:
-        UnreadablePolicyError: there may be one.
+        UnreadablePolicyError: it may exist, and cannot be read.
     """
     path = os.path.join(folder, NAME)
-    seen = look_up_path(path)
-    if isinstance(seen, PathAbsent):
+    entry = look_up_path(path)
+    if isinstance(entry, PathAbsent):
         return None
-    if isinstance(seen, PathFault):
-        raise UnreadablePolicyError(seen.reason, is_passing=seen.is_passing)
+    if isinstance(entry, PathFault):
+        raise UnreadablePolicyError(entry.reason, is_passing=entry.is_passing)
     try:
         policy = msgspec.json.decode(read_safely(path), type=PolicyFile)
         for envelope in (policy.wanted, policy.applied):
             if envelope is not None:
-                read_payload(envelope)  # whoever asks for a version later relies on it
+                read_payload(envelope)  # only to see that it can be read: later code reads it without a handler
         return policy
     except (UnsafeFileError, OSError, msgspec.MsgspecError, UnicodeError, RecursionError, FleetError) as error:
         raise UnreadablePolicyError(f"{path}: {explain_error(error)}", is_passing=is_passing(error)) from None
@@ -94,8 +94,8 @@ def write_policy(folder: str, policy: PolicyFile) -> None:
     """Write policy.json.
 
     Raises:
-        UnsafeFileError: somebody else could write there.
-        OSError: it is not on the disk; what was there still is.
+        UnsafeFileError: another user could write there.
+        OSError: it is not on the disk; the file before still is.
     """
     make_private(folder)
     replace_file(os.path.join(folder, NAME), msgspec.json.encode(policy))
@@ -125,7 +125,7 @@ def unpack_bundle(folder: str, digest: str, data: bytes, files: Mapping[str, byt
     """Write a bundle's document and its files; `digest` is the document's sha256.
 
     Raises:
-        UnsafeFileError: somebody else could write there.
+        UnsafeFileError: another user could write there.
         OSError: it is not on the disk.
     """
     make_private(folder)
@@ -140,7 +140,7 @@ def unpack_bundle(folder: str, digest: str, data: bytes, files: Mapping[str, byt
         os.rename(new, root)
         sync_folder(folder)
         remove_tree(old)
-    except OSError:  # a full disk needs what it has
+    except OSError:  # most likely a full disk: give back the room
         for path in (new, document) if not os.path.lexists(root) else (new,):
             with suppress(OSError):
                 remove_tree(path)
@@ -158,21 +158,23 @@ def write_files(root: str, files: Mapping[str, bytes]) -> None:
             if below not in folders:
                 os.mkdir(below, 0o700)
                 folders.add(below)
-        write_file(os.path.join(root, name), content, 0o400)  # what is here is never edited, only replaced as a whole
+        write_file(
+            os.path.join(root, name), content, 0o400
+        )  # read-only: a bundle is never edited, only replaced as a whole
     for folder in folders:
         sync_folder(folder)
 
 
 def clean_bundles(folder: str, keep: Collection[str], is_used: Callable[[str], bool]) -> None:
-    """Remove what a crash has left half written, and the bundles but those with these digests or whose root is used."""
+    """Remove half-written files of a crash, and the bundles whose digest is not in `keep` and whose root is unused."""
     try:
         names = os.listdir(folder)
     except OSError:
-        return  # nothing is kept there, or what is cannot be looked up: then nothing is removed either
+        return  # there is no folder, or it cannot be listed: then nothing can be removed
     for name in names:
-        found = BUNDLE.fullmatch(name)
+        match = BUNDLE.fullmatch(name)
         is_half = name.endswith((".new", ".old"))
-        if found is not None and (is_half or (found[1] not in keep and not is_used(policy_root(folder, found[1])))):
+        if match is not None and (is_half or (match[1] not in keep and not is_used(policy_root(folder, match[1])))):
             remove_tree(os.path.join(folder, name))
 
 

@@ -1,6 +1,6 @@
-"""Proves that a policy on the disk is what the fleet's publisher signed.  Knows keys, manifests and files.
+"""The proof that a policy on the disk is what the fleet's publisher signed.  Knows keys, manifests and files.
 
-What cannot be proven has a `fault`, and denies at every gate.
+A policy that cannot be proven has a `fault`, and denies on every gate.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def index_keys(texts: Iterable[str]) -> dict[str, PublicKey]:
     """Return public keys by their id.
 
     Raises:
-        FleetError: one of them is none.
+        FleetError: one of the texts is not a key.
         NoLibraryError: signatures cannot be checked here.
     """
     try:
@@ -46,13 +46,15 @@ def prove_envelope(fleet: str, envelope: SignedManifest, keys: Iterable[str]) ->
     """Return the manifest of an envelope, and the text of the key that has signed it.
 
     Raises:
-        FleetError: none of these keys has, or it is of another fleet.
+        FleetError: none of these keys has signed it, or it is of another fleet.
         NoLibraryError: signatures cannot be checked here.
     """
     manifest = read_manifest(fleet, envelope)
     key = find_signer(manifest, envelope, index_keys(keys))
     if key is None:
-        raise FleetError(f"version {manifest.version} is signed by the key {envelope.key}, which is not listed")
+        raise FleetError(
+            f"version {manifest.version} is signed by the key {envelope.key}, which [fleet] keys does not list"
+        )
     return manifest, key.text
 
 
@@ -64,9 +66,10 @@ def read_proven_files(
     *,
     mends: bool,
 ) -> FleetFiles:
-    """Read the policy in force; `listed` are the keys of [fleet].
+    """Read the active policy; `listed` are the keys of [fleet].
 
-    A key that was revoked since counts too, by which the policy was believed when it was applied: it stays in force.
+    The key by which the policy was believed when it was applied counts too, even if it was revoked since: to revoke a
+    key must not deactivate guards.
     """
     assert policy.applied is not None
     try:
@@ -77,7 +80,7 @@ def read_proven_files(
             return read_fleet(before, before)
         return prove_new_files(folder, policy.applied, {*listed, *filter(None, (policy.key,))}, proof, mends=mends)
     except (FleetError, NoLibraryError, UnsafeFileError, OSError) as error:
-        fault = f"what is in force cannot be proven: {locate_error(error)}"
+        fault = f"the active policy cannot be proven: {locate_error(error)}"
         return FleetFiles(fault=fault, is_to_retry=is_passing(error))
 
 
@@ -88,14 +91,14 @@ def prove_new_files(
     data = read_safely(policy_document_path(folder, manifest.bundle))
     bundle = read_bundle(data, manifest)
     files = msgspec.structs.replace(list_bundle_files(folder, manifest, bundle), proof=proof)
-    seen = read_fleet(files, None)
-    if seen.fault is None or not mends:
-        return seen
+    fleet_files = read_fleet(files, None)
+    if fleet_files.fault is None or not mends:
+        return fleet_files
     unpack_bundle(folder, manifest.bundle, data, bundle.files)
     return read_fleet(files, None)
 
 
 def list_bundle_files(folder: str, manifest: Manifest, bundle: Bundle) -> FleetFiles:
-    """Return what a bundle's files must be, before any of them is read."""
+    """Return the pins of a bundle's files, before any of them is read."""
     pins = {name: hashlib.sha256(content).hexdigest() for name, content in sorted(bundle.files.items())}
     return FleetFiles(policy_root(folder, manifest.bundle), manifest.version, pins, bundle.suspendable)

@@ -1,7 +1,7 @@
-"""The link's token: whoever shows it on the admin socket is the fleet's link, and may do nothing else.
+"""The link's token: a client that shows it on the admin socket is the fleet's link, and may do nothing else.
 
-It is in one file beside the admin socket, new at each start of the daemon and whenever [fleet] changes, and not there
-without [fleet].  Knows that file; answers no request.
+It is in one file beside the admin socket.  There is a new one at each start of the daemon and whenever [fleet] changes,
+and none without [fleet].
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ BYTES = 32
 
 
 class LinkToken:
-    """The token that is valid now.  `on_renewed` is called when one ends: whoever has shown it must show the next."""
+    """The valid token.  `on_renewed` is called when one ends: a client that has shown it must show the next."""
 
     def __init__(self, folder: str, faults: ActiveFaults, on_renewed: Callable[[], None]) -> None:
         self.path = os.path.join(folder, FLEET_TOKEN)
@@ -33,10 +33,10 @@ class LinkToken:
         self._on_renewed = on_renewed
         self._settings: FleetSettings | None = None
         self._token: bytes | None = None
-        self.remove()  # one that a killed daemon left is worth nothing
+        self.remove()  # a killed daemon may have left its own, which is not valid
 
     def take(self, settings: FleetSettings | None) -> None:
-        """Apply the [fleet] table: with another one, or if the file is gone, there is a new token."""
+        """Apply the [fleet] table: if it has changed, or the file is gone, write a new token."""
         is_there = self._token is not None and os.path.exists(self.path)
         if settings == self._settings and is_there is (settings is not None):
             return
@@ -48,22 +48,22 @@ class LinkToken:
 
     @property
     def is_valid(self) -> bool:
-        """Whether there is one."""
+        """Return whether there is a token."""
         return self._token is not None
 
     def is_shown(self, shown: str) -> bool:
-        """Return whether somebody shows the token that is valid now; how long that takes says nothing about it."""
+        """Return whether a client shows the valid token; the time of the comparison reveals nothing about it."""
         return self._token is not None and hmac.compare_digest(self._token, shown.encode())
 
     def remove(self) -> None:
-        """Make the token void, and remove its file."""
+        """Invalidate the token, and remove its file."""
         self._token = None
         self._faults.report("fleet token")
-        with suppress(OSError):  # what is left in it opens nothing
+        with suppress(OSError):  # the token in a file that stays is not valid
             os.unlink(self.path)
 
     def _write(self, token: bytes) -> None:
-        """Write a new token, whole and readable by nobody else; without its file it is not valid."""
+        """Write a new token, as a whole and readable by this user alone; if that fails, it is not valid."""
         new = f"{self.path}.new"
         try:
             fd = create_anew(new)
@@ -72,7 +72,7 @@ class LinkToken:
                 file.write(token + b"\n")
             os.replace(new, self.path)
         except OSError as error:
-            text = f"{self.path}: {error.strerror}, so the fleet's link cannot connect; mend it, and: hooklatch reload"
+            text = f"{self.path}: {error.strerror}, so the fleet's link cannot connect; fix it, then: hooklatch reload"
             logger.error("%s", text)
             self._faults.report("fleet token", text)
             return

@@ -24,15 +24,15 @@ class Fleet(Protocol):
         """Return how to read it, in a thread; it uses nothing that may change meanwhile."""
         ...
 
-    def denied(self, files: FleetFiles | None) -> FleetFiles | None:
+    def add_denial(self, files: FleetFiles | None) -> FleetFiles | None:
         """Return what hooks are to be made of as of now: with or without the denial of every gate."""
         ...
 
-    def took(self, files: FleetFiles | None) -> None:
+    def record_active(self, files: FleetFiles | None) -> None:
         """Note what hooks are made of from now on."""
         ...
 
-    def attempted(self, what: str, hook: str) -> None:
+    def record_attempt(self, what: str, hook: str) -> None:
         """Record that somebody tried to take something from a hook of the fleet."""
         ...
 

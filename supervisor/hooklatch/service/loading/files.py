@@ -252,14 +252,14 @@ class Reloader:
 
         At once, whatever a reload waits for: that one commits the same later, of what it has built until then.
         """
-        taken = msgspec.structs.replace(self.active, fleet=self._fleet.denied(self.active.fleet))
+        taken = msgspec.structs.replace(self.active, fleet=self._fleet.add_denial(self.active.fleet))
         layers = self._layers_of(taken, msgspec.structs.replace(self._built, fresh={}, too_weak=set()))
         self._registries.set_global(
             files=layers.shared, catalogue=taken.catalogue, projects=layers.projects,
             personalities=taken.main.personalities,
         )  # fmt: skip
         self.active, self._names = taken, layers.names
-        self._fleet.took(taken.fleet)
+        self._fleet.record_active(taken.fleet)
         await self._registries.announced()
 
     async def _reload(
@@ -304,7 +304,7 @@ class Reloader:
             taken,
             removed=sorted({*taken.removed, *built.removed}),
             projects=[self._projects.verified(one, trees[one.folder]) for one in taken.projects],
-            fleet=self._fleet.denied(verify_fleet_files(taken.fleet, self._units(built).values())),
+            fleet=self._fleet.add_denial(verify_fleet_files(taken.fleet, self._units(built).values())),
         )
         layers = self._layers_of(taken, built)
         diagnostics = [*taken.diagnostics, *built.diagnostics, *layers.diagnostics, *unguarding.red]
@@ -315,12 +315,12 @@ class Reloader:
         request.on_commit(taken.removed)
         for override in layers.attempts:
             if override not in state.overrides:
-                self._fleet.attempted("override", override.id)
+                self._fleet.record_attempt("override", override.id)
         self.diagnostics, self.silent = diagnostics, unguarding
         self._names, self._by_file = layers.names, layers.by_file
         before = (state.settings, state.overrides, state.manifests, state.builds, state.fleet, state.switches)
         state.switches = dict(self._registries.switches)
-        self._fleet.took(taken.fleet)
+        self._fleet.record_active(taken.fleet)
         state.settings, state.overrides = taken.main.settings, taken.main.overrides
         # The manifests of now: a project may have been untrusted meanwhile.
         state.manifests = list_manifests(state.manifests, taken, layers, built.faults)
@@ -436,7 +436,7 @@ class Reloader:
         """
         async with self._lock:
             unit = await self._ensured(source)
-            unit.asked_for = trio.current_time()
+            unit.requested_at = trio.current_time()
             return unit
 
     async def _ensured(self, source: Source) -> SourceBuild:
@@ -450,7 +450,7 @@ class Reloader:
             # It may have changed again: only another reload may take that, which moves all hooks on it.
             if (unit := units.get(location)) is not None:
                 return unit
-        newer = await in_thread(unit.newer) if unit is not None else None
+        newer = await in_thread(unit.read_newer) if unit is not None else None
         if unit is not None and newer is None:
             return unit
         active = self.active

@@ -227,7 +227,7 @@ async def open_daemon(options: DaemonOptions, process: Process | None = None) ->
             await start_all(supervisor, list_services(parts, listeners))
             try:
                 with point_to_runtime(options.state_dir, os.path.dirname(agent)):
-                    revision, wrong = parts.registries.view.revision, parts.status.wrong()
+                    revision, wrong = parts.registries.view.revision, parts.status.findings()
                     start.is_over = True
                     yield Daemon(parts, listeners, DaemonReady(agent, admin, os.getpid(), revision, wrong))
             finally:
@@ -327,8 +327,8 @@ async def load_everything(parts: DaemonComponents, fault: str | None) -> None:
         logger.warning("%s", text, extra={"path": parts.state.path})
     scratch.clear_scratch(os.path.dirname(parts.state.path))
     parts.fleet.load()
-    for name in parts.state.of_the_fleet:
-        parts.fleet.attempted("a switch in the state file", name)
+    for name in parts.state.fleet_switches:
+        parts.fleet.record_attempt("a switch in the state file", name)
     parts.suspensions.restore()
     if parts.files.settings.keeps_state:
         parts.shared_state.open()

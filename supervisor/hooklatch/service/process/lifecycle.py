@@ -95,7 +95,7 @@ class DaemonLifecycle:
         try:
             await self._notifier.stopping("draining: fires under way are answered, new gates denied")
             with trio.move_on_after(DRAIN_TIMEOUT):
-                await self._generations.quiesced()
+                await self._generations.wait_quiesced()
                 with trio.move_on_after(FLUSH_TIMEOUT):
                     while not all(connection.is_quiet for connection in self._connections.values()):  # noqa: ASYNC110
                         await trio.sleep(FLUSH_INTERVAL)  # a client reads its answer in its own time

@@ -156,7 +156,7 @@ def measure_fleet(parts: StatusReport) -> Iterator[Metric]:
 
 
 def measure_process(parts: StatusReport) -> Iterator[Metric]:
-    state = parts.report()
+    state = parts.report_health()
     build = (VERSION, platform.python_version())
     yield make_metric_family(
         "gauge", "hooklatch_build_info", "The running version.", ("version", "python"), {build: 1.0}

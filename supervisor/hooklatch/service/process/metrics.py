@@ -168,7 +168,7 @@ class Page:
                         start_response, UNAVAILABLE, "a vital part is not well; status says which"
                     )
                 case "/readyz":
-                    state = self._on_the_loop(self._status.report)
+                    state = self._on_the_loop(self._status.report_health)
                     text = " ".join([state["health"], *state["reasons"]])
                     return send_plain_response(start_response, "200 OK" if text == "ready" else UNAVAILABLE, text)
                 case _:

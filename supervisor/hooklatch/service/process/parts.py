@@ -114,7 +114,7 @@ class DaemonComponents:
         )
         self.generations, metrics_places = FireGenerations(), MetricsPlaces()
         self.sources = make_sources(
-            zygote, self.generations.quiesced, pools, on_adopted=self._adopted, environments=environments,
+            zygote, self.generations.wait_quiesced, pools, on_adopted=self._adopted, environments=environments,
             load_seconds=load_seconds,
         )  # fmt: skip
 
@@ -147,7 +147,7 @@ class DaemonComponents:
         # Fires.
         self.dialects = Dialects(installed, self.files)
         targets = HookRunners(
-            pools, self.bus.connections, self.statistics, breakers=self.breakers, native=self.dialects,
+            pools, self.bus.connections, self.statistics, breakers=self.breakers, dialects=self.dialects,
             on_quarantine=self.notes.quarantined,
         )  # fmt: skip
         self.dispatcher = Dispatcher(
@@ -167,8 +167,8 @@ class DaemonComponents:
         )  # fmt: skip
         session_methods = SessionMethods(
             registrar=registrar, registries=self.registries, sessions=self.sessions, projects=self.projects,
-            files=self.files, dialects=self.dialects, native=self.native, bus=self.bus, permits=permits, record=record,
-            links=self.links, asks=self.asks,
+            files=self.files, dialects=self.dialects, dialect_dispatcher=self.native, bus=self.bus,
+            permits=permits, record=record, links=self.links, asks=self.asks,
         )  # fmt: skip
         self.status = StatusReport(
             faults=faults, listener_faults=self.listener_faults, breakers=self.breakers, suspensions=self.suspensions,
@@ -212,7 +212,7 @@ class DaemonComponents:
         """Record a new build of a source; a quarantine of the one before it is over, and it has files of its own."""
         self.file_watch.hint.set()
         self.notes.adopted(unit)
-        self.breakers.replaced(unit.source.location, unit.build)
+        self.breakers.release_replaced(unit.source.location, unit.build)
 
     def _reloaded(self, reloaded: ReloadResult) -> None:
         """Record a reload; it may have changed what is to be watched."""
