@@ -381,7 +381,7 @@ class Sources:
     async def _environment(self, version: SourceVersion) -> Environment | None:
         try:
             if (required := version.required) is not None:
-                made = await self.environments.made(required, may_make=version.may_make)
+                made = await self.environments.acquire_required(required, may_make=version.may_make)
                 if required.lock:
                     try:
                         await self.look(partial(watch_lock, made, version))
@@ -389,7 +389,7 @@ class Sources:
                         self._give_up(made)
                         raise
                 return made
-            return await self.environments.named(version.python) if version.python is not None else None
+            return await self.environments.acquire_named(version.python) if version.python is not None else None
         except EnvironmentFaultError as error:
             raise UnitError(Diagnostic(version.source.location, 0, str(error)), is_passing=True) from None
 
