@@ -357,6 +357,6 @@ def make_listener_settings(port: int) -> dict[str, Any]:
             "allowedEnvVars": ["HOOKLATCH_TOKEN", "CLAUDE_PROJECT_DIR"],
         }]}]
         for event, spec in find_host(HOST).events.items()
-        if spec.event and event not in UNHEARD and not spec.takes_over
+        if spec.event and event not in UNHEARD and not spec.alters_host
     }  # fmt: skip
     return {"hooks": hooks}
