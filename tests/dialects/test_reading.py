@@ -100,7 +100,10 @@ READ: list[tuple[Dialect, str, object, dict[str, Any]]] = [
         RADIUM,
         "AfterTool",
         {**GO, "modified_data": {"modified_result": "r", "cost": 1}},
-        {"patch": {"tool_response": "r"}, "warnings": ["a hook on AfterTool cannot answer with 'cost', which was ignored"]},
+        {
+            "patch": {"tool_response": "r"},
+            "warnings": ["a hook on AfterTool cannot answer with 'cost', which was ignored"],
+        },
     ),
     (RADIUM, "BeforeTool", GO, {}),
     (RADIUM, "BeforeTool", STOP, DENY),

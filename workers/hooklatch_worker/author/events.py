@@ -156,7 +156,7 @@ class PermissionRequest(ToolEvent, event="permission_request"):
 
 
 class PermissionDenied(ToolEvent, event="permission_denied"):
-    """A tool call was refused, by whomever; `denial["code"]` is the cause."""
+    """A tool call was refused, by a guard, a person or the host; `denial["code"]` is the cause."""
 
     tool_use_id: str | None
     reason: str | None
@@ -233,7 +233,7 @@ class SubagentStarted(SubagentEvent, event="subagent_started"):
 
 
 class SubagentStop(SubagentEvent, event="subagent_stop"):
-    """A subagent has finished, whatever its outcome."""
+    """A subagent has finished, with success or without."""
 
     outcome: str | None
     result: Any
@@ -371,7 +371,7 @@ class MessageClaim(InboundEvent, event="message_claim"):
 
 
 class MessageDispatch(InboundEvent, event="message_dispatch"):
-    """A message that nobody claimed is about to go to an agent, and a hook may still answer it."""
+    """A message that no hook has claimed is about to go to an agent, and a hook may still answer it."""
 
 
 class MessageSend(Event, event="message_send"):

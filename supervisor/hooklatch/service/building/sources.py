@@ -135,7 +135,7 @@ def add_named_files(version: SourceVersion, paths: Iterable[str]) -> SourceVersi
     for path in paths:
         stamps[path] = stamp_path(path)
         try:
-            named[path] = read_safely(path, most=MAX_BUILD)
+            named[path] = read_safely(path, maximum=MAX_BUILD)
         except FileNotFoundError:
             text = f"there is no such file, which files of {version.source.location} names"
             raise UnitError(Diagnostic(path, 0, text)) from None
@@ -272,7 +272,7 @@ class SourceBuild:
         """Hash a file; None if it cannot be read, or may not be loaded.  Packages are trusted wherever they are."""
         try:
             if self.source.kind == "file":
-                return hashlib.sha256(read_safely(path, most=MAX_BUILD)).hexdigest()
+                return hashlib.sha256(read_safely(path, maximum=MAX_BUILD)).hexdigest()
             return digest_source(path)
         except (UnsafeFileError, OSError, ValueError):
             return None
