@@ -73,7 +73,8 @@ class EnvironmentStatus(msgspec.Struct, frozen=True):
     requires: tuple[str, ...] = ()
     users: int = 0
     seconds: float = 0.0  # since its build started
-    said: str = ""  # the last line of the installer, or why it failed
+    # The last line of the installer, or why it failed.  Monitoring reads it as `said`.
+    last_line: str = msgspec.field(default="", name="said")
     zygote: int | None = None
     restarts: int = 0
 
