@@ -141,7 +141,7 @@ def test_a_gate_cannot_be_passed_off_as_something_else(dialect: Dialect) -> None
     forged = msgspec.structs.replace(event.feeds[0], verdicts=frozenset({"halt"}))
     events = {**dialect.events, name: msgspec.structs.replace(event, feeds=(forged,))}
 
-    with pytest.raises(InvalidDialectError, match="states other verdicts"):
+    with pytest.raises(InvalidDialectError, match="has other verdicts"):
         validate_dialect(msgspec.structs.replace(dialect, events=events))
 
 

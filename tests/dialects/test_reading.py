@@ -87,20 +87,23 @@ READ: list[tuple[Dialect, str, object, dict[str, Any]]] = [
         {"prependSystem": "x", "later": 1, "also": None},
         {
             "patch": {"prepend_system": "x"},
-            "warnings": ["a hook on before_prompt_build cannot say 'also', 'later', which was ignored"],
+            "warnings": ["a hook on before_prompt_build cannot answer with 'also', 'later', which was ignored"],
         },
     ),
     (
         ETHOS,
         "message_sending",
         {"reason": "x"},
-        {"warnings": ["a hook on message_sending cannot say 'reason', which was ignored"]},
+        {"warnings": ["a hook on message_sending cannot answer with 'reason', which was ignored"]},
     ),
     (
         RADIUM,
         "AfterTool",
         {**GO, "modified_data": {"modified_result": "r", "cost": 1}},
-        {"patch": {"tool_response": "r"}, "warnings": ["a hook on AfterTool cannot say 'cost', which was ignored"]},
+        {
+            "patch": {"tool_response": "r"},
+            "warnings": ["a hook on AfterTool cannot answer with 'cost', which was ignored"],
+        },
     ),
     (RADIUM, "BeforeTool", GO, {}),
     (RADIUM, "BeforeTool", STOP, DENY),

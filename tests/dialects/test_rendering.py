@@ -181,13 +181,13 @@ WARNINGS: list[tuple[Dialect, str, dict[str, Reply], list[str]]] = [
         REASONIX,
         "PreToolUse",
         {"a": amend(tool_input={})},
-        ["pass became deny: reasonix cannot say a change of tool_input on PreToolUse"],
+        ["pass became deny: reasonix cannot express a change of tool_input on PreToolUse"],
     ),
     (
         RADIUM,
         "AfterModel",
         {"a": amend(reasoning="short")},
-        ["a change of reasoning was lost: radium cannot say it on AfterModel"],
+        ["a change of reasoning was lost: radium cannot express it on AfterModel"],
     ),
     (
         REASONIX,

@@ -229,7 +229,7 @@ def test_a_token_that_others_could_read_is_not_used(tmp_path: Path) -> None:
         listener.read_token(str(path))
     path.chmod(0o600)
     path.write_text("short\n")
-    with pytest.raises(listener.TokenError, match="no secret"):
+    with pytest.raises(listener.TokenError, match="not a secret"):
         listener.read_token(str(path))
     path.unlink()
     path.symlink_to(tmp_path / "other")

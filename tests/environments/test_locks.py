@@ -25,7 +25,7 @@ class Found:
         self.watched: list[str] = []
         self.released = 0
 
-    async def made(self, _: Requirements, *, may_make: bool) -> Found:
+    async def acquire_required(self, _: Requirements, *, may_make: bool) -> Found:
         assert may_make
         self.meanwhile()
         return self

@@ -22,7 +22,7 @@ def test_the_example_of_a_block_is_one() -> None:
 
 
 def test_the_numbers_are_those_of_the_code() -> None:
-    assert f"At most {environments.MOST} are in use" in PAGE
+    assert f"At most {environments.MAX_ENVIRONMENTS} are in use" in PAGE
     assert f"for {store.KEPT_DAYS} days is removed" in PAGE
     assert f"again after {environments.FIRST_WAIT:.0f} s" in PAGE
     assert f"up to {environments.LAST_WAIT / 60:.0f} minutes" in PAGE

@@ -135,7 +135,7 @@ def read_host(data: bytes) -> None:
                 native = host.read(event, data, {})
                 if not native.event:
                     continue
-                request = host.request(native)
+                request = host.make_fire(native)
             except UnreadableError as error:
                 said(error)
                 host.failure(error.event, error.cause, str(error))

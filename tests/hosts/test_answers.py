@@ -133,7 +133,7 @@ def refusal_of(host: str, event: str, document: bytes) -> HookOutput | None:
     """Return what a document that cannot be judged is answered with; None if it can be judged."""
     adapter = find_host(host)
     try:
-        adapter.request(adapter.read(event, document, {}))
+        adapter.make_fire(adapter.read(event, document, {}))
     except UnreadableError as error:
         assert error.event == event  # noqa: PT017
         return adapter.failure(error.event, error.cause, str(error))
@@ -172,7 +172,7 @@ def test_no_event_without_a_gate_refuses_anything(host: str, event: str, verdict
 
     assert output.exit_code == 0
     assert said(output).get("decision") in (None, "pass")
-    can = find_host(host).events[event].can
+    can = find_host(host).events[event].enforces
     warned = find_host(host).fit(native(host, event), decision).warnings
     assert bool(warned) is (verdict != "pass" and verdict not in can)
 
@@ -193,26 +193,26 @@ def test_a_host_promises_nothing_that_the_catalogue_refuses(host: str) -> None:
     for name, event in find_host(host).events.items():
         if not event.event:
             assert event.kind == "notify", name
-            assert not event.can, name
+            assert not event.enforces, name
             continue
         spec = CATALOGUE[event.event]
         allowed = set(spec.verdicts)
         allowed |= {"patch"} if spec.patch else set()
         allowed |= {"context"} if spec.outputs & {"inject", "append"} else set()
         allowed |= {"resume"} if "resume" in spec.outputs else set()
-        assert event.can <= allowed, name
+        assert event.enforces <= allowed, name
         assert event.patch <= spec.patch, name
-        assert ("patch" in event.can) is bool(event.patch), name
+        assert ("patch" in event.enforces) is bool(event.patch), name
 
 
 @table("host", list_hosts())
 def test_a_gate_can_deny_and_is_one_in_the_catalogue(host: str) -> None:
     for name, event in find_host(host).events.items():
         if event.kind == "gate":
-            assert "deny" in event.can, name
+            assert "deny" in event.enforces, name
             assert CATALOGUE[event.event].is_gate, name
         else:
-            assert "deny" not in event.can, name
+            assert "deny" not in event.enforces, name
 
 
 @table("host", list_hosts())

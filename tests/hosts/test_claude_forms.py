@@ -114,7 +114,7 @@ def test_a_worktree_is_the_hooks_to_make() -> None:
 
     assert output.exit_code == 2
     assert "none gave a worktree_path" in output.stderr
-    assert [name for name, event in CLAUDE.events.items() if event.takes_over] == ["WorktreeCreate", "WorktreeRemove"]
+    assert [name for name, event in CLAUDE.events.items() if event.alters_host] == ["WorktreeCreate", "WorktreeRemove"]
 
 
 def test_a_refused_policy_change_is_said_to_be_out_of_reach() -> None:
@@ -148,7 +148,7 @@ def test_text_for_the_model_is_said_or_named_as_lost(name: str) -> None:
 
     document = told(name, "pass", inject=inject, append="three")
 
-    if "context" in CLAUDE.events[name].can:
+    if "context" in CLAUDE.events[name].enforces:
         assert document == {"hookSpecificOutput": {"hookEventName": name, "additionalContext": "one\ntwo\nthree"}}
     else:
         assert "lost" in document["systemMessage"]
@@ -166,7 +166,7 @@ def test_text_beyond_what_claude_code_shows_is_kept_and_remarked_on() -> None:
 def test_a_refusal_that_claude_code_cannot_enforce_is_told_to_the_user(name: str, verdict: str) -> None:
     document = told(name, verdict, reason="because")
 
-    assert ("because" in document.get("systemMessage", "")) is (verdict not in CLAUDE.events[name].can)
+    assert ("because" in document.get("systemMessage", "")) is (verdict not in CLAUDE.events[name].enforces)
 
 
 def test_warnings_are_shown_to_the_user() -> None:
@@ -187,7 +187,7 @@ def test_each_gate_is_refused_in_a_form_that_holds(name: str) -> None:
         output = answered("claude-code", name, decided(verdict, reason="because"))
 
         assert effect("claude-code", name, output).done == "blocked"
-        assert (said(output).get("continue") is False) is (verdict == "halt" and "halt" in CLAUDE.events[name].can)
+        assert (said(output).get("continue") is False) is (verdict == "halt" and "halt" in CLAUDE.events[name].enforces)
 
 
 @pytest.mark.parametrize("name", CLAUDE.events)
@@ -200,4 +200,4 @@ def test_the_documented_table_is_the_one_in_force(name: str) -> None:
     spec = CLAUDE.events[name]
     assert event == (spec.event or "-")
     assert kind == spec.kind
-    assert set(words.split(", ")) - {"nothing"} == spec.can
+    assert set(words.split(", ")) - {"nothing"} == spec.enforces

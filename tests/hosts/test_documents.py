@@ -32,7 +32,7 @@ LINES = [
 def requested(host: str, event: str, document: object, **environ: str) -> HostFire:
     adapter = find_host(host)
     raw = document if isinstance(document, bytes) else json.dumps(document).encode()
-    return adapter.request(adapter.read(event, raw, environ))
+    return adapter.make_fire(adapter.read(event, raw, environ))
 
 
 def payload_of(request: HostFire) -> dict[str, Any]:
@@ -46,7 +46,7 @@ def test_each_recorded_document_is_fired_whole(host: str, name: str, line: bytes
     if not native.event:
         return
 
-    request = find_host(host).request(native)
+    request = find_host(host).make_fire(native)
 
     sent, document = payload_of(request), json.loads(line)
     assert {key: sent[key] for key in document} == document
@@ -60,7 +60,7 @@ def test_each_recorded_tool_call_says_what_it_does(host: str, name: str, line: b
     if "tool" not in native.event or native.event == "post_tool_batch":
         return
 
-    sent = payload_of(find_host(host).request(native))
+    sent = payload_of(find_host(host).make_fire(native))
 
     assert sent["tool_kind"] in KINDS - {"other"} or sent["tool_name"] in (
         "ToolSearch",

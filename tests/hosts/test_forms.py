@@ -79,7 +79,7 @@ STRICTER: list[tuple[str, str, Any, dict[str, Any], str]] = [
     ("qwen", TOOL, PATCH, {}, "cannot change tool_input"),
     ("cursor", "preToolUse", ASK, {}, "cannot ask"),
     ("opencode", "tool.execute.before", ASK, {}, "cannot ask"),
-    ("gemini", "BeforeTool", PATCH, {"tool_input": {"command": "rm", "timeout": 3}}, "cannot take out"),
+    ("gemini", "BeforeTool", PATCH, {"tool_input": {"command": "rm", "timeout": 3}}, "cannot remove"),
     ("gemini", "BeforeAgent", decided("pass", patch={"prompt": "p"}), {}, "cannot change prompt"),
     ("cursor", "beforeShellExecution", PATCH, {}, "cannot change tool_input"),
     ("copilot", "permissionRequest", PATCH, {}, "cannot change tool_input"),

@@ -13,7 +13,7 @@ OTHERS = [name for name in list_hosts() if name not in ("claude-code", "generic"
 
 
 def row(name: str, event: HostEventSpec) -> str:
-    can = ", ".join(word for word in ORDER if word in event.can) or "nothing"
+    can = ", ".join(word for word in ORDER if word in event.enforces) or "nothing"
     return f"| {name} | {f'`{event.event}`' if event.event else '-'} | {event.kind} | {can} |"
 
 

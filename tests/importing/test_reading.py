@@ -252,7 +252,7 @@ def test_what_would_run_otherwise_than_it_did_is_a_comment(data: bytes, said: st
         (b'{"hooks": {"PreToolUse": [{"hook": []}]}}', "'hook' is not known here; did you mean 'hooks'?"),
         (b'{"hooks": {"PreToolUse": [{"hooks": [{"comand": "x"}]}]}}', "did you mean 'command'?"),
         (b'{"hooks": {"PreToolUse": [{"hooks": 1}]}}', "its hooks are a list"),
-        (b'{"hooks": {"PreToolUse": [{"hooks": [1]}]}}', "it is 1, no handler"),
+        (b'{"hooks": {"PreToolUse": [{"hooks": [1]}]}}', "it is 1, not a handler"),
         (b'{"hooks": {"PreToolUse": [1]}}', "it is 1, not an object"),
         (b'{"hooks": {"PreToolUse": {"command": "x"}}}', "its entries are a list"),
         (b'{"PreToolUse": {"command": "x"}, "Stop": []}', "its entries are a list"),

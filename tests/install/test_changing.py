@@ -187,7 +187,7 @@ def test_the_mode_and_a_link_stay(home: Home) -> None:
 @pytest.mark.parametrize(
     ("data", "what"),
     [
-        (b'{\n "a" 1}', r"settings\.json:2:6: expected ':', found '1'; nothing was changed: mend the file"),
+        (b'{\n "a" 1}', r"settings\.json:2:6: expected ':', found '1'; nothing was changed: fix the file"),
         (b'{"hooks": 1}', r"expected an object for hooks"),
         (b'{"a": "\xff"}', r"is not UTF-8 \(line 1\)"),
     ],
@@ -223,7 +223,7 @@ def test_a_link_to_nothing_is_named(home: Home) -> None:
     Path(home.path).parent.mkdir()
     Path(home.path).symlink_to("/nowhere/at/all")
 
-    with pytest.raises(FileError, match="is a link to /nowhere/at/all, which is not there"):
+    with pytest.raises(FileError, match="is a link to /nowhere/at/all, which does not exist"):
         home.install()
 
 
@@ -279,5 +279,5 @@ def test_what_cannot_be_written_leaves_no_trace(home: Home) -> None:
 
     with pytest.raises(FileError, match="cannot be made"):
         files.make_folders("/proc/nowhere/at/all")
-    assert change.before == b"{}"
+    assert change.old == b"{}"
     assert home.tree() == {"conf", "conf/settings.json"}

@@ -159,8 +159,8 @@ async def test_a_worker_that_claims_to_have_run_others_than_it_can_is_garbage(
         nursery.start_soon(call)
         await trio.testing.wait_all_tasks_blocked()
         sent = scripted.received()
-        number, before = claim([sent.call_id, *(following.call_id for following in sent.then)])
-        scripted.theirs.sendall(wire.encode_frame(wire.CallAnswered(1, number, before=before)))
+        number, before = claim([sent.call_id, *(following.call_id for following in sent.following)])
+        scripted.theirs.sendall(wire.encode_frame(wire.CallAnswered(1, number, earlier_seconds=before)))
 
     assert [(reply.cause, reply.is_lost, reply.before) for reply in replies] == [("protocol", True, ())]
 
@@ -181,7 +181,9 @@ async def test_a_worker_says_how_long_each_took_within_what_all_did(
         await trio.testing.wait_all_tasks_blocked()
         sent = scripted.received()
         mock_clock.jump(0.5)
-        scripted.theirs.sendall(wire.encode_frame(wire.CallAnswered(1, sent.then[0].call_id, before=[claimed])))
+        scripted.theirs.sendall(
+            wire.encode_frame(wire.CallAnswered(1, sent.following[0].call_id, earlier_seconds=[claimed]))
+        )
 
     assert [(reply.cause, reply.before, reply.duration_ms) for reply in replies] == [("policy", (500.0,), 0.0)]
 
@@ -201,7 +203,7 @@ async def test_a_worker_puts_the_end_of_a_call_off_once_for_each_that_it_runs(
         nursery.start_soon(pool._watch_deadlines)
         nursery.start_soon(call)
         await trio.testing.wait_all_tasks_blocked()
-        second = scripted.received().then[0]
+        second = scripted.received().following[0]
         scripted.has_begun(0, second.call_id)
         mock_clock.jump(1.0)
         await trio.testing.wait_all_tasks_blocked()
@@ -232,7 +234,7 @@ async def test_a_later_call_that_has_less_time_than_the_first_one_ends_when_that
         nursery.start_soon(pool._watch_deadlines)
         nursery.start_soon(call)
         await trio.testing.wait_all_tasks_blocked()
-        second = scripted.received().then[0]
+        second = scripted.received().following[0]
         for seconds in (0.9, 0.9, 0.9):  # the first one may take so long
             mock_clock.jump(seconds)
             await trio.testing.wait_all_tasks_blocked()

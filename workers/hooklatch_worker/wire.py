@@ -1,9 +1,9 @@
-"""The messages between daemon, zygote and worker.  Knows messages and frames; does not know processes or policies.
+"""The messages between daemon, zygote and worker, and their frames.  Knows no processes and no policies.
 
 A frame is a big-endian 32-bit length and one msgpack document.  The daemon and a worker share a private stream
 socket; the daemon and the zygote share a SOCK_SEQPACKET socket, where the kernel keeps frames apart and file
 descriptors travel beside them.  Every message of a call carries `(generation, call_id)`: a late answer of an
-earlier life can never be taken for the present one (pebble #153).  Nothing here is ever unpickled.
+earlier worker can never be taken for the present one's (pebble #153).  Nothing here is ever unpickled.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ ISOLATION_LEVELS = ("standard", "restricted", "strict")  # from the weakest to t
 MAX_FRAME = 24 * 2**20  # a payload of 8 MiB, its merged copy, and its envelope
 MAX_BUILD = 16 * 2**20  # bytes of all files of a build: a frame holds them, and so does each of its workers
 MAX_CAPTURE = 64 * 2**10  # last bytes of a call's standard output (and error) that its outcome shows
-MAX_RUN_SECONDS = 0.005  # of callbacks before one that is run in the same call: others may wait for the worker
+MAX_RUN_SECONDS = 0.005  # of hooks before one that is run in the same call: others may wait for the worker
 HEADER = struct.Struct("!I")
-# A callback that `then` names has begun: the moment on the monotonic clock, and its call id.  The worker writes it into
-# memory that it shares with the daemon, in the callback's place; the daemon looks there if the worker dies or is late.
+# A hook of `following` has begun: the moment on the monotonic clock, and its call id.  The worker writes it into memory
+# that it shares with the daemon, at the hook's place.  The daemon looks there if the worker dies or is late.
 PROGRESS = struct.Struct("=dQ")
 PROGRESS_BYTES = 4096
 
@@ -70,7 +70,7 @@ class FrameError(Exception):
 
 
 class Source(msgspec.Struct, frozen=True):
-    """Where callbacks are defined: a file (absolute path and sha256 of its bytes) or an importable module."""
+    """The source of hooks: a file (absolute path and sha256 of its bytes) or an importable module."""
 
     kind: str
     location: str
@@ -78,7 +78,7 @@ class Source(msgspec.Struct, frozen=True):
 
 
 class Isolation(msgspec.Struct, frozen=True):
-    """What the kernel lets a worker do; with `is_required` it does not start if the kernel cannot enforce that.
+    """The isolation of a worker by the kernel; with `is_required` it does not start if the kernel cannot enforce it.
 
     `standard` always applies.  `restricted` writes only below the paths of `write`, and has no network unless `network`
     is set; `strict` also reads only code, the system and the paths of `read`, and makes no connection at all.
@@ -128,7 +128,7 @@ class ForkFailed(msgspec.Struct, frozen=True, tag="fork_failed"):
 
 
 class WorkerExited(msgspec.Struct, frozen=True, tag="exited"):
-    """How a worker ended: an exit code, or a negative signal number.  For diagnostics only."""
+    """Zygote to daemon: a worker has ended, with an exit code or a negative signal number.  For diagnostics only."""
 
     generation: int
     pid: int
@@ -138,9 +138,9 @@ class WorkerExited(msgspec.Struct, frozen=True, tag="exited"):
 class BuildFiles(msgspec.Struct, frozen=True, array_like=True):
     """The files of a source's folder that its workers run or read, besides the source itself.
 
-    `files` are their bytes by path, `names` those that were named as data.  `folders` are the directories that modules
-    were looked for in, each with all that was there to import: the names of modules, the first file of each package as
-    a path below it, and other directories with a slash at the end.
+    `files` has their bytes by path, `names` those that hooks name as data.  `folders` are the directories in which
+    modules were searched, each with its importable parts: the names of modules, the first file of each package as a
+    path below it, and other directories with a slash at the end.
     """
 
     files: dict[str, bytes] = {}
@@ -151,10 +151,10 @@ class BuildFiles(msgspec.Struct, frozen=True, array_like=True):
 class LoadCode(msgspec.Struct, frozen=True, tag="code", array_like=True):
     """Daemon to worker, before anything else: the bytes of the file to import, and of its build; empty for a module.
 
-    They are the bytes that were checked.  The files may hold others by now, which must not run instead, and must not
-    keep the last good version from getting new workers.  What is below `folder` is imported from the build or not at
-    all.  With `is_open` the worker proves a build: it reads what it imports, and reports that.  `pins` are the sha256
-    of each file that it may read for that, by path; without them it may read all.
+    They are the bytes that were checked.  The files may have other bytes by now, which must not run instead, and must
+    not keep the last good version from getting new workers.  Modules below `folder` are imported from the build or not
+    at all.  With `is_open` the worker proves a build: it reads the files that it imports, and reports them.  `pins` has
+    the sha256 of each file that it may read for that, by path; without pins it may read all.
     """
 
     data: bytes
@@ -165,7 +165,7 @@ class LoadCode(msgspec.Struct, frozen=True, tag="code", array_like=True):
 
 
 class FollowingCall(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One more callback of a `RunCall`: what it does not say is as in the first one."""
+    """One more hook of a `RunCall`; all other fields are those of the first hook."""
 
     call_id: int
     timeout: float
@@ -175,10 +175,10 @@ class FollowingCall(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class RunCall(msgspec.Struct, frozen=True, tag="call", array_like=True, gc=False):
-    """Daemon to worker: run one callback, within `timeout` seconds.
+    """Daemon to worker: run one hook, within `timeout` seconds.
 
-    `payload`, `envelope`, `config` and `merged` are JSON objects.  `then` are to be run after it, in order, each only
-    while all before it had nothing to say, at most MAX_RUN_SECONDS have passed, and the `limit` of all has not.
+    `payload`, `envelope`, `config` and `merged` are JSON objects.  The hooks of `following` are run after it, in order,
+    as long as all hooks before had no opinion, at most MAX_RUN_SECONDS have passed, and the `limit` of all has not.
     """
 
     generation: int
@@ -186,7 +186,7 @@ class RunCall(msgspec.Struct, frozen=True, tag="call", array_like=True, gc=False
     timeout: float
     function: str
     event: str
-    payload: memoryview  # of the frame: a copy of 4 MiB took longer than to read its JSON
+    payload: memoryview  # a part of the frame: to copy 4 MiB took longer than to parse its JSON
     envelope: bytes
     config: bytes = b""
     merged: bytes = b""
@@ -194,7 +194,7 @@ class RunCall(msgspec.Struct, frozen=True, tag="call", array_like=True, gc=False
     runtime: str = "trio"
     is_native: bool = False  # it may answer with any plain value in a dialect's format, which the daemon reads
     limit: float = math.inf  # seconds
-    then: list[FollowingCall] = []
+    following: list[FollowingCall] = []
 
 
 class HookDeclaration(msgspec.Struct, frozen=True):
@@ -217,11 +217,11 @@ class ForeignHook(msgspec.Struct, frozen=True):
 class SourceLoaded(msgspec.Struct, frozen=True, tag="loaded", array_like=True):
     """Worker to daemon: the source is imported.
 
-    `files` are the files that ran: of a file's folder with their sha256, empty for one that is not of the build; of a
-    module's package with none.  `build` is what a worker found that proves one.
+    `files` are the files that ran.  Those of a file's folder have their sha256, which is empty outside of the build;
+    those of a module's package have none.  `build` is sent by a worker that proves a build.
     `elsewhere` are the marked functions that it imported but does not define: those in modules of its directory, and if
     it has no marks of its own, those that it imported by name.
-    `isolation` is the level that is fully active, and `missing` what that lacks of the configured one.
+    `isolation` is the level that is fully active, and `missing` are the parts that the configured level has beyond it.
     """
 
     generation: int
@@ -235,7 +235,7 @@ class SourceLoaded(msgspec.Struct, frozen=True, tag="loaded", array_like=True):
 
 
 class LoadFailed(msgspec.Struct, frozen=True, tag="load_failed", array_like=True):
-    """Worker to daemon: the source is not imported; `is_refused` if it wanted a file that is not of its build."""
+    """Worker to daemon: the source is not imported; `is_refused` if it tried to run a file outside of its build."""
 
     generation: int
     message: str
@@ -245,11 +245,11 @@ class LoadFailed(msgspec.Struct, frozen=True, tag="load_failed", array_like=True
 
 
 class CallAnswered(msgspec.Struct, frozen=True, tag="answered", array_like=True, gc=False):
-    """Worker to daemon: the callback has ended, with this result.
+    """Worker to daemon: the hook has ended, with this result.
 
-    `answer` is JSON for `verdicts.decode`, empty for no opinion.  A `cause` says that there is no answer, and why.
-    Of a call with others after it, this is the result of the last one that was run; `before` are the seconds that each
-    one before it took, all of which had nothing to say.
+    `answer` is JSON for `verdicts.decode_answer`, empty for no opinion.  With a `cause` there is no answer.
+    Of a call with `following` hooks, this is the result of the last hook that ran; `earlier_seconds` has the duration
+    of each hook before it, all of which had no opinion.
     """
 
     generation: int
@@ -263,11 +263,11 @@ class CallAnswered(msgspec.Struct, frozen=True, tag="answered", array_like=True,
     truncated: bool = False
     exit_code: int | None = None
     emitted: list[EmittedTelemetry] = []
-    before: list[float] = []
+    earlier_seconds: list[float] = []
 
 
 class StateResponse(msgspec.Struct, frozen=True, tag="told", array_like=True):
-    """Daemon to worker: the result of an `StateRequest`.
+    """Daemon to worker: the result of a `StateRequest`.
 
     `value` is JSON, empty for none; with an `error` nothing changed.
     """
@@ -327,7 +327,7 @@ def decode_from_zygote(data: bytes) -> FromZygote:
 class FrameReader:
     """Splits a stream of bytes into the bodies of frames.
 
-    Give `take` what was received, then take bodies until there is none.  A frame that arrived whole is not copied.
+    Give `take` the received bytes, then take bodies until there is none.  A frame that arrived whole is not copied.
     `held` are the bytes beyond the last body that was taken.
     """
 
@@ -342,7 +342,7 @@ class FrameReader:
             FrameError: the announced length is over MAX_FRAME.
         """
         if self.held:
-            buffer, begin = self._joined(data), self._begin
+            buffer, begin = self._join_held(data), self._begin
         else:
             buffer, begin = data, 0  # nearly always one whole frame
         size, body = len(buffer), begin + HEADER.size
@@ -360,7 +360,7 @@ class FrameReader:
         self.held = buffer
         return None
 
-    def _joined(self, data: bytes) -> bytes | bytearray:
+    def _join_held(self, data: bytes) -> bytes | bytearray:
         if not data:
             return self.held
         if self._begin or not isinstance(self.held, bytearray):

@@ -1,4 +1,4 @@
-"""Applies a dialect's axes.  Knows specs and firing order; can tighten or reorder an event, never loosen it."""
+"""The application of a dialect's axes, which can tighten or reorder an event, but never loosen it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def is_due(feed: EventMapping, verdicts: Sequence[str]) -> bool:
 
 
 def order_dialect_hooks(dialect: Dialect, hooks: Sequence[Hook]) -> tuple[Hook, ...]:
-    """Return all hooks, sorted into the firing order of that system; the fleet's, which none has, come first."""
+    """Return all hooks, sorted into the firing order of that system, with the fleet's hooks first."""
     if dialect.by_priority:
         return tuple(sorted(hooks, key=lambda hook: (hook.layer is not Layer.FLEET, -hook.priority)))
     if not dialect.layers:

@@ -1,6 +1,6 @@
 """The data model of a dialect: another system's event names, keys, axes and words.
 
-    native event ──feeds──▶ canonical events        (a Feed: when, which keys, which axes)
+    native event ──feeds──▶ canonical events        (an EventMapping: when, which keys, which axes)
     native answer ◀─words, patch, outputs── decision (Answers, written in the dialect's style)
 
 Independent of dispatch.  A dialect can make an event stricter or order it differently; it cannot change an event's
@@ -84,7 +84,7 @@ class EventMapping(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Answers(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the answer to a native event can express, and under which key."""
+    """The parts that the answer to a native event can express, and their keys."""
 
     words: dict[str, str] = {}  # verdict -> native word
     patch: dict[str, str] = {}  # canonical path -> native key
@@ -156,7 +156,7 @@ def validate_dialect(dialect: Dialect, catalogue: Catalogue | None = None) -> Di
     """Return the dialect unchanged if it is complete and does not loosen any event.
 
     Raises:
-        InvalidDialectError: it is invalid; the text says what is wrong, and in which event.
+        InvalidDialectError: it is invalid; the text names the event and the problem.
     """
     catalogue = catalogue or Catalogue.standard()
     if not dialect.name:
@@ -167,12 +167,12 @@ def validate_dialect(dialect: Dialect, catalogue: Catalogue | None = None) -> Di
         read_definition({**dialect.shell, "id": "any", "event": "any", "command": "true"})
     except InvalidHookError as error:
         raise InvalidDialectError(dialect.name, f"shell: {error.reason}") from None
-    seen: set[str] = set()
+    spellings: set[str] = set()
     for name, event in dialect.events.items():
         for spelling in (name, *event.aliases):
-            if spelling in seen:
+            if spelling in spellings:
                 raise InvalidDialectError(dialect.name, f"two of its events are called {spelling!r}")
-            seen.add(spelling)
+            spellings.add(spelling)
         problem = _find_event_problem(dialect, event, catalogue)
         if problem is not None:
             raise InvalidDialectError(dialect.name, f"event {name!r}: {problem}")
@@ -185,46 +185,48 @@ def _find_event_problem(dialect: Dialect, event: NativeEvent, catalogue: Catalog
     problem = _find_word_problem(event.answers.words)
     if problem is not None:
         return problem
-    for fed in event.feeds:
-        spec = catalogue.get(fed.event)
+    for mapping in event.feeds:
+        spec = catalogue.get(mapping.event)
         if spec is None:
-            return f"there is no event {fed.event!r} to feed{suggest_name(fed.event, catalogue)}"
-        problem = _find_feed_problem(fed, spec) or _find_key_problem(fed)
+            return f"there is no event {mapping.event!r} to feed{suggest_name(mapping.event, catalogue)}"
+        problem = _find_mapping_problem(mapping, spec) or _find_key_problem(mapping)
         if problem is not None:
             return problem
         if spec.fails_closed and not any(word in event.answers.words for word in REFUSALS):
             return f"it feeds the gate {spec.name}, so its answers need a word for deny or halt"
-    for fed in event.feeds[1:]:
-        if catalogue[fed.event].fails_closed:  # among several feeds, its refusal would not be the host's answer
-            return f"it feeds the gate {fed.event} beside other events; a gate must come first, and be the only gate"
+    for mapping in event.feeds[1:]:
+        if catalogue[mapping.event].fails_closed:  # among several feeds, its refusal would not be the host's answer
+            return (
+                f"it feeds the gate {mapping.event} beside other events; a gate must come first, and be the only gate"
+            )
     if event.feeds[0].when != "always":
         return 'its first feed cannot depend on feeds before it; write when = "always"'
-    return _find_answer_problem(dialect, event.answers, [catalogue[fed.event] for fed in event.feeds])
+    return _find_answer_problem(dialect, event.answers, [catalogue[mapping.event] for mapping in event.feeds])
 
 
-def _find_feed_problem(fed: EventMapping, spec: EventSpec) -> str | None:
-    if fed.verdicts != spec.verdicts or fed.match != spec.match:
-        return f"its feed of {spec.name} states other verdicts than the catalogue; make it with feed()"
-    if spec.model != "notify" and fed.flow == "concurrent":
+def _find_mapping_problem(mapping: EventMapping, spec: EventSpec) -> str | None:
+    if mapping.verdicts != spec.verdicts or mapping.match != spec.match:
+        return f"its feed of {spec.name} has other verdicts than the catalogue; make it with feed()"
+    if spec.model != "notify" and mapping.flow == "concurrent":
         return f"the hooks of {spec.name} run in order; only a notify event can be concurrent"
-    for word in fed.ends_at or ():
+    for word in mapping.ends_at or ():
         if word not in VERDICTS:
             return f"ends_at names the unknown verdict {word!r}"
     return None
 
 
-def _find_key_problem(fed: EventMapping) -> str | None:
-    if any(not all(path.split(".")) for path in (*fed.keys, *fed.keys.values())):
+def _find_key_problem(mapping: EventMapping) -> str | None:
+    if any(not all(path.split(".")) for path in (*mapping.keys, *mapping.keys.values())):
         return "a path of its key map has an empty part"
-    paths = list(fed.keys.values())
+    paths = list(mapping.keys.values())
     above = {path[: dot.start()] for path in paths for dot in re.finditer(r"\.", path)}
     for path in paths:
         if paths.count(path) > 1 or path in above:
             return f"the canonical path {path!r} occurs twice in its key map, or contains another path"
-    if fed.gathers is not None and fed.gathers in fed.keys.values():
-        return f"{fed.gathers!r} gathers the other keys, so no key can be mapped to it"
-    if fed.nested is not None and (fed.gathers is None or fed.nested in fed.keys):
-        return f"{fed.nested!r} is to hold what is gathered: write gathers too, and no other meaning of the key"
+    if mapping.gathers is not None and mapping.gathers in mapping.keys.values():
+        return f"{mapping.gathers!r} gathers the other keys, so no key can be mapped to it"
+    if mapping.nested is not None and (mapping.gathers is None or mapping.nested in mapping.keys):
+        return f"{mapping.nested!r} is to hold what is gathered: write gathers too, and no other meaning of the key"
     return None
 
 
@@ -250,5 +252,5 @@ def _find_answer_problem(dialect: Dialect, answers: Answers, specs: list[EventSp
             return f"hooks of {specs[0].name} cannot answer with {output}"
     written = [*answers.patch.values(), *answers.outputs.values()]
     written += list(answers.words.values()) if dialect.style in ("merged", "tagged") else []
-    twice = next((key for key in written if written.count(key) > 1 and dialect.style != "exit"), None)
-    return f"the key {twice!r} of its answer would have two meanings" if twice else None
+    repeated_key = next((key for key in written if written.count(key) > 1 and dialect.style != "exit"), None)
+    return f"the key {repeated_key!r} of its answer would have two meanings" if repeated_key else None

@@ -1,4 +1,4 @@
-"""Reads the exit of a command as an answer: 0 passes, 2 refuses; on a gate everything else is garbage."""
+"""A reader of the exit of a command as an answer: 0 passes, 2 refuses; on a gate everything else is garbage."""
 
 from __future__ import annotations
 
@@ -22,12 +22,14 @@ def read_exit(event: NativeEvent, name: str, answer: object) -> dict[str, Any]:
     Raises:
         GarbageError: it is neither, or the command failed on a gate.
     """
-    said = cast("dict[str, Any]", answer) if isinstance(answer, dict) else {"exitCode": answer}
-    code = said.get("exitCode", said.get("exit_code"))
-    decision = said.get("decision")
-    has_failed = bool(said.get("timedOut")) or said.get("spawnError") not in (None, False, "") or decision == "error"
+    exit_table = cast("dict[str, Any]", answer) if isinstance(answer, dict) else {"exitCode": answer}
+    code = exit_table.get("exitCode", exit_table.get("exit_code"))
+    decision = exit_table.get("decision")
+    has_failed = (
+        bool(exit_table.get("timedOut")) or exit_table.get("spawnError") not in (None, False, "") or decision == "error"
+    )
     is_unreadable = (
-        bool(said.keys() - KEYS)
+        bool(exit_table.keys() - KEYS)
         or (code is None and decision is None and not has_failed)
         or (code is not None and (isinstance(code, bool) or not isinstance(code, int)))
         or (decision is not None and decision not in WORDS)
@@ -36,7 +38,7 @@ def read_exit(event: NativeEvent, name: str, answer: object) -> dict[str, Any]:
         raise GarbageError(
             f"an answer on {name} is an exit code, or an object with exitCode or decision, not {answer!r}"
         )
-    text = find_first_text(said, "stderr", "message", "stdout")
+    text = find_first_text(exit_table, "stderr", "message", "stdout")
     is_gate = event.feeds[0].fails_closed
     if code == BLOCK or decision == "block":
         return {"verdict": "deny", "reason": text} if is_gate else {"warnings": [text or f"a hook on {name} exited 2"]}
@@ -45,7 +47,7 @@ def read_exit(event: NativeEvent, name: str, answer: object) -> dict[str, Any]:
         if is_gate and (has_failed or code not in (None, 0)):
             raise GarbageError(f"the hook on {name} failed: {text or f'exit {code}'}")
         return {"warnings": [text or f"a hook on {name} {'failed' if code is None else f'exited {code}'}"]}
-    return read_output(event, name, said)
+    return read_output(event, name, exit_table)
 
 
 def find_first_text(table: dict[str, Any], *keys: str) -> str:

@@ -1,4 +1,4 @@
-"""Renders an answer as the exit of a command: code, streams, and one outcome per hook with a line for people."""
+"""A writer of an answer as the exit of a command: code, streams, and one outcome per hook with a line for people."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def exit_outcome(outcome: Mapping[str, Any], mapped: MappedDecision) -> dict[str
     is_block = verdict == "block"
     code = outcome.get("exit_code")
     stderr = outcome.get("stderr") or ""
-    shown: dict[str, Any] = {
+    table: dict[str, Any] = {
         "hook": {
             "scope": outcome.get("layer"),
             "event": mapped.name,
@@ -90,7 +90,7 @@ def exit_outcome(outcome: Mapping[str, Any], mapped: MappedDecision) -> dict[str
         "stderr": mapped.reason if is_block else stderr or (outcome.get("message") or "" if verdict != "pass" else ""),
         "durationMs": outcome.get("duration_ms", 0),
     }
-    return {**shown, "truncated": True} if outcome.get("truncated") else shown
+    return {**table, "truncated": True} if outcome.get("truncated") else table
 
 
 def exit_verdict(outcome: Mapping[str, Any], mapped: MappedDecision) -> str:

@@ -1,4 +1,4 @@
-"""Looks up dialects by name, and builds custom ones from tables.
+"""The index of dialects by name, and the builder of custom ones from tables.
 
 Custom dialects pass the same checks as the built-in ones: none can loosen an event.
 """
@@ -81,7 +81,7 @@ def build_dialect(table: Mapping[str, Any], catalogue: Catalogue | None = None) 
 
 
 def load_entry_points() -> tuple[dict[str, Dialect], list[str]]:
-    """Load the dialects of installed packages; return them by name, and why others could not be loaded."""
+    """Load the dialects of installed packages; return them by name, and the problems of those that failed."""
     dialects: dict[str, Dialect] = {}
     problems: list[str] = []
     try:
@@ -96,7 +96,7 @@ def load_entry_points() -> tuple[dict[str, Dialect], list[str]]:
             if dialect.name in dialects or dialect.name in BUILT_IN:
                 raise InvalidDialectError(dialect.name, "there is a dialect of that name; choose another")
             dialects[dialect.name] = dialect
-        # This runs third-party code; whatever it raises, the daemon starts and reports what is missing.
+        # This runs third-party code, so it may raise anything: the daemon starts all the same, and reports the problem.
         except Exception as error:
             problems.append(f"dialect entry point {point.name!r} ({point.value}): {error}")
     return dialects, problems
@@ -114,7 +114,7 @@ def convert_event(dialect: str, name: str, value: object, catalogue: Catalogue) 
     what = f"event {name!r}"
     table: Mapping[str, Any] = {"feeds": [value]} if isinstance(value, str) else require_table(dialect, value, what)
     feeds = table.get("feeds")
-    if not isinstance(feeds, list | tuple):  # which reading the table says better
+    if not isinstance(feeds, list | tuple):  # `read_table` reports it with a better message
         return dict(table)
     return {
         **table,

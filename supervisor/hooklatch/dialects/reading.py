@@ -1,7 +1,7 @@
-"""Converts a callback's native answer to a canonical one.
+"""A reader of a hook's native answer, which converts it to a canonical one.
 
 A word that its event cannot honour is ignored with a warning, as in that system, but only if the event guards nothing.
-On a gate everything that is not understood is garbage, so that it denies.  Canonical answers are accepted too.
+On a gate an answer that is not understood is garbage, so the gate denies.  Canonical answers are accepted too.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ CANONICAL = OUTPUT_KEYS | {"verdict", "reason", "value"}
 
 
 class AnswerContext(msgspec.Struct, frozen=True):
-    """What an answer is read against: the event, and the native payload that the callback received, if known."""
+    """The context of an answer: the event, and the native payload that the hook received, if known."""
 
     dialect: Dialect
     name: str
@@ -47,37 +47,37 @@ def translate_answer(
 ) -> dict[str, Any]:
     """Return the answer as a canonical verdict object, for the first event that the native one feeds.
 
-    `shown` is the native payload that the callback received; the answer of a dialect that returns its whole context is
+    `shown` is the native payload that the hook received; the answer of a dialect that returns its whole context is
     read by comparing with it.
 
     Raises:
         UnknownNativeEventError: the dialect has no such event.
         GarbageError: the answer cannot be understood; on a gate that is a deny.
     """
-    asked = AnswerContext(dialect, dialect.resolve(native_event), shown)
+    context = AnswerContext(dialect, dialect.resolve(native_event), shown)
     if answer is None or answer == {}:
         return {}
-    if is_ours(asked, answer):
+    if is_ours(context, answer):
         return dict(cast("dict[str, Any]", answer))
-    return READERS[dialect.style](asked, answer)
+    return READERS[dialect.style](context, answer)
 
 
-def is_ours(asked: AnswerContext, answer: object) -> bool:
+def is_ours(context: AnswerContext, answer: object) -> bool:
     """Return whether an answer is canonical: it has a verdict, or only outputs that are not native words."""
     if not isinstance(answer, dict):
         return False
-    said, answers = cast("dict[str, Any]", answer), asked.event.answers
-    if "verdict" in said:
+    table, answers = cast("dict[str, Any]", answer), context.event.answers
+    if "verdict" in table:
         return True
     theirs = {*answers.words.values(), *answers.patch.values(), *answers.outputs.values()}
-    return said.keys() <= CANONICAL and bool(said.keys() & OUTPUT_KEYS) and not said.keys() & theirs
+    return table.keys() <= CANONICAL and bool(table.keys() & OUTPUT_KEYS) and not table.keys() & theirs
 
 
-def make_refusal_answer(asked: AnswerContext, verdict: str, reason: object) -> dict[str, Any]:
-    """Return a refusal, or the nearest stricter one that the event has; a warning if the event guards nothing."""
-    word = next((word for word in STRICTER[verdict] if word in asked.feed.verdicts), None)
-    if word is None or (word == "halt" and verdict != "halt" and not asked.feed.fails_closed):
-        return {"warnings": [f"{verdict} means nothing on {asked.name} and was ignored: {format_reason(reason)}"]}
+def make_refusal_answer(context: AnswerContext, verdict: str, reason: object) -> dict[str, Any]:
+    """Return a refusal, or the nearest stricter one that the event has; on an event that is not a gate, a warning."""
+    word = next((word for word in STRICTER[verdict] if word in context.feed.verdicts), None)
+    if word is None or (word == "halt" and verdict != "halt" and not context.feed.fails_closed):
+        return {"warnings": [f"{verdict} means nothing on {context.name} and was ignored: {format_reason(reason)}"]}
     return {"verdict": word, "reason": format_reason(reason)}
 
 
@@ -95,68 +95,70 @@ def convert_pair(answer: object) -> object:
     return {pair[0]: pair[1]} if len(pair) == 2 and isinstance(pair[0], str) else pair
 
 
-def require_object(asked: AnswerContext, answer: object) -> dict[str, Any]:
+def require_object(context: AnswerContext, answer: object) -> dict[str, Any]:
     if isinstance(answer, dict):
         return cast("dict[str, Any]", answer)
-    raise GarbageError(f"a hook on {asked.name} answers with an object, not {answer!r}")
+    raise GarbageError(f"a hook on {context.name} answers with an object, not {answer!r}")
 
 
-def translate_patch(asked: AnswerContext, changes: Mapping[str, Any]) -> dict[str, Any]:
+def translate_patch(context: AnswerContext, changes: Mapping[str, Any]) -> dict[str, Any]:
     """Convert the native keys of an answer to a patch; null means "not set"."""
-    paths = {native: path for path, native in asked.event.answers.patch.items()}
+    paths = {native: path for path, native in context.event.answers.patch.items()}
     patch: dict[str, Any] = {}
     for native, value in changes.items():
         if native not in paths:
-            raise GarbageError(f"a hook on {asked.name} cannot say {native!r}")
+            raise GarbageError(f"a hook on {context.name} cannot answer with {native!r}")
         if value is not None:
             key, _, part = paths[native].partition(".")
             if part:
-                patch.setdefault(key, read_whole_field(asked, key))[part] = value
+                patch.setdefault(key, read_whole_field(context, key))[part] = value
             else:
                 patch[key] = value
     return {"patch": patch} if patch else {}
 
 
-def read_whole_field(asked: AnswerContext, key: str) -> dict[str, Any]:
-    """Return the whole field as the callback received it, since a patch replaces whole values."""
-    if asked.shown is None:
+def read_whole_field(context: AnswerContext, key: str) -> dict[str, Any]:
+    """Return the whole field as the hook received it, since a patch replaces whole values."""
+    if context.shown is None:
         return {}
-    whole = translate_to_canonical(asked.dialect, asked.name, dict(asked.shown))[0].payload.get(key)
+    whole = translate_to_canonical(context.dialect, context.name, dict(context.shown))[0].payload.get(key)
     return dict(cast("dict[str, Any]", whole)) if isinstance(whole, dict) else {}
 
 
-def read_merged(asked: AnswerContext, answer: object) -> dict[str, Any]:
-    answers = asked.event.answers
+def read_merged(context: AnswerContext, answer: object) -> dict[str, Any]:
+    answers = context.event.answers
     if answers.is_empty:
-        return {"warnings": [f"an answer on {asked.name} has no effect; it was ignored"]}
-    said = require_object(asked, answer)
+        return {"warnings": [f"an answer on {context.name} has no effect; it was ignored"]}
+    table = require_object(context, answer)
     if "claim" in answers.words:
-        return read_claim(asked, said, answers.words["claim"])
+        return read_claim(context, table, answers.words["claim"])
     for verdict in ("halt", "deny", "ask"):
         word = answers.words.get(verdict)
-        if word is not None and said.get(word) is not None:
+        if word is not None and table.get(word) is not None:
             # An empty text refuses as well: anything that looks like a refusal is one.
-            return make_refusal_answer(asked, verdict, said[word])
-    outputs = {output: said[key] for output, key in answers.outputs.items() if said.get(key) is not None}
+            return make_refusal_answer(context, verdict, table[word])
+    outputs = {output: table[key] for output, key in answers.outputs.items() if table.get(key) is not None}
     taken = {*answers.outputs.values(), *answers.words.values()}
-    changes, unknown = select_known_changes(asked, {key: value for key, value in said.items() if key not in taken})
-    return {**outputs, **unknown, **translate_patch(asked, changes)}
+    changes, unknown = select_known_changes(context, {key: value for key, value in table.items() if key not in taken})
+    return {**outputs, **unknown, **translate_patch(context, changes)}
 
 
-def select_known_changes(asked: AnswerContext, changes: Mapping[str, Any]) -> tuple[Mapping[str, Any], dict[str, Any]]:
+def select_known_changes(
+    context: AnswerContext, changes: Mapping[str, Any]
+) -> tuple[Mapping[str, Any], dict[str, Any]]:
     """Return the changes that the event has keys for, and a warning that names the others.
 
-    On a gate the others are left: what an answer there says of them could be a refusal.
+    On a gate the other keys stay, and make the answer garbage: one of them could be a refusal.
     """
-    others = changes.keys() - set(asked.event.answers.patch.values())
-    if not others or asked.feed.fails_closed:
+    others = changes.keys() - set(context.event.answers.patch.values())
+    if not others or context.feed.fails_closed:
         return changes, {}
     names = ", ".join(sorted(map(repr, others)))
     known = {key: value for key, value in changes.items() if key not in others}
-    return known, {"warnings": [f"a hook on {asked.name} cannot say {names:.200}, which was ignored"]}
+    return known, {"warnings": [f"a hook on {context.name} cannot answer with {names:.200}, which was ignored"]}
 
 
-def read_claim(asked: AnswerContext, table: dict[str, Any], flag: str) -> dict[str, Any]:
+def read_claim(context: AnswerContext, table: dict[str, Any], flag: str) -> dict[str, Any]:
     is_handled = table.get(flag, False)
     if not isinstance(is_handled, bool):
         raise GarbageError(f"{flag} is true or false, not {is_handled!r}")
@@ -166,139 +168,143 @@ def read_claim(asked: AnswerContext, table: dict[str, Any], flag: str) -> dict[s
     return {"verdict": "claim", "value": rest["value"] if rest.keys() == {"value"} else rest or None}
 
 
-def read_tagged(asked: AnswerContext, answer: object) -> dict[str, Any]:
+def read_tagged(context: AnswerContext, answer: object) -> dict[str, Any]:
     if answer == "ok":
         return {}
-    said = require_object(asked, convert_pair(answer))
-    plural = asked.dialect.structured
-    if plural and said.keys() <= set(plural.values()) and (len(said) > 1 or not is_one_word(asked, said)):
-        return read_structured(asked, {part: said.get(key) for part, key in plural.items()})
-    if len(said) != 1:
-        raise GarbageError(f"an answer on {asked.name} is one word with its value, not {answer!r}")
-    return read_word(asked, *next(iter(said.items())))
+    table = require_object(context, convert_pair(answer))
+    plural = context.dialect.structured
+    if plural and table.keys() <= set(plural.values()) and (len(table) > 1 or not is_one_word(context, table)):
+        return read_structured(context, {part: table.get(key) for part, key in plural.items()})
+    if len(table) != 1:
+        raise GarbageError(f"an answer on {context.name} is one word with its value, not {answer!r}")
+    return read_word(context, *next(iter(table.items())))
 
 
-def is_one_word(asked: AnswerContext, table: dict[str, Any]) -> bool:
-    answers = asked.event.answers
+def is_one_word(context: AnswerContext, table: dict[str, Any]) -> bool:
+    answers = context.event.answers
     return next(iter(table)) in {"deny", "halt", *answers.patch.values(), *answers.outputs.values()}
 
 
-def read_word(asked: AnswerContext, word: str, carried: object) -> dict[str, Any]:
-    answers = asked.event.answers
+def read_word(context: AnswerContext, word: str, carried: object) -> dict[str, Any]:
+    answers = context.event.answers
     for verdict in {*answers.words, "deny", "halt"}:
         if word == answers.words.get(verdict, verdict):
             return (
                 {"verdict": "claim", "value": carried}
                 if verdict == "claim"
-                else make_refusal_answer(asked, verdict, carried)
+                else make_refusal_answer(context, verdict, carried)
             )
     for output, key in answers.outputs.items():
         if word == key:
             return {output: carried}
-    return translate_patch(asked, {word: carried})
+    return translate_patch(context, {word: carried})
 
 
-def read_structured(asked: AnswerContext, table: dict[str, Any]) -> dict[str, Any]:
-    answers = asked.event.answers
+def read_structured(context: AnswerContext, table: dict[str, Any]) -> dict[str, Any]:
+    answers = context.event.answers
     if table.get("halt") is not None:
-        return make_refusal_answer(asked, "halt", table["halt"])
+        return make_refusal_answer(context, "halt", table["halt"])
     verdict: dict[str, Any] = {}
     for output in ("inject", "append"):
         if table.get(output):
             if output not in answers.outputs:
-                raise GarbageError(f"a hook on {asked.name} cannot {output} anything")
+                raise GarbageError(f"a hook on {context.name} cannot {output} anything")
             verdict[output] = table[output]
     if table.get("patch") is not None:
         key = next(iter(answers.patch.values()), "transform")
-        verdict |= translate_patch(asked, {key: table["patch"]})
+        verdict |= translate_patch(context, {key: table["patch"]})
     return verdict
 
 
-def read_results(asked: AnswerContext, answer: object) -> dict[str, Any]:
-    said = require_object(asked, answer)
-    unknown = said.keys() - {"success", "message", "modified_data", "should_continue"}
-    is_well, goes_on = said.get("success"), said.get("should_continue", True)
-    if unknown or not isinstance(is_well, bool) or not isinstance(goes_on, bool):
+def read_results(context: AnswerContext, answer: object) -> dict[str, Any]:
+    result = require_object(context, answer)
+    unknown = result.keys() - {"success", "message", "modified_data", "should_continue"}
+    is_well, continues = result.get("success"), result.get("should_continue", True)
+    if unknown or not isinstance(is_well, bool) or not isinstance(continues, bool):
         raise GarbageError(f"a result has success, message, modified_data and should_continue, not {answer!r}")
-    message, data = said.get("message"), said.get("modified_data")
-    if not is_well and goes_on:
-        # It failed and does not refuse: on a gate it may be a guard that could not decide, elsewhere it is skipped.
-        begins = f"the hook on {asked.name} reports an error"
+    message, data = result.get("message"), result.get("modified_data")
+    if not is_well and continues:
+        # A failure without a refusal: on a gate, a guard could not decide; elsewhere the hook is skipped.
+        failure = f"the hook on {context.name} reports an error"
         raise GarbageError(
-            format_reason(message) or begins if not asked.feed.fails_closed else f"{begins}: {format_reason(message)}"
+            format_reason(message) or failure
+            if not context.feed.fails_closed
+            else f"{failure}: {format_reason(message)}"
         )
-    if "claim" in asked.event.answers.words:
-        return read_claiming_result(asked, message, data, goes_on=goes_on)
-    if asked.feed.fails_closed:
-        if not goes_on:
-            return make_refusal_answer(asked, "deny", message)
-    elif not asked.event.answers.patch and data is not None:
-        warning = f"modified data on {asked.name} has no effect; it was ignored"
-        return {"warnings": [warning], **make_chain_end(goes_on=goes_on, message=message)}
-    changes, ignored = select_known_changes(asked, require_object(asked, data) if data is not None else {})
+    if "claim" in context.event.answers.words:
+        return read_claiming_result(context, message, data, continues=continues)
+    if context.feed.fails_closed:
+        if not continues:
+            return make_refusal_answer(context, "deny", message)
+    elif not context.event.answers.patch and data is not None:
+        warning = f"modified data on {context.name} has no effect; it was ignored"
+        return {"warnings": [warning], **make_chain_end(continues=continues, message=message)}
+    changes, ignored = select_known_changes(context, require_object(context, data) if data is not None else {})
     warnings = {"warnings": [format_reason(message)]} if not is_well and message else {}
     return {
-        **translate_patch(asked, changes),
+        **translate_patch(context, changes),
         **ignored,
         **warnings,
-        **make_chain_end(goes_on=goes_on, message=message),
+        **make_chain_end(continues=continues, message=message),
     }
 
 
-def make_chain_end(*, goes_on: bool, message: object) -> dict[str, Any]:
-    """Return whether the chain ends, and what a hook says of its result: it is shown, whatever is decided."""
-    said = {"reason": format_reason(message)} if message or not goes_on else {}
-    return said if goes_on else {"last": True, **said}
+def make_chain_end(*, continues: bool, message: object) -> dict[str, Any]:
+    """Return the end of the chain, if it ends, and the hook's message, which is shown with any decision."""
+    reason = {"reason": format_reason(message)} if message or not continues else {}
+    return reason if continues else {"last": True, **reason}
 
 
-def read_claiming_result(asked: AnswerContext, message: object, data: object, *, goes_on: bool) -> dict[str, Any]:
-    word = asked.event.answers.words["claim"]
+def read_claiming_result(context: AnswerContext, message: object, data: object, *, continues: bool) -> dict[str, Any]:
+    word = context.event.answers.words["claim"]
     if word == "stop":
-        if goes_on:
-            return make_chain_end(goes_on=True, message=message)
+        if continues:
+            return make_chain_end(continues=True, message=message)
         return {"verdict": "claim", "value": message if data is None else data}
     if isinstance(data, dict) and word in data:
         return {"verdict": "claim", "value": cast("dict[str, Any]", data)[word]}
     if data is not None:
-        raise GarbageError(f"the data of {asked.name} has no {word!r}")
-    return make_chain_end(goes_on=goes_on, message=message)
+        raise GarbageError(f"the data of {context.name} has no {word!r}")
+    return make_chain_end(continues=continues, message=message)
 
 
-def read_threaded(asked: AnswerContext, answer: object) -> dict[str, Any]:
+def read_threaded(context: AnswerContext, answer: object) -> dict[str, Any]:
     if answer == "ok":
         return {}
-    said = require_object(asked, convert_pair(answer))
-    if len(said) != 1:
-        raise GarbageError(f"an answer on {asked.name} is ok, or deny or ask with its value, not {answer!r}")
-    word, carried = next(iter(said.items()))
+    table = require_object(context, convert_pair(answer))
+    if len(table) != 1:
+        raise GarbageError(f"an answer on {context.name} is ok, or deny or ask with its value, not {answer!r}")
+    word, carried = next(iter(table.items()))
     if word in ("deny", "ask"):
-        return make_refusal_answer(asked, word, carried)
+        return make_refusal_answer(context, word, carried)
     if word != "ok" or not isinstance(carried, dict):
-        raise GarbageError(f"an answer on {asked.name} is ok with a context, deny or ask with a reason, not {answer!r}")
-    return read_context(asked, cast("dict[str, Any]", carried))
+        raise GarbageError(
+            f"an answer on {context.name} is ok with a context, deny or ask with a reason, not {answer!r}"
+        )
+    return read_context(context, cast("dict[str, Any]", carried))
 
 
-def read_context(asked: AnswerContext, context: dict[str, Any]) -> dict[str, Any]:
-    """Separate changed fields from changed context by comparing with what the callback received."""
-    known, shown = list_known_keys(asked.dialect, asked.name), asked.shown
+def read_context(context: AnswerContext, returned: dict[str, Any]) -> dict[str, Any]:
+    """Separate changed fields from changed context by comparing with the payload that the hook received."""
+    known, shown = list_known_keys(context.dialect, context.name), context.shown
     fields: dict[str, Any] = {}
     free: dict[str, Any] = {}
-    for key, value in context.items():
+    for key, value in returned.items():
         if shown is not None and key in shown and is_same(shown[key], value):
             continue
         (fields if key in known else free)[key] = value
-    free.update({key: None for key in shown or {} if key not in context and key not in known})
-    fixed = sorted(fields.keys() - set(asked.event.answers.patch.values()))
-    if fixed and shown is not None and asked.feed.fails_closed:
-        raise GarbageError(f"a hook on {asked.name} cannot change {', '.join(fixed)}")
-    patch = translate_patch(asked, {key: value for key, value in fields.items() if key not in fixed})
+    free.update({key: None for key in shown or {} if key not in returned and key not in known})
+    fixed = sorted(fields.keys() - set(context.event.answers.patch.values()))
+    if fixed and shown is not None and context.feed.fails_closed:
+        raise GarbageError(f"a hook on {context.name} cannot change {', '.join(fixed)}")
+    patch = translate_patch(context, {key: value for key, value in fields.items() if key not in fixed})
     return {**patch, **({"context": free} if free else {})}
 
 
 READERS: Final[dict[Style, AnswerReader]] = {
     "merged": read_merged,
     "tagged": read_tagged,
-    "exit": lambda asked, answer: read_exit(asked.event, asked.name, answer),
+    "exit": lambda context, answer: read_exit(context.event, context.name, answer),
     "results": read_results,
     "threaded": read_threaded,
 }

@@ -1,7 +1,7 @@
-"""Converts hook definitions written in a dialect: its event names, matchers, groups and models.
+"""A converter of hook definitions in a dialect: its event names, matchers, groups and models.  Knows no registry.
 
-Returns canonical definitions, which are then checked like any other.  What cannot be read is returned with its fault,
-since it may be one of many: who asked refuses them all, or has a hook that fails stand in.  Does not know the registry.
+It returns canonical definitions, which are checked afterwards like any other.  An unreadable one is returned with its
+fault, since it may be one of many: the caller refuses them all, or registers a hook that fails in its place.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ TARGETS = ("run", "served", "command", "argv", "problem")
 
 
 class NativeHook(msgspec.Struct, frozen=True):
-    """One of our definitions, and the native event that it was written for ("": it is ours).
+    """A canonical definition, and its native event ("" if its event is canonical already).
 
-    With a `fault` it is refused: its table is then what is known of it, and `written` the event as it was named.
+    With a `fault` it is refused: its table then holds the readable keys, and `written` is the event as it was written.
     """
 
     table: dict[str, Any]
@@ -36,7 +36,7 @@ class NativeHook(msgspec.Struct, frozen=True):
 
 
 class NativeDefinition(msgspec.Struct, frozen=True):
-    """One hook on one native event, with the matcher of its group; or a fault of what should be one."""
+    """One hook on one native event, with the matcher of its group, or the fault of an unreadable one."""
 
     event: object
     table: dict[str, Any]
@@ -45,7 +45,7 @@ class NativeDefinition(msgspec.Struct, frozen=True):
 
 
 def read_matcher(dialect: Dialect, source: object) -> object:
-    """Return the canonical JSON of a matcher: a string is read as in the dialect, other forms are canonical already.
+    """Return the canonical JSON of a matcher.  A string is read as in the dialect; other forms are canonical already.
 
     Raises:
         MatcherError: the dialect has no matchers, or RE2 cannot run the pattern.
@@ -53,10 +53,10 @@ def read_matcher(dialect: Dialect, source: object) -> object:
     if source is None:
         return None
     if dialect.matcher == "none":
-        raise MatcherError(f"{dialect.name} has no matchers; leave it out and look at the tool's name in the hook")
-    read = read_pattern(dialect, source) if isinstance(source, str) else source
-    compile_matcher(read)
-    return read
+        raise MatcherError(f"{dialect.name} has no matchers; leave it out and test the tool's name in the hook")
+    matcher = read_pattern(dialect, source) if isinstance(source, str) else source
+    compile_matcher(matcher)
+    return matcher
 
 
 def read_pattern(dialect: Dialect, pattern: str) -> object:
@@ -70,8 +70,8 @@ def read_pattern(dialect: Dialect, pattern: str) -> object:
 def read_registration(dialect: Dialect, native: object) -> list[NativeHook]:
     """Return canonical definitions for one native definition, or for a map of native events to lists of them.
 
-    A hook is registered for the first event that its native event feeds, whose decision is the answer.  One that is no
-    definition in that dialect, names an unknown event, or claims another model has a fault.
+    A hook is registered for the first event that its native event feeds, whose decision is the answer.  A hook has a
+    fault if it is not a definition in that dialect, names an unknown event, or claims another model.
     """
     hooks = [convert_native_hook(dialect, entry) for entry in list_native_definitions(dialect, native)]
     definitions = [hook.table for hook in hooks]
@@ -117,8 +117,8 @@ def is_single(dialect: Dialect, table: dict[str, Any]) -> bool:
 
 def find_native_key(dialect: Dialect, ours: str, table: Mapping[str, Any]) -> str:
     """Return the native key for the canonical key `ours`."""
-    theirs = (native for native, own in dialect.registration.items() if own == ours and native in table)
-    return next(theirs, ours)
+    native_keys = (native for native, own in dialect.registration.items() if own == ours and native in table)
+    return next(native_keys, ours)
 
 
 def list_group_definitions(dialect: Dialect, event: str, group: object) -> Iterator[NativeDefinition]:
@@ -159,21 +159,21 @@ def convert_native_hook(dialect: Dialect, native: NativeDefinition) -> NativeHoo
 
 
 def read_remainder(dialect: Dialect, native: NativeDefinition) -> dict[str, Any]:
-    """Return what a refused hook leaves: its keys under our names, on our event, for the tools that it is for."""
-    rest: dict[str, Any] = {dialect.registration.get(key, key): value for key, value in native.table.items()}
-    own, rest["event"] = rest.pop("match", None), native.event
+    """Return the readable part of a refused hook: its keys under our names, with our event and matcher."""
+    definition: dict[str, Any] = {dialect.registration.get(key, key): value for key, value in native.table.items()}
+    hook_matcher, definition["event"] = definition.pop("match", None), native.event
     with suppress(InvalidHookError):
         event = resolve_native_event(dialect, native)
-        rest["event"] = dialect.events[event].feeds[0].event
-        rest["match"] = convert_matcher(dialect, event, own, native.matcher, "")
-    return rest
+        definition["event"] = dialect.events[event].feeds[0].event
+        definition["match"] = convert_matcher(dialect, event, hook_matcher, native.matcher, "")
+    return definition
 
 
 def resolve_native_event(dialect: Dialect, native: NativeDefinition) -> str:
     """Return the native event that a definition is for.
 
     Raises:
-        InvalidHookError: there is none of that name.
+        InvalidHookError: there is no such event.
     """
     if not isinstance(native.event, str):
         raise InvalidHookError("", native.fault or f"event is a string, not {native.event!r}")
@@ -220,9 +220,9 @@ def check_model(dialect: Dialect, event: str, table: dict[str, Any], name: str) 
         raise InvalidHookError(name, f"{event} is a {model} point; it takes no {stated} hooks")
 
 
-def convert_matcher(dialect: Dialect, event: str, own: object, of_group: object, name: str) -> object:
-    source: object = own if own is not None else of_group
-    if own is not None and of_group is not None:
+def convert_matcher(dialect: Dialect, event: str, hook_matcher: object, group_matcher: object, name: str) -> object:
+    source: object = hook_matcher if hook_matcher is not None else group_matcher
+    if hook_matcher is not None and group_matcher is not None:
         raise InvalidHookError(name, "it has a matcher and its group has one; keep one of them")
     source = read_pattern_map(dialect, source, name)
     if source is None:

@@ -1,4 +1,4 @@
-"""Renders a decision in a dialect's own words.  Knows five styles of answer; does not know dialects by name.
+"""The rendering of a decision in a dialect's own words, in five styles of answer.  Knows no dialect by name.
 
 merged    one object with the keys that were set; a refusal is one of its keys, a claim a flag
 tagged    "ok", or one word with its value; besides, a structured form with all outputs
@@ -38,7 +38,7 @@ def render_decision(
     followed_by: Sequence[WireDecision] = (),
     native_payload: Mapping[str, Any] | None = None,
 ) -> NativeAnswer:
-    """Render the decisions on a native event, in wire form, as that system would; never looser than they are.
+    """Render the decisions on a native event, in wire form, as that system would, and never less strictly.
 
     Raises:
         UnknownNativeEventError: the dialect has no such event.
@@ -73,7 +73,7 @@ def write_tagged(mapped: MappedDecision) -> object:
     if mapped.word != "pass":
         result = {answers.words[mapped.word]: mapped.value if mapped.word == "claim" else mapped.reason}
     elif mapped.patch:
-        result = mapped.patch  # first of all: a caller that reads only this must not run the unpatched input
+        result = mapped.patch  # before all outputs: a caller that reads only this must not run the unpatched input
     else:
         for output in ("append", "inject", "resume"):
             if output in mapped.outputs:
@@ -89,7 +89,7 @@ def write_tagged(mapped: MappedDecision) -> object:
 
 
 def build_structured_form(mapped: MappedDecision) -> dict[str, object]:
-    """Return the form that has no deny: a caller that reads only this one sees any refusal as a halt."""
+    """Return the form without a deny: a caller that reads only this form sees any refusal as a halt."""
     parts: dict[str, object] = {
         "halt": mapped.reason if mapped.word not in ("pass", "allow", "claim") else None,
         "inject": mapped.outputs.get("inject", []),
@@ -145,7 +145,7 @@ def write_results(mapped: MappedDecision) -> object:
 
 
 def select_last_outcomes(decision: WireDecision) -> list[dict[str, Any]]:
-    """Return one outcome per hook that was needed: its second answer, if it was called again, replaces its first."""
+    """Return one outcome per needed hook; if it was called again, its second answer replaces its first."""
     outcomes = cast("list[dict[str, Any]]", decision.get("outcomes") or [])
     return list(
         {

@@ -1,8 +1,8 @@
-"""Maps payloads between a dialect's keys and the canonical ones.  Knows paths and maps; does not know verdicts.
+"""The mapping of payloads between a dialect's keys and the canonical ones.  Knows no verdicts.
 
 Mapped keys move, unknown keys stay as they are.  If two spellings of one field disagree, the payload is refused, since
-there is no telling which of the two will run.  What names something of the session (its folder, its id) is the fire's
-too, unless the event has a field of that name.
+the agent may use either of the two.  A key that describes the session (its folder, its id) goes into the envelope too,
+unless the event has a field of that name.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ __all__ = [
 ]
 
 MISSING: Final = object()
-OF_SESSIONS: Final = frozenset({*EnvelopeParams.__struct_fields__, "call_id"})
+SESSION_FIELDS: Final = frozenset({*EnvelopeParams.__struct_fields__, "call_id"})
 
 
 class TranslatedEvent(msgspec.Struct, frozen=True):
-    """One canonical event to fire, with its payload; `stated` is what that says of the fire's session, by its name."""
+    """One canonical event to fire, with its payload; `stated` has the payload's facts for the envelope."""
 
     event: str
     payload: dict[str, Any]
@@ -80,11 +80,11 @@ def translate_to_native(
     return native
 
 
-def carry_patch(fed: TranslatedEvent, patch: Mapping[str, Any] | None) -> TranslatedEvent:
+def carry_patch(later_event: TranslatedEvent, patch: Mapping[str, Any] | None) -> TranslatedEvent:
     """Return a later feed of the same native event with the patch of an earlier one applied to its payload."""
-    known = {path.partition(".")[0] for path in fed.feed.keys.values()} | fed.payload.keys()
+    known = {path.partition(".")[0] for path in later_event.feed.keys.values()} | later_event.payload.keys()
     changed = {key: value for key, value in (patch or {}).items() if key in known}
-    return msgspec.structs.replace(fed, payload={**fed.payload, **changed}) if changed else fed
+    return msgspec.structs.replace(later_event, payload={**later_event.payload, **changed}) if changed else later_event
 
 
 def list_known_keys(dialect: Dialect, native_event: str) -> frozenset[str]:
@@ -118,38 +118,38 @@ def is_same(value: object, other: object) -> bool:
 
 
 def _feed_event(feed: EventMapping, payload: dict[str, Any]) -> TranslatedEvent:
-    names = OF_SESSIONS.intersection(feed.keys.values()) - _list_own_fields(feed.event)
+    names = SESSION_FIELDS.intersection(feed.keys.values()) - _list_own_fields(feed.event)
     stated = {name: payload[name] for name in names if payload.get(name) is not None}
     return TranslatedEvent(feed.event, payload, feed, stated)
 
 
 @cache
 def _list_own_fields(event: str) -> frozenset[str]:
-    """Return the fields of an event, which name something of it and not of its session: a compaction's metadata."""
+    """Return the event's own fields, which are not about its session even if a session has one of that name."""
     spec = Catalogue.standard().get(event)
     return frozenset(field.name for field in spec.fields) if spec is not None else frozenset()
 
 
 def _translate_inward(feed: EventMapping, payload: dict[str, Any]) -> dict[str, Any]:
-    rest, found = dict(payload), dict[str, Any]()
+    rest, canonical = dict(payload), dict[str, Any]()
     for native, path in feed.keys.items():
         value = find_at_path(payload, native)
         if value is not MISSING:
-            _put_at_path(found, path, value)
+            _put_at_path(canonical, path, value)
             if "." not in native:
                 rest.pop(native)
     if feed.gathers is not None:
-        found[feed.gathers] = _gather_keys(feed, rest)
+        canonical[feed.gathers] = _gather_keys(feed, rest)
         rest = {}
     for key, value in rest.items():
-        found[key] = _merge_values(found[key], value, key) if key in found else value
+        canonical[key] = _merge_values(canonical[key], value, key) if key in canonical else value
     for field, source in feed.fills.items():
-        value = find_at_path(found, source)
-        if field not in found and value is not MISSING:
-            found[field] = value
+        value = find_at_path(canonical, source)
+        if field not in canonical and value is not MISSING:
+            canonical[field] = value
     for field, value in feed.defaults.items():
-        found.setdefault(field, value)
-    return found
+        canonical.setdefault(field, value)
+    return canonical
 
 
 def _gather_keys(feed: EventMapping, rest: dict[str, Any]) -> dict[str, Any]:
@@ -197,11 +197,11 @@ def _drop_filled(feed: EventMapping, payload: dict[str, Any]) -> dict[str, Any]:
     return rest
 
 
-def _put_at_path(found: dict[str, Any], path: str, value: object) -> None:
+def _put_at_path(target: dict[str, Any], path: str, value: object) -> None:
     *parents, last = path.split(".")
     for key in parents:
-        found = found.setdefault(key, {})
-    found[last] = value
+        target = target.setdefault(key, {})
+    target[last] = value
 
 
 def _take_at_path(rest: dict[str, Any], path: str) -> object:
@@ -235,14 +235,14 @@ def _set_nested(native: dict[str, Any], path: str, value: object) -> bool:
     return is_set
 
 
-def _merge_values(one: Any, other: Any, key: str) -> Any:
-    if not _are_objects(one, other):
-        if not is_same(one, other):
+def _merge_values(value: Any, other: Any, key: str) -> Any:
+    if not _are_objects(value, other):
+        if not is_same(value, other):
             raise PayloadError(f"the payload holds two different values for {key!r}")
-        return one
-    merged: dict[str, Any] = dict(one)
-    for name, value in other.items():
-        merged[name] = _merge_values(merged[name], value, f"{key}.{name}") if name in merged else value
+        return value
+    merged: dict[str, Any] = dict(value)
+    for name, item in other.items():
+        merged[name] = _merge_values(merged[name], item, f"{key}.{name}") if name in merged else item
     return merged
 
 

@@ -1,4 +1,4 @@
-"""Maps a decision to what a dialect can express, never less strict than the decision.
+"""The mapping of a decision to one that a dialect can express, and that is never less strict.
 
     cannot be expressed     becomes
     ask                     deny, else halt
@@ -9,7 +9,7 @@
     a patch, elsewhere      lost, with a warning
     inject, append, resume  lost, with a warning
 
-Knows decisions and answer tables; does not know styles of answers.
+It knows no styles of answers.
 """
 
 from __future__ import annotations
@@ -102,13 +102,13 @@ def map_patch(mapped: MappedDecision) -> None:
     dialect, name, event = mapped.dialect, mapped.name, mapped.event
     for index, decision in enumerate(mapped.decisions):
         changes = cast("dict[str, Any]", decision.get("patch") or {})
-        written, unsaid = express_patch(event, changes, mapped.payload)
+        written, inexpressible = express_patch(event, changes, mapped.payload)
         is_crowded_out = bool(changes) and mapped.word == "ask" and dialect.style not in CARRIES_PATCH_WITH_ASK
-        if is_gate(event, decision, index) and (unsaid or is_crowded_out):
-            keys = ", ".join(unsaid or changes)
-            beside = " beside an ask" if is_crowded_out and not unsaid else ""
+        if is_gate(event, decision, index) and (inexpressible or is_crowded_out):
+            keys = ", ".join(inexpressible or changes)
+            beside = " beside an ask" if is_crowded_out and not inexpressible else ""
             mapped.warnings.append(
-                f"{mapped.word} became deny: {dialect.name} cannot say a change of {keys}{beside} on {name}"
+                f"{mapped.word} became deny: {dialect.name} cannot express a change of {keys}{beside} on {name}"
             )
             mapped.word = next(word for word in REFUSALS if word in event.answers.words)
             mapped.reason = (
@@ -116,14 +116,14 @@ def map_patch(mapped: MappedDecision) -> None:
             )
             mapped.decider, mapped.patch = decision, {}
             return
-        for key in unsaid:
-            mapped.warnings.append(f"a change of {key} was lost: {dialect.name} cannot say it on {name}")
+        for key in inexpressible:
+            mapped.warnings.append(f"a change of {key} was lost: {dialect.name} cannot express it on {name}")
         mapped.patch.update(written)
 
 
 def is_gate(event: NativeEvent, decision: Mapping[str, Any], index: int) -> bool:
-    named = next((feed for feed in event.feeds if feed.event == decision.get("event")), None)
-    return (named or event.feeds[min(index, len(event.feeds) - 1)]).fails_closed
+    mapping = next((feed for feed in event.feeds if feed.event == decision.get("event")), None)
+    return (mapping or event.feeds[min(index, len(event.feeds) - 1)]).fails_closed
 
 
 def express_patch(
@@ -133,23 +133,25 @@ def express_patch(
 
     Of a value that has several native keys only the parts that differ from the native `payload` are changes.
     """
-    table, written, unsaid = event.answers.patch, dict[str, Any](), list[str]()
+    table, written, inexpressible = event.answers.patch, dict[str, Any](), list[str]()
     for key, value in changes.items():
         inner = {path.partition(".")[2]: native for path, native in table.items() if path.startswith(f"{key}.")}
         if key in table:
             written[table[key]] = value
         elif inner and isinstance(value, dict) and cast("dict[str, Any]", value).keys() <= inner.keys():
             # The whole value is replaced, so parts that it no longer contains are unset.
-            before = {part: find_given_value(event, payload, f"{key}.{part}") for part in inner}
-            after = {part: cast("dict[str, Any]", value).get(part) for part in inner}
-            written.update({inner[part]: after[part] for part in inner if not is_same(after[part], before[part])})
+            old_parts = {part: find_given_value(event, payload, f"{key}.{part}") for part in inner}
+            new_parts = {part: cast("dict[str, Any]", value).get(part) for part in inner}
+            written.update(
+                {inner[part]: new_parts[part] for part in inner if not is_same(new_parts[part], old_parts[part])}
+            )
         else:
-            unsaid.append(key)
-    return written, unsaid
+            inexpressible.append(key)
+    return written, inexpressible
 
 
 def find_given_value(event: NativeEvent, payload: Mapping[str, Any], path: str) -> object:
-    """Return what a native payload has at a canonical path; None if it has nothing there."""
+    """Return the value that a native payload has for a canonical path, None if it has none."""
     value = next((find_at_path(payload, key) for key, own in event.feeds[0].keys.items() if own == path), None)
     return None if value is MISSING else value
 
@@ -177,11 +179,11 @@ def map_outputs(mapped: MappedDecision) -> None:
 def format_refusal_reason(decision: Mapping[str, Any]) -> str:
     """Return a reason that is never empty, and names the hook and the failure behind it."""
     reason, cause = str(decision.get("reason") or ""), decision.get("cause")
-    who = "/".join(str(part) for part in (decision.get("layer"), decision.get("hook")) if part)
+    hook_name = "/".join(str(part) for part in (decision.get("layer"), decision.get("hook")) if part)
     if cause in (None, "policy"):
-        return reason or (f"hook {who} gave no reason" if who else "no reason was given")
-    begins = format_failure(cast("Cause", cause), "")
-    text = reason if reason.startswith(begins) else f"{begins}: {reason}" if reason else begins
-    if who and who not in text:
-        text = f"{text} ({who})"
+        return reason or (f"hook {hook_name} gave no reason" if hook_name else "no reason was given")
+    failure = format_failure(cast("Cause", cause), "")
+    text = reason if reason.startswith(failure) else f"{failure}: {reason}" if reason else failure
+    if hook_name and hook_name not in text:
+        text = f"{text} ({hook_name})"
     return text if str(cause) in text else f"{text} [{cause}]"

@@ -1,1 +1,1 @@
-"""What agents start for each event: one behaviour in several forms, and how they are built and called."""
+"""The forwarder, which an agent starts for each event: one behaviour in several forms, its build and its command."""

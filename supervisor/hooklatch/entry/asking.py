@@ -1,14 +1,14 @@
-"""Hands one event of a host to the daemon, and gives the host the daemon's answer: the entry in Python.
+"""The forwarder in Python: it sends one event of a host to the daemon, and gives the host the daemon's answer.
 
-Does what `entry.c` does, in the same order and byte for byte; tests/entry/ holds both to one table.
+It does what `entry.c` does, in the same order and byte for byte.  One table in tests/entry/ checks both.
 
     standard input ─▶ one line {"method":"host", ...} ─▶ the daemon ─▶ {"exit_code", "stdout", "stderr"} ─▶ the host
 
-Knows no host: the daemon reads and words everything.  What is not a whole, valid answer ends as `refusals` says: a gate
-is refused, all else is silent.  Standard output gets nothing or one document, once, at the end.
+It knows no host: the daemon reads and words everything.  Without a whole and valid answer, a gate is refused and every
+other event is silent, as `refusals` says.  Standard output gets nothing or one document, once, at the end.
 
 Every wait is an ordinary blocking call.  One timer ends them all, and so does a signal that would end this process:
-the handler answers the host and exits.  Only builtin modules are imported, since an agent waits for these imports.
+the handler answers the host and exits.  Only builtin modules are imported, since an agent waits for the imports.
 """
 
 import posix
@@ -58,22 +58,22 @@ MAX_NAME = 100
 
 
 class NoAnswerError(Exception):
-    """There is no answer to pass on; `why` is a key of `refusals.WORDS`."""
+    """There is no answer to pass on.  `cause` is a key of `refusals.WORDS`."""
 
-    def __init__(self, why: str, detail: bytes = b"") -> None:
-        super().__init__(why, detail)
-        self.why = why
+    def __init__(self, cause: str, detail: bytes = b"") -> None:
+        super().__init__(cause, detail)
+        self.cause = cause
         self.detail = detail
 
 
 class ForwarderProcess:
-    """The command line, and whether the host is being answered already."""
+    """The command line of the forwarder, and whether it is answering the host already."""
 
     def __init__(self, words: list[str]) -> None:
         self.host = self.event = self.problem = ""
         self.kind = "gate"
         self.runtime_dir: str | None = None
-        self.pins: dict[str, str] = {}  # the options that say which daemon is started
+        self.pins: dict[str, str] = {}  # the options that choose which daemon is started
         self.daemon_uid: int | None = None
         self.limit = 0  # milliseconds
         self.starts = False
@@ -82,7 +82,7 @@ class ForwarderProcess:
 
     def _read(self, words: list[str]) -> None:
         names: list[str] = []
-        waits = ""
+        seconds = ""
         rest = iter(words)
         for word in rest:
             if word == "--start":
@@ -94,7 +94,7 @@ class ForwarderProcess:
                 elif word == "--kind":
                     self.kind = value if value in ("context", "notify") else "gate"
                 elif word == "--wait":
-                    waits = value
+                    seconds = value
                 elif word == "--daemon-uid":
                     self.daemon_uid = parse_uid(value)
                     if self.daemon_uid is None:
@@ -107,15 +107,15 @@ class ForwarderProcess:
                 names.append(word)
         self.runtime_dir = self.pins.get("--runtime-dir")
         self.host, self.event = (*names, "", "")[:2]
-        self.limit = NOTICE if self.kind == "notify" else parse_milliseconds(waits)
+        self.limit = NOTICE if self.kind == "notify" else parse_milliseconds(seconds)
         if not self.problem and len(names) < 2:
             self.problem = "expected HOST EVENT --kind gate|context|notify --wait SECONDS"
         if not self.problem and not self.limit:
             self.problem = "--wait needs seconds, up to 999999.999"
 
-    def fail(self, why: str, detail: bytes = b"") -> "NoReturn":
+    def fail(self, cause: str, detail: bytes = b"") -> "NoReturn":
         """Answer the host without a decision, and exit."""
-        self.leave(*make_failure_output(self.host, self.event, self.kind, why, detail))
+        self.leave(*make_failure_output(self.host, self.event, self.kind, cause, detail))
 
     def leave(self, code: int, stdout: bytes, stderr: bytes) -> "NoReturn":
         """Answer the host, and exit."""
@@ -123,7 +123,7 @@ class ForwarderProcess:
         try:
             write_all(1, stdout)
         except OSError as error:
-            # Whatever the host has read is no document, so only the exit code can still speak.
+            # The host has read at most a part of the document, so only the exit code can still refuse.
             code, _, complaint = make_failure_output("", "", self.kind, "output", encode_reason(error))
             stderr = complaint
         try:
@@ -133,7 +133,7 @@ class ForwarderProcess:
         posix._exit(code)  # pyright: ignore[reportPrivateUsage]
 
     def on_signal(self, number: int, frame: object) -> None:
-        if not self.is_leaving:
+        if not self.is_leaving:  # else the answer is half written already, and a second one would spoil it
             self.fail("late" if number == signals.SIGALRM else "ended")
 
 
@@ -156,7 +156,7 @@ def run_entry(words: list[str]) -> "NoReturn":
         else:
             code, stdout, stderr = read_entry_reply(entry, answer)
     except NoAnswerError as error:
-        entry.fail(error.why, error.detail)
+        entry.fail(error.cause, error.detail)
     except BaseException as error:
         entry.fail("bug", encode_text(f"{type(error).__name__}: {error}"))
     entry.leave(code, stdout, stderr)
@@ -174,7 +174,7 @@ def check_output() -> None:
 
 
 def read_input() -> bytes:
-    """Return the document; read it whole even if it is too large, since a host may take a closed pipe for a failure."""
+    """Return the document.  One that is too large is read to its end: a host may take a closed pipe for a failure."""
     if posix.isatty(0):
         raise NoAnswerError("terminal")
     chunks: list[bytes] = []
@@ -224,7 +224,7 @@ def request_answer(
     """Return the line that the daemon answers; `environ` is the host's.
 
     Raises:
-        UnansweredError: there is none, or none that is whole.
+        NoAnswerError: there is none, or none that is whole.
     """
     before = HEAD % (entry.host.encode(), entry.event.encode()) + quote_json_text(document) + b'","environ":{'
     before += encode_passed_environment(environ)
@@ -254,26 +254,27 @@ def encode_passed_environment(environ: "Mapping[bytes, bytes]") -> bytes:
 
 
 def connect_or_start(entry: ForwarderProcess) -> "tuple[sockets.socket, bytes]":
-    """Return a connection to the daemon; start it if nobody listens and that is wanted."""
+    """Return a connection to the daemon; with `--start`, start it if none listens."""
     environ = look_up_settings()
     failures: list[bytes] = []
-    found = try_folders(entry, environ, failures)
-    if found is None and entry.starts and entry.kind != "notify":
+    connection = try_folders(entry, environ, failures)
+    # A notification starts no daemon: it has 750 ms, and its loss does no harm.
+    if connection is None and entry.starts and entry.kind != "notify":
         if not has_started(entry):
             raise NoAnswerError("not_started", b", ".join(failures))
         failures.clear()
-        found = try_folders(entry, environ, failures)
-    if found is None:
+        connection = try_folders(entry, environ, failures)
+    if connection is None:
         raise NoAnswerError("no_daemon", b", ".join(failures))
-    return found
+    return connection
 
 
 def try_folders(
     entry: ForwarderProcess, environ: "dict[str, str]", failures: "list[bytes]"
 ) -> "tuple[sockets.socket, bytes] | None":
     for folder in list_candidate_dirs(entry.runtime_dir, environ):
-        if (found := attempt_connection(entry, folder, failures)) is not None:
-            return found
+        if (connection := attempt_connection(entry, folder, failures)) is not None:
+            return connection
     return None
 
 
@@ -334,7 +335,7 @@ def receive_response(entry: ForwarderProcess, socket: "sockets.socket", path: by
 
 
 def check_alive(entry: ForwarderProcess, path: bytes) -> None:
-    """Return if the daemon reacts to a new connection at all, by an answer, an error or a hang-up."""
+    """Return if the daemon reacts to a new connection at all: by an answer, an error or a hang-up."""
     probe = sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM)
     try:
         limit_silence(probe)
@@ -355,7 +356,7 @@ def check_alive(entry: ForwarderProcess, path: bytes) -> None:
 def read_entry_reply(entry: ForwarderProcess, line: bytes) -> "tuple[int, bytes, bytes]":
     """Return exit code, standard output and standard error out of the daemon's answer.
 
-    It is taken only in the one form that the daemon writes: any other was not written by it, or not for this.
+    Only the one form that the daemon writes is accepted: another program could have written any other.
     """
     try:
         text = line.decode()
@@ -415,11 +416,11 @@ def decode_message_text(text: str) -> bytes:
 
 
 def has_started(entry: ForwarderProcess) -> bool:
-    """Have the daemon started, and wait until that is done; return whether it was.  starting.py sees to it once."""
+    """Run starting.py, which starts the daemon once for all forwarders; return whether a daemon listens then."""
     program = f"{__file__.rpartition('/')[0]}/starting.py"
     words = [sys.executable, "-I", program, "--wait", f"{entry.limit / 1000:.3f}"]
     words += [word for pair in entry.pins.items() for word in pair]
-    names, beginnings = [one.encode() for one in HANDED], tuple(one.encode() for one in HANDED_PREFIXES)
+    names, beginnings = [name.encode() for name in HANDED], tuple(name.encode() for name in HANDED_PREFIXES)
     environ = {name: value for name, value in posix.environ.items() if name in names or name.startswith(beginnings)}
     closed = [(posix.POSIX_SPAWN_OPEN, number, "/dev/null", posix.O_RDWR, 0) for number in (0, 1, 2)]
     pid = posix.posix_spawn(sys.executable, words, environ, file_actions=closed, setsid=True)
@@ -434,19 +435,19 @@ def is_name(word: str) -> bool:
 
 
 def parse_milliseconds(seconds: str) -> int:
-    """Return 0 for what is no number of seconds."""
+    """Return the milliseconds in a number of seconds, 0 if the text is not such a number."""
     whole, point, part = seconds.partition(".")
     is_valid = is_number(whole, 6) and (not point or is_number(part, 3))
     return int(whole) * 1000 + int(part.ljust(3, "0")) if is_valid else 0
 
 
 def parse_uid(text: str) -> "int | None":
-    """Return None for what is no number of a user; the highest one is the kernel's for nobody at all."""
+    """Return the number of a user, None if the text is not one; the highest number means "no user" to the kernel."""
     return int(text) if is_number(text, 10) and int(text) < 2**32 - 1 else None
 
 
-def is_number(digits: str, most: int) -> bool:
-    return digits.isascii() and digits.isdecimal() and len(digits) <= most
+def is_number(digits: str, max_digits: int) -> bool:
+    return digits.isascii() and digits.isdecimal() and len(digits) <= max_digits
 
 
 def look_up_settings() -> "dict[str, str]":

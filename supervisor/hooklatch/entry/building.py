@@ -1,9 +1,9 @@
-"""Builds the C form of the entry where a compiler is, and says where it is.
+"""The build of the C form of the forwarder, where a compiler is, and its path.
 
     entry.c + refusals.h (from refusals.py) ─▶ cc ─▶ checked ─▶ STATE/entries/entry-DIGEST
 
-The digest is of everything that goes into it, so a build is never stale, and other builds stay until they are replaced:
-an installed command names its own.  A program that does not answer as the Python form does is not kept.
+The digest covers everything that goes into a build, so a build is never stale.  Older builds stay, since installed
+commands name their path.  A program that does not answer as the Python form does is removed.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ SOURCE = Path(__file__).with_name("entry.c")
 STARTING = Path(__file__).resolve().with_name("starting.py")
 COMPILERS = ("cc", "gcc", "clang")
 FLAGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra")
-PATIENCE = 60.0  # seconds for a compiler, and for the program that it makes
+TIMEOUT = 60.0  # seconds for a compiler, and for the program that it builds
 
 
 class BuildError(Exception):
-    """The C form cannot be built here: why."""
+    """The C form cannot be built here; the text says why."""
 
 
 def build_program(folder: str | os.PathLike[str] | None = None) -> Path:
-    """Return the program, built unless it is there already; `folder` is the user's state directory if it is not named.
+    """Return the program, and build it unless it is there; `folder` is by default in the user's state directory.
 
     Raises:
-        BuildError: there is no compiler, or what it makes cannot be used.
+        BuildError: there is no compiler, or the program that it builds cannot be used.
     """
     path = program_path(folder)
     if not path.is_file():
@@ -53,7 +53,7 @@ def build_program(folder: str | os.PathLike[str] | None = None) -> Path:
 
 
 def find_or_build_program(folder: str | os.PathLike[str] | None = None) -> Path | None:
-    """Return the program if it can be had."""
+    """Return the program, None if it cannot be built."""
     try:
         return build_program(folder)
     except BuildError:
@@ -61,20 +61,20 @@ def find_or_build_program(folder: str | os.PathLike[str] | None = None) -> Path 
 
 
 def program_path(folder: str | os.PathLike[str] | None = None) -> Path:
-    """Return where the program is, or would be."""
+    """Return the path that the program has or would have."""
     digest = hashlib.sha256(SOURCE.read_bytes() + make_header().encode()).hexdigest()[:16]
     base = Path(folder) if folder is not None else Path(paths.state_dir(os.environ), "entries")
     return base.absolute() / f"entry-{digest}"
 
 
 def compile_program(path: Path) -> None:
-    """Compile, check, and only then give it its name: nobody sees half a program."""
+    """Compile the program, check it, and only then give it its name, so that no host starts half a program."""
     with tempfile.TemporaryDirectory(prefix=".build-", dir=path.parent) as folder:
         program = Path(folder, "entry")
         try:
             compile_entry(program, "-static")
         except BuildError:
-            compile_entry(program)  # the C library may be there only as a shared one
+            compile_entry(program)  # the C library may be installed only as a shared one
         probe_program(program, Path(folder))
         program.chmod(0o700)
         program.replace(path)
@@ -84,55 +84,55 @@ def compile_entry(program: Path, *flags: str) -> None:
     """Compile with the first compiler that is found.
 
     Raises:
-        BuildError: there is none, or it fails; with its last words.
+        BuildError: there is none, or it fails; the text has the end of its output.
     """
     path = children.filter_absolute_path(os.environ.get("PATH", os.defpath))
     compiler = next((found for name in COMPILERS if (found := shutil.which(name, path=path)) is not None), None)
     if compiler is None:
-        raise BuildError(f"there is no C compiler ({', '.join(COMPILERS)})")
+        raise BuildError(f"there is no C compiler ({', '.join(COMPILERS)}) on the PATH; install one")
     program.with_name("refusals.h").write_text(make_header())
     command = [compiler, *FLAGS, *flags, "-I", str(program.parent), "-o", str(program), str(SOURCE)]
     try:
-        done = children.run_child(command, children.COMPILER.of(os.environ), timeout=PATIENCE)
+        completed = children.run_child(command, children.COMPILER.of(os.environ), timeout=TIMEOUT)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise BuildError(f"{compiler} cannot be run: {getattr(error, 'strerror', None) or error}") from None
-    if done.returncode != 0:
-        raise BuildError(f"{compiler} failed: {done.stderr.decode(errors='replace').strip()[-2000:]}")
+    if completed.returncode != 0:
+        raise BuildError(f"{compiler} failed: {completed.stderr.decode(errors='replace').strip()[-2000:]}")
 
 
 def probe_program(program: Path, folder: Path) -> None:
-    """Have it refuse, and have it pass an answer on.
+    """Check that a program refuses, and that it passes an answer on.
 
     Raises:
-        BuildError: it does not, as a program of another machine or libc would not.
+        BuildError: it does not, as a program for another machine or libc would not.
     """
     words = ["codex", "PermissionRequest", "--kind", "gate", "--wait", "60", "--runtime-dir", str(folder)]
     refusal = refusals.make_failure_output(
         "", "", "gate", "usage", b"expected HOST EVENT --kind gate|context|notify --wait SECONDS"
     )
-    said = b'{"a":"b"}\n'
+    document = b'{"a":"b"}\n'
     answer = b'{"jsonrpc":"2.0","id":1,"result":{"exit_code":0,"stdout":"{\\"a\\":\\"b\\"}\\n","stderr":""}}\n'
     with socket.socket(socket.AF_UNIX) as listener:
-        here = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        folder_fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
-            listener.bind(f"/proc/self/fd/{here}/{paths.AGENT_SOCKET}")  # the path itself may be too long
+            listener.bind(f"/proc/self/fd/{folder_fd}/{paths.AGENT_SOCKET}")  # the path itself may be too long
             listener.listen()
-            listener.settimeout(PATIENCE)
+            listener.settimeout(TIMEOUT)
             daemon = threading.Thread(target=answer_once, args=(listener, answer), daemon=True)
             daemon.start()
-            words[-1] = f"/proc/{os.getpid()}/fd/{here}"
-            if run_built_program(program, []) != refusal or run_built_program(program, words) != (0, said, b""):
+            words[-1] = f"/proc/{os.getpid()}/fd/{folder_fd}"
+            if run_built_program(program, []) != refusal or run_built_program(program, words) != (0, document, b""):
                 raise BuildError("the program that was built does not answer as it should")
-            daemon.join(PATIENCE)
+            daemon.join(TIMEOUT)
         finally:
-            os.close(here)
+            os.close(folder_fd)
 
 
 def answer_once(listener: socket.socket, answer: bytes) -> None:
     try:
         connection, _ = listener.accept()
     except OSError:
-        return  # it never came: what it left tells
+        return  # the program never connected: its exit and output, which are checked, show why
     with connection, connection.makefile("rb") as lines:
         lines.readline()
         connection.sendall(answer)
@@ -140,19 +140,19 @@ def answer_once(listener: socket.socket, answer: bytes) -> None:
 
 def run_built_program(program: Path, words: list[str]) -> tuple[int, bytes, bytes]:
     try:
-        done = children.run_child([str(program), *words], {}, stdin=b"{}", timeout=PATIENCE)
+        completed = children.run_child([str(program), *words], {}, stdin=b"{}", timeout=TIMEOUT)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise BuildError(
             f"the program that was built cannot be run: {getattr(error, 'strerror', None) or error}"
         ) from None
-    return done.returncode, done.stdout, done.stderr
+    return completed.returncode, completed.stdout, completed.stderr
 
 
 # -- the header ----------------------------------------------------------------------------------------------------
 
 
 def make_header() -> str:
-    """Return refusals.h: the data of refusals.py, and what the command line of a start needs."""
+    """Return refusals.h: the data of refusals.py, and the paths for the command line that starts a daemon."""
     numbers = {
         name: getattr(refusals, name) for name in ("BLOCK", "CHUNK", "MAX_FRAME", "NOTICE", "PATH_LIMIT", "SILENCE")
     }
@@ -162,7 +162,7 @@ def make_header() -> str:
     }  # fmt: skip
     forms = [f"    {{{', '.join(map(format_c_string, (*key, *form)))}}}," for key, form in refusals.FORMS.items()]
     silences = [
-        f"    {{{format_c_string(host)}, {format_c_string(said)}}}," for host, said in refusals.SILENCES.items()
+        f"    {{{format_c_string(host)}, {format_c_string(text)}}}," for host, text in refusals.SILENCES.items()
     ]
     return "\n".join([
         "/* Generated by building.py from refusals.py. */",
@@ -184,6 +184,6 @@ def format_c_array(name: str, texts: Iterable[str]) -> list[str]:
 
 
 def format_c_string(text: str) -> str:
-    """Return a C string: octal escapes have at most three digits, so they end."""
+    """Return a C string.  Its escapes are octal: they have at most three digits, while hexadecimal ones have no end."""
     plain = [chr(byte) if 32 <= byte < 127 and byte not in b'"\\?' else f"\\{byte:03o}" for byte in os.fsencode(text)]
     return f'"{"".join(plain)}"'

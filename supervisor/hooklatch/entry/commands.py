@@ -1,6 +1,6 @@
-"""The command that a host is told to run for an event.  Knows the forms of the entry, but no host's settings.
+"""The command line of the forwarder, which goes into a host's settings.
 
-The line says nothing of hooks, so it stays the same when hooks change: Codex trusts a hash of it.
+The line has nothing about hooks, so it stays the same when hooks change: Codex trusts a hash of it.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ def make_entry_command(
 ) -> list[str]:
     """Return the words of the command; a host that takes one line gets them by `shlex.join`.
 
-    `wait` are the seconds that the entry waits, which has to be less than what the host does; with kind "notify" they
-    do not matter.  `daemon_uid` is the user whose daemon it takes beside its own and root's.  `start` has it start a
-    daemon where none listens, with this `config` and `state_dir`.  `form`: "best" is the C form where it can be built
-    here, else the Python form.
+    `wait` is how many seconds the forwarder waits, which must be less than the host's own limit; with kind "notify" it
+    does not matter.  `daemon_uid` is the user whose daemon is accepted besides the user's own and root's.  `start` lets
+    the forwarder start a daemon where none listens, with this `config` and `state_dir`.  `form`: "best" is the C form
+    where it can be built here, else the Python form.
 
     Raises:
-        BuildError: the C form was asked for and cannot be built.
+        BuildError: the C form is requested and cannot be built.
     """
     words = [*entry_program(form), host, event, "--kind", kind, "--wait", f"{wait:.3f}".rstrip("0").rstrip(".")]
     if runtime_dir is not None:

@@ -1,6 +1,6 @@
 """The program that an agent starts for each event, by its path: `python -I -S entry.py HOST EVENT --kind K --wait S`.
 
-Only an entry point.  A script run by path is compiled every time, so everything that can be cached is elsewhere.  It
+It is only an entry point: a script run by path is compiled every time, so all code that can be cached is elsewhere.  It
 catches every error, those of imports too, since an agent takes exit code 1 for "go on".
 """
 
@@ -19,7 +19,7 @@ def main(words: list[str]) -> int:
 
         return run_entry(words)
     except BaseException as error:
-        text = f"hooklatch: refused: the entry cannot run ({type(error).__name__}: {error})\n"
+        text = f"hooklatch: refused: the forwarder cannot run ({type(error).__name__}: {error})\n"
         try:
             posix.write(2, text.encode(errors="backslashreplace"))
         except OSError:
@@ -28,8 +28,8 @@ def main(words: list[str]) -> int:
 
 
 def make_importable(package: str) -> None:
-    # Empty packages instead of the real ones: under `python -I -S FILE` nothing can be imported by name, and whatever
-    # an `__init__.py` imports must not slow down or break a guard.
+    # Empty packages instead of the real ones: under `python -I -S FILE` nothing can be imported by name, and imports of
+    # an `__init__.py` must not slow down or break a guard.
     for name, folder in (("hooklatch", package), ("hooklatch.entry", f"{package}/entry")):
         module = type(sys)(name)
         module.__path__ = [folder]

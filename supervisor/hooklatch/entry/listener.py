@@ -1,14 +1,15 @@
-"""Answers Claude Code's http hooks on loopback: an entry that is not started for each event.  Opt-in.
+"""A listener for Claude Code's http hooks on loopback: a forwarder that is not started for each event.  Opt-in.
 
     POST /claude-code/EVENT, a bearer token ─▶ method `host` of the daemon ─▶ 200 and a document, or a text
 
-A process of its own, so that the daemon stays without network code; it needs h11, which comes with hooklatch[listen].
-Claude Code passes whatever it hears nothing about, so what is no answer never looks like one: with `onFailure: "block"`
-every status but 2xx blocks, and so does a 2xx that is no JSON; only an empty 2xx passes, and none is ever sent.
+It is a process of its own, so that the daemon stays without network code.  It needs h11, which comes with
+hooklatch[listen].  Claude Code lets a call pass when it gets no answer, so a failure never looks like an answer: with
+`onFailure: "block"` every status but 2xx blocks, and so does a 2xx that is not JSON.  Only an empty 2xx passes, and
+none is ever sent.
 
-Any program of any user can connect to a loopback port.  So a request needs the token, out of a file that its owner
-alone can read; and it names this host and this port, which a page in a browser that was made to come here cannot do.
-Until a connection has shown the token it has a few seconds, and takes no place of those that have.
+Any program of any user can connect to a loopback port.  So a request needs the token, from a file that only its owner
+can read.  It also names this host and this port, which a page in a browser cannot do, even if its own name leads here.
+A connection that has not yet shown the token has a few seconds, and takes no place of those that have.
 """
 
 from __future__ import annotations
@@ -36,26 +37,26 @@ __all__ = ["ADDRESS", "Reply", "TokenError", "ask_for_reply", "read_token", "ser
 logger = logging.getLogger("hooklatch.listener")
 ADDRESS = "127.0.0.1"
 HOST = "claude-code"
-UNHEARD = frozenset({"SessionStart", "Setup"})  # Claude Code sends neither by http: it skips them without a word
+UNHEARD = frozenset({"SessionStart", "Setup"})  # Claude Code sends neither by http: it skips them silently
 PROJECT = b"hooklatch-project-dir"  # a header that the settings fill with $CLAUDE_PROJECT_DIR
 MAX_CONNECTIONS = 256  # that have shown the token
-MAX_STRANGERS = 64  # connections that have not yet; one more, and the oldest of them is closed
-INTRODUCTION = 5.0  # seconds for all that a connection sends until it has shown the token
+MAX_STRANGERS = 64  # connections that have not shown it yet; for one more, the oldest of them is closed
+INTRODUCTION = 5.0  # seconds until a connection must have shown the token
 MAX_HEAD = 2**14
 RECEIVED = 2**16
 IDLE = 600.0  # seconds that a kept connection may be silent
-TIMELY = 20.0  # seconds for a request that has begun to end, for a place, and for an answer to be taken
+TIMELY = 20.0  # seconds for the rest of a request, for a place, and for the client to read an answer
 GRACE = 2.0  # seconds beyond the daemon's own limit
 
 Reply = tuple[int, str, str]  # status, content type, body
 
 
 class TokenError(Exception):
-    """The token's file cannot be used: why."""
+    """The token's file cannot be used; the text says why."""
 
 
 class HttpRefusedError(Exception):
-    """A request that is not answered with a decision; status and text."""
+    """A request that is not answered with a decision, but with this status and text."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
@@ -66,10 +67,10 @@ LATE = HttpRefusedError(408, "the request did not end in time")
 
 
 def read_token(path: str) -> str:
-    """Return the token in a file, which is made with a new one where there is none.
+    """Return the token in a file; make the file with a new token where there is none.
 
     Raises:
-        TokenError: it belongs to somebody else, or others could read it, or it is too short to be a secret.
+        TokenError: it belongs to another user, or others could read it, or it is too short to be a secret.
     """
     try:
         Path(path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -91,7 +92,9 @@ def read_token(path: str) -> str:
     if not stat.S_ISREG(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o077:
         raise TokenError(f"the token {path} is not yours alone; remove it, and a new one is made")
     if len(text) < 32 or not text.isprintable():
-        raise TokenError(f"the token {path} is no secret of at least 32 characters; remove it, and a new one is made")
+        raise TokenError(
+            f"the token {path} is not a secret of at least 32 characters; remove it, and a new one is made"
+        )
     return text
 
 
@@ -102,7 +105,7 @@ def admit_request(request: h11.Request, token: str, port: int) -> str:
     """Return the event that a request is for.
 
     Raises:
-        Refused: it is not for us, or from somebody who may not ask.
+        HttpRefusedError: it is not for this listener, or its client may not fire events.
     """
     headers = [(bytes(name), bytes(value)) for name, value in request.headers]
     names = [value for name, value in headers if name == b"host"]
@@ -112,23 +115,23 @@ def admit_request(request: h11.Request, token: str, port: int) -> str:
     if len(given) != 1 or not hmac.compare_digest(given[0], f"Bearer {token}".encode()):
         raise HttpRefusedError(401, "the bearer token is missing or wrong; install hooklatch for Claude Code again")
     if any(name == b"origin" for name, _ in headers):
-        raise HttpRefusedError(403, "a page in a browser may not ask")
+        raise HttpRefusedError(403, "a page in a browser may not send events")
     parts = bytes(request.target).decode("ascii", "replace").split("/")
     if len(parts) != 3 or parts[:2] != ["", HOST] or parts[2] not in find_host(HOST).events or parts[2] in UNHEARD:
         raise HttpRefusedError(404, "there is no such event here; the path is /claude-code/EVENT")
     if request.method != b"POST":
-        raise HttpRefusedError(405, "an event is posted")
+        raise HttpRefusedError(405, "an event is sent by POST")
     return parts[2]
 
 
 def read_project_environment(request: h11.Request) -> dict[bytes, bytes]:
-    """Return the environment of the host, as far as a header tells it."""
+    """Return the part of the host's environment that a header carries."""
     values = [bytes(value) for name, value in request.headers if bytes(name) == PROJECT]
     return {b"CLAUDE_PROJECT_DIR": values[0]} if len(values) == 1 and values[0] else {}
 
 
 async def ask_for_reply(event: str, document: bytes, environ: dict[bytes, bytes], place: Sequence[str]) -> Reply:
-    """Return what the daemon says to an event; whatever is no whole answer is a status that blocks, and a text."""
+    """Return the daemon's answer to an event.  Without a whole answer, it is a status that blocks, and a text."""
     spec = find_host(HOST).events[event]
     wait = spec.wait if spec.kind != "notify" else 1.0
     entry = ForwarderProcess([HOST, event, "--kind", spec.kind, "--wait", f"{wait:.3f}", *place])
@@ -146,7 +149,7 @@ def ask_daemon(entry: ForwarderProcess, document: bytes, environ: dict[bytes, by
         line = request_answer(entry, document, time.monotonic() + wait, environ)
         code, stdout, stderr = read_entry_reply(entry, line)
     except NoAnswerError as error:
-        return make_failed_reply(502, error.why, error.detail)
+        return make_failed_reply(502, error.cause, error.detail)
     if code:
         return 403, "text/plain; charset=utf-8", stderr.decode()
     return 200, "application/json", stdout.decode() if stdout.strip() else "{}\n"
@@ -156,32 +159,32 @@ def make_refused_reply(refusal: HttpRefusedError) -> Reply:
     return refusal.status, "text/plain; charset=utf-8", f"hooklatch: refused: {refusal}\n"
 
 
-def make_failed_reply(status: int, why: str, detail: bytes = b"") -> Reply:
-    return status, "text/plain; charset=utf-8", make_failure_output(HOST, "", "gate", why, detail)[2].decode()
+def make_failed_reply(status: int, cause: str, detail: bytes = b"") -> Reply:
+    return status, "text/plain; charset=utf-8", make_failure_output(HOST, "", "gate", cause, detail)[2].decode()
 
 
 # -- http ----------------------------------------------------------------------------------------------------------
 
 
 class ListenerConnections:
-    """Who is connected: strangers, of whom the oldest leaves for a new one, and those who have shown the token."""
+    """The open connections: authenticated ones, and strangers, of which the oldest is closed for a new one."""
 
     def __init__(self) -> None:
-        self.known = trio.Semaphore(MAX_CONNECTIONS)
+        self.authenticated = trio.Semaphore(MAX_CONNECTIONS)
         self.strangers: dict[ConnectionLease, None] = {}  # the oldest first
 
 
 class ConnectionLease:
-    """How long one connection may stay: briefly, unless it shows the token.  A context manager around its service."""
+    """The time limit of one connection: brief, unless it shows the token.  A context manager around its service."""
 
-    def __init__(self, places: ListenerConnections) -> None:
-        self.is_known = False
+    def __init__(self, connections: ListenerConnections) -> None:
+        self.is_authenticated = False
         self.is_late = False  # it has shown no token in time
-        self._places = places
+        self._connections = connections
         self._scope = trio.CancelScope()
 
     def __enter__(self) -> ConnectionLease:
-        strangers = self._places.strangers
+        strangers = self._connections.strangers
         if len(strangers) >= MAX_STRANGERS:
             oldest = next(iter(strangers))
             del strangers[oldest]
@@ -192,10 +195,10 @@ class ConnectionLease:
         return self
 
     def __exit__(self, *error: Any) -> bool:
-        is_stranger = self in self._places.strangers
-        self._places.strangers.pop(self, None)
-        if self.is_known:
-            self._places.known.release()
+        is_stranger = self in self._connections.strangers
+        self._connections.strangers.pop(self, None)
+        if self.is_authenticated:
+            self._connections.authenticated.release()
         is_handled = self._scope.__exit__(*error)
         self.is_late = self._scope.cancelled_caught and is_stranger
         return is_handled
@@ -204,15 +207,15 @@ class ConnectionLease:
         """Give a connection that has shown the token a place that lasts.
 
         Raises:
-            Refused: none became free in time.
+            HttpRefusedError: none became free in time.
         """
-        if self.is_known:
+        if self.is_authenticated:
             return
-        self._places.strangers.pop(self, None)
+        self._connections.strangers.pop(self, None)
         self._scope.deadline = math.inf
         with trio.move_on_after(TIMELY):
-            await self._places.known.acquire()
-            self.is_known = True
+            await self._connections.authenticated.acquire()
+            self.is_authenticated = True
             return
         raise HttpRefusedError(503, f"{MAX_CONNECTIONS} connections are open already")
 
@@ -220,9 +223,9 @@ class ConnectionLease:
 class Client:
     """One connection: requests in, one reply to each."""
 
-    def __init__(self, stream: trio.SocketStream, token: str, place: Sequence[str], stay: ConnectionLease) -> None:
+    def __init__(self, stream: trio.SocketStream, token: str, place: Sequence[str], lease: ConnectionLease) -> None:
         self._stream = stream
-        self._stay = stay
+        self._lease = lease
         self._token = token
         self._place = place
         self._port: int = stream.socket.getsockname()[1]
@@ -242,19 +245,19 @@ class Client:
                 return
             with trio.fail_after(TIMELY):
                 await self._send(*reply)
-            is_open = self._stay.is_known and self._is_between_requests()
+            is_open = self._lease.is_authenticated and self._is_between_requests()
             if is_open:
                 self._http.start_next_cycle()
         await self._hang_up()
 
     async def refuse_late(self) -> None:
-        """Tell a client that has shown no token in time."""
+        """Refuse a client that has not shown the token in time."""
         with trio.move_on_after(1):
             await self._send(*make_refused_reply(LATE))
         await self._hang_up()
 
     async def _hang_up(self) -> None:
-        with trio.move_on_after(1):  # what is closed with input unread is reset, and its reply may be lost
+        with trio.move_on_after(1):  # a socket closed with unread input is reset, and the reply may be lost
             await self._stream.send_eof()
             while await self._stream.receive_some(RECEIVED):
                 continue
@@ -263,43 +266,43 @@ class Client:
         return self._http.our_state is h11.DONE and self._http.their_state is h11.DONE
 
     async def _handle(self) -> Reply | None:
-        with trio.move_on_after(IDLE) as patience:
-            await self._begun()
-        if patience.cancelled_caught:
+        with trio.move_on_after(IDLE) as idle_scope:
+            await self._wait_for_request()
+        if idle_scope.cancelled_caught:
             return None
-        posted = await self._posted()
-        return await ask_for_reply(*posted, self._place) if posted is not None else None
+        post = await self._read_post()
+        return await ask_for_reply(*post, self._place) if post is not None else None
 
-    async def _posted(self) -> tuple[str, bytes, dict[bytes, bytes]] | None:
+    async def _read_post(self) -> tuple[str, bytes, dict[bytes, bytes]] | None:
         """Return the event, the document and the environment of a request; None at the end of input."""
         with trio.move_on_after(TIMELY):
-            request = await self._next()
+            request = await self._read_event()
             if not isinstance(request, h11.Request):
                 return None
             event = admit_request(request, self._token, self._port)
-            await self._stay.prolong()
-            return event, await self._body(), read_project_environment(request)
+            await self._lease.prolong()
+            return event, await self._read_body(), read_project_environment(request)
         raise LATE
 
-    async def _begun(self) -> None:
+    async def _wait_for_request(self) -> None:
         """Wait for the first bytes of a request, or for the end of input."""
         if not self._http.trailing_data[0]:
             self._http.receive_data(await self._stream.receive_some(RECEIVED))
 
-    async def _body(self) -> bytes:
+    async def _read_body(self) -> bytes:
         document = bytearray()
-        while not isinstance(event := await self._next(), h11.EndOfMessage):
+        while not isinstance(event := await self._read_event(), h11.EndOfMessage):
             if isinstance(event, h11.Data):
                 document += event.data
             if len(document) > MAX_FRAME:
                 raise HttpRefusedError(413, f"the event is larger than {MAX_FRAME} bytes")
         return bytes(document)
 
-    async def _next(self) -> object:
+    async def _read_event(self) -> object:
         while (event := self._http.next_event()) is h11.NEED_DATA:
             if self._http.they_are_waiting_for_100_continue:
-                go_on = h11.InformationalResponse(status_code=100, headers=[])
-                await self._stream.send_all(self._http.send(go_on) or b"")
+                continuation = h11.InformationalResponse(status_code=100, headers=[])
+                await self._stream.send_all(self._http.send(continuation) or b"")
             self._http.receive_data(await self._stream.receive_some(RECEIVED))
         return event
 
@@ -312,24 +315,25 @@ class Client:
 
 
 async def serve_listener(port: int, token: str, place: Sequence[str], on_ready: Callable[[int], None]) -> None:
-    """Listen on a port of loopback, 0 for any that is free, until cancelled; tell `on_ready` which.
+    """Listen on a port of loopback, 0 for any that is free, until cancelled; call `on_ready` with its number.
 
     Raises:
         OSError: it cannot be listened on.
     """
-    places = ListenerConnections()
+    connections = ListenerConnections()
     (listener,) = await trio.open_tcp_listeners(port, host=ADDRESS)
     trio.to_thread.current_default_thread_limiter().total_tokens = MAX_CONNECTIONS
 
     async def serve_one(stream: trio.SocketStream) -> None:
-        # The boundary that must catch all: one client's end is no other's.  It gets no reply then, which blocks.
+        # The boundary that must catch all: a failure of one client must not end the others.  It gets no reply, so its
+        # call is blocked.
         try:
             async with stream:
-                stay = ConnectionLease(places)
-                client = Client(stream, token, place, stay)
-                with stay:
+                lease = ConnectionLease(connections)
+                client = Client(stream, token, place, lease)
+                with lease:
                     await client.serve()
-                if stay.is_late:
+                if lease.is_late:
                     await client.refuse_late()
         except (trio.BrokenResourceError, trio.TooSlowError, trio.ClosedResourceError) as error:
             logger.debug("client gone: %s", error)
@@ -353,6 +357,6 @@ def make_listener_settings(port: int) -> dict[str, Any]:
             "allowedEnvVars": ["HOOKLATCH_TOKEN", "CLAUDE_PROJECT_DIR"],
         }]}]
         for event, spec in find_host(HOST).events.items()
-        if spec.event and event not in UNHEARD and not spec.takes_over
+        if spec.event and event not in UNHEARD and not spec.alters_host
     }  # fmt: skip
     return {"hooks": hooks}

@@ -1,8 +1,8 @@
-"""How each host is refused when there is no decision, as data.  Both forms of the entry use it: the C form by a header.
+"""The refusal for each host when there is no decision, as data for both forms of the forwarder: for C in a header.
 
-A gate is refused by exit code 2 with a text on standard error, which is what every host that was measured honours;
-`FORMS` are the events where it is not, `SILENCES` the hosts that want a document where others want nothing.  Knows no
-daemon and no socket.  Imports nothing: an agent waits for this module.
+A gate is refused by exit code 2 with a text on standard error, which every host that was measured honours.  `FORMS` are
+the events where a host does not, and `SILENCES` the hosts that need a document where others need nothing.  This module
+imports nothing: an agent waits for it.
 """
 
 TYPE_CHECKING = False
@@ -15,14 +15,14 @@ __all__ = [
     "quote_json_text",
 ]  # fmt: skip
 
-BLOCK: "Final" = 2  # the exit code that stops an agent; after any other it goes on
+BLOCK: "Final" = 2  # the exit code that stops an agent; after any other it continues
 MAX_FRAME: "Final" = 9 * 2**20  # bytes; the protocol's limit for a line
 CHUNK: "Final" = 2**16  # the capacity of a pipe
 PATH_LIMIT: "Final" = 107  # bytes of a Unix socket's path (unix(7))
 SILENCE: "Final" = 5  # seconds without progress before the daemon is pinged, and the time limit of the ping
-NOTICE: "Final" = 750  # milliseconds to hand over an event whose decision nobody can use
+NOTICE: "Final" = 750  # milliseconds to hand over an event whose decision has no effect
 
-# What a host says in its environment about where it works; passed on.  (hooklatch.hosts reads them.)
+# The variables in which a host names its project, for hooklatch.hosts; they are passed on to the daemon.
 VARIABLES: "Final" = (
     "CLAUDE_PROJECT_DIR",
     "CODEX_PROJECT_DIR",
@@ -32,7 +32,7 @@ VARIABLES: "Final" = (
     "QWEN_PROJECT_DIR",
     "CLAUDE_CODE_SESSION_ATTENDED",
 )
-# What starting.py gets of the environment: names, and beginnings of names.  No PYTHON*, no LD_*.
+# The variables that starting.py gets: names, and beginnings of names.  No PYTHON* and no LD_*: they could run code.
 HANDED: "Final" = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "VIRTUAL_ENV")
 HANDED_PREFIXES: "Final" = ("LC_", "XDG_", "HOOKLATCH_")
 
@@ -40,22 +40,22 @@ _DIALOG: "Final" = (
     '{"hookSpecificOutput":{"hookEventName":"PermissionRequest","decision":{"behavior":"deny","message":"',
     '"}}}\n',
 )
-# (host, event): what stands on standard output before and after the reason, with exit code 0.
+# By host and event: the text on standard output before and after the reason, with exit code 0.
 FORMS: "Final" = {
     ("claude-code", "PermissionRequest"): _DIALOG,  # it ignores exit code 2
     ("codex", "PermissionRequest"): _DIALOG,
     ("codex", "PreCompact"): ('{"continue":false,"stopReason":"', '"}\n'),
     ("qwen", "PermissionRequest"): _DIALOG,
-    # It blocks after exit code 2 too, but says nothing of why.
+    # It blocks after exit code 2 too, but shows no reason.
     ("copilot", "preToolUse"): ('{"permissionDecision":"deny","permissionDecisionReason":"', '"}\n'),
 }
-# What a host gets on standard output where there is nothing to say: these parse it in any case.
+# The output for these hosts where others get none: they parse it in any case.
 SILENCES: "Final" = {"cursor": "{}\n", "gemini": "{}\n"}
 
-# Agents of one's own, which get the decision beside exit code 2.  Elsewhere a document there could undo the refusal.
+# The user's own agents, which get the decision beside exit code 2.  With other hosts a document could undo the refusal.
 DOCUMENTED: "Final" = ("generic",)
 
-# Why there is no decision.  A detail in brackets follows.
+# The reasons why there is no decision, by cause.  A detail in brackets follows.
 WORDS: "Final" = {
     "usage": "the command line of this hook is wrong; install hooklatch for this agent again",
     "terminal": "standard input is a terminal; an agent starts this command",
@@ -73,22 +73,24 @@ WORDS: "Final" = {
     "rubbish": "the hooklatch daemon's answer cannot be read",
     "long": "the hooklatch daemon's answer is too long",
     "output": "the answer cannot be written",
-    "bug": "the entry itself failed",
+    "bug": "the forwarder itself failed",
 }
 BEFORE: "Final" = "hooklatch: refused: "
-REFUSED: "Final" = "hooklatch: refused\n"  # where the daemon refuses without a text: without one, some hosts go on
+REFUSED: "Final" = "hooklatch: refused\n"  # where the daemon refuses without a text: some hosts go on if there is none
 
 _CONTROLS = bytes(range(32))
 
 
-def make_failure_output(host: str, event: str, kind: str, why: str, detail: bytes = b"") -> "tuple[int, bytes, bytes]":
+def make_failure_output(
+    host: str, event: str, kind: str, cause: str, detail: bytes = b""
+) -> "tuple[int, bytes, bytes]":
     """Return exit code, standard output and standard error for an event without a decision.
 
-    `why` is a key of `WORDS`.  Only a gate is refused; an unknown kind is one.
+    `cause` is a key of `WORDS`.  Only a gate is refused; an unknown kind counts as a gate.
     """
     if kind in ("context", "notify"):
         return 0, SILENCES.get(host, "").encode(), b""
-    text = BEFORE.encode() + WORDS[why].encode() + (b" (" + make_ascii_detail(detail) + b")" if detail else b"")
+    text = BEFORE.encode() + WORDS[cause].encode() + (b" (" + make_ascii_detail(detail) + b")" if detail else b"")
     form = FORMS.get((host, event))
     if form is None:
         return BLOCK, b"", text + b"\n"

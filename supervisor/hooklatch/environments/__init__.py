@@ -1,4 +1,6 @@
-"""Environments of sources: another interpreter with packages of its own, found or made, and a zygote for each.
+"""The environments of sources: another interpreter with packages of its own, found or made, and a zygote for each.
 
-Knows interpreters, requirements and installers; does not know hooks.
+environment = await environments.acquire_required(requirements, may_make=True)
+...  # run its workers
+environments.release(environment)
 """

@@ -1,7 +1,7 @@
-"""Runs an installer, or a look at an interpreter: a program that ends by itself.  Knows processes, not what they do.
+"""A runner of installers and of scripts that inspect an interpreter: of programs that end by themselves.
 
-It dies with this process, and when it is no longer waited for; what it says goes to a file in memory, so that it is
-never kept waiting.
+A program dies with this process, and when its caller stops waiting.  Its output goes to a file in memory: a pipe that
+is read too slowly would block it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from hooklatch_worker.sandbox import children
 
 __all__ = ["CommandExit", "ProgramOutput", "run_program"]
 
-# Between us and the program: outlives neither, and leaves nothing that the program started.
+# The code of a process between the daemon and the program: it outlives neither of them, and kills all processes that
+# the program started.
 KEEPER = """import os, select, signal, sys, time
 sys.path[:] = {path}
 from hooklatch_worker.sandbox import children, linux
@@ -46,21 +47,21 @@ finally:
         time.sleep(0.001)
     os._exit(code)
 """
-MAX_OUTPUT = 2**20  # bytes of it that are read
-MAX_SAID = 64 * 2**20  # bytes that it may say, all of them in memory: to write more is an error
-END_TIMEOUT = 2.0  # seconds that the keeper has for killing what is left
+MAX_OUTPUT = 2**20  # bytes at the end of the output that are read
+MAX_WRITTEN = 64 * 2**20  # bytes that it may write, all of them in memory: to write more is an error
+END_TIMEOUT = 2.0  # seconds that the keeper has for killing the remaining processes
 
 
 class CommandExit(msgspec.Struct, frozen=True):
-    """How a program ended, None if it took too long, and what it said."""
+    """The exit code of a program, None if it took too long, and its output."""
 
     code: int | None
     output: bytes
 
-    def last(self, lines: int) -> str:
-        """Return the last lines of what it said."""
+    def last_lines(self, count: int) -> str:
+        """Return the last lines of its output that are not empty."""
         text = self.output.decode("utf-8", "replace")
-        return "\n".join([line.rstrip() for line in text.splitlines() if line.strip()][-lines:])
+        return "\n".join([line.rstrip() for line in text.splitlines() if line.strip()][-count:])
 
 
 class ProgramOutput:
@@ -70,7 +71,7 @@ class ProgramOutput:
         self.fd = -1
 
     def output(self) -> bytes:
-        """Return what it has said so far, of a long one the end."""
+        """Return the output so far, only its end if it is long."""
         if self.fd < 0:
             return b""
         size = os.lseek(self.fd, 0, os.SEEK_CUR)  # the program writes by the same open file
@@ -84,30 +85,29 @@ async def run_program(
     *,
     folder: str,
     timeout: float,
-    seen: ProgramOutput | None = None,
+    output: ProgramOutput | None = None,
 ) -> CommandExit:
     """Run a program, named by its path, to its end; kill it after `timeout` seconds, or when cancelled.
 
     Raises:
         OSError: it cannot be started.
     """
-    seen = seen or ProgramOutput()
-    seen.fd = os.memfd_create("output", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    output = output or ProgramOutput()
+    output.fd = os.memfd_create("output", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
-        os.ftruncate(seen.fd, MAX_SAID)
-        fcntl.fcntl(seen.fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK)
-        process = start_program(
-            [*keeper_command(), *command], environ, folder, seen.fd
-        )  # at once: then it is owned before any sweep
-        OWNED.add(process.pid)
+        # Sealed at its full size: without that, a program that prints without end takes the machine's memory.
+        os.ftruncate(output.fd, MAX_WRITTEN)
+        fcntl.fcntl(output.fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK)
+        process = start_program([*keeper_command(), *command], environ, folder, output.fd)
+        OWNED.add(process.pid)  # without a checkpoint since its start: a sweep would take it for a stray process
         try:
             code = await wait_for_program(process, timeout)
         finally:
             OWNED.discard(process.pid)
-        return CommandExit(code, seen.output())
+        return CommandExit(code, output.output())
     finally:
-        os.close(seen.fd)
-        seen.fd = -1
+        os.close(output.fd)
+        output.fd = -1
 
 
 def keeper_command() -> list[str]:
@@ -130,6 +130,7 @@ async def wait_for_program(process: subprocess.Popen[bytes], timeout: float) -> 
             await trio.lowlevel.wait_readable(pidfd)
             has_ended = True
     finally:
+        # Shielded: a caller that is cancelled must not leave the program or its children running.
         with trio.CancelScope(shield=True):
             if not has_ended:
                 process.terminate()

@@ -1,16 +1,17 @@
-"""The environments of sources: found, made in the background, shared, and given up.  Knows no source and no hook.
+"""The environments of sources: found, made in the background, shared, and released.  Knows no source and no hook.
 
-    named          an interpreter that a file names: looked at whenever it may have changed
-    made           for what a block requires; by its digest in the daemon's directory
+    acquire_named     an interpreter that a file names: inspected again whenever it may have changed
+    acquire_required  for the requirements of a block; by its digest in the daemon's directory
 
-    acquire ─▶ its zygote runs ─▶ … ─▶ release ─▶ nobody uses it any more ─▶ its zygote ends
+    acquire ─▶ its zygote runs ─▶ … ─▶ release ─▶ no source uses it any more ─▶ its zygote ends
 
-    wanted ─▶ being made ─▶ ready                          a changed environment is another one: whoever uses the one
-                 │  ▲                                       before keeps it, with its own zygote, until all have moved
-                 ▼  │ later, or when told
+    wanted ─▶ being made ─▶ ready                          a changed environment counts as another one: its users keep
+                 │  ▲                                       it as it was, with its own zygote, until all have moved
+                 ▼  │ later, or after `renew`
                failed
 
-Nothing is made while somebody waits for it: `acquire` says that it is being made, and `changed` is called at its end.
+No caller waits while an environment is made: `acquire_required` raises BeingMadeError, and `changed` is called at the
+end.
 """
 
 from __future__ import annotations
@@ -50,12 +51,12 @@ from hooklatch_worker.sandbox.safety import UnsafeFileError
 __all__ = ["BeingMadeError", "Environment", "Environments", "EnvironmentStatus"]
 
 logger = logging.getLogger("hooklatch.environments")
-MOST = 16  # at once, each with a zygote of some 10 MiB
+MAX_ENVIRONMENTS = 16  # in use at once, each with a zygote of some 10 MiB
 TOO_MANY = "{} environments are in use already; let sources share some"
-AT_ONCE = 2  # that are made
-NAMED_WAIT = 10.0  # seconds until an interpreter that could not be used is looked at again
-FIRST_WAIT, LAST_WAIT = 30.0, 1800.0  # seconds until what failed is tried again
-UNWANTED = 30.0  # seconds; a source whose environment has failed asks for it every 2 s
+MAX_BUILDS = 2  # at once
+NAMED_WAIT = 10.0  # seconds until an interpreter that could not be used is inspected again
+FIRST_WAIT, LAST_WAIT = 30.0, 1800.0  # seconds until a failed build is tried again
+UNWANTED_AFTER = 30.0  # seconds; a source whose environment has failed asks for it every 2 s
 FIRST_TIDY, TIDY_INTERVAL = 600.0, 6 * 3600.0  # seconds; not at the start, when nothing is in use yet
 
 
@@ -64,21 +65,22 @@ class BeingMadeError(EnvironmentFaultError):
 
 
 class EnvironmentStatus(msgspec.Struct, frozen=True):
-    """What is shown of an environment."""
+    """The state of an environment, as `status` shows it."""
 
     state: Literal["in use", "being made", "failed"]
     python: str
     version: str = ""
     requires: tuple[str, ...] = ()
     users: int = 0
-    seconds: float = 0.0  # since its making began
-    said: str = ""  # by the installer, its last line; or why it failed
+    seconds: float = 0.0  # since its build started
+    # The last line of the installer, or why it failed.  Monitoring reads it as `said`.
+    last_line: str = msgspec.field(default="", name="said")
     zygote: int | None = None
     restarts: int = 0
 
 
 class Environment:
-    """An environment in use, with its zygote."""
+    """An environment in use, with its zygote, and the lock that keeps other processes from removing it."""
 
     def __init__(
         self, interpreter: Interpreter, marks: dict[str, Mark], zygote: ZygoteClient, lock: int | None
@@ -90,15 +92,15 @@ class Environment:
         self.users = 0
         self.requires: tuple[str, ...] = ()
         self.name = ""
-        self.is_doubted = False  # it may have changed in a way that leaves no mark
+        self.is_doubted = False  # it may have changed in a way that no mark shows
 
     def watch(self, path: str) -> None:
-        """Count a change of one more file as a change of this environment."""
+        """Count a change of this file as a change of the environment, too."""
         self.marks.setdefault(path, stamp_interpreter_file(path))
 
     @property
     def is_current(self) -> bool:
-        """Return whether nothing was written to it since it was looked at.
+        """Return whether nothing was written to it since it was inspected.
 
         Raises:
             TimeoutError: a disk of it is late.
@@ -109,63 +111,64 @@ class Environment:
 
 
 class EnvironmentBuild:
-    """An environment that is being made, or could not be."""
+    """An environment that is being made, or could not be made."""
 
     def __init__(self, recipe: EnvironmentRecipe) -> None:
         self.recipe = recipe
-        self.seen = ProgramOutput()
-        self.began = trio.current_time()
+        self.output = ProgramOutput()
+        self.started = trio.current_time()
         self.failures = 0
         self.fault: str | None = None
-        self.not_before = 0.0
+        self.retry_at = 0.0
         self.is_running = False
-        self.wanted_at = self.began
+        self.last_wanted = self.started
 
 
 class Environments:
-    """Finds, makes, shares and gives up environments, those that are made in `folder`."""
+    """The environments in use and the builds of new ones, which are made in `folder`."""
 
     def __init__(self, folder: str, *, owns_process: bool) -> None:
         self.folder = folder
         self.supervisor = Supervisor("environments")
-        self.changed: Callable[[], None] = lambda: None  # told whenever a making has ended
+        self.changed: Callable[[], None] = lambda: None  # called whenever a build has ended
         self._owns_process = owns_process
-        self._used: dict[str, Environment] = {}  # by name: what makes it another one is part of that
-        self._makings: dict[str, EnvironmentBuild] = {}
-        # Of interpreters that are named, and until when that is believed.
+        self._environments: dict[str, Environment] = {}  # by name, which differs for each inspection
+        self._builds: dict[str, EnvironmentBuild] = {}
+        # By the path of an interpreter that a file names: its fault, and until when it is not inspected again.
         self._faults: dict[str, tuple[str, float]] = {}
-        self._fresh: set[str] = set()  # made, and not used yet
+        self._new_keys: set[str] = set()  # of environments that were made and not used yet
         self._count = 0  # of environments that were opened
-        self._room = trio.CapacityLimiter(AT_ONCE)
-        self._turn = trio.Lock()
+        self._build_limiter = trio.CapacityLimiter(MAX_BUILDS)
+        # One acquisition at a time: two sources that ask at once must share one zygote.
+        self._acquire_lock = trio.Lock()
         self._idle = trio.Event()
         self._idle.set()
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Run the zygotes of environments until cancelled."""
         async with self.supervisor.open():
-            self.supervisor.spawn("tidying", self._keep_tidy)  # its failure must end no zygote
+            self.supervisor.spawn("tidying", self._remove_unused)  # its failure must end no zygote
             task_status.started()
             await trio.sleep_forever()
 
-    async def _keep_tidy(self) -> None:
-        """Remove the environments that nobody has used for long, from time to time."""
+    async def _remove_unused(self) -> None:
+        """Remove the environments that have long been unused, from time to time."""
         wait = FIRST_TIDY
         while True:
             await trio.sleep(wait)
             wait = TIDY_INTERVAL
             try:
-                for one in self._used.values():
-                    if one.lock is not None:
-                        with suppress(FileNotFoundError):  # somebody has removed it
-                            note_environment_use(one.interpreter.prefix)
+                for environment in self._environments.values():
+                    if environment.lock is not None:
+                        with suppress(FileNotFoundError):  # removed by hand
+                            note_environment_use(environment.interpreter.prefix)
                 await trio.to_thread.run_sync(remove_unused_environments, self.folder)
             except OSError as error:
-                logger.warning("environments are not tidied: %s", describe_error(error))
+                logger.warning("unused environments are not removed: %s", describe_error(error))
 
     def roots(self) -> frozenset[int]:
-        """Return the processes below which everything that runs hooks in these environments is."""
-        return frozenset[int]().union(*(one.zygote.roots() for one in self._used.values()))
+        """Return the processes whose descendants run all hooks of these environments."""
+        return frozenset[int]().union(*(environment.zygote.roots() for environment in self._environments.values()))
 
     @property
     def is_making(self) -> bool:
@@ -175,16 +178,16 @@ class Environments:
         """Wait until nothing is being made."""
         await self._idle.wait()
 
-    async def named(self, python: str) -> Environment:
-        """Return the environment of an interpreter, with its zygote running; `release` it.
+    async def acquire_named(self, python: str) -> Environment:
+        """Return the environment of an interpreter, with its zygote running.  The caller must `release` it.
 
         Raises:
-            EnvironmentFaultError: it must not be used, or cannot be.
+            EnvironmentFaultError: it must not be used, or cannot be used.
         """
-        async with self._turn:
-            if (one := await self._current(python)) is not None:
-                one.users += 1
-                return one
+        async with self._acquire_lock:
+            if (environment := await self._find_current(python)) is not None:
+                environment.users += 1
+                return environment
             text, until = self._faults.get(python, ("", 0.0))
             if trio.current_time() < until:
                 raise EnvironmentFaultError(text)
@@ -194,36 +197,36 @@ class Environments:
                 self._faults[python] = str(error), trio.current_time() + NAMED_WAIT
                 raise
 
-    async def made(self, requirements: Requirements, *, may_make: bool) -> Environment:
-        """Return the environment for what is required, with its zygote running; `release` it.
+    async def acquire_required(self, requirements: Requirements, *, may_make: bool) -> Environment:
+        """Return the environment for these requirements, with its zygote running.  The caller must `release` it.
 
         Raises:
-            BeingMadeError: it is not there yet; it is being made from now on, if it `may` be.
-            EnvironmentFaultError: it could not be made, or cannot be used.
+            BeingMadeError: it is not there yet.  Its build has been started.
+            EnvironmentFaultError: it is not there and `may_make` is false, or it could not be made, or cannot be used.
         """
-        async with self._turn:
+        async with self._acquire_lock:
             python, version, fits = await find_python(requirements)
             recipe = EnvironmentRecipe(requirements, python, version, fits)
             key = recipe.key
             folder = os.path.join(self.folder, key)
-            if (making := self._makings.get(key)) is not None:
-                self._wait_or_fail(making, may_make=may_make)
+            if (build := self._builds.get(key)) is not None:
+                self._wait_or_fail(build, may_make=may_make)
             lock = await trio.to_thread.run_sync(lock_if_ready, folder)
             if lock is None:
                 if not may_make:
                     raise EnvironmentFaultError(
-                        "it requires packages, and nobody has made its environment: that is done for files that the"
-                        " operator or a trusted project declares; declare it as a [[source]]"
+                        "it requires packages, and its environment has not been made: that is done only for files that"
+                        " the operator or a trusted project declares; declare it as a [[source]]"
                     )
-                self._begin(EnvironmentBuild(recipe), key)
+                self._start_build(EnvironmentBuild(recipe), key)
                 raise BeingMadeError(describe_making(recipe))
-            return await self._reused(recipe, folder, lock)
+            return await self._reuse(recipe, folder, lock)
 
-    async def _reused(self, recipe: EnvironmentRecipe, folder: str, lock: int) -> Environment:
-        """Return an environment that is there; one that does not work any more is made anew."""
+    async def _reuse(self, recipe: EnvironmentRecipe, folder: str, lock: int) -> Environment:
+        """Return an environment that has been made.  If it does not work any more, start to make it anew."""
         python = os.path.join(folder, "bin", "python")
         try:
-            current = await self._current(python)
+            current = await self._find_current(python)
         except BaseException:
             os.close(lock)
             raise
@@ -231,45 +234,47 @@ class Environments:
             os.close(lock)
             current.users += 1
             return current
-        if len(self._used) >= MOST:  # which says nothing of this one
+        if len(self._environments) >= MAX_ENVIRONMENTS:  # no fault of this one: it is not made anew
             os.close(lock)
-            raise EnvironmentFaultError(TOO_MANY.format(MOST))
+            raise EnvironmentFaultError(TOO_MANY.format(MAX_ENVIRONMENTS))
         try:
-            one = await self._open(python, lock=lock, requires=recipe.requirements.dependencies)
-            self._fresh.discard(recipe.key)
-            return one
+            environment = await self._open(python, lock=lock, requires=recipe.requirements.dependencies)
+            self._new_keys.discard(recipe.key)
+            return environment
         except EnvironmentFaultError as error:
-            if not self._spoil(folder, python):
+            if not self._mark_unready(folder, python):
                 raise
-            if recipe.key in self._fresh:  # made here just now: to make it again at once would give the same
-                self._fresh.discard(recipe.key)
-                self._failed(self._makings.setdefault(recipe.key, EnvironmentBuild(recipe)), error)
+            if recipe.key in self._new_keys:  # made just now: made again, it would be the same
+                self._new_keys.discard(recipe.key)
+                self._note_failure(self._builds.setdefault(recipe.key, EnvironmentBuild(recipe)), error)
                 raise
             logger.warning("an environment is made anew: %s", error, extra={"path": folder})
-            self._begin(EnvironmentBuild(recipe), recipe.key)
+            self._start_build(EnvironmentBuild(recipe), recipe.key)
             raise BeingMadeError(describe_making(recipe)) from None
 
-    async def _current(self, python: str) -> Environment | None:
-        """Return the environment of an interpreter that is in use and as it was, from its marks."""
-        for one in list(self._used.values()):
-            if one.interpreter.python == python:
+    async def _find_current(self, python: str) -> Environment | None:
+        """Return the environment of an interpreter if it is in use and its marks show no change."""
+        for environment in list(self._environments.values()):
+            if environment.interpreter.python == python:
                 try:
                     is_current = await trio.to_thread.run_sync(
-                        partial(getattr, one, "is_current"), abandon_on_cancel=True
+                        partial(getattr, environment, "is_current"), abandon_on_cancel=True
                     )
                 except TimeoutError:
                     continue
-                if is_current and one.name in self._used:  # else it was given up meanwhile
-                    return one
+                if is_current and environment.name in self._environments:  # else it was released during the look
+                    return environment
         return None
 
-    def _spoil(self, folder: str, python: str) -> bool:
-        """Have an environment be made anew, unless another process uses it; return whether it is to be."""
+    def _mark_unready(self, folder: str, python: str) -> bool:
+        """Let an environment be made anew, unless another process uses it; return whether it will be."""
         try:
             lock = lock_environment(folder, fcntl.LOCK_EX)
-        except OSError:  # who knows who uses it
+        except OSError:  # its users are unknown
             return False
-        if lock is None and all(one.interpreter.python != python for one in self._used.values()):
+        if lock is None and all(
+            environment.interpreter.python != python for environment in self._environments.values()
+        ):
             return False
         try:
             with suppress(OSError):
@@ -280,10 +285,10 @@ class Environments:
         return True
 
     async def _open(self, python: str, *, lock: int | None, requires: tuple[str, ...] = ()) -> Environment:
-        """Look at an interpreter and start its zygote."""
+        """Inspect an interpreter and start its zygote."""
         try:
-            if len(self._used) >= MOST:
-                raise EnvironmentFaultError(TOO_MANY.format(MOST))
+            if len(self._environments) >= MAX_ENVIRONMENTS:
+                raise EnvironmentFaultError(TOO_MANY.format(MAX_ENVIRONMENTS))
             interpreter, marks = await examine_interpreter(python, is_ours=lock is not None)
             zygote = ZygoteClient(owns_process=self._owns_process, interpreter=interpreter)
             environment = Environment(interpreter, marks, zygote, lock)
@@ -291,17 +296,17 @@ class Environments:
             self._count += 1
             environment.name = f"{python} (look {self._count})"
             try:
-                await self.supervisor.start(self._spec(environment))
+                await self.supervisor.start(self._child_spec(environment))
             except (ForkError, OSError) as error:
                 raise EnvironmentFaultError(f"{python} does not run as a zygote: {locate_error(error)}") from None
         except BaseException:
             if lock is not None:
                 os.close(lock)
             raise
-        self._used[environment.name] = environment
+        self._environments[environment.name] = environment
         return environment
 
-    def _spec(self, environment: Environment) -> ChildSpec:
+    def _child_spec(self, environment: Environment) -> ChildSpec:
         supervisor = Supervisor("environment")
 
         async def run(task_status: trio.TaskStatus[None]) -> None:
@@ -317,114 +322,114 @@ class Environments:
         return ChildSpec(environment.name, run, reports_start=True, below=supervisor)
 
     def release(self, environment: Environment) -> None:
-        """Give up an environment; when nobody uses it any more, its zygote ends."""
+        """Give up an environment.  Its zygote ends with its last user."""
         environment.users -= 1
         if environment.users == 0:
-            del self._used[environment.name]
+            del self._environments[environment.name]
             self.supervisor.end(environment.name)
 
     # -- making ------------------------------------------------------------------------------------------------------
 
     def renew(self) -> None:
-        """Have what failed be tried again when it is wanted next, and interpreters that files name looked at again."""
-        for one in self._used.values():
-            one.is_doubted = one.lock is None
-        for making in self._makings.values():
-            making.not_before = 0.0
+        """Let failed builds be tried again when they are wanted next, and named interpreters be inspected again."""
+        for environment in self._environments.values():
+            environment.is_doubted = environment.lock is None
+        for build in self._builds.values():
+            build.retry_at = 0.0
         self._faults.clear()
 
-    def _wait_or_fail(self, making: EnvironmentBuild, *, may_make: bool) -> None:
-        making.wanted_at = trio.current_time()
-        if making.fault is None:
-            raise BeingMadeError(describe_making(making.recipe))
-        if may_make and not making.is_running and trio.current_time() >= making.not_before:
-            self._begin(making, making.recipe.key)
-        raise EnvironmentFaultError(making.fault)  # until it is known to be there, what was wrong stays what is said
+    def _wait_or_fail(self, build: EnvironmentBuild, *, may_make: bool) -> None:
+        build.last_wanted = trio.current_time()
+        if build.fault is None:
+            raise BeingMadeError(describe_making(build.recipe))
+        if may_make and not build.is_running and trio.current_time() >= build.retry_at:
+            self._start_build(build, build.recipe.key)
+        raise EnvironmentFaultError(build.fault)  # the old fault, until a new build has succeeded
 
-    def _begin(self, making: EnvironmentBuild, key: str) -> None:
-        self._makings[key] = making
-        making.is_running, making.began = True, trio.current_time()
-        if self._idle.is_set():  # else somebody may wait for that one
+    def _start_build(self, build: EnvironmentBuild, key: str) -> None:
+        self._builds[key] = build
+        build.is_running, build.started = True, trio.current_time()
+        if self._idle.is_set():  # else a caller of `settle` may wait for the event that is there
             self._idle = trio.Event()
-        if not self.supervisor.spawn(f"making {key}", self._make, making, key):
-            self._ended(making, EnvironmentFaultError("the daemon ends"))
+        if not self.supervisor.spawn(f"making {key}", self._run_build, build, key):
+            self._finish_build(build, EnvironmentFaultError("the daemon ends"))
 
-    async def _make(self, making: EnvironmentBuild, key: str) -> None:
+    async def _run_build(self, build: EnvironmentBuild, key: str) -> None:
         try:
-            async with self._room:
-                await self._make_held(making, os.path.join(self.folder, key))
+            async with self._build_limiter:
+                await self._make_locked(build, os.path.join(self.folder, key))
             logger.info("environment made", extra={"path": os.path.join(self.folder, key)})
-            self._fresh.add(key)
-            del self._makings[key]
+            self._new_keys.add(key)
+            del self._builds[key]
         except (EnvironmentFaultError, UnsafeFileError, OSError) as error:
-            self._failed(making, error)
+            self._note_failure(build, error)
         except Exception as error:
-            self._failed(making, error)
+            self._note_failure(build, error)
             raise
         finally:
-            self._ended(making)
+            self._finish_build(build)
 
-    def _ended(self, making: EnvironmentBuild, error: Exception | None = None) -> None:
+    def _finish_build(self, build: EnvironmentBuild, error: Exception | None = None) -> None:
         if error is not None:
-            self._failed(making, error)
-        making.is_running = False
-        if not any(one.is_running for one in self._makings.values()):
+            self._note_failure(build, error)
+        build.is_running = False
+        if not any(other_build.is_running for other_build in self._builds.values()):
             self._idle.set()
         self.changed()
 
-    def _failed(self, making: EnvironmentBuild, error: Exception) -> None:
-        making.failures += 1
-        making.not_before = trio.current_time() + min(FIRST_WAIT * 2 ** (making.failures - 1), LAST_WAIT)
-        making.fault = f"its environment could not be made: {describe_error(error)}"
+    def _note_failure(self, build: EnvironmentBuild, error: Exception) -> None:
+        build.failures += 1
+        build.retry_at = trio.current_time() + min(FIRST_WAIT * 2 ** (build.failures - 1), LAST_WAIT)
+        build.fault = f"its environment could not be made: {describe_error(error)}"
         logger.error(
             "environment not made: %s",
             describe_error(error),
-            extra={"path": os.path.join(self.folder, making.recipe.key)},
+            extra={"path": os.path.join(self.folder, build.recipe.key)},
         )
 
-    async def _make_held(self, making: EnvironmentBuild, folder: str) -> None:
+    async def _make_locked(self, build: EnvironmentBuild, folder: str) -> None:
         await trio.to_thread.run_sync(make_root, self.folder)
-        using = await wait_for_environment_lock(folder, fcntl.LOCK_SH)
+        use_lock = await wait_for_environment_lock(folder, fcntl.LOCK_SH)
         try:
-            # Not the lock of those who use it: who removes the directory by hand ends none of them, and one of them may
-            # wait for this very making.
+            # Not the lock that users hold: if the directory was removed by hand, they run on, and one of them may wait
+            # for this very build.
             lock = await wait_for_environment_lock(folder, fcntl.LOCK_EX, "making")
             try:
                 if not is_ready(folder):  # another daemon of this user may have made it
-                    await make_environment(making.recipe, folder, making.seen)
+                    await make_environment(build.recipe, folder, build.output)
             finally:
                 os.close(lock)
         finally:
-            os.close(using)
+            os.close(use_lock)
 
     def status(self) -> list[EnvironmentStatus]:
-        """Show each environment that is in use, being made, or failed."""
+        """Return the state of each environment that is in use, being made, or failed."""
         now = trio.current_time()
-        found = [
+        statuses = [
             EnvironmentStatus(
-                "in use", one.interpreter.python, one.interpreter.version, one.requires, one.users,
-                zygote=one.zygote.pid, restarts=one.zygote.restarts,
+                "in use", environment.interpreter.python, environment.interpreter.version, environment.requires,
+                environment.users, zygote=environment.zygote.pid, restarts=environment.zygote.restarts,
             )
-            for one in self._used.values()
+            for environment in self._environments.values()
         ]  # fmt: skip
-        for making in self._makings.values():
-            if not making.is_running and now - making.wanted_at > UNWANTED:
-                continue  # its source requires something else by now, or is gone
-            recipe = making.recipe
-            said = making.fault or find_last_line(making.seen.output())
-            seconds = round(now - making.began, 1) if making.is_running else 0.0
-            found.append(
+        for build in self._builds.values():
+            if not build.is_running and now - build.last_wanted > UNWANTED_AFTER:
+                continue  # its source has other requirements by now, or is gone
+            recipe = build.recipe
+            text = build.fault or find_last_line(build.output.output())
+            seconds = round(now - build.started, 1) if build.is_running else 0.0
+            statuses.append(
                 EnvironmentStatus(
-                    "being made" if making.is_running else "failed",
+                    "being made" if build.is_running else "failed",
                     recipe.python,
                     recipe.version,
                     recipe.requirements.dependencies,
                     0,
                     seconds,
-                    said,
+                    text,
                 )
             )
-        return found
+        return statuses
 
 
 def describe_making(recipe: EnvironmentRecipe) -> str:

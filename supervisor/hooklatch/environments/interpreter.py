@@ -1,7 +1,7 @@
-"""Looks at an interpreter: who could have written it, which Python it is, and what it would import from where.
+"""The inspection of an interpreter: who could have written it, which Python it is, and what it imports from where.
 
-Whoever can write to an interpreter or its packages decides what guards do; so the rule for files of hooks applies to
-all of it.  Looking runs the interpreter without `site`, so no code of its packages runs.
+A user who can write to an interpreter or its packages decides what guards do.  So the rule for files of hooks applies
+to all of it.  The inspection runs the interpreter without `site`, so no code of its packages runs.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from hooklatch_worker.sandbox.safety import (
 )
 
 __all__ = [
-    "LEAST",
+    "MINIMUM_VERSION",
     "OURS",
     "SPARES",
     "EnvironmentFaultError",
@@ -45,15 +45,15 @@ __all__ = [
     "read_soabi",
 ]
 
-LEAST = (3, 11)
+MINIMUM_VERSION = (3, 11)
 LOOK_TIMEOUT = 20.0  # seconds; enough for a cold start on a busy machine
-MOST_ENTRIES = 200_000  # files below an environment; more is not one
-SPARES = ("msgspec",)  # what ours need; compiled, so only for the same ABI
+MAX_FILES = 200_000  # files below an environment; a folder with more is not an environment
+SPARES = ("msgspec",)  # the packages that ours need; compiled, so they load only with the same ABI
 OURS = {
     package.__name__: os.path.dirname(os.path.dirname(os.path.abspath(package.__file__ or "")))
     for package in (hooklatch, hooklatch_worker)
 }
-NOTHING = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
+ABSENT_ERRORS = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 LOOK = """import json, os, sys
 found = {{"version": list(sys.version_info[:3])}}
 def tell():
@@ -104,11 +104,11 @@ T = TypeVar("T")
 
 
 class EnvironmentFaultError(Exception):
-    """A source's environment cannot be used, or not yet; the text says why and what to do."""
+    """A source's environment cannot be used, or not yet.  The text says why and what to do."""
 
 
 class InterpreterFacts(msgspec.Struct, frozen=True):
-    """What an interpreter says of itself; only the version if that is too old."""
+    """The facts that an interpreter prints of itself; only the version if that is too old."""
 
     version: tuple[int, int, int]
     path: list[str] = []
@@ -144,28 +144,28 @@ def stamp_at(path: str) -> Mark:
 
 
 async def examine_interpreter(python: str, *, is_ours: bool = False) -> tuple[Interpreter, dict[str, Mark]]:
-    """Return an interpreter, and the marks of the paths whose change means that it is another one.
+    """Return an interpreter, and the marks of the paths whose change makes it another one.
 
-    Each mark is from before what it is of was looked at: what is written meanwhile is a change.  An interpreter that
-    `is_ours` is in a directory of our own that nobody else can enter, so its files are not looked at.
+    Each mark is taken before its path is inspected, so a write during the inspection counts as a change.  An
+    interpreter that `is_ours` is in a directory of our own that no other user can enter, so its files are not checked.
 
     Raises:
-        EnvironmentFaultError: it must not be used, or cannot be.
+        EnvironmentFaultError: it must not be used, or cannot be used.
     """
     marks = await inspect_in_thread(python, list_path_stamps)
     virtual, sees_system = await inspect_in_thread(python, find_virtual_environment)
-    looked = await inspect_interpreter(python, virtual, sees_system=sees_system)
-    if looked.version[:2] < LEAST:
-        least, version = ".".join(map(str, LEAST)), ".".join(map(str, looked.version))
-        raise EnvironmentFaultError(f"{python} is Python {version}; hooks need {least} or later")
+    facts = await inspect_interpreter(python, virtual, sees_system=sees_system)
+    if facts.version[:2] < MINIMUM_VERSION:
+        minimum, version = ".".join(map(str, MINIMUM_VERSION)), ".".join(map(str, facts.version))
+        raise EnvironmentFaultError(f"{python} is Python {version}; hooks need {minimum} or later")
     marks |= await inspect_in_thread(
-        python, lambda _: {folder: stamp_interpreter_file(folder) for folder in looked.folders}
+        python, lambda _: {folder: stamp_interpreter_file(folder) for folder in facts.folders}
     )
     if not is_ours:
-        await inspect_in_thread(python, lambda _: check_all(virtual, looked))
-    fits = looked.soabi == read_soabi()
+        await inspect_in_thread(python, lambda _: check_all(virtual, facts))
+    fits = facts.soabi == read_soabi()
     interpreter = Interpreter(
-        python=python, version=".".join(map(str, looked.version)), prefix=looked.prefix, path=looked.path, ours=OURS,
+        python=python, version=".".join(map(str, facts.version)), prefix=facts.prefix, path=facts.path, ours=OURS,
         spares=spare_package_folders() if fits else {}, is_virtual=bool(virtual),
     )  # fmt: skip
     await try_out(interpreter, fits=fits)
@@ -173,14 +173,14 @@ async def examine_interpreter(python: str, *, is_ours: bool = False) -> tuple[In
 
 
 async def inspect_in_thread(python: str, look: Callable[[str], T]) -> T:
-    """Return what is found by a function that looks at an interpreter, its packages, or what names it.
+    """Return the result of a function that looks at an interpreter, its packages, or a link to it.
 
     Raises:
-        EnvironmentFaultError: that cannot be looked at, or its disk is late.
+        EnvironmentFaultError: a file cannot be looked at, or its disk is late.
     """
-    own = find_lane(f"interpreter {python}", f"the disk of {python}", LOOK_TIMEOUT)
+    lane = find_lane(f"interpreter {python}", f"the disk of {python}", LOOK_TIMEOUT)
     try:
-        return await trio.to_thread.run_sync(own.look, partial(look, python), abandon_on_cancel=True)
+        return await trio.to_thread.run_sync(lane.look, partial(look, python), abandon_on_cancel=True)
     except FileNotFoundError as error:
         raise EnvironmentFaultError(f"{error.filename} does not exist; make the environment, or fix the path") from None
     except (UnsafeFileError, OSError) as error:
@@ -202,7 +202,7 @@ def find_virtual_environment(python: str) -> tuple[str, bool]:
     """Return the virtual environment of an interpreter, "" if it is in none, and whether it sees the system's packages.
 
     Raises:
-        UnsafeFileError: somebody else could have written one of these files.
+        UnsafeFileError: another user could have written one of these files.
         OSError: one of them does not exist, or cannot be read.
     """
     check_file(python)
@@ -216,32 +216,35 @@ def find_virtual_environment(python: str) -> tuple[str, bool]:
     return os.path.dirname(config), values.get("include-system-site-packages") == "true"
 
 
-def check_all(virtual: str, looked: InterpreterFacts) -> None:
+def check_all(virtual: str, facts: InterpreterFacts) -> None:
     """Check everything that workers may import, and that can change.
 
     Raises:
-        UnsafeFileError: somebody else could have written it.
-        OSError: who could is unknown.
+        UnsafeFileError: another user could have written it.
+        OSError: its owner or mode cannot be read.
     """
-    for entry in dict.fromkeys([*looked.path, *looked.elsewhere]):
+    for entry in dict.fromkeys([*facts.path, *facts.elsewhere]):
         check_place(entry)
-    left = [MOST_ENTRIES]
-    # Nothing else of it is run or imported (uv leaves a lock there that all may write), but the checked pyvenv.cfg.
+    budget = [MAX_FILES]
+    # Of the rest of the environment, only pyvenv.cfg is read, which is checked already.  Not the whole of it: uv leaves
+    # a lock there that all may write.
     own = [os.path.join(virtual, "bin")] if virtual else list[str]()
-    for folder in dict.fromkeys([*own, *looked.folders, *looked.elsewhere]):
+    for folder in dict.fromkeys([*own, *facts.folders, *facts.elsewhere]):
         if os.path.isdir(folder):
-            check_below(folder, left)
+            check_below(folder, budget)
 
 
-def check_below(root: str, left: list[int]) -> None:
+def check_below(root: str, budget: list[int]) -> None:
     own = os.geteuid()
     pending, linked = [root], set[str]()
     while pending:
         with os.scandir(pending.pop()) as entries:
             for entry in entries:
-                left[0] -= 1
-                if left[0] < 0:
-                    raise UnsafeFileError(f"{root} holds more than {MOST_ENTRIES} files; it is not looked through")
+                budget[0] -= 1
+                if budget[0] < 0:
+                    raise UnsafeFileError(
+                        f"{root} holds more than {MAX_FILES} files, too many to check; name an environment of its own"
+                    )
                 status = entry.stat(follow_symlinks=False)
                 if status.st_uid not in (0, own):
                     raise UnsafeFileError(
@@ -261,11 +264,11 @@ def check_below(root: str, left: list[int]) -> None:
 
 
 def check_place(path: str) -> None:
-    """Check what is at a path, after links; where nothing is, who could put something there."""
+    """Check the file or folder at a path, after links.  If it is absent, check who could put something there."""
     try:
         is_folder = stat.S_ISDIR(os.stat(path).st_mode)
     except OSError as error:
-        if error.errno in NOTHING:
+        if error.errno in ABSENT_ERRORS:
             check_above(path)
         elif error.errno != errno.ENAMETOOLONG:  # then nothing can ever be there
             raise
@@ -284,7 +287,7 @@ def check_above(path: str) -> None:
 
 
 async def inspect_interpreter(python: str, virtual: str, *, sees_system: bool) -> InterpreterFacts:
-    script = LOOK.format(least=LEAST, virtual=virtual, sees_system=sees_system) + "tell()\n"
+    script = LOOK.format(least=MINIMUM_VERSION, virtual=virtual, sees_system=sees_system) + "tell()\n"
     answer = await read_last_line(python, script)
     try:
         return msgspec.json.decode(answer, type=InterpreterFacts)
@@ -295,39 +298,47 @@ async def inspect_interpreter(python: str, virtual: str, *, sees_system: bool) -
 
 
 async def try_out(interpreter: Interpreter, *, fits: bool) -> None:
-    """Import there what a zygote imports.
+    """Have an interpreter import what a zygote imports.
 
     Raises:
-        EnvironmentFaultError: that fails; the text says what to install.
+        EnvironmentFaultError: an import fails; the text says what to install.
     """
     answer = await read_last_line(interpreter.python, TRY.format(enter=interpreter.enter))
     try:
-        said = msgspec.json.decode(answer, type=str)
+        problem = msgspec.json.decode(answer, type=str)
     except (msgspec.MsgspecError, UnicodeDecodeError):
-        said = clip_reply(answer)
-    if not said:
+        problem = clip_reply(answer)
+    if not problem:
         return
-    wanted = f"msgspec>={minimum_msgspec()}"
+    requirement = f"msgspec>={minimum_msgspec()}"
     python = interpreter.python
-    way = f'install it: {python} -m pip install "{wanted}" (or: uv pip install --python {python} "{wanted}")'
-    if said == "lacks msgspec" and not fits:
-        said = f"Python {interpreter.version} there cannot load the daemon's own msgspec, and has none; {way}"
-    elif said.startswith("msgspec "):
-        said = f"its {said}; {way}"
-    raise EnvironmentFaultError(f"{interpreter.python} cannot run hooks: {said}")
+    remedy = (
+        f'install it: {python} -m pip install "{requirement}" (or: uv pip install --python {python} "{requirement}")'
+    )
+    if problem == "lacks msgspec" and not fits:
+        problem = f"Python {interpreter.version} there cannot load the daemon's own msgspec, and has none; {remedy}"
+    elif problem.startswith("msgspec "):
+        problem = f"its {problem}; {remedy}"
+    raise EnvironmentFaultError(f"{interpreter.python} cannot run hooks: {problem}")
 
 
 async def read_last_line(python: str, script: str) -> bytes:
     try:
-        ended = await run_program(
+        command_exit = await run_program(
             isolated_command(python, "-S", "-c", script), OWN.of(os.environ), folder="/", timeout=LOOK_TIMEOUT
         )
     except OSError as error:
         raise EnvironmentFaultError(f"{python} cannot be run: {error.strerror}") from None
-    if ended.code != 0:
-        how = f"ended with code {ended.code}" if ended.code is not None else f"gave no answer in {LOOK_TIMEOUT:.0f} s"
-        raise EnvironmentFaultError(f"{python} is no Python that runs: it {how}: {ended.last(1)[:200]}")
-    return ended.output.rpartition(b"\n")[2]
+    if command_exit.code != 0:
+        ending = (
+            f"ended with code {command_exit.code}"
+            if command_exit.code is not None
+            else f"gave no answer in {LOOK_TIMEOUT:.0f} s"
+        )
+        raise EnvironmentFaultError(
+            f"{python} is not a Python that runs: it {ending}: {command_exit.last_lines(1)[:200]}"
+        )
+    return command_exit.output.rpartition(b"\n")[2]
 
 
 def clip_reply(answer: bytes) -> str:
@@ -338,12 +349,12 @@ def spare_package_folders() -> dict[str, str]:
     """Return the folders of the packages that ours need, in the daemon's own environment."""
     from importlib.util import find_spec
 
-    found: dict[str, str] = {}
+    folders: dict[str, str] = {}
     for name in SPARES:
         spec = find_spec(name)
         if spec is not None and spec.origin:
-            found[name] = os.path.dirname(os.path.dirname(os.path.abspath(spec.origin)))
-    return found
+            folders[name] = os.path.dirname(os.path.dirname(os.path.abspath(spec.origin)))
+    return folders
 
 
 def minimum_msgspec() -> str:

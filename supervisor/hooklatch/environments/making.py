@@ -1,7 +1,7 @@
-"""Makes an environment: with uv where it is, else with venv and pip.  Knows directories and installers.
+"""The builder of an environment: with uv where it is installed, else with venv and pip.
 
-Only wheels are installed, so no code of a package runs here; it runs in confined workers alone.  What is found in the
-directory, without its `ready` file, is removed before.
+Only wheels are installed, so no code of a package runs here: it runs in confined workers alone.  A directory without a
+`ready` file is the rest of an unfinished build, and is removed first.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from hooklatch_worker.sandbox.safety import UnsafeFileError, check_file
 
 __all__ = ["EnvironmentRecipe", "find_python", "find_uv", "make_environment"]
 
-TIMEOUT = 900.0  # seconds for one program; big wheels over a slow line
-FIND_TIMEOUT = 20.0  # seconds for a look at which Pythons there are; loading waits for it
-SHOWN = 8  # lines of an installer's output in a diagnostic
-NAMES_OF_PYTHONS = [f"python3.{minor}" for minor in range(16, 10, -1)]  # that are looked for
+STEP_TIMEOUT = 900.0  # seconds for one program; big wheels over a slow line
+FIND_TIMEOUT = 20.0  # seconds for finding out which Pythons there are; loading waits for it
+SHOWN_LINES = 8  # lines of an installer's output in a diagnostic
+NAMES_OF_PYTHONS = [f"python3.{minor}" for minor in range(16, 10, -1)]  # the newest first
 PIP = """import glob, os, sys
 from importlib.machinery import PathFinder
 root = {root!r}
@@ -49,7 +49,7 @@ runpy.run_module("pip", run_name="__main__", alter_sys=True)
 
 
 class EnvironmentRecipe(msgspec.Struct, frozen=True):
-    """What an environment is made of: an interpreter, its version and ABI, and packages."""
+    """The parts of an environment: an interpreter, its version and ABI, and packages."""
 
     requirements: Requirements
     python: str
@@ -58,9 +58,10 @@ class EnvironmentRecipe(msgspec.Struct, frozen=True):
 
     @property
     def packages(self) -> list[str]:
-        """Return the requirements to install: what hooks of every environment need is there already, if it fits.
+        """Return the requirements to install.
 
-        A lock has all that there is to be.
+        The packages that hooks of every environment need are added, unless the daemon's own fit.  A lock is complete:
+        nothing is added to it.
         """
         if self.requirements.locked:
             return self.requirements.locked.splitlines()
@@ -73,7 +74,7 @@ class EnvironmentRecipe(msgspec.Struct, frozen=True):
 
 
 def find_uv() -> str | None:
-    """Return the path of uv, if it is on the PATH or beside this interpreter, and nobody else can write it."""
+    """Return the path of uv, if it is on the PATH or beside this interpreter, and no other user can write to it."""
     beside = os.path.join(os.path.dirname(sys.executable), "uv")
     for path in (
         shutil.which("uv", path=filter_absolute_path(os.environ.get("PATH", os.defpath))),
@@ -103,8 +104,8 @@ async def find_python(requirements: Requirements) -> tuple[str, str, bool]:
     uv, candidates = await inspect_in_thread("PATH", lambda _: (find_uv(), list(map(shutil.which, NAMES_OF_PYTHONS))))
     if uv is not None:
         command = [uv, "python", "find", "--no-python-downloads", "--no-project", requirements.python]
-        ended = await run_program(command, INSTALLER.of(os.environ), folder="/", timeout=FIND_TIMEOUT)
-        candidates.insert(0, ended.last(1) if ended.code == 0 else None)
+        command_exit = await run_program(command, INSTALLER.of(os.environ), folder="/", timeout=FIND_TIMEOUT)
+        candidates.insert(0, command_exit.last_lines(1) if command_exit.code == 0 else None)
     for path in dict.fromkeys(candidates):
         if (
             path
@@ -123,27 +124,29 @@ async def read_maker_version(python: str) -> str | None:
     try:
         check_file(python)
         code = "import sys; print('%d.%d.%d' % sys.version_info[:3])"
-        ended = await run_program(
+        command_exit = await run_program(
             isolated_command(python, "-S", "-c", code), OWN.of(os.environ), folder="/", timeout=FIND_TIMEOUT
         )
     except (UnsafeFileError, OSError):
         return None
-    return ended.last(1) if ended.code == 0 else None
+    return command_exit.last_lines(1) if command_exit.code == 0 else None
 
 
-async def make_environment(recipe: EnvironmentRecipe, folder: str, seen: ProgramOutput) -> str:
-    """Make an environment in a directory that is held; return what made it.
+async def make_environment(recipe: EnvironmentRecipe, folder: str, output: ProgramOutput) -> str:
+    """Make an environment in a directory that the caller has locked; return the name of the installer.
 
     Raises:
-        EnvironmentFaultError: an installer failed; with the last lines that it said.
+        EnvironmentFaultError: an installer failed; the text has the last lines of its output.
     """
-    listed = await trio.to_thread.run_sync(prepare_folder, folder, recipe)
+    list_path = await trio.to_thread.run_sync(prepare_folder, folder, recipe)
     variables, python = INSTALLER.of(os.environ), os.path.join(folder, "bin", "python")
     uv = await inspect_in_thread("PATH", lambda _: find_uv())
     if uv is not None:
-        by, base = "uv", [uv, "--no-progress", "--color", "never"]
+        installer, base = "uv", [uv, "--no-progress", "--color", "never"]
         options = ["--no-project", "--no-python-downloads", "--allow-existing"]
-        await run_step([*base, "venv", *options, "--python", recipe.python, folder], variables, folder, seen, "uv venv")
+        await run_step(
+            [*base, "venv", *options, "--python", recipe.python, folder], variables, folder, output, "uv venv"
+        )
         install = [
             *base,
             "pip",
@@ -155,38 +158,44 @@ async def make_environment(recipe: EnvironmentRecipe, folder: str, seen: Program
             "--link-mode",
             "copy",
             "-r",
-            listed,
+            list_path,
         ]
     else:
-        by = "pip"
+        installer = "pip"
         await run_step(
-            isolated_command(recipe.python, "-m", "venv", "--without-pip", folder), variables, folder, seen, "venv"
+            isolated_command(recipe.python, "-m", "venv", "--without-pip", folder), variables, folder, output, "venv"
         )
         spec = find_spec("pip")
         root = os.path.dirname(os.path.dirname(spec.origin)) if spec is not None and spec.origin else ""
         install = [
             python, "-I", "-c", PIP.format(root=root), "install", "--no-input", "--disable-pip-version-check",
-            "--progress-bar", "off", "--only-binary", ":all:", "-r", listed,
+            "--progress-bar", "off", "--only-binary", ":all:", "-r", list_path,
         ]  # fmt: skip
     if recipe.requirements.locked:
         install.append("--require-hashes")
     if recipe.packages:
-        await run_step(install, variables, folder, seen, f"{by} install")
-    await trio.to_thread.run_sync(sign_environment, folder, recipe, by)
-    return by
+        await run_step(install, variables, folder, output, f"{installer} install")
+    await trio.to_thread.run_sync(sign_environment, folder, recipe, installer)
+    return installer
 
 
 async def run_step(
-    command: list[str], variables: Mapping[str, str], folder: str, seen: ProgramOutput, name: str
+    command: list[str], variables: Mapping[str, str], folder: str, output: ProgramOutput, name: str
 ) -> None:
     try:
-        ended: CommandExit = await run_program(command, variables, folder=folder, timeout=TIMEOUT, seen=seen)
+        command_exit: CommandExit = await run_program(
+            command, variables, folder=folder, timeout=STEP_TIMEOUT, output=output
+        )
     except OSError as error:
         raise EnvironmentFaultError(f"{name} cannot be run: {error.strerror}") from None
-    if ended.code != 0:
-        how = f"failed with code {ended.code}" if ended.code is not None else f"took over {TIMEOUT:.0f} s"
-        said = ended.last(SHOWN).replace("\n", " | ")
-        raise EnvironmentFaultError(f"{name} {how}: {said}{find_hint(said)}")
+    if command_exit.code != 0:
+        ending = (
+            f"failed with code {command_exit.code}"
+            if command_exit.code is not None
+            else f"took over {STEP_TIMEOUT:.0f} s"
+        )
+        last_output = command_exit.last_lines(SHOWN_LINES).replace("\n", " | ")
+        raise EnvironmentFaultError(f"{name} {ending}: {last_output}{find_hint(last_output)}")
 
 
 def find_hint(text: str) -> str:
@@ -201,19 +210,20 @@ def find_hint(text: str) -> str:
 
 
 def prepare_folder(folder: str, recipe: EnvironmentRecipe) -> str:
-    """Make an empty directory that nobody else can enter; return the path of what is to be installed there."""
+    """Make an empty directory that no other user can enter; return the path of its list of packages."""
     if os.path.lexists(folder):
         shutil.rmtree(folder)
     os.mkdir(folder, 0o700)
-    listed = os.path.join(folder, "requirements.txt")
-    with open(listed, "w", encoding="utf-8") as file:
+    list_path = os.path.join(folder, "requirements.txt")
+    with open(list_path, "w", encoding="utf-8") as file:
         file.writelines(f"{package}\n" for package in recipe.packages)
-    return listed
+    return list_path
 
 
-def sign_environment(folder: str, recipe: EnvironmentRecipe, by: str) -> None:
+def sign_environment(folder: str, recipe: EnvironmentRecipe, installer: str) -> None:
+    # Written, synced and renamed last: after a crash at any moment, `ready` stands only in a whole environment.
     with open(os.path.join(folder, f"{READY}.new"), "wb") as file:
-        file.write(msgspec.json.encode({"by": by, "made_at": time.time(), **msgspec.structs.asdict(recipe)}))
+        file.write(msgspec.json.encode({"by": installer, "made_at": time.time(), **msgspec.structs.asdict(recipe)}))
         file.flush()
         os.fsync(file.fileno())
     os.rename(os.path.join(folder, f"{READY}.new"), os.path.join(folder, READY))

@@ -1,7 +1,7 @@
-"""What a file of hooks says that it needs: its `# /// script` block (inline script metadata, PEP 723).  Pure.
+"""The requirements in a file of hooks: its `# /// script` block (inline script metadata, PEP 723).  Pure.
 
-Only what is certain to be a requirement is one: what installers are given is what was read, and never a line of a file
-as it stands, which they could take for an option or for a path.
+Installers get each requirement as it was parsed, and never a line of a file as it stands: they could take the line for
+an option or for a path.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ __all__ = ["MAX_DEPENDENCIES", "Requirements", "RequirementsError", "read_requir
 BEGIN, END = "# /// script", "# ///"
 KEYS = ("requires-python", "dependencies", "tool")
 MAX_DEPENDENCIES = 200
-MAX_BLOCK, MAX_LINE = 64 * 1024, 6000  # characters; the daemon parses it while fires wait, a long key in minutes
+MAX_BLOCK, MAX_LINE = 64 * 1024, 6000  # characters; fires wait while the daemon parses it, and a long key takes minutes
 HASH = re.compile(r"--hash=sha256:[0-9a-f]+")
 NO_BUILDING = "to build a package would run its code outside of any worker, so make an environment yourself for it"
 
 
 class RequirementsError(Exception):
-    """A block cannot be used; says why, and in which line."""
+    """A block cannot be used; the text says why, `line` says where."""
 
     def __init__(self, text: str, line: int) -> None:
         super().__init__(text)
@@ -37,8 +37,8 @@ class RequirementsError(Exception):
 class Requirements(msgspec.Struct, frozen=True):
     """The packages that a source needs, in one spelling and sorted, and for which versions of Python it is written.
 
-    `lock` is the path of a file beside the source with the very files to install, by their hashes, and `locked` is what
-    that holds.
+    `lock` is the path of a file beside the source that lists the files to install with their hashes, and `locked` is
+    its content.
     """
 
     dependencies: tuple[str, ...] = ()
@@ -48,33 +48,36 @@ class Requirements(msgspec.Struct, frozen=True):
     lock_digest: str = ""
 
     def admits(self, version: str) -> bool:
-        """Return whether it is written for this version of Python, such as 3.12.4."""
+        """Return whether the source is written for this version of Python, such as 3.12.4."""
         from packaging.specifiers import SpecifierSet
 
         return SpecifierSet(self.python).contains(version, prereleases=True)
 
     def digest(self, *more: str) -> str:
-        """Return what tells environments apart: that of these packages, and of whatever else they depend on."""
+        """Return the digest that tells environments apart: of these packages, and of `more` that they depend on."""
         return hashlib.sha256(msgspec.json.encode([self.dependencies, self.locked, more])).hexdigest()[:32]
 
 
 def read_requirements(code: bytes) -> Requirements | None:
-    """Return what a file says that it needs, None if it has no block.
+    """Return the requirements of a file, None if it has no block.
 
     Raises:
-        RequirementsError: its block cannot be read, or names what cannot be required.
+        RequirementsError: its block cannot be read, or names a package that cannot be required.
     """
     if BEGIN.encode() not in code:
         return None
-    found = find_block(code.decode("utf-8-sig", "replace").splitlines())
-    if found is None:
+    block = find_block(code.decode("utf-8-sig", "replace").splitlines())
+    if block is None:
         return None
-    lines, first = found
+    lines, first = block
     try:
         return validate_requirements(tomllib.loads("\n".join(lines)), first)
     except tomllib.TOMLDecodeError as error:
         raise RequirementsError(f"its `{BEGIN}` block is not TOML: {error}", first) from None
-    except (RecursionError, ValueError) as error:  # of a parser: too deep, or a number of thousands of digits
+    except (
+        RecursionError,
+        ValueError,
+    ) as error:  # from the parser: nested too deeply, or a number of thousands of digits
         raise RequirementsError(f"its `{BEGIN}` block cannot be read: {error!s:.200}", first) from None
 
 
@@ -115,61 +118,65 @@ def validate_requirements(table: dict[str, Any], line: int) -> Requirements:
     if not isinstance(python, str):
         raise RequirementsError('requires-python must be a text such as ">=3.12"', line)
     given = cast("list[object]", listed) if isinstance(listed, list) else [None]
-    dependencies = [one for one in given if isinstance(one, str)]
+    dependencies = [dependency for dependency in given if isinstance(dependency, str)]
     if len(dependencies) != len(given):
         raise RequirementsError('dependencies must be a list of texts such as ["httpx>=0.28"]', line)
     if len(dependencies) > MAX_DEPENDENCIES:
         raise RequirementsError(f"it has more than {MAX_DEPENDENCIES} dependencies", line)
     try:
-        read = [parse_requirement(dependency) for dependency in dependencies]
+        parsed = [parse_requirement(dependency) for dependency in dependencies]
     except NoRequirementError as error:
         raise RequirementsError(f"one of its dependencies {error}", line) from None
     try:
-        found = Requirements(
-            tuple(sorted({str(one) for one in read})), str(SpecifierSet(python)), read_lock_name(table, line)
+        requirements = Requirements(
+            tuple(sorted({str(dependency) for dependency in parsed})),
+            str(SpecifierSet(python)),
+            read_lock_name(table, line),
         )
     except InvalidSpecifier:
         raise RequirementsError(
             f"requires-python is not a version such as '>=3.12', but {python!r:.100}", line
         ) from None
-    if found.lock and not read:
-        raise RequirementsError(f"{found.lock} would lock nothing: name what the hooks import, in dependencies", line)
-    found.admits("3.11")  # what cannot be compared is found here
-    return found
+    if requirements.lock and not parsed:
+        raise RequirementsError(
+            f"{requirements.lock} would lock nothing: list the packages that the hooks import in dependencies", line
+        )
+    requirements.admits("3.11")  # fails here, and not at a later comparison
+    return requirements
 
 
 class NoRequirementError(ValueError):
-    """A text names no package to install; the text says why, after what it is of."""
+    """A text names no package to install; the message says why, and the caller puts the name of the text before it."""
 
 
 def parse_requirement(text: str) -> Requirement:
-    """Return what a text requires.
+    """Return the requirement in a text.
 
     Raises:
-        NoRequirementError: it is none, or an installer would read more in it, or build it.
+        NoRequirementError: it is not a requirement, or an installer would read more in it, or build it.
     """
     from packaging.requirements import InvalidRequirement, Requirement
 
     try:
-        read = Requirement(text)
+        requirement = Requirement(text)
     except InvalidRequirement as error:
         reason = str(error).splitlines()[0]
         raise NoRequirementError(f'is not a requirement such as "httpx>=0.28": {reason}') from None
-    if not str(read).isprintable():  # a URL or a marker may hold line breaks, and installers read line by line
+    if not str(requirement).isprintable():  # a URL or a marker may hold line breaks, and installers read line by line
         raise NoRequirementError(f"is not a requirement on one line of printable characters: {text!r:.200}")
-    if read.url is not None and not is_wheel(read.url):
-        raise NoRequirementError(f"names {read.name} by a URL that is no wheel (.whl); {NO_BUILDING}")
-    return read
+    if requirement.url is not None and not is_wheel(requirement.url):
+        raise NoRequirementError(f"names {requirement.name} by a URL that is not a wheel (.whl); {NO_BUILDING}")
+    return requirement
 
 
 def is_wheel(url: str) -> bool:
-    """Return whether a URL is that of a wheel: pip builds whatever else is named by one, even if told not to build."""
+    """Return whether a URL is that of a wheel: pip builds any other file that has a URL, with `--only-binary` too."""
     scheme, _, rest = url.partition("://")
     return "+" not in scheme and rest.partition("#")[0].partition("?")[0].endswith(".whl")
 
 
 def read_lock_name(table: dict[str, Any], line: int) -> str:
-    """Return the lock file that the block names under [tool.hooklatch], "" if none; other tools' tables are theirs."""
+    """Return the lock file that the block names under [tool.hooklatch], "" if none.  It ignores other tools."""
     tools: object = table.get("tool", {})
     own: object = cast("dict[str, object]", tools).get("hooklatch", {}) if isinstance(tools, dict) else None
     if not isinstance(own, dict):
@@ -183,8 +190,8 @@ def read_lock_name(table: dict[str, Any], line: int) -> str:
     return lock
 
 
-def add_lock_file(found: Requirements, data: bytes) -> Requirements:
-    """Return requirements with what their lock file holds.
+def add_lock_file(requirements: Requirements, data: bytes) -> Requirements:
+    """Return requirements with the content of their lock file.
 
     Raises:
         RequirementsError: a line of it is not a requirement with its hashes.
@@ -199,11 +206,11 @@ def add_lock_file(found: Requirements, data: bytes) -> Requirements:
         try:
             if not hashes:
                 raise NoRequirementError("is not a package with its --hash=sha256:…")
-            read = parse_requirement(" ".join(word for word in words if word not in hashes))
+            requirement = parse_requirement(" ".join(word for word in words if word not in hashes))
         except NoRequirementError as error:
-            way = f"to write one: uv pip compile --generate-hashes FILE -o {found.lock}"
-            raise RequirementsError(f"line {number} of {found.lock} {error}; {way}", 0) from None
-        locked.append(" ".join([str(read), *hashes]))
+            remedy = f"to write one: uv pip compile --generate-hashes FILE -o {requirements.lock}"
+            raise RequirementsError(f"line {number} of {requirements.lock} {error}; {remedy}", 0) from None
+        locked.append(" ".join([str(requirement), *hashes]))
     if not locked:
-        raise RequirementsError(f"{found.lock} holds no package", 0)
-    return msgspec.structs.replace(found, locked="\n".join(locked), lock_digest=hashlib.sha256(data).hexdigest())
+        raise RequirementsError(f"{requirements.lock} holds no package", 0)
+    return msgspec.structs.replace(requirements, locked="\n".join(locked), lock_digest=hashlib.sha256(data).hexdigest())

@@ -1,7 +1,8 @@
-"""The directory of made environments: which is whole, who holds it, and which nobody uses any more.
+"""The directory of made environments, their locks, and the removal of unused ones.
 
-An environment is whole once its `ready` file is there.  Whoever makes, uses or removes one holds its lock, a file
-beside it, and whoever makes one another: several daemons of one user, and `hooklatch test`, share this directory.
+An environment is whole once its `ready` file is there.  A process that makes, uses or removes one holds its lock, a
+file beside it, and while it makes it a second one: several daemons of one user, and `hooklatch test`, share this
+directory.
 """
 
 from __future__ import annotations
@@ -48,10 +49,10 @@ def note_environment_use(folder: str) -> None:
 
 
 def lock_environment(folder: str, how: int, what: Literal["lock", "making"] = "lock") -> int | None:
-    """Lock an environment, so that no other daemon removes it; None if another one has it in another way.
+    """Lock an environment, so that no other daemon removes it; return None if another one holds a lock that forbids it.
 
-    `how` is fcntl.LOCK_EX for removing, fcntl.LOCK_SH for using and making; with `what="making"` it keeps others from
-    making it.
+    `how` is fcntl.LOCK_EX for removing, fcntl.LOCK_SH for using and making.  With `what="making"`, the lock keeps other
+    processes from making it.
     """
     fd = open_regular(f"{folder}.{what}", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW)
     try:
@@ -63,17 +64,17 @@ def lock_environment(folder: str, how: int, what: Literal["lock", "making"] = "l
 
 
 async def wait_for_environment_lock(folder: str, how: int, what: Literal["lock", "making"] = "lock") -> int:
-    """Wait until an environment can be locked so."""
+    """Wait until an environment can be locked, and lock it as `lock_environment` does."""
     while (fd := lock_environment(folder, how, what)) is None:  # noqa: ASYNC110  (it is another process that gives it up)
         await trio.sleep(0.2)
     return fd
 
 
 def make_root(folder: str) -> None:
-    """Make the directory of all environments, which nobody else can enter.
+    """Make the directory of all environments, which no other user can enter.
 
     Raises:
-        UnsafeFileError: somebody else could write to it.
+        UnsafeFileError: another user could write to it.
         OSError: it cannot be made.
     """
     os.makedirs(folder, mode=0o700, exist_ok=True)
@@ -82,7 +83,7 @@ def make_root(folder: str) -> None:
 
 
 def lock_if_ready(folder: str) -> int | None:
-    """Lock an environment for use if it is there, and nobody else could have made it; else None.
+    """Lock an environment for use if it is there, and no other user could have made it; else return None.
 
     Raises:
         EnvironmentFaultError: its directory is not safe.
@@ -95,35 +96,35 @@ def lock_if_ready(folder: str) -> int | None:
         lock = lock_environment(folder, fcntl.LOCK_SH)
     except (UnsafeFileError, OSError) as error:
         raise EnvironmentFaultError(describe_error(error)) from None
-    if lock is not None and not is_ready(folder):
+    if lock is not None and not is_ready(folder):  # removed before it was locked
         os.close(lock)
         return None
     if lock is not None:
-        with suppress(OSError):  # of a disk that is full or read only: it is there all the same
+        with suppress(OSError):  # the disk is full or read only, which does not matter for its use
             note_environment_use(folder)
     return lock
 
 
-def remove_unused_environments(root: str, kept: float = KEPT_DAYS * 86400.0) -> None:
-    """Remove the environments that were not used for `kept` seconds, and what is left of those that were not finished.
+def remove_unused_environments(root: str, kept_seconds: float = KEPT_DAYS * 86400.0) -> None:
+    """Remove the environments that were not used for so long, and the remains of unfinished ones.
 
-    One that anybody uses or makes is locked, and stays.
+    An environment that a process uses or makes is locked, and stays.
     """
     try:
         names = [entry.name for entry in os.scandir(root) if entry.is_dir(follow_symlinks=False)]
     except OSError:
-        return  # there is none
+        return  # no environment has been made yet
     for name in names:
         folder = os.path.join(root, name)
         try:
             age = time.time() - os.stat(os.path.join(folder, READY)).st_mtime
         except OSError:
-            age = kept + 1
-        if age <= kept or (lock := lock_environment(folder, fcntl.LOCK_EX)) is None:
+            age = kept_seconds + 1
+        if age <= kept_seconds or (lock := lock_environment(folder, fcntl.LOCK_EX)) is None:
             continue
         try:
             with suppress(OSError):
-                os.unlink(os.path.join(folder, READY))  # first: what is half removed is not ready
+                os.unlink(os.path.join(folder, READY))  # first: a half removed environment must not count as whole
             shutil.rmtree(folder, ignore_errors=True)
             logger.info("unused environment removed", extra={"path": folder})
         finally:

@@ -1,8 +1,8 @@
 """The canary: a call that `doctor` sends through a host's real settings, and that the daemon refuses by itself.
 
-It can only ever refuse.  A document with the key is never fired, so no hook sees or answers it; whoever puts the key
-into a document (a host, a hook, an agent who guessed it) gets a refusal, and nothing else follows from it.  The answer
-repeats a nonce, so that it is known to come from a daemon: an entry that finds none refuses too, and cannot say it.
+It can only ever refuse.  A document with the key is never fired, so no hook sees or answers it.  A host, a hook or an
+agent that puts the key into a document gets a refusal, and nothing else follows from it.  The answer repeats a nonce,
+which shows that it comes from a daemon: a forwarder that finds no daemon refuses too, but cannot know the nonce.
 """
 
 from __future__ import annotations
@@ -26,6 +26,6 @@ def refuse_canary(host: Host, native: HostEvent) -> HookOutput | None:
 
 
 def format_canary_reason(nonce: object) -> str:
-    """Return what is said to a canary; a nonce that is none is not repeated."""
-    known = nonce if isinstance(nonce, str) and NONCE.fullmatch(nonce) else "without a nonce"
-    return f"hooklatch refuses the canary {known}, as it has to"
+    """Return the reason of a canary's refusal; an invalid nonce is not repeated."""
+    shown_nonce = nonce if isinstance(nonce, str) and NONCE.fullmatch(nonce) else "without a nonce"
+    return f"hooklatch refuses the canary {shown_nonce}, as it has to"

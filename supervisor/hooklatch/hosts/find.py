@@ -1,4 +1,4 @@
-"""Finds a host by its name, or by one that people also write.  Knows which hosts there are."""
+"""The index of all hosts, by their names and by other names that people use."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hooklatch.hosts.host import Host
 from hooklatch.hosts.programs.claude_code import ClaudeCode
 from hooklatch.hosts.programs.codex import Codex
 from hooklatch.hosts.programs.copilot import Copilot
-from hooklatch.hosts.programs.cursor import Cursor
+from hooklatch.hosts.programs.cursor import CursorHost
 from hooklatch.hosts.programs.gemini import Gemini
 from hooklatch.hosts.programs.generic import GenericHost
 from hooklatch.hosts.programs.opencode import OpenCode
@@ -18,13 +18,13 @@ from hooklatch.hosts.programs.qwen import Qwen
 
 __all__ = ["UnknownHostError", "find_host", "list_hosts"]
 
-ALL: Final = (ClaudeCode(), Codex(), Gemini(), Copilot(), Cursor(), OpenCode(), Qwen(), GenericHost())
+ALL: Final = (ClaudeCode(), Codex(), Gemini(), Copilot(), CursorHost(), OpenCode(), Qwen(), GenericHost())
 HOSTS: Final = MappingProxyType({host.name: host for host in ALL})
 ALIASES: Final = MappingProxyType({alias: host.name for host in HOSTS.values() for alias in host.aliases})
 
 
 class UnknownHostError(LookupError):
-    """There is no host of that name; the text says which there are."""
+    """There is no host of that name; the text lists the hosts."""
 
 
 def find_host(name: str) -> Host:

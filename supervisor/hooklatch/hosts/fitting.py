@@ -1,6 +1,6 @@
-"""Makes a decision one that a host can be told: the same, or the nearest stricter one, and says so in its warnings.
+"""The fitting of a decision to a host: the same one, or the nearest stricter one that it can express, with warnings.
 
-Knows what an event can express, as a table; does not know any host's form.
+It knows the answers that an event enforces, as a table, but no host's form.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ VERDICTS: Final = frozenset({"pass", "allow", "deny", "ask", "halt"})
 
 
 class HostVerdicts(Protocol):
-    """What a host can be told at one event: see `NativeEvent`."""
+    """The answers that a host can express at one event; see `HostEventSpec`."""
 
     @property
     def kind(self) -> str: ...
     @property
-    def can(self) -> frozenset[str]: ...
+    def enforces(self) -> frozenset[str]: ...
     @property
     def patch(self) -> frozenset[str]: ...
 
@@ -41,44 +41,44 @@ def fit_decision(title: str, name: str, event: HostVerdicts, decision: FireDecis
         decision = _fit_to_gate(title, name, event, decision)
     else:
         decision = _fit_to_notice(title, name, event, decision)
-    if format_model_text(decision) and "context" not in event.can:
+    if format_model_text(decision) and "context" not in event.enforces:
         decision = add_warning(decision, f"text for the model was lost: {title} takes none at {name}")
     return decision
 
 
 def _fit_to_gate(title: str, name: str, event: HostVerdicts, decision: FireDecision) -> FireDecision:
-    can, patch = event.can, decode_patch(decision)
+    enforced, patch = event.enforces, decode_patch(decision)
     if decision.verdict not in VERDICTS:
         return turn_into_deny(decision, f"{title} has no form for {decision.verdict} at {name}, so this was blocked")
     if decision.verdict == "deny":
         return decision
     if decision.verdict == "halt":
-        if "halt" in can:
+        if "halt" in enforced:
             return decision
         return turn_into_deny(
             decision, f"{title} cannot end the run at {name}, so this was blocked and the run goes on"
         )
-    if decision.verdict == "ask" and "ask" not in can:
+    if decision.verdict == "ask" and "ask" not in enforced:
         return turn_into_deny(decision, f"{title} cannot ask at {name}, so this was blocked")
     unknown = sorted(patch.keys() - event.patch)
     if unknown:
         return turn_into_deny(decision, f"{title} cannot change {', '.join(unknown)} at {name}, so this was blocked")
     if not isinstance(patch.get("tool_input", {}), dict):
         return turn_into_deny(decision, "a hook changed tool_input to what is not an object, so this was blocked")
-    if decision.verdict == "allow" and "allow" not in can:
+    if decision.verdict == "allow" and "allow" not in enforced:
         weaker = msgspec.structs.replace(decision, verdict="pass")
         return add_warning(weaker, f"{title} takes no allow at {name}: its own rules decide")
     return decision
 
 
 def _fit_to_notice(title: str, name: str, event: HostVerdicts, decision: FireDecision) -> FireDecision:
-    can, verdict = event.can, decision.verdict
-    if verdict in ("deny", "ask", "halt") and verdict not in can:
+    enforced, verdict = event.enforces, decision.verdict
+    if verdict in ("deny", "ask", "halt") and verdict not in enforced:
         decision = add_warning(decision, f"{title} does not enforce {verdict} at {name}: {explain_decision(decision)}")
     if decision.patch and not (decision.patch.keys() <= event.patch):
         unknown = ", ".join(sorted(decision.patch.keys() - event.patch))
         decision = add_warning(decision, f"{title} cannot change {unknown} at {name}")
-    if decision.resume is not None and "resume" not in can:
+    if decision.resume is not None and "resume" not in enforced:
         decision = add_warning(decision, f"{title} cannot be kept working at {name}: {decision.resume or 'go on'}")
     return decision
 
@@ -87,32 +87,32 @@ def add_warning(decision: FireDecision, warning: str) -> FireDecision:
     return msgspec.structs.replace(decision, warnings=[*decision.warnings, warning])
 
 
-def turn_into_deny(decision: FireDecision, why: str) -> FireDecision:
-    """Return a decision turned into a deny, with the reason for that before its own."""
-    reason = f"{why}: {decision.reason}" if decision.reason else why
+def turn_into_deny(decision: FireDecision, explanation: str) -> FireDecision:
+    """Return a decision turned into a deny, with an explanation before its own reason."""
+    reason = f"{explanation}: {decision.reason}" if decision.reason else explanation
     return msgspec.structs.replace(
         decision, verdict="deny", cause=decision.cause or "policy", reason=reason, patch=None, append=None,
-        warnings=[*decision.warnings, why],
+        warnings=[*decision.warnings, explanation],
     )  # fmt: skip
 
 
 def decode_patch(decision: FireDecision) -> dict[str, Any]:
-    """Return what a decision changes, decoded."""
+    """Return the decoded patch of a decision."""
     return {key: msgspec.json.decode(raw) for key, raw in (decision.patch or {}).items()}
 
 
 def explain_decision(decision: FireDecision) -> str:
-    """Return which hook decided and why, in one text for the model and the person; never empty for a refusal."""
+    """Return the deciding hook and its reason as one text for model and person; never empty for a refusal."""
     reason, cause = decision.reason or "", decision.cause or ""
-    who = "/".join([part for part in (decision.layer, decision.hook) if part])
+    hook_name = "/".join([part for part in (decision.layer, decision.hook) if part])
     if decision.verdict in ("pass", "allow"):
         return reason
     if cause in ("", "policy"):
-        by = f"hooklatch hook {who!r}" if who else "hooklatch"
-        return f"{reason} ({by})" if reason else f"refused by {by}"
+        decider = f"hooklatch hook {hook_name!r}" if hook_name else "hooklatch"
+        return f"{reason} ({decider})" if reason else f"refused by {decider}"
     record = f" (hooklatch log --decision {decision.decision_id})" if decision.decision_id else ""
-    named = f"hook {who!r}: " if who and who not in reason else ""
-    return f"hooklatch: {named}{reason or 'refused'} ({cause}){record}"
+    prefix = f"hook {hook_name!r}: " if hook_name and hook_name not in reason else ""
+    return f"hooklatch: {prefix}{reason or 'refused'} ({cause}){record}"
 
 
 def format_model_text(decision: FireDecision) -> str:

@@ -1,13 +1,17 @@
-"""What an adapter is: one program's events, its documents in, and our decisions out in a form that it honours.
+"""The base of all adapters: one program's events, its documents in, and our decisions out in a form that it honours.
 
-    the host's document ─▶ read() ─▶ Native ─▶ request() ─▶ FireParams ─▶ a fire ─▶ Decision
-    Decision ─▶ fit() ─▶ the nearest stricter one that this host can be told ─▶ render() ─▶ HookOutput
+    the host's document ─▶ read() ─▶ HostEvent ─▶ make_fire() ─▶ HostFire ─▶ a fire ─▶ FireDecision
+    FireDecision ─▶ fit() ─▶ the nearest stricter one that this host can express ─▶ render() ─▶ HookOutput
 
-Pure: no sockets, no files, no clock.  An adapter is a table and three functions; this module reads documents, names
-what is common to them, and refuses what cannot be read in one way.  It knows no hook.
+    host = find_host("codex")
+    event = host.read("PreToolUse", document, environ)
+    output = host.answer(event, decision)
+
+Pure: no sockets, no files, no clock.  An adapter is a table and three functions.  This module reads documents, names
+their common parts, and refuses documents that two parsers could read differently.  It knows no hook.
 
 A gate is answered with a refusal unless a decision says otherwise, and `failure` is that refusal, in the form that the
-host really honours.  Whatever is not a gate fails in silence.
+host really honours.  Every other event fails in silence.
 """
 
 from __future__ import annotations
@@ -46,52 +50,52 @@ MARK: Final = b"\xef\xbb\xbf"  # a byte order mark; some programs on Windows wri
 class HostEventSpec(msgspec.Struct, frozen=True, kw_only=True):
     """One event of a host.
 
-    `event` is its canonical name, "" if it has none and is not fired.  `can` says what the host really enforces there:
-    allow, deny, ask, halt, patch, context (text for the model), resume (the agent is kept working).  `patch` are the
-    keys of the payload that it lets us change.  `limit` is how many seconds the host is told to wait.
+    `event` is its canonical name, "" if it has none and is not fired.  `enforces` has the answers that the host really
+    enforces there: allow, deny, ask, halt, patch, context (text for the model), resume (the agent is kept working).
+    `patch` has the keys of the payload that a hook may change.  `limit` is how many seconds the host waits.
 
-    `takes_over`: an entry alone changes what the host does, even if every hook passes, so it is installed only where a
-    hook wants it.  `renamed` maps canonical keys of the payload to the host's own.
+    `alters_host`: the host behaves differently when a hook is installed here, even if every hook passes.  So it is
+    installed only where a hook needs it.  `renamed` maps canonical keys of the payload to the host's own.
     """
 
     event: str = ""
     kind: Kind = "notify"
-    can: frozenset[str] = frozenset()
+    enforces: frozenset[str] = frozenset()
     patch: frozenset[str] = frozenset()
     limit: float = 30.0
-    takes_over: bool = False
+    alters_host: bool = False
     renamed: Mapping[str, str] = {}
 
     @property
     def wait(self) -> float:
-        """Seconds that an entry waits for the daemon; 0: it tells the event and leaves."""
+        """Return how many seconds a forwarder waits for the daemon; 0 if it only hands the event over."""
         if self.kind == "notify":
             return 0.0
         margin = min(MARGIN, self.limit / 4)
-        if self.kind == "gate" or "resume" in self.can:  # whether to keep working may take a run of the tests
+        if self.kind == "gate" or "resume" in self.enforces:  # whether to keep working may take a run of the tests
             return self.limit - margin
         return min(CONTEXT_WAIT, self.limit - margin)
 
 
 def make_gate_event_spec(event: str, can: str = "", patch: str = "", **more: Any) -> HostEventSpec:
-    """Return an event that the host lets us refuse."""
+    """Return the spec of an event that a hook can refuse."""
     keys = frozenset(patch.split())
     words = {"deny", *can.split(), *(["patch"] if keys else [])}
-    return HostEventSpec(event=event, kind="gate", can=frozenset(words), patch=keys, limit=GATE_LIMIT, **more)
+    return HostEventSpec(event=event, kind="gate", enforces=frozenset(words), patch=keys, limit=GATE_LIMIT, **more)
 
 
 def make_context_event_spec(event: str, can: str = "context", **more: Any) -> HostEventSpec:
-    """Return an event that cannot be refused, and at which the host takes something from us."""
-    return HostEventSpec(event=event, kind="context", can=frozenset(can.split()), limit=GATE_LIMIT, **more)
+    """Return the spec of an event that cannot be refused, but at which the host uses an answer."""
+    return HostEventSpec(event=event, kind="context", enforces=frozenset(can.split()), limit=GATE_LIMIT, **more)
 
 
 def make_notice_event_spec(event: str = "", limit: float = 30.0, **more: Any) -> HostEventSpec:
-    """Return an event at which nobody waits for an answer; without a canonical name it is not fired."""
+    """Return the spec of an event at which the host waits for no answer; without a canonical name it is not fired."""
     return HostEventSpec(event=event, kind="notify", limit=limit, **more)
 
 
 class HookOutput(msgspec.Struct, frozen=True):
-    """What the host's hook process leaves: an exit code, one document or nothing, and text for a person."""
+    """The exit of the host's hook process: a code, one document or nothing, and text for a person."""
 
     exit_code: int = 0
     stdout: str = ""
@@ -109,7 +113,7 @@ class HostTool(msgspec.Struct, frozen=True):
 
 
 class HostEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """One event as a host sent it: its document whole, and what is said in canonical words.
+    """One event as a host sent it: its whole document, and its spec with the canonical name.
 
     `fields` are the document's keys with their values byte for byte.
     """
@@ -136,13 +140,13 @@ class HostEvent(msgspec.Struct, frozen=True, kw_only=True):
                 return value
         return None
 
-    def undecoded(self) -> HostEvent:
-        """Return it for the time in which hooks run: the values of a large document can take many times its size."""
+    def decode_lazily(self) -> HostEvent:
+        """Return the event for the time in which hooks run.  Decoded values can take many times a document's size."""
         return msgspec.structs.replace(self, document=RawDocument(self.fields))
 
 
 class RawDocument(Mapping[str, Any]):
-    """A document of which a value is decoded whenever it is asked for, and not kept."""
+    """A document that decodes a value at each access, and keeps none."""
 
     def __init__(self, fields: Mapping[str, msgspec.Raw]) -> None:
         self._fields = fields
@@ -158,10 +162,10 @@ class RawDocument(Mapping[str, Any]):
 
 
 class HostFire(msgspec.Struct, frozen=True, kw_only=True):
-    """The fire of an event, and how it hangs together with others of the same tool call.
+    """The fire of an event, and its relation to others of the same tool call.
 
-    `call` says where in a call without an id of its own it stands, and `call_key` is what the ends of that call have in
-    common.  `same_call` is what all events have in common with which the host tells one call several times over.
+    `call` is the stage of a call that has no id, and `call_key` is equal for all stages of that call.  `same_call` is
+    equal for all events that report one stage of a call again.
     """
 
     params: FireParams
@@ -171,7 +175,7 @@ class HostFire(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UnreadableError(ValueError):
-    """A document that cannot be judged; `event` is the host's event that it is for, as far as that is known."""
+    """A document that cannot be judged; `event` is its host event, as far as that is known."""
 
     def __init__(self, message: str, event: str | None = None, cause: Cause = "protocol") -> None:
         super().__init__(message)
@@ -180,9 +184,9 @@ class UnreadableError(ValueError):
 
 
 class Host:
-    """One program: its names, its events, and how it is spoken to.
+    """One host program: its names, its events, and the forms of its documents and answers.
 
-    A subclass gives the table and `render`; it redefines the rest only where the program differs from most.
+    A subclass gives the table and `render`.  It overrides other methods only where the program differs from most.
     """
 
     name: ClassVar[str]
@@ -190,7 +194,7 @@ class Host:
     aliases: ClassVar[tuple[str, ...]] = ()
     events: ClassVar[Mapping[str, HostEventSpec]]
 
-    # Where most programs say what they say.
+    # The keys of most programs' documents.
     name_keys: ClassVar[tuple[str, ...]] = ("hook_event_name",)
     session_keys: ClassVar[tuple[str, ...]] = ("session_id",)
     turn_keys: ClassVar[tuple[str, ...]] = ("turn_id",)
@@ -206,10 +210,10 @@ class Host:
     # -- in ------------------------------------------------------------------------------------------------------
 
     def read(self, event: str | None, document: bytes, environ: Mapping[str, str]) -> HostEvent:
-        """Read a host's document; `event` is what the entry was installed for.
+        """Read a host's document; `event` is the event for which the forwarder was installed.
 
         Raises:
-            UnreadableError: it is no JSON object that all parsers read alike, or is for another event.
+            UnreadableError: it is not a JSON object that all parsers read alike, or is for another event.
         """
         text = document.removeprefix(MARK).strip(b" \t\r\n")
         if event is not None and event not in self.events:
@@ -217,66 +221,66 @@ class Host:
         if len(text) > MAX_PAYLOAD:
             raise UnreadableError(
                 f"the event has {len(text)} bytes, over the limit of {MAX_PAYLOAD}",
-                event or self.named_in(text),
+                event or self.find_gate_name(text),
                 "payload",
             )
         problem = "it is not a JSON object" if not text.startswith(b"{") else find_ambiguity(text)
         if problem is not None:
-            gate = event or self.named_in(text)
+            gate = event or self.find_gate_name(text)
             raise UnreadableError(f"the document that {self.title} sent cannot be read: {problem}", gate)
         fields = FIELDS.decode(text)
         values: dict[str, Any] = msgspec.json.decode(text)
-        name = self.named(event, values)
+        name = self.read_event_name(event, values)
         return HostEvent(name=name, spec=self.events[name], document=values, fields=fields, environ=environ)
 
-    def named(self, event: str | None, document: Mapping[str, Any]) -> str:
-        """Return the event of a document, which has to be the one that the entry was installed for.
+    def read_event_name(self, event: str | None, document: Mapping[str, Any]) -> str:
+        """Return the event of a document, which must be the event for which the forwarder was installed.
 
         Raises:
-            UnreadableError: it names another one, or none that is known.
+            UnreadableError: it names another event, or an unknown one.
         """
-        said = next((document[key] for key in self.name_keys if key in document), None)
-        if said is None and event is not None:
+        named = next((document[key] for key in self.name_keys if key in document), None)
+        if named is None and event is not None:
             return event
-        if not isinstance(said, str):
+        if not isinstance(named, str):
             raise UnreadableError("the document does not name its event", event)
-        if event is not None and said != event:
+        if event is not None and named != event:
             # Refused in the form of a gate if either of the two is one.
-            gate = said if said in self.events and self.events[said].kind == "gate" else event
-            reason = f"the entry for {event} was called for {said[:100]!a}; install hooklatch again"
+            gate = named if named in self.events and self.events[named].kind == "gate" else event
+            reason = f"the hook for {event} was called for {named[:100]!a}; install hooklatch again"
             raise UnreadableError(reason, gate)
-        if said not in self.events:
-            raise UnreadableError(f"{self.title} has no event {said[:100]!a} that hooklatch knows", event)
-        return said
+        if named not in self.events:
+            raise UnreadableError(f"{self.title} has no event {named[:100]!a} that hooklatch knows", event)
+        return named
 
-    def named_in(self, text: bytes) -> str | None:
-        """Return an event that an unreadable document names in clear, to choose a form of refusal and nothing else."""
+    def find_gate_name(self, text: bytes) -> str | None:
+        """Return a gate that an unreadable document names literally.  It only chooses the form of the refusal."""
         for key in self.name_keys:
             for gate, spec in self.events.items():
                 if spec.kind == "gate" and f'"{key}":"{gate}"'.encode() in text.replace(b'": "', b'":"'):
                     return gate
         return None
 
-    def request(self, native: HostEvent) -> HostFire:
+    def make_fire(self, native: HostEvent) -> HostFire:
         """Return the fire of an event: the document whole, with canonical keys beside the host's own.
 
         Raises:
-            UnreadableError: it cannot be judged; e.g. a name is too long, or a tool's input is unclear.
+            UnreadableError: it cannot be judged, e.g. because a name is too long, or a tool's input is unclear.
         """
         try:
             tool = self.tool(native)
-            added = self.added(native, tool)
+            added = self.list_added_keys(native, tool)
             payload = {**native.fields, **added}
             data = msgspec.json.encode(payload)
             if len(data) > MAX_PAYLOAD and "tool_args" in added:
-                # It says the input once more.  A hook that needs it fails without it, and that is a deny.
+                # It repeats the input.  A hook that needs it fails without it, and a failure is a deny.
                 del payload["tool_args"]
                 data = msgspec.json.encode(payload)
             if len(data) > MAX_PAYLOAD:
                 raise UnreadableError(f"the event is over the limit of {MAX_PAYLOAD} bytes", native.name, "payload")
             envelope = msgspec.convert(self.envelope(native), EnvelopeParams)
             call_id = msgspec.convert(self.call_id(native), str | int | None)
-            call, key = (None, "") if call_id is not None else self.call_of(native, tool)
+            call, key = (None, "") if call_id is not None else self.find_call_stage(native, tool)
             same = self.same_call(native, tool)
         except UnclearToolError as error:
             raise UnreadableError(str(error), native.name, "payload") from None
@@ -288,25 +292,25 @@ class Host:
         return HostFire(params=params, call=call, call_key=key, same_call=same)
 
     def tool(self, native: HostEvent) -> HostTool | None:
-        """Return the tool call that a document is about, None if it is about none."""
+        """Return the tool call in a document, None if there is none."""
         name = next((native.document[key] for key in self.tool_keys if key in native.document), None)
         if not isinstance(name, str):
             return None
         key = next((key for key in self.input_keys if key in native.document), None)
-        given: object = native.document[key] if key is not None else dict[str, Any]()
-        if not isinstance(given, dict):
+        tool_input: object = native.document[key] if key is not None else dict[str, Any]()
+        if not isinstance(tool_input, dict):
             raise UnclearToolError(f"the input of the tool {name[:100]!a} is not an object")
-        return self.known(native, HostTool(name, cast("dict[str, Any]", given)))
+        return self.classify_tool(native, HostTool(name, cast("dict[str, Any]", tool_input)))
 
-    def known(self, native: HostEvent, tool: HostTool) -> HostTool:
-        """Return a tool with its kind, and where it is an MCP server's, with that server's name."""
+    def classify_tool(self, native: HostEvent, tool: HostTool) -> HostTool:
+        """Return a tool with its kind and, if it belongs to an MCP server, the name of that server."""
         if tool.name.startswith("mcp__"):
             _, server, name = (*tool.name.split("__", 2), "")[:3]
             return msgspec.structs.replace(tool, kind="mcp", server=server, tool=name)
         return msgspec.structs.replace(tool, kind=find_tool_kind_by_name(tool.name))
 
-    def added(self, native: HostEvent, tool: HostTool | None) -> dict[str, Any]:
-        """Return what the payload has beside the host's own keys."""
+    def list_added_keys(self, native: HostEvent, tool: HostTool | None) -> dict[str, Any]:
+        """Return the keys that the payload has beside the host's own."""
         document, added = native.document, dict[str, Any]()
         for ours, theirs in native.spec.renamed.items():
             if theirs in document and ours not in document:
@@ -322,8 +326,8 @@ class Host:
         return added
 
     def envelope(self, native: HostEvent) -> dict[str, Any]:
-        """Return who fired and where."""
-        said: dict[str, object] = {
+        """Return the envelope: who fired and where."""
+        fields: dict[str, object] = {
             "session_id": native.text(*self.session_keys),
             "agent_id": native.text(*self.agent_keys),
             "agent_type": native.text(*self.agent_type_keys),
@@ -335,10 +339,10 @@ class Host:
         }
         keys = self.metadata_keys
         metadata = {key: native.document[key] for key in keys if key in native.document}
-        return {key: value for key, value in said.items() if value is not None} | {"metadata": metadata}
+        return {key: value for key, value in fields.items() if value is not None} | {"metadata": metadata}
 
     def cwd(self, native: HostEvent) -> str | None:
-        """Return the agent's working directory; "" matches none: it is there and is no text."""
+        """Return the agent's working directory; "", which matches no folder, if it is not a text."""
         if "cwd" not in native.document:
             return None
         value = native.document["cwd"]
@@ -348,26 +352,26 @@ class Host:
         """Return the host's id of the tool call."""
         return next((native.document[key] for key in self.call_keys if key in native.document), None)
 
-    def call_of(self, native: HostEvent, tool: HostTool | None) -> tuple[Call | None, str]:
-        """Return where in a tool call an event stands, and what that call's events have in common."""
+    def find_call_stage(self, native: HostEvent, tool: HostTool | None) -> tuple[Call | None, str]:
+        """Return the stage of a tool call that an event reports, and the key that all its stages share."""
         return None, ""
 
     def same_call(self, native: HostEvent, tool: HostTool | None) -> str:
-        """Return what all events have in common that tell this very call; "" if there is one alone."""
+        """Return the key that all reports of this very call share; "" if the host reports it once."""
         return ""
 
     # -- out -----------------------------------------------------------------------------------------------------
 
     def answer(self, native: HostEvent, decision: FireDecision) -> HookOutput:
-        """Return what the host is told of a decision: that, or the nearest stricter one."""
+        """Return the output for a decision, or for the nearest stricter one that the host can express."""
         return self.render(native, self.fit(native, decision))
 
     def fit(self, native: HostEvent, decision: FireDecision) -> FireDecision:
-        """Return the nearest stricter decision that this host can be told, with a warning for each difference."""
+        """Return the nearest stricter decision that this host can express, with a warning for each difference."""
         return fit_decision(self.title, native.name, native.spec, decision)
 
     def render(self, native: HostEvent, decision: FireDecision) -> HookOutput:
-        """Return the host's form of a decision that fits it."""
+        """Return the host's form of a decision that it can express."""
         raise NotImplementedError
 
     def failure(self, event: str | None, cause: Cause, reason: str) -> HookOutput:
@@ -383,16 +387,16 @@ class Host:
 
     def refusal(self, event: str | None, reason: str) -> HookOutput:
         """Return a refusal without a decision, for an event that may be unknown."""
-        # What every program that was measured honours, where it honours anything.
+        # Every program that was measured honours this, where it honours anything.
         return HookOutput(exit_code=2, stderr=f"{reason}\n")
 
     def silence(self, event: str | None) -> HookOutput:
-        """Return what leaves the host to itself."""
+        """Return the output that has no effect on the host."""
         return HookOutput()
 
 
 def make_denied_decision(event: str, cause: Cause, reason: str) -> FireDecision:
-    """Return the decision that stands where there is none."""
+    """Return the deny that takes the place of a missing decision."""
     return FireDecision(
         decision_id="", event=event, verdict="deny", cause=cause, reason=reason, layer=None, hook=None, retryable=False,
         patch=None, payload_digest=None, append=None, resume=None, value=None, revision=None, duration_ms=0.0,
@@ -400,15 +404,15 @@ def make_denied_decision(event: str, cause: Cause, reason: str) -> FireDecision:
 
 
 def call_key(session: str | None, tool: HostTool | None) -> str:
-    """Return what tells one tool call of a session from another, "" for none; equal calls have the same."""
+    """Return the key of a tool call in its session, "" without a tool; equal calls have the same key."""
     if tool is None:
         return ""
-    said = msgspec.json.encode([session, tool.name, tool.input], order="sorted")
-    return hashlib.sha256(said).hexdigest()[:32]
+    identity = msgspec.json.encode([session, tool.name, tool.input], order="sorted")
+    return hashlib.sha256(identity).hexdigest()[:32]
 
 
 def encode_document(document: Mapping[str, object]) -> str:
-    """Return one line of ASCII JSON with its end; nothing for nothing."""
+    """Return one line of ASCII JSON with its line end; "" for an empty document."""
     return json.dumps(document, separators=(",", ":"), default=unwrap_raw) + "\n" if document else ""
 
 

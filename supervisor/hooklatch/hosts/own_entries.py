@@ -1,4 +1,4 @@
-"""Tells hooklatch's own entries in other programs' settings from everybody else's.  Pure."""
+"""The recognition of hooklatch's own entries in other programs' settings.  Pure."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Final, cast
 __all__ = ["is_entry", "is_entry_alone", "read_handler_command"]
 
 COMMANDS: Final = ("command", "bash")  # the keys of a handler that may hold a command line
-JOINING: Final = frozenset(";&|()<>`\n")  # what may have a shell run more than one command
+JOINING: Final = frozenset(";&|()<>`\n")  # characters with which a shell may run more than one command
 
 
 def is_entry(words: list[str] | tuple[str, ...]) -> bool:
-    """Say whether a command line starts hooklatch's entry, of this installation or of another."""
+    """Return whether a command line starts hooklatch's forwarder, of this installation or of another."""
     if "--kind" not in words or "--wait" not in words:
         return False
     return any("hooklatch" in word and "entry" in word.rpartition("hooklatch")[2] for word in words)
@@ -25,7 +25,7 @@ def read_handler_command(handler: object) -> tuple[str, ...] | None:
 
 
 def is_entry_alone(handler: object) -> bool:
-    """Return whether a handler starts hooklatch's entry and surely nothing else, such as a guard behind `&&`."""
+    """Return whether a handler certainly starts the forwarder alone, and not also a guard behind `&&`."""
     return any(JOINING.isdisjoint(text.strip()) for _, text in list_own_commands(handler))
 
 

@@ -1,4 +1,7 @@
-"""Converts other systems' hook files.  Knows their shapes; does not open files or start processes.
+"""A converter for other systems' hook files.  Opens no file and starts no process.
+
+    result = read_hooks("settings.json", data)
+    text = write_toml(result, origin=path, stem="claude")
 
     Claude Code   {"hooks": {Event: [{"matcher", "hooks": [{"type": "command", "command", "timeout"}]}]}}   seconds
     Reasonix      {"hooks": {Event: [{"match", "command", "timeout", "cwd", "description"}]}}          milliseconds
@@ -7,8 +10,8 @@
     bytes ─▶ documents: detect the system ─▶ claude | reasonix | radium: one entry each ─▶ collecting
                                                            ─▶ writing: a file for hooks.d  |  registering: definitions
 
-Imported hooks keep their payload form and exit code table, so scripts work unchanged.  Whatever cannot be kept gets a
-note; nothing is dropped silently, and no guard becomes weaker without a note.
+Imported hooks keep their payload form and exit code table, so scripts work unchanged.  Everything that cannot be kept
+gets a note: nothing is dropped silently, and no guard becomes weaker without a note.
 """
 
 from hooklatch.importing.collecting import ImportedHook, ImportNote, ImportResult

@@ -1,4 +1,4 @@
-"""Reads Claude Code's groups of handlers from its settings.  Knows its keys, units and matchers."""
+"""A reader of Claude Code's groups of handlers: its keys, units and matchers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ HANDLER_KEYS = frozenset(
         "statusMessage", "description", "amends", "only_judges",
     }
 )  # fmt: skip
-# It ignores matchers on these.
+# Claude Code ignores matchers on these.
 UNMATCHED = frozenset({"UserPromptSubmit", "Stop", "TeammateIdle", "TaskCreated", "TaskCompleted", "PostToolBatch"})
 DEFAULT_TIMEOUT = 600.0  # seconds
 DEFAULT_TIMEOUTS = {
@@ -73,7 +73,9 @@ def read_group(event: str, group: Mapping[str, Any], place: str, collector: Coll
         elif isinstance(handler, Mapping):
             read_handler(event, matcher, cast("Mapping[str, Any]", handler), inside, collector)
         else:
-            collector.keep(inside, event, {"event": EVENTS[event]}, f"it is {handler!r:.80}, no handler", entry=handler)
+            collector.keep(
+                inside, event, {"event": EVENTS[event]}, f"it is {handler!r:.80}, not a handler", entry=handler
+            )
 
 
 def read_handler(event: str, matcher: str | None, handler: Mapping[str, Any], place: str, collector: Collector) -> None:
@@ -99,7 +101,7 @@ def read_handler(event: str, matcher: str | None, handler: Mapping[str, Any], pl
         settings["timeout"] = timeout
     if isinstance(handler.get("description"), str):
         settings["description"] = handler["description"]
-    collector.take_mark(place, handler, settings)
+    collector.read_own_keys(place, handler, settings)
     if handler.get("async") is True or handler.get("asyncRewake") is True:
         make_notification_only(settings, place, collector)
     if handler.get("once") is True:
@@ -133,7 +135,7 @@ def read_claude_matcher(event: str, matcher: str | None, place: str, collector: 
 
 
 def make_notification_only(settings: dict[str, Any], place: str, collector: Collector) -> None:
-    """Keep a command that is not waited for there from deciding."""
+    """Keep a command that runs asynchronously there from deciding here."""
     text = "it is async there; here it is waited for"
     if Catalogue.standard()[settings["event"]].fails_closed:
         settings["observe"] = True

@@ -1,6 +1,6 @@
-"""Collects the hooks of an imported file, with a note for everything that is lost or different.
+"""A collector of the hooks of an imported file, with a note for everything that is lost or different.
 
-Knows which definitions hooklatch accepts; does not know other systems.
+It knows the definitions that hooklatch accepts, but no other system.
 
 An entry on a known event is never dropped: if it cannot run, it is kept with its `problem`, so that on a gate it
 denies.  A hook's id is derived from its content (event, matcher, command), never from its position: a switch must not
@@ -41,7 +41,7 @@ TARGETS = ("command", "argv")
 class ImportNote(msgspec.Struct, frozen=True):
     """A note for the user: its place in the file ("" for all of it), and whether something is lost.
 
-    `is_dropped`: nothing is left of an entry.  `is_slip`: a key looks misspelt.
+    `is_dropped`: the entry is not imported at all.  `is_slip`: a key looks misspelt.
     """
 
     place: str
@@ -52,7 +52,7 @@ class ImportNote(msgspec.Struct, frozen=True):
 
     @property
     def shown(self) -> str:
-        """Return the text for a reader for whom nothing stands in for what is dropped."""
+        """Return the text for a reader who gets nothing in place of a dropped entry."""
         return f"dropped: {self.text}" if self.is_dropped else self.text
 
     def __str__(self) -> str:
@@ -86,7 +86,7 @@ class ImportResult(msgspec.Struct, frozen=True):
 
     @property
     def has_losses(self) -> bool:
-        """Whether something that the file asks to run does not run."""
+        """Return whether a hook of the file will not run."""
         return any(note.is_loss for note in self.notes) or any(hook.problem for hook in self.hooks)
 
 
@@ -128,8 +128,8 @@ class Collector:
             text = f"{key!r} is not known here; the hook runs without it{near}"
             self.notes.append(ImportNote(place, clip_note(text), is_slip=bool(near)))
 
-    def take_mark(self, place: str, table: Mapping[str, Any], settings: dict[str, Any]) -> None:
-        """Read our own keys, which may be added to another system's file; without one a hook is a guard in its turn."""
+    def read_own_keys(self, place: str, table: Mapping[str, Any], settings: dict[str, Any]) -> None:
+        """Read our own keys, which a user may add to another system's file; without them it is a plain guard."""
         for mark in ("amends", "only_judges"):
             if table.get(mark) is True:
                 settings[mark] = True
@@ -164,7 +164,9 @@ class Collector:
         ):
             if is_bad:
                 settings, problem = {"event": settings["event"]}, problem or text
-        if self.is_disabled and self.kinds[-1:] != ["reasonix"]:  # the key is Claude Code's: Reasonix runs them
+        if self.is_disabled and self.kinds[-1:] != [
+            "reasonix"
+        ]:  # the key is Claude Code's: Reasonix ignores it and runs them
             settings = {**settings, "enabled": False}
         problem = problem or find_settings_fault(settings)
         identity = None if is_named else identity
@@ -230,7 +232,7 @@ def make_imported_id(hook: PendingHook, identity: object) -> str:
 
 
 def short_program_name(settings: Mapping[str, Any]) -> str:
-    """Return the name of the program that a hook runs, shortened to what helps to recognise it."""
+    """Return the name of the program that a hook runs, short enough for an id."""
     words = settings.get("argv") or str(settings.get("command", "")).split()
     return UNFIT.sub("", words[0].rstrip("\"'").rpartition("/")[2])[:MAX_PROGRAM] if words else ""
 

@@ -1,4 +1,4 @@
-"""What entries of Claude Code and Reasonix have in common: a command, and the variables that it needs."""
+"""The common parts of entries of Claude Code and Reasonix: a command, and the variables that it needs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CLOSE = 0.82  # similarity at which a name of an event counts as a misspelling o
 def read_command_target(
     entry: Mapping[str, Any], known: frozenset[str], *, expanded: Collection[str] = ()
 ) -> tuple[dict[str, Any], str | None]:
-    """Return what to run (a shell line, a line for a named shell, or a program with arguments), or the problem.
+    """Return the keys of the command (a line for a shell, which may be named, or a program with arguments), or a problem.
 
     `known` are the valid keys of an entry; `expanded` are variables that the other system itself expands when there is
     no shell.
@@ -75,7 +75,7 @@ def note_missing_variables(
 
 
 def recognise_event(event: str, known: Iterable[str]) -> tuple[str | None, str | None]:
-    """Return the event that is most likely meant, or None; and what is wrong with the name, or None."""
+    """Return the event that is most likely meant, or None, and the problem of the name, or None."""
     if event in (names := list(known)):
         return event, None
     by_letters = {reduce_to_letters(name): name for name in names}

@@ -1,4 +1,4 @@
-"""From bytes to entries: detects the system by the content.  Knows encodings and shapes; does not know keys."""
+"""A parser from bytes to entries, which detects the system by the content.  Knows encodings and shapes, but no keys."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ __all__ = ["UnreadableFileError", "read_hooks"]
 EVENTS = {**claude.EVENTS, **reasonix.EVENTS}
 SHAPES = 'expected {"hooks": {...}} of Claude Code or Reasonix, or [[hooks]] of Radium'
 SYSTEMS = (claude, reasonix, radium)
-OF_ENTRIES = frozenset({"command", "hooks", "match", "matcher"})  # keys by which an entry is recognised
+ENTRY_KEYS = frozenset({"command", "hooks", "match", "matcher"})  # keys by which an entry is recognised
 
 
 class UnreadableFileError(ValueError):
-    """A file holds no known kind of hooks; the text says where, and what it should hold."""
+    """A file holds no known kind of hooks; the text says where, and what is expected."""
 
     def __init__(self, message: str) -> None:
         super().__init__(clip_error_text(message))
@@ -36,7 +36,7 @@ class UnreadableFileError(ValueError):
 def read_hooks(name: str, data: bytes, *, may_lack_hooks: bool = False) -> ImportResult:
     """Read a file of another system; `name` appears in messages, and its suffix tells JSON from TOML.
 
-    With `may_lack_hooks` it may be one of settings alone, if nothing in it looks like hooks at a wrong place.
+    With `may_lack_hooks` the file may have only other settings, if nothing in it looks like hooks at a wrong place.
 
     Raises:
         UnreadableFileError: it cannot be parsed, or holds no hooks.
@@ -67,7 +67,7 @@ def read_hooks(name: str, data: bytes, *, may_lack_hooks: bool = False) -> Impor
 
 
 def locate_entries(text: str) -> dict[str, int]:
-    """Return the lines of a JSON document's entries, by place as in messages, without the leading `hooks`."""
+    """Return the line numbers of a JSON document's entries, by place as in messages, without the leading `hooks`."""
     lines = index_json_lines(text)
     return (
         lines
@@ -176,7 +176,7 @@ def read_events(events: Mapping[str, object], collector: Collector, *, is_whole_
     """Read entries listed under the name of their event; at the top level of a file other keys are allowed."""
     for event, entries in events.items():
         if is_whole_file and not (
-            is_of_entries(entries) or recognise_event(event, EVENTS)[0] or any(list_misplaced_keys({event: entries}))
+            has_entry_keys(entries) or recognise_event(event, EVENTS)[0] or any(list_misplaced_keys({event: entries}))
         ):
             continue
         if not isinstance(entries, list):
@@ -197,7 +197,7 @@ def list_misplaced_keys(document: Mapping[str, Any]) -> Iterator[str]:
             key in EVENTS
             or is_like_hooks(key)
             or has_hook_entries(value)
-            or (is_of_entries(value) and recognise_event(key, EVENTS)[0] is not None)
+            or (has_entry_keys(value) and recognise_event(key, EVENTS)[0] is not None)
         ):
             yield key
 
@@ -206,28 +206,28 @@ def is_like_hooks(key: str) -> bool:
     return recognise_event(key, ("hooks",))[0] is not None
 
 
-def is_of_entries(value: object) -> bool:
+def has_entry_keys(value: object) -> bool:
     entries = cast("list[object]", value) if isinstance(value, list) else [value]
-    return any(isinstance(entry, Mapping) and OF_ENTRIES & cast("Mapping[str, Any]", entry).keys() for entry in entries)
+    return any(isinstance(entry, Mapping) and ENTRY_KEYS & cast("Mapping[str, Any]", entry).keys() for entry in entries)
 
 
 def has_hook_entries(value: object) -> bool:
     """Return whether entries are listed under the name of an event somewhere in a value."""
-    left = [value]
-    while left:
-        value = left.pop()
+    pending = [value]
+    while pending:
+        value = pending.pop()
         if isinstance(value, Mapping):
             inside = cast("Mapping[str, object]", value)
-            if any(is_of_entries(inside[event]) for event in inside.keys() & EVENTS.keys()):
+            if any(has_entry_keys(inside[event]) for event in inside.keys() & EVENTS.keys()):
                 return True
-            left += inside.values()
+            pending += inside.values()
         elif isinstance(value, list):
-            left += cast("list[object]", value)
+            pending += cast("list[object]", value)
     return False
 
 
 def keep_unreadable(place: str, event: str, problem: str, entry: object, collector: Collector) -> None:
-    """Keep an entry that cannot be read as a hook with a problem, if it is known what it guards, or that it may."""
+    """Keep an unreadable entry as a hook with a problem if its event is known, or if it may be a guard."""
     name, _ = recognise_event(event, EVENTS)
     if name is None and not (is_like_hooks(event) or has_hook_entries(entry)):
         collector.lose(place, problem)

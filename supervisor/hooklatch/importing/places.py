@@ -1,4 +1,4 @@
-"""Finds the line of each part of a JSON document.  Knows as much of JSON's grammar as valid JSON needs.
+"""An index of the line of each part of a JSON document, which must be valid.
 
 The standard parser does not report positions, and a message about a guard must name the line to look at.
 """

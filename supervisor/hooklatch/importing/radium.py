@@ -1,4 +1,4 @@
-"""Reads Radium's hooks.toml: hooks by name, type and priority.  Knows its keys; its types are those of its dialect."""
+"""A reader of Radium's hooks.toml: hooks by name, type and priority.  The types come from Radium's dialect."""
 
 from __future__ import annotations
 
@@ -68,14 +68,14 @@ def read_hook(entry: RadiumEntry, collector: Collector) -> None:
     else:
         # In Radium such an entry configures a hook from its code: here that is a function of the user or a plugin.
         settings["run"] = f"radium_hooks.py:{UNFIT.sub('_', name)}"
-        problem = problem or f"{name!r} has no script; the code that it names is not in the file"
+        problem = problem or f"{name!r} has no script; its code is not in the file"
         switches: dict[str, Any] = {key: settings[key] for key in ("enabled", "priority") if key in settings}
         override = {"id": name, **switches}
     collector.keep(place, name, settings, problem, is_named=True, override=override)
 
 
 def read_common_keys(entry: RadiumEntry, collector: Collector) -> dict[str, Any]:
-    """Read the keys that are independent of what runs."""
+    """Read the keys that do not depend on the command."""
     settings: dict[str, Any] = {}
     fitting = max(0, min(entry.priority, MAX_PRIORITY))
     if fitting != entry.priority:
@@ -88,7 +88,7 @@ def read_common_keys(entry: RadiumEntry, collector: Collector) -> dict[str, Any]
             settings[key] = cast("object", value)
         elif value is not None:
             collector.note(entry.place, f"{key} {value!r} cannot be used; the hook runs without it")
-    collector.take_mark(entry.place, entry.table, settings)
+    collector.read_own_keys(entry.place, entry.table, settings)
     return settings
 
 

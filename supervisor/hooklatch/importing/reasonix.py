@@ -1,4 +1,4 @@
-"""Reads Reasonix's flat entries, one command each.  Knows its keys, units and matchers."""
+"""A reader of Reasonix's flat entries, one command each: its keys, units and matchers."""
 
 from __future__ import annotations
 
@@ -74,8 +74,8 @@ def read_entry(event: str, entry: Mapping[str, Any], place: str, collector: Coll
         timeout = collector.seconds(place, entry["timeout"], MILLISECONDS, None)
         if timeout is not None:
             settings["timeout"] = timeout
-    take_rest(settings, entry, place, collector)
-    collector.take_mark(place, entry, settings)
+    copy_common_keys(settings, entry, place, collector)
+    collector.read_own_keys(place, entry, settings)
     if event in HARMLESS and not is_claude:
         collector.note(place, f"on {event} exit code 2 refuses here, and only warns in Reasonix")
     if event in READ_OUTPUT and not is_claude:
@@ -100,7 +100,7 @@ def read_reasonix_pattern(event: str, pattern: object, place: str, collector: Co
     return {"regex": pattern}
 
 
-def take_rest(settings: dict[str, Any], entry: Mapping[str, Any], place: str, collector: Collector) -> None:
+def copy_common_keys(settings: dict[str, Any], entry: Mapping[str, Any], place: str, collector: Collector) -> None:
     for key, shape in (("cwd", str), ("description", str), ("env", dict)):
         value = entry.get(key)
         if isinstance(value, shape) and value:

@@ -1,6 +1,6 @@
-"""Writes imported hooks as definitions for a session of Reasonix, readable by people.  Reads no file itself.
+"""The conversion of imported hooks to definitions for a session of Reasonix.  Opens no file.
 
-What cannot be used becomes a definition that states its problem: where that is registered, what it guards is denied.
+An unusable hook becomes a definition that states its problem.  Once that is registered, the gate of the hook denies.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from hooklatch_worker.author.failures import make_printable
 
 __all__ = ["read_definitions"]
 
-MAX_BYTES = 2**18  # of a file: longer ones are no settings, and reading them would keep the daemon from its work
+MAX_BYTES = 2**18  # of a file: a longer one does not hold settings, and reading it would block the daemon
 MAX_NOTES = 200
 WORDS: Final = {event.feeds[0].event: name for name, event in REASONIX.events.items()}
-STATED = ("match", "description", "enabled", "observe")  # of a hook that cannot run
+STATED = ("match", "description", "enabled", "observe")  # the keys that a definition with a problem keeps
 
 
 def read_definitions(source: str, data: bytes, scope: str | None = None) -> dict[str, list[dict[str, Any]]]:
-    """Read a settings file; return the definitions of its hooks, and notes on what is lost or different."""
+    """Read a settings file; return the definitions of its hooks, and notes on lost and different parts."""
     try:
         if len(data) > MAX_BYTES:
             raise UnreadableFileError(f"{source} takes {len(data)} bytes; {MAX_BYTES} are allowed")
@@ -36,11 +36,11 @@ def read_definitions(source: str, data: bytes, scope: str | None = None) -> dict
         problem = make_printable(str(error))
         return {"hooks": [{"event": EVERY_GATE, "problem": problem}], "notes": [make_note("", 0, problem, red=True)]}
     hooks = [make_definition(hook, imported.line_of(hook.place), scope) for hook in imported.hooks]
-    lost = [found for found in imported.notes if found.is_dropped]
-    if lost:  # nobody knows which gate they were for, so one that denies stands at each
-        place = f"{lost[0].place} (line {imported.line_of(lost[0].place)})"
-        more = f"; {len(lost) - 1} more like it" if lost[1:] else ""
-        problem = f"{place}: {lost[0].text}{more}; mend it or take it out"
+    dropped_notes = [note for note in imported.notes if note.is_dropped]
+    if dropped_notes:  # their gates are unknown, so a hook that denies is registered for every gate
+        place = f"{dropped_notes[0].place} (line {imported.line_of(dropped_notes[0].place)})"
+        more = f"; {len(dropped_notes) - 1} more like it" if dropped_notes[1:] else ""
+        problem = f"{place}: {dropped_notes[0].text}{more}; fix it or take it out"
         hooks.append({"event": EVERY_GATE, "problem": make_printable(problem)})
     notes = [
         make_note(hook.place, imported.line_of(hook.place), hook.problem, red=True)
@@ -48,8 +48,8 @@ def read_definitions(source: str, data: bytes, scope: str | None = None) -> dict
         if hook.problem is not None
     ]
     notes += [
-        make_note(found.place, imported.line_of(found.place), found.text, red=found.is_dropped or found.is_slip)
-        for found in sorted(imported.notes, key=lambda found: not (found.is_dropped or found.is_slip))
+        make_note(note.place, imported.line_of(note.place), note.text, red=note.is_dropped or note.is_slip)
+        for note in sorted(imported.notes, key=lambda note: not (note.is_dropped or note.is_slip))
     ]
     if len(notes) > MAX_NOTES:
         notes[MAX_NOTES:] = [make_note("", 0, f"{len(notes) - MAX_NOTES} more notes were left out", red=False)]
@@ -63,7 +63,7 @@ def make_note(place: str, line: int, text: str, *, red: bool) -> dict[str, Any]:
 def make_definition(hook: ImportedHook, line: int, scope: str | None) -> dict[str, Any]:
     settings = dict(hook.settings)
     hook_id, event, match = settings.pop("id"), settings.pop("event"), settings.pop("match", None)
-    # There a matcher is for tools alone; on any other event it is kept by our own name of the event.
+    # In Reasonix only tool events have a matcher; with another event, the definition uses our name of the event.
     is_native = event in WORDS and (match is None or Catalogue.standard()[event].match == "tool_name")
     definition: dict[str, Any] = {"event": WORDS[event] if is_native else event}
     if match is not None:
@@ -75,12 +75,12 @@ def make_definition(hook: ImportedHook, line: int, scope: str | None) -> dict[st
     if hook.problem is None:
         return definition
     place = f"{hook.place} (line {line})" if line else hook.place
-    kept = {key: definition[key] for key in ("id", "event", *STATED) if key in definition}
-    return {**kept, "problem": make_printable(f"{place}: {hook.problem}")}
+    kept_keys = {key: definition[key] for key in ("id", "event", *STATED) if key in definition}
+    return {**kept_keys, "problem": make_printable(f"{place}: {hook.problem}")}
 
 
 def format_pattern(match: str | list[str] | dict[str, Any]) -> object:
-    """Return a matcher as text in Reasonix's form, where it is one; otherwise as it is."""
+    """Return a matcher as text in Reasonix's form if it can be expressed, otherwise unchanged."""
     if isinstance(match, dict):
         return match["regex"] if match.keys() == {"regex"} else match
     names = match if isinstance(match, list) else [match]

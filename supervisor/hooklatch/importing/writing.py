@@ -1,6 +1,6 @@
-"""Writes imported hooks as a file for hooks.d.  Knows what a [[hook]] looks like; knows no other system.
+"""A writer of imported hooks as a file for hooks.d.
 
-What needs a hand is written too, as comments: the table is there, and takes effect when somebody takes the # away.
+A hook that the user must fix first is written as comments: its table takes effect once the user removes the # signs.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def format_hook_toml(hook: ImportedHook, stem: str) -> Iterator[str]:
 
 
 def format_table_lines(name: str, settings: Mapping[str, Any]) -> list[str]:
-    """Return the lines of one [[name]] table; a table within it stands on one line."""
+    """Return the lines of one [[name]] table, with each table within it on one line."""
     table = tomlkit.table()
     cast("MutableMapping[str, object]", table).update({key: make_toml_item(value) for key, value in settings.items()})
     return tomlkit.dumps({name: AoT([table])}).rstrip("\n").split("\n")
@@ -60,5 +60,5 @@ def make_toml_item(value: object) -> Item:
 
 
 def make_comment_line(text: str) -> str:
-    """Return a text that can stand in a comment, or in an id: a line break in it would begin a line of TOML."""
+    """Return a text for a comment or an id, with escapes for line breaks, which would begin a new line of TOML."""
     return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)

@@ -1,1 +1,1 @@
-"""Writes hooklatch into the settings of other programs: pure editing of texts, and beside it thin handling of files."""
+"""The writing of hooklatch into the settings of other programs: pure editing of texts, and thin handling of files."""

@@ -1,7 +1,10 @@
-"""Installs into a file of settings and takes it out again: which bytes a file gets, its backup, and its record.
+"""Installation into a file of settings, and its removal: the new bytes of the file, its backup, and its record.
 
-Knows files and their texts by way of the modules beside it; asks nobody and prints nothing.  What a change would be is
-worked out first (`FileEdit`), and made by `apply_edit`, so that a dry run shows exactly what would be done.
+    edit = plan_install(path, shape, handlers, os.environ)
+    print(diff_edit(edit))
+    backup = apply_edit(edit, "codex", os.environ)
+
+A change is planned first, as a `FileEdit`, and made by `apply_edit`, so that a dry run shows exactly the change.
 """
 
 from __future__ import annotations
@@ -34,47 +37,47 @@ MARK = "\ufeff"  # a byte order mark
 
 @dataclass(frozen=True, slots=True)
 class FileEdit:
-    """What a file holds, what it gets, and what it would be without hooklatch; None: no file."""
+    """The bytes of a file now, after the edit, and without hooklatch; None stands for no file."""
 
     path: str
-    before: bytes | None
-    after: bytes | None
-    without: bytes | None
-    backup: str | None = None  # one that is there already, of `without`
-    edited: bytes | None = None  # what would be lost with the file, so that it is backed up
+    old: bytes | None
+    new: bytes | None
+    uninstalled: bytes | None
+    backup: str | None = None  # the path of one that exists already, with the bytes `uninstalled`
+    edited: bytes | None = None  # the user's edits of a plugin, which are backed up before it is deleted
 
     @property
     def is_none(self) -> bool:
-        return self.before == self.after
+        return self.old == self.new
 
 
 def plan_install(
     path: str, shape: SettingsShape, handlers: Mapping[str, Mapping[str, Any]], environ: Mapping[str, str]
 ) -> FileEdit:
-    """Return the change that gives each event its handler.
+    """Return the edit that gives each event its handler.
 
     Raises:
-        FileError: the file cannot be read or understood; the text says where, and what to do.
+        FileError: the file cannot be read or naming_file; the text says where, and what to do.
     """
     before = files.read_if_present(path)
     mark, text = split_bom(path, before)
-    with understood(path):
-        found = list(find_entries(text))
-        there = {one.event: one.handler for one in found if one.matcher is None}
-        if there == handlers and len(found) == len(handlers):
+    with naming_file(path):
+        own_handlers = list(find_entries(text))
+        handler_by_event = {handler.event: handler.handler for handler in own_handlers if handler.matcher is None}
+        if handler_by_event == handlers and len(own_handlers) == len(handlers):
             return FileEdit(path, before, before, before)
         without, backup = remove_own_entries(path, before, shape, environ)
-        rest = split_bom(path, without)[1]
-        after = add_entries(rest, shape, handlers)
-        validate_edit(path, after, rest, handlers)
+        stripped = split_bom(path, without)[1]
+        after = add_entries(stripped, shape, handlers)
+        validate_edit(path, after, stripped, handlers)
     return FileEdit(path, before, (mark + after).encode(), without, backup)
 
 
 def plan_plugin_install(path: str, text: str, environ: Mapping[str, str]) -> FileEdit:
-    """Return the change that makes a file of our own.
+    """Return the edit that makes a file of our own.
 
     Raises:
-        FileError: there is one of that name that is not ours, or it cannot be read.
+        FileError: there is a file of that name that is not ours, or it cannot be read.
     """
     before = files.read_if_present(path)
     if before is not None and not is_plugin(before):
@@ -83,19 +86,19 @@ def plan_plugin_install(path: str, text: str, environ: Mapping[str, str]) -> Fil
 
 
 def plan_settings_uninstall(path: str, shape: SettingsShape, environ: Mapping[str, str]) -> FileEdit:
-    """Return the change that takes everything of ours out of a file.
+    """Return the edit that takes all our entries out of a file.
 
     Raises:
-        FileError: the file cannot be read or understood.
+        FileError: the file cannot be read or naming_file.
     """
     before = files.read_if_present(path)
-    with understood(path):
+    with naming_file(path):
         without, backup = remove_own_entries(path, before, shape, environ)
     return FileEdit(path, before, without, without, backup)
 
 
 def plan_plugin_uninstall(path: str, environ: Mapping[str, str]) -> FileEdit:
-    """Return the change that takes a file of our own away; one that was edited is kept as a backup.
+    """Return the edit that deletes a file of our own; if the user edited it, a backup is made.
 
     Raises:
         FileError: it cannot be read.
@@ -109,9 +112,9 @@ def plan_plugin_uninstall(path: str, environ: Mapping[str, str]) -> FileEdit:
 
 
 def plan_edit(
-    path: str, put: Callable[[str], str] | None, strip: Callable[[str], str], environ: Mapping[str, str]
+    path: str, insert: Callable[[str], str] | None, strip: Callable[[str], str], environ: Mapping[str, str]
 ) -> FileEdit:
-    """Return the change that puts something into a text (None: that takes it out), where `strip` takes it out.
+    """Return the edit that applies `insert` to the text of a file without our part; without `insert`, `strip` alone.
 
     Raises:
         FileError: the file cannot be read.
@@ -119,10 +122,10 @@ def plan_edit(
     before = files.read_if_present(path)
     history = FileHistory(path, before, environ)
     without = history.original if history.is_untouched else strip_bytes(path, before, strip)
-    if put is None:
+    if insert is None:
         return FileEdit(path, before, without, without, history.backup_of(without))
     mark, text = split_bom(path, without)
-    return FileEdit(path, before, (mark + put(text)).encode(), without, history.backup_of(without))
+    return FileEdit(path, before, (mark + insert(text)).encode(), without, history.backup_of(without))
 
 
 def strip_bytes(path: str, data: bytes | None, strip: Callable[[str], str]) -> bytes | None:
@@ -133,20 +136,20 @@ def strip_bytes(path: str, data: bytes | None, strip: Callable[[str], str]) -> b
 
 
 class FileHistory:
-    """What is known of a file from its record: its bytes before us, and whether it is as we left it."""
+    """The facts about a file from its record: its bytes before us, and whether it is as we left it."""
 
-    def __init__(self, path: str, now: bytes | None, environ: Mapping[str, str]) -> None:
+    def __init__(self, path: str, current: bytes | None, environ: Mapping[str, str]) -> None:
         self.known = record.list_installed(environ).get(path)
         self.original: bytes | None = None
         self.is_untouched = False
         if self.known is None:
             return
         backup = self.known.backup
-        kept = files.read_if_present(backup) if backup is not None else None
-        if kept is not None and record.digest_bytes(kept) == self.known.backup_digest:
-            self.original = kept
+        data = files.read_if_present(backup) if backup is not None else None
+        if data is not None and record.digest_bytes(data) == self.known.backup_digest:
+            self.original = data
         has_original = backup is None or self.original is not None
-        self.is_untouched = has_original and now is not None and record.digest_bytes(now) == self.known.digest
+        self.is_untouched = has_original and current is not None and record.digest_bytes(current) == self.known.digest
 
     def backup_of(self, without: bytes | None) -> str | None:
         return (
@@ -167,63 +170,61 @@ def remove_own_entries(
     if not any(True for _ in find_entries(text)):
         return before, history.backup_of(before)
     root = parse_jsonc(split_bom(path, history.original)[1]) if history.original is not None else None
-    rest = remove_entries(text, None if root is None else root.value)
-    if history.original is None and is_nothing(rest, shape):
+    stripped = remove_entries(text, None if root is None else root.value)
+    if history.original is None and is_nothing(stripped, shape):
         return None, None
-    without = (mark + rest).encode()
+    without = (mark + stripped).encode()
     return without, history.backup_of(without)
 
 
-def apply_edit(change: FileEdit, host: str, environ: Mapping[str, str]) -> str | None:
-    """Make a change, and return the path of the backup that is now beside the file.
+def apply_edit(edit: FileEdit, host: str, environ: Mapping[str, str]) -> str | None:
+    """Apply an edit, and return the path of the backup that is now beside the file.
 
     Raises:
         FileError: it cannot be made; the file is as it was.
     """
-    path, before, after = change.path, change.before, change.after
+    path, before, after = edit.path, edit.old, edit.new
     known = record.list_installed(environ).get(path)
     if after is None:
-        kept = files.back_up_file(path, change.edited) if change.edited is not None else None
+        edited_backup = files.back_up_file(path, edit.edited) if edit.edited is not None else None
         if before is not None:
             files.delete_file(path, before)
         record.forget_file(environ, path)
         files.remove_folders(known.folders if known is not None else [])
-        return kept
-    is_uninstall = after == change.without
+        return edited_backup
+    is_uninstall = after == edit.uninstalled
     if is_uninstall:
         if before != after:
             files.replace_file(path, before, after)
         record.forget_file(environ, path)
-        if change.backup is not None:
-            files.delete_file(change.backup, after)  # it says what the file says again
+        if edit.backup is not None:
+            files.delete_file(edit.backup, after)  # the file has the same bytes again
             return None
         return known.backup if known is not None else None
     folders = [*(known.folders if known is not None else []), *files.make_folders(path)]
-    backup = change.backup
+    backup = edit.backup
     try:
-        if change.without is not None and backup is None:
-            backup = files.back_up_file(path, change.without)
-        without = change.without or b""
+        if edit.uninstalled is not None and backup is None:
+            backup = files.back_up_file(path, edit.uninstalled)
+        without = edit.uninstalled or b""
         files.replace_file(path, before, after)
     except FileError:
         if known is None:
             files.remove_folders(folders)
-        if backup is not None and backup != change.backup and change.without is not None:
-            files.delete_file(backup, change.without)
+        if backup is not None and backup != edit.backup and edit.uninstalled is not None:
+            files.delete_file(backup, edit.uninstalled)
         raise
-    noted = record.InstalledFile(
+    installed = record.InstalledFile(
         host, record.digest_bytes(after), backup, record.digest_bytes(without) if backup else "", folders
     )
-    record.remember_file(environ, path, noted)
+    record.remember_file(environ, path, installed)
     return backup
 
 
-def diff_edit(change: FileEdit) -> str:
-    """Return what a change does to a file, as `diff -u` shows it."""
-    before, after = (
-        (data or b"").decode(errors="replace").splitlines(keepends=True) for data in (change.before, change.after)
-    )
-    old, new = (change.path if data is not None else os.devnull for data in (change.before, change.after))
+def diff_edit(edit: FileEdit) -> str:
+    """Return an edit as `diff -u` shows it."""
+    before, after = ((data or b"").decode(errors="replace").splitlines(keepends=True) for data in (edit.old, edit.new))
+    old, new = (edit.path if data is not None else os.devnull for data in (edit.old, edit.new))
     lines = unified_diff(before, after, old, new)
     return "".join(
         line.replace("\r\n", "\n") if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
@@ -241,8 +242,8 @@ def split_bom(path: str, data: bytes | None) -> tuple[str, str]:
     return (MARK, text[1:]) if text.startswith(MARK) else ("", text)
 
 
-class understood:
-    """Turns what is wrong with a text into an error that names its file."""
+class naming_file:
+    """A context manager that adds the name of the file to an error about its text."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -253,23 +254,23 @@ class understood:
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         if isinstance(error, JsoncError):
             place = f"{self.path}:{error.line}:{error.column}"
-            raise FileError(f"{place}: {error.what}; nothing was changed: mend the file, then try again") from None
+            raise FileError(f"{place}: {error.what}; nothing was changed: fix the file, then try again") from None
 
 
-def validate_edit(path: str, after: str, rest: str, handlers: Mapping[str, Mapping[str, Any]]) -> None:
-    """Make sure that a text to be written holds the rest and our handlers, and nothing else."""
-    there = {entry.event: entry.handler for entry in find_entries(after)}
+def validate_edit(path: str, after: str, expected: str, handlers: Mapping[str, Mapping[str, Any]]) -> None:
+    """Check that a text to be written holds the text without us and our handlers, and nothing else."""
+    handler_by_event = {entry.event: entry.handler for entry in find_entries(after)}
     root, old = (
-        parse_jsonc(remove_entries(after, None if (old := parse_jsonc(rest)) is None else old.value)),
-        parse_jsonc(rest),
+        parse_jsonc(remove_entries(after, None if (old := parse_jsonc(expected)) is None else old.value)),
+        parse_jsonc(expected),
     )
     values = [node.value if node is not None else None for node in (root, old)]
     is_alike = values[0] == values[1] or values[1] is None or drop_version(values[0]) == values[1]
-    if there != handlers or not is_alike:
-        raise FileError(f"{path} would not hold what it should; nothing was changed; please report this as a bug")
+    if handler_by_event != handlers or not is_alike:
+        raise FileError(f"{path} would lose or change other settings; nothing was changed; please report this as a bug")
 
 
 def drop_version(value: object) -> object:
     if not isinstance(value, dict):
         return value
-    return {key: one for key, one in cast("dict[str, object]", value).items() if key != "version"}
+    return {key: member for key, member in cast("dict[str, object]", value).items() if key != "version"}

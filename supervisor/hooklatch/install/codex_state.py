@@ -1,7 +1,7 @@
-"""Codex's trust in hooks, in its config.toml: text in, text out.  Opens no file and asks no program.
+"""Codex's trust in hooks, in its config.toml: text in, text out.  Pure.
 
-Codex runs a hook only if the hash of its definition is in `[hooks.state."FILE:EVENT:GROUP:INDEX"]`.  Hash and key are
-what Codex itself says (`hooks/list`); they are written as Codex would write them, between two lines that say by whom.
+Codex runs a hook only if the hash of its definition is in `[hooks.state."FILE:EVENT:GROUP:INDEX"]`.  Hash and key
+come from Codex itself (`hooks/list`).  They are written in Codex's form, between two lines that name hooklatch.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ TABLE: Final = re.compile(r'\[hooks\.state\.(?P<key>"[^\r\n]*")\]\r?\ntrusted_ha
 
 
 class CodexConfigError(ValueError):
-    """A config.toml that cannot be read, or cannot be added to."""
+    """A config.toml that cannot be read, or to which nothing can be added."""
 
 
 def add_trust(text: str, hashes: Mapping[str, str]) -> str:
     """Return the text with these hashes by their keys, and nothing else changed.
 
     Raises:
-        StateError: it is no TOML, or its hooks.state is written in a form that cannot be added to.
+        CodexConfigError: it is not TOML, or its hooks.state has a form to which nothing can be added.
     """
     before = read_codex_state(text)
     text = remove_trust(text)
     bare = read_codex_state(text)
     for key, value in hashes.items():
-        if key in bare and bare[key].get("trusted_hash") != value:  # stale, or the person's own doing: take it over
+        if key in bare and bare[key].get("trusted_hash") != value:  # stale, or the user's own: take it over
             text = replace_value(text, key, value)
     new = {key: value for key, value in hashes.items() if key not in bare}
     if new:
@@ -46,16 +46,16 @@ def add_trust(text: str, hashes: Mapping[str, str]) -> str:
         ]
         text += f"{lead}{end if text else ''}{BEGIN}{end}{''.join(tables)}{END}{end}"
     after = read_codex_state(text)
-    wanted = {**bare, **{key: {**bare.get(key, {}), "trusted_hash": value} for key, value in hashes.items()}}
-    if after != wanted or not before.keys() <= {*after, *hashes, *before}:
+    expected = {**bare, **{key: {**bare.get(key, {}), "trusted_hash": value} for key, value in hashes.items()}}
+    if after != expected or not before.keys() <= {*after, *hashes, *before}:
         raise CodexConfigError(
-            "its [hooks.state] is written in a form that cannot be added to; trust the hooks in Codex: /hooks"
+            "nothing can be added to the form of its [hooks.state]; trust the hooks in Codex: /hooks"
         )
     return text
 
 
 def remove_trust(text: str) -> str:
-    """Return the text without what `add_trust` added, and with what somebody else put between its lines."""
+    """Return the text without the tables of `add_trust`; other text that was put between its lines stays."""
     return BLOCK.sub(lambda match: TABLE.sub("", match["tables"]), text)
 
 
@@ -71,6 +71,8 @@ def read_codex_state(text: str) -> dict[str, dict[str, Any]]:
     except tomllib.TOMLDecodeError as error:
         raise CodexConfigError(f"it is not TOML: {error}") from None
     state = cast("dict[str, Any]", hooks).get("state", {}) if isinstance(hooks, dict) else None
-    if not isinstance(state, dict) or not all(isinstance(one, dict) for one in cast("dict[str, Any]", state).values()):
-        raise CodexConfigError("its [hooks.state] is no table of tables")
+    if not isinstance(state, dict) or not all(
+        isinstance(table, dict) for table in cast("dict[str, Any]", state).values()
+    ):
+        raise CodexConfigError("its [hooks.state] is not a table of tables")
     return cast("dict[str, dict[str, Any]]", state)

@@ -1,7 +1,7 @@
-"""Adds to and removes from a text of JSON with comments; every other byte stays where it is.
+"""An editor for a text of JSON with comments, which adds and removes values and leaves every other byte as it is.
 
-Knows texts; knows no host and no file.  Nothing is ever serialised anew: what is added is text in the file's own style
-(its indentation, its line ends, one line if it is on one line), what is removed takes its own line and comma along.
+Nothing is serialised anew.  An added value is text in the file's own style (its indentation, its line ends, one line if
+the file is on one line), and a removed value takes its line and comma along.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ def append_to_list(text: str, path: Sequence[str], value: Any) -> str:
     """Return the text with a value as the last of the list at `path`, whose missing parents are made.
 
     Raises:
-        JsoncError: the text is not JSON with comments, or what is on the path is no object or no list.
+        JsoncError: the text is not JSON with comments, or a value on the path is not an object or not a list.
     """
     return insert_value(text, path, value, is_list=True)
 
 
 def insert_value(text: str, path: Sequence[str], value: Any, *, is_list: bool) -> str:
-    """Return the text with a value in the list at `path`, or as that key itself."""
+    """Return the text with a value in the list at `path`, or as the value of that key."""
     root = parse_jsonc(text)
     if root is None:
         return start_document(text, path, [value] if is_list else value)
@@ -102,11 +102,11 @@ def append_child(text: str, node: JsonNode, value: Any, key: str | None) -> str:
 
 
 def remove_child(text: str, path: Path) -> str:
-    """Return the text without the child at a path, with its comma, and its line where nothing else is on it.
+    """Return the text without the child at a path, its comma, and its line if nothing else is on it.
 
     Raises:
         JsoncError: the text is not JSON with comments.
-        KeyError: there is nothing.
+        KeyError: there is no such child.
     """
     node = find_node(parse_jsonc(text), path[:-1])
     index = find_index(node, path[-1])
@@ -122,14 +122,16 @@ def remove_child(text: str, path: Path) -> str:
     rest = REST_OF_LINE.match(text, end)
     is_own_line = line.endswith("\n") and rest is not None and text[rest.end() : rest.end() + 1] in ("\r", "\n")
     if is_own_line and (text[end : rest.end()].strip() == "" if rest else True):
-        start = len(line) - (2 if line.endswith("\r\n") else 1)  # the line end before it goes, the one behind stays
+        start = len(line) - (
+            2 if line.endswith("\r\n") else 1
+        )  # the line end before the child goes, the one behind it stays
         end = rest.end() if rest else end
     elif index == 0:
         end = SPACE.match(text, end).end() if not is_only else end  # type: ignore[union-attr]
     else:
         start = len(line)
     head, tail = text[:start], text[end:]
-    if comma >= 0:  # a comment stands between the child and its comma
+    if comma >= 0:  # a comment between the child and its comma, which stays
         tail = text[end:comma] + text[comma + 1 :]
     elif index and index == len(node.children) - 1 and node.commas[index] < 0:
         before = node.commas[index - 1]
@@ -148,14 +150,14 @@ def find_index(node: JsonNode | None, step: str | int) -> int | None:
 
 
 def find_insertion_point(text: str, node: JsonNode, spaces: str) -> int:
-    """Return where the first child of an empty list or object goes: behind its bracket, or a comment in it."""
+    """Return the position for the first child of an empty list or object: behind its bracket, or a comment in it."""
     return node.start + 1 + len(text[node.start + 1 : node.end - 1].rstrip(spaces))
 
 
 def end_of_line(text: str, position: int) -> int:
     match = REST_OF_LINE.match(text, position)
-    found = match.end() if match else position
-    return found if text[position:found].strip() else position
+    end = match.end() if match else position
+    return end if text[position:end].strip() else position
 
 
 def find_indent(text: str, position: int) -> str:
@@ -165,7 +167,7 @@ def find_indent(text: str, position: int) -> str:
 
 
 def find_indent_unit(text: str) -> str:
-    """Return what the file is indented with, from the first key of the whole that has its own line."""
+    """Return the indentation of the file, from the first key or element that has its own line."""
     match = re.search(r'[{\[](?:[ \t]*(?://[^\n]*)?\r?\n)+([ \t]+)["{\[]', text)
     return match.group(1) if match else "  "
 

@@ -1,7 +1,6 @@
-"""Our entries in the hooks of a settings file: puts them in, finds them again, takes them out.
+"""Our handlers in the hooks of a settings file: text in, text out.
 
-Knows the two shapes that programs have (a list of handlers for each event, or groups of them); knows no program and no
-file.
+Programs have two shapes of hooks: a list of handlers for each event, or a list of groups of them.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ __all__ = ["InstalledHandler", "SettingsShape", "find_entries", "is_nothing", "a
 
 @dataclass(frozen=True, slots=True)
 class SettingsShape:
-    """How a file holds its hooks: `is_grouped`: `{"matcher": …, "hooks": [handler]}`; `root` are keys that it needs."""
+    """The shape of hooks in a file: grouped as `{"matcher": …, "hooks": [handler]}` or not, and its required keys."""
 
     is_grouped: bool = True
     root: tuple[tuple[str, Any], ...] = ()
@@ -27,7 +26,7 @@ class SettingsShape:
 
 @dataclass(frozen=True, slots=True)
 class InstalledHandler:
-    """One of our handlers in a file; `words` is its command line, `path` where it stands."""
+    """One of our handlers in a file: `words` is its command line, `path` its place."""
 
     event: str
     handler: dict[str, Any]
@@ -46,24 +45,24 @@ def find_entries(text: str) -> Iterator[InstalledHandler]:
     if hooks is None:
         return
     for member in hooks.members:
-        for number, one in enumerate(member.value.items):
-            path = ("hooks", member.key, number)
-            words = read_handler_command(one.value)
+        for group_index, handler_or_group in enumerate(member.value.items):
+            path = ("hooks", member.key, group_index)
+            words = read_handler_command(handler_or_group.value)
             if words is not None:
-                yield InstalledHandler(member.key, one.value, words, path)
-            inner = one.get("hooks")
-            for place, handler in enumerate(inner.items if inner is not None else ()):
+                yield InstalledHandler(member.key, handler_or_group.value, words, path)
+            inner = handler_or_group.get("hooks")
+            for index, handler in enumerate(inner.items if inner is not None else ()):
                 words = read_handler_command(handler.value)
                 if words is not None:
-                    matcher = one.value.get("matcher")
-                    yield InstalledHandler(member.key, handler.value, words, (*path, "hooks", place), matcher)
+                    matcher = handler_or_group.value.get("matcher")
+                    yield InstalledHandler(member.key, handler.value, words, (*path, "hooks", index), matcher)
 
 
 def add_entries(text: str, shape: SettingsShape, handlers: Mapping[str, Mapping[str, Any]]) -> str:
     """Return the text with a handler for each event.
 
     Raises:
-        JsoncError: the text is not JSON with comments, or its hooks are no lists.
+        JsoncError: the text is not JSON with comments, or its hooks are not lists.
     """
     if not handlers:
         return text
@@ -78,27 +77,27 @@ def add_entries(text: str, shape: SettingsShape, handlers: Mapping[str, Mapping[
 
 
 def remove_entries(text: str, original: object = None) -> str:
-    """Return the text without our handlers, and without what then is empty and is not so in the `original` value.
+    """Return the text without our handlers, and without parents that are empty then and not so in the `original` value.
 
     Raises:
         JsoncError: the text is not JSON with comments.
     """
-    while (found := next(find_entries(text), None)) is not None:
-        path = found.path
+    while (own_handler := next(find_entries(text), None)) is not None:
+        path = own_handler.path
         text = remove_child(text, path)
         while len(path) > 1:
             path = path[:-1]
-            rest = find_node(parse_jsonc(text), path)
-            # A group that has lost its only handler goes, whatever its matcher is; so does an empty list or object.
+            parent = find_node(parse_jsonc(text), path)
+            # A group that has lost its only handler goes, with any matcher; so does an empty list or object.
             is_group = isinstance(path[-1], int)
-            is_empty = rest is not None and not (rest.value.get("hooks") if is_group else rest.value)
-            if not is_empty or (not is_group and has(original, path)):
+            is_empty = parent is not None and not (parent.value.get("hooks") if is_group else parent.value)
+            if not is_empty or (not is_group and contains_path(original, path)):
                 break
             text = remove_child(text, path)
     return text
 
 
-def has(value: object, path: tuple[str | int, ...]) -> bool:
+def contains_path(value: object, path: tuple[str | int, ...]) -> bool:
     for step in path:
         if not isinstance(value, dict) or step not in value:
             return False
@@ -107,7 +106,7 @@ def has(value: object, path: tuple[str | int, ...]) -> bool:
 
 
 def is_nothing(text: str, shape: SettingsShape) -> bool:
-    """Say whether nothing stands in a text but what a file of this shape always has."""
+    """Return whether a text holds only the keys that every file of this shape has."""
     root = parse_jsonc(text)
     if root is None:
         return not text.strip("\ufeff \t\r\n")

@@ -1,6 +1,6 @@
-"""Files of other programs: read whole, replaced at once, with a backup beside them.  Knows no host and no settings.
+"""Files of other programs: read whole, replaced at once, with a backup beside them.
 
-Mode, owner and symbolic links stay as they are: what a link points to is replaced, not the link.  A file that changed
+Mode, owner and symbolic links stay as they are: the target of a link is replaced, not the link.  A file that changed
 since it was read is not replaced.
 """
 
@@ -32,13 +32,15 @@ def read_if_present(path: str) -> bytes | None:
     """Return a file's bytes, None if it is not there.
 
     Raises:
-        FileError: it is there and cannot be read, is too large, or is no file.
+        FileError: it is there and cannot be read, is too large, or is not a regular file.
     """
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except FileNotFoundError:
         if os.path.islink(path):
-            raise FileError(f"{path} is a link to {os.readlink(path)}, which is not there") from None
+            raise FileError(
+                f"{path} is a link to {os.readlink(path)}, which does not exist; remove or fix the link"
+            ) from None
         return None
     except OSError as error:
         raise FileError(f"{path} cannot be read: {error.strerror}") from None
@@ -66,17 +68,17 @@ def make_folders(path: str) -> list[str]:
     while folder and not os.path.lexists(folder):
         missing.insert(0, folder)
         folder = os.path.dirname(folder)
-    made: list[str] = []
+    made_folders: list[str] = []
     for folder in missing:
         try:
             os.mkdir(folder, 0o700)
         except FileExistsError:
             continue
         except OSError as error:
-            remove_folders(made)
+            remove_folders(made_folders)
             raise FileError(f"{folder} cannot be made: {error.strerror}") from None
-        made.append(folder)
-    return made
+        made_folders.append(folder)
+    return made_folders
 
 
 def remove_folders(folders: list[str]) -> None:
@@ -89,10 +91,10 @@ def remove_folders(folders: list[str]) -> None:
 
 
 def replace_file(path: str, before: bytes | None, after: bytes) -> None:
-    """Put new bytes in the place of a file, at once and for good; `before` is what it must hold, None: nothing.
+    """Replace the bytes of a file atomically, and sync it; `before` is what it must hold, None if it must not exist.
 
     Raises:
-        FileError: it cannot be written, or was changed by somebody else; it is then as it was.
+        FileError: it cannot be written, or another program changed it; it is not replaced then.
     """
     target = os.path.realpath(path)
     folder = os.path.dirname(target)
@@ -106,10 +108,11 @@ def replace_file(path: str, before: bytes | None, after: bytes) -> None:
             copy_owner(fd, target, before is not None)
             file.flush()
             os.fsync(fd)
+        # As late as possible: a program that writes between this and the replacement still loses its change.
         if read_if_present(path) != before:
             raise FileError(f"{path} was changed by another program at this moment; try again")
         if before is None:
-            os.link(new, target)  # fails if there is one by now
+            os.link(new, target)  # unlike a rename, it fails if the file exists by now
             os.unlink(new)
         else:
             os.replace(new, target)
@@ -130,8 +133,8 @@ def copy_owner(fd: int, target: str, is_there: bool) -> None:
         os.fchmod(fd, 0o600)
         return
     status = os.stat(target)
-    mine = os.fstat(fd)
-    if (status.st_uid, status.st_gid) != (mine.st_uid, mine.st_gid):
+    new_status = os.fstat(fd)
+    if (status.st_uid, status.st_gid) != (new_status.st_uid, new_status.st_gid):
         os.fchown(fd, status.st_uid, status.st_gid)
     os.fchmod(fd, stat.S_IMODE(status.st_mode))  # after fchown, which may take bits away
 
@@ -175,7 +178,7 @@ def delete_file(path: str, before: bytes) -> None:
     """Delete a file that holds these bytes.
 
     Raises:
-        FileError: it holds others, or cannot be deleted.
+        FileError: it holds other bytes, or cannot be deleted.
     """
     if read_if_present(path) != before:
         raise FileError(f"{path} was changed by another program at this moment; try again")

@@ -1,6 +1,6 @@
-"""Reads JSON with comments and trailing commas, and keeps where everything stands.
+"""A parser for JSON with comments and trailing commas, which keeps the position of every value.
 
-Knows texts; knows no host and no file.  A key that occurs twice is refused, since two readers may take either.
+A key that occurs twice is refused, since of two parsers each may take another value.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ WORDS: Final = {"true": True, "false": False, "null": None}
 
 
 class JsoncError(ValueError):
-    """A text that is no JSON with comments; `line` and `column` count from 1."""
+    """A text that is not JSON with comments; `line` and `column` count from 1."""
 
     def __init__(self, what: str, text: str, position: int) -> None:
         self.line = text.count("\n", 0, position) + 1
@@ -45,7 +45,7 @@ class JsonMember:
 
 @dataclass(frozen=True, slots=True)
 class JsonNode:
-    """A value and where it stands: text[start:end].
+    """A value and its place: text[start:end].
 
     `commas` has the position of the comma behind each child, -1 for the last one where it has none.
     """
@@ -77,46 +77,48 @@ class JsoncParser:
             raise JsoncError("a comment is not closed", self.text, position)
         return position
 
-    def value(self, position: int, depth: int) -> JsonNode:
+    def parse_value(self, position: int, depth: int) -> JsonNode:
         text = self.text
         if depth > MAX_DEPTH:
             raise JsoncError("it is nested too deeply", text, position)
         letter = text[position : position + 1]
         if letter == "{":
-            return self.container(position, depth, "}")
+            return self.parse_container(position, depth, "}")
         if letter == "[":
-            return self.container(position, depth, "]")
+            return self.parse_container(position, depth, "]")
         if letter == '"':
-            return self.string(position)
+            return self.parse_string(position)
         if match := NUMBER.match(text, position):
             return JsonNode(position, match.end(), json.loads(match.group()))
         for word, value in WORDS.items():
             if text.startswith(word, position):
                 return JsonNode(position, position + len(word), value)
-        raise JsoncError(f"expected a value, found {self.seen(position)}", text, position)
+        raise JsoncError(f"expected a value, found {self.format_letter(position)}", text, position)
 
-    def string(self, position: int) -> JsonNode:
+    def parse_string(self, position: int) -> JsonNode:
         match = STRING.match(self.text, position)
         if match is None:
-            found = "a text in quotation marks that is not closed or has an invalid character"
+            problem = "a text in quotation marks that is not closed or has an invalid character"
             if self.text[position : position + 1] != '"':
-                found = f"expected a key in quotation marks, found {self.seen(position)}"
-            raise JsoncError(found, self.text, position)
+                problem = f"expected a key in quotation marks, found {self.format_letter(position)}"
+            raise JsoncError(problem, self.text, position)
         return JsonNode(position, match.end(), json.loads(match.group()))
 
-    def container(self, start: int, depth: int, close: str) -> JsonNode:
+    def parse_container(self, start: int, depth: int, close: str) -> JsonNode:
         members: list[JsonMember] = []
         items: list[JsonNode] = []
         commas: list[int] = []
         position = self.skip(start + 1)
         while self.text[position : position + 1] != close:
             if commas and commas[-1] < 0:
-                raise JsoncError(f"expected ',' or {close!r}, found {self.seen(position)}", self.text, position)
+                raise JsoncError(
+                    f"expected ',' or {close!r}, found {self.format_letter(position)}", self.text, position
+                )
             if close == "}":
-                members.append(self.member(position, depth, members))
+                members.append(self.parse_member(position, depth, members))
                 position = self.skip(members[-1].end)
             else:
-                items.append(self.value(position, depth + 1))
+                items.append(self.parse_value(position, depth + 1))
                 position = self.skip(items[-1].end)
             is_comma = self.text[position : position + 1] == ","
             commas.append(position if is_comma else -1)
@@ -126,41 +128,41 @@ class JsoncParser:
         )
         return JsonNode(start, position + 1, value, members, items, commas)
 
-    def member(self, position: int, depth: int, before: list[JsonMember]) -> JsonMember:
-        key = self.string(position)
+    def parse_member(self, position: int, depth: int, before: list[JsonMember]) -> JsonMember:
+        key = self.parse_string(position)
         if any(member.key == key.value for member in before):
             raise JsoncError(f"the key {key.value!r} occurs twice", self.text, position)
         colon = self.skip(key.end)
         if self.text[colon : colon + 1] != ":":
-            raise JsoncError(f"expected ':', found {self.seen(colon)}", self.text, colon)
-        return JsonMember(key.value, position, self.value(self.skip(colon + 1), depth + 1))
+            raise JsoncError(f"expected ':', found {self.format_letter(colon)}", self.text, colon)
+        return JsonMember(key.value, position, self.parse_value(self.skip(colon + 1), depth + 1))
 
-    def seen(self, position: int) -> str:
+    def format_letter(self, position: int) -> str:
         return repr(self.text[position]) if position < len(self.text) else "the end of the file"
 
 
-@functools.lru_cache(maxsize=4)  # an edit asks several questions of each text that it goes through
+@functools.lru_cache(maxsize=4)  # an edit parses each of its texts several times
 def parse_jsonc(text: str) -> JsonNode | None:
-    """Return what a text holds, which nobody may change; None if it holds nothing but space and comments.
+    """Return the value in a text, None if it holds only space and comments; callers must not change it.
 
     Raises:
-        JsoncError: it is no JSON with comments, or a key occurs twice in one object.
+        JsoncError: it is not JSON with comments, or a key occurs twice in one object.
     """
-    reader = JsoncParser(text)
-    position = reader.skip(0)
+    parser = JsoncParser(text)
+    position = parser.skip(0)
     if position == len(text):
         return None
-    root = reader.value(position, 0)
-    rest = reader.skip(root.end)
-    if rest != len(text):
-        raise JsoncError(f"expected the end of the file, found {reader.seen(rest)}", text, rest)
+    root = parser.parse_value(position, 0)
+    end = parser.skip(root.end)
+    if end != len(text):
+        raise JsoncError(f"expected the end of the file, found {parser.format_letter(end)}", text, end)
     return root
 
 
 def find_beyond_json(text: str, *, has_comments: bool) -> JsoncError | None:
-    """Return the first thing in a text that a reader of plain JSON does not take: a comment, or a comma too many.
+    """Return the first part of a text that a parser of plain JSON refuses: a comment, or a comma too many.
 
-    `has_comments`: this reader takes comments.
+    `has_comments`: the parser accepts comments.
     """
     position = 0
     while position < len(text):

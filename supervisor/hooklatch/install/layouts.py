@@ -1,4 +1,4 @@
-"""Where each program keeps its hooks and in which form.  Data with small functions; opens no file, starts no program.
+"""The place and the form of each program's hooks.  Data with small functions: opens no file, starts no program.
 
 The sources are the programs themselves, as measured with the versions named here, and their documentation.
 """
@@ -39,7 +39,7 @@ FIRST_EVENTS: Final = frozenset(
         *("SessionStart", "SessionEnd"),
     }
 )
-# Claude Code goes on in these whatever a hook's failure is, `onFailure` or not.
+# Claude Code continues after any failure of a hook at these, with `onFailure` or without.
 NO_ON_FAILURE: Final = frozenset({"Stop", "SubagentStop", "TaskCompleted", "TeammateIdle"})
 
 
@@ -72,11 +72,11 @@ class SettingsLayout:
     gate: str = "PreToolUse"  # the event of the canary
     canary: Mapping[str, Any] = field(default_factory=dict[str, Any])
     is_plugin: bool = False
-    # Whether it reads comments in its settings; None: nobody tried.  A comma too many is read by none of them.
+    # Whether it accepts comments in its settings; None: not tried.  None of the programs accepts a comma too many.
     has_comments: bool | None = False
 
     def file(self, scope: Scope, environ: Mapping[str, str], folder: str) -> str:
-        """Return the path of the settings of a person, or of the project in `folder`."""
+        """Return the path of the user's settings, or of those of the project in `folder`."""
         if scope == "project":
             return os.path.join(folder, self.project)
         named = environ.get(self.variable, "") if self.variable else ""
@@ -184,7 +184,7 @@ def read_version(text: str) -> Version | None:
 
 
 def is_known(layout: SettingsLayout, version: Version) -> bool:
-    """Say whether a version is one whose hooks are known to work as described here."""
+    """Return whether the hooks of a version are known to work as described here."""
     return version >= layout.oldest
 
 

@@ -1,8 +1,8 @@
-"""OpenCode's plugin, as text.  Knows the command of the entry; opens no file.
+"""OpenCode's plugin, as text.
 
 OpenCode has no commands for hooks: its plugins are JavaScript inside the program, and a tool call is refused by an
-error that is thrown before it.  This one starts the entry, as every other program does, so that there is one behaviour:
-what is not a plain "pass" in time is an error.  It has no dependencies and runs under Bun and under Node.
+error that is thrown before it.  This plugin starts the forwarder, as every other host does, so that there is one
+behaviour: anything but a plain "pass" in time is an error.  It has no dependencies and runs under Bun and under Node.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ MARK: Final = b"// hooklatch's plugin for OpenCode."
 
 
 def is_plugin(data: bytes) -> bool:
-    """Say whether a file is one of these."""
+    """Return whether a file is such a plugin."""
     return data.startswith(MARK)
 
 
 def make_plugin(commands: Mapping[str, Sequence[str]], limit: float) -> str:
-    """Return the plugin; `commands` is the entry's command line for each event, `limit` the seconds for a gate."""
+    """Return the plugin; `commands` has the forwarder's command for each event, `limit` is the seconds for a gate."""
     lines = ",\n".join(f"  {json.dumps(event)}: {json.dumps(list(words))}" for event, words in commands.items())
     return TEXT.replace("@COMMANDS@", f"{{\n{lines},\n}}").replace("@LIMIT@", str(round(limit * 1000)))
 

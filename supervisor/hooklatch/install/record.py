@@ -1,7 +1,6 @@
 """The record of what was installed: one JSON file in the state directory, for `uninstall` and `doctor`.
 
-Knows files and digests; knows no host.  It only makes things exact: without it, `uninstall` still takes out every entry
-that it finds, and leaves the folders.
+It only makes things exact: without it, `uninstall` still takes out every entry that it finds, and leaves the folders.
 """
 
 from __future__ import annotations
@@ -28,10 +27,9 @@ __all__ = [
 
 
 class InstalledFile(msgspec.Struct, frozen=True):
-    """One file that was written to: `digest_bytes` is that of its bytes then, `backup` what it was before (None: no
-    file).
+    """One file that was written: `digest` is of its new bytes, `backup` is the path of its old bytes (None: no file).
 
-    `folders` are those that were made for it, outermost first.
+    `folders` were made for it, outermost first.
     """
 
     host: str
@@ -61,7 +59,7 @@ def load_install_state(path: str) -> tuple[bytes | None, InstallState]:
     try:
         return data, msgspec.json.decode(data, type=InstallState)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return data, InstallState()  # nobody's loss but exactness
+        return data, InstallState()  # only exactness is lost: `uninstall` works without a record
 
 
 def list_installed(environ: Mapping[str, str]) -> dict[str, InstalledFile]:
@@ -74,7 +72,7 @@ def list_installed(environ: Mapping[str, str]) -> dict[str, InstalledFile]:
 
 
 def remember_file(environ: Mapping[str, str], path: str, file: InstalledFile) -> None:
-    """Note a file that was written to.
+    """Add a written file to the record.
 
     Raises:
         FileError: the record cannot be written.
@@ -88,12 +86,12 @@ def remember_file(environ: Mapping[str, str], path: str, file: InstalledFile) ->
 
 
 def start_environment_path(environ: Mapping[str, str]) -> str:
-    """Return where the variables are that an entry starts a daemon with."""
+    """Return the path of the variables with which a forwarder starts a daemon."""
     return os.path.join(state_dir(environ), ENVIRONMENT)
 
 
 def remember_environment(environ: Mapping[str, str]) -> None:
-    """Note the variables that an entry is to start a daemon with.
+    """Write the variables with which a forwarder starts a daemon.
 
     Raises:
         FileError: they cannot be written.
@@ -104,7 +102,7 @@ def remember_environment(environ: Mapping[str, str]) -> None:
 
 
 def forget_file(environ: Mapping[str, str], path: str) -> None:
-    """Remove the note of a file; the last one takes the record along.
+    """Remove a file from the record; with the last file, the record is deleted.
 
     Raises:
         FileError: the record cannot be written.

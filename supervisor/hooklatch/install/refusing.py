@@ -1,7 +1,7 @@
-"""Whether a program takes what its hook process left as a refusal of a tool call.  Pure; opens and starts nothing.
+"""The test whether a host takes the output of its hook process as a refusal of a tool call.  Pure.
 
-This is the other side of what an adapter writes, and deliberately not made from it: it says what the programs were
-measured to honour, so that `doctor` finds an adapter, an entry or a setting that is wrong.
+It is the counterpart of an adapter, and deliberately not made from it: it has what the hosts were measured to honour,
+so that `doctor` finds an adapter, a forwarder or a setting that is wrong.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ CODEX_KEYS: Final = {"hookEventName", "permissionDecision", "permissionDecisionR
 
 
 def is_refusal(host: str, exit_code: int, stdout: bytes, stderr: bytes) -> bool:
-    """Say whether a tool call is refused by this, for certain."""
+    """Return whether this output certainly refuses a tool call."""
     if exit_code == 2:
         return (not stdout.strip() or host not in WANT_TEXT) and (bool(stderr.strip()) or host not in WANT_TEXT)
     if exit_code != 0:
@@ -49,7 +49,7 @@ def is_deny(table: Mapping[str, Any]) -> bool:
 
 
 def find_single_document(stdout: bytes) -> dict[str, Any] | None:
-    """Return the one JSON object that standard output is; anything beside it disarms a refusal."""
+    """Return the one JSON object that is all of standard output; any text beside it disarms a refusal."""
     try:
         document: object = json.loads(stdout.decode())
     except ValueError:

@@ -149,7 +149,7 @@ class PoolWorker:
         ))  # fmt: skip
         if len(data) > wire.MAX_FRAME and self._then:
             self._then = []
-            data = wire.encode_frame(msgspec.structs.replace(message, then=[]))
+            data = wire.encode_frame(msgspec.structs.replace(message, following=[]))
         if len(data) > wire.MAX_FRAME:
             return CallOutcome(cause="payload", message=f"its {len(data)} bytes with all patches are over the limit")
         try:
@@ -181,7 +181,7 @@ class PoolWorker:
         `elapsed` is what the whole call took; whatever the worker says, it is no less than they did.
         """
         if isinstance(answered, wire.CallAnswered) and not self.is_expired:
-            found = answered.before
+            found = answered.earlier_seconds
         else:
             found, last = list[float](), time.monotonic() - elapsed
             for moment in self._moments():
@@ -243,9 +243,9 @@ class PoolWorker:
             raise wire.FrameError("more than one answer to a call")
         if not isinstance(message, wire.CallAnswered) or message.generation != self.generation:
             raise wire.FrameError("an answer to another call")
-        if message.before:
+        if message.earlier_seconds:
             self._advance(message.call_id)
-        if message.call_id != self._call_id or len(message.before) != self._known:
+        if message.call_id != self._call_id or len(message.earlier_seconds) != self._known:
             raise wire.FrameError("an answer to another call")
         if message.emitted:
             if not self._may_emit:

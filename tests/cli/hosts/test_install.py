@@ -132,7 +132,7 @@ def test_claude_codes_entries_are_gates_that_block_on_failure(place: Place) -> N
     assert "onFailure" not in found["Stop"]
     assert "WorktreeCreate" not in found
     assert set(found) == {
-        event for event, spec in find_host("claude-code").events.items() if spec.event and not spec.takes_over
+        event for event, spec in find_host("claude-code").events.items() if spec.event and not spec.alters_host
     }
 
 

@@ -180,8 +180,8 @@ def test_settings_that_are_wrong_are_an_error(hooks: Path, text: str, expected: 
 def test_a_folder_that_changes_while_it_is_read_is_an_error(hooks: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = reading.read_safely
 
-    def read_while_somebody_saves(path: str, *, most: int) -> bytes:
-        data = plain(path, most=most)
+    def read_while_somebody_saves(path: str, *, maximum: int) -> bytes:
+        data = plain(path, maximum=maximum)
         Path(path).write_bytes(data + b"#")
         return data
 

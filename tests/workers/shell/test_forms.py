@@ -86,7 +86,7 @@ def test_canonical_takes_every_event() -> None:
 @pytest.mark.parametrize("line", LINES)
 def test_claude_gives_back_what_claude_code_sent(line: bytes) -> None:
     host = find_host("claude-code")
-    params = msgspec.to_builtins(host.request(host.read(None, line, {})).params, enc_hook=msgspec.json.decode)
+    params = msgspec.to_builtins(host.make_fire(host.read(None, line, {})).params, enc_hook=msgspec.json.decode)
 
     document = formed("claude", params["event"], params["payload"], envelope=params["envelope"])
 

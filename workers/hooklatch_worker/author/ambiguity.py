@@ -1,11 +1,11 @@
-"""Detects JSON that parsers may read differently: a key that occurs twice in one object, or a number out of range.
+"""A detector of JSON that parsers may read differently: a key twice in one object, or a number out of range.
 
 For a repeated key some parsers keep the first value and others the last, so a guard could see a different command than
 the one that runs; msgspec silently keeps the last.
 
-Detection without a parser of our own: what decoding and encoding gives back byte for byte had nothing to drop, and
-most programs write JSON just like that.  Of any other spelling exactly the colons of dropped entries are lost, and each
-entry had at least one.  Encoders do not escape colons; escaped ones in the source (\\u003a) are counted as well.
+The detection needs no parser of our own.  If decoding and encoding give back the same bytes, no entry was dropped, and
+most programs write JSON just like that.  In any other spelling, exactly the colons of dropped entries are lost, and
+each entry had at least one.  Encoders do not escape colons; escaped ones in the source (\\u003a) are counted as well.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ encode = msgspec.json.Encoder().encode
 def find_ambiguity(data: bytes) -> str | None:
     """Return why parsers may read this JSON differently, or None."""
     try:
-        kept = encode(decode(data))
+        encoded = encode(decode(data))
     except RecursionError:
         return "it is nested too deep"
     except (msgspec.MsgspecError, UnicodeError, ValueError, MemoryError) as error:
         return str(error)
     # Counting takes as long as decoding and encoding together, where a text has line ends.
-    if kept == data or kept.count(b":") == (count_colons(data) if b"\\" in data else data.count(b":")):
+    if encoded == data or encoded.count(b":") == (count_colons(data) if b"\\" in data else data.count(b":")):
         return None
     key = f"the key {name_repeated_key(data)}" if len(data) <= MAX_NAMED else "a key"
     return f"{key} occurs twice in one object"
@@ -50,11 +50,11 @@ def name_repeated_key(data: bytes) -> str:
     repeated: list[str] = []
 
     def read(pairs: list[tuple[str, object]]) -> None:
-        seen: set[str] = set()
+        keys: set[str] = set()
         for key, _ in pairs:
-            if key in seen:
+            if key in keys:
                 repeated.append(key)
-            seen.add(key)
+            keys.add(key)
 
     json.loads(data, object_pairs_hook=read)
     return ascii(repeated[0][:100])

@@ -1,6 +1,6 @@
 """The context of a call for the hook that it runs: the time left, and what it produces besides its verdict.
 
-Does not know sockets or kinds of hooks: Python, shell and language-server hooks get it from their event (`call_of`).
+Does not know sockets or kinds of hooks: Python, shell and language-server hooks get it from their event (`find_call`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class EmittedTelemetry(msgspec.Struct, frozen=True):
 
 
 class CapturedOutput(msgspec.Struct, frozen=True):
-    """What was written to standard output and standard error; for a program also its exit status."""
+    """The captured standard output and standard error; for a program also its exit code."""
 
     stdout: bytes = b""
     stderr: bytes = b""

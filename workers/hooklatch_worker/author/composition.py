@@ -1,4 +1,4 @@
-"""Functions that combine several hooks into one.  Knows events and verdicts; does not know workers.
+"""Functions that combine several hooks into one.  Knows events and verdicts, but no workers.
 
     chain(a, b)          a, then b on the event as amended by a; the first refusal ends the chain
     composite(a, b)      both on the same event; their answers are merged

@@ -1,6 +1,6 @@
-"""The `@hook` marker: records on a function which events it serves, and changes nothing else about it.
+"""The `@hook` marker, which records a function's events on it, and changes nothing else about it.
 
-What a hook of each event may take and answer is in the stub beside this module, for type checkers.
+The stub beside this module has the argument and the answers of a hook of each event, for type checkers.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ def hook(
 ) -> Callable[[Any], Any]:
     """Mark a `def` or `async def` as a hook of `event`, or of each event in a list.  Markers stack.
 
-    The function takes one event and returns None (no opinion) or a verdict that the event allows.  `where` says for
-    which inputs it is called; `timeout` is in seconds; `runtime` selects the runtime of an `async def`; `files` names
-    data beside the file, which is then a part of its build.  On a gate, a hook that `amends` runs before the guards,
+    The function takes one event and returns None (no opinion) or a verdict that the event allows.  `where` selects the
+    inputs for which it is called; `timeout` is in seconds; `runtime` is that of an `async def`; `files` names data
+    beside the file, which is then a part of its build.  On a gate, a hook that `amends` runs before the guards,
     which judge its changes, and one that `only_judges` may run at the same time as others that do.
 
     Raises:

@@ -1,6 +1,6 @@
 """The object that a hook is called with: envelope and payload as attributes.
 
-Knows how to look up an attribute; does not know events by name.  The catalogue's classes are in `events`.
+It knows no event by name: the catalogue's classes are in `events`.
 """
 
 from __future__ import annotations

@@ -233,7 +233,7 @@ class SubagentStarted(SubagentEvent, event="subagent_started"):
 
 
 class SubagentStop(SubagentEvent, event="subagent_stop"):
-    """A subagent has finished, whatever its outcome."""
+    """A subagent has finished, with success or without."""
 
     outcome: str | None
     result: Any

@@ -1,4 +1,4 @@
-"""Texts about failures: an error with the author's own line, its traceback, and their limits.  Does not know hooks."""
+"""Texts about failures: an error with the author's own line, its traceback, and their limits."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = [
 ]
 
 FailureCause = Literal["crash", "timeout", "protocol", "load", "overload"]
-MAX_TOLD = 2000  # characters of an error message, which may quote a document of megabytes
+MAX_ERROR_TEXT = 2000  # characters of an error message, which may quote a document of megabytes
 MAX_MESSAGE = 4096  # characters of an exception's text in its outcome; all of it goes to standard error
 MAX_TRACEBACK = 16 * 2**10  # characters of a traceback sent to the daemon
 PACKAGES = frozenset({"site-packages", "dist-packages"})  # packages installed below a folder are not its author's
@@ -31,7 +31,7 @@ NO_TRIO = ("must be called from async context",)
 
 def clip_error_text(text: str) -> str:
     """Return an error's text, clipped if it is very long."""
-    return text if len(text) <= MAX_TOLD else f"{text[:MAX_TOLD]}…"
+    return text if len(text) <= MAX_ERROR_TEXT else f"{text[:MAX_ERROR_TEXT]}…"
 
 
 def make_printable(text: str) -> str:
@@ -50,7 +50,7 @@ class CallFailed(Exception):
 
 
 class AuthorFrames:
-    """Distinguishes the lines that a source's author wrote from those of libraries."""
+    """The test that tells lines of a source's author from those of libraries."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -76,7 +76,7 @@ class AuthorFrames:
         return place
 
     def first_trace(self, error: BaseException) -> TracebackType | None:
-        """Return the traceback from the first frame in the author's code on: what called that is of no use to anybody.
+        """Return the traceback from the first frame in the author's code on, since its callers do not help the author.
 
         If there is none, return all of it.
         """
@@ -116,7 +116,7 @@ def find_innermost(error: BaseException) -> BaseException:
 def format_exception(error: BaseException) -> str:
     try:
         return str(error)
-    except BaseException:  # its __str__ is also the callback's code
+    except BaseException:  # its __str__ is also the hook's code
         return "(its text could not be read)"
 
 
@@ -135,11 +135,11 @@ def format_error(error: BaseException, author: AuthorFrames) -> tuple[str, str]:
     import traceback
 
     try:
-        whole = "".join(traceback.format_exception(type(error), error, author.first_trace(error)))
-    except BaseException:  # its contents are also the callback's code
-        whole = f"{type(error).__name__}: (its traceback could not be read)\n"
-    shown = make_printable(whole if len(whole) <= MAX_TRACEBACK else clip_middle(whole))
-    return whole, shown if len(shown) <= MAX_TRACEBACK else clip_middle(shown)
+        full_text = "".join(traceback.format_exception(type(error), error, author.first_trace(error)))
+    except BaseException:  # its contents are also the hook's code
+        full_text = f"{type(error).__name__}: (its traceback could not be read)\n"
+    shown_text = make_printable(full_text if len(full_text) <= MAX_TRACEBACK else clip_middle(full_text))
+    return full_text, shown_text if len(shown_text) <= MAX_TRACEBACK else clip_middle(shown_text)
 
 
 def clip_middle(text: str) -> str:

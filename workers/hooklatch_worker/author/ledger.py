@@ -1,4 +1,4 @@
-"""Accounts for every use of @hook in a source: each must yield a hook, or an error that says why it does not.
+"""The ledger of every use of @hook in a source: each must yield a hook, or an error that says why it does not.
 
 A mark belongs to the module whose top level is executing when it is made.  So a hook made by another module's factory
 belongs to the file that called the factory, and an imported hook belongs to the file that defines it.
@@ -60,7 +60,7 @@ class Decorator:
 
     @property
     def is_lost(self) -> bool:
-        """Whether it was discarded without being applied."""
+        """Return whether it was discarded without being applied."""
         return not self.is_applied and self._made() is None
 
 

@@ -1,7 +1,7 @@
 """The data of one `@hook` marker, an event and the hook's settings, and the checks of what an author wrote there.
 
-Knows shapes; does not know the catalogue or the syntax of patterns.  What names events, and what
-patterns and conditions say, is checked by the daemon, which knows both.
+It knows shapes, but neither the catalogue nor the syntax of patterns: the daemon checks the names of events, patterns
+and conditions.
 """
 
 from __future__ import annotations

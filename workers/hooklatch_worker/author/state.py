@@ -1,4 +1,4 @@
-"""State that a source keeps across calls and workers: `event.state`.  Knows values and limits; does not know sockets.
+"""State that a source keeps across calls and workers: `event.state`.  Knows values and limits, but no sockets.
 
 Module globals exist once per worker, so a counter there is one of several.  This state is kept by the daemon, which
 processes one step at a time: each method here is one atomic step.
@@ -40,8 +40,8 @@ NOT_HERE = "event.state is only available while a worker of the daemon runs the 
 class StateRequest(msgspec.Struct, frozen=True, tag="asked", array_like=True):
     """Worker to daemon, during a call: one step on the state of its source.  See `Scope` for the operations.
 
-    `number` counts from 1 in each call; nothing else is sent before the `Told` for it has come.  `value` and `expected`
-    are JSON, or empty for none; `ttl` is in seconds, 0 for no expiry.
+    `number` counts from 1 in each call; nothing else is sent before its `StateResponse` has come.  `value` and
+    `expected` are JSON, or empty for none; `ttl` is in seconds, 0 for no expiry.
     """
 
     generation: int
@@ -64,13 +64,13 @@ class StateError(Exception):
 
 
 class StateChannel(Protocol):
-    """The channel to the daemon; it fills in the generation and the number of `asked`."""
+    """The channel to the daemon, which fills in the generation and the number of a request."""
 
-    def ask(self, asked: StateRequest) -> bytes: ...
+    def ask(self, request: StateRequest) -> bytes: ...
 
 
 class Scope:
-    """Values by key, shared by all hooks and workers of one source.  Values are plain finite JSON; None is no value.
+    """Values by key, shared by all hooks and workers of one source.  Values are plain finite JSON; None is not a value.
 
     A key has at most 256 bytes, a value 16 KiB as JSON, a counter 64 bits.  One call may take 1000 steps.  A source
     may store 10,000 keys and 4 MiB, the daemon 16 MiB.  A step over a limit raises StateError and changes nothing.

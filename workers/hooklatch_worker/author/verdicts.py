@@ -190,7 +190,7 @@ _encoder = msgspec.json.Encoder()
 
 
 def encode_verdict(verdict: object) -> bytes:
-    """Encode an answer as JSON, without unset fields; return empty bytes for None, which is no opinion.
+    """Encode an answer as JSON, without unset fields; return empty bytes for None, which means no opinion.
 
     Raises:
         GarbageError: it is not a verdict, or contains something other than plain finite JSON.
@@ -199,14 +199,14 @@ def encode_verdict(verdict: object) -> bytes:
         return b""
     if not isinstance(verdict, Verdict):
         raise GarbageError(f"returned a {type(verdict).__name__!r}, expected a verdict or None")
-    said: Verdict[Any] = verdict  # pyright: ignore[reportUnknownVariableType] - isinstance sees no parameter
-    if said.verdict != "claim" and said.value is not UNSET:
-        said = replace(said, value=UNSET)
+    answer: Verdict[Any] = verdict  # pyright: ignore[reportUnknownVariableType] - isinstance sees no parameter
+    if answer.verdict != "claim" and answer.value is not UNSET:
+        answer = replace(answer, value=UNSET)
     for key in ("value", "patch", "messages", "context_changes"):
-        if (part := getattr(said, key)) is not UNSET:
+        if (part := getattr(answer, key)) is not UNSET:
             check_plain(part, key)
     try:
-        return _encoder.encode(said)
+        return _encoder.encode(answer)
     except UnicodeEncodeError:
         raise GarbageError("the answer holds a lone surrogate, which UTF-8 cannot encode") from None
     except RecursionError:

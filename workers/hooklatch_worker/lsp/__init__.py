@@ -1,4 +1,4 @@
-"""Language servers: diagnostics appended to an edit's result.
+"""Language servers, whose diagnostics are appended to the result of an edit.
 
 `diagnostics.diagnose` is the target; a worker keeps its servers warm.
 """

@@ -1,8 +1,8 @@
-"""One language server: its process, its pipes and its timeouts.  Does not know file types or policies.
+"""One language server: its process, its pipes and its timeouts.
 
-Single-threaded: the pipes are non-blocking, and everything ends at the given deadline.  Nothing is read between calls;
-meanwhile a server with much output blocks on its full pipe.  The server dies with this process by a signal (prctl(2),
-PR_SET_PDEATHSIG), and leads its own process group, so that its helpers can be killed with it.
+Single-threaded: the pipes are non-blocking, and everything ends at the given deadline.  Nothing is read between calls,
+so a server with much output blocks on its full pipe until the next one.  The server dies with this process by a signal
+(prctl(2), PR_SET_PDEATHSIG), and leads its own process group, so that its helpers can be killed with it.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class LanguageServer:
 
     @property
     def silence(self) -> float:
-        """The seconds since its start or its last output."""
+        """Return the seconds since its start or its last output."""
         return time.monotonic() - self._heard_at
 
     def ask(self, document: SourceDocument, *, deadline: float) -> list[LspDiagnostic] | None:
@@ -115,24 +115,24 @@ class LanguageServer:
             kill_server(pidfd)
         for pipe in (self._stdin, self._stdout):
             pipe.close()
-        left = [pid for pid, _ in helpers]
+        unreaped = [pid for pid, _ in helpers]
         try:
             self._process.wait(REAP_TIMEOUT)
         except subprocess.TimeoutExpired:
-            left.append(self.pid)
-        return left
+            unreaped.append(self.pid)
+        return unreaped
 
     def _ask(self, document: SourceDocument, deadline: float) -> list[LspDiagnostic] | None:
         session, path = self._session, document.path
         self._read_pending(deadline)
-        if not self._talk(deadline, until=lambda: session.is_ready):
+        if not self._exchange_until(deadline, until=lambda: session.is_ready):
             return None
         self._close_changed_files(path)
         session.show(path, language=document.language, text=document.text)
         self._stamps[path] = document.stamp
         if session.has_answer(path):
             return session.diagnostics(path)  # the text is unchanged since then
-        if not self._talk(deadline, until=lambda: session.has_answer(path)):
+        if not self._exchange_until(deadline, until=lambda: session.has_answer(path)):
             if self.silent_calls:
                 session.probe()
             return None
@@ -148,24 +148,24 @@ class LanguageServer:
         self._stamps = {name: stamp for name in self._session.open_paths if (stamp := self._stamps.get(name))}
 
     def _read_pending(self, deadline: float) -> None:
-        while time.monotonic() < deadline and self._move(0.0):
+        while time.monotonic() < deadline and self._exchange_once(0.0):
             continue
 
     def _settle(self, deadline: float) -> None:
         try:
-            self._talk(min(deadline, time.monotonic() + SETTLE_TIMEOUT), until=lambda: False)
+            self._exchange_until(min(deadline, time.monotonic() + SETTLE_TIMEOUT), until=lambda: False)
         except (ServerGoneError, LspProtocolError):
             return  # keep what it sent; the next call will notice that it is gone
 
-    def _talk(self, deadline: float, *, until: Callable[[], bool]) -> bool:
+    def _exchange_until(self, deadline: float, *, until: Callable[[], bool]) -> bool:
         while not until():
-            left = deadline - time.monotonic()
-            if left <= 0:
+            remaining = deadline - time.monotonic()
+            if remaining <= 0:
                 return False
-            self._move(left)
+            self._exchange_once(remaining)
         return True
 
-    def _move(self, timeout: float) -> bool:
+    def _exchange_once(self, timeout: float) -> bool:
         """Wait for the pipes, then write and read once; return whether anything was read."""
         poll = select.poll()
         poll.register(self._stdout, select.POLLIN)
@@ -200,7 +200,7 @@ class LanguageServer:
         deadline = time.monotonic() + timeout
         try:
             self._session.say_goodbye()
-            self._talk(deadline, until=lambda: not self._session.outgoing)
+            self._exchange_until(deadline, until=lambda: not self._session.outgoing)
             self._stdin.close()
             self._process.wait(max(0.0, deadline - time.monotonic()))
         except (ServerGoneError, LspProtocolError, OSError, subprocess.TimeoutExpired):

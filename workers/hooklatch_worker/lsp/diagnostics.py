@@ -1,8 +1,8 @@
-"""The built-in hook on post_tool_use that appends a language server's diagnostics to what an edit returns.
+"""The built-in hook on post_tool_use that appends a language server's diagnostics to the result of an edit.
 
-Knows the hook's settings and its answer; how servers are found, kept and spoken to is in the modules beside it.
-It lives in a worker that stays warm, since the servers do: they are this worker's children and die with it.  A
-diagnostic is a courtesy, so everything short of one is silence: no server, none in time, no readable file.
+It runs in a worker that stays warm, since the servers do: they are this worker's children and die with it.  A
+diagnostic is optional, so the hook has no opinion without a server, without an answer in time, and without a readable
+file.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["TOOLS", "Config", "close_servers", "diagnose"]
 MAX_TIMEOUT = 60  # seconds; the agent waits for as long
 START, STOP = "lsp_diagnostics_start", "lsp_diagnostics_stop"
 
-# What hosts call the tools that write a file whose path is in their input; `apply_patch` has no path there.
+# The names that hosts have for tools with the path of a written file in their input; `apply_patch` has no path there.
 TOOLS: Final = (
     *("Edit", "Write", "MultiEdit", "NotebookEdit"),
     *("edit", "write", "create", "multi_edit", "multiedit", "patch"),
@@ -41,8 +41,8 @@ TOOLS: Final = (
 class Config(Struct, frozen=True, forbid_unknown_fields=True):
     """The hook's config table.
 
-    `timeout` is for one edit, a server's start included.  `servers` are by extension, instead of those found on PATH;
-    an empty list turns one off.
+    `timeout` is for one edit, a server's start included.  `servers` has commands by extension, in place of those on
+    PATH; an empty list turns one off.
     """
 
     enabled: bool = True
@@ -58,7 +58,7 @@ SERVERS = LanguageServers()
 
 
 def diagnose(event: PostToolUse) -> Verdict[Literal["append"]] | None:
-    """Return what a language server says about the file that a tool has just written."""
+    """Return a language server's diagnostics about the file that a tool has just written."""
     config = msgspec.convert(event.config, Config)
     deadline = time.monotonic() + config.timeout
     if not config.enabled:
@@ -71,8 +71,8 @@ def diagnose(event: PostToolUse) -> Verdict[Literal["append"]] | None:
         return None
     text, stamp = source
     document = SourceDocument(location.path, find_language_id(location.extension), text, stamp)
-    found = check_file(event, command, document, location, config, deadline)
-    return append(found.text) if found else None
+    report = check_file(event, command, document, location, config, deadline)
+    return append(report.text) if report else None
 
 
 def close_servers() -> None:
@@ -93,21 +93,21 @@ def check_file(
     config: Config,
     deadline: float,
 ) -> LspReport | None:
-    """Ask a server about a file, between two telemetry events; the second comes also when that fails."""
+    """Request a file's diagnostics between two telemetry events; the second one is sent after a failure too."""
     emit = find_call(event).emit
     emit(START, {"tool_name": event.tool_name, "path": location.shown})
     started_at = time.monotonic()
-    found: LspReport | None = None
+    report: LspReport | None = None
     try:
         root = find_project_root(location, list_root_markers(location.extension))
         diagnostics = SERVERS.ask((command, root), document, deadline=deadline)
-        found = build_report(diagnostics or (), path=location.shown, severities=config.severities)
-        return found
+        report = build_report(diagnostics or (), path=location.shown, severities=config.severities)
+        return report
     finally:
         data: dict[str, object] = {
             "tool_name": event.tool_name,
             "duration_ms": round((time.monotonic() - started_at) * 1000),
-            "count": found.count if found else 0,
-            "had_errors": bool(found and found.had_errors),
+            "count": report.count if report else 0,
+            "had_errors": bool(report and report.had_errors),
         }
         emit(STOP, data)

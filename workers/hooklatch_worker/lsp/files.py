@@ -1,4 +1,4 @@
-"""Finds and reads the file that a tool has written.  Knows tool inputs and the disk; does not know servers.
+"""The file that a tool has written: its place and its content.  Knows tool inputs and the disk, but no servers.
 
 The path comes from an agent, so after resolving links nothing outside the session's working directory is read.
 """

@@ -1,4 +1,4 @@
-"""Formats diagnostics as text for a model.  Pure; does not know servers."""
+"""The text of diagnostics for a model.  Pure."""
 
 from __future__ import annotations
 
@@ -59,14 +59,14 @@ class LspReport(Struct, frozen=True):
 
 def build_report(diagnostics: Iterable[LspDiagnostic], *, path: str, severities: Collection[str]) -> LspReport | None:
     """Return the report about one file, or None if there are no diagnostics with these severities."""
-    wanted = {format_place(item): item for item in diagnostics if item.severity_name in severities}
-    if not wanted:
+    items = {format_place(item): item for item in diagnostics if item.severity_name in severities}
+    if not items:
         return None
-    shown = make_printable_line(path)
-    lines = [format_diagnostic(wanted[place], shown) for place in sorted(wanted)]
+    shown_path = make_printable_line(path)
+    lines = [format_diagnostic(items[place], shown_path) for place in sorted(items)]
     more = len(lines) - MAX_LINES
     tail = [f"… and {more} more"] if more > 0 else []
-    had_errors = any(item.severity_name == "error" for item in wanted.values())
+    had_errors = any(item.severity_name == "error" for item in items.values())
     return LspReport("\n".join([HEADING, *lines[:MAX_LINES], *tail]), len(lines), had_errors)
 
 

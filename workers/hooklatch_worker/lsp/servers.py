@@ -45,15 +45,15 @@ class LanguageServers:
         """Return the diagnostics of a file, or None if they are not available by the deadline."""
         self._reap()
         try:
-            server = self._running(key) or self._start(key, deadline)
+            server = self._find_running(key) or self._start(key, deadline)
             diagnostics = server.ask(document, deadline=deadline) if server else None
         except ServerGoneError:
-            self._fail(key)
+            self._back_off(key)
             return None
         if diagnostics is not None:
             self._failures.pop(key, None)
         elif server is not None and self._is_hung(server):
-            self._fail(key)
+            self._back_off(key)
         return diagnostics
 
     def close_idle(self, *, deadline: float) -> None:
@@ -68,15 +68,15 @@ class LanguageServers:
             self._close(key, time.monotonic() + GOODBYE_TIMEOUT)
         self._reap()
 
-    def _running(self, key: Key) -> LanguageServer | None:
-        found = self._servers.get(key)
-        if found is None:
+    def _find_running(self, key: Key) -> LanguageServer | None:
+        entry = self._servers.get(key)
+        if entry is None:
             return None
-        server, _ = found
+        server, _ = entry
         if server.has_ended:
-            self._fail(key)
+            self._back_off(key)
             return None
-        return self._keep(key, server)
+        return self._note_use(key, server)
 
     def _start(self, key: Key, deadline: float) -> LanguageServer | None:
         _, until = self._failures.get(key, (0, 0.0))
@@ -85,9 +85,9 @@ class LanguageServers:
         for oldest in list(self._servers)[: max(0, len(self._servers) + 1 - MAX_SERVERS)]:
             self._close(oldest, deadline)
         command, root = key
-        return self._keep(key, LanguageServer(command, root))
+        return self._note_use(key, LanguageServer(command, root))
 
-    def _keep(self, key: Key, server: LanguageServer) -> LanguageServer:
+    def _note_use(self, key: Key, server: LanguageServer) -> LanguageServer:
         self._servers.pop(key, None)
         self._servers[key] = server, self._clock()
         return server
@@ -95,7 +95,7 @@ class LanguageServers:
     def _is_hung(self, server: LanguageServer) -> bool:
         return server.silent_calls >= MAX_SILENT_CALLS and server.silence >= MAX_SILENCE
 
-    def _fail(self, key: Key) -> None:
+    def _back_off(self, key: Key) -> None:
         """Kill a server if it runs, and back off before the next start: not the first time, then exponentially."""
         self._close(key, 0.0)
         count = self._failures.get(key, (0, 0.0))[0] + 1
@@ -103,10 +103,10 @@ class LanguageServers:
         self._failures[key] = count, self._clock() + min(backoff, LONGEST_BACKOFF)
 
     def _close(self, key: Key, deadline: float) -> None:
-        found = self._servers.pop(key, None)
-        if found is not None:
-            left = deadline - time.monotonic()
-            self._unreaped += found[0].close(timeout=min(left, GOODBYE_TIMEOUT))
+        entry = self._servers.pop(key, None)
+        if entry is not None:
+            remaining = deadline - time.monotonic()
+            self._unreaped += entry[0].close(timeout=min(remaining, GOODBYE_TIMEOUT))
 
     def _reap(self) -> None:
         """Reap helpers of closed servers: a worker is a subreaper, so they became its children."""

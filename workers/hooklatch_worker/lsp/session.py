@@ -70,7 +70,7 @@ class ConfigurationRequest(Struct, frozen=True):
 
 
 class OpenDocument(Struct):
-    """What the server was told about a file, and its diagnostics since then."""
+    """A file as the server knows it, and its diagnostics since then."""
 
     digest: bytes
     version: int = 1
@@ -113,7 +113,7 @@ class LspSession:
             self._on_message(message)
 
     def show(self, path: str, *, language: str, text: str) -> None:
-        """Tell the server the current content of a file, and request diagnostics if it supports that."""
+        """Send the current content of a file to the server, and request diagnostics if it supports that."""
         digest = hashlib.sha256(text.encode()).digest()
         document = self._documents.pop(path, None)
         if document is None:

@@ -1,4 +1,4 @@
-"""Which language servers handle which files: a table, and the lookup on PATH.  Does not start anything."""
+"""The table of language servers by file type, and the lookup on PATH.  Starts no program."""
 
 from __future__ import annotations
 

@@ -1,14 +1,14 @@
-"""The files that the workers of one build run: bytes that are held, in place of those on the disk.
+"""The files that the workers of one build run: bytes in memory, in place of those on the disk.
 
-Knows paths and modules; does not know hooks, nor how the import system asks.
+Knows paths and modules, but neither hooks nor the import system.
 
-    open      in the worker that proves a build: what is imported is read from the disk, through the checks, and kept
-    complete  then also what the text of these files says that it may import later, without running it
-    closed    in that worker from then on, and in every other one from its start: the disk is not asked
+    open      in the worker that proves a build: imported files are read from the disk, after the checks, and kept
+    complete  then the files are added that the text of these files may import later, without running it
+    closed    in that worker from then on, and in every other one from its start: nothing is read from the disk
 
-A module of the folder that is not in a closed build is refused, and the refusal is noted: whoever catches the
-ImportError ends with cause `load` all the same.  Which modules there are is a part of the build too, so that a file
-which comes later changes nothing.  What was on the import path before is the environment, and is trusted as it is.
+A module of the folder that is not in a closed build is refused, and the refusal is noted: a hook that catches the
+ImportError ends with cause `load` all the same.  The list of modules is a part of the build too, so that a file which
+comes later changes nothing.  The earlier import path is the environment, which is trusted as it is.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ class OutsideBuildError(ImportError):
 
 
 class ImportedBuild:
-    """The files of a source's folder, and whatever of them is imported."""
+    """The files of a source's folder, and the modules that are imported from them."""
 
     def __init__(self, location: str, code: wire.LoadCode) -> None:
         self.refusals: list[str] = []
         self.files = {location: code.data, **code.build.files}
         self.names = set(code.build.names)
-        self.unread: dict[str, str] = {}  # why a file that a hook names is not there
+        self.unread: dict[str, str] = {}  # by path: why a file that a hook names could not be read
         self._location = location
         self._is_open = code.is_open
         self._pins = code.pins
@@ -56,7 +56,7 @@ class ImportedBuild:
         self._real = os.path.join(os.path.realpath(code.folder), "")
         self._folders = {folder: frozenset(entries) for folder, entries in code.build.folders.items()}
         self._stems: dict[str, frozenset[str]] = {}
-        self._packages = {location: ""}  # the package that relative imports of each module begin at
+        self._packages = {location: ""}  # by path: the package at which relative imports of a module begin
         self._ran: dict[str, None] = {location: None}
         self._environment: tuple[str, ...] = ()
         self._links: dict[str, str] = {}
@@ -64,13 +64,13 @@ class ImportedBuild:
     # -- what there is -------------------------------------------------------------------------------------------
 
     def read_named(self) -> None:
-        """Read the files that the source's hooks name: before it is confined, since nothing else lets it."""
+        """Read the files that the source's hooks name, before the worker is confined and may not read them any more."""
         for name in syntax.list_named_files(self.files[self._location]):
             path = os.path.join(os.path.dirname(self._location), name)
             if find_file_name_fault(name) is not None or path in self.files:
                 continue
             if has_hooks_mark(path):
-                self.unread[path] = "declares hooks, and may hold secrets of others: it is no data of this file"
+                self.unread[path] = "declares hooks, and may hold secrets of others: hooks cannot have it as data"
                 continue
             try:
                 self._take(path)
@@ -79,19 +79,21 @@ class ImportedBuild:
                 self.unread[path] = explain_unread(error)
 
     def settle_environment(self) -> None:
-        """Take what is on the import path now for the environment, before the source's own folder comes first there."""
-        alone = os.path.basename(os.path.dirname(self._location)) in PACKAGES  # its neighbours are other packages
-        found = [self._folder] if alone else [os.path.join(path, "") for path in map(self._inside, sys.path) if path]
-        self._environment = tuple(path for path in found if alone or path != self._folder)
+        """Note the import path as the environment, before the source's own folder becomes its first entry."""
+        is_alone = os.path.basename(os.path.dirname(self._location)) in PACKAGES  # its neighbours are other packages
+        prefixes = (
+            [self._folder] if is_alone else [os.path.join(path, "") for path in map(self._inside, sys.path) if path]
+        )
+        self._environment = tuple(path for path in prefixes if is_alone or path != self._folder)
         self._links = {os.path.realpath(path): path for path in self.names}
 
-    def named(self, path: str) -> bytes | None:
-        """Return the bytes of a file of the build that a hook opens; None if it is not in it."""
+    def find_named_bytes(self, path: str) -> bytes | None:
+        """Return the bytes of a file that a hook opens, None if it is not in the build."""
         key = self.key_of(path)
         return self.files.get(key) if key is not None else None
 
     def key_of(self, path: str) -> str | None:
-        """Return the path under which a file of the folder is held, or would be; None if it is not of the folder."""
+        """Return the path that a file of the folder has or would have here, None if it is outside of the folder."""
         key = self._inside(path)
         if key is None:
             return self._links.get(os.path.abspath(path))
@@ -106,35 +108,35 @@ class ImportedBuild:
         return None
 
     def key_of_folder(self, path: str) -> str | None:
-        """Return the same for a directory, also if a link leads to it."""
+        """Return the path that a directory has here, also if a link leads to it."""
         key = self._inside(path) or self._inside(os.path.realpath(path))
         return key if key is not None and not f"{key}/".startswith(self._environment) else None
 
     def content(self) -> wire.BuildFiles:
-        """Return what every other worker of this build is to have."""
+        """Return the files that every other worker of this build gets."""
         files = {path: data for path, data in self.files.items() if path != self._location}
         return wire.BuildFiles(
             files, {key: sorted(entries) for key, entries in self._folders.items()}, sorted(self.names)
         )
 
-    def ran(self, before: frozenset[str]) -> dict[str, str]:
-        """Return the sha256 of each file that has run, by path; empty for one that did not come from here.
+    def collect_run_files(self, earlier_modules: frozenset[str]) -> dict[str, str]:
+        """Return the sha256 of each file that has run, by path; empty for a file outside of the build.
 
-        `before` names the modules of every worker.
+        `earlier_modules` are the modules of every worker.
         """
         from hashlib import sha256  # the zygote has imported it
 
-        found = {path: sha256(self.files[path]).hexdigest() for path in list(self._ran)}
-        for name in sys.modules.keys() - before:
+        digests = {path: sha256(self.files[path]).hexdigest() for path in list(self._ran)}
+        for name in sys.modules.keys() - earlier_modules:
             file = getattr(sys.modules.get(name), "__file__", None)
             if isinstance(file, str) and (self.is_spelled_below(file) or "/.." in file):
                 key = self.key_of(file)
                 if key is not None and key not in self.files:
-                    found[key] = ""
-        return found
+                    digests[key] = ""
+        return digests
 
     def is_spelled_below(self, path: str) -> bool:
-        """Return whether a path begins with the folder: to take each of hundreds apart would take a millisecond."""
+        """Return whether a path begins with the folder.  To resolve hundreds of paths would take a millisecond."""
         return f"{path}/".startswith((self._folder, self._real))
 
     # -- reading -------------------------------------------------------------------------------------------------
@@ -143,7 +145,7 @@ class ImportedBuild:
         """Return the bytes of a module that is about to run.
 
         Raises:
-            RefusedError: it is not in the build, or not what was signed or trusted.
+            OutsideBuildError: it is not in the build, or its bytes are not the signed or trusted ones.
             UnsafeFileError: another user could have written it.
             OSError: it cannot be read.
         """
@@ -163,15 +165,15 @@ class ImportedBuild:
         return self._take(path)
 
     def _take(self, path: str) -> bytes:
-        data = read_safely(path, most=wire.MAX_BUILD)
+        data = read_safely(path, maximum=wire.MAX_BUILD)
         if self._pins is not None:
             from hashlib import sha256
 
             if self._pins.get(path) != sha256(data).hexdigest():
-                self._refuse(f"{path} is not what was signed or trusted")
+                self._refuse(f"{path} differs from the file that was signed or trusted")
         if sum(map(len, self.files.values())) + len(data) > wire.MAX_BUILD:
             text = f"with {path} the build of {self._location} is over {wire.MAX_BUILD // 2**20} MiB"
-            self._refuse(f"{text}; install what is large as a package, or do not name it in files")
+            self._refuse(f"{text}; install large files as a package, or do not name them in files")
         self.files[path] = data
         return data
 
@@ -181,8 +183,8 @@ class ImportedBuild:
 
     # -- finding -------------------------------------------------------------------------------------------------
 
-    def entries_of(self, folder: str) -> frozenset[str]:
-        """Return the modules of a directory, with those in the build, as `wire.ImportedBuild.folders` has them."""
+    def list_entries(self, folder: str) -> frozenset[str]:
+        """Return the modules of a directory, with those in the build, in the form of `wire.BuildFiles.folders`."""
         known = self._folders.get(folder)
         if known is None:
             known = frozenset(list_build_modules(folder))
@@ -192,20 +194,20 @@ class ImportedBuild:
         return known | {path[len(prefix) :] for path in self.files if path.startswith(prefix)}
 
     def find(self, name: str, folder: str) -> machinery.ModuleSpec | None:
-        """Return where a module is, if it is in this directory.
+        """Return the spec of a module, if it is in this directory.
 
         Raises:
-            RefusedError: it is there, and is not in the build.
+            OutsideBuildError: it is there, and is not in the build.
         """
         tail = name.rpartition(".")[2]
         stems = self._stems.get(folder)
         if stems is None:
-            stems = frozenset(entry.partition("/")[0].partition(".")[0] for entry in self.entries_of(folder))
+            stems = frozenset(entry.partition("/")[0].partition(".")[0] for entry in self.list_entries(folder))
             if self._is_open or folder in self._folders:
                 self._stems[folder] = stems
         if tail not in stems:
             return None
-        entries = self.entries_of(folder)
+        entries = self.list_entries(folder)
         for stem, is_package in ((f"{tail}/__init__", True), (tail, False)):
             for suffix, loader in LOADERS:
                 if f"{stem}{suffix}" in entries:
@@ -228,31 +230,34 @@ class ImportedBuild:
     # -- what is imported later ----------------------------------------------------------------------------------
 
     def complete(self) -> None:
-        """Read what the files of the build may import later, by their text, and close it.
+        """Read the files that the text of the build may import later, and close the build.
 
         Raises:
-            RefusedError: it would be too large, or something is not what was signed or trusted.
-            UnsafeFileError: another user could have written some of it.
-            OSError: some of it cannot be read.
+            OutsideBuildError: it would be too large, or a file differs from the signed or trusted one.
+            UnsafeFileError: another user could have written one of the files.
+            OSError: a file cannot be read.
         """
         if not self._is_open:
             return
-        done, pending = set[str](), [path for path in self.files if path.endswith(".py")] if self._has_others() else []
+        done_paths, pending = (
+            set[str](),
+            [path for path in self.files if path.endswith(".py")] if self._has_others() else [],
+        )
         while pending:
             path = pending.pop()
-            if path in done:
+            if path in done_paths:
                 continue
-            done.add(path)
+            done_paths.add(path)
             is_package = os.path.basename(path) == "__init__.py"
             for name in syntax.list_imports(self.files[path], self._packages.get(path, ""), is_package=is_package):
                 pending += (found for found in self._resolve(name) if found.endswith(".py"))
         for path in list(self.files):
             if os.path.basename(path).startswith("__init__."):
-                self.entries_of(os.path.dirname(path))  # whoever lists the package later finds what it has now
+                self.list_entries(os.path.dirname(path))  # pkgutil must list later what the package has now
         self._is_open = False
 
     def _has_others(self) -> bool:
-        return any(self.entries_of(folder) - {os.path.basename(self._location)} for folder in self._import_path())
+        return any(self.list_entries(folder) - {os.path.basename(self._location)} for folder in self._import_path())
 
     def _import_path(self) -> list[str]:
         return [key for path in sys.path if path and (key := self.key_of_folder(path)) is not None]
@@ -261,7 +266,7 @@ class ImportedBuild:
         folders, full = self._import_path(), ""
         for part in name.split("."):
             full = f"{full}.{part}" if full else part
-            spec = next((found for folder in folders if (found := self.find(full, folder)) is not None), None)
+            spec = next((candidate for folder in folders if (candidate := self.find(full, folder)) is not None), None)
             if spec is None:
                 return
             if spec.origin is not None:
@@ -270,7 +275,7 @@ class ImportedBuild:
 
 
 def explain_unread(error: Exception) -> str:
-    """Return in words why a file of a build could not be read."""
+    """Return the reason why a file of a build could not be read."""
     reason: str | None = getattr(error, "strerror", None)
     return str(error) if reason is None else f"{getattr(error, 'filename', None)} cannot be read: {reason}"
 
@@ -281,7 +286,7 @@ def has_hooks_mark(path: str) -> bool:
 
 
 def list_build_modules(folder: str) -> Iterator[str]:
-    """List what a directory has to import: modules, packages by their first file, and other directories.
+    """List the importable parts of a directory: modules, packages by their first file, and other directories.
 
     Raises:
         OSError: it cannot be listed.

@@ -1,6 +1,6 @@
-"""Runs one callback and reports its outcome.  Knows functions and verdicts; does not know sockets.
+"""The caller of hooks, which reports their outcomes.  Knows functions and verdicts, but no sockets.
 
-This is the boundary that must catch everything: whatever a callback does short of ending the process becomes a reply.
+This is the boundary that must catch everything: any act of a hook short of ending the process becomes an answer.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MAX_ANSWER = 8 * 2**20  # bytes; an answer may replace a payload, which is not l
 
 
 class OutputCapture:
-    """What callbacks print, in two files in memory (memfd_create(2)) behind descriptors 1 and 2.
+    """The output of hooks, in two files in memory (memfd_create(2)) behind descriptors 1 and 2.
 
     They need no reader, so a flood blocks nothing, and the daemon can still read them when the worker is dead.
     """
@@ -40,38 +40,38 @@ class OutputCapture:
         self._files = [(fd, name, file_identity(os.fstat(fd))) for fd, name in ((stdout, "stdout"), (stderr, "stderr"))]
 
     def take(self) -> CapturedOutput:
-        """Return what was printed since the last call of this: the last MAX_CAPTURE bytes of each stream."""
+        """Return the output since the last call of this: the last MAX_CAPTURE bytes of each stream."""
         try:
             sys.stdout.flush()
             sys.stderr.flush()
-            # Nearly always nothing was printed.  Reading one byte moves no position, whatever stands there by now; for
-            # fstat(2) Python makes an object of 20 numbers, which took 3 % of the worker's time.
+            # Nearly always nothing was printed.  pread(2) moves no position, even if the descriptor is another file by
+            # now.  For fstat(2) Python makes an object of 20 numbers, which took 3 % of the worker's time.
             if not os.pread(self._stdout, 1, 0) and not os.pread(self._stderr, 1, 0):
-                return NOTHING
-        except BaseException:  # closed, removed or replaced by the callback: each stream is looked at below
+                return NO_OUTPUT
+        except BaseException:  # closed, removed or replaced by the hook: each stream is checked below
             pass
         return self._take_printed()
 
     def _take_printed(self) -> CapturedOutput:
         for fd, name, _ in self._files:
             flush_stream(fd, name)
-        stdout, stderr = [(fd, measure_printed(fd, known)) for fd, _, known in self._files]
+        stdout, stderr = [(fd, measure_printed(fd, identity)) for fd, _, identity in self._files]
         if not stdout[1] and not stderr[1]:
-            return NOTHING
+            return NO_OUTPUT
         return CapturedOutput(take_end(*stdout), take_end(*stderr), max(stdout[1], stderr[1]) > MAX_CAPTURE)
 
 
-NOTHING = CapturedOutput()
+NO_OUTPUT = CapturedOutput()
 
 
-def measure_printed(fd: int, known: tuple[int, int]) -> int:
+def measure_printed(fd: int, identity: tuple[int, int]) -> int:
     try:
         status = os.fstat(fd)
     except OSError:
         keep_open(fd)
         return 0
-    # The callback may have closed our descriptor and opened a file under its number: not ours to empty.
-    return status.st_size if status.st_size and file_identity(status) == known else 0
+    # The hook may have closed our descriptor and opened a file under its number, which must not be emptied.
+    return status.st_size if status.st_size and file_identity(status) == identity else 0
 
 
 def take_end(fd: int, size: int) -> bytes:
@@ -91,18 +91,18 @@ def file_identity(status: os.stat_result) -> tuple[int, int]:
 
 
 def flush_stream(fd: int, name: str) -> None:
-    """Flush what was printed; reopen the stream for the next call if this one closed or removed it."""
+    """Flush the output; reopen the stream for the next call if this one closed or removed it."""
     try:
         getattr(sys, name).flush()
-    except BaseException:  # what the callback has put there may raise anything
+    except BaseException:  # an object that the hook has put there may raise anything
         keep_open(fd)
         setattr(sys, name, open_stream(fd))
 
 
 def keep_open(fd: int) -> None:
-    """Open the null device in place of a descriptor that the callback closed.
+    """Open the null device in place of a descriptor that the hook closed.
 
-    Otherwise the next file that is opened would receive what is printed.
+    Otherwise the next file that is opened would receive the output.
     """
     try:
         os.fstat(fd)
@@ -125,22 +125,22 @@ def clip_output(printed: CapturedOutput) -> CapturedOutput:
 
 
 class OutputReader(Protocol):
-    """What knows what callbacks print."""
+    """A source of the output of hooks."""
 
     def take(self) -> CapturedOutput:
-        """Return what was printed since the last call of this."""
+        """Return the output since the last call of this."""
         ...
 
 
 class CallLine(StateChannel, Protocol):
-    """The questions of calls, one call after the other."""
+    """The channel for state requests, one call after the other."""
 
     def begin(self, call_id: int) -> None:
-        """Record which call is under way from now on."""
+        """Record the call that runs from now on."""
         ...
 
     def end(self) -> None:
-        """Refuse further questions."""
+        """Refuse further requests."""
         ...
 
 
@@ -161,23 +161,23 @@ class Caller:
         self._capture = capture
         self._line = line
         self._progress = progress
-        self._refusals = refusals  # of modules that are not in the build, whatever was made of the ImportError
+        self._refusals = refusals  # of modules outside of the build, also where the hook caught the ImportError
         self._pid = os.getpid()
 
     def run_in_order(self, call: RunCall, check: Callable[[], None]) -> CallAnswered:
-        """Run a call and those after it, while none of them has anything to say; return the last one's result.
+        """Run a call and its following hooks, while none of them has an opinion; return the result of the last one.
 
-        Before the next one begins, `check` ends this process if the last one left it unable to answer.
+        Before the next hook begins, `check` ends this process if the last one left it unable to answer.
         """
         began = ended = monotonic()
-        answered, before = self.run(call), list[float]()
-        for number, following in enumerate(call.then):
-            last, ended = ended, monotonic()
+        answered, earlier_seconds = self.run(call), list[float]()
+        for number, following in enumerate(call.following):
+            last_end, ended = ended, monotonic()
             spent = ended - began
             if not is_silent(answered) or spent >= MAX_RUN_SECONDS or spent >= call.limit:
                 break
             check()
-            before.append(ended - last)
+            earlier_seconds.append(ended - last_end)
             PROGRESS.pack_into(self._progress, number * PROGRESS.size, ended, following.call_id)
             answered = self.run(
                 replace(
@@ -185,7 +185,7 @@ class Caller:
                     function=following.function, config=following.config, runtime=following.runtime,
                 )
             )  # fmt: skip
-        return replace(answered, before=before)
+        return replace(answered, earlier_seconds=earlier_seconds)
 
     def run(self, call: RunCall) -> CallAnswered:
         """Run one call; never raises."""
@@ -206,14 +206,14 @@ class Caller:
         except CallFailed as error:
             cause, message = error.cause, error.message
         except BaseException as error:
-            told = explain_exception(error, self._author, self._functions.get(call.function), call.runtime)
-            cause, message = "crash", told + suggest_package(error)
+            explanation = explain_exception(error, self._author, self._functions.get(call.function), call.runtime)
+            cause, message = "crash", explanation + suggest_package(error)
             trace = write_traceback(error, self._author)
         if self._refusals:
             cause, message, answer = "load", "; ".join(dict.fromkeys(self._refusals)), b""
             self._refusals.clear()
         if os.getpid() != self._pid:
-            os._exit(0)  # the callback forked, and this is its child; only the worker may answer
+            os._exit(0)  # the hook forked, and this is its child; only the worker may answer
         printed = self._capture.take()  # in any case: otherwise it would count as the next call's output
         if context.printed is not None:
             printed = clip_output(context.printed)
@@ -225,19 +225,19 @@ class Caller:
 
 
 def is_silent(answered: CallAnswered) -> bool:
-    """Return whether a callback did no more than return None."""
-    has_said = answered.answer or answered.cause or answered.emitted
-    return not has_said and not answered.stdout and not answered.stderr and answered.exit_code is None
+    """Return whether a hook did no more than return None."""
+    has_effect = answered.answer or answered.cause or answered.emitted
+    return not has_effect and not answered.stdout and not answered.stderr and answered.exit_code is None
 
 
 def encode_answer(answer: object, *, is_native: bool) -> bytes:
-    if is_native and not is_ours(answer):
+    if is_native and not is_verdict_answer(answer):
         verdicts.check_plain(answer, "the answer")
         return msgspec.json.encode(answer)
     return verdicts.encode_verdict(answer)
 
 
-def is_ours(answer: object) -> bool:
+def is_verdict_answer(answer: object) -> bool:
     return answer is None or isinstance(answer, verdicts.Verdict)
 
 
@@ -272,9 +272,9 @@ def run_coroutine(awaitable: Awaitable[object], runtime: str) -> object:
 
 def write_traceback(error: BaseException, author: AuthorFrames) -> str:
     """Write an exception's traceback to the captured standard error; return the part that the outcome shows."""
-    whole, shown = format_error(error, author)
+    full_text, shown_text = format_error(error, author)
     try:
-        sys.stderr.write(whole)
-    except BaseException:  # what the callback has put there may raise anything
-        return shown
-    return shown
+        sys.stderr.write(full_text)
+    except BaseException:  # an object that the hook has put there may raise anything
+        return shown_text
+    return shown_text

@@ -1,11 +1,11 @@
-"""A worker's whole life, from just after the fork to its end.  Knows one source and one socket; decides nothing.
+"""A worker, from just after the fork to its end.  Knows one source and one socket, and decides nothing.
 
-    fork → confined → rehearsed → `Fork` → limited → `Code` → isolated → source imported → `Loaded`
-         → (`Call` → `Answered`)* → exit
+    fork → confined → rehearsed → `ForkWorker` → limited → `LoadCode` → isolated → source imported → `SourceLoaded`
+         → (`RunCall` → `CallAnswered`)* → exit
 
-Until its order comes, it knows no source; so that part of its life costs no call and no replacement any time.
+Until its order comes, it knows no source, so no call and no replacement waits for that part.
 
-It answers one call at a time and leaves by os._exit, so that nothing that user code registered can delay it.
+It answers one call at a time and ends by os._exit, so that no exit handler of user code can delay it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from hooklatch_worker.sandbox.safety import UnsafeFileError
 __all__ = ["run_worker"]
 
 SOCKET_FD = 3
-NOTHING = """
+REHEARSAL_SOURCE = """
 from hooklatch_worker import deny, hook
 
 @hook("pre_tool_use", match="nothing")
@@ -43,7 +43,7 @@ def look(event):
         return deny("nothing")
     return None
 """
-AUTHORED = 20  # times the hook of nothing is as much as an author writes
+REHEARSAL_COPIES = 20  # copies of that hook are as much as an author writes
 REHEARSALS = 8  # CPython's interpreter has adapted to the code by then (PEP 659)
 CALLS = msgspec.msgpack.Decoder(wire.RunCall)
 CODES = msgspec.msgpack.Decoder(wire.LoadCode)
@@ -65,11 +65,11 @@ def confine_worker(zygote_pid: int) -> None:
     linux.die_with_parent(zygote_pid)
     os.setsid()
     os.umask(0o077)
-    signal.set_wakeup_fd(-1)  # inherited from the zygote, which a signal here would wake
+    signal.set_wakeup_fd(-1)  # inherited: a signal here would wake the zygote
     for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    linux.become_subreaper()  # what a call leaves running stays below us, and dies with us
+    linux.become_subreaper()  # processes that a call leaves running stay below us, and die with us
     linux.forbid_new_privileges()
     prefer_out_of_memory_kill()
     sys.dont_write_bytecode = True
@@ -101,7 +101,7 @@ def arrange_descriptors(socket_fd: int, stdout_fd: int, stderr_fd: int) -> socke
     """Put null, output, error and our socket at 0 to 3, and close everything else, above all other workers' sockets."""
     null = os.open(os.devnull, os.O_RDONLY)
     safe = [os.dup(fd) for fd in (null, stdout_fd, stderr_fd, socket_fd)]
-    high = [move_up(fd) for fd in safe]
+    high = [duplicate_high(fd) for fd in safe]
     for target, fd in enumerate(high):
         os.dup2(fd, target, inheritable=target < SOCKET_FD)
     os.closerange(SOCKET_FD + 1, 2**20)
@@ -114,25 +114,25 @@ def arrange_descriptors(socket_fd: int, stdout_fd: int, stderr_fd: int) -> socke
 
 
 def keep_from_children(connection: socket.socket) -> None:
-    """Close our socket in whatever a callback forks: that may live on while another hook's call is on its way here.
+    """Close our socket in every process that a hook forks, which may outlive the call and read another hook's.
 
-    Programs that it executes never have the socket (FD_CLOEXEC).
+    Programs that a hook executes never have the socket (FD_CLOEXEC).
     """
     ours = file_identity(os.fstat(connection.fileno()))
 
-    def let_go() -> None:
+    def close_socket() -> None:
         fd = connection.detach()
         try:
-            # Otherwise the callback closed it, and opened something else under that number.
+            # Otherwise the hook closed it, and opened another file under that number.
             if file_identity(os.fstat(fd)) == ours:
                 os.close(fd)
         except OSError:
             return
 
-    os.register_at_fork(after_in_child=let_go)
+    os.register_at_fork(after_in_child=close_socket)
 
 
-def move_up(fd: int) -> int:
+def duplicate_high(fd: int) -> int:
     return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 64)  # above 0 to 3, so that no dup2 overwrites another
 
 
@@ -140,25 +140,25 @@ def serve_calls(connection: socket.socket, progress: mmap) -> int:
     capture = OutputCapture(1, 2)
     reader = wire.FrameReader()
     rehearse_call(capture, StateClient(connection, reader, 0), progress)
-    before = frozenset(sys.modules)
+    earlier_modules = frozenset(sys.modules)
     order = read_next_body(connection, reader)
     if order is None:
         return 0
     request = ORDERS.decode(order)
     generation = request.generation
     apply_limits(request.limits)
-    first = read_next_body(connection, reader)
-    if first is None:
+    code_body = read_next_body(connection, reader)
+    if code_body is None:
         return 0
     try:
-        code = CODES.decode(first)
+        code = CODES.decode(code_body)
         build = ImportedBuild(request.source.location, code) if request.source.kind == "file" else None
         if build is not None and code.is_open:
             build.read_named()
-        held = apply_isolation(request)
+        effective = apply_isolation(request)
         enter_environment(request.source)
-        unit = load_source(request.source, build, before)
-        loaded = describe_source(request, unit, held, before, is_proof=code.is_open)
+        source = load_source(request.source, build, earlier_modules)
+        loaded = describe_source(request, source, effective, earlier_modules, is_proof=code.is_open)
     except SourceError as error:
         message, file = make_printable(error.message[:MAX_MESSAGE]), make_printable(error.file)
         failure = wire.LoadFailed(generation, message, file, error.line, error.is_refused)
@@ -167,8 +167,8 @@ def serve_calls(connection: socket.socket, progress: mmap) -> int:
     capture.take()  # what the import printed is not part of a call
     connection.sendall(loaded)
     refusals = build.refusals if build is not None else []
-    line = StateClient(connection, reader, generation)
-    caller = Caller(unit.functions, unit.path, capture, line, progress, refusals)
+    state = StateClient(connection, reader, generation)
+    caller = Caller(source.functions, source.path, capture, state, progress, refusals)
     while True:
         body = read_next_body(connection, reader)
         if body is None:
@@ -176,19 +176,19 @@ def serve_calls(connection: socket.socket, progress: mmap) -> int:
         call = CALLS.decode(body)
         if call.generation != generation:
             return 1
-        answered = caller.run_in_order(call, line.check_socket) if call.then else caller.run(call)
+        answered = caller.run_in_order(call, state.check_socket) if call.following else caller.run(call)
         connection.sendall(wire.encode_frame(answered))
         del body, call, answered  # an idle worker holds no payload
 
 
-def rehearse_call(capture: OutputCapture, line: StateClient, progress: mmap) -> None:
-    """Compile and call hooks of nothing, so that neither an import nor a call pays for pages copied from the zygote's.
+def rehearse_call(capture: OutputCapture, state: StateClient, progress: mmap) -> None:
+    """Compile and call hooks without effect, so that no import and no call pays for copying the zygote's pages.
 
     Of 165 page faults of a compilation 50 remain, and of 29 of a call 8.
     """
     names: dict[str, Any] = {}
-    exec(compile(NOTHING * AUTHORED, "<rehearsal>", "exec", dont_inherit=True), names)
-    caller = Caller({"": names["look"]}, "", capture, line, progress, [])
+    exec(compile(REHEARSAL_SOURCE * REHEARSAL_COPIES, "<rehearsal>", "exec", dont_inherit=True), names)
+    caller = Caller({"": names["look"]}, "", capture, state, progress, [])
     for _ in range(REHEARSALS):
         call = wire.RunCall(0, 0, 1.0, "", "pre_tool_use", memoryview(b'{"tool_name":null}'), b"{}")
         wire.encode_frame(caller.run(CALLS.decode(wire.encode_body(call))))
@@ -213,38 +213,41 @@ def enter_environment(source: wire.Source) -> None:
 
 def describe_source(
     request: wire.ForkWorker,
-    unit: ImportedSource,
-    held: isolation.EffectiveIsolation,
-    before: frozenset[str],
+    source: ImportedSource,
+    effective: isolation.EffectiveIsolation,
+    earlier_modules: frozenset[str],
     *,
     is_proof: bool,
 ) -> bytearray:
-    """Return what was found, after importing the runtimes that its hooks need, so that no call pays for that."""
+    """Return the frame that describes a source, after importing its hooks' runtimes, so that no call pays for that."""
     try:
-        for runtime in unit.runtimes:
+        for runtime in source.runtimes:
             importlib.import_module(runtime)
         ran = (
-            close_build(unit.build, before, request.source) if unit.build is not None else dict.fromkeys(unit.files, "")
+            close_build(source.build, earlier_modules, request.source)
+            if source.build is not None
+            else dict.fromkeys(source.files, "")
         )
         return wire.encode_frame(
             wire.SourceLoaded(
-                request.generation, unit.hooks, sorted(unit.functions), ran, held.level, held.missing, unit.elsewhere,
-                unit.build.content() if unit.build is not None and is_proof else None,
+                request.generation, source.hooks, sorted(source.functions), ran, effective.level, effective.missing,
+                source.elsewhere,
+                source.build.content() if source.build is not None and is_proof else None,
             )
         )  # fmt: skip
     except (ImportError, TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
-        raise SourceError(f"its markers cannot be encoded: {error}", unit.path, 0) from None
+        raise SourceError(f"its markers cannot be encoded: {error}", source.path, 0) from None
 
 
-def close_build(build: ImportedBuild, before: frozenset[str], source: wire.Source) -> dict[str, str]:
+def close_build(build: ImportedBuild, earlier_modules: frozenset[str], source: wire.Source) -> dict[str, str]:
     """Close the build; return the sha256 of each file that has run."""
-    ran = build.ran(before)
+    ran = build.collect_run_files(earlier_modules)
     try:
         build.complete()
     except (UnsafeFileError, OSError) as error:
         raise SourceError(explain_unread(error), source.location, 0) from None
     except ImportError:
-        pass  # it is among the refusals
+        pass  # it is among the refusals, which are checked next
     check_refusals(build.refusals, source)
     return ran
 

@@ -1,14 +1,14 @@
-"""Kills what the daemon and its zygote leave behind.  Knows these two processes; idle while both live.
+"""The guardian, which kills the processes that the daemon and its zygote leave behind.  It is idle while both live.
 
-It forks each zygote, so that a new one needs no interpreter and no imports, and only when the one before is gone with
-all that it left.
+It forks each zygote, so that a new one needs no interpreter and no imports.  It does so only when the zygote before is
+gone, with all of its processes.
 
 Orphans of a dead zygote are reparented to the nearest subreaper above it.  If that were the daemon, nothing would be
 left to kill them once both are dead.  Each of the three processes watches the others, so any two may die at once:
 
     daemon ──spawns──▶ guardian ──forks──▶ zygote ──forks──▶ worker …
 
-    dead               who notices, and how                        who kills what is left
+    dead               noticed by                                  remaining processes killed by
     zygote             guardian: pidfd;  daemon: control socket    guardian
     daemon             guardian: pidfd;  zygote: control socket    both
     guardian           zygote: pidfd;    daemon: its zygote's end  zygote
@@ -39,7 +39,7 @@ def run_guardian(line_fd: int, daemon_pid: int) -> None:
     if os.getppid() != daemon_pid:
         return
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)  # end only when the daemon does: while draining it needs its workers
+        signal.signal(number, signal.SIG_IGN)  # end only with the daemon, which needs its workers while it drains
     linux.become_subreaper()
     linux.wake_when_orphaned()
     try:
@@ -47,7 +47,8 @@ def run_guardian(line_fd: int, daemon_pid: int) -> None:
             while (control := receive_control(line)) is not None:
                 watch_zygote(fork_zygote(control, line), daemon)
                 if not zygote.kill_descendants():
-                    return  # a new zygote could not be told from what is left; the daemon starts another guardian
+                    # A new zygote could not be told from the remaining processes: the daemon starts another guardian.
+                    return
     except Exception as error:
         sys.excepthook(type(error), error, error.__traceback__)
     finally:
@@ -74,8 +75,8 @@ def fork_zygote(control: socket.socket, line: socket.socket) -> int:
 def watch_zygote(zygote_pid: int, daemon: int) -> None:
     """Wait until the zygote or the daemon ends."""
     pidfd = os.pidfd_open(zygote_pid)
-    ended = select.poll()
+    poll = select.poll()
     for fd in (daemon, pidfd):
-        ended.register(fd, select.POLLIN)
-    ended.poll()
+        poll.register(fd, select.POLLIN)
+    poll.poll()
     os.close(pidfd)

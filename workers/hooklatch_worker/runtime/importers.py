@@ -1,6 +1,6 @@
-"""How the import system comes to a build: a finder for its directories, and loaders that read from it.
+"""The connection of the import system to a build: a finder for its directories, and loaders that read from it.
 
-Knows the import system; what may run is the build's to say.
+It knows the import system; the build decides which files may run.
 """
 
 from __future__ import annotations
@@ -22,24 +22,26 @@ __all__ = ["install_importer", "cache_source_lines"]
 
 
 class BuildFolderFinder:
-    """Finds the modules of one directory of a build; the import system has one for each that it looks in."""
+    """A finder for the modules of one directory of a build; the import system has one for each directory."""
 
     def __init__(self, build: ImportedBuild, path: str) -> None:
         self._build = build
         self._path = path
 
     def find_spec(self, name: str, target: types.ModuleType | None = None) -> machinery.ModuleSpec | None:
-        """Return where a module is, if it is here."""
+        """Return the spec of a module, if it is in this directory."""
         return self._build.find(name, self._path)
 
     def iter_modules(self, prefix: str = "") -> Iterator[tuple[str, bool]]:
-        """List the modules for pkgutil: those that there were when the build was made."""
-        found = {entry.partition("/")[0].partition(".")[0]: "/__init__." in entry for entry in self._entries()}
-        for name, is_package in sorted(found.items()):
+        """List the modules for pkgutil, as they were when the build was made."""
+        is_package_by_name = {
+            entry.partition("/")[0].partition(".")[0]: "/__init__." in entry for entry in self._entries()
+        }
+        for name, is_package in sorted(is_package_by_name.items()):
             yield prefix + name, is_package
 
     def _entries(self) -> list[str]:
-        entries = self._build.entries_of(self._path)
+        entries = self._build.list_entries(self._path)
         modules = [entry for entry in entries if entry.endswith(SUFFIXES)]
         return [
             module
@@ -57,7 +59,7 @@ def find_build(path: str) -> tuple[ImportedBuild, str] | None:
 
 
 def install_importer(build: ImportedBuild) -> None:
-    """Have what is imported from the folder come from its build, and each named file that is opened."""
+    """Let imports from the folder, and each named file that a hook opens, come from its build."""
     if not installed:
         take_over_loaders()
     build.settle_environment()
@@ -66,7 +68,7 @@ def install_importer(build: ImportedBuild) -> None:
     def finder(path: str) -> BuildFolderFinder:
         folder = build.key_of_folder(path)
         if folder is None or folder in build.files or os.path.isfile(path):  # a file is for runpy
-            raise ImportError(f"{path} is no directory of the build", path=path)
+            raise ImportError(f"{path} is not a directory of the build", path=path)
         return BuildFolderFinder(build, folder)
 
     sys.path_hooks.insert(0, finder)
@@ -74,11 +76,11 @@ def install_importer(build: ImportedBuild) -> None:
         if build.is_spelled_below(path):
             del sys.path_importer_cache[path]
     if build.names:
-        named_files.replace_open_functions(build.named)
+        named_files.replace_open_functions(build.find_named_bytes)
 
 
 def take_over_loaders() -> None:
-    """Have the import system's own loaders read files of a folder from its build, whoever makes the loader."""
+    """Let the import system's own loaders read files of a folder from its build, also where a library makes one."""
     source, extension = machinery.SourceFileLoader, machinery.ExtensionFileLoader
     for kind in (source, machinery.SourcelessFileLoader):
         kind.get_data = wrap_read(kind.get_data)  # type: ignore[method-assign, assignment]
@@ -107,7 +109,9 @@ def wrap_read(read: Callable[[Any, str], bytes]) -> Callable[[Any, str], bytes]:
 def wrap_path_stats(stats: Callable[[Any, str], Any]) -> Callable[[Any, str], Any]:
     def path_stats(self: machinery.SourceFileLoader, path: str) -> Any:
         if find_build(path) is not None:
-            raise OSError(f"{path} has no cached bytecode")  # which may be stale or planted: compile its own bytes
+            raise OSError(
+                f"{path} has no cached bytecode"
+            )  # bytecode may be stale or planted: its own bytes are compiled
         return stats(self, path)
 
     return path_stats
@@ -137,5 +141,5 @@ def wrap_open_code(open_code: Callable[[str], IO[bytes]]) -> Callable[[str], IO[
 
 
 def cache_source_lines(path: str, data: bytes) -> None:
-    """Have tracebacks show these lines, even if the file has changed by then."""
+    """Let tracebacks show these lines, even if the file has changed by then."""
     linecache.cache[path] = len(data), None, data.decode(errors="replace").splitlines(keepends=True), path

@@ -1,4 +1,4 @@
-"""Imports one source of callbacks.  Knows files and modules; runs only in workers, since it executes users' code."""
+"""The loader of one source of hooks.  It runs only in workers, since it executes users' code."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ CO_COROUTINE = 0x80  # from inspect, which is slow to import
 
 
 class SourceError(Exception):
-    """A source could not be imported; says what is wrong, in which file and line.
+    """A source could not be imported; the text names the problem, the file and the line.
 
-    `is_refused`: it wanted a file that is not in its build.
+    `is_refused`: it tried to run a file outside of its build.
     """
 
     def __init__(self, message: str, file: str, line: int, *, is_refused: bool = False) -> None:
@@ -41,7 +41,7 @@ class SourceError(Exception):
 class ImportedSource:
     """An imported source: its functions by name, those marked as hooks, and the build that its files come from.
 
-    The `files` of a module of a package have no build, and are those of its directory.
+    A module of a package has no build; its `files` are those of its directory.
 
     Raises:
         SourceError: a marked function is not a hook, or names a file that is not there.
@@ -60,44 +60,46 @@ class ImportedSource:
         marked = [
             (name, marker) for name, function in self.functions.items() for marker in list_marked_events(function)
         ]
-        self._check_accounts(module, marked)
+        self._check_lost_marks(module, marked)
         self.hooks = [
             HookDeclaration(name, self._line_of(name, marker, module), marker)
             for name, marker in marked
             if self._is_own(marker, module)
         ]
-        self.hooks.sort(key=lambda declared: declared.line)
-        self.elsewhere = self._elsewhere(module, marked)
+        self.hooks.sort(key=lambda declaration: declaration.line)
+        self.elsewhere = self._list_foreign_hooks(module, marked)
         self.build = build
         self.files = [] if build is not None else sorted(list_module_files(os.path.dirname(self.path), before))
-        for declared in self.hooks:
-            self._check_files(declared)
+        for declaration in self.hooks:
+            self._check_files(declaration)
         marks.close(self._author)
 
-    def _check_files(self, declared: HookDeclaration) -> None:
-        for name in declared.marker.files:
+    def _check_files(self, declaration: HookDeclaration) -> None:
+        for name in declaration.marker.files:
             path = os.path.join(os.path.dirname(self.path), name)
             if self.build is None:
                 text = f"files names {name!r}, but this is an installed module: put its data into the package"
-                raise SourceError(text, self.path, declared.line)
+                raise SourceError(text, self.path, declaration.line)
             if path in self.build.unread:
-                text = f"files of {self.path}:{declared.line} names it: {self.build.unread[path]}"
-                raise SourceError(text, path, 0)  # of that file, which is then watched
+                text = f"files of {self.path}:{declaration.line} names it: {self.build.unread[path]}"
+                raise SourceError(text, path, 0)  # at that file, so that the daemon watches it
             if path not in self.build.names:
                 text = f'files names {name!r}: write the names there as literals, files=["rules.json"]'
-                raise SourceError(text, self.path, declared.line)
+                raise SourceError(text, self.path, declaration.line)
 
-    def _check_accounts(self, module: types.ModuleType, marked: list[tuple[str, MarkedEvent]]) -> None:
-        """Reject a source with a lost mark, since its author believes that it guards."""
+    def _check_lost_marks(self, module: types.ModuleType, marked: list[tuple[str, MarkedEvent]]) -> None:
+        """Reject a source with a lost mark, since its author believes that the function guards."""
         for decorator in self._marks.lost_decorators(vars(module), self._author):
             text = "hook(...) marks no function here, so it has no effect; write @hook(...) above a def"
             raise SourceError(text, decorator.file, decorator.line)
-        kept = {id(marker) for _, marker in marked}
-        lost = [
-            mark for mark in self._marks.of(vars(module), self._author) if not kept.issuperset(map(id, mark.markers))
+        found_markers = {id(marker) for _, marker in marked}
+        lost_marks = [
+            mark
+            for mark in self._marks.of(vars(module), self._author)
+            if not found_markers.issuperset(map(id, mark.markers))
         ]
-        if lost:
-            first, others = ledger.summarize_marks(lost)
+        if lost_marks:
+            first, others = ledger.summarize_marks(lost_marks)
             raise SourceError(ledger.explain_lost_mark(first, vars(module)) + others, first.file, first.line)
 
     def _is_own(self, marker: MarkedEvent, module: types.ModuleType) -> bool:
@@ -109,17 +111,17 @@ class ImportedSource:
         mark = self._marks.mark_of(marker)
         return find_definition_line(self.functions[name], module) or (mark.line if mark is not None else 0)
 
-    def _elsewhere(self, module: types.ModuleType, marked: list[tuple[str, MarkedEvent]]) -> list[ForeignHook]:
+    def _list_foreign_hooks(self, module: types.ModuleType, marked: list[tuple[str, MarkedEvent]]) -> list[ForeignHook]:
         marks = [mark for mark in self._marks.marks if self._author.wrote(mark.file)]
         if not self.hooks:  # then the author may have meant the hooks that it imports by name
             bound = {id(marker) for _, marker in marked}
-            marks += [mark for mark in self._marks.marks if any(id(one) in bound for one in mark.markers)]
+            marks += [mark for mark in self._marks.marks if any(id(marker) in bound for marker in mark.markers)]
         foreign = [mark for mark in marks if not ledger.is_mark_of(mark, vars(module), self._author)]
         return [describe_foreign_hook(mark) for mark in dict.fromkeys(foreign)]
 
     @property
     def runtimes(self) -> set[str]:
-        """The async runtimes of its hooks; without marked hooks, those of functions that a file may name."""
+        """Return the async runtimes of its hooks; without any, those of functions that a file may name."""
         if self.hooks:
             return {hook.marker.runtime for hook in self.hooks if is_async(self.functions[hook.function])}
         own = (function for function in self.functions.values() if function.__module__ == self._module)
@@ -127,7 +129,7 @@ class ImportedSource:
 
 
 def load_source(source: Source, build: ImportedBuild | None, before: frozenset[str]) -> ImportedSource:
-    """Import a source; `build` is what it comes from if it is a file, and `before` names the modules of every worker.
+    """Import a source, from its `build` if it is a file; `before` are the modules of every worker.
 
     Raises:
         SourceError: it is missing, or its code failed.
@@ -146,7 +148,7 @@ def load_source(source: Source, build: ImportedBuild | None, before: frozenset[s
 
 
 def check_refusals(refusals: Iterable[str], source: Source) -> None:
-    """Raise what was refused, whatever the source made of the ImportError."""
+    """Raise the first refusal, even if the source has caught the ImportError."""
     for text in refusals:
         raise SourceError(text, source.location, 0, is_refused=True)
 
@@ -172,12 +174,12 @@ def make_module_name(path: str) -> str:
 
 def list_marked_events(function: Callable[..., Any]) -> tuple[MarkedEvent, ...]:
     try:
-        found = getattr(function, "__hooklatch_markers__", ())
-    except Exception:  # a proxy object may raise anything; if its marks are lost, the accounts will show it
+        markers = getattr(function, "__hooklatch_markers__", ())
+    except Exception:  # a proxy object may raise anything; if its marks are lost, `_check_lost_marks` finds them
         return ()
-    if not isinstance(found, tuple):
+    if not isinstance(markers, tuple):
         return ()
-    return tuple(one for one in cast("tuple[object, ...]", found) if isinstance(one, MarkedEvent))
+    return tuple(marker for marker in cast("tuple[object, ...]", markers) if isinstance(marker, MarkedEvent))
 
 
 def describe_foreign_hook(mark: HookMark) -> ForeignHook:
@@ -198,12 +200,12 @@ def find_definition_line(function: Callable[..., Any], module: types.ModuleType)
 
 def list_module_files(folder: str, before: frozenset[str]) -> set[str]:
     prefix = os.path.join(os.path.realpath(folder), "")
-    found: set[str] = set()
+    files: set[str] = set()
     for name in frozenset(sys.modules) - before:
         file = getattr(sys.modules[name], "__file__", None)
         if isinstance(file, str) and os.path.realpath(file).startswith(prefix):
-            found.add(file)
-    return found
+            files.add(file)
+    return files
 
 
 def find_failed_file(error: BaseException) -> str | None:
@@ -226,14 +228,14 @@ def make_source_error(error: BaseException, path: str) -> SourceError:
 
 
 def suggest_package(error: BaseException) -> str:
-    """Return how a source gets the package that its environment lacks, if that is what is wrong.
+    """Return the remedy for a package that the environment lacks, "" for any other error.
 
-    Its name on an index may be another one.
+    The name of the package on an index may differ from the module's.
     """
     error = find_innermost(error)
     try:
         name = error.name if isinstance(error, ModuleNotFoundError) else None
-    except BaseException:  # it may be of a class of the author's
+    except BaseException:  # the class of the error may be the author's
         return ""
     if type(name) is not str or not name:
         return ""

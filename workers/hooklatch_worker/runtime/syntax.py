@@ -1,6 +1,6 @@
-"""What the text of a Python file says that it imports, and which files its hooks name.  Runs nothing of it.
+"""The imports in the text of a Python file, and the files that its hooks name.  Runs nothing of it.
 
-Pure: knows syntax trees; does not know which modules there are.
+Pure: knows syntax trees, but not the modules that exist.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ IMPORTERS = frozenset({"import_module", "__import__", "find_spec", "run_module"}
 
 
 def list_imports(data: bytes, package: str, *, is_package: bool) -> Iterator[str]:
-    """Return the full names of what may be modules in a file's import statements, and in calls with a literal name.
+    """Return the full names of possible modules in a file's import statements, and in calls with a literal name.
 
-    `package` is where its relative imports begin.
+    Relative imports begin at `package`.
     """
     for node in parse_nodes(data):
         match node:
@@ -38,7 +38,7 @@ def list_imports(data: bytes, package: str, *, is_package: bool) -> Iterator[str
 
 
 def list_named_files(data: bytes) -> list[str]:
-    """Return the names in each literal `files=[...]` of a call: `@hook` is one, under whatever name it is imported."""
+    """Return the names in each literal `files=[...]` of any call, since `@hook` may be imported under another name."""
     if b"files" not in data:
         return []
     calls = (node for node in parse_nodes(data) if isinstance(node, _ast.Call))
@@ -64,7 +64,7 @@ def list_literal_texts(value: _ast.expr) -> list[str]:
 
 
 def parse_nodes(data: bytes) -> Iterator[_ast.AST]:
-    """Return all nodes of a file; none if it has an error, which whoever imports it will see."""
+    """Return all nodes of a file; none if it has an error, which its import will report."""
     try:
         tree: object = compile(data, "<build>", "exec", _ast.PyCF_ONLY_AST, dont_inherit=True)
     except (SyntaxError, ValueError, RecursionError, MemoryError):

@@ -1,16 +1,16 @@
-"""The process that forks workers.  Knows how to fork, reap and sweep; imports no user code, decides nothing.
+"""The process that forks workers, and reaps and sweeps.  It imports no user code and decides nothing.
 
 It is single-threaded and clean, so forking it is safe; forking the trio daemon is not (trio #1614).  It is a child
-subreaper: whatever a dead worker left running is reparented to it.  Its only legitimate children are workers, so every
-other child is killed on sight, after stopping it and everything below it.  The end of its control socket means that the
-daemon is gone, and the end of its parent that the guardian is: then it kills everything below it, and exits.
+subreaper: processes that a dead worker left running are reparented to it.  Its only legitimate children are workers, so
+every other child is killed on sight, after stopping it and all its descendants.  The end of its control socket means
+that the daemon is gone, and the end of its parent that the guardian is: then it kills all descendants, and exits.
 
-    daemon ──Fork──▶ zygote ──Fork──▶ worker that waits (forked after the order before)
-           ◀──Ready + [pidfd]──  (once)                     ◀──Exited── (when one dies; best effort)
-           ◀──Forked + [socket, pidfd, output, error, progress]──
+    daemon ──ForkWorker──▶ zygote ──ForkWorker──▶ spare (forked after the order before)
+           ◀──ZygoteReady + [pidfd]──  (once)            ◀──WorkerExited── (when one dies; best effort)
+           ◀──WorkerForked + [socket, pidfd, output, error, progress]──
 
-One worker always waits for an order, forked and confined, and knows no source: what every worker begins with is then no
-part of the time that a replacement takes, which is half of it.
+One spare always waits for an order, forked and confined, and knows no source.  So the common beginning of all workers,
+which is half of the time that a replacement takes, is over when the order comes.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from hooklatch_worker.sandbox import linux, temporary
 __all__ = ["run_zygote"]
 
 REAP_TIMEOUT = 0.5  # seconds of killing orphans at a time: forks are waiting
-RETRY = 200  # milliseconds until we continue with the remaining ones, if none of them dies before
-PAUSE = 20  # milliseconds without an order until the next worker is forked: the one before needs the processor now
-SWEEP_TIMEOUT = 5.0  # seconds; a child in uninterruptible sleep must not keep the zygote for ever
+RETRY = 200  # milliseconds until the next attempt to kill the remaining ones, if none of them dies before
+PAUSE = 20  # milliseconds without an order until the next spare is forked: the worker before needs the processor now
+SWEEP_TIMEOUT = 5.0  # seconds; a child in uninterruptible sleep must not block the zygote
 FORKS = msgspec.msgpack.Decoder(wire.ForkWorker)
 for common in "hashlib", "json", "pathlib", "shlex", "subprocess":  # each worker or most hooks import them
     importlib.import_module(common)
@@ -51,7 +51,7 @@ class SpareWorker(NamedTuple):
 
     process: BaseProcess
     pid: int
-    fds: list[int]  # its socket's other end, its pidfd, its output and its error
+    fds: list[int]  # the other end of its socket, its pidfd, its output, its error and its progress
 
     def close(self) -> None:
         for fd in self.fds:
@@ -82,9 +82,9 @@ class Zygote:
         self._pid, self._guardian_pid = os.getpid(), guardian_pid
         self._workers: dict[int, tuple[int, BaseProcess]] = {}  # the generation and the process, by pid
         self._context = multiprocessing.get_context("fork")
-        self._next: SpareWorker | None = None
-        self._is_due = True  # the next worker is to be forked, as soon as there is time
-        self.temporary: set[str] = set()  # where workers have their temporary directories
+        self._spare: SpareWorker | None = None
+        self._needs_spare = True  # a spare is missing, and is forked as soon as there is time
+        self.temporary: set[str] = set()  # the folders of the workers' temporary directories
 
     def run(self) -> None:
         wake_r, wake_w = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -96,45 +96,45 @@ class Zygote:
         poll = select.poll()
         for fd in (self._control.fileno(), wake_r, guardian):
             poll.register(fd, select.POLLIN)
-        self._greet()
-        self._prepare()
+        self._send_ready()
+        self._fork_spare()
         is_clean = True
         while True:
-            ready = {fd for fd, _ in poll.poll(PAUSE if self._is_due else None if is_clean else RETRY)}
+            ready = {fd for fd, _ in poll.poll(PAUSE if self._needs_spare else None if is_clean else RETRY)}
             if guardian in ready:
                 return
             if wake_r in ready:
                 os.read(wake_r, 4096)
             if wake_r in ready or not is_clean:
                 is_clean = self._reap()
-            if self._control.fileno() in ready and not self._obey():
+            if self._control.fileno() in ready and not self._handle_request():
                 return
-            if not ready and self._is_due:
-                self._prepare()
+            if not ready and self._needs_spare:
+                self._fork_spare()
 
-    def _greet(self) -> None:
+    def _send_ready(self) -> None:
         own = os.pidfd_open(os.getpid())
-        self._tell(wire.ZygoteReady(os.getpid()), [own])
+        self._send(wire.ZygoteReady(os.getpid()), [own])
         os.close(own)
 
-    def _obey(self) -> bool:
+    def _handle_request(self) -> bool:
         data = self._control.recv(2**16)
         if not data:
             return False
         request = FORKS.decode(data)
         try:
-            worker = self._next or self._fork()
-            self._next, self._is_due = None, True
-            self._order(worker, request)
+            worker = self._spare or self._fork()
+            self._spare, self._needs_spare = None, True
+            self._hand_over(worker, request)
         except OSError as error:
-            self._tell(wire.ForkFailed(request.generation, f"fork failed: {error.strerror}"))
+            self._send(wire.ForkFailed(request.generation, f"fork failed: {error.strerror}"))
         return True
 
-    def _prepare(self) -> None:
-        """Have a worker wait for the next order.  If it cannot be forked, that order tries again, and is told why."""
-        self._is_due = False
+    def _fork_spare(self) -> None:
+        """Fork a spare for the next order.  If that fails, the order tries again, and its answer has the reason."""
+        self._needs_spare = False
         with suppress(OSError):
-            self._next = self._fork()
+            self._spare = self._fork()
 
     def _fork(self) -> SpareWorker:
         ours, theirs = socket.socketpair()
@@ -155,40 +155,40 @@ class Zygote:
             raise
         return SpareWorker(process, pid, fds)
 
-    def _order(self, worker: SpareWorker, request: wire.ForkWorker) -> None:
+    def _hand_over(self, worker: SpareWorker, request: wire.ForkWorker) -> None:
         if request.limits.isolation.temporary:
             self.temporary.add(request.limits.isolation.temporary)
         self._workers[worker.pid] = request.generation, worker.process
         try:
             os.write(worker.fds[0], wire.encode_frame(request))
-            self._tell(wire.WorkerForked(request.generation, worker.pid), worker.fds)
+            self._send(wire.WorkerForked(request.generation, worker.pid), worker.fds)
         finally:
             worker.close()
 
     def _reap(self) -> bool:
-        """Record which workers have died, and kill what they left; return whether all of it is gone."""
+        """Record the workers that have died, and kill their processes; return whether all of these are gone."""
         for pid, (generation, process) in list(self._workers.items()):
             if process.exitcode is not None:
                 del self._workers[pid]
-                self._tell(wire.WorkerExited(generation, pid, process.exitcode), wait=False)
-        if self._next is not None and self._next.process.exitcode is not None:
-            self._next.close()
-            self._next = None
-        rightful = frozenset(self._workers if self._next is None else {*self._workers, self._next.pid})
+                self._send(wire.WorkerExited(generation, pid, process.exitcode), wait=False)
+        if self._spare is not None and self._spare.process.exitcode is not None:
+            self._spare.close()
+            self._spare = None
+        rightful = frozenset(self._workers if self._spare is None else {*self._workers, self._spare.pid})
         deadline = time.monotonic() + REAP_TIMEOUT
         while linux.kill_children(keep=rightful):
             if time.monotonic() > deadline:
                 return False
         return True
 
-    def _tell(self, message: msgspec.Struct, fds: list[int] | None = None, *, wait: bool = True) -> None:
+    def _send(self, message: msgspec.Struct, fds: list[int] | None = None, *, wait: bool = True) -> None:
         try:
             flags = 0 if wait else socket.MSG_DONTWAIT
             socket.send_fds(self._control, [wire.encode_body(message)], fds or [], flags)
         except BlockingIOError:
             return  # an exit notice is for diagnostics; a full socket must not stop the forking
         except (BrokenPipeError, ConnectionResetError):
-            return  # the daemon is gone; the next recv reports that, and we sweep
+            return  # the daemon is gone; the next recv reports that, and then we sweep
 
 
 def append_only(name: str) -> int:
@@ -207,7 +207,7 @@ def make_shared_memory(name: str) -> int:
 def kill_descendants() -> bool:
     """Kill every descendant; return whether all are gone.
 
-    Each death reparents the next generation to us, so go on until there is none.
+    Each death reparents the next generation to us, so continue until there is none.
     """
     wait = select.poll()
     deadline = time.monotonic() + SWEEP_TIMEOUT

@@ -1,9 +1,8 @@
-"""Starts every program that hooklatch starts, each with a whole environment.  Knows lists of variables, and no program.
+"""The one place that starts programs for hooklatch, each with an explicit environment.
 
-A program gets what its list names of the environment at hand, what the caller adds, and nothing else.  No list has
-PYTHON* or LD_*: they decide which code runs in a process before its first line.  `isolated_command` is how our own
-Python is
-started beyond that: nothing of the working directory, and nothing of the user's site.
+A program gets the variables that its list names, those that the caller adds, and no others.  No list has PYTHON* or
+LD_*: they decide which code runs in a process before its first line.  `isolated_command` starts our own Python, which
+also imports nothing from the working directory and from the user's site.
 
 tests/test_children.py finds every other place that starts a program.  Needs the standard library alone.
 """
@@ -23,14 +22,14 @@ __all__ = [
 
 
 class AllowedVariables(NamedTuple):
-    """The variables that a kind of program gets: by name, or by how the name begins."""
+    """The variables that a kind of program gets: by name, or by the beginning of the name."""
 
     names: frozenset[str]
     prefixes: tuple[str, ...] = ()
     never: frozenset[str] = frozenset()
 
     def of(self, environ: Mapping[str, str]) -> dict[str, str]:
-        """Return what is allowed of an environment; of PATH only what is `filter_absolute_path`."""
+        """Return the allowed variables of an environment; PATH gets only its absolute entries."""
         return {
             name: filter_absolute_path(value) if name == "PATH" else value
             for name, value in environ.items()
@@ -38,16 +37,16 @@ class AllowedVariables(NamedTuple):
         }
 
 
-# The daemon that an entry starts, guardians, zygotes, workers, language servers: what programs need to run, and no
-# secret of an agent's or a link's.  HOME and the runtime directory also show an operator whose a process is.
+# The daemon that a forwarder starts, guardians, zygotes, workers, language servers: the variables that programs need to
+# run, and no secret of an agent or a link.  HOME and the runtime directory also show whose a process is.
 OWN = AllowedVariables(
     frozenset({"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "VIRTUAL_ENV"}),
     ("LC_", "XDG_", "HOOKLATCH_"),
     frozenset({"HOOKLATCH_PARENT", "HOOKLATCH_FLEET_PASSWORD"}),
 )
-# Commands of hooks; PATH comes from the definition or from the worker, without what is relative.
+# Commands of hooks; PATH comes from the definition or from the worker, without relative entries.
 SHELL_HOOK = AllowedVariables(frozenset({"HOME", "USER", "LANG", "TZ", "TMPDIR"}), OWN.prefixes, OWN.never)
-# What installers of packages need besides: where packages come from, and how to get there.
+# Installers of packages also need the index of packages, and the way to it.
 NETWORK = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE")
 INSTALLER = AllowedVariables(
     OWN.names.union(NETWORK, map(str.lower, NETWORK)), (*OWN.prefixes, "PIP_", "UV_"), OWN.never | {"VIRTUAL_ENV"}
@@ -58,20 +57,20 @@ COMPILER = AllowedVariables(frozenset({"PATH", "HOME", "TMPDIR", "LANG"}), ("LC_
 
 
 def filter_absolute_path(path: str) -> str:
-    """Return the absolute entries of a PATH: any other is a place below wherever a program is started."""
+    """Return the absolute entries of a PATH: a relative one would depend on the folder of the program."""
     return os.pathsep.join(entry for entry in path.split(os.pathsep) if os.path.isabs(entry))
 
 
 def make_user_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return all of an environment: for a program of the person's own that a command in their terminal starts for them.
+    """Return the whole environment, for a program of the user's own that a command in their terminal starts for them.
 
-    Their agent, asked for its version or shown its own settings; their browser; the MCP server that they name.
+    Examples are their agent, their browser, and an MCP server that they name.
     """
     return dict(environ)
 
 
 def isolated_command(python: str, *words: str) -> list[str]:
-    """Return the command line of an interpreter that runs code of ours: -I leaves out PYTHON*, cwd and user site."""
+    """Return the command line of an interpreter for our own code: -I leaves out PYTHON*, cwd and user site."""
     return [python, "-I", *words]
 
 
@@ -90,7 +89,7 @@ def start_child(
     umask: int = -1,
     preexec_fn: Callable[[], object] | None = None,
 ) -> subprocess.Popen[bytes]:
-    """Start a program with this environment; the rest is as `subprocess.Popen` has it.
+    """Start a program with this environment; the other parameters are those of `subprocess.Popen`.
 
     Raises:
         OSError, ValueError, subprocess.SubprocessError: it cannot be started.

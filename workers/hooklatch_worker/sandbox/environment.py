@@ -1,4 +1,4 @@
-"""Makes another interpreter one of ours.  Knows import paths; needs the standard library alone.
+"""The setup of another interpreter for our workers.  Needs the standard library alone.
 
 A worker whose source has its own environment runs in that environment's interpreter.  That interpreter has its own
 packages, and none of the daemon's.  Two things have to come from the daemon's installation:
@@ -6,9 +6,8 @@ packages, and none of the daemon's.  Two things have to come from the daemon's i
     ours      hooklatch and hooklatch_worker: both sides of the frames must be of one version, so they come first
     spares    what these need (msgspec, the grammar of the guards): only where the environment lacks it
 
-The interpreter starts without `site` (-S), so nothing of the environment runs in a zygote but, if it has one, its own
-msgspec.  `complete` does in the worker, once that is confined, what `site` would have done: a package's .pth file may
-contain code.
+The interpreter starts without `site` (-S), so no code of the environment runs in a zygote but its own msgspec, if it
+has one.  `complete` runs `site` later, in the confined worker, since a package's .pth file may contain code.
 """
 
 from __future__ import annotations
@@ -21,9 +20,9 @@ __all__ = ["Finder", "complete", "enter", "is_entered", "packages"]
 
 
 class Finder:
-    """Finds a few packages by name, each in its own folder, and nothing else in those folders.
+    """A finder for a few packages by name, each in its own folder, and nothing else in those folders.
 
-    It looks at once: a confined worker may not list the folders.
+    It searches when it is made: a confined worker may not list the folders later.
     """
 
     def __init__(self, folders: Mapping[str, str]) -> None:
@@ -31,7 +30,7 @@ class Finder:
         self._specs = {name: PathFinder.find_spec(name, [folder]) for name, folder in folders.items()}
 
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: object = None) -> ModuleSpec | None:
-        """Return where a package is, if it is one of those; what is inside of it is found by its own path."""
+        """Return the spec of a package, if it is one of these; its submodules are found by its own path."""
         return self._specs.get(name)
 
 
@@ -49,12 +48,12 @@ def enter(path: Sequence[str], prefix: str, ours: Mapping[str, str], spares: Map
 
 
 def is_entered() -> bool:
-    """Return whether this interpreter is not one like the daemon's own."""
+    """Return whether this interpreter runs in the environment of a source, and not in the daemon's."""
     return bool(ENTERED)
 
 
 def complete() -> None:
-    """Run what the environment has for the start of its interpreter: .pth files, sitecustomize."""
+    """Run the start code of the environment: .pth files, sitecustomize."""
     if ENTERED:
         import site
 

@@ -1,4 +1,4 @@
-"""The isolation levels, and how they are applied to a worker.  Knows levels, folders and kernel features.
+"""The isolation levels, and their application to a worker.  Knows levels, folders and kernel features.
 
     standard     nothing beyond what every worker has
     restricted   writes only below the paths of `write` and its own temporary folder; creates no sockets (without
@@ -46,7 +46,7 @@ SYSTEM = (
     *("/proc", "/sys/devices/system/cpu", "/sys/fs/cgroup"),
     *(f"/etc/{name}" for name in ETC),
 )
-NO_CODE = ("hooks.d", "__pycache__")  # folders that are never packages, whatever they contain
+NO_CODE = ("hooks.d", "__pycache__")  # folders that are never packages, even with an __init__ file
 CAPABILITY_VERSION = 0x20080522  # linux/capability.h
 PR_SET_DUMPABLE = 4  # linux/prctl.h
 
@@ -75,17 +75,17 @@ def detect_kernel() -> KernelFeatures:
 
 def find_effective_isolation(kernel: KernelFeatures, isolation: Isolation) -> EffectiveIsolation:
     """Return the isolation that a kernel can provide."""
-    lacking = {level: list_missing_isolation(kernel, level, isolation) for level in ISOLATION_LEVELS}
-    wanted = ISOLATION_LEVELS.index(isolation.level)
-    whole = [level for level in ISOLATION_LEVELS[: wanted + 1] if not lacking[level]]
-    return EffectiveIsolation(whole[-1], lacking[isolation.level])
+    missing_by_level = {level: list_missing_isolation(kernel, level, isolation) for level in ISOLATION_LEVELS}
+    configured = ISOLATION_LEVELS.index(isolation.level)
+    complete_levels = [level for level in ISOLATION_LEVELS[: configured + 1] if not missing_by_level[level]]
+    return EffectiveIsolation(complete_levels[-1], missing_by_level[isolation.level])
 
 
 def list_missing_isolation(kernel: KernelFeatures, level: str, isolation: Isolation) -> list[str]:
     if level == "standard":
         return []
     is_strict = level == "strict"
-    needs = [
+    needed_features = [
         (kernel.landlock >= 1, "refusing writes (Landlock, Linux 5.13)"),
         (kernel.landlock >= 1, "keeping it out of other processes' memory (Landlock, Linux 5.13)"),
         (kernel.landlock >= 1 or not is_strict, "refusing reads (Landlock, Linux 5.13)"),
@@ -93,17 +93,17 @@ def list_missing_isolation(kernel: KernelFeatures, level: str, isolation: Isolat
         (kernel.landlock >= 6, "refusing signals to others (Landlock ABI 6, Linux 6.12)"),
     ]
     if isolation.network and not is_strict:
-        needs.append((kernel.landlock >= 6, "refusing abstract sockets (Landlock ABI 6, Linux 6.12)"))
+        needed_features.append((kernel.landlock >= 6, "refusing abstract sockets (Landlock ABI 6, Linux 6.12)"))
     else:
-        needs.append((kernel.has_filters, "refusing sockets (seccomp filters, on x86_64 or aarch64)"))
-    needs += [
+        needed_features.append((kernel.has_filters, "refusing sockets (seccomp filters, on x86_64 or aarch64)"))
+    needed_features += [
         (kernel.has_filters, "refusing to limit, slow or share with others (seccomp filters, on x86_64 or aarch64)"),
         (
             kernel.has_filters or not is_strict,
             "refusing dangerous system calls (seccomp filters, on x86_64 or aarch64)",
         ),
     ]
-    return [text for is_there, text in needs if not is_there]
+    return [text for is_there, text in needed_features if not is_there]
 
 
 def confine_process(isolation: Isolation, source: Source, name: str) -> EffectiveIsolation:
@@ -114,6 +114,7 @@ def confine_process(isolation: Isolation, source: Source, name: str) -> Effectiv
     """
     if isolation.level == "standard":
         return EffectiveIsolation("standard", [])
+    # Made before the confinement, which forbids it.
     own_folder = temporary.make_temporary_folder(isolation.temporary, name)
     kernel = detect_kernel()
     drop_capabilities()
@@ -121,14 +122,14 @@ def confine_process(isolation: Isolation, source: Source, name: str) -> Effectiv
         kernel = KernelFeatures(0, kernel.has_filters)
     if kernel.has_filters and not confine_calls(isolation):
         kernel = KernelFeatures(kernel.landlock, has_filters=False)
-    held = find_effective_isolation(kernel, isolation)
-    if held.missing and isolation.is_required:
+    effective = find_effective_isolation(kernel, isolation)
+    if effective.missing and isolation.is_required:
         raise IsolationError(
-            f"{isolation.level} isolation is not available here, since this kernel lacks {'; '.join(held.missing)}."
-            f" It needs {FULL_KERNEL}. To accept what is available, with a red status:"
+            f"{isolation.level} isolation is not available here, since this kernel lacks"
+            f" {'; '.join(effective.missing)}. It needs {FULL_KERNEL}. To accept what is available, with a red status:"
             ' if_unavailable = "report" in [isolation]; or choose a lower level'
         )
-    return held
+    return effective
 
 
 def make_unreadable() -> None:

@@ -1,4 +1,4 @@
-"""Landlock (landlock(7)) through ctypes: restricts access to files and other processes.  Does not know levels or hooks.
+"""Landlock (landlock(7)) through ctypes, which restricts access to files and other processes.  Knows no levels.
 
 A ruleset lists kinds of access that are denied from now on, and paths where some of them remain allowed.  It applies
 permanently to the calling thread and its children, even for root.  The kernel's features depend on its ABI version;

@@ -1,4 +1,4 @@
-"""Linux calls missing from the standard library: prctl(2), and children through /proc.  Does not know hooks."""
+"""Linux calls missing from the standard library: prctl(2), and children through /proc."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ LIBC.syscall.restype = ctypes.c_long
 
 
 def is_supported() -> bool:
-    """Return whether this system has what the daemon requires: Linux with pidfd and /proc."""
+    """Return whether this system meets the daemon's needs: Linux with pidfd and /proc."""
     own_children = f"/proc/self/task/{os.getpid()}/children"
     return sys.platform == "linux" and hasattr(os, "pidfd_open") and os.path.exists(own_children)
 
@@ -113,12 +113,12 @@ def list_children(pid: int | None = None) -> list[int]:
 
 def list_descendants(pid: int) -> Iterator[int]:
     """Yield every descendant of a process, parents before their children."""
-    seen = {pid}
+    found_pids = {pid}
     pending = [pid]
     while pending:
         for child in list_children(pending.pop()):
-            if child not in seen:
-                seen.add(child)
+            if child not in found_pids:
+                found_pids.add(child)
                 pending.append(child)
                 yield child
 
@@ -135,13 +135,13 @@ def freeze_processes(roots: Iterable[int], *, timeout: float = FREEZE_TIMEOUT) -
     while time.monotonic() < deadline:
         is_still = all(read_process_state(pid) in AT_REST for pid in frozen)
         present = set(roots).union(*(list_descendants(pid) for pid in roots))
-        fresh = present - frozen
-        if is_still and not fresh:
+        new_pids = present - frozen
+        if is_still and not new_pids:
             break
-        for pid in fresh:
+        for pid in new_pids:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGSTOP)
-        frozen |= fresh
+        frozen |= new_pids
         time.sleep(LOOK_INTERVAL)
     return frozen
 
@@ -169,7 +169,7 @@ def kill_children(*, keep: frozenset[int] = frozenset()) -> int:
 
 
 def reap_child(pid: int) -> bool:
-    """Reap a child if it is dead; return whether it is gone, whoever reaped it."""
+    """Reap a child if it is dead; return whether it is gone, also if it was reaped before."""
     try:
         return os.waitpid(pid, os.WNOHANG)[0] == pid
     except ChildProcessError:

@@ -1,11 +1,11 @@
-"""Which files may hold hooks: a file that another user could have written must not run.  Knows owners and modes only.
+"""The check of files that may hold hooks: a file that another user could have written must not run.
 
 The rule is that of sshd's StrictModes: the file and every folder above it must belong to the user or root and must not
 be writable by others.  A sticky folder (/tmp) is accepted as an ancestor, but not as the file's own folder.  A symbolic
 link must belong to the user or root too, and its target must follow the same rule.
 
 A path is resolved from `/`, each step relative to the descriptor of the previous one (openat(2)), and the file that is
-read is the very file that was checked.  So renaming or replacing a part of the path meanwhile has no effect.
+read is the very file that was checked.  So renaming or replacing a part of the path during the check has no effect.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ class UnsafeFileError(Exception):
     """A file must not be run; the text contains the command that fixes it."""
 
 
-def read_safely(path: str, *, most: int = MAX_FILE) -> bytes:
+def read_safely(path: str, *, maximum: int = MAX_FILE) -> bytes:
     """Read a file that only the user and root can have written.
 
     Raises:
         UnsafeFileError: another user could have written it.
         OSError: it cannot be read.
     """
-    looked_at = resolve_safely(path, is_file=True)
+    checked_fd = resolve_safely(path, is_file=True)
     try:
-        # Open the checked file itself, whatever its path now refers to.
-        with open(f"/proc/self/fd/{looked_at}", "rb", buffering=0) as file:
-            data = file.read(most + 1)
-            while len(data) <= most and (more := file.read(most + 1 - len(data))):
+        # Open the checked file itself: its path may lead to another file by now.
+        with open(f"/proc/self/fd/{checked_fd}", "rb", buffering=0) as file:
+            data = file.read(maximum + 1)
+            while len(data) <= maximum and (more := file.read(maximum + 1 - len(data))):
                 data += more
     except OSError as error:
         raise add_error_path(error, path) from None
     finally:
-        os.close(looked_at)
-    if len(data) > most:
-        raise UnsafeFileError(f"{path} is over {most // 2**20} MiB")
+        os.close(checked_fd)
+    if len(data) > maximum:
+        raise UnsafeFileError(f"{path} is over {maximum // 2**20} MiB")
     return data
 
 
@@ -61,14 +61,14 @@ def check_folders(path: str) -> None:
     """Check a folder and every folder above it.
 
     Raises:
-        UnsafeFileError: another user could have put something there.
+        UnsafeFileError: another user could have put a file there.
         OSError: it does not exist.
     """
     os.close(resolve_safely(path, is_file=False))
 
 
 def stamp_parent_folders(path: str) -> tuple[int, ...]:
-    """Return modes and owners of all folders above; if they are unchanged, so is the result of the check."""
+    """Return modes and owners of all folders above.  While they are unchanged, so is the result of the check."""
     facts: list[int] = []
     folder = path
     while folder != (folder := os.path.dirname(folder)):
@@ -107,24 +107,24 @@ class PathResolution:
 
     def run(self) -> int:
         """Return an O_PATH descriptor of the final component."""
-        self._to_root()
+        self._go_to_root()
         try:
             validate_mode("/", os.fstat(self._fd), is_above=True)
             while self._names:
-                self._step(self._names.pop())
+                self._descend(self._names.pop())
         except BaseException:
             os.close(self._fd)
             raise
         return self._fd
 
-    def _to_root(self) -> None:
-        self._where, self._fd = "/", os.open("/", LOOK)
+    def _go_to_root(self) -> None:
+        self._position, self._fd = "/", os.open("/", LOOK)
 
-    def _step(self, name: str) -> None:
+    def _descend(self, name: str) -> None:
         is_last = not self._names
         if is_last and self._is_file:
-            validate_mode(self._where, os.fstat(self._fd))
-        where = os.path.dirname(self._where) if name == ".." else os.path.join(self._where, name)
+            validate_mode(self._position, os.fstat(self._fd))
+        where = os.path.dirname(self._position) if name == ".." else os.path.join(self._position, name)
         fd = os.open(name, LOOK, dir_fd=self._fd)
         try:
             status = os.fstat(fd)
@@ -134,7 +134,7 @@ class PathResolution:
             if is_last and self._is_file and not stat.S_ISREG(status.st_mode):
                 raise UnsafeFileError(f"{self._path} is not a regular file")
             validate_mode(where, status, is_above=not is_last)
-            self._where, self._fd, fd = where, fd, self._fd
+            self._position, self._fd, fd = where, fd, self._fd
         finally:
             os.close(fd)
 
@@ -146,9 +146,9 @@ class PathResolution:
         target = os.readlink("", dir_fd=fd)
         self._names += split_reversed(target)
         if target.startswith("/"):
-            before = self._fd
-            self._to_root()
-            os.close(before)
+            old_fd = self._fd
+            self._go_to_root()
+            os.close(old_fd)
 
 
 def split_reversed(path: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""System call filters (seccomp(2)) as BPF programs.  Knows system call numbers; does not know levels or hooks.
+"""System call filters (seccomp(2)) as BPF programs.  Knows system call numbers, but no levels.
 
 A filter applies permanently to the calling thread and its children.  It sees numbers and integer arguments but cannot
 dereference pointers, so it cannot decide by path or by struct.
@@ -116,7 +116,7 @@ def high_half_offset(argument: int) -> int:
 
 
 class SyscallRule(NamedTuple):
-    """What happens to one system call: every path through the instructions ends in a return."""
+    """The instructions for one system call, where every path ends in a return."""
 
     call: str
     body: list[Instruction]

@@ -1,4 +1,4 @@
-"""Creates and removes the temporary folder of an isolated worker.  Knows paths; does not know levels."""
+"""The temporary folder of an isolated worker: its creation and removal."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def make_temporary_folder(root: str, name: str) -> str | None:
 
 
 def remove_tree(folder: str) -> None:
-    """Remove a folder and its content, even if a hook removed our permissions; ignore what cannot be removed."""
+    """Remove a folder and its content, even if a hook removed our permissions; ignore errors."""
     import shutil  # only here: it takes some of the time in which a zygote starts
 
     shutil.rmtree(folder, ignore_errors=True)

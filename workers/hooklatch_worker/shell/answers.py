@@ -1,7 +1,7 @@
-"""Parses the JSON that a command answered with, in Claude Code's form or our own.  Knows words; does not run anything.
+"""A parser of the JSON with which a command answers, in Claude Code's form or our own.
 
-What cannot be understood is garbage, never "no opinion": a misspelt key must not let a gate pass.  What is understood
-but not possible on the event becomes the nearest stricter answer, or a warning that names what was lost.
+An answer that is not understood is garbage, never "no opinion": a misspelt key must not let a gate pass.  A part that
+the event does not allow becomes the nearest stricter answer, or a warning that names the lost part.
 """
 
 from __future__ import annotations
@@ -42,19 +42,19 @@ DECISIONS: dict[object, Word] = {
     "allow": "allow",
     "deny": "deny",
     "ask": "ask",
-    "defer": "ask",  # "let someone else decide later": here that is the user
+    "defer": "ask",  # "let another one decide later": here that is the user
 }
 STRICTNESS: list[Word] = ["allow", "ask", "deny", "halt"]
 
 
 class AmbiguousError(GarbageError):
-    """Some parsers find a refusal in the answer where others find none."""
+    """An answer in which some parsers find a refusal and others do not."""
 
 
 def parse_command_output(
     data: bytes, *, event: str, fails_closed: bool, allows: Collection[str]
 ) -> Verdict[Any] | None:
-    """Parse the output of a command; no output and an empty object are no opinion.
+    """Parse the output of a command; no output and an empty object mean no opinion.
 
     `allows` holds the verdicts and outputs of the event, which determine how Claude Code's words are mapped.
 
@@ -119,7 +119,7 @@ def read_own(text: bytes) -> Verdict[Any]:
 
 
 class ClaudeAnswer:
-    """Converts one answer in Claude Code's form to a verdict."""
+    """A converter of one answer in Claude Code's form to a verdict."""
 
     def __init__(self, event: str, document: Table, *, fails_closed: bool, allows: Collection[str]) -> None:
         self.event = event
@@ -127,7 +127,7 @@ class ClaudeAnswer:
         self.specific = require_object_at(document.get("hookSpecificOutput", {}), "hookSpecificOutput")
         self.fails_closed = fails_closed
         self.allows = allows
-        self.said: list[tuple[Word, str]] = []
+        self.words: list[tuple[Word, str]] = []
         self.rest: Verdict[Any] = Verdict()
 
     def read(self) -> Verdict[Any]:
@@ -152,16 +152,16 @@ class ClaudeAnswer:
             raise GarbageError(f"hookEventName is {name!r}, but this was {known[0]!r}")
 
     def read_stop(self) -> None:
-        goes_on = self.document.get("continue", True)
-        if not isinstance(goes_on, bool):
-            raise GarbageError(f"continue is true or false, not {goes_on!r}")
+        continues = self.document.get("continue", True)
+        if not isinstance(continues, bool):
+            raise GarbageError(f"continue is true or false, not {continues!r}")
         reason = read_text_at(self.document, "stopReason")
-        if goes_on:
+        if continues:
             return
         if "halt" in self.allows:
-            self.said.append(("halt", reason))
+            self.words.append(("halt", reason))
         elif self.fails_closed:
-            self.said.append(("deny", reason))
+            self.words.append(("deny", reason))
         else:
             self.warn(f"{self.event} cannot end the run: {reason}")
 
@@ -169,7 +169,7 @@ class ClaudeAnswer:
         decision, reason = self.document.get("decision"), read_text_at(self.document, "reason")
         if decision == "approve":
             if "allow" in self.allows:
-                self.said.append(("allow", reason))
+                self.words.append(("allow", reason))
         elif decision == "block":
             self.block(reason)
         elif decision is not None:
@@ -177,7 +177,7 @@ class ClaudeAnswer:
 
     def block(self, reason: str) -> None:
         if self.fails_closed:
-            self.said.append(("deny", reason))
+            self.words.append(("deny", reason))
         elif "resume" in self.allows:
             self.rest = self.rest.resume(reason)
         elif "append" in self.allows:
@@ -201,7 +201,7 @@ class ClaudeAnswer:
         decision = require_object_at(self.specific["decision"], "hookSpecificOutput.decision")
         self.add(decision.get("behavior"), read_text_at(decision, "message"), "behavior")
         if decision.get("behavior") == "deny" and decision.get("interrupt") is True and "halt" in self.allows:
-            self.said.append(("halt", read_text_at(decision, "message")))
+            self.words.append(("halt", read_text_at(decision, "message")))
         if "updatedInput" in decision:
             self.rest = self.rest.amend(tool_input=require_object_at(decision["updatedInput"], "updatedInput"))
         if "updatedPermissions" in decision:
@@ -213,7 +213,7 @@ class ClaudeAnswer:
             raise GarbageError(f"{key} is one of {', '.join(map(str, DECISIONS))}, not {decision!r}")
         if not self.fails_closed:
             raise GarbageError(f"{key} has no meaning on {self.event}, which nothing can refuse")
-        self.said.append((word, reason))
+        self.words.append((word, reason))
 
     def read_context(self) -> None:
         text = read_text_at(self.specific, "additionalContext")
@@ -239,17 +239,17 @@ class ClaudeAnswer:
 
     @property
     def refuses(self) -> bool:
-        return any(word in ("deny", "halt") for word, _ in self.said)
+        return any(word in ("deny", "halt") for word, _ in self.words)
 
     def warn(self, text: str) -> None:
         self.rest = self.rest.warn(text)
 
     def verdict(self) -> Verdict[Any]:
         """Return the strictest word with the rest; a refusal drops patch and resume, as in Claude Code."""
-        if not self.said:
+        if not self.words:
             return self.rest
-        word, reason = max(self.said, key=lambda said: STRICTNESS.index(said[0]))
-        reason = reason or next((text for _, text in self.said if text), "")
+        word, reason = max(self.words, key=lambda pair: STRICTNESS.index(pair[0]))
+        reason = reason or next((text for _, text in self.words if text), "")
         rest = self.rest
         if word in ("deny", "halt"):
             rest = msgspec.structs.replace(rest, patch=None, resume_reason=None)

@@ -1,4 +1,4 @@
-"""Runs one command below the worker and captures its output.  Knows processes and pipes; does not know events.
+"""A runner of one command below the worker, which captures its output.  Knows processes and pipes, but no events.
 
     start ─▶ exchange ─┬─ it ended: read what its pipes hold, reap it
                        └─ deadline: SIGTERM to its process tree, and return; a helper sends SIGKILL after GRACE
@@ -136,7 +136,7 @@ def exchange_data(pid: int, pipe: IO[bytes], data: bytes, outputs: Iterable[Capt
     """Write the input and read the output until the process ends; return False at the deadline."""
     os.set_blocking(pipe.fileno(), False)
     by_fd = {output.fd: output for output in outputs}
-    left = memoryview(data)
+    unsent = memoryview(data)
     ended = os.pidfd_open(pid)
     try:
         poll = select.poll()
@@ -148,8 +148,8 @@ def exchange_data(pid: int, pipe: IO[bytes], data: bytes, outputs: Iterable[Capt
                 if fd == ended:
                     return True
                 if fd not in by_fd:
-                    left = feed_input(fd, left)
-                    if not left:
+                    unsent = feed_input(fd, unsent)
+                    if not unsent:
                         poll.unregister(fd)
                         pipe.close()
                 elif not by_fd[fd].read():
@@ -159,13 +159,13 @@ def exchange_data(pid: int, pipe: IO[bytes], data: bytes, outputs: Iterable[Capt
         os.close(ended)
 
 
-def feed_input(fd: int, left: memoryview) -> memoryview:
+def feed_input(fd: int, unsent: memoryview) -> memoryview:
     try:
-        return left[os.write(fd, left[:PIECE]) :]
+        return unsent[os.write(fd, unsent[:PIECE]) :]
     except BlockingIOError:
-        return left
+        return unsent
     except BrokenPipeError:
-        return left[:0]  # the command does not read all of its input, which is no error
+        return unsent[:0]  # the command does not read all of its input, which is not an error
 
 
 def terminate_command(process: subprocess.Popen[bytes], earlier: frozenset[int]) -> None:
@@ -193,7 +193,7 @@ def open_all(pids: Iterable[int]) -> list[int]:
 
 
 def find_strays(worker: int, leader: int) -> set[int]:
-    """Return what the command has started since then outside its process group, which a signal to the group misses.
+    """Return the processes that the command has started outside its process group, which a signal to the group misses.
 
     Orphans have been reparented to the worker, and are recognised by their session.
     """
@@ -241,9 +241,9 @@ def fork_helper(worker: int, leader: int, strays: list[int]) -> int | None:
         os._exit(0)
 
 
-def close_all_but(kept: Iterable[int]) -> None:
+def close_all_but(kept_fds: Iterable[int]) -> None:
     low = 0
-    for fd in sorted(kept):
+    for fd in sorted(kept_fds):
         os.closerange(low, fd)
         low = fd + 1
     os.closerange(low, 2**20)
@@ -256,7 +256,7 @@ def reap_children() -> None:
             helper = terminated[process] = None
         if helper is None and process.poll() is not None:
             del terminated[process]
-    kept = {pid for process, helper in terminated.items() for pid in (helper, process.pid)}
+    kept_pids = {pid for process, helper in terminated.items() for pid in (helper, process.pid)}
     for pid in linux.list_children():
-        if pid not in kept:
+        if pid not in kept_pids:
             linux.reap_child(pid)

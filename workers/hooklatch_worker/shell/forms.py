@@ -1,6 +1,6 @@
-"""The standard input of shell hooks: one event, in the format of one system.
+"""The standard input of shell hooks: one event, in the format of one system.  Pure.
 
-Pure: knows names; does not run anything.  Three forms, each one JSON object on one line.
+There are three forms, each one JSON object on one line.
 
 canonical   `event`, the envelope's keys (null if unknown) and the payload's fields, all at the top level, so that
             `jq -r .tool_input.command` works.  Payload fields override envelope keys.  `event`, `config`, `merged` and
@@ -59,7 +59,7 @@ CLAUDE_FIELDS = {
     "teammate_idle": {"teammate": "teammate_name"},
     "config_change": {"path": "file_path"},
 }
-OURS = frozenset({"tool_kind", "tool_args"})  # what an adapter says of a tool, beside the host's own words
+OURS = frozenset({"tool_kind", "tool_args"})  # an adapter's own keys for a tool, beside the host's
 CLAUDE_METADATA = ("transcript_path", "prompt_id", "permission_mode", "effort")
 # Claude Code always sends these, and scripts read them unconditionally.
 CLAUDE_DEFAULTS: dict[str, dict[str, Any]] = {
@@ -114,7 +114,7 @@ def encode_form_payload(form: str, event: Event) -> bytes:
     """Return the input line of a hook with this form, including its newline.
 
     Raises:
-        FormError: the event does not exist in that system.
+        UnsupportedFormatError: the event does not exist in that system.
     """
     return msgspec.json.encode(FORMS[form](event)) + b"\n"
 

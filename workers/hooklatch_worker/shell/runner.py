@@ -1,4 +1,4 @@
-"""A shell hook as a function: `run` is the target, the hook's definition is its config.  Knows exit codes.
+"""A shell hook as a function: `run` is the target, the hook's definition is its config.
 
     exit code            gate                         elsewhere      with exit_codes = "advisory"
     0                    no opinion, or the JSON      the same       the same
@@ -7,7 +7,7 @@
     out of time          timeout                      timeout        timeout
     any other            crash                        a warning      a warning
 
-Only `output = "json"` reads standard output.  An exit code of 2 refuses whatever was printed.
+Only `output = "json"` reads standard output.  An exit code of 2 refuses, with any output.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ MARGIN = 0.05  # seconds by which we are done before the daemon would kill the w
 MAX_TEXT = 4096  # characters of a reason; all that was printed is in the outcome
 REFUSED = 2
 CANNOT_RUN = {126: "what it runs is not executable", 127: "what it runs was not found"}  # POSIX, sh(1), EXIT STATUS
-# What a repository's own settings would have git run, git-config(1).  Drivers and filters have names of their own, so
-# they cannot be named here; a pager and an editor are for terminals, which a command does not have.
+# The programs that a repository's own settings could make git run, git-config(1).  Drivers and filters have names of
+# their own, so they cannot be named here; a pager and an editor are for terminals, which a command does not have.
 GIT_SETTINGS = {
     "core.fsmonitor": "false",
     "core.hooksPath": "/dev/null",
@@ -60,9 +60,9 @@ class ShellHook(msgspec.Struct, frozen=True, kw_only=True):
     """The definition of a command, as it comes in the config of the call.
 
     `allows` are the event's verdicts and outputs, `config` is the hook's own table, `folder` is that of the file that
-    declares it.  A `payload` of another system says that the command was written for that one: it keeps that system's
-    ways, without what protects other commands from the session's folder.  What a command writes belongs to the user,
-    so it does not get the worker's narrow umask.
+    declares it.  With a `payload` of another system, the command was written for that system: it runs as there, without
+    the protection of other commands from the session's folder.  Files that a command writes belong to the user, so it
+    does not get the worker's narrow umask.
     """
 
     command: str | None = None
@@ -87,7 +87,7 @@ class ShellHook(msgspec.Struct, frozen=True, kw_only=True):
         if self.command is not None:
             return ["/bin/sh", "-c", "--", self.command]
         program, *words = self.argv or [""]
-        # A bare name is looked up on PATH; any other relative one is the declaring file's, as with `run`.
+        # A bare name is looked up on PATH; another relative one begins at the declaring file's folder, as with `run`.
         is_path = "/" in program and self.is_protected
         return [os.path.join(self.folder, program) if is_path else program, *words]
 
@@ -100,8 +100,8 @@ def run(event: Event) -> Verdict[Any] | None:
     """Run the command of `event.config` and return its verdict.
 
     Raises:
-        CallFailed: it could not be started, died, was out of time, or ended in a way that is no answer.
-        GarbageError: the JSON that it printed is no answer.
+        CallFailed: it could not be started, died, was out of time, or ended without an answer.
+        GarbageError: the JSON that it printed is not an answer.
     """
     hook, call = read_hook(event.config), find_call(event)
     result = run_command(hook, event, min(MAX_TIMEOUT if hook.timeout is None else hook.timeout, call.remaining))
@@ -122,7 +122,7 @@ def read_hook(config: dict[str, Any]) -> ShellHook:
 
 
 def run_command(hook: ShellHook, event: Event, timeout: float) -> CommandResult:
-    """Run the command for at most `timeout` seconds, a little less so that we can still say so.
+    """Run the command for a little less than `timeout` seconds, so that there is time to report a timeout.
 
     Raises:
         CallFailed: it could not be started, or the event cannot be put into the form that it reads.
@@ -143,7 +143,7 @@ def find_run_folder(hook: ShellHook, event: Event) -> str:
     base = hook.folder if hook.run_in == "file" else event.cwd or "/"
     folder = os.path.join(base, hook.cwd or "")
     if not os.path.isabs(folder):
-        raise CallFailed("crash", f"the command could not be started: {folder!r} is no absolute path")
+        raise CallFailed("crash", f"the command could not be started: {folder!r} is not an absolute path")
     return folder
 
 
@@ -165,10 +165,10 @@ def make_run_environment(hook: ShellHook, event: Event, cwd: str) -> dict[str, s
 
 
 def judge_result(hook: ShellHook, event: str, result: CommandResult) -> Verdict[Any] | None:
-    """Return what a command's end means."""
+    """Return the verdict that the exit of a command means."""
     code = result.exit_code
     if code is None:
-        raise CallFailed("timeout", f"the command gave no answer within {result.seconds:.2f} s and was told to stop")
+        raise CallFailed("timeout", f"the command gave no answer within {result.seconds:.2f} s and was stopped")
     message = format_command_message(result)
     death = describe_death(hook, code)
     if death:
@@ -185,12 +185,12 @@ def judge_result(hook: ShellHook, event: str, result: CommandResult) -> Verdict[
 
 
 def describe_death(hook: ShellHook, code: int) -> str:
-    """Return how a command died, or could not live; "" for an exit code that it chose itself."""
+    """Return the cause of a command's death or failed start, "" for an exit code that it chose itself."""
     if code < 0:
         return f"killed by signal {signal_name(-code)}"
     if code in CANNOT_RUN:
         return f"exit code {code}, {CANNOT_RUN[code]}"
-    # The shell's own word for the death of what it ran (sh(1)); without it a killed guard would only warn.
+    # The shell's own code for the death of its command (sh(1)); without this line a killed guard would only warn.
     if hook.command is not None and code - 128 in signal.valid_signals():
         return f"exit code {code}, killed by signal {signal_name(code - 128)}"
     return ""
@@ -214,9 +214,9 @@ def read_output(hook: ShellHook, event: str, result: CommandResult) -> Verdict[A
 
 
 def find_printed_refusal(hook: ShellHook, event: str, result: CommandResult) -> Verdict[Any] | None:
-    """Find the refusal that a command printed before it ended otherwise than it should have.
+    """Find the refusal that a command printed before it ended with an unexpected code.
 
-    Claude Code lets such an answer count, so no guard made for it may become weaker here.  Nothing else of it counts.
+    Claude Code accepts such an answer, so a guard made for it must not become weaker here.  No other answer counts.
     """
     if hook.output != "json" or not hook.fails_closed:
         return None
@@ -230,7 +230,7 @@ def find_printed_refusal(hook: ShellHook, event: str, result: CommandResult) -> 
 
 
 def format_command_message(result: CommandResult) -> str:
-    """Return what a command said about itself: its standard error, or else its standard output."""
+    """Return a command's own message: its standard error, or else its standard output."""
     for stream in (result.stderr, result.stdout):
         text = stream.decode("utf-8", "replace").replace("\r\n", "\n").replace("\0", "\ufffd").strip()
         if text:
@@ -239,6 +239,6 @@ def format_command_message(result: CommandResult) -> str:
 
 
 def clip_message(text: str) -> str:
-    # A guard says the reason first, a traceback last.
+    # A guard prints its reason first, a traceback has it last.
     half = MAX_TEXT // 2
     return text if len(text) <= MAX_TEXT else f"{text[:half]}\n…\n{text[-half:]}"

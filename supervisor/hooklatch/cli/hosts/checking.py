@@ -179,7 +179,7 @@ def check_entries(
         checked.wrong(what, again, is_problem=False)
     missing = [
         event for event, spec in host.events.items()
-        if spec.kind == "gate" and spec.event and not spec.takes_over and not layout.skip(event)
+        if spec.kind == "gate" and spec.event and not spec.alters_host and not layout.skip(event)
         and event not in checked.events and event != layout.gate
     ]  # fmt: skip
     if missing:

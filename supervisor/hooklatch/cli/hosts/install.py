@@ -108,7 +108,7 @@ def run_install(arguments: argparse.Namespace) -> int:
     ]
     if layout.name == "codex":
         notes += codex_trust.settle_codex_trust(path, program, arguments)
-    if not layout.is_plugin and (fault := describe_unread_part(host, layout, path, change.after)) is not None:
+    if not layout.is_plugin and (fault := describe_unread_part(host, layout, path, change.new)) is not None:
         notes.insert(0, f"NOT IN FORCE{'?' if layout.has_comments is None else ''}: {fault}")
     if arguments.start:
         notes += list_start_notes(arguments)
@@ -229,13 +229,13 @@ def list_installed_events(
         if event not in host.events or not host.events[event].event:
             raise CommandError(Exit.USAGE, f"{host.title} has no event {event!r} that a hook can be on")
     for event, spec in host.events.items():
-        is_wanted = event in also or not spec.takes_over
+        is_wanted = event in also or not spec.alters_host
         if spec.event and is_wanted and not layout.skip(event) and layout.knows(event, version):
             yield event, spec
 
 
 def list_left_out_events(host: Host, layout: SettingsLayout, version: Version | None, also: list[str]) -> Iterator[str]:
-    taking = [event for event, spec in host.events.items() if spec.event and spec.takes_over and event not in also]
+    taking = [event for event, spec in host.events.items() if spec.event and spec.alters_host and event not in also]
     if taking:
         yield f"{', '.join(taking)}: left out, since an entry alone changes what {host.title} does; --also adds one"
     late = [event for event, spec in host.events.items() if spec.event and not layout.knows(event, version)]
@@ -261,7 +261,7 @@ def entry_arguments(host: Host, event: str, spec: HostEventSpec, arguments: argp
 def list_entry_programs(change: FileEdit) -> set[str]:
     """Return the C programs that a file's entries started."""
     folder = str(program_path().parent)
-    text = (change.before or b"").decode(errors="replace")
+    text = (change.old or b"").decode(errors="replace")
     return set(re.findall(rf"{re.escape(folder)}/entry-[0-9a-f]+", text))
 
 
@@ -340,7 +340,7 @@ def say_change(
     else:
         output.say_diff(diff_edit(change).splitlines())
         would = " (dry run: nothing was written)" if arguments.dry_run else ""
-        gone = ", which is gone now" if change.after is None and done == "uninstalled" else ""
+        gone = ", which is gone now" if change.new is None and done == "uninstalled" else ""
         output.print_line(f"{done} for {host.title}: {change.path}{gone}{would}")
     if backup is not None:
         output.print_line(f"backup: {backup}")

@@ -237,7 +237,7 @@ def read_native_params(host: Host, table: CaseTable, payload: bytes, cwd: str | 
         if not native.event:
             reason = f"{native.name!r} is an event of {host.title} that is never fired here"
             raise InvalidTableError(reason, ("payload",))
-        params = host.request(native).params
+        params = host.make_fire(native).params
     except UnreadableError as error:
         raise InvalidTableError(str(error), ("payload",)) from None
     if table.event not in (None, native.name, params.event):

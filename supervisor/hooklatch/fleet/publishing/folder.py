@@ -153,7 +153,7 @@ class FolderReader:
 
     def _read(self, path: str, name: str) -> None:
         if is_beside(name):
-            data = read_safely(path, most=max(0, self._left_beside))
+            data = read_safely(path, maximum=max(0, self._left_beside))
             self._left_beside -= len(data)
             self.beside[name] = data
             return
@@ -163,7 +163,7 @@ class FolderReader:
                 f"{path} has {size} bytes, with which the folder is over {MAX_BUNDLE // 2**20} MiB, the most that a"
                 " bundle can have; leave out what no hook needs"
             )
-        self.files[name] = data = read_safely(path, most=MAX_BUNDLE)
+        self.files[name] = data = read_safely(path, maximum=MAX_BUNDLE)
         self._left -= len(data)
 
 

@@ -57,7 +57,7 @@ EVENTS: Final[dict[str, HostEventSpec]] = {
         "task_completed", "resume", renamed={"subject": "task_subject", "teammate": "teammate_name"}
     ),
     "TeammateIdle": make_context_event_spec("teammate_idle", "resume", renamed={"teammate": "teammate_name"}),
-    # Text for the model keeps it working here, so that is what it is: `resume`.
+    # Text for the model keeps the agent working here, so it is a `resume`.
     "Stop": make_context_event_spec("stop", "halt resume"),
     "StopFailure": make_notice_event_spec("stop_failure"),
     "InstructionsLoaded": make_notice_event_spec(),
@@ -68,8 +68,8 @@ EVENTS: Final[dict[str, HostEventSpec]] = {
     "DirectoryAdded": make_notice_event_spec(),
     "FileChanged": make_notice_event_spec(),
     # With an entry for it, Claude Code no longer makes the worktree itself: a hook has to, and name its path.
-    "WorktreeCreate": make_gate_event_spec("worktree_create", "", "worktree_path", takes_over=True),
-    "WorktreeRemove": make_gate_event_spec("worktree_remove", "", takes_over=True),
+    "WorktreeCreate": make_gate_event_spec("worktree_create", "", "worktree_path", alters_host=True),
+    "WorktreeRemove": make_gate_event_spec("worktree_remove", "", alters_host=True),
     "PreCompact": make_gate_event_spec("pre_compact", "halt"),
     "PostCompact": make_notice_event_spec("post_compact"),
     "PreModelSwitch": make_gate_event_spec("pre_model_switch", "allow ask"),
@@ -78,7 +78,7 @@ EVENTS: Final[dict[str, HostEventSpec]] = {
     "ElicitationResult": make_gate_event_spec("elicitation_result", "", "content"),
 }
 
-# Where only exit code 2 with a text is honoured, and no JSON.
+# The events at which only exit code 2 with a text is honoured, and no JSON.
 BY_EXIT_CODE: Final = frozenset({"TaskCreated", "TaskCompleted", "TeammateIdle", "WorktreeCreate", "WorktreeRemove"})
 
 
@@ -91,14 +91,14 @@ class ClaudeCode(Host):
     events: ClassVar[Mapping[str, HostEventSpec]] = EVENTS
     turn_keys: ClassVar[tuple[str, ...]] = ("prompt_id",)
     metadata_keys: ClassVar[tuple[str, ...]] = ("transcript_path", "permission_mode", "prompt_id", "effort")
-    # Claude Code's dialect without some of its words is what several programs speak.
+    # A class variable, since several programs use Claude Code's forms with other limits.
     context_limit: ClassVar[int] = CONTEXT_LIMIT
 
     def envelope(self, native: HostEvent) -> dict[str, Any]:
-        said = super().envelope(native)
+        fields = super().envelope(native)
         if began_as := encoded_start_folder(native.document.get("transcript_path")):
-            said["began_as"] = began_as
-        return said
+            fields["began_as"] = began_as
+        return fields
 
     # -- fitting -------------------------------------------------------------------------------------------------
 
@@ -107,15 +107,13 @@ class ClaudeCode(Host):
         if native.name == "PermissionRequest":
             return fit_to_dialog(decision)
         if native.name == "WorktreeCreate" and decision.verdict == "pass" and not find_worktree(decision):
-            return turn_into_deny(
-                decision, "Claude Code leaves making the worktree to hooks, and none gave a worktree_path"
-            )
+            return turn_into_deny(decision, "Claude Code lets hooks make the worktree, and none gave a worktree_path")
         if native.name in ("Elicitation", "ElicitationResult"):
             return fit_to_form(native, decision)
         if decision.verdict == "deny" and native.document.get("source") == "policy_settings":
             return add_warning(decision, "Claude Code applies a change of policy_settings although it was refused")
         size = len(format_model_text(decision))
-        if size > self.context_limit and "context" in native.spec.can:
+        if size > self.context_limit and "context" in native.spec.enforces:
             shown = f"{self.title} shows {self.context_limit} and puts the rest into a file"
             return add_warning(decision, f"{size} characters for the model: {shown}")
         return decision
@@ -123,7 +121,7 @@ class ClaudeCode(Host):
     # -- out -----------------------------------------------------------------------------------------------------
 
     def render(self, native: HostEvent, decision: FireDecision) -> HookOutput:
-        name, can, verdict = native.name, native.spec.can, decision.verdict
+        name, can, verdict = native.name, native.spec.enforces, decision.verdict
         is_refused = native.is_gate and verdict not in ("pass", "allow", "ask")
         text = explain_decision(decision) or "refused by hooklatch"
         if name in BY_EXIT_CODE:
@@ -131,10 +129,10 @@ class ClaudeCode(Host):
                 return HookOutput(exit_code=2, stderr=f"{text}\n")
             if decision.resume is not None and verdict == "pass" and "resume" in can:
                 return HookOutput(exit_code=2, stderr=f"{decision.resume or 'go on'}\n")
-        said: dict[str, Any] = {}
+        answer: dict[str, Any] = {}
         specific: dict[str, Any] = {}
         if verdict == "halt" and "halt" in can:
-            said |= {"continue": False, "stopReason": text}  # on its own this would still let a tool run
+            answer |= {"continue": False, "stopReason": text}  # alone, it would still let the tool run
         match name:
             case "PreToolUse" | "PreModelSwitch":
                 specific |= build_permission(decision, text, is_refused=is_refused)
@@ -145,31 +143,31 @@ class ClaudeCode(Host):
             case "WorktreeCreate":
                 specific["worktreePath"] = find_worktree(decision)
             case _ if is_refused:
-                said |= {"decision": "block", "reason": text}
+                answer |= {"decision": "block", "reason": text}
             case _ if decision.resume is not None and "resume" in can and verdict == "pass":
-                said |= {"decision": "block", "reason": decision.resume or "go on"}
+                answer |= {"decision": "block", "reason": decision.resume or "go on"}
             case _:
                 pass
         if "context" in can and (for_model := format_model_text(decision)):
             specific["additionalContext"] = for_model
         if specific:
-            said["hookSpecificOutput"] = {"hookEventName": name, **specific}
+            answer["hookSpecificOutput"] = {"hookEventName": name, **specific}
         if decision.warnings:
-            said["systemMessage"] = "\n".join(f"hooklatch: {warning}" for warning in decision.warnings)
-        return HookOutput(stdout=encode_document(said))
+            answer["systemMessage"] = "\n".join(f"hooklatch: {warning}" for warning in decision.warnings)
+        return HookOutput(stdout=encode_document(answer))
 
 
 def build_permission(decision: FireDecision, text: str, *, is_refused: bool) -> dict[str, Any]:
     if is_refused:
         return {"permissionDecision": "deny", "permissionDecisionReason": text}
-    said: dict[str, Any] = {}
+    permission: dict[str, Any] = {}
     if decision.verdict in ("allow", "ask"):
-        said["permissionDecision"] = decision.verdict
+        permission["permissionDecision"] = decision.verdict
         if reason := explain_decision(decision):
-            said["permissionDecisionReason"] = reason
+            permission["permissionDecisionReason"] = reason
     if "tool_input" in (patch := decode_patch(decision)):
-        said["updatedInput"] = patch["tool_input"]
-    return said
+        permission["updatedInput"] = patch["tool_input"]
+    return permission
 
 
 def build_dialog(decision: FireDecision, text: str, *, is_refused: bool) -> dict[str, Any]:

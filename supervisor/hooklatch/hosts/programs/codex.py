@@ -1,7 +1,7 @@
 """Codex CLI: Claude Code's documents, and answers that are checked key by key (measured with 0.169.0).
 
-One key more than Codex knows, an empty reason, `ask`, or `continue: false` before a tool make it run the tool.  So a
-gate's answer has the keys that it needs and no others, and warnings are on record only.
+An unknown key, an empty reason, `ask`, or `continue: false` before a tool make Codex run the tool.  So a gate's answer
+has only the keys that it needs, and warnings are only in the record.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ EVENTS: Final[dict[str, HostEventSpec]] = {
         "subagent_stop", "resume", renamed={**AGENT, "result": "last_assistant_message"}
     ),
     "Stop": make_context_event_spec("stop", "resume"),
-    "SessionEnd": make_notice_event_spec("session_end", limit=3.0),  # the most that Codex allows
+    "SessionEnd": make_notice_event_spec("session_end", limit=3.0),  # the maximum that Codex allows
     "Interrupt": make_notice_event_spec(limit=3.0),
 }
 
@@ -50,7 +50,7 @@ class Codex(Host):
     aliases = ("codex-cli", "openai-codex")
     events = EVENTS
     metadata_keys = ("transcript_path", "permission_mode", "model", "turn_id")
-    project_variables = ()  # it names none; what its aliases for plugins say is the plugin's folder
+    project_variables = ()  # it names none; its aliases for plugins name the plugin's folder
 
     def fit(self, native: HostEvent, decision: FireDecision) -> FireDecision:
         decision = super().fit(native, decision)
@@ -64,28 +64,28 @@ class Codex(Host):
         return decision
 
     def render(self, native: HostEvent, decision: FireDecision) -> HookOutput:
-        name, can, verdict = native.name, native.spec.can, decision.verdict
+        name, can, verdict = native.name, native.spec.enforces, decision.verdict
         text = explain_decision(decision) or "refused by hooklatch"
-        said: dict[str, Any] = {}
+        answer: dict[str, Any] = {}
         if native.is_gate and verdict not in ("pass", "allow", "ask"):
-            said = build_refusal(name, text)
+            answer = build_refusal(name, text)
         elif name == "PermissionRequest":
             # To ask means to stay silent: Codex then asks the person.
-            said = build_specific_output(name, decision={"behavior": "allow"}) if verdict == "allow" else {}
+            answer = build_specific_output(name, decision={"behavior": "allow"}) if verdict == "allow" else {}
         elif name == "PreToolUse" and decision.patch:
-            # An allow is taken together with a changed input alone; it does not skip Codex's own approval.
-            said = build_specific_output(
+            # Codex accepts an allow only with a changed input; it does not skip Codex's own approval.
+            answer = build_specific_output(
                 name, permissionDecision="allow", updatedInput=decode_patch(decision)["tool_input"]
             )
         elif verdict == "halt" and "halt" in can:
-            said = {"continue": False, "stopReason": text}
+            answer = {"continue": False, "stopReason": text}
         elif decision.resume is not None and "resume" in can:
-            said = {"decision": "block", "reason": decision.resume or "go on"}
+            answer = {"decision": "block", "reason": decision.resume or "go on"}
         elif "context" in can and (for_model := format_model_text(decision)):
-            said = build_specific_output(name, additionalContext=for_model)
+            answer = build_specific_output(name, additionalContext=for_model)
         if decision.warnings and not native.is_gate and verdict != "halt":
-            said["systemMessage"] = "\n".join(f"hooklatch: {warning}" for warning in decision.warnings)
-        return HookOutput(stdout=encode_document(said))
+            answer["systemMessage"] = "\n".join(f"hooklatch: {warning}" for warning in decision.warnings)
+        return HookOutput(stdout=encode_document(answer))
 
 
 def build_refusal(name: str, text: str) -> dict[str, Any]:
@@ -100,5 +100,5 @@ def build_refusal(name: str, text: str) -> dict[str, Any]:
             return {"decision": "block", "reason": text}
 
 
-def build_specific_output(name: str, **said: object) -> dict[str, Any]:
-    return {"hookSpecificOutput": {"hookEventName": name, **said}}
+def build_specific_output(name: str, **fields: object) -> dict[str, Any]:
+    return {"hookSpecificOutput": {"hookEventName": name, **fields}}

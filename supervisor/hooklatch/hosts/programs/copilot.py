@@ -40,7 +40,7 @@ SUBAGENT_STOP: Final = make_context_event_spec(
 
 CAMEL: Final[dict[str, HostEventSpec]] = {
     "sessionStart": make_context_event_spec("session_start"),
-    "userPromptSubmitted": make_notice_event_spec("user_prompt_submit"),  # it takes no answer
+    "userPromptSubmitted": make_notice_event_spec("user_prompt_submit"),  # it reads no answer
     "userPromptTransformed": make_notice_event_spec(),
     "preToolUse": make_gate_event_spec("pre_tool_use", "allow ask", "tool_input"),
     "permissionRequest": make_gate_event_spec(
@@ -52,7 +52,7 @@ CAMEL: Final[dict[str, HostEventSpec]] = {
     "subagentStart": make_context_event_spec(
         "subagent_started", renamed={"subagent_id": "agentId", "agent_type": "agentType"}
     ),
-    "subagentStop": make_notice_event_spec(),  # the subagent's own agentStop tells it, and takes an answer
+    "subagentStop": make_notice_event_spec(),  # the subagent's own agentStop reports it, and reads an answer
     "preCompact": make_notice_event_spec("pre_compact"),
     "notification": make_context_event_spec("notification"),
     "errorOccurred": make_notice_event_spec(),
@@ -67,7 +67,7 @@ def make_pascal_name(name: str) -> str:
 
 
 def rename_to_pascal(name: str, event: HostEventSpec) -> HostEventSpec:
-    if name in ("permissionRequest", "subagentStart"):  # they come in camelCase all the same, or in part
+    if name in ("permissionRequest", "subagentStart"):  # their keys are in camelCase under either spelling, or some are
         return (
             event
             if name == "permissionRequest"
@@ -110,54 +110,56 @@ class Copilot(Host):
             return msgspec.structs.replace(native, spec=msgspec.structs.replace(SUBAGENT_STOP, renamed=renamed))
         return native
 
-    def named(self, event: str | None, document: Mapping[str, Any]) -> str:
-        said = document.get("hook_event_name", document.get("hookName"))
-        if event is None or said is None:
-            return super().named(event, {"hook_event_name": said} if said is not None else {})
-        # Either spelling may come under either: what counts is that it is the same event.
-        if not isinstance(said, str) or (said != event and make_pascal_name(said) != make_pascal_name(event)):
-            raise UnreadableError(f"the entry for {event} was called for {str(said)[:100]!a}", event)
+    def read_event_name(self, event: str | None, document: Mapping[str, Any]) -> str:
+        named = document.get("hook_event_name", document.get("hookName"))
+        if event is None or named is None:
+            return super().read_event_name(event, {"hook_event_name": named} if named is not None else {})
+        # Copilot may send either spelling to either hook: only the event itself must be the same.
+        if not isinstance(named, str) or (named != event and make_pascal_name(named) != make_pascal_name(event)):
+            raise UnreadableError(f"the hook for {event} was called for {str(named)[:100]!a}", event)
         return event
 
     def tool(self, native: HostEvent) -> HostTool | None:
-        given = next((native.document[key] for key in self.input_keys if key in native.document), None)
-        if not isinstance(given, str):
+        raw_input = next((native.document[key] for key in self.input_keys if key in native.document), None)
+        if not isinstance(raw_input, str):
             return super().tool(native)
         # Some versions send the arguments as JSON in a text.
         name = native.text(*self.tool_keys)
-        fault = find_ambiguity(given.encode())
-        values: object = msgspec.json.decode(given) if fault is None else None
+        fault = find_ambiguity(raw_input.encode())
+        values: object = msgspec.json.decode(raw_input) if fault is None else None
         if name is None or not isinstance(values, dict):
             raise UnclearToolError(f"the arguments of a tool are not a JSON object: {fault or 'another value'}")
-        return self.known(native, HostTool(name, cast("dict[str, Any]", values)))
+        return self.classify_tool(native, HostTool(name, cast("dict[str, Any]", values)))
 
-    def known(self, native: HostEvent, tool: HostTool) -> HostTool:
-        tool = super().known(native, tool)
+    def classify_tool(self, native: HostEvent, tool: HostTool) -> HostTool:
+        tool = super().classify_tool(native, tool)
         if tool.kind == "other" and "-" in tool.name:  # server-tool; both may have dashes themselves
             server, _, name = tool.name.partition("-") if tool.name.count("-") == 1 else ("", "", "")
             return msgspec.structs.replace(tool, kind="mcp", server=server, tool=name)
         return tool
 
-    def added(self, native: HostEvent, tool: HostTool | None) -> dict[str, Any]:
-        added = super().added(native, tool)
+    def list_added_keys(self, native: HostEvent, tool: HostTool | None) -> dict[str, Any]:
+        added = super().list_added_keys(native, tool)
         if tool is not None and not isinstance(native.document.get("tool_input", {}), dict):
             added["tool_input"] = tool.input
         return added
 
     def envelope(self, native: HostEvent) -> dict[str, Any]:
-        said = super().envelope(native)
+        fields = super().envelope(native)
         parent = native.text("parent_agent_id", "parentAgentId")
         if native.event == "subagent_stop" and parent is not None:
-            said["session_id"] = parent
-        return said
+            fields["session_id"] = parent
+        return fields
 
-    def call_of(self, native: HostEvent, tool: HostTool | None) -> tuple[Call | None, str]:
-        # Both dialects of one call are to give one key, and they name tools differently.
-        same = msgspec.structs.replace(tool, name=tool.kind) if tool is not None and tool.kind != "other" else tool
-        return CALLS.get(native.event), call_key(native.text(*self.session_keys), same)
+    def find_call_stage(self, native: HostEvent, tool: HostTool | None) -> tuple[Call | None, str]:
+        # Both dialects of one call must give one key, although they name tools differently.
+        common_tool = (
+            msgspec.structs.replace(tool, name=tool.kind) if tool is not None and tool.kind != "other" else tool
+        )
+        return CALLS.get(native.event), call_key(native.text(*self.session_keys), common_tool)
 
     def render(self, native: HostEvent, decision: FireDecision) -> HookOutput:
-        can, verdict = native.spec.can, decision.verdict
+        can, verdict = native.spec.enforces, decision.verdict
         text = explain_decision(decision) or "refused by hooklatch"
         is_refused = native.is_gate and verdict not in ("pass", "allow", "ask")
         if native.event == "permission_request":
@@ -181,16 +183,16 @@ class Copilot(Host):
 
 
 def build_copilot_answer(name: str, decision: FireDecision, text: str, *, is_refused: bool) -> dict[str, Any]:
-    said: dict[str, Any] = {}
+    answer: dict[str, Any] = {}
     is_camel = name[:1].islower()
     if is_refused:
-        said = {"permissionDecision": "deny", "permissionDecisionReason": text}
+        answer = {"permissionDecision": "deny", "permissionDecisionReason": text}
     else:
         if decision.verdict != "pass":
-            said = {"permissionDecision": decision.verdict}
-            said |= {"permissionDecisionReason": why} if (why := explain_decision(decision)) else {}
+            answer = {"permissionDecision": decision.verdict}
+            answer |= {"permissionDecisionReason": reason} if (reason := explain_decision(decision)) else {}
         if "tool_input" in (patch := decode_patch(decision)):
-            said["modifiedArgs" if is_camel else "updatedInput"] = patch["tool_input"]
-    if not said or is_camel:
-        return said
-    return {"hookSpecificOutput": {"hookEventName": name, **said}}
+            answer["modifiedArgs" if is_camel else "updatedInput"] = patch["tool_input"]
+    if not answer or is_camel:
+        return answer
+    return {"hookSpecificOutput": {"hookEventName": name, **answer}}

@@ -1,8 +1,8 @@
 """Cursor: a permission and two messages (from its documentation; it does not run without a window).
 
-A shell command or an MCP call is told twice, as `preToolUse` and as `beforeShellExecution` or `beforeMCPExecution`, and
-any of the two may be the one that is installed.  Each is judged as the same event; where both say the same of the same
-call, the second is given the first's decision (`same_call`).
+A shell command or an MCP call is reported twice, as `preToolUse` and as `beforeShellExecution` or `beforeMCPExecution`,
+and either of the two may be installed.  Each is judged as the same event.  Where both report the same call alike, the
+second gets the decision of the first (`same_call`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from hooklatch.hosts.host import (
 )
 from hooklatch_worker.author.ambiguity import find_ambiguity
 
-__all__ = ["Cursor"]
+__all__ = ["CursorHost"]
 
 SUBAGENT: Final = {"agent_type": "subagent_type", "prompt": "task"}
 
@@ -44,7 +44,7 @@ EVENTS: Final[dict[str, HostEventSpec]] = {
         "post_tool_use", renamed={"tool_response": "tool_output", "duration_ms": "duration"}
     ),
     "postToolUseFailure": make_notice_event_spec("post_tool_use_failure", renamed={"error": "error_message"}),
-    # They repeat what postToolUse tells.
+    # They repeat the report of postToolUse.
     "afterShellExecution": make_notice_event_spec(),
     "afterMCPExecution": make_notice_event_spec(),
     "afterFileEdit": make_notice_event_spec("tool_path"),
@@ -58,14 +58,14 @@ EVENTS: Final[dict[str, HostEventSpec]] = {
     "afterTabFileEdit": make_notice_event_spec(),
     "workspaceOpen": make_notice_event_spec(),
 }
-# Events about one tool that do not name it.
+# The tools of events that do not name theirs.
 TOOLS: Final = {
     "beforeShellExecution": "Shell", "beforeReadFile": "Read", "beforeTabFileRead": "TabRead", "afterFileEdit": "Write",
 }  # fmt: skip
-NOTHING: Final = HookOutput(stdout="{}\n")
+EMPTY_OUTPUT: Final = HookOutput(stdout="{}\n")
 
 
-class Cursor(Host):
+class CursorHost(Host):
     name = "cursor"
     title = "Cursor"
     aliases = ("cursor-agent", "cursor-cli")
@@ -83,25 +83,25 @@ class Cursor(Host):
         if name is not None:
             keys = ("command", "cwd") if name == "Shell" else ("file_path",)
             tool = HostTool(name, {key: document[key] for key in keys if key in document})
-            return self.known(native, tool)
-        given = document.get("tool_input")
-        if not isinstance(given, str):
+            return self.classify_tool(native, tool)
+        raw_input = document.get("tool_input")
+        if not isinstance(raw_input, str):
             return super().tool(native)
-        named = native.text("tool_name")  # beforeMCPExecution sends the input as JSON in a text
-        fault = find_ambiguity(given.encode())
-        values: object = msgspec.json.decode(given) if fault is None else None
-        if named is None or not isinstance(values, dict):
+        mcp_tool = native.text("tool_name")  # beforeMCPExecution sends the input as JSON in a text
+        fault = find_ambiguity(raw_input.encode())
+        values: object = msgspec.json.decode(raw_input) if fault is None else None
+        if mcp_tool is None or not isinstance(values, dict):
             raise UnclearToolError(f"the input of an MCP tool is not a JSON object: {fault or 'another value'}")
-        return self.known(native, HostTool(named, cast("dict[str, Any]", values)))
+        return self.classify_tool(native, HostTool(mcp_tool, cast("dict[str, Any]", values)))
 
-    def known(self, native: HostEvent, tool: HostTool) -> HostTool:
+    def classify_tool(self, native: HostEvent, tool: HostTool) -> HostTool:
         if native.name == "beforeMCPExecution" or tool.name.startswith("MCP:"):
             return msgspec.structs.replace(tool, kind="mcp", tool=tool.name.removeprefix("MCP:"))
         kind = "read" if tool.name == "TabRead" else find_tool_kind_by_name(tool.name)
         return msgspec.structs.replace(tool, kind=kind)
 
-    def added(self, native: HostEvent, tool: HostTool | None) -> dict[str, Any]:
-        added = super().added(native, tool)
+    def list_added_keys(self, native: HostEvent, tool: HostTool | None) -> dict[str, Any]:
+        added = super().list_added_keys(native, tool)
         if tool is not None:
             if native.name == "beforeMCPExecution":  # as preToolUse names it, so that hooks match both
                 added["tool_name"] = f"MCP:{tool.tool}"
@@ -117,34 +117,36 @@ class Cursor(Host):
         return super().cwd(native)
 
     def same_call(self, native: HostEvent, tool: HostTool | None) -> str:
-        """Return what both events of one call have in common; "" where there is one event alone."""
+        """Return the key that both events of one call share; "" if there is only one event."""
         if tool is None or tool.kind not in ("shell", "mcp") or native.event != "pre_tool_use":
             return ""
-        said = dict(tool.input) if tool.kind == "mcp" else {"command": tool.input.get("command")}
-        where = "" if tool.kind == "mcp" else str(tool.input.get("cwd") or "")
-        plain = HostTool(f"{tool.tool or 'Shell'} {where}", said)
+        compared_input = dict(tool.input) if tool.kind == "mcp" else {"command": tool.input.get("command")}
+        folder = "" if tool.kind == "mcp" else str(tool.input.get("cwd") or "")
+        plain = HostTool(f"{tool.tool or 'Shell'} {folder}", compared_input)
         return call_key(f"{native.text('conversation_id')} {native.text('generation_id')}", plain)
 
     def render(self, native: HostEvent, decision: FireDecision) -> HookOutput:
-        can, verdict = native.spec.can, decision.verdict
+        can, verdict = native.spec.enforces, decision.verdict
         text = explain_decision(decision) or "refused by hooklatch"
-        said: dict[str, Any] = {}
+        answer: dict[str, Any] = {}
         if native.is_gate and verdict not in ("pass", "allow", "ask"):
             if native.name == "beforeSubmitPrompt":
-                said = {"continue": False, "user_message": text}
+                answer = {"continue": False, "user_message": text}
             else:
-                said = {"permission": "deny", "user_message": text, "agent_message": text}
+                answer = {"permission": "deny", "user_message": text, "agent_message": text}
         elif native.is_gate:
             if verdict != "pass":
-                said = {"permission": verdict}
-                said |= {"user_message": why, "agent_message": why} if (why := explain_decision(decision)) else {}
+                answer = {"permission": verdict}
+                answer |= (
+                    {"user_message": reason, "agent_message": reason} if (reason := explain_decision(decision)) else {}
+                )
             if "tool_input" in (patch := decode_patch(decision)):
-                said["updated_input"] = patch["tool_input"]
+                answer["updated_input"] = patch["tool_input"]
         elif decision.resume is not None and "resume" in can and verdict == "pass":
-            said = {"followup_message": decision.resume or "go on"}
+            answer = {"followup_message": decision.resume or "go on"}
         elif "context" in can and (for_model := format_model_text(decision)):
-            said = {"additional_context": for_model}
-        return HookOutput(stdout=encode_document(said)) if said else NOTHING
+            answer = {"additional_context": for_model}
+        return HookOutput(stdout=encode_document(answer)) if answer else EMPTY_OUTPUT
 
     def silence(self, event: str | None) -> HookOutput:
-        return NOTHING
+        return EMPTY_OUTPUT

@@ -1,7 +1,7 @@
 """Gemini CLI: names of its own, answers with one `decision` (measured with 0.61.0).
 
-It reads standard error where standard output is empty, so it is always given a document.  It merges a changed input
-into the old one, so nothing can be taken out of it.
+It reads standard error where standard output is empty, so it always gets a document.  It merges a changed input into
+the old one, so a hook cannot remove a key.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ EVENTS: Final[dict[str, HostEventSpec]] = {
     "BeforeToolSelection": make_notice_event_spec(),
 }
 CALLS: Final[dict[str, Call]] = {"BeforeTool": "begins", "AfterTool": "ends"}
-NOTHING: Final = HookOutput(stdout="{}\n")
+EMPTY_OUTPUT: Final = HookOutput(stdout="{}\n")
 
 
 class Gemini(Host):
@@ -56,29 +56,29 @@ class Gemini(Host):
     metadata_keys = ("transcript_path", "timestamp")
     project_variables = ("GEMINI_PROJECT_DIR", "CLAUDE_PROJECT_DIR")
 
-    def request(self, native: HostEvent) -> HostFire:
-        request = super().request(native)
+    def make_fire(self, native: HostEvent) -> HostFire:
+        fire = super().make_fire(native)
         if find_tool_error(native) is None:
-            return request
-        params = msgspec.structs.replace(request.params, event="post_tool_use_failure")
-        return msgspec.structs.replace(request, params=params)
+            return fire
+        params = msgspec.structs.replace(fire.params, event="post_tool_use_failure")
+        return msgspec.structs.replace(fire, params=params)
 
-    def known(self, native: HostEvent, tool: HostTool) -> HostTool:
-        said = native.document.get("mcp_context")
-        about = cast("dict[str, object]", said) if isinstance(said, dict) else {}
-        if about or tool.name.startswith("mcp_"):
-            server, name = about.get("server_name"), about.get("tool_name")
+    def classify_tool(self, native: HostEvent, tool: HostTool) -> HostTool:
+        raw_context = native.document.get("mcp_context")
+        context = cast("dict[str, object]", raw_context) if isinstance(raw_context, dict) else {}
+        if context or tool.name.startswith("mcp_"):
+            server, name = context.get("server_name"), context.get("tool_name")
             return msgspec.structs.replace(
                 tool, kind="mcp", server=server if isinstance(server, str) else "",
                 tool=name if isinstance(name, str) else "",
             )  # fmt: skip
-        return super().known(native, tool)
+        return super().classify_tool(native, tool)
 
-    def added(self, native: HostEvent, tool: HostTool | None) -> dict[str, Any]:
+    def list_added_keys(self, native: HostEvent, tool: HostTool | None) -> dict[str, Any]:
         error = find_tool_error(native)
-        return super().added(native, tool) | ({"error": error} if error is not None else {})
+        return super().list_added_keys(native, tool) | ({"error": error} if error is not None else {})
 
-    def call_of(self, native: HostEvent, tool: HostTool | None) -> tuple[Call | None, str]:
+    def find_call_stage(self, native: HostEvent, tool: HostTool | None) -> tuple[Call | None, str]:
         return CALLS.get(native.name), call_key(native.text("session_id"), tool)
 
     def fit(self, native: HostEvent, decision: FireDecision) -> FireDecision:
@@ -86,36 +86,36 @@ class Gemini(Host):
         changed = decode_patch(decision).get("tool_input")
         if native.is_gate and changed is not None and is_shortened(native.document.get("tool_input"), changed):
             return turn_into_deny(
-                decision, "Gemini CLI merges a changed input, and cannot take out what a hook took out"
+                decision, "Gemini CLI merges a changed input, and cannot remove the keys that a hook removed"
             )
         return decision
 
     def render(self, native: HostEvent, decision: FireDecision) -> HookOutput:
-        can, verdict = native.spec.can, decision.verdict
+        can, verdict = native.spec.enforces, decision.verdict
         text = explain_decision(decision) or "refused by hooklatch"
-        said: dict[str, Any] = {}
+        answer: dict[str, Any] = {}
         specific: dict[str, Any] = {}
         if native.is_gate and verdict not in ("pass", "allow", "ask"):
-            said |= {"decision": "deny", "reason": text}
+            answer |= {"decision": "deny", "reason": text}
             if verdict == "halt" and "halt" in can:
-                said |= {"continue": False, "stopReason": text}
+                answer |= {"continue": False, "stopReason": text}
         elif native.is_gate:
             if verdict != "pass":
-                said |= {"decision": verdict} | ({"reason": why} if (why := explain_decision(decision)) else {})
+                answer |= {"decision": verdict} | ({"reason": reason} if (reason := explain_decision(decision)) else {})
             if "tool_input" in (patch := decode_patch(decision)):
                 specific["tool_input"] = patch["tool_input"]
         elif decision.resume is not None and "resume" in can and verdict == "pass":
-            said |= {"decision": "deny", "reason": decision.resume or "go on"}  # that is: try again
+            answer |= {"decision": "deny", "reason": decision.resume or "go on"}  # Gemini CLI then tries again
         if "context" in can and (for_model := format_model_text(decision)):
             specific["additionalContext"] = for_model
         if specific:
-            said["hookSpecificOutput"] = {"hookEventName": native.name, **specific}
+            answer["hookSpecificOutput"] = {"hookEventName": native.name, **specific}
         if decision.warnings:
-            said["systemMessage"] = "\n".join(f"hooklatch: {warning}" for warning in decision.warnings)
-        return HookOutput(stdout=encode_document(said)) if said else NOTHING
+            answer["systemMessage"] = "\n".join(f"hooklatch: {warning}" for warning in decision.warnings)
+        return HookOutput(stdout=encode_document(answer)) if answer else EMPTY_OUTPUT
 
     def silence(self, event: str | None) -> HookOutput:
-        return NOTHING
+        return EMPTY_OUTPUT
 
 
 def find_tool_error(native: HostEvent) -> object:
@@ -124,7 +124,7 @@ def find_tool_error(native: HostEvent) -> object:
 
 
 def is_shortened(before: object, after: object) -> bool:
-    """Return whether a key that was there, at any depth, is not any more."""
+    """Return whether a key, at any depth, is missing after a change."""
     if not isinstance(before, dict) or not isinstance(after, dict):
         return False
     old, new = cast("dict[str, object]", before), cast("dict[str, object]", after)

@@ -1,8 +1,8 @@
-"""An agent of one's own that starts a command for each event: canonical names in, our decision out.
+"""The user's own agent, which starts a command for each event: canonical names in, our decision out.
 
 The document is a fire's params, `{"event": ..., "payload": {...}, "envelope": {...}, "call_id": ...}`, and the answer
-is the decision as `fire` gives it.  The exit code is 2 for whatever is no pass and no allow, so that an agent that
-looks at nothing else is on the safe side; a changed payload (`patch`) is in the document alone.
+is the decision as `fire` returns it.  The exit code is 2 for every verdict but pass and allow, so that an agent that
+reads nothing else is safe.  A changed payload (`patch`) is only in the document.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def make_generic_event(spec: EventSpec) -> HostEventSpec:
     is_awaited = bool(spec.outputs & WAITED_FOR or spec.patch or "claim" in spec.verdicts)
     return HostEventSpec(
         event=spec.name, kind="gate" if spec.is_gate else "context" if is_awaited else "notify",
-        can=frozenset(words), patch=spec.patch, limit=GATE_LIMIT,
+        enforces=frozenset(words), patch=spec.patch, limit=GATE_LIMIT,
     )  # fmt: skip
 
 
@@ -55,7 +55,7 @@ class GenericHost(Host):
     events = EVENTS
     name_keys = ("event",)
 
-    def request(self, native: HostEvent) -> HostFire:
+    def make_fire(self, native: HostEvent) -> HostFire:
         try:
             params = msgspec.json.decode(msgspec.json.encode({**native.fields, "event": native.event}), type=FireParams)
             raw = bytes(params.payload)
@@ -87,11 +87,11 @@ class GenericHost(Host):
 
 
 def list_added_words(payload: dict[str, Any]) -> dict[str, Any]:
-    """Return the canonical words for a tool that a payload leaves to us."""
-    name, given = payload.get("tool_name"), payload.get("tool_input", {})
+    """Return the canonical keys for a tool, if the payload does not have them."""
+    name, tool_input = payload.get("tool_name"), payload.get("tool_input", {})
     if not isinstance(name, str) or "tool_kind" in payload:
         return {}
-    if not isinstance(given, dict):
+    if not isinstance(tool_input, dict):
         raise UnclearToolError("tool_input is not an object")
     kind = find_tool_kind_by_name(name)
-    return {"tool_kind": kind, "tool_args": arguments(kind, cast("dict[str, Any]", given))}
+    return {"tool_kind": kind, "tool_args": arguments(kind, cast("dict[str, Any]", tool_input))}

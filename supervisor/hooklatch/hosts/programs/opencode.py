@@ -1,12 +1,12 @@
-"""OpenCode: a plugin inside the program, which speaks to the daemon itself (measured with 1.18.33).
+"""OpenCode: a plugin inside the program, which starts the forwarder (measured with 1.18.33).
 
 The plugin sends the document that it was called with, and throws to refuse.  It is answered with one document:
 
-    {"verdict": "pass"}                     go on; with "args", with these in place of the tool's own
+    {"verdict": "pass"}                     continue; with "args", these replace the tool's own
     {"verdict": "deny", "reason": "..."}    throw an error with this text
-    {}                                      at anything but a gate
+    {}                                      at every event but a gate
 
-Anything else, and no answer, is a refusal at a gate.
+At a gate, any other answer is a refusal, and so is none.
 """
 
 from __future__ import annotations
@@ -75,21 +75,21 @@ class OpenCode(Host):
         return value if isinstance(value, str) or value is None else ""
 
     def envelope(self, native: HostEvent) -> dict[str, Any]:
-        said = super().envelope(native)
+        fields = super().envelope(native)
         if (root := native.text("worktree", "directory")) is not None:
-            said["began_in"] = root
-        return said
+            fields["began_in"] = root
+        return fields
 
-    def added(self, native: HostEvent, tool: HostTool | None) -> dict[str, Any]:
-        added = super().added(native, tool)
+    def list_added_keys(self, native: HostEvent, tool: HostTool | None) -> dict[str, Any]:
+        added = super().list_added_keys(native, tool)
         if native.event == "session_start":
             added.setdefault("source", "startup")
         if native.event == "notification":
             added.setdefault("notification_type", "permission_prompt")
         return added
 
-    def known(self, native: HostEvent, tool: HostTool) -> HostTool:
-        tool = super().known(native, tool)
+    def classify_tool(self, native: HostEvent, tool: HostTool) -> HostTool:
+        tool = super().classify_tool(native, tool)
         if tool.kind == "other" and "_" in tool.name:  # server_tool; both may have underscores themselves
             server, _, name = tool.name.partition("_") if tool.name.count("_") == 1 else ("", "", "")
             return msgspec.structs.replace(tool, kind="mcp", server=server, tool=name)
@@ -104,10 +104,10 @@ class OpenCode(Host):
                     {"verdict": "deny", "reason": explain_decision(decision) or "refused by hooklatch"}
                 )
             )
-        said: dict[str, Any] = {"verdict": "pass"}
+        answer: dict[str, Any] = {"verdict": "pass"}
         if "tool_input" in (patch := decode_patch(decision)):
-            said["args"] = patch["tool_input"]
-        return HookOutput(stdout=encode_document(said))
+            answer["args"] = patch["tool_input"]
+        return HookOutput(stdout=encode_document(answer))
 
     def refusal(self, event: str | None, reason: str) -> HookOutput:
         return HookOutput(stdout=encode_document({"verdict": "deny", "reason": reason}))

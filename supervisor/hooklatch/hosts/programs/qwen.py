@@ -21,7 +21,7 @@ AGENT: Final = {"subagent_id": "agent_id"}
 
 EVENTS: Final[dict[str, HostEventSpec]] = {
     "SessionStart": make_context_event_spec("session_start"),
-    # it sends this for each turn of the model
+    # Qwen Code sends this for each turn of the model.
     "UserPromptSubmit": make_gate_event_spec("user_prompt_submit", "context"),
     "PreToolUse": make_gate_event_spec("pre_tool_use", "allow ask"),
     "PermissionRequest": make_gate_event_spec(

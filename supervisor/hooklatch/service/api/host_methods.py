@@ -88,13 +88,13 @@ class HostMethods:
                 return refusal
             if not native.event:
                 return host.silence(native.name)
-            request = host.request(native)
+            request = host.make_fire(native)
         except UnreadableError as error:
             return await self._refuse_unreadable(host, error.event or event, error.cause, str(error), session)
         except Exception as error:
             logger.exception("an adapter failed on a document", extra={"host": host.name, "event": event})
             return await self._refuse_unreadable(host, event, "protocol", describe_host_bug(host, error), session)
-        firing = self._fire(host, native.undecoded(), request, budget, session)
+        firing = self._fire(host, native.decode_lazily(), request, budget, session)
         del native, request
         return await firing
 
@@ -116,7 +116,7 @@ class HostMethods:
                 params = msgspec.structs.replace(params, timeout=budget - min(MARGIN, budget / 10))
             decision = self._duplicates.take(same_call, native.name)
             if decision is None:
-                asks_itself = "ask" in native.spec.can
+                asks_itself = "ask" in native.spec.enforces
                 firing = self._dispatcher.fire(params, session, adapt_decision=adapt, asks_itself=asks_itself)
                 params = NO_PARAMS
                 decision = await firing

@@ -135,7 +135,7 @@ def add_named_files(version: SourceVersion, paths: Iterable[str]) -> SourceVersi
     for path in paths:
         stamps[path] = stamp_path(path)
         try:
-            named[path] = read_safely(path, most=MAX_BUILD)
+            named[path] = read_safely(path, maximum=MAX_BUILD)
         except FileNotFoundError:
             text = f"there is no such file, which files of {version.source.location} names"
             raise UnitError(Diagnostic(path, 0, text)) from None
@@ -272,7 +272,7 @@ class SourceBuild:
         """Hash a file; None if it cannot be read, or may not be loaded.  Files of packages are trusted."""
         try:
             if self.source.kind == "file":
-                return hashlib.sha256(read_safely(path, most=MAX_BUILD)).hexdigest()
+                return hashlib.sha256(read_safely(path, maximum=MAX_BUILD)).hexdigest()
             return digest_source(path)
         except (UnsafeFileError, OSError, ValueError):
             return None
@@ -381,7 +381,7 @@ class Sources:
     async def _find_environment(self, version: SourceVersion) -> Environment | None:
         try:
             if (required := version.required) is not None:
-                environment = await self.environments.made(required, may_make=version.may_make)
+                environment = await self.environments.acquire_required(required, may_make=version.may_make)
                 if required.lock:
                     try:
                         await self.look(partial(watch_lock, environment, version))
@@ -389,7 +389,7 @@ class Sources:
                         self._release(environment)
                         raise
                 return environment
-            return await self.environments.named(version.python) if version.python is not None else None
+            return await self.environments.acquire_named(version.python) if version.python is not None else None
         except EnvironmentFaultError as error:
             raise UnitError(Diagnostic(version.source.location, 0, str(error)), is_passing=True) from None
 

@@ -123,7 +123,7 @@ class StateFile:
         if isinstance(entry, PathFault):
             return StateFileContent(None, NOTHING, f"{entry.reason}; {BEGIN}")
         try:
-            data = read_safely(self.path, most=MAX_STATE)
+            data = read_safely(self.path, maximum=MAX_STATE)
         except (UnsafeFileError, OSError) as error:
             return StateFileContent(None, NOTHING, f"{self.path}: {explain_error(error)}; {BEGIN}")
         digest = hashlib.sha256(data).hexdigest()

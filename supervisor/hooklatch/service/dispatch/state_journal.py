@@ -77,7 +77,7 @@ class StateJournal:
             JournalError: it cannot be read, or is damaged.
         """
         try:
-            data = read_safely(self.path, most=MAX_FILE)
+            data = read_safely(self.path, maximum=MAX_FILE)
         except FileNotFoundError:
             data = HEADER
             self.replace_by(self.write_beside(b""))
