@@ -185,7 +185,7 @@ class InProcessSource:
             said = await worker.call(call, fire, call.hook.timeout or fire.spec.timeout)
             seconds = trio.current_time() - began
             if isinstance(said, wire.CallAnswered):
-                worker.rest()
+                worker.finish_call()
                 return build_call_outcome(said, seconds)
             if said.cause == "crash":
                 said = msgspec.structs.replace(said, message=await process.ended())
