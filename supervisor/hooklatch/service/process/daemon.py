@@ -300,8 +300,8 @@ def make_listeners(parts: DaemonComponents, agent: socket.socket, admin: socket.
     connect = partial(parts.bus.connect, handler=parts.methods, shared=parts.shared)
     faults = parts.listener_faults
     return (
-        Listener("agent", agent, partial(connect, role="agent"), peers, faults, most=most.agents),
-        Listener("administrator", admin, partial(connect, role="admin"), peers, faults, most=most.administrators),
+        Listener("agent", agent, partial(connect, role="agent"), peers, faults, maximum=most.agents),
+        Listener("administrator", admin, partial(connect, role="admin"), peers, faults, maximum=most.administrators),
     )
 
 
