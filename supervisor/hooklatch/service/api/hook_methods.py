@@ -170,13 +170,13 @@ class HookMethods(msgspec.Struct, frozen=True, kw_only=True):
 
     async def _announced(self, session: AgentSession) -> dict[str, Any]:
         """Wait until subscribers have been told of a session's change, and return the resulting revision."""
-        await self.registries.announced()
+        await self.registries.wait_announced()
         return {"revision": self.registries.view_of(session).revision}
 
     async def _stored(self) -> dict[str, Any]:
         """Wait until subscribers have been told and the state is on the disk: then a change can be acknowledged."""
         self.state.state.switches = dict(self.registries.switches)
-        await self.registries.announced()
+        await self.registries.wait_announced()
         await self.state.store()
         return add_storage_warning(self.state, {"revision": self.registries.view.revision})
 

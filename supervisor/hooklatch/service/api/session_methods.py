@@ -131,7 +131,7 @@ class SessionMethods(msgspec.Struct, frozen=True, kw_only=True):
             told = session.ask_wait if len(session.connections) > 1 else self.asks.wait
             session.ask_wait = min(told, self.asks.wait)
             if len(session.connections) > 1 or session.children:  # none of them may skip what it must not any more
-                await self.registries.announced()
+                await self.registries.wait_announced()
         connection.has_greeted, connection.client = True, params.client.text
         view, catalogue = self.registries.view_of(session), self.registries.catalogue
         return {
@@ -167,7 +167,7 @@ class SessionMethods(msgspec.Struct, frozen=True, kw_only=True):
             check_live(session)
             self._change(session, params, here)
             self.registries.take_settings(session)
-        await self.registries.announced()
+        await self.registries.wait_announced()
         warnings = await self.projects.warnings(session.places)
         return {"revision": self.registries.view_of(session).revision, "warnings": warnings}
 
@@ -207,7 +207,7 @@ class SessionMethods(msgspec.Struct, frozen=True, kw_only=True):
     async def _watched(self, connection: Connection) -> None:
         """Have no client skip an event whose decision somebody watches, and skip again once nobody does."""
         self.registries.permit_anew(None if connection.is_admin else connection.session)
-        await self.registries.announced()
+        await self.registries.wait_announced()
 
     async def _open(
         self, connection: Connection, hello: HelloParams, dialect: Dialect | None

@@ -192,7 +192,7 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
             "warnings": [one.what for one in warned],
             "warned": warned,
             "quarantined": condition.quarantined,
-            "failing": self.statistics.failures.failing(self._blamable(session, is_admin=is_admin)),
+            "failing": self.statistics.failures.find_failing(self._blamable(session, is_admin=is_admin)),
             "revision": view.revision,
             "digest": view.digest,
             "record": record,

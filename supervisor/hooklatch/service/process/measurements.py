@@ -44,7 +44,7 @@ def measure_decisions(parts: StatusReport) -> Iterator[Metric]:
     )  # fmt: skip
     yield make_metric_family(
         "histogram", "hooklatch_fire_duration_seconds", "Time from a fire to its decision.", ("event",),
-        {(event,): make_histogram(record) for event, record in parts.statistics.event_records.items()},
+        {(event,): make_histogram(record) for event, record in parts.statistics.event_statistics.items()},
     )  # fmt: skip
     yield make_metric_family(
         "counter",
@@ -57,7 +57,7 @@ def measure_decisions(parts: StatusReport) -> Iterator[Metric]:
 
 def measure_hooks(parts: StatusReport) -> Iterator[Metric]:
     hooks = {hook.name: hook for hook in parts.registries.all_hooks()}
-    known = [(name, found) for name in hooks if (found := parts.statistics.hook_record(name)) is not None]
+    known = [(name, found) for name in hooks if (found := parts.statistics.hook_statistics(name)) is not None]
     yield make_metric_family(
         "summary", "hooklatch_hook_duration_seconds", "Time that calls of a global hook took.", ("hook",),
         {(name,): {"count_value": record.count, "sum_value": record.total_ms / 1000} for name, record in known},

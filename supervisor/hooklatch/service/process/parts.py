@@ -90,7 +90,7 @@ class DaemonComponents:
         make_files: Callable[..., Reloader] = Reloader,
     ) -> None:
         self.state, self.record, self.zygote, self.environments = state, record, zygote, environments
-        self.notes = RecordNotes(record, lambda kind, fields: self.bus.operated(kind, fields))
+        self.notes = RecordNotes(record, lambda kind, fields: self.bus.announce_operation(kind, fields))
         record.on_fault = self.notes.fault
         self.statistics, self.breakers = Statistics(), Breakers(self.notes.released)
         faults, self.listener_faults = ActiveFaults(), ActiveFaults()
@@ -102,7 +102,7 @@ class DaemonComponents:
         self.shared_state = SharedState(os.path.dirname(state.path))
         admission = Admission(lambda: max((pool.limits.workers for pool in pools.values()), default=4))
         self.budget = Budget(self.statistics.dropped)
-        self.asks = AskBroker(record.append, lambda told: self.bus.asked(told), admission)
+        self.asks = AskBroker(record.append, lambda content: self.bus.announce_ask(content), admission)
         session_end = SessionCleanup(self.breakers, self.statistics, self.shared_state, self.asks)
         self.sessions = Sessions(on_end=session_end.forget)
         self.bus = Bus(self.sessions, self.notes.registry)
