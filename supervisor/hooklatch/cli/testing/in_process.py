@@ -56,7 +56,7 @@ async def open_in_process_dispatcher(
     pools = Pools(parts, is_debugging=is_debugging, stdout=stdout)
     targets = HookRunners(
         pools, parts.bus.connections, parts.statistics, breakers=parts.breakers, native=parts.dialects,
-        on_quarantine=parts.notes.quarantined,
+        on_quarantine=parts.notes.note_quarantine,
     )  # fmt: skip
     dispatcher = Dispatcher(
         parts.registries, targets, parts.generations, parts.statistics,
