@@ -23,7 +23,7 @@ from hooklatch.dashboard.views.charts import draw_columns, draw_range_bar
 from hooklatch.dashboard.views.decisions import build_announced_row, build_record_row
 from hooklatch.dashboard.views.differences import list_field_changes
 from hooklatch.dashboard.views.revisions import Revision, RevisionDiff, compare_revisions, list_revisions
-from hooklatch.dashboard.views.text import MOST, format_moment, format_page_json, make_visible
+from hooklatch.dashboard.views.text import MAX_TEXT, format_moment, format_page_json, make_visible
 from hooklatch.dashboard.web.actions import Actions
 from hooklatch.dashboard.web.keys import Keys
 from hooklatch.dashboard.web.rendering import build_environment, isolate_text_direction
@@ -52,10 +52,10 @@ def test_what_cannot_be_seen_is_shown_as_its_escape(text: str, shown: str) -> No
 
 
 def test_a_huge_text_is_cut_and_said_to_be() -> None:
-    shown = make_visible("\x00" * (MOST + 1))
+    shown = make_visible("\x00" * (MAX_TEXT + 1))
 
-    assert len(shown) < 5 * MOST
-    assert shown.endswith(f"({MOST + 1} characters)")
+    assert len(shown) < 5 * MAX_TEXT
+    assert shown.endswith(f"({MAX_TEXT + 1} characters)")
 
 
 def test_a_template_prints_nothing_as_it_is() -> None:
@@ -131,7 +131,7 @@ def test_a_record_is_read_whatever_is_in_it() -> None:
     entry = build_record_row(odd)
 
     assert (entry.seq, entry.verdict, entry.hook, entry.duration_ms) == (None, "decision", "", None)
-    assert [one.said for one in entry.outcomes] == ["unknown"] * 3
+    assert [one.result for one in entry.outcomes] == ["unknown"] * 3
     assert entry.warnings == []
     assert build_record_row({}).kind == "unknown"
     assert build_record_row({"kind": "fleet", "action": "stale"}).line == "action stale"
@@ -179,7 +179,7 @@ def test_what_lies_between_two_revisions(first: int, last: int, found: RevisionD
 
 @table(("first", "last"), [(0, 5), (1, 9), (7, 9)])
 def test_a_difference_over_a_gap_is_not_known(first: int, last: int) -> None:
-    assert "does not tell" in compare_revisions(HISTORY, first, last).fault
+    assert "the records on this page" in compare_revisions(HISTORY, first, last).fault
 
 
 def test_what_comes_back_has_changed() -> None:

@@ -311,7 +311,7 @@ async def test_an_answer_of_a_serving_client_counts_before_its_deadline_alone(
             nursery.start_soon(call)
             await trio.testing.wait_all_tasks_blocked()
             mock_clock.jump(now)
-            connection._served.answered(Response(1, msgspec.Raw(ALLOWED)))
+            connection._served.take_response(Response(1, msgspec.Raw(ALLOWED)))
 
     assert outcomes == [cause]
 

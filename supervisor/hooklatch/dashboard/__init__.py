@@ -1,5 +1,5 @@
-"""The dashboard: pages on loopback about a running daemon.  A process of its own; the daemon knows nothing of it.
+"""The dashboard: pages on loopback about a running daemon, in a process of its own.
 
-It asks on the admin socket as any command does, so it can do what its user can, and the daemon stays without network
-code.  `hooklatch dashboard` starts it; its libraries come with hooklatch[dashboard].
+It uses the admin socket as any command does, so it has the rights of its user, and the daemon stays without network
+code.  `hooklatch dashboard` starts it. Its libraries come with hooklatch[dashboard].
 """

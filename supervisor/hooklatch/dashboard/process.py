@@ -1,4 +1,4 @@
-"""The dashboard as a process: its port, its server, its signals.  Knows nothing of what pages show."""
+"""The dashboard's process: its port, its server, its signals.  Does not know pages."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ __all__ = ["ADDRESS", "bind_loopback", "serve_dashboard"]
 
 ADDRESS = "127.0.0.1"
 GRACE = 1.0  # seconds for answers that are being sent when it ends
-MOST_HEAD = 2**14
+MAX_HEAD = 2**14
 
 
 def bind_loopback(port: int) -> socket.socket:
     """Return a socket on a port of loopback, 0 for any that is free.
 
     Raises:
-        OSError: it cannot be had.
+        OSError: the port is in use, or needs privileges.
     """
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
@@ -50,9 +50,8 @@ async def serve_dashboard(
 ) -> None:
     """Serve on a listening socket, which becomes the server's, until SIGTERM or SIGINT.
 
-    `daemon_uid` is the user whose daemon is taken beside this one's and root's.
-
-    `on_ready` is told the URL to begin with, which is good for one visit.
+    `daemon_uid` is the user whose daemon is used besides this user's and root's. `on_ready` is called with the URL to
+    begin with, which is good for one visit.
     """
     site = DashboardSite(DaemonConnector(folders, daemon_uid), Keys(listener.getsockname()[1]), who)
     is_over = trio.Event()
@@ -76,12 +75,12 @@ async def end_on_signal(signals: AsyncIterator[int], site: DashboardSite, is_ove
 
 
 def make_server_config(listener: socket.socket) -> Config:
-    """Return the server's configuration; it takes the socket over."""
+    """Return the server's configuration, which takes the socket over."""
     config = Config()
     config.bind = [f"fd://{listener.detach()}"]
     config.accesslog = None
     config.errorlog = logging.getLogger("hooklatch.dashboard")
     config.include_server_header = False
     config.graceful_timeout = GRACE
-    config.h11_max_incomplete_size = MOST_HEAD
+    config.h11_max_incomplete_size = MAX_HEAD
     return config

@@ -1,4 +1,4 @@
-"""What the processes need to know of a fire.  Knows no dispatcher: that has the class of this shape."""
+"""The part of a fire that pools and workers need, as a protocol: the dispatcher has the class of this shape."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ __all__ = ["FireContext"]
 
 
 class FireContext(Protocol):
-    """What a pool and a worker need of the fire that a call belongs to.
+    """The fire that a call belongs to, as a pool and a worker see it.
 
-    `queue_key` says in whose turn its calls run: its session's.
+    `queue_key` names the session whose turn its calls take.
     """
 
     @property
@@ -28,16 +28,16 @@ class FireContext(Protocol):
 
     @property
     def deadline(self) -> float:
-        """The moment at which all of its calls end, on trio's clock."""
+        """Return the moment at which all of its calls end, on trio's clock."""
         ...
 
     @property
     def envelope(self) -> EventEnvelope:
-        """What callbacks are given besides the payload."""
+        """Return the values that callbacks get besides the payload."""
         ...
 
     def sent(self) -> None:
-        """Do what can be done while a worker works: a call has been sent to it."""
+        """Do what can be done while a worker works: a call was sent to it just now."""
         ...
 
     def answer(self, call: Call, request: StateRequest) -> wire.StateResponse:

@@ -1,4 +1,4 @@
-"""The process that forks zygotes, and outlives them.  Knows one process, its interpreter, and a socket to it."""
+"""The process that forks zygotes and outlives them: its start, its socket and its end."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from hooklatch_worker.sandbox import children, environment, linux
 
 __all__ = ["OWNED", "STOP_TIMEOUT", "Guardian", "Interpreter"]
 
-STOP_TIMEOUT = 5.0  # seconds that it, or a zygote, may take to kill everything below it
-# The children of this process that somebody in it waits for: nothing else kills or reaps them.
+STOP_TIMEOUT = 5.0  # seconds that a guardian, or a zygote, may take to kill everything below it
+# The children of this process that a task of it waits for: `reap_strangers` and sweeps leave them alone.
 OWNED: set[int] = set()
 GUARDIAN = """import gc, sys
 gc.disable()  # until what all workers share is loaded and frozen
@@ -26,7 +26,7 @@ gc.disable()  # until what all workers share is loaded and frozen
 from hooklatch_worker.runtime import guardian
 guardian.run_guardian({line}, {daemon})
 """
-# This module comes before the package that it is in, since it says where that package is.
+# `environment` is loaded by its file, before the package that it is in: it decides where that package is found.
 ENTER = """import sys
 from importlib.util import module_from_spec, spec_from_file_location
 spec = spec_from_file_location("hooklatch_worker.sandbox.environment", {file!r})
@@ -37,7 +37,7 @@ environment.enter({path!r}, {prefix!r}, {ours!r}, {spares!r})
 
 
 class Interpreter(msgspec.Struct, frozen=True):
-    """Another interpreter than the daemon's own, and what it is to import from where.
+    """Another interpreter than the daemon's own, and the paths from which it imports.
 
     `prefix` is its environment's directory; `ours` and `spares` are as `environment.enter` takes them.
     """
@@ -52,25 +52,25 @@ class Interpreter(msgspec.Struct, frozen=True):
 
     @property
     def enter(self) -> str:
-        """Return the code that makes it one of ours."""
+        """Return the code that gives it our package and the environment's paths."""
         return ENTER.format(
             file=environment.__file__, path=self.path, prefix=self.prefix, ours=self.ours, spares=self.spares
         )
 
 
 class Guardian:
-    """The process that forks zygotes, and outlives them; without an `interpreter` it is one like this."""
+    """The daemon's handle on a guardian process. Without an `interpreter` it runs the daemon's own."""
 
     def __init__(self, interpreter: Interpreter | None = None) -> None:
-        self._line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             with theirs:
                 self._process = start_guardian(theirs.fileno(), interpreter)
             self.pid = self._process.pid
-            OWNED.add(self.pid)
+            OWNED.add(self.pid)  # before the next checkpoint, at which a sweep could reap it
             self._pidfd = os.pidfd_open(self.pid)
         except OSError:
-            self._line.close()
+            self._socket.close()
             raise
 
     @property
@@ -78,29 +78,29 @@ class Guardian:
         return self._pidfd < 0 or linux.has_ended(self._pidfd)
 
     async def wait(self) -> None:
-        """Wait until it ends."""
+        """Wait until the guardian ends."""
         await trio.lowlevel.wait_readable(self._pidfd)
 
     def kill(self) -> None:
         self._process.kill()
 
     def fork(self, control: socket.socket) -> None:
-        """Have it fork a zygote with this control socket.
+        """Have the guardian fork a zygote with this control socket.
 
         Raises:
-            OSError: it has ended.
+            OSError: the guardian has ended.
         """
         self._wake()
-        socket.send_fds(self._line, [b"zygote"], [control.fileno()])
+        socket.send_fds(self._socket, [b"zygote"], [control.fileno()])
 
     def _wake(self) -> None:
         with suppress(ProcessLookupError):
-            signal.pidfd_send_signal(self._pidfd, signal.SIGCONT)  # it may have been stopped
+            signal.pidfd_send_signal(self._pidfd, signal.SIGCONT)  # a stopped process would neither fork nor end
 
     async def aclose(self) -> None:
-        """End it, which it does by itself when its line ends; one that is stuck is killed."""
+        """Stop the guardian: close its socket, then kill it if it has not exited."""
         with trio.CancelScope(shield=True):
-            self._line.close()
+            self._socket.close()
             self._wake()
             with trio.move_on_after(STOP_TIMEOUT):
                 await self.wait()
@@ -112,16 +112,16 @@ class Guardian:
             self._pidfd = -1
 
 
-def start_guardian(line: int, interpreter: Interpreter | None) -> subprocess.Popen[bytes]:
-    """Start an interpreter, with an environment that has none of this one's secrets, as the guardian.
+def start_guardian(socket_fd: int, interpreter: Interpreter | None) -> subprocess.Popen[bytes]:
+    """Start an interpreter as the guardian, with an environment that has none of this process's secrets.
 
-    It is in a session of its own: Ctrl-C in the daemon's terminal must only reach the daemon.
+    It gets a session of its own, since Ctrl-C in the daemon's terminal must only reach the daemon.
     """
     environ = children.OWN.of(os.environ)
     if interpreter is None:
         path = [os.fspath(entry) or os.getcwd() for entry in sys.path]  # not made absolute: it may be an import hook's
-        taken = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]  # as multiprocessing takes them
-        flags = cast("list[str]", taken)
+        arguments = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]  # as multiprocessing has it
+        flags = cast("list[str]", arguments)
         python, enter = sys.executable, f"sys.path[:] = {path}"
     else:
         # Without `site`: its packages' .pth files may contain code, which is for confined workers.
@@ -130,6 +130,6 @@ def start_guardian(line: int, interpreter: Interpreter | None) -> subprocess.Pop
         if interpreter.is_virtual:
             environ["VIRTUAL_ENV"] = interpreter.prefix
     command = children.isolated_command(
-        python, *flags, "-c", GUARDIAN.format(enter=enter, line=line, daemon=os.getpid())
+        python, *flags, "-c", GUARDIAN.format(enter=enter, line=socket_fd, daemon=os.getpid())
     )
-    return children.start_child(command, environ, pass_fds=[line], start_new_session=True)
+    return children.start_child(command, environ, pass_fds=[socket_fd], start_new_session=True)

@@ -1,7 +1,7 @@
-"""The workers of one source.  Knows workers, waiting calls and capacity; does not know the registry or verdicts.
+"""The workers of one build, and the calls that wait for them.  Does not know the registry or verdicts.
 
-A pool is an actor: `run()` supervises each worker's watch (permanent by replacement, spread by a token bucket), and
-calls come in by `call()`, in the caller's own task.  If `run()` fails, its supervisor runs it again, with new workers.
+A pool is an actor. `run()` watches each worker and replaces the dead, at a rate that a token bucket limits. Calls come
+in by `call()`, in the caller's own task.  If `run()` fails, its supervisor runs it again, with new workers.
 
     call ─▶ idle worker? ─▶ take it ─▶ answer ─▶ back to idle
               │ no                └▶ died, or the deadline passed ─▶ killed, replaced from the spare
@@ -36,12 +36,12 @@ __all__ = ["Pool"]
 logger = logging.getLogger("hooklatch.pool")
 SPARES = 1  # idle workers kept ready, so that a crash costs the next call nothing
 RESTARTS = RestartPolicy(waits=(0.0,) * 4 + (1.0,))  # for workers that could not be started, or died before any call
-NO_CODE = wire.LoadCode(b"")  # of a module
+NO_CODE = wire.LoadCode(b"")  # of a module, which workers import by its name
 RECYCLED, CLOSES = "recycled", "the pool closes"
 
 
 class Pool:
-    """Runs the callbacks of one build of one source."""
+    """The pool of one build: it runs the callbacks of a source in its workers."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class Pool:
         """Own the workers until cancelled.
 
         Raises:
-            LoadError: the first worker could not import the source.
+            SourceLoadError: the first worker could not import the source.
             ForkError: the first worker could not be forked.
         """
         async with self.workers.open():
@@ -89,57 +89,58 @@ class Pool:
                 self._queue.refuse_all(CallOutcome(cause="overload", message="its source is being closed"))
 
     async def call(self, call: Call, fire: FireContext, deadline: float) -> CallOutcome:
-        """Run one callback; return the outcome by `deadline` (trio's clock), whatever the callback does.
+        """Run one callback. Return its outcome by `deadline` (trio's clock), even if the callback hangs.
 
-        Those after it are run too while none has anything to say; then the outcome is that of the last one, and says
-        how long the others took.  If cancelled, the callback runs on until its deadline, and its answer is discarded.
+        The callbacks in `call.then` are run too, until one of them answers. The outcome is then that of the last one,
+        with the durations of the others.  If cancelled, the callback runs to its deadline, and its answer is discarded.
         """
         arrived = began = self._now()
         if self.fault is not None:
             return CallOutcome(cause="load", message=self.fault)
-        self._queue.arrived(fire.queue_key, arrived)
+        self._queue.note_arrival(fire.queue_key, arrived)
         worker = self._take(fire)
         if worker is None:
-            found = await self._wait(fire, deadline)
+            served = await self._wait(fire, deadline)
             began = self._now()
-            if isinstance(found, CallOutcome):
-                return found.lasting(began - arrived)
-            worker = found
+            if isinstance(served, CallOutcome):
+                return served.lasting(began - arrived)
+            worker = served
         if not self._idle:
-            self._fill()
+            self._fill()  # before the call: its spare is forked while this worker works
         if began >= deadline:
             self._give_back(worker, began, is_fit=True)
             return CallOutcome(cause="timeout", message="no time was left to start it").lasting(began - arrived)
         worker.ends = worker.deadline = deadline
         if call.then:
             if worker.calls + len(call.then) >= self.limits.calls * worker.endurance:
-                call = msgspec.structs.replace(call, then=())  # it is to have no more than these
+                call = msgspec.structs.replace(call, then=())  # they would exceed the calls of one worker
             worker.deadline = min([deadline, *(compute_deadline(hook, fire, began) for hook in call.then)])
+        # An alarm is only ever moved forward here; one that rings too early finds nothing due and is set anew.
         if worker.deadline < self._alarm.deadline:
             self._alarm.deadline = worker.deadline
         try:
-            said = await worker.call(call, fire, deadline - began)
-        except BaseException:  # cancelled, or a fault of our own: the worker may be at work, and is not to be lost
+            answered = await worker.call(call, fire, deadline - began)
+        except BaseException:  # cancelled, or a fault of our own: the worker may still be at work
             self._abandon(worker, max([deadline, *(compute_deadline(hook, fire, deadline) for hook in call.then)]))
             raise
         ended = self._now()
         self._queue.pace.add(ended - began)
-        before: list[float] = []
-        if call.then and (before := worker.silent_before(said, ended - began)):
-            worker.calls += len(before)
-            waited, arrived = began - arrived, began + sum(before)
-            before[0] += waited
-            began, deadline = arrived, compute_deadline(call.then[len(before) - 1], fire, arrived)
-        if isinstance(said, CallOutcome) or worker.is_expired or ended >= deadline:
-            outcome = self._failed(worker, said, arrived, began, ended, deadline)
+        earlier: list[float] = []
+        if call.then and (earlier := worker.silent_durations(answered, ended - began)):
+            worker.calls += len(earlier)
+            waited, arrived = began - arrived, began + sum(earlier)
+            earlier[0] += waited  # the time in the queue counts for the first callback
+            began, deadline = arrived, compute_deadline(call.then[len(earlier) - 1], fire, arrived)
+        if isinstance(answered, CallOutcome) or worker.is_expired or ended >= deadline:
+            outcome = self._build_failure(worker, answered, arrived, began, ended, deadline)
         else:
-            outcome = build_call_outcome(said, ended - arrived)
-        if before:
-            outcome = msgspec.structs.replace(outcome, before=tuple([round(seconds * 1000, 3) for seconds in before]))
+            outcome = build_call_outcome(answered, ended - arrived)
+        if earlier:
+            outcome = msgspec.structs.replace(outcome, before=tuple([round(seconds * 1000, 3) for seconds in earlier]))
         self._give_back(worker, ended, is_fit=not outcome.is_lost)
         return outcome
 
-    def _failed(
+    def _build_failure(
         self,
         worker: PoolWorker,
         answered: wire.CallAnswered | CallOutcome,
@@ -155,13 +156,16 @@ class Pool:
         elif isinstance(answered, CallOutcome) and ended < deadline:
             outcome = answered
         else:
-            # The answer and the alarm came in the same turn of the loop; their order there must decide nothing.
-            shown = answered if isinstance(answered, CallOutcome) else build_call_outcome(answered, 0.0)
-            outcome = msgspec.structs.replace(shown, cause="timeout", answer=b"", message=text)
+            # The answer and the alarm came in the same turn of the loop, so their order there must not decide.
+            late_outcome = answered if isinstance(answered, CallOutcome) else build_call_outcome(answered, 0.0)
+            outcome = msgspec.structs.replace(late_outcome, cause="timeout", answer=b"", message=text)
         return outcome.lasting(ended - arrived)
 
     async def _watch_deadlines(self) -> None:
-        """End each call whose deadline passes.  One alarm serves all: a scope per call would cost every fire."""
+        """End each call whose deadline passes.
+
+        One alarm serves all calls, since a cancel scope for each call would cost every fire.
+        """
         while True:
             self._alarm = trio.CancelScope(deadline=self._next_deadline())
             with self._alarm:
@@ -169,7 +173,7 @@ class Pool:
             now = trio.current_time()
             for worker in self._busy:
                 if worker.deadline <= now and not worker.is_expired:
-                    worker.deadline = worker.due(now)
+                    worker.deadline = worker.next_check(now)  # a later callback may have begun
                     if worker.deadline <= now:
                         worker.expire()
             self._queue.expire(now)
@@ -179,7 +183,7 @@ class Pool:
         return min(of_calls, self._queue.next_deadline())
 
     def _abandon(self, worker: PoolWorker, deadline: float) -> None:
-        worker.deadline = math.inf  # no call waits for it any more
+        worker.deadline = math.inf  # no call waits for it any more, and `_drain` has the deadline
         if not self.workers.spawn("abandoned call", self._drain, worker, deadline):
             worker.kill(CLOSES)
             self._give_back(worker, trio.current_time(), is_fit=False)
@@ -188,14 +192,14 @@ class Pool:
         is_fit = False
         try:
             with trio.move_on_at(deadline):
-                is_fit = await worker.settle()
+                is_fit = await worker.drain_answer()
         finally:
             if not is_fit:
                 worker.kill("its abandoned call went past its deadline")
             self._give_back(worker, trio.current_time(), is_fit=is_fit)
 
     def _take(self, fire: FireContext) -> PoolWorker | None:
-        """Return an idle worker for a call that has just come, if it may have one; see `_next_idle`."""
+        """Return an idle worker for a call that has just arrived, if it may have one. See `_next_idle`."""
         if self._busy:  # otherwise it is the first of at least two idle workers, which any session may have
             if not self._idle:
                 return None
@@ -209,9 +213,9 @@ class Pool:
         return worker
 
     def _next_idle(self) -> PoolWorker | None:
-        """Return the idle worker that is the next to be taken, if any; kill those to which no call may be sent.
+        """Return the idle worker that is the next to be taken, if any. Kill those to which no call may be sent.
 
-        There must be no checkpoint between this and the sending.
+        There must be no checkpoint between this and the sending, or the worker could end in between.
         """
         while self._idle:
             worker = self._idle[-1]
@@ -219,7 +223,7 @@ class Pool:
             if fault is None:
                 return worker
             worker.kill(fault)
-            self._condemned.add(self._idle.pop())  # its watch is about to learn of its death
+            self._condemned.add(self._idle.pop())  # until its watch has noticed its death
         return None
 
     async def _wait(self, fire: FireContext, deadline: float) -> PoolWorker | CallOutcome:
@@ -231,14 +235,14 @@ class Pool:
             if deadline < self._alarm.deadline:
                 self._alarm.deadline = deadline
             self._fill()
-            found = await waiter.served(self._queue.leave)
-            if isinstance(found, CallOutcome):
-                return found
-            if (fault := found.process.fault) is None:
-                return found
-            # It ended, or spoke, after it was handed to us.  Nothing was sent to it, so another worker may serve.
-            found.kill(fault)
-            self._give_back(found, trio.current_time(), is_fit=False)
+            served = await waiter.wait_served(self._queue.leave)
+            if isinstance(served, CallOutcome):
+                return served
+            if (fault := served.process.fault) is None:
+                return served
+            # It ended or broke the protocol after it was handed over.  Nothing was sent to it, so another may serve.
+            served.kill(fault)
+            self._give_back(served, trio.current_time(), is_fit=False)
             if (worker := self._take(fire)) is not None:
                 return worker
         return CallOutcome(cause="overload", message="its source is being closed")
@@ -252,7 +256,7 @@ class Pool:
         elif worker.calls >= self.limits.calls * worker.endurance or now - worker.started_at >= self.limits.age:
             self.recycle(worker)
         else:
-            worker.rest()
+            worker.finish_call()
             self._idle.append(worker)
             if not self._queue:
                 return
@@ -335,7 +339,7 @@ class Pool:
             await remove_scratch(worker, self.limits)
 
     def _take_leave(self, worker: PoolWorker) -> None:
-        worker.bury()
+        worker.mark_dead()
         self._condemned.discard(worker)
         if worker not in self._busy:  # otherwise the call closes it, which may still be reading
             if worker in self._idle:

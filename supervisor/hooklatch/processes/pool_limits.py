@@ -1,4 +1,4 @@
-"""How a pool is limited, and what it shows of itself.  Knows values only."""
+"""The limits of a pool, and the values that it reports of itself."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ TOTAL_BYTES = 2 * 2**30  # of a worker and its children, unless a source says ot
 
 
 class PoolLimits(msgspec.Struct, frozen=True):
-    """How many workers, and when one is replaced.  The limits of memory and processes also apply during a call.
+    """The number of workers, and the limits of each.  Those of memory and processes hold during a call too.
 
-    `resident_bytes` limits the worker alone; `total_bytes`, if set, limits it and its descendants, whose number is
-    limited by `processes`, and the threads of all by `threads` at the level `strict`.
+    `resident_bytes` limits the worker alone. `total_bytes`, if set, limits it and its descendants. `processes` limits
+    the number of descendants, and `threads` the threads of all, at the level `strict`.
 
-    `queue` bounds the gates that wait for a worker, and separately the other calls: a flood of notifications leaves
+    `queue` bounds the gates that wait for a worker, and separately the notifications, so that a flood of these leaves
     gates their places.  `load_timeout` is for importing, separate from any call's own limit (celery's 4 s is a
-    known trap).  Workers that `may_emit` send telemetry with their answers; from any other it breaks the protocol.
+    known trap).  Workers that `may_emit` send telemetry with their answers. From other workers it breaks the protocol.
     """
 
     workers: int = 4
@@ -36,7 +36,7 @@ class PoolLimits(msgspec.Struct, frozen=True):
 
 
 class IsolationStatus(msgspec.Struct, frozen=True):
-    """The configured level, the strongest one that is fully enforced, and what that lacks of the configured one."""
+    """The configured level of isolation, the strongest that is fully enforced, and the parts that are missing."""
 
     configured: str
     in_force: str
@@ -44,10 +44,10 @@ class IsolationStatus(msgspec.Struct, frozen=True):
 
 
 class HookLoad(msgspec.Struct, frozen=True):
-    """What one hook and the workers of its source are doing.  All but `in_flight` is of the source.
+    """The load of one hook and of its source's workers.  All values but `in_flight` are those of the source.
 
-    `workers` are idle or `busy`; `memory_bytes` is what these use, pages that they share counted for each, and None
-    until they have been looked at; `waiting` calls have no worker yet; `in_flight` are calls of this hook that run.
+    `workers` are idle or `busy`. `memory_bytes` is what these use, with shared pages counted for each, and None until
+    it was measured. `waiting` calls have no worker yet. `in_flight` are the calls of this hook that run.
     """
 
     workers: int

@@ -1,10 +1,10 @@
-"""Decides who gets a worker of a pool next.  Knows calls, sessions and time; does not know processes.
+"""The queue of calls that wait for a worker of a pool, and the rules of their order.  Does not know processes.
 
-Each call belongs to a session, and sessions have equal shares of the queue and of the workers (`core/fair_queue.py`);
-gates go before notifications, which never get the last worker.  If several sessions call, the last worker available is
-kept for a gate of a session that holds none and waits for none: a session that calls seldom finds a worker while others
-hold theirs for long.  A session that is alone may have them all, and then the first call of a second one waits for one
-of those.  A call that has no place in the queue, or cannot be served in time, is refused at once with cause `overload`.
+Each call belongs to a session, and sessions have equal shares of the queue and of the workers (`core/fair_queue.py`).
+Gates go before notifications, which never get the last worker.  If several sessions call, the last free worker is kept
+for a gate of a session that holds none and waits for none. So a session that calls seldom finds a worker while others
+hold theirs for long.  A session that is alone may have all workers, and then the first call of a second session waits.
+A call that has no place in the queue, or cannot be served in time, is refused at once with cause `overload`.
 """
 
 from __future__ import annotations
@@ -27,34 +27,34 @@ MARGIN = 4.0  # times the usual length that a call must have left, or its worker
 
 
 class QueuedCall:
-    """A call that waits for a worker; whoever takes it out of the queue serves it, at once.
+    """A call that waits for a worker. The code that takes it out of the queue serves it at once.
 
-    It is the task itself that waits, and the pool's alarm that watches its deadline: a `trio.Event` takes 9 us to make,
-    set and await, and a scope with a deadline 11.
+    The task itself waits, and the pool's alarm watches its deadline. A `trio.Event` takes 9 us to make, set and await,
+    and a scope with a deadline 11.
     """
 
-    __slots__ = ("_found", "_task", "deadline", "fire", "since")
+    __slots__ = ("_result", "_task", "deadline", "fire", "since")
 
     def __init__(self, fire: FireContext, deadline: float, now: float) -> None:
         self.fire = fire
         self.deadline = deadline
         self.since = now
         self._task = trio.lowlevel.current_task()
-        self._found: PoolWorker | CallOutcome | None = None
+        self._result: PoolWorker | CallOutcome | None = None
 
-    async def served(self, on_cancel: Callable[[QueuedCall], None]) -> PoolWorker | CallOutcome:
-        """Wait until there is a worker, or why there is none; if cancelled before that, call `on_cancel`."""
+    async def wait_served(self, on_cancel: Callable[[QueuedCall], None]) -> PoolWorker | CallOutcome:
+        """Wait for a worker, or the outcome that says why there is none. If cancelled before that, call `on_cancel`."""
 
         def abort(_: object) -> trio.lowlevel.Abort:
             on_cancel(self)
             return trio.lowlevel.Abort.SUCCEEDED
 
         await trio.lowlevel.wait_task_rescheduled(abort)
-        assert self._found is not None
-        return self._found
+        assert self._result is not None
+        return self._result
 
-    def serve(self, found: PoolWorker | CallOutcome) -> None:
-        self._found = found
+    def serve(self, result: PoolWorker | CallOutcome) -> None:
+        self._result = result
         trio.lowlevel.reschedule(self._task)
 
 
@@ -62,7 +62,7 @@ class CallQueue:
     """The calls of one pool: those that have a worker, and those that wait for one."""
 
     def __init__(self, busy: Mapping[PoolWorker, FireContext], workers: int, capacity: int) -> None:
-        """Make an empty queue; `busy` is the pool's own: the fire that each busy worker works for."""
+        """Make an empty queue. `busy` is the pool's own mapping: the fire that each busy worker works for."""
         self._busy = busy
         self._workers = workers
         self._gates: FairQueue[str, QueuedCall] = FairQueue(capacity)
@@ -74,7 +74,7 @@ class CallQueue:
     def __len__(self) -> int:
         return self._gates.count + self._notifications.count
 
-    def arrived(self, share: str, now: float) -> None:
+    def note_arrival(self, share: str, now: float) -> None:
         """Note that a session's call has arrived."""
         if share != self._latest:
             if self._latest is not None:
@@ -103,12 +103,13 @@ class CallQueue:
         return len(self._busy) >= self._workers - 1 and trio.current_time() < self._shared_until
 
     def wait(self, fire: FireContext, deadline: float) -> QueuedCall | CallOutcome:
-        """Queue a call; return its place, or why it has none."""
+        """Queue a call. Return its place, or the outcome of a call that gets none."""
         queue, share, now = self._queue(fire), fire.queue_key, trio.current_time()
         expected = queue.ahead(share) * self.pace.median / self._workers
         if expected > deadline - now:  # a low estimate: later calls and slower ones are not counted
             return CallOutcome(cause="overload", message=f"its turn would come in {expected:.1f} s, past its deadline")
         waiter = QueuedCall(fire, deadline, now)
+        # A full queue refuses a call of the session that has most in it, which need not be the one that came last.
         pushed_out = queue.put(share, waiter)
         if pushed_out is None:
             return waiter
@@ -123,7 +124,7 @@ class CallQueue:
         return waiter
 
     def leave(self, waiter: QueuedCall) -> None:
-        """Remove a call that waits no longer."""
+        """Remove a call that does not wait any longer."""
         self._queue(waiter.fire).remove(waiter.fire.queue_key, waiter)
 
     def next_deadline(self) -> float:
@@ -132,19 +133,19 @@ class CallQueue:
 
     def expire(self, now: float) -> None:
         """Refuse the calls whose deadlines have passed."""
-        for waiter in [one for one in chain(self._gates, self._notifications) if one.deadline <= now]:
+        for waiter in [call for call in chain(self._gates, self._notifications) if call.deadline <= now]:
             self.leave(waiter)
             waited = now - waiter.since
             waiter.serve(CallOutcome(cause="timeout", message=f"no worker became free within {waited:.1f} s"))
 
     def next(self) -> QueuedCall | None:
-        """Return the call that an idle worker is for, if any; refuse those whose turn comes too late."""
+        """Return the next call for an idle worker, if any. Refuse those whose turn comes too late."""
         while waiter := self._next_gate() or self._next_notification():
-            left = waiter.deadline - trio.current_time()
-            if MARGIN * self.pace.median <= left:
+            time_left = waiter.deadline - trio.current_time()
+            if MARGIN * self.pace.median <= time_left:
                 return waiter
             waiter.serve(
-                CallOutcome(cause="overload", message=f"its turn came {max(0.0, left):.1f} s before its deadline")
+                CallOutcome(cause="overload", message=f"its turn came {max(0.0, time_left):.1f} s before its deadline")
             )
         return None
 

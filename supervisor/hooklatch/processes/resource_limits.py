@@ -1,11 +1,11 @@
-"""Watches what workers use: memory, and processes below them.  Knows sizes and counts; does not know hooks.
+"""The watch over the memory, descendants and threads of workers.  Knows sizes and counts; does not know hooks.
 
 RLIMIT_AS would break healthy programs that only reserve memory (node, java), so the limit is on resident memory.
-RLIMIT_NPROC does not bind root, and counts all processes of the user, so a hook's limit would be the user's: the limit
-is on the processes below a worker.  The zygote stops and kills those when the worker is dead.
+RLIMIT_NPROC does not bind root, and counts all processes of the user, so a hook's limit would be the user's. Instead
+the processes below a worker are counted.  The zygote stops and kills those when the worker is dead.
 
-At `strict` a worker can keep memory nowhere but in its own pages and in files in memory (memfd_create(2)), whose pages
-count for nobody unless they are mapped.  So there those of all descriptors count too, shared ones once, and threads.
+At `strict` a worker can keep memory only in its own pages and in files in memory (memfd_create(2)), whose pages count
+for no process unless they are mapped.  So the files of all descriptors count there too, shared ones once, and threads.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ __all__ = ["watch_memory"]
 logger = logging.getLogger("hooklatch.memory")
 INTERVAL = 0.1  # seconds between two checks of a busy worker: Python fills about 1 GiB a second
 MEMFD = "/memfd:"  # how the names of files in memory begin
-IDLE_ROUNDS = 5  # such intervals between two checks of an idle one without children: only a thread can grow there
+IDLE_ROUNDS = 5  # intervals between two checks of an idle worker without children: only a thread can grow there
 
 
 async def watch_memory(pools: Callable[[], Iterable[Pool]]) -> None:
-    """Kill what is over a limit of its pool: during a call that is a crash, between calls a recycling."""
+    """Kill each worker that is over a limit of its pool. During a call that is a crash, between calls a recycling."""
     unmeasured: str | None = None
     async with trio.open_nursery() as nursery:
         for round_number in itertools.count():
@@ -47,7 +47,7 @@ async def watch_memory(pools: Callable[[], Iterable[Pool]]) -> None:
 
 
 class UnmeasuredError(Exception):
-    """What a process uses cannot be read at the moment: that is unknown, not zero."""
+    """The usage of a process cannot be read at the moment, so it is unknown, not zero."""
 
 
 def is_due(pool: Pool, worker: PoolWorker) -> bool:
@@ -55,7 +55,7 @@ def is_due(pool: Pool, worker: PoolWorker) -> bool:
 
 
 def measure_worker(pool: Pool, worker: PoolWorker, nursery: trio.Nursery, before: str | None) -> str | None:
-    """Check one worker; return why it could not be measured, which is logged if `before` was None."""
+    """Check one worker. Return why it could not be measured, which is logged if `before` was None."""
     try:
         check_worker_memory(pool, worker, nursery)
     except UnmeasuredError as error:
@@ -99,7 +99,7 @@ def check_worker_memory(pool: Pool, worker: PoolWorker, nursery: trio.Nursery) -
     is_over_total = limits.total_bytes is not None and total > limits.total_bytes
     if is_over_total or (held and own + held > limits.resident_bytes):
         # The sums are too high, since forked children share most of their pages, and mapped files count twice.  The
-        # exact values take time, and the counting must go on meanwhile.
+        # exact values take time, in which the counting of processes must continue.
         worker.is_being_measured = True
         nursery.start_soon(check_exactly, pool, worker, below)
 
@@ -121,17 +121,18 @@ async def check_exactly(pool: Pool, worker: PoolWorker, below: list[int]) -> Non
         return
     finally:
         worker.is_being_measured = False
-    what = " with its files in memory" if is_strict else ""
+    # The wait for the thread was a checkpoint, and the worker may have been killed in it.
+    suffix = " with its files in memory" if is_strict else ""
     if worker.is_doomed:
         return
     if is_strict and own > limits.resident_bytes:
-        end_worker(pool, worker, describe_excess(f"resident{what}", own, limits.resident_bytes))
+        end_worker(pool, worker, describe_excess(f"resident{suffix}", own, limits.resident_bytes))
     elif limits.total_bytes is not None and total > limits.total_bytes:
         end_worker(
             pool,
             worker,
             describe_excess(
-                f"resident with all below it{what and ' and their files in memory'}", total, limits.total_bytes
+                f"resident with all below it{suffix and ' and their files in memory'}", total, limits.total_bytes
             ),
         )
 
@@ -166,7 +167,7 @@ def read_resident_bytes(pid: int) -> int:
 
 
 def read_proportional_bytes(pid: int) -> int:
-    """Return the same, counting of a shared page only its share; for that the kernel walks the page tables."""
+    """Return a process's memory with its share of each shared page. The kernel walks the page tables for it."""
     try:
         return psutil.Process(pid).memory_full_info().pss
     except psutil.AccessDenied:
@@ -190,13 +191,13 @@ def count_threads(pid: int) -> int:
 def measure_memory_files(pids: Iterable[int]) -> int:
     """Return the bytes of the files in memory that processes have open, each file once.
 
-    Of one that is mapped and not open any more, what is mapped counts: how much it holds is not told.
+    Of a file that is mapped and not open any more, the mapped part counts, since the kernel does not show its size.
 
     Raises:
-        UnmeasuredError: what one has open cannot be read.
-        PermissionError: one keeps that from being read.
+        UnmeasuredError: the open files of a process cannot be read.
+        PermissionError: a process keeps its open files from being read.
     """
-    found: dict[int, int] = {}
+    sizes: dict[int, int] = {}  # by inode
     parts: dict[tuple[int, str], int] = {}  # of mapped files, by where they begin in it
     for pid in pids:
         folder = f"/proc/{pid}/fd"
@@ -210,18 +211,18 @@ def measure_memory_files(pids: Iterable[int]) -> int:
             raise
         except OSError as error:
             raise UnmeasuredError(f"what process {pid} has open cannot be read: {explain_error(error)}") from None
-        for place, _, offset, _, inode, *_ in lines:
-            begin, end = (int(one, 16) for one in place.split("-"))
+        for addresses, _, offset, _, inode, *_ in lines:
+            begin, end = (int(address, 16) for address in addresses.split("-"))
             parts[int(inode), offset] = max(end - begin, parts.get((int(inode), offset), 0))
         for name in names:
             with suppress(FileNotFoundError, ProcessLookupError):  # it was closed just now
                 if os.readlink(f"{folder}/{name}").startswith(MEMFD):
                     status = os.stat(f"{folder}/{name}")
-                    found[status.st_ino] = status.st_blocks * 512
-    return sum(found.values()) + sum(size for (inode, _), size in parts.items() if inode not in found)
+                    sizes[status.st_ino] = status.st_blocks * 512
+    return sum(sizes.values()) + sum(size for (inode, _), size in parts.items() if inode not in sizes)
 
 
-def read_memory_field(pid: int, which: str) -> int:
+def read_memory_field(pid: int, key: str) -> int:
     """Return a process's resident memory ("Rss:"), or its share of that ("Pss:"), without files in memory.
 
     Raises:
@@ -233,7 +234,7 @@ def read_memory_field(pid: int, which: str) -> int:
             for line in file:
                 if line[:1] in "0123456789abcdef":  # a mapping begins; keys begin with a capital
                     is_file = f" {MEMFD}" in line
-                elif not is_file and line.startswith(which):
+                elif not is_file and line.startswith(key):
                     total += int(line.split()[1]) * 1024
     except (FileNotFoundError, ProcessLookupError):
         return 0
@@ -242,5 +243,5 @@ def read_memory_field(pid: int, which: str) -> int:
     return total
 
 
-def describe_excess(what: str, size: int, limit: int) -> str:
-    return f"{size // 2**20} MiB {what} are over the limit of {limit // 2**20} MiB"
+def describe_excess(usage: str, size: int, limit: int) -> str:
+    return f"{size // 2**20} MiB {usage} are over the limit of {limit // 2**20} MiB"

@@ -1,8 +1,7 @@
-"""The start of a worker: forked, its source imported, isolated as required.  Knows zygotes and what a worker reports.
+"""The start of a worker: forked, its source imported, isolated as required.  Does not know calls, nor the pool's size.
 
-The first worker of a build proves it: it imports from the disk, and reports the bytes of all files that are a part of
-the source.  Every later one imports these bytes, and nothing else of that folder.  Does not know calls, nor how many
-workers there are to be.
+The first worker of a build proves it. It imports from the disk, and reports the bytes of all files that are a part of
+the source.  Every later worker imports these bytes, and nothing else of that folder.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ from hooklatch_worker import wire
 __all__ = ["WorkerStarter", "remove_scratch"]
 
 logger = logging.getLogger("hooklatch.pool")
-ZYGOTES = 3  # that may die during one start before it counts as failed
+ZYGOTES = 3  # that are tried for one start of a worker before it counts as failed
 
 
 class WorkerStarter:
-    """Starts the workers of one build of one source."""
+    """The starter of the workers of one build."""
 
     def __init__(self, source: wire.Source, zygote: ZygoteClient, code: wire.LoadCode) -> None:
         self.first: wire.SourceLoaded | None = None  # what the worker that proved this build reported
@@ -42,7 +41,7 @@ class WorkerStarter:
         """Return a worker that has imported the source.
 
         Raises:
-            LoadError: it could not import it, or is isolated less than is required.
+            SourceLoadError: it could not import the source, or is isolated less than is required.
             ForkError: it could not be forked.
         """
         for _ in range(ZYGOTES - 1):
@@ -62,7 +61,7 @@ class WorkerStarter:
             self._check_isolation(loaded, limits)
             self._check_build(loaded)
         except BaseException as error:
-            is_orphaned = worker.process.is_orphaned
+            is_orphaned = worker.process.is_orphaned  # before the kill and its checkpoint: who died first decides
             worker.kill("it could not be loaded")
             worker.close()
             await remove_scratch(worker, limits)
@@ -78,17 +77,17 @@ class WorkerStarter:
 
     def _check_isolation(self, loaded: wire.SourceLoaded, limits: PoolLimits) -> None:
         """Refuse a worker that is isolated less than required, or less than the first one was."""
-        wanted = limits.worker.isolation
-        if wanted.is_required and (loaded.isolation != wanted.level or loaded.missing):
-            raise SourceLoadError(f"{wanted.level} isolation is required, but only {loaded.isolation} is active")
+        required = limits.worker.isolation
+        if required.is_required and (loaded.isolation != required.level or loaded.missing):
+            raise SourceLoadError(f"{required.level} isolation is required, but only {loaded.isolation} is active")
         if self.first is not None and (lost := set(loaded.missing) - set(self.first.missing)):
             raise SourceLoadError(f"it is isolated less than the source's first worker was: {'; '.join(sorted(lost))}")
 
     def _check_build(self, loaded: wire.SourceLoaded) -> None:
-        """Refuse a worker that ran other files than the first one; of that one, take what it found."""
+        """Take the files that the first worker reports. Refuse a later worker that ran other files."""
         if self.first is None:
             if self._source.kind == "file":
-                self._code = msgspec.structs.replace(self._code, build=self._proven(loaded), pins=None)
+                self._code = msgspec.structs.replace(self._code, build=self._validate_build(loaded), pins=None)
             self.first = loaded
         elif self._source.kind == "file" and loaded.files != self.first.files:
             text = (
@@ -97,17 +96,17 @@ class WorkerStarter:
             )
             raise SourceLoadError(text, is_other=True)
 
-    def _proven(self, loaded: wire.SourceLoaded) -> wire.BuildFiles:
-        """Return the build that the first worker reports, if it is one: a worker is not trusted.
+    def _validate_build(self, loaded: wire.SourceLoaded) -> wire.BuildFiles:
+        """Return the build that the first worker reports, if it is valid, since a worker is not trusted.
 
         Raises:
-            LoadError: a file has run that is not in it, or it has a file that it may not have.
+            SourceLoadError: a file has run that is not in the build, or the build has a file that it may not have.
         """
         build, code = loaded.build or wire.BuildFiles(), self._code
-        held = {self._source.location: code.data, **build.files}
-        if sum(map(len, held.values())) > wire.MAX_BUILD:
+        files = {self._source.location: code.data, **build.files}
+        if sum(map(len, files.values())) > wire.MAX_BUILD:
             raise SourceLoadError(f"its build is over {wire.MAX_BUILD // 2**20} MiB")
-        digests = {path: hashlib.sha256(data).hexdigest() for path, data in held.items()}
+        digests = {path: hashlib.sha256(data).hexdigest() for path, data in files.items()}
         for path in digests:
             if not path.startswith(os.path.join(code.folder, "")) or os.path.normpath(path) != path:
                 raise SourceLoadError(f"{path} is not below {code.folder}")
@@ -123,7 +122,7 @@ class WorkerStarter:
 
 
 def describe_source_difference(first: wire.SourceLoaded, loaded: wire.SourceLoaded) -> str:
-    """Say in which files two workers differ."""
+    """Return a text that names the files in which two workers differ."""
     kinds = (
         ("it did not run", first.files.keys() - loaded.files.keys()),
         ("it alone ran", loaded.files.keys() - first.files.keys()),

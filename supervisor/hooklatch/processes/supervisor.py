@@ -1,10 +1,10 @@
-"""Supervises children: starts them, and restarts those that fail.  Knows tasks and time; not what children do.
+"""The supervisor of children: it starts them, and restarts those that fail.  Knows tasks and time; not their work.
 
-Its only strategy is one_for_one: no child here holds anything that another one's failure spoils.  `core/restarts.py`
-decides about each child; this runs it.
+Its only strategy is one_for_one, since no child here holds state that another child's failure spoils.
+`core/restarts.py` decides whether and when a child is started again, and this module runs it.
 
-    start(spec)      a child that is kept: permanent or transient; its first start must succeed
-    spawn(name, f)   a temporary one, of any number: it is counted, and a failure is logged and ends nobody else
+    start(spec)      a child that is kept: permanent or transient. Its first start must succeed
+    spawn(name, f)   a temporary child, of any number. It is counted. A failure is logged, and ends no other child
 
 A failure is an Exception, alone or in a group, or an unexpected return.  Cancelled, KeyboardInterrupt and SystemExit
 are not failures: they pass through.  Children are ended in the reverse order of their start.
@@ -37,10 +37,10 @@ class PartFailedError(Exception):
 
 
 class ChildSpec(msgspec.Struct, frozen=True):
-    """One child: what runs, and what its end means.
+    """The specification of a child: the function that it runs, and what its end means.
 
-    A child that `reports_start` is given a trio.TaskStatus and reports when it can be used; any other can at once.
-    `below` is what it supervises itself.
+    A child that `reports_start` is given a trio.TaskStatus and reports when it can be used. Any other can at once.
+    `below` is the supervisor that it runs itself.
     """
 
     name: str
@@ -53,7 +53,7 @@ class ChildSpec(msgspec.Struct, frozen=True):
 
 
 class ChildStatus(msgspec.Struct, frozen=True):
-    """What `hooklatch status --tree` shows of a child: its last fault; `running` and `failed` count temporary ones."""
+    """A child in `hooklatch status --tree`. `running` and `failed` count the temporary children below it."""
 
     name: str
     restart: str
@@ -77,7 +77,7 @@ class Child:
 
 
 class ReadySignal:
-    """Receives the report that a child can be used, and passes the first one to whoever started it."""
+    """The receiver of a child's report that it can be used. It passes the first report on to the caller of `start`."""
 
     def __init__(self, task_status: trio.TaskStatus[Any] | None) -> None:
         self._task_status = task_status
@@ -90,19 +90,19 @@ class ReadySignal:
 
 
 class Supervisor:
-    """Owns children, and keeps each as its spec says."""
+    """The owner of children, which keeps each as its spec says."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self._children: dict[str, Child] = {}
         self._nursery: trio.Nursery | None = None
-        self._running = 0  # temporary ones
+        self._running = 0  # temporary children
         self._failed = 0
-        self._last: tuple[float, str] | None = None  # the latest failure of a temporary one
+        self._last: tuple[float, str] | None = None  # the latest failure of a temporary child
 
     @asynccontextmanager
     async def open(self) -> AsyncGenerator[Supervisor]:
-        """Supervise while the block runs."""
+        """Supervise for the duration of the block."""
         async with trio.open_nursery() as self._nursery:
             try:
                 yield self
@@ -120,10 +120,10 @@ class Supervisor:
             await trio.sleep_forever()
 
     async def start(self, spec: ChildSpec) -> Any:
-        """Start a child and keep it running; return what it reported when it had started.
+        """Start a child and keep it running. Return the value that it reported at its start.
 
         Raises:
-            Exception: what its first start raised; the child is not kept then.
+            Exception: what its first start raised. The child is not kept then.
         """
         assert self._nursery is not None
         assert spec.name not in self._children, f"there is a child {spec.name!r} already"
@@ -137,7 +137,7 @@ class Supervisor:
             child.scope.cancel()
 
     def spawn(self, name: str, run: Callable[..., Awaitable[object]], *arguments: Any) -> bool:
-        """Run a temporary child; return False if the supervisor does not run, and so the child does not either."""
+        """Run a temporary child. Return False if the supervisor does not run, and the child neither."""
         if self._nursery is None:
             return False
         try:
@@ -181,7 +181,7 @@ class Supervisor:
                     logger.error("part failed: %s", spec.name, exc_info=failure, extra={"part": spec.name})
             if listener is not None and not started.is_started:
                 raise failure or RuntimeError(f"{spec.name} ended before it had started")
-            listener = None
+            listener = None  # only the first start has a caller: later failures are restarts, not its exception
             match life.ended(trio.current_time(), format_failure_cause(failure) if failure is not None else None):
                 case "end":
                     return
@@ -196,7 +196,7 @@ class Supervisor:
     # -- reports ------------------------------------------------------------------------------------------------------
 
     def faults(self) -> Iterator[str]:
-        """Return which children are down, and which have failed within their period."""
+        """Yield a text for each child that is down or has failed within its period."""
         now = trio.current_time()
         for name, child in self._children.items():
             fault = child.life.explain(now)
@@ -208,7 +208,7 @@ class Supervisor:
             yield f"a part of the daemon's {self.name!r} failed: {self._last[1]} (its log has the traceback)"
 
     def tree(self) -> list[ChildStatus]:
-        """Show each child with what is below it."""
+        """Return the status of each child, with the children below it."""
         return [describe_child(child) for child in self._children.values()]
 
     @property
@@ -235,12 +235,12 @@ def describe_child(child: Child) -> ChildStatus:
 
 
 def find_cause(group: BaseExceptionGroup[Exception]) -> Exception:
-    """Return what failed: the only exception of a group, or the group itself if there are several."""
-    found: Exception | BaseExceptionGroup[Exception] = group
-    while isinstance(found, BaseExceptionGroup) and len(found.exceptions) == 1:
-        found = found.exceptions[0]
-    assert isinstance(found, Exception)
-    return found
+    """Return the only exception of a group, or the group itself if there are several."""
+    cause: Exception | BaseExceptionGroup[Exception] = group
+    while isinstance(cause, BaseExceptionGroup) and len(cause.exceptions) == 1:
+        cause = cause.exceptions[0]
+    assert isinstance(cause, Exception)
+    return cause
 
 
 def format_failure_cause(error: Exception) -> str:

@@ -1,8 +1,8 @@
-"""One worker as an actor: its socket, its pidfd, one call at a time.  Knows frames and outcomes; not the registry.
+"""One worker as an actor: its socket, its pidfd, one call at a time.  Does not know the registry.
 
     starting ──Loaded──▶ idle ◀──────▶ busy          any state ──pidfd readable──▶ dead (reaped by its zygote)
 
-The task that calls also reads the answer: a fire crosses no other task.  `watch()` alone owns the pidfd; when the
+The task that calls also reads the answer, so a fire crosses no other task.  `watch()` alone owns the pidfd. When the
 process is dead, `bury()` shuts the socket down, which wakes the task that waits for an answer, even if a child of the
 callback still holds the other end open.
 """
@@ -32,13 +32,13 @@ from hooklatch_worker.author.state import MAX_STEPS, StateRequest
 
 __all__ = ["SourceLoadError", "PoolWorker", "compute_deadline", "build_call_outcome"]
 
-EXIT_NOTICE = 1.0  # seconds in which its zygote says how a worker died, on a busy machine too; the text depends on it
+EXIT_NOTICE = 1.0  # seconds in which its zygote reports an exit code, on a busy machine too; only the text needs it
 ENVELOPES = msgspec.json.Encoder()
 BATCH = struct.Struct("=512Q")  # call ids are drawn in batches, which saves a system call per id
 
 
 def draw_call_ids() -> Iterator[int]:
-    """Return numbers of 64 random bits each, so that no worker can guess the id of a call that was not sent to it."""
+    """Yield numbers of 64 random bits, so that no worker can guess the id of a call that was not sent to it."""
     while True:
         yield from BATCH.unpack(os.urandom(BATCH.size))
 
@@ -47,7 +47,7 @@ call_ids = draw_call_ids()
 
 
 class SourceLoadError(Exception):
-    """A worker could not import its source; `is_other` if what it imported, or wanted to, is not its build."""
+    """A worker could not import its source. `is_other` says that it met files that are not those of its build."""
 
     def __init__(self, message: str, file: str = "", line: int = 0, *, is_other: bool = False) -> None:
         super().__init__(f"{file}:{line}: {message}" if file else message)
@@ -58,7 +58,7 @@ class SourceLoadError(Exception):
 
 
 class PoolWorker:
-    """A live worker process."""
+    """A live worker process, and the call that it runs."""
 
     def __init__(self, process: WorkerProcess, *, may_emit: bool = False) -> None:
         self.process = process
@@ -67,7 +67,7 @@ class PoolWorker:
         self.pid = process.pid
         self.calls = 0
         self.measured_calls = 0
-        self.memory_bytes: int | None = None  # resident, when it was last looked at
+        self.memory_bytes: int | None = None  # resident, when it was last measured
         self.has_children = False
         self.is_being_measured = False
         self.started_at = trio.current_time()
@@ -78,38 +78,38 @@ class PoolWorker:
         self._reader = wire.FrameReader()
         self._call_id = 0  # of the callback that runs, as far as we know
         self._serving: tuple[Call, FireContext] | None = None  # the call under way
-        self._then: list[wire.FollowingCall] = []  # what it may run after that
-        self._known = 0  # how many of these have begun, as far as we know
-        self._granted = 0  # to how many of these time was given
-        self._asked = 0
+        self._following: list[wire.FollowingCall] = []  # the callbacks that it may run after that
+        self._begun = 0  # how many of these have begun, as far as we know
+        self._granted = 0  # how many of these have got their time
+        self._requests = 0  # for state, of the callback that runs
         self._is_cut_short = False
         self.is_expired = False
-        self.ends = math.inf  # when the time of the callback is over that runs, as far as we know
-        self.deadline = math.inf  # when to look at that, if a call waits for it
+        self.ends = math.inf  # when the time of the running callback is over, as far as we know
+        self.deadline = math.inf  # when to check that, if a call waits for it
 
     @property
     def is_doomed(self) -> bool:
         """Return whether it is dead, or killed and about to be."""
         return self.is_dead or self.kill_reason is not None
 
-    def rest(self) -> None:
-        """Note that its call is over; an idle worker keeps no payload."""
+    def finish_call(self) -> None:
+        """Note that its call is over. An idle worker keeps no payload."""
         self.deadline, self._serving = math.inf, None
 
     @property
     def hook(self) -> Hook | None:
-        """Return the hook that it is running, None if it is idle."""
+        """Return the hook that it is running, or None if it is idle."""
         if self._serving is None:
             return None
         call, _ = self._serving
-        begun = len(self._moments())
+        begun = len(self._starts())
         return call.then[begun - 1] if begun else call.hook
 
     async def load(self, code: wire.LoadCode) -> wire.SourceLoaded:
-        """Have it import its source.
+        """Have the worker import its source.
 
         Raises:
-            LoadError: its code failed, or the process died while importing.
+            SourceLoadError: its code failed, or the process died while importing.
         """
         try:
             await self._send_rest(memoryview(wire.encode_frame(code)))
@@ -117,8 +117,8 @@ class PoolWorker:
             if self._reader.held:
                 raise SourceLoadError("the worker sent an unexpected message")
         except (EOFError, wire.FrameError) as error:
-            how = self.kill_reason or await self._how_it_died() or error
-            raise SourceLoadError(f"the worker died while importing: {how}") from None
+            explanation = self.kill_reason or await self._explain_exit() or error
+            raise SourceLoadError(f"the worker died while importing: {explanation}") from None
         match message:
             case wire.SourceLoaded(generation) if generation == self.generation:
                 return message
@@ -128,45 +128,45 @@ class PoolWorker:
                 raise SourceLoadError("the worker sent an unexpected message")
 
     async def call(self, call: Call, fire: FireContext, timeout: float) -> wire.CallAnswered | CallOutcome:
-        """Run one callback within `timeout` seconds, and those after it; return its answer, or how the worker failed.
+        """Run one callback within `timeout` seconds, and those after it. Return the answer, or the worker's failure.
 
-        Whose answer or failure it is says `silent_before`.  If cancelled, the worker stays busy: then `settle` or kill
-        it.
+        `silent_durations` tells which callback it is of.  If cancelled, the worker stays busy: then `drain_answer` or
+        kill it.
         """
         hook = call.hook
         target = hook.target
         assert isinstance(target, PythonTarget)
         self._call_id = number = next(call_ids)
         self.calls += 1
-        self._serving, self._asked = (call, fire), 0
-        self._then = self._following(call, fire) if call.then else []
-        self._known = self._granted = 0
+        self._serving, self._requests = (call, fire), 0
+        self._following = self._list_following(call, fire) if call.then else []
+        self._begun = self._granted = 0
         data = wire.encode_frame(message := wire.RunCall(
             self.generation, number, timeout, target.function, fire.spec.name,
             memoryview(call.payload.data), ENVELOPES.encode(fire.envelope.with_context(call.context)), hook.config,
             msgspec.json.encode(call.merged) if call.merged else b"", call.reinvoked, target.runtime,
-            bool(target.native), fire.deadline - trio.current_time() if call.then else math.inf, self._then,
+            bool(target.native), fire.deadline - trio.current_time() if call.then else math.inf, self._following,
         ))  # fmt: skip
-        if len(data) > wire.MAX_FRAME and self._then:
-            self._then = []
+        if len(data) > wire.MAX_FRAME and self._following:
+            self._following = []  # they are then called one by one
             data = wire.encode_frame(msgspec.structs.replace(message, following=[]))
         if len(data) > wire.MAX_FRAME:
             return CallOutcome(cause="payload", message=f"its {len(data)} bytes with all patches are over the limit")
         try:
-            if (sent := self._sent(data)) < len(data):
+            if (sent := self._send_now(data)) < len(data):
                 await self._send_rest(memoryview(data)[sent:])
             del data, message  # the worker has its copy
-            fire.sent()
-            said = await self._answer()
+            fire.sent()  # after the sending: the daemon's work overlaps with the worker's
+            answered = await self._receive_answer()
         except EOFError:
-            return await self._crashed()
+            return await self._build_crash()
         except wire.FrameError as error:
-            return self._garbage(str(error))
-        if said.emitted:
-            fire.take(said.emitted)
-        return said
+            return self._break_off(str(error))
+        if answered.emitted:
+            fire.take(answered.emitted)
+        return answered
 
-    def _following(self, call: Call, fire: FireContext) -> list[wire.FollowingCall]:
+    def _list_following(self, call: Call, fire: FireContext) -> list[wire.FollowingCall]:
         return [
             wire.FollowingCall(
                 next(call_ids), hook.timeout or fire.spec.timeout, target.function, hook.config, target.runtime
@@ -175,128 +175,129 @@ class PoolWorker:
             if isinstance(target := hook.target, PythonTarget)
         ]
 
-    def silent_before(self, answered: wire.CallAnswered | CallOutcome, elapsed: float) -> list[float]:
-        """Return how long each callback took that was run before the one that this is of, and had nothing to say.
+    def silent_durations(self, answered: wire.CallAnswered | CallOutcome, elapsed: float) -> list[float]:
+        """Return how long each callback took that ran without an answer before the one that `answered` is of.
 
-        `elapsed` is what the whole call took; whatever the worker says, it is no less than they did.
+        `elapsed` is the duration of the whole call, which bounds their sum: a worker is not trusted with numbers.
         """
         if isinstance(answered, wire.CallAnswered) and not self.is_expired:
-            found = answered.earlier_seconds
+            reported = answered.earlier_seconds
         else:
-            found, last = list[float](), time.monotonic() - elapsed
-            for moment in self._moments():
-                found.append(moment - last)
+            reported, last = list[float](), time.monotonic() - elapsed
+            for moment in self._starts():
+                reported.append(moment - last)
                 last = moment
-        before: list[float] = []
-        for seconds in found:
-            before.append(seconds if 0.0 <= seconds <= elapsed else elapsed)
-            elapsed -= before[-1]
-        return before
+        durations: list[float] = []
+        for seconds in reported:
+            durations.append(seconds if 0.0 <= seconds <= elapsed else elapsed)
+            elapsed -= durations[-1]
+        return durations
 
-    def due(self, now: float) -> float:
-        """Return when to look again whether the callback that runs then is late; if that has passed, it is.
+    def next_check(self, now: float) -> float:
+        """Return when to check again whether the running callback is late. It is late if that moment has passed.
 
-        None that may be run after this one can be late before it has had its time from now on.
+        No later callback of the call can be late before it has had its time from now on.
         """
         assert self._serving is not None
         call, fire = self._serving
-        if len(moments := self._moments()) > self._granted:  # once for each: else a worker could put its end off
-            self._granted = len(moments)
-            began = min(now - (time.monotonic() - moments[-1]), self.ends)
+        if len(starts := self._starts()) > self._granted:  # once for each: else a worker could put its end off
+            self._granted = len(starts)
+            began = min(now - (time.monotonic() - starts[-1]), self.ends)
             self.ends = compute_deadline(call.then[self._granted - 1], fire, began)
         return min([self.ends, *(compute_deadline(hook, fire, now) for hook in call.then[self._granted :])])
 
-    def _moments(self) -> list[float]:
-        """Return when each callback began that it was to run after the first one, on the monotonic clock."""
-        data = os.pread(self.process.progress_fd, wire.PROGRESS.size * len(self._then), 0) if self._then else b""
+    def _starts(self) -> list[float]:
+        """Return when each callback after the first began, on the monotonic clock."""
+        following = self._following
+        data = os.pread(self.process.progress_fd, wire.PROGRESS.size * len(following), 0) if following else b""
         moments: list[float] = []
-        for following, (moment, number) in zip(self._then, wire.PROGRESS.iter_unpack(data), strict=False):
-            if number != following.call_id:
-                break
+        for following_call, (moment, number) in zip(following, wire.PROGRESS.iter_unpack(data), strict=False):
+            if number != following_call.call_id:
+                break  # of an earlier call: the file is written over from its start
             moments.append(moment)
         return moments
 
-    async def settle(self) -> bool:
-        """Read the answer of an abandoned call; return whether the worker can take another."""
+    async def drain_answer(self) -> bool:
+        """Read the answer of an abandoned call. Return whether the worker can take another."""
         if self._is_cut_short:
             return False  # it waits for the rest of a call that will never come
         try:
-            await self._answer()
+            await self._receive_answer()
         except (EOFError, wire.FrameError):
             return False
         return True
 
-    async def _answer(self) -> wire.CallAnswered:
-        """Receive the answer to a call; serve the callback's requests for state before it.
+    async def _receive_answer(self) -> wire.CallAnswered:
+        """Receive the answer to a call. Serve the callback's requests for state that come before it.
 
         Raises:
             EOFError: the worker is gone.
-            FrameError: what came is not an answer to this call.
+            FrameError: the message is not an answer to this call.
         """
         while True:
-            body = self._received()
+            body = self._receive_now()
             message = wire.decode_from_worker(body if body is not None else await self._receive())
             if not isinstance(message, StateRequest):
                 break
-            await self._tell(message)
+            await self._answer_state(message)
         if self._reader.held:
             raise wire.FrameError("more than one answer to a call")
         if not isinstance(message, wire.CallAnswered) or message.generation != self.generation:
             raise wire.FrameError("an answer to another call")
         if message.earlier_seconds:
             self._advance(message.call_id)
-        if message.call_id != self._call_id or len(message.earlier_seconds) != self._known:
+        if message.call_id != self._call_id or len(message.earlier_seconds) != self._begun:
             raise wire.FrameError("an answer to another call")
-        if message.emitted:
+        if emitted := message.emitted:
             if not self._may_emit:
                 raise wire.FrameError("unexpected telemetry")
-            if len(message.emitted) > MAX_EMITTED or any(len(one.data) > MAX_EMITTED_BYTES for one in message.emitted):
+            if len(emitted) > MAX_EMITTED or any(len(item.data) > MAX_EMITTED_BYTES for item in emitted):
                 raise wire.FrameError("more telemetry than a call may send")
         return message
 
     def _advance(self, call_id: int) -> None:
         """Note that a later callback has begun, if this is the id of one."""
-        for number, following in enumerate(self._then[self._known :], self._known + 1):
+        for number, following in enumerate(self._following[self._begun :], self._begun + 1):
             if following.call_id == call_id:
-                self._call_id, self._known, self._asked = call_id, number, 0
+                self._call_id, self._begun, self._requests = call_id, number, 0
 
-    async def _tell(self, asked: StateRequest) -> None:
+    async def _answer_state(self, request: StateRequest) -> None:
         """Perform one state operation for the call under way, and let all other tasks run before the next one.
 
         Raises:
-            FrameError: it is not the next question of that call, or it did not wait for the answer to the one before.
+            FrameError: it is not the next request of that call, or it was sent before the last response.
         """
-        if asked.call_id != self._call_id:
-            self._advance(asked.call_id)
-        self._asked += 1
-        expected = self.generation, self._call_id, self._asked
-        is_next = (asked.generation, asked.call_id, asked.number) == expected and self._asked <= MAX_STEPS
+        if request.call_id != self._call_id:
+            self._advance(request.call_id)
+        self._requests += 1
+        expected = self.generation, self._call_id, self._requests
+        is_next = (request.generation, request.call_id, request.number) == expected and self._requests <= MAX_STEPS
         if self._serving is None or not is_next or self._reader.held:
             raise wire.FrameError("an unexpected question about state")
         call, fire = self._serving
-        if self._known:
-            call = msgspec.structs.replace(call, hook=call.then[self._known - 1])
-        told = fire.answer(call, asked)
-        await self._send_rest(memoryview(wire.encode_frame(told)))
-        # Not tried at once: a callback that sends requests without end takes one turn of the loop for each.
+        if self._begun:
+            call = msgspec.structs.replace(call, hook=call.then[self._begun - 1])
+        response = fire.answer(call, request)
+        await self._send_rest(memoryview(wire.encode_frame(response)))
+        # Not read at once: a callback that sends requests without end takes one turn of the loop for each.
         await trio.lowlevel.wait_readable(self.process.socket)
 
-    def _garbage(self, message: str) -> CallOutcome:
+    def _break_off(self, message: str) -> CallOutcome:
         # A stream that once held garbage cannot be trusted to be in sync again.
         self.kill("it broke the protocol")
         return self.lost_outcome("protocol", message)
 
-    async def _crashed(self) -> CallOutcome:
+    async def _build_crash(self) -> CallOutcome:
         if self.is_expired:
             return CallOutcome(cause="timeout", is_lost=True)
-        text = self.kill_reason or await self._how_it_died() or "the worker died"
+        text = self.kill_reason or await self._explain_exit() or "the worker died"
         self.kill("its socket ended")
         is_orphaned = self.process.is_orphaned
         text = "the zygote died, and the worker with it" if is_orphaned else text
         return self.lost_outcome("crash", text, is_orphaned=is_orphaned)
 
     def lost_outcome(self, cause: Cause, message: str, *, is_orphaned: bool = False) -> CallOutcome:
-        """Return the outcome of a call whose worker is dead or about to be, with what it had printed so far."""
+        """Return the outcome of a call whose worker is dead or about to be, with its output so far."""
         stdout, out_cut = read_output_tail(self.process.stdout_fd)
         stderr, err_cut = read_output_tail(self.process.stderr_fd)
         return CallOutcome(
@@ -304,7 +305,7 @@ class PoolWorker:
             truncated=out_cut or err_cut, is_lost=True, is_orphaned=is_orphaned,
         )  # fmt: skip
 
-    async def _how_it_died(self) -> str:
+    async def _explain_exit(self) -> str:
         with trio.move_on_after(EXIT_NOTICE):
             await self.process.exit_known.wait()
         code = self.process.exit_code
@@ -313,7 +314,7 @@ class PoolWorker:
         return f"the worker exited with code {code}" if code >= 0 else f"the worker was killed by signal {-code}"
 
     def kill(self, reason: str) -> None:
-        """Kill it now.  `watch` notices its death, and closes its descriptors."""
+        """Kill the worker now.  `watch` notices its death, and its descriptors are closed after that."""
         if not self.is_dead:
             self.kill_reason = self.kill_reason or reason
             self.process.kill()
@@ -322,15 +323,15 @@ class PoolWorker:
         """Wait for the process's death."""
         await trio.lowlevel.wait_readable(self.process.pidfd)
 
-    def bury(self) -> None:
-        """Mark it as dead, and wake the task that waits for its answer, if there is one."""
+    def mark_dead(self) -> None:
+        """Mark the worker as dead, and wake the task that waits for its answer, if any."""
         self.is_dead = True
         self._hang_up()
 
     def expire(self) -> None:
-        """End its call: the deadline has passed."""
+        """End the worker's call, whose deadline has passed."""
         self.is_expired = True
-        self._then = self._then[: len(self._moments())]  # what begins until it is dead begins too late
+        self._following = self._following[: len(self._starts())]  # a callback that begins before the death is too late
         self.kill("its call's deadline passed")
         self._hang_up()
 
@@ -341,21 +342,21 @@ class PoolWorker:
             return
 
     def close(self) -> None:
-        """Close its descriptors; only when no call uses it any more."""
+        """Close the worker's descriptors. Only when no call uses it any more."""
         self.is_dead = True
         trio.lowlevel.notify_closing(self.process.socket)
         trio.lowlevel.notify_closing(self.process.pidfd)
         self.process.close()
 
     async def _send_rest(self, data: memoryview) -> None:
-        """Send what the worker's socket could not take at once; without it the worker waits for ever."""
-        self._is_cut_short = True
-        while data := data[self._sent(data) :]:
+        """Send the bytes that the worker's socket did not take at once, without which the worker waits endlessly."""
+        self._is_cut_short = True  # first: a cancelled send leaves half a frame in the socket
+        while data := data[self._send_now(data) :]:
             await trio.lowlevel.wait_writable(self.process.socket)
         self._is_cut_short = False
 
-    def _sent(self, data: bytearray | memoryview) -> int:
-        """Return how many bytes the worker's socket took.
+    def _send_now(self, data: bytearray | memoryview) -> int:
+        """Send what the worker's socket takes at once. Return the number of bytes.
 
         Raises:
             EOFError: it is closed.
@@ -368,15 +369,15 @@ class PoolWorker:
             raise EOFError("its socket is closed") from None
 
     async def _receive(self) -> memoryview:
-        while (body := self._received()) is None:
+        while (body := self._receive_now()) is None:
             await trio.lowlevel.wait_readable(self.process.socket)
         return body
 
-    def _received(self) -> memoryview | None:
-        """Return the next message if it has arrived whole.
+    def _receive_now(self) -> memoryview | None:
+        """Return the next message, or None if it has not arrived whole.
 
         Raises:
-            EOFError: no more will come.
+            EOFError: the stream has ended.
             FrameError: it is too long.
         """
         body = self._reader.take() if self._reader.held else None
@@ -394,7 +395,7 @@ class PoolWorker:
 
 
 def compute_deadline(hook: Hook, fire: FireContext, began: float) -> float:
-    """Return until when a callback may run that begins at that moment."""
+    """Return the deadline of a callback that begins at the given moment."""
     return min(began + (hook.timeout or fire.spec.timeout), fire.deadline)
 
 
@@ -405,7 +406,7 @@ CAUSES: dict[str, Cause] = {
 
 
 def build_call_outcome(answered: wire.CallAnswered, seconds: float) -> CallOutcome:
-    """Return what a worker reported of a call; a worker is not trusted, not even with the length of its report."""
+    """Return the outcome that a worker reported. A worker is not trusted, not even with the length of its report."""
     return CallOutcome(
         cause=CAUSES.get(answered.cause, "crash"), message=answered.message,
         stdout=decode_output(answered.stdout) if answered.stdout else "",

@@ -1,8 +1,11 @@
 """The daemon's handle on its zygote.  Knows two processes and a control socket; does not know hooks or verdicts.
 
-guard() ─ starts a guardian, and fails when it dies: its supervisor then runs another
-run() ─── has the guardian fork a zygote, reads its messages, and fails when it dies: likewise
-fork() ── requests a worker, waits for a new zygote if there is none, kills one that is silent for 2 s
+guard() ─ starts a guardian, and fails when it dies. Its supervisor then runs it again
+run() ─── has the guardian fork a zygote, reads its messages, and fails when it dies. The supervisor runs it again
+fork() ── requests a worker, waits for a new zygote if there is none, kills a zygote that is silent for 2 s
+
+    async with open_zygote() as zygote:
+        process = await zygote.fork(source, wire.WorkerLimits())
 """
 
 from __future__ import annotations
@@ -25,25 +28,25 @@ from hooklatch_worker.sandbox import linux
 __all__ = ["ZygoteClient", "open_zygote", "reap_strangers", "run_zygote"]
 
 logger = logging.getLogger("hooklatch.zygote")
-SILENCE = 2.0  # seconds without an answer to a fork, after which the zygote is stuck
-RESTARTS = RestartPolicy(intensity=5, period=5.0, waits=(0.0, 0.1, 0.5, 1.0, 2.0))  # without it nothing can be called
-SWEEP_TIMEOUT = 5.0  # seconds for killing what a dead zygote left; what lives on after that cannot be killed
+SILENCE = 2.0  # seconds without an answer to a fork, after which the zygote counts as stuck
+RESTARTS = RestartPolicy(intensity=5, period=5.0, waits=(0.0, 0.1, 0.5, 1.0, 2.0))  # without it no hook can be called
+SWEEP_TIMEOUT = 5.0  # seconds for killing what a dead zygote left; a process that lives after that cannot be killed
 SWEEP_INTERVAL = 0.002  # seconds between two checks for what is left
 
 
 class ZygoteClient:
-    """Forks workers of one interpreter, through one zygote after another; without one, of that of this process."""
+    """The daemon's side of the zygotes of one interpreter, its own if none is given. It outlives each of them."""
 
     def __init__(self, *, owns_process: bool = False, interpreter: Interpreter | None = None) -> None:
         self._interpreter = interpreter
-        self._life: ZygoteProcess | None = None
+        self._zygote: ZygoteProcess | None = None
         self._latest: ZygoteProcess | None = None  # from its start until it is gone
         self._guardian: Guardian | None = None  # from its start until everything that it left is gone
         self._guarded = trio.Event()
         self._ready = trio.Event()
         self._generation = 0
         self._owns_process = owns_process
-        self._lives = 0
+        self._zygotes_started = 0
 
     @property
     def specs(self) -> tuple[ChildSpec, ChildSpec]:
@@ -55,76 +58,76 @@ class ZygoteClient:
 
     @property
     def restarts(self) -> int:
-        """Return how often the zygote was restarted, or should have been."""
-        return max(self._lives - 1, 0)
+        """Return how often a zygote was started after the first, or should have been."""
+        return max(self._zygotes_started - 1, 0)
 
     @property
     def pid(self) -> int | None:
-        return self._life.pid if self._life else None
+        return self._zygote.pid if self._zygote else None
 
     @property
     def is_alive(self) -> bool:
-        return self._life is not None and self._life.is_alive
+        return self._zygote is not None and self._zygote.is_alive
 
     def roots(self) -> frozenset[int]:
-        """Return the processes below which everything that runs hooks is.
+        """Return the processes that have everything that runs hooks below them.
 
-        The daemon's own process is one, since it adopts what a zygote and its guardian leave if both are killed; but as
-        process 1 of a container it also adopts the orphans of anything else there.
+        The daemon's own process is one of them, since it adopts the orphans of a zygote and its guardian if both are
+        killed. As process 1 of a container it also adopts all other orphans there, and is then left out.
         """
-        found = {one.pid for one in (self._latest, self._guardian) if one is not None} - {0}
-        return frozenset(found | {os.getpid()} if self._owns_process and os.getpid() != 1 else found)
+        pids = {process.pid for process in (self._latest, self._guardian) if process is not None} - {0}
+        return frozenset(pids | {os.getpid()} if self._owns_process and os.getpid() != 1 else pids)
 
     async def fork(self, source: wire.Source, limits: wire.WorkerLimits) -> WorkerProcess:
-        """Fork a worker that will import `source`; wait for a zygote if there is none just now.
+        """Fork a worker that will import `source`. Wait for a zygote if there is none now.
 
         Raises:
-            ForkError: the system refuses, or the zygote died or fell silent meanwhile.
+            ForkError: the system refuses, or the zygote died or fell silent during the request.
         """
-        while (life := self._life) is None:  # it may be gone again before a task that waited for it runs
+        while (zygote := self._zygote) is None:  # it may be gone again before a task that waited for it runs
             await self._ready.wait()
         self._generation += 1
         generation = self._generation
-        order = life.orders[generation] = ForkRequest()
+        request = zygote.requests[generation] = ForkRequest()
         try:
             with trio.move_on_after(SILENCE):
-                await self._send(life, wire.encode_body(wire.ForkWorker(generation, source, limits)))
-                await order.done.wait()
+                await self._send(zygote, wire.encode_body(wire.ForkWorker(generation, source, limits)))
+                await request.done.wait()
         except BaseException:
-            # Cancelled; the worker may have come at the same moment, and then nothing else knows of it.
-            if isinstance(order.result, WorkerProcess):
-                order.result.kill()
-                order.result.close()
+            # Cancelled. The worker may have arrived in the same turn of the loop, and then only this task can end it.
+            if isinstance(request.result, WorkerProcess):
+                request.result.kill()
+                request.result.close()
             raise
         finally:
-            # What comes later finds nobody waiting; `_hear` then kills it.
-            life.orders.pop(generation, None)
-        if not order.done.is_set():
-            logger.error("zygote silent for %.0f s, killing it", SILENCE, extra={"pid": life.pid})
-            life.kill()
-            self._lose(life)
-        if isinstance(order.result, ForkError):
-            raise order.result
-        return order.result
+            # A worker that arrives later has no request any more, so `_deliver` kills it.
+            zygote.requests.pop(generation, None)
+        if not request.done.is_set():
+            logger.error("zygote silent for %.0f s, killing it", SILENCE, extra={"pid": zygote.pid})
+            zygote.kill()
+            self._lose(zygote)
+        if isinstance(request.result, ForkError):
+            raise request.result
+        return request.result
 
-    async def _send(self, life: ZygoteProcess, data: bytes) -> None:
+    async def _send(self, zygote: ZygoteProcess, data: bytes) -> None:
         while True:
             try:
-                life.control.send(data)
+                zygote.control.send(data)
                 return
             except BlockingIOError:
                 try:
-                    await trio.lowlevel.wait_writable(life.control)
+                    await trio.lowlevel.wait_writable(zygote.control)
                 except trio.ClosedResourceError:
                     raise ZygoteLostError("the zygote is gone") from None
             except OSError as error:
-                self._lose(life)
+                self._lose(zygote)
                 raise ZygoteLostError(f"the zygote is gone: {error.strerror}") from None
 
-    def _lose(self, life: ZygoteProcess) -> None:
-        """Make new forks wait for the next life, even if the end of this one was not received yet."""
-        if self._life is life:
-            self._life = None
+    def _lose(self, zygote: ZygoteProcess) -> None:
+        """Make new forks wait for the next zygote, even if the end of this one was not received yet."""
+        if self._zygote is zygote:
+            self._zygote = None
             self._ready = trio.Event()
 
     async def guard(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -154,85 +157,86 @@ class ZygoteClient:
         Raises:
             ForkError: it did not start, or has died.
         """
-        self._lives += 1
-        while (guardian := self._guardian) is None or guardian.has_ended:  # both may have died, and we hear of it first
+        self._zygotes_started += 1
+        # Both may have died, and this task may run before `guard` does.
+        while (guardian := self._guardian) is None or guardian.has_ended:
             await self._guarded.wait()
         try:
-            life = self._latest = ZygoteProcess(guardian)
+            zygote = self._latest = ZygoteProcess(guardian)
         except OSError as error:
             raise ForkError(f"the zygote could not be started: {error.strerror}") from None
         try:
-            await life.greet()
-            self._life = life
+            await zygote.greet()
+            self._zygote = zygote
             self._ready.set()
             task_status.started()
-            await self._hear(life)
+            await self._read_messages(zygote)
         except wire.FrameError as error:
-            life.kill()
-            raise ZygoteLostError(f"the zygote broke the protocol and was killed, pid {life.pid}: {error}") from None
+            zygote.kill()
+            raise ZygoteLostError(f"the zygote broke the protocol and was killed, pid {zygote.pid}: {error}") from None
         finally:
-            self._lose(life)
-            for order in life.orders.values():
-                order.done.set()
-            for worker in life.workers.values():
-                worker.exit_known.set()  # nobody will say how it ended
-            if not life.pid:
-                guardian.kill()  # it may be stuck
-            await life.aclose()
+            self._lose(zygote)
+            for request in zygote.requests.values():
+                request.done.set()
+            for worker in zygote.workers.values():
+                worker.exit_known.set()  # its exit code will never arrive
+            if not zygote.pid:
+                guardian.kill()  # it may be stuck: no greeting came from the zygote that it should have forked
+            await zygote.aclose()
             self._latest = None
-        raise ZygoteLostError(f"the zygote died, pid {life.pid}")
+        raise ZygoteLostError(f"the zygote died, pid {zygote.pid}")
 
-    async def _hear(self, life: ZygoteProcess) -> None:
-        while (received := await life.receive()) is not None:
+    async def _read_messages(self, zygote: ZygoteProcess) -> None:
+        while (received := await zygote.receive()) is not None:
             message, fds = received
             match message:
                 case wire.WorkerForked(generation, pid) if len(fds) == 5:
-                    worker = WorkerProcess(life, generation, pid, fds)
-                    life.workers[generation] = worker
-                    self._deliver(life, generation, worker)
+                    worker = WorkerProcess(zygote, generation, pid, fds)
+                    zygote.workers[generation] = worker
+                    self._deliver(zygote, generation, worker)
                 case wire.WorkerForked(generation, pid):
                     # The kernel drops the descriptors that we have no room for (MSG_CTRUNC of recvmsg(2)).
                     for fd in fds:
                         os.close(fd)
                     with suppress(ProcessLookupError):
                         os.kill(pid, signal.SIGKILL)
-                    self._deliver(life, generation, ForkError("the daemon has no descriptor left"))
+                    self._deliver(zygote, generation, ForkError("the daemon has no descriptor left"))
                 case wire.ForkFailed(generation, text):
-                    self._deliver(life, generation, ForkError(text))
+                    self._deliver(zygote, generation, ForkError(text))
                 case wire.WorkerExited(generation, _, code):
-                    ended = life.workers.pop(generation, None)
+                    ended = zygote.workers.pop(generation, None)
                     if ended is not None:
                         ended.exit_code = code
                         ended.exit_known.set()
                 case wire.ZygoteReady():
                     continue
 
-    def _deliver(self, life: ZygoteProcess, generation: int, result: WorkerProcess | ForkError) -> None:
-        order = life.orders.get(generation)
-        if order is not None:
-            order.result = result
-            order.done.set()
+    def _deliver(self, zygote: ZygoteProcess, generation: int, result: WorkerProcess | ForkError) -> None:
+        request = zygote.requests.get(generation)
+        if request is not None:
+            request.result = result
+            request.done.set()
         elif isinstance(result, WorkerProcess):
             result.kill()
             result.close()
 
     async def _sweep(self) -> None:
-        """Kill what the dead guardian left, whose orphans we adopt if this process is the daemon's own."""
+        """Kill the processes that the dead guardian left, which this process adopts if it is the daemon's own."""
         if not self._owns_process:
             return
         with trio.move_on_after(SWEEP_TIMEOUT, shield=True) as scope:
             while linux.kill_children(keep=frozenset(OWNED)):  # noqa: ASYNC110  (each death may hand us the next generation)
                 await trio.sleep(SWEEP_INTERVAL)
         if scope.cancelled_caught:
-            left = sorted({*linux.list_children()} - OWNED)
-            logger.error("processes that a dead guardian left cannot be killed: %s", left)
+            left_pids = sorted({*linux.list_children()} - OWNED)
+            logger.error("processes that a dead guardian left cannot be killed: %s", left_pids)
 
 
 def reap_strangers() -> None:
-    """Reap each dead child that nobody waits for.
+    """Reap each dead child that no task waits for.
 
-    The daemon adopts orphans: as a subreaper those that a dead zygote left, and as process 1 of a container those of
-    everything else there, such as what a health check or `docker exec` left behind.  Without this they stay as zombies.
+    The daemon adopts orphans. As a subreaper it gets those of a dead zygote, and as process 1 of a container those of
+    everything else there, such as a health check or `docker exec`.  Without this they stay as zombies.
     """
     for pid in linux.list_children():
         if pid not in OWNED:
@@ -243,7 +247,7 @@ def reap_strangers() -> None:
 async def open_zygote(
     *, owns_process: bool = False, interpreter: Interpreter | None = None
 ) -> AsyncGenerator[ZygoteClient]:
-    """Run a zygote while the block runs."""
+    """Run a guardian and a zygote for the duration of the block."""
     zygote = ZygoteClient(owns_process=owns_process, interpreter=interpreter)
     async with run_zygote(zygote, Supervisor("zygote")):
         yield zygote
@@ -251,7 +255,7 @@ async def open_zygote(
 
 @asynccontextmanager
 async def run_zygote(zygote: ZygoteClient, supervisor: Supervisor) -> AsyncGenerator[None]:
-    """Run a zygote that nobody runs yet while the block runs, under a supervisor of its own."""
+    """Run a not yet started zygote for the duration of the block, under the given supervisor."""
     async with supervisor.open():
         for spec in zygote.specs:
             await supervisor.start(spec)

@@ -30,5 +30,5 @@ def test_a_stale_socket_or_nothing_may_be_replaced(make: Callable[[Path], None],
 def test_anything_else_is_left_as_it_is(make: Callable[[Path], None], tmp_path: Path) -> None:
     make(tmp_path / "s")
 
-    with pytest.raises(StartError, match=r"/s is no socket and was left as it is; move it away"):
+    with pytest.raises(StartError, match=r"/s is not a socket and was left as it is; move it away"):
         check_place(str(tmp_path / "s"))

@@ -99,7 +99,7 @@ def test_a_full_pipe_costs_lines_and_no_time_and_the_loss_is_told() -> None:
     assert 0 < dropped < 5000
     numbers = [int(line["message"].split()[1]) for line in lines]
     assert numbers == sorted(set(numbers))  # in order, each once; which ones are missing is the scheduler's affair
-    assert (loss["message"], loss["dropped"]) == ("lines were dropped: nobody read them", dropped)
+    assert (loss["message"], loss["dropped"]) == ("lines were dropped, since the log was not read", dropped)
     assert last["message"] == "and now it is read"
 
 
@@ -210,7 +210,7 @@ def fill(daemon: Started) -> None:
 def test_a_file_of_its_own_is_begun_anew_when_it_is_large_and_one_old_one_is_kept(tmp_path: Path) -> None:
     path = tmp_path / "daemon.log"
     fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-    log = LogHandler(fd, HumanFormatter(), str(path), most=1000)
+    log = LogHandler(fd, HumanFormatter(), str(path), maximum=1000)
 
     for number in range(100):
         log.emit(logging.makeLogRecord({"msg": f"{number} " + "x" * 30, "levelname": "INFO", "name": "test"}))

@@ -111,12 +111,12 @@ def slow(go: Path) -> dict[str, Any]:
 
 PARTS: dict[str, tuple[Any, str, Callable[[Place], Awaitable[None]]]] = {
     "reader handoff": (ReaderHandoff, "_tick", Place.slow_fire),
-    "admission": (Admission, "_let_one_in", Place.flood),
+    "admission": (Admission, "_admit_next", Place.flood),
     "memory watch": ("hooklatch.processes.resource_limits", "check_worker_memory", Place.nothing),
     "file watch": (FileWatch, "_look", Place.hint),
     "file hints": (InotifyHints, "_is_hint", Place.touch),
     "suspensions": (Suspensions, "_end", Place.suspend),
-    "metrics": (MetricsPublisher, "_keep", Place.other_metrics),
+    "metrics": (MetricsPublisher, "_keep_publishing", Place.other_metrics),
     "guards.py": (Pool, "_next_deadline", Place.end_of_a_deadline),
     "background fires": (Dispatcher, "_publish", Place.fire_and_forget),
     "session timers": (Sessions, "discard", Place.session_that_ends),

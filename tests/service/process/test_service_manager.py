@@ -99,18 +99,18 @@ def receiver(address: str) -> socket.socket:
 
 async def test_an_abstract_socket_is_told_too() -> None:
     with receiver(f"\0hooklatch-{os.getpid()}") as told:
-        await Notifier(f"@hooklatch-{os.getpid()}").tell(READY=1, STATUS="one\ntwo")
+        await Notifier(f"@hooklatch-{os.getpid()}").notify(READY=1, STATUS="one\ntwo")
 
         assert told.recv(100) == b"READY=1\nSTATUS=one two"
 
 
 async def test_a_manager_that_is_gone_or_full_holds_nobody_up(tmp_path: Path) -> None:
     address = str(tmp_path / "n")
-    await Notifier(address).tell(READY=1)
+    await Notifier(address).notify(READY=1)
     with receiver(address), trio.fail_after(20):
         for _ in range(40):  # net.unix.max_dgram_qlen is 10 to 512
             await flood(address)
-        await Notifier(address).tell(READY=1)
+        await Notifier(address).notify(READY=1)
 
 
 async def flood(address: str) -> None:

@@ -150,7 +150,7 @@ async def test_an_answer_that_was_acknowledged_is_the_decision_and_all_else_is_a
             await admin.call("reload")
             await races.meanwhile(races.drain)
             await admin.until_status(lambda status: status["connections"] == 2)
-            left = len(asks), asks._held, asks._open._shares, admission.in_flight, admission.strangers.in_flight
+            left = len(asks), asks._waiting, asks._open._shares, admission.in_flight, admission.strangers.in_flight
         nursery.cancel_scope.cancel()
 
     assert left == (0, {}, Counter(), 0, 0)

@@ -8,7 +8,7 @@ import pytest
 
 from hooklatch.core.hooks.registry import Hook, ServedTarget
 from hooklatch.core.messages import CallOutcome
-from hooklatch.service.registry.failure_log import KEPT, MAX_BYTES, Failures
+from hooklatch.service.registry.failure_log import KEPT_FAILURES, MAX_BYTES, Failures
 from support import plays
 from support.daemons import RpcFailure, running_daemon
 
@@ -28,9 +28,9 @@ def helper(name):
 def called(failures: Failures, hook: Hook, *outcomes: CallOutcome) -> None:
     for number, outcome in enumerate(outcomes):
         if outcome.cause == "policy":
-            failures.succeeded(hook)
+            failures.note_success(hook)
         else:
-            failures.failed(hook, outcome, decision_id=f"d-{number}", event="pre_tool_use", session=None)
+            failures.note_failure(hook, outcome, decision_id=f"d-{number}", event="pre_tool_use", session=None)
 
 
 CRASH = CallOutcome(cause="crash", message="it broke", traceback="Traceback ...")
@@ -39,7 +39,7 @@ CRASH = CallOutcome(cause="crash", message="it broke", traceback="Traceback ..."
 def test_the_last_failures_are_kept_newest_first_and_few_of_them() -> None:
     failures, hook = Failures(), plays.hook("a")
 
-    called(failures, hook, *[CRASH] * (KEPT + 2), CallOutcome(cause="policy"))
+    called(failures, hook, *[CRASH] * (KEPT_FAILURES + 2), CallOutcome(cause="policy"))
 
     assert [one.decision_id for one in failures.of(hook)] == [f"d-{number}" for number in (6, 5, 4, 3, 2)]
     assert failures.of(hook)[0].traceback == "Traceback ..."
@@ -48,25 +48,25 @@ def test_the_last_failures_are_kept_newest_first_and_few_of_them() -> None:
 def test_calls_that_were_not_made_do_not_push_out_why() -> None:
     failures, hook = Failures(), plays.hook("a")
 
-    called(failures, hook, CRASH, *[CallOutcome(cause="quarantined"), CallOutcome(cause="overload")] * KEPT)
+    called(failures, hook, CRASH, *[CallOutcome(cause="quarantined"), CallOutcome(cause="overload")] * KEPT_FAILURES)
 
     assert [one.cause for one in failures.of(hook)] == ["crash"]
-    assert [(one.hook, one.count, one.cause) for one in failures.failing([hook])] == [(hook.name, 11, "crash")]
+    assert [(one.hook, one.count, one.cause) for one in failures.find_failing([hook])] == [(hook.name, 11, "crash")]
 
 
 def test_one_good_call_or_a_new_version_ends_the_row_of_failures() -> None:
     failures, hook = Failures(), plays.hook("a")
     called(failures, hook, *[CRASH] * 4)
-    few = failures.failing([hook])
+    few = failures.find_failing([hook])
     called(failures, hook, CRASH)
-    row = failures.failing([hook])
+    row = failures.find_failing([hook])
     mended = plays.hook("a", target=ServedTarget(7))
-    of_the_mended = failures.failing([mended])
+    of_the_mended = failures.find_failing([mended])
     called(failures, hook, CallOutcome(cause="policy"))
 
     assert few == []
     assert [one.count for one in row] == [5]
-    assert of_the_mended == failures.failing([hook]) == []
+    assert of_the_mended == failures.find_failing([hook]) == []
 
 
 def test_hooks_of_one_name_in_two_sessions_are_two_and_are_forgotten_with_them() -> None:
@@ -90,7 +90,7 @@ def test_what_is_kept_is_bounded_whoever_fails_with_whatever_words() -> None:
     kept = [one for hook in hooks for one in failures.of(hook)]
     assert sum(one.size for one in kept) <= MAX_BYTES
     assert failures.of(hooks[0]) == []
-    assert len(failures.of(hooks[-1])) == KEPT
+    assert len(failures.of(hooks[-1])) == KEPT_FAILURES
 
 
 @pytest.mark.slow

@@ -85,7 +85,7 @@ def test_a_long_name_is_compared_as_far_as_it_was_written() -> None:
 
 
 def test_of_so_many_host_sessions_the_beginning_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hooklatch.service.registry.session_starts.MOST", 2)
+    monkeypatch.setattr("hooklatch.service.registry.session_starts.MAX_SESSIONS", 2)
     began, first, later = SessionStarts(), (find_place("/a"),), (find_place("/b"),)
     for name in ("1", "2"):
         began.note(name, first)

@@ -40,10 +40,10 @@ async def test_a_session_ends_a_minute_after_its_last_connection(autojump_clock:
     async with living() as sessions:
         session = sessions.open("s", None, EMPTY, TERMS)
         session.connections.update((1, 2))
-        sessions.left(session, 1)
+        sessions.lose_connection(session, 1)
         await trio.sleep(2 * LINGER)
         is_live_while_connected = sessions.get("s") is session
-        sessions.left(session, 2)
+        sessions.lose_connection(session, 2)
 
         await trio.sleep(LINGER - 1)
         is_live_before = sessions.get("s") is session
@@ -56,11 +56,11 @@ async def test_the_minute_begins_anew_when_a_session_was_resumed(autojump_clock:
     async with living() as sessions:
         session = sessions.open("s", None, EMPTY, TERMS)
         session.connections.add(1)
-        sessions.left(session, 1)
+        sessions.lose_connection(session, 1)
         await trio.sleep(LINGER / 2)
         session.connections.add(2)
         await trio.sleep(LINGER / 4)
-        sessions.left(session, 2)
+        sessions.lose_connection(session, 2)
 
         await trio.sleep(LINGER - 1)
         is_live_before = sessions.get("s") is session
@@ -75,7 +75,7 @@ async def test_a_session_that_ended_does_not_end_its_successor_of_the_same_id(
     async with living() as sessions:
         first = sessions.open("s", None, EMPTY, TERMS)
         first.connections.add(1)
-        sessions.left(first, 1)
+        sessions.lose_connection(first, 1)
         sessions.discard(first)
         second = sessions.open("s", None, EMPTY, TERMS)
 
@@ -88,7 +88,7 @@ async def test_a_connection_may_end_after_the_sessions_have() -> None:
     async with living() as sessions:
         session = sessions.open("s", None, EMPTY, TERMS)
 
-    sessions.left(session, 1)
+    sessions.lose_connection(session, 1)
 
 
 def test_a_session_without_an_id_gets_one_nobody_can_guess() -> None:
@@ -122,10 +122,10 @@ def test_there_are_so_many_sessions_and_no_more(monkeypatch: pytest.MonkeyPatch)
 class Nobody:
     """No client asks which events it may skip."""
 
-    def tell(self, session: AgentSession, view: Snapshot, catalogue: Catalogue) -> bool:
+    def notify(self, session: AgentSession, snapshot: Snapshot, catalogue: Catalogue) -> bool:
         return False
 
-    async def delivered(self) -> None:
+    async def wait_delivered(self) -> None:
         pass
 
 
@@ -228,7 +228,7 @@ async def test_a_change_holds_at_once_for_all_and_is_told_in_slices(monkeypatch:
     views = {office.registries.view_of(viewer) for viewer in viewers}
     told_at_once = len(office.published)
     monkeypatch.setattr("hooklatch.service.registry.announcing.SLICE", 1)
-    await office.registries.announced()
+    await office.registries.wait_announced()
 
     assert views == {office.registries.view}
     assert told_at_once == 1  # who looks at the global layers alone
@@ -246,7 +246,7 @@ async def test_who_joins_while_others_are_told_hears_only_what_comes_later(monke
 
     (said,) = office.heard_by(session)
     assert said.revision == began.revision
-    await office.registries.announced()
+    await office.registries.wait_announced()
     assert len(office.heard_by(session)) == 1
 
 
@@ -259,7 +259,7 @@ async def test_what_is_told_late_is_one_announcement_of_all_that_has_changed(mon
         office.registries.register_global([gate(name, Layer.GLOBAL)])
     monkeypatch.setattr("hooklatch.service.registry.announcing.SLICE", 1)
 
-    await office.registries.announced()
+    await office.registries.wait_announced()
 
     (said,) = office.heard_by(session)
     assert (said.previous, said.added, said.digest) == (began, ["g", "h"], office.registries.view.digest)

@@ -27,7 +27,7 @@ def test_a_figure_is_exact_whenever_it_is_read(count: int) -> None:
     assert counted(count).verdicts["deny"] == counted(count).causes["crash"] == count
     assert counted(count).total_fired == counted(count).event("pre_tool_use").fired == count
     assert counted(count).event("pre_tool_use").timings.count == count
-    assert sum(record.count for record in counted(count).event_records.values()) == count
+    assert sum(record.count for record in counted(count).event_statistics.values()) == count
     assert counted(count).events().keys() == ({"pre_tool_use"} if count else set())
 
     calls = counted(count).timings(GUARD.name)
@@ -67,20 +67,20 @@ def test_a_success_that_is_not_added_up_yet_ends_a_streak_of_failures() -> None:
         outcome = CallOutcome(cause="policy" if cause == "policy" else "crash")
         statistics.calls.append((GUARD, outcome.cause, 1.0))
         if cause != "policy":
-            statistics.failures.failed(GUARD, outcome, decision_id="d", event="stop", session=None)
+            statistics.failures.note_failure(GUARD, outcome, decision_id="d", event="stop", session=None)
 
     for _ in range(4):
         called("crash")
     called("policy")
     called("crash")
-    assert statistics.failures.failing([GUARD]) == []
+    assert statistics.failures.find_failing([GUARD]) == []
 
     for _ in range(4):
         called("crash")
-    assert [(one.hook, one.count) for one in statistics.failures.failing([GUARD])] == [(GUARD.name, 5)]
+    assert [(one.hook, one.count) for one in statistics.failures.find_failing([GUARD])] == [(GUARD.name, 5)]
 
     called("policy")
-    assert statistics.failures.failing([GUARD]) == []
+    assert statistics.failures.find_failing([GUARD]) == []
 
 
 def test_what_a_session_had_called_is_forgotten_with_it() -> None:

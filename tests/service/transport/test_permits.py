@@ -170,7 +170,7 @@ async def test_a_change_elsewhere_is_not_told(daemon: Daemon) -> None:
 async def test_a_client_that_reads_nothing_is_cut_off_before_the_change_is_acknowledged(
     daemon: Daemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(permits, "DEADLINE", 0.05)
+    monkeypatch.setattr(permits, "TIMEOUT", 0.05)
     async with daemon.administrator() as admin, daemon.session() as client:
         await permitted(client)
         (connection,) = [one for one in daemon.parts.bus.connections.values() if one.may_skip]

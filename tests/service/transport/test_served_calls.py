@@ -31,10 +31,10 @@ async def test_a_fire_is_told_once_its_call_is_sent_and_before_the_client_answer
 
     async def answer(number: int) -> None:
         steps.append("answered")
-        served.answered(Response(id=number, result=None))
+        served.take_response(Response(id=number, result=None))
 
     async with trio.open_nursery() as nursery:
-        outcome = await served.ask(send, call_of("guard"), Told(steps), trio.current_time() + 5)
+        outcome = await served.call(send, call_of("guard"), Told(steps), trio.current_time() + 5)
 
     assert steps == ["sent", "told", "answered"]
     assert outcome.cause == "policy"

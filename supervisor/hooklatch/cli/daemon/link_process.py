@@ -162,7 +162,7 @@ class LinkProcess:
             await trio.sleep(STATUS)
             status = self._link.known.status() if self._link is not None else "there is no [fleet]"
             if status != said:
-                await self._notifier.tell(STATUS=status)
+                await self._notifier.notify(STATUS=status)
                 said = status
 
 

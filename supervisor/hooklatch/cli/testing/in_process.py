@@ -56,7 +56,7 @@ async def open_in_process_dispatcher(
     pools = Pools(parts, is_debugging=is_debugging, stdout=stdout)
     targets = HookRunners(
         pools, parts.bus.connections, parts.statistics, breakers=parts.breakers, dialects=parts.dialects,
-        on_quarantine=parts.notes.quarantined,
+        on_quarantine=parts.notes.note_quarantine,
     )  # fmt: skip
     dispatcher = Dispatcher(
         parts.registries, targets, parts.generations, parts.statistics,
@@ -185,7 +185,7 @@ class InProcessSource:
             said = await worker.call(call, fire, call.hook.timeout or fire.spec.timeout)
             seconds = trio.current_time() - began
             if isinstance(said, wire.CallAnswered):
-                worker.rest()
+                worker.finish_call()
                 return build_call_outcome(said, seconds)
             if said.cause == "crash":
                 said = msgspec.structs.replace(said, message=await process.ended())

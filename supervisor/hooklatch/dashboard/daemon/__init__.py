@@ -1,1 +1,1 @@
-"""What the dashboard is told by the daemon, and what it knows of files: asked, checked and kept.  Knows no page."""
+"""The dashboard's data: the daemon's responses and announcements, and files.  Does not know pages."""

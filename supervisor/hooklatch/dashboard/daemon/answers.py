@@ -1,8 +1,8 @@
-"""The shapes of the daemon's answers, as far as pages show them.  Knows data; asks nobody.
+"""The shapes of the daemon's responses, as far as pages show them.
 
-What a page needs has no default: an answer without it cannot be understood, and the page says so, instead of showing
-that nothing is wrong.  What no page needs is left out, and words stay texts: a daemon of another version may say more.
-An ask is the exception: who answers it has to see all of it.
+A field that a page needs has no default. A response without it cannot be understood, and the page says so, instead of
+showing that nothing is wrong.  Other fields are left out, and words stay texts, since a daemon of another version may
+have more.  An ask is the exception: the person who answers has to see all of it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = [
 
 
 class FindingSummary(msgspec.Struct, frozen=True):
-    """One thing that is wrong, and what to do."""
+    """A finding of the daemon's health, with its remedy."""
 
     reason: str
     what: str
@@ -41,7 +41,7 @@ class SuspensionSummary(msgspec.Struct, frozen=True):
 
 
 class FailingHookSummary(msgspec.Struct, frozen=True):
-    """A hook all of whose last calls failed."""
+    """A hook whose last calls all failed."""
 
     hook: str
     count: int
@@ -50,7 +50,7 @@ class FailingHookSummary(msgspec.Struct, frozen=True):
 
 
 class RecordSummary(msgspec.Struct, frozen=True):
-    """How the decision record is doing; `stage` is that of the disk's free space."""
+    """The state of the decision record. `stage` is that of the disk's free space."""
 
     folder: str
     durability: str
@@ -69,7 +69,7 @@ class SourceSummary(msgspec.Struct, frozen=True):
 
 
 class StatusSummary(msgspec.Struct, frozen=True):
-    """How the daemon is."""
+    """The status of the daemon."""
 
     version: str
     pid: int
@@ -95,7 +95,7 @@ class StatusSummary(msgspec.Struct, frozen=True):
 
 
 class TimingSummary(msgspec.Struct, frozen=True):
-    """How long a hook's calls took, in milliseconds, and how many failed."""
+    """The durations of a hook's calls, in milliseconds, and the number of failures."""
 
     count: int
     failures: dict[str, int]
@@ -110,7 +110,7 @@ class TimingSummary(msgspec.Struct, frozen=True):
 
 
 class WorkerLoad(msgspec.Struct, frozen=True):
-    """What the workers of a hook's source are doing; `in_flight` are calls of this hook."""
+    """The load of the workers of a hook's source. `in_flight` are calls of this hook."""
 
     workers: int
     busy: int
@@ -120,7 +120,7 @@ class WorkerLoad(msgspec.Struct, frozen=True):
 
 
 class FailureSummary(msgspec.Struct, frozen=True):
-    """A call of a hook that failed, with what is known of why."""
+    """A failed call of a hook, with the known details of its cause."""
 
     at: float
     decision_id: str
@@ -135,7 +135,7 @@ class FailureSummary(msgspec.Struct, frozen=True):
 
 
 class HookSummary(msgspec.Struct, frozen=True):
-    """A hook; the last three fields are in the answer about one hook alone."""
+    """A hook. The last three fields are only in the response about one hook."""
 
     id: str
     name: str
@@ -163,7 +163,7 @@ class HookSummary(msgspec.Struct, frozen=True):
 
     @property
     def can_be_switched(self) -> bool:
-        """Return whether an administrator may disable it: what is the fleet's, only the fleet takes away."""
+        """Return whether an administrator may disable it, which is never allowed for a hook of the fleet."""
         return self.layer != "fleet"
 
 
@@ -203,7 +203,7 @@ class SessionsAnswer(msgspec.Struct, frozen=True):
 
 
 class RecordPage(msgspec.Struct, frozen=True):
-    """Records, newest last; `more`: older ones match too."""
+    """Records, newest last. `more` says that older ones match too."""
 
     records: list[dict[str, Any]]
     more: bool

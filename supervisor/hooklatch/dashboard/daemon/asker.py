@@ -1,6 +1,6 @@
-"""The questions of one page, each answered or with the reason why not.  Knows the link; shows nothing.
+"""The requests of one page, each with its response or the reason why there is none.
 
-A page asks several things.  What one of them is not answered is shown in its place, and nothing else is assumed.
+A page sends several requests.  If one has no response, the page shows the reason in its place, and assumes nothing.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from hooklatch.dashboard.daemon.link import (
-    PATIENCE,
+    TIMEOUT,
     DaemonConnector,
     DaemonLink,
     DaemonUnansweredError,
@@ -25,27 +25,27 @@ T = TypeVar("T")
 
 
 class QueryResult(msgspec.Struct, Generic[T], frozen=True):
-    """What the daemon said, or the `fault` for which there is none; never both, never neither."""
+    """The daemon's response, or the `fault` for which there is none. It has exactly one of both."""
 
     value: T | None = None
     fault: str = ""
 
 
 class DaemonQueries:
-    """Asks over one connection; once that is lost, every further question has the same fault."""
+    """The requests over one connection. Once that is lost, every further request has the same fault."""
 
     def __init__(self, link: DaemonLink | None, fault: str = "") -> None:
         self._link = link
         self._fault = fault
 
     async def ask(
-        self, method: str, shape: type[T], /, *, patience: float = PATIENCE, **params: object
+        self, method: str, shape: type[T], /, *, timeout: float = TIMEOUT, **params: object
     ) -> QueryResult[T]:
-        """Return the daemon's answer, or why there is none within `patience` seconds."""
+        """Return the daemon's response, or the fault if there is none within `timeout` seconds."""
         if self._link is None:
             return QueryResult(fault=self._fault)
         try:
-            return QueryResult(await self._link.ask(method, shape, patience=patience, **params))
+            return QueryResult(await self._link.ask(method, shape, timeout=timeout, **params))
         except RequestRejectedError as error:
             return QueryResult(fault=str(error))
         except DaemonUnansweredError as error:
@@ -55,7 +55,7 @@ class DaemonQueries:
 
 @asynccontextmanager
 async def open_asker(daemon: DaemonConnector) -> AsyncGenerator[DaemonQueries]:
-    """Connect for some questions; where nobody listens, that is the answer to each."""
+    """Connect for the requests of a page. Without a daemon, each of them gets that fault."""
     connection = daemon.connect()
     try:
         link = await connection.__aenter__()

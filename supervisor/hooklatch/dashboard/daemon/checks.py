@@ -1,7 +1,7 @@
-"""The last check of the decision record, and one that runs.  Knows the record's files; changes none.
+"""The last check of the decision record, and the one that runs.  Reads the record's files; changes none.
 
-It runs in a thread, since a long record takes a while, and one at a time.  The head of the record that the dashboard
-saw first is a witness: what was written before it cannot be rewritten unnoticed while the dashboard runs.
+A check runs in a thread, since a long record takes a while, and one at a time.  The head of the record that the
+dashboard saw first is a witness: earlier entries cannot be rewritten unnoticed while the dashboard runs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["RecordVerification", "Checks"]
 
 
 class RecordVerification(msgspec.Struct, frozen=True):
-    """A check that ended: when it began, which folder it read, and its report or the reason why there is none."""
+    """A check that has ended: its start, its folder, and its report or the reason why there is none."""
 
     at: float
     folder: str
@@ -29,7 +29,7 @@ class RecordVerification(msgspec.Struct, frozen=True):
 
 
 class Checks:
-    """Checks the record whenever somebody wants it, while `run` runs."""
+    """The task that checks the record when a page requests it, while `run` runs."""
 
     def __init__(self) -> None:
         self.last: RecordVerification | None = None
@@ -37,13 +37,13 @@ class Checks:
         self.progress: int | None = None  # percent, while one runs
         self._send, self._receive = trio.open_memory_channel[str](1)
 
-    def saw(self, seq: int, digest: str) -> None:
+    def note_head(self, seq: int, digest: str) -> None:
         """Keep the first head that the daemon showed."""
         if self.witness is None and seq > 0:
             self.witness = ChainWitness(seq, digest)
 
     def begin(self, folder: str) -> bool:
-        """Have a record checked; return whether no check runs already."""
+        """Begin a check of a record, unless one runs already. Return whether it has begun."""
         if self.progress is not None:
             return False
         self.progress = 0
@@ -51,7 +51,7 @@ class Checks:
         return True
 
     async def run(self) -> None:
-        """Check what is asked for, until cancelled."""
+        """Run the requested checks until cancelled."""
         async for folder in self._receive:
             try:
                 self.last = await trio.to_thread.run_sync(self._check, folder, abandon_on_cancel=True)
@@ -62,9 +62,9 @@ class Checks:
         began = time.time()
         witnesses = [self.witness] if self.witness is not None else []
         try:
-            return RecordVerification(began, folder, verify_record(folder, witnesses, on_progress=self._progressed))
+            return RecordVerification(began, folder, verify_record(folder, witnesses, on_progress=self._note_progress))
         except (NoRecordError, OSError) as error:
             return RecordVerification(began, folder, fault=describe_error(error))
 
-    def _progressed(self, done: int, total: int) -> None:
+    def _note_progress(self, done: int, total: int) -> None:
         self.progress = min(done * 100 // max(total, 1), 99)

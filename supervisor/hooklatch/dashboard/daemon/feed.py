@@ -1,11 +1,11 @@
-"""What happens in the daemon, for as long as somebody looks.  Knows the daemon's announcements; knows no page.
+"""The feed of the daemon's announcements to open pages, as long as there are any.  Does not know pages.
 
-nobody looks ─▶ somebody does: connect, subscribe ─▶ a Pulse every 3 s and after each change, a Batch of decisions
-      ▲                      │ the daemon is gone        │
-      └── the last one left ─┴── a Pulse that says so ◀──┘  and again in 2 s
+no page is open ─▶ one is: connect, subscribe ─▶ a StatusSample every 3 s and after each change, a DecisionBatch
+      ▲                      │ the daemon is gone      │
+      └── the last one left ─┴── a sample of that ◀────┘  and again in 2 s
 
-Clients need not fire what no hook listens to, except while somebody watches decisions: so it watches only while a page
-is open.  A decision is shown as the record has it, without secrets; one that is not there, as it was announced.
+Clients may skip events without hooks, except while a subscriber gets decisions. So the feed subscribes only while a
+page is open.  A decision is shown as the record has it, without secrets, or as announced if the record lacks it.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from hooklatch.dashboard.daemon.samples import Samples
 
 __all__ = ["DecisionBatch", "DashboardFeed", "Happening", "StatusSample", "TooManyError", "fetch_status_sample"]
 
-PULSE = 3.0  # seconds between two looks at the daemon
-AGAIN = 2.0  # seconds after a connection that failed
+PULSE = 3.0  # seconds between two samples of the daemon's status
+RETRY = 2.0  # seconds after a connection that failed
 GATHER = 0.25  # seconds in which decisions are gathered, so that a busy daemon is asked four times a second at most
-MOST_ROWS = 20  # decisions in one batch; those before them are counted
-LOOKED_AT = 200  # records that are asked for to find them
-WAITING = 32  # happenings that a slow browser may be behind
-MOST_LISTENERS = 16
+MAX_ROWS = 20  # decisions in one batch; earlier ones are only counted
+MAX_SEARCHED = 200  # records that are asked for to find them
+MAX_LAG = 32  # happenings that a slow browser may be behind
+MAX_LISTENERS = 16
 TOPICS = ("registry", "decisions")
-FURTHER = ("operations", "asks")  # of daemons that know them
+OPTIONAL_TOPICS = ("operations", "asks")  # of daemons that know them
 
 
 class TooManyError(Exception):
@@ -42,7 +42,7 @@ class TooManyError(Exception):
 
 
 class StatusSample(msgspec.Struct, frozen=True):
-    """How the daemon is at a moment, as far as it answered."""
+    """The daemon's status and asks at a moment, as far as it responded."""
 
     at: float
     status: QueryResult[StatusSummary]
@@ -50,7 +50,7 @@ class StatusSample(msgspec.Struct, frozen=True):
 
 
 class DecisionBatch(msgspec.Struct, frozen=True):
-    """Decisions, oldest first: each announcement with its record, if there is one; `omitted` came before them."""
+    """Decisions, oldest first: each announcement with its record, if there is one. `omitted` more came before them."""
 
     decisions: list[tuple[Mapping[str, Any], Mapping[str, Any] | None]]
     omitted: int
@@ -60,7 +60,7 @@ Happening = StatusSample | DecisionBatch
 
 
 async def fetch_status_sample(asker: DaemonQueries) -> StatusSample:
-    """Ask how the daemon is now."""
+    """Request the daemon's present status and asks."""
     status = await asker.ask("status", StatusSummary)
     asks = await asker.ask("asks", OpenAskList)
     return StatusSample(
@@ -69,7 +69,7 @@ async def fetch_status_sample(asker: DaemonQueries) -> StatusSample:
 
 
 class DashboardFeed:
-    """Tells listeners what happens, while `run` runs."""
+    """The feed, which sends happenings to its listeners while `run` runs."""
 
     def __init__(self, daemon: DaemonConnector, samples: Samples) -> None:
         self._daemon = daemon
@@ -81,14 +81,14 @@ class DashboardFeed:
 
     @contextmanager
     def listening(self) -> Generator[trio.MemoryReceiveChannel[Happening]]:
-        """Yield a channel of what happens meanwhile; it ends with the feed, or when its reader is too slow.
+        """Provide a channel of happenings. It ends with the feed, or when its reader is too slow.
 
         Raises:
             TooManyError: too many listen already.
         """
-        if len(self._listeners) >= MOST_LISTENERS:
-            raise TooManyError(f"{MOST_LISTENERS} pages are open already; close one")
-        send, receive = trio.open_memory_channel[Happening](WAITING)
+        if len(self._listeners) >= MAX_LISTENERS:
+            raise TooManyError(f"{MAX_LISTENERS} pages are open already; close one")
+        send, receive = trio.open_memory_channel[Happening](MAX_LAG)
         if self._is_over:
             send.close()
         else:
@@ -120,8 +120,8 @@ class DashboardFeed:
                 await self._watch()
             except* DaemonUnansweredError as group:
                 fault = find_first_error(group)
-                self._tell(StatusSample(time.time(), QueryResult(fault=fault), QueryResult(fault=fault)))
-                await trio.sleep(AGAIN)
+                self._send_to_all(StatusSample(time.time(), QueryResult(fault=fault), QueryResult(fault=fault)))
+                await trio.sleep(RETRY)
 
     async def _watch(self) -> None:
         async with self._daemon.connect() as link, open_asker(self._daemon) as asker:
@@ -131,22 +131,22 @@ class DashboardFeed:
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(watch.receive, link)
                     nursery.start_soon(self._gather, watch, asker)
-                    await self._pulse(watch)
+                    await self._send_samples(watch)
                     nursery.cancel_scope.cancel()
             finally:
                 self._watching = None
 
-    async def _pulse(self, watch: AnnouncementBuffer) -> None:
-        """Say how the daemon is, until nobody listens."""
+    async def _send_samples(self, watch: AnnouncementBuffer) -> None:
+        """Send samples until the last listener has left."""
         while self._listeners:
             watch.changed = trio.Event()
             async with open_asker(self._daemon) as asker:
-                pulse = await fetch_status_sample(asker)
-                if self._samples.is_due(pulse.at):
-                    self._samples.take(pulse.at, await asker.ask("hooks", HooksAnswer))
-            self._tell(pulse)
-            if pulse.status.value is None:
-                raise DaemonUnansweredError(pulse.status.fault)
+                sample = await fetch_status_sample(asker)
+                if self._samples.is_due(sample.at):
+                    self._samples.take(sample.at, await asker.ask("hooks", HooksAnswer))
+            self._send_to_all(sample)
+            if sample.status.value is None:
+                raise DaemonUnansweredError(sample.status.fault)
             with trio.move_on_after(PULSE):
                 await watch.changed.wait()
                 await trio.sleep(GATHER)  # several changes at once are one
@@ -157,35 +157,37 @@ class DashboardFeed:
             await trio.sleep(GATHER)
             watch.decided = trio.Event()
             announced, omitted = watch.take()
-            log = await asker.ask("log", RecordPage, kind="decision", limit=LOOKED_AT)
+            log = await asker.ask("log", RecordPage, kind="decision", limit=MAX_SEARCHED)
             if log.value is None:
                 raise DaemonUnansweredError(log.fault)
             known = {record.get("decision_id"): record for record in log.value.records}
-            self._tell(DecisionBatch([(one, known.get(find_decision_id(one))) for one in announced], omitted))
+            self._send_to_all(
+                DecisionBatch([(params, known.get(find_decision_id(params))) for params in announced], omitted)
+            )
 
-    def _tell(self, happening: Happening) -> None:
+    def _send_to_all(self, happening: Happening) -> None:
         for listener in list(self._listeners):
             try:
                 listener.send_nowait(happening)
             except trio.WouldBlock:
-                listener.close()  # its browser connects again, and begins with how things are then
+                listener.close()  # its browser connects again, and begins with the present state
                 self._listeners.discard(listener)
 
 
 class AnnouncementBuffer:
-    """What one connection has announced and nobody has told yet."""
+    """The announcements of one connection that were not sent to listeners yet."""
 
     def __init__(self) -> None:
         self.decided = trio.Event()
         self.changed = trio.Event()
-        self._latest: deque[Mapping[str, Any]] = deque(maxlen=MOST_ROWS)
+        self._latest: deque[Mapping[str, Any]] = deque(maxlen=MAX_ROWS)
         self._count = 0
 
     async def receive(self, link: DaemonLink) -> None:
         """Take announcements until the daemon hangs up.
 
         Raises:
-            UnansweredError: it did.
+            DaemonUnansweredError: it did.
         """
         while True:
             announcement = await link.announcement()
@@ -222,13 +224,13 @@ def find_decision_id(announcement: Mapping[str, Any]) -> object:
 
 
 async def subscribe_all(link: DaemonLink) -> None:
-    """Subscribe to all that the daemon knows of.
+    """Subscribe to all topics that the daemon has.
 
     Raises:
-        UnansweredError: not even to decisions.
+        DaemonUnansweredError: not even to decisions.
     """
     await link.ask("subscribe", dict[str, Any], topics=TOPICS)
-    for topic in FURTHER:
+    for topic in OPTIONAL_TOPICS:
         try:
             await link.ask("subscribe", dict[str, Any], topics=[topic])
         except RequestRejectedError:

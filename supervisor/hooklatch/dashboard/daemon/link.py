@@ -1,7 +1,7 @@
-"""A connection to the daemon's admin socket, for as long as one page or one watch needs it.
+"""The connection to the daemon's admin socket, for as long as one page or one watch needs it.
 
-Knows the protocol; does not know what is asked.  Each page connects anew: a daemon that was restarted is no special
-case, and what one page waits for keeps no other page waiting.
+Knows the protocol and not the methods.  Each page connects anew, so a restart of the daemon is not a special case, and
+one page that waits does not delay another.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from hooklatch.credentials import open_connection
 from hooklatch.paths import ADMIN_SOCKET
 from hooklatch.version import PROTOCOL, VERSION
 
-__all__ = ["PATIENCE", "DaemonConnector", "DaemonLink", "RequestRejectedError", "DaemonUnansweredError"]
+__all__ = ["TIMEOUT", "DaemonConnector", "DaemonLink", "RequestRejectedError", "DaemonUnansweredError"]
 
 T = TypeVar("T")
-PATIENCE = 10.0  # seconds for an answer
+TIMEOUT = 10.0  # seconds for an answer
 CHUNK = 2**16
 
 
 class DaemonUnansweredError(Exception):
-    """The daemon did not answer, or not understandably; the text says what happened and what to do."""
+    """The daemon sent no response, or an unreadable one. The text has the reason and the remedy."""
 
 
 class RequestRejectedError(DaemonUnansweredError):
-    """The daemon answered with an error; `name` is the protocol's name for it."""
+    """The daemon responded with an error. `name` is the protocol's name for it."""
 
     def __init__(self, name: str, text: str) -> None:
         super().__init__(text)
@@ -50,7 +50,7 @@ class RequestRejectedError(DaemonUnansweredError):
 
 
 class DaemonLink:
-    """A greeted connection.  One question at a time, or announcements."""
+    """A greeted connection, for one request at a time, or for announcements."""
 
     def __init__(self, stream: trio.SocketStream, path: str) -> None:
         self.path = path
@@ -59,30 +59,30 @@ class DaemonLink:
         self._count = 0
         self._announced: deque[msgspec.Raw] = deque()
 
-    async def ask(self, method: str, shape: type[T], /, *, patience: float = PATIENCE, **params: object) -> T:
-        """Return the daemon's answer; a parameter that is None is left out.
+    async def ask(self, method: str, shape: type[T], /, *, timeout: float = TIMEOUT, **params: object) -> T:
+        """Return the daemon's response. A parameter that is None is left out.
 
         Raises:
-            RefusedError: it is an error.
-            UnansweredError: there is none within `patience` seconds, or it has another shape.
+            RequestRejectedError: it is an error.
+            DaemonUnansweredError: there is none within `timeout` seconds, or it has another shape.
         """
         self._count += 1
-        given = {key: value for key, value in params.items() if value is not None}
-        with trio.move_on_after(patience):
-            await self._send(encode_request(self._count, method, given))
+        given_params = {key: value for key, value in params.items() if value is not None}
+        with trio.move_on_after(timeout):
+            await self._send(encode_request(self._count, method, given_params))
             while not isinstance(message := await self._receive(), Response) or message.id not in (self._count, None):
                 if isinstance(message, Request):
                     self._announced.append(message.params)
             return read_reply(message, method, shape)
         raise DaemonUnansweredError(
-            f"the daemon did not answer {method!r} within {format_duration(patience)}; see: hooklatch status"
+            f"the daemon did not answer {method!r} within {format_duration(timeout)}; see: hooklatch status"
         )
 
     async def announcement(self) -> dict[str, Any]:
         """Wait for the next announcement.
 
         Raises:
-            UnansweredError: the daemon hung up, or sent what is no message.
+            DaemonUnansweredError: the daemon hung up, or sent an invalid message.
         """
         while not self._announced:
             message = await self._receive()
@@ -91,13 +91,13 @@ class DaemonLink:
         try:
             return convert_params(self._announced.popleft(), dict[str, Any])
         except RpcError as error:
-            raise DaemonUnansweredError(f"the daemon announced what cannot be understood: {error}") from None
+            raise DaemonUnansweredError(f"an announcement of the daemon cannot be understood: {error}") from None
 
     async def _send(self, line: bytes) -> None:
         try:
             await self._stream.send_all(line)
         except trio.BrokenResourceError:
-            return  # it hung up, perhaps after it sent an error: reading will tell
+            return  # it hung up, perhaps after it sent an error, which the next read returns
 
     async def _receive(self) -> Request | Response:
         try:
@@ -112,7 +112,7 @@ class DaemonLink:
                 f"the connection to the daemon at {self.path} broke; see: hooklatch status"
             ) from None
         except RpcError as error:
-            raise DaemonUnansweredError(f"what answers at {self.path} is no hooklatch daemon: {error}") from None
+            raise DaemonUnansweredError(f"the program at {self.path} is not a hooklatch daemon: {error}") from None
 
 
 def read_reply(message: Response, method: str, shape: type[T]) -> T:
@@ -129,7 +129,7 @@ def read_reply(message: Response, method: str, shape: type[T]) -> T:
 class DaemonConnector:
     """The daemon of this user, of root, or of the user `daemon_uid`.
 
-    `folders` returns where it may listen, anew for each connection: `candidate_dirs`.
+    `folders` returns the directories in which it may listen, anew for each connection: `candidate_dirs`.
     """
 
     def __init__(self, folders: Callable[[], Sequence[str]], daemon_uid: int | None = None) -> None:
@@ -138,19 +138,19 @@ class DaemonConnector:
 
     @asynccontextmanager
     async def connect(self) -> AsyncGenerator[DaemonLink]:
-        """Connect and greet; hang up at the end.
+        """Connect and greet for the duration of the block.
 
         Raises:
-            UnansweredError: nobody listens, or it is no daemon.
+            DaemonUnansweredError: no program listens, or it is not a daemon.
         """
-        raw, path = self._connected()
+        raw, path = self._open_socket()
         async with trio.SocketStream(trio.socket.from_stdlib_socket(raw)) as stream:
             link = DaemonLink(stream, path)
             client = {"name": "hooklatch dashboard", "version": VERSION}
             await link.ask("hello", dict[str, Any], protocol=PROTOCOL, client=client)
             yield link
 
-    def _connected(self) -> tuple[socket.socket, str]:
+    def _open_socket(self) -> tuple[socket.socket, str]:
         failures: list[str] = []
         for folder in self._folders():
             path = os.path.join(os.path.abspath(folder), ADMIN_SOCKET)

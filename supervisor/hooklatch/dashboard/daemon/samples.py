@@ -1,6 +1,6 @@
-"""How often each hook was called and failed, interval by interval, while somebody looked.  Knows counts; asks nobody.
+"""The numbers of calls and failures of each hook, by interval, while a page is open.
 
-The daemon counts since its start; what lies between two looks is their difference.
+The daemon counts since its start, so the number of an interval is the difference of two samples.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from hooklatch.dashboard.daemon.asker import QueryResult
 __all__ = ["LENGTH", "Samples"]
 
 LENGTH = 5.0  # seconds of an interval
-KEPT = 60  # intervals
-MOST = 2000  # hooks
+MAX_INTERVALS = 60  # intervals
+MAX_HOOKS = 2000  # hooks
 
 
 class Samples:
@@ -33,17 +33,17 @@ class Samples:
         """Take the counts of a moment (Unix time), unless an interval has not ended."""
         if answer.value is None or not self.is_due(at):
             return
-        is_late = at > self._next + 2 * LENGTH  # nobody looked: what came meanwhile is no one interval's
+        is_late = at > self._next + 2 * LENGTH  # no page was open: these calls belong to no single interval
         self._next = at + LENGTH
-        counts = {hook.name: (hook.timings.count, hook.timings.failed) for hook in answer.value.hooks[:MOST]}
+        counts = {hook.name: (hook.timings.count, hook.timings.failed) for hook in answer.value.hooks[:MAX_HOOKS]}
         for name, (calls, failed) in counts.items():
             before = self._counts.get(name)
-            intervals = self._intervals.setdefault(name, deque(maxlen=KEPT))
+            intervals = self._intervals.setdefault(name, deque(maxlen=MAX_INTERVALS))
             if before is None or is_late or calls < before[0]:  # a daemon that was restarted counts from 0
                 continue
             intervals.append((calls - before[0], max(failed - before[1], 0)))
         self._counts = counts
-        self._intervals = {name: kept for name, kept in self._intervals.items() if name in counts}
+        self._intervals = {name: intervals for name, intervals in self._intervals.items() if name in counts}
 
     def of(self, hook: str) -> list[tuple[int, int]]:
         """Return the last intervals of a hook, oldest first."""

@@ -1,1 +1,1 @@
-"""What pages show, as plain values: texts made harmless, decisions, differences, charts.  Asks nobody; pure."""
+"""The values that pages show: texts made harmless, decisions, differences, charts.  Pure."""

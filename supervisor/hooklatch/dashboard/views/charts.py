@@ -1,6 +1,6 @@
-"""Small charts as SVG, made here: no script draws, and no style stands in the page.  Pure.
+"""The small charts, as SVG that is made here: the page has no script that draws, and no style.  Pure.
 
-Each has a text beside it that says the same, so the pictures are hidden from readers of the page that do not see.
+Each has a text beside it with the same values, so the pictures are hidden from screen readers.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ STEP = 5
 
 
 def draw_range_bar(timings: TimingSummary) -> Markup:
-    """Return from the shortest to the longest of the latest calls; the thick part is from p50 to p99.
+    """Return a bar from the shortest to the longest of the latest calls. Its thick part is from p50 to p99.
 
     The scale is logarithmic, the same for all hooks: 0.1 ms at the left, 60 s at the right.
     """
@@ -48,17 +48,17 @@ def scale_position(ms: float) -> float:
 
 
 def draw_columns(counts: Sequence[tuple[int, int]]) -> Markup:
-    """Return one column for each interval, oldest first: calls, and in another colour those of them that failed."""
-    shown = list(counts)[-COLUMNS:]
-    most = max((calls for calls, _ in shown), default=0)
-    if not most:
+    """Return one column for each interval, oldest first: calls, and in another colour the failed ones."""
+    intervals = list(counts)[-COLUMNS:]
+    maximum = max((calls for calls, _ in intervals), default=0)
+    if not maximum:
         return Markup("")
     width = COLUMNS * STEP
     parts: list[str] = []
-    for number, (calls, failed) in enumerate(shown, COLUMNS - len(shown)):
+    for number, (calls, failed) in enumerate(intervals, COLUMNS - len(intervals)):
         for count, kind in ((calls, "calls"), (min(failed, calls), "failed")):
             if count > 0:
-                tall = max(count / most * TALL, 1.5)
+                tall = max(count / maximum * TALL, 1.5)
                 parts.append(
                     f'<rect class="{kind}" x="{number * STEP}" y="{TALL - tall:.1f}" width="{STEP - 1}"'
                     f' height="{tall:.1f}"/>'

@@ -1,6 +1,6 @@
-"""Decisions and other records as pages show them: from the record, or from an announcement.  Pure.
+"""The rows of decisions and other records on pages: from the record, or from an announcement.  Pure.
 
-Neither is trusted to have any field, or to have it in the right type: what is missing is shown as missing.
+Neither is trusted to have any field, or to have it in the right type. A missing field is shown as missing.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ __all__ = ["RecordRow", "OutcomeRow", "build_announced_row", "build_record_row"]
 
 PLACE = ("seq", "at", "kind", "prev", "hash")
 DECISIONS = ("decision", "abandoned")
-SAID = {"answered": "no verdict"}  # it had no opinion, or changed the payload alone
-TOLD = 60  # characters of a field in the line of another record
+NO_VERDICT = {"answered": "no verdict"}  # it had no opinion, or changed the payload alone
+MAX_FIELD = 60  # characters of a field in the line of another record
 
 
 class OutcomeRow(msgspec.Struct, frozen=True):
-    """What one hook said; `said` is its verdict, or how its call ended, and `notes` what is special about it."""
+    """The outcome of one hook. `result` is its verdict, or how its call ended, and `notes` are its marks."""
 
     hook: str
-    said: str
+    result: str
     cause: str
     message: str
     duration_ms: float | None
@@ -38,9 +38,9 @@ class OutcomeRow(msgspec.Struct, frozen=True):
 
 
 class RecordRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One record; of another one than a decision only the first four fields and `line` say something.
+    """One record. Only the first four fields and `line` have a value if it is not a decision.
 
-    `fault`: this decision is not in the record, and why.
+    A `fault` says that this decision is not in the record, and why.
     """
 
     seq: int | None
@@ -73,12 +73,12 @@ class RecordRow(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_failure(self) -> bool:
-        """Return whether a failure decided, and no policy."""
+        """Return whether a failure decided, and not a policy."""
         return self.cause not in ("", "policy")
 
 
 def build_record_row(record: Mapping[str, Any], *, fault: str = "") -> RecordRow:
-    """Return what is shown of a record."""
+    """Return the row of a record."""
     kind, seq = read_text_field(record, "kind"), record.get("seq")
     number_of, at, document = seq if isinstance(seq, int) else None, record.get("at"), format_page_json(record)
     if kind not in DECISIONS:
@@ -109,8 +109,8 @@ def build_record_row(record: Mapping[str, Any], *, fault: str = "") -> RecordRow
         reason=read_text_field(record, "reason"),
         digest=read_text_field(record, "payload_digest"),
         duration_ms=read_number_field(record, "duration_ms"),
-        outcomes=[build_outcome_row(read_mapping(one)) for one in read_sequence(record.get("outcomes"))],
-        warnings=[str(one) for one in read_sequence(record.get("warnings"))],
+        outcomes=[build_outcome_row(read_mapping(outcome)) for outcome in read_sequence(record.get("outcomes"))],
+        warnings=[str(warning) for warning in read_sequence(record.get("warnings"))],
         payload=read_text_field(record, "excerpt_cut") or (format_page_json(excerpt) if excerpt is not None else ""),
         changes=changes,
         patch_note=describe_patch(patch, changes),
@@ -119,21 +119,23 @@ def build_record_row(record: Mapping[str, Any], *, fault: str = "") -> RecordRow
 
 
 def build_announced_row(params: Mapping[str, Any], *, fault: str) -> RecordRow:
-    """Return what is shown of a decision that was announced, and is not in the record: without its payload."""
+    """Return the row of a decision that was announced and is not in the record. It has no payload."""
     decision = read_mapping(params.get("decision"))
-    told = {
+    record = {
         **{key: value for key, value in decision.items() if key not in ("patch", "value", "append", "inject")},
         "kind": "decision", "at": params.get("at"), "session": params.get("session_id"),
         "host": params.get("host"), "excerpt": {"tool_name": params["tool"]} if params.get("tool") else None,
     }  # fmt: skip
-    return msgspec.structs.replace(build_record_row(told, fault=fault), payload="")
+    return msgspec.structs.replace(build_record_row(record, fault=fault), payload="")
 
 
 def build_outcome_row(table: Mapping[str, Any]) -> OutcomeRow:
     notes = [mark for mark in ("observed", "reinvoked", "unneeded", "truncated") if table.get(mark) is True]
     return OutcomeRow(
         find_shown_name(table),
-        read_text_field(table, "verdict") or SAID.get(ended := read_text_field(table, "outcome"), ended) or "unknown",
+        read_text_field(table, "verdict")
+        or NO_VERDICT.get(ended := read_text_field(table, "outcome"), ended)
+        or "unknown",
         read_text_field(table, "cause"),
         read_text_field(table, "message"),
         read_number_field(table, "duration_ms"),
@@ -142,14 +144,14 @@ def build_outcome_row(table: Mapping[str, Any]) -> OutcomeRow:
 
 
 def find_shown_name(table: Mapping[str, Any]) -> str:
-    """Return the full name of the hook that a decision or an outcome is of; empty if it is of none."""
+    """Return the full name of the hook of a decision or an outcome, or an empty text if there is none."""
     return read_full_name(
         read_text_field(table, "layer"), read_text_field(table, "hook"), read_text_field(table, "name")
     )
 
 
 def describe_patch(patch: Mapping[str, Any], changes: list[FieldChange]) -> str:
-    """Return what is known of a patch that is not shown as a difference."""
+    """Return a note on a patch that is not shown as a difference."""
     if not patch or changes:
         return ""
     if beginning := read_text_field(patch, "excerpt_cut"):
@@ -164,7 +166,7 @@ def format_record_summary(record: Mapping[str, Any]) -> str:
 
 def clip_value(value: object) -> str:
     written = value if isinstance(value, str) else format_page_json(value).replace("\n", " ")
-    return written if len(written) <= TOLD else f"{written[:TOLD]}…"
+    return written if len(written) <= MAX_FIELD else f"{written[:MAX_FIELD]}…"
 
 
 def read_text_field(record: Mapping[str, Any], key: str) -> str:

@@ -1,4 +1,4 @@
-"""What changed from one text or value to another, line by line.  Pure, and bounded: texts of others may be huge."""
+"""The difference of two texts or values, line by line.  Pure, and bounded, since foreign texts may be huge."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from hooklatch.dashboard.views.text import format_page_json
 
 __all__ = ["FieldChange", "DiffLine", "list_field_changes", "compare_texts"]
 
-MOST_LINES = 300  # of each side; comparing takes the square of that
-MOST_TEXT = 20_000  # characters of each side
+MAX_LINES = 300  # of each side; the comparison takes quadratic time
+MAX_SIDE = 20_000  # characters of each side
 CONTEXT = 3  # unchanged lines around a change
 
 
 class DiffLine(msgspec.Struct, frozen=True):
-    """A line of a difference: `-` was, `+` is, a space both, `@` leaves some out."""
+    """A line of a difference: `-` is old, `+` is new, a space is both, `@` stands for lines that are left out."""
 
     mark: str
     text: str
 
 
 class FieldChange(msgspec.Struct, frozen=True):
-    """What a field was replaced with; `note` says what the difference does not show."""
+    """The change of one field. `note` says what the difference does not show."""
 
     field: str
     lines: list[DiffLine]
@@ -33,7 +33,7 @@ class FieldChange(msgspec.Struct, frozen=True):
 
 
 def list_field_changes(payload: object, patch: object) -> list[FieldChange]:
-    """Return what a patch changed in a payload, by field; both as far as the record has them."""
+    """Return the changes of a patch to a payload, by field, as far as the record has both."""
     if not isinstance(patch, Mapping):
         return []
     before = cast("Mapping[str, object]", payload) if isinstance(payload, Mapping) else None
@@ -43,7 +43,7 @@ def list_field_changes(payload: object, patch: object) -> list[FieldChange]:
 def make_field_change(field: str, value: object, before: Mapping[str, object] | None) -> FieldChange:
     after = format_field_value(value)
     if before is None:
-        note = "what was there before is not in the record, which keeps the beginning of a long payload alone"
+        note = "the old value is not in the record, which keeps only the beginning of a long payload"
         return FieldChange(field, [DiffLine("+", line) for line in clip_lines(after)[0]], note)
     old, is_old_cut = clip_lines(format_field_value(before[field]) if field in before else "")
     new, is_new_cut = clip_lines(after)
@@ -57,8 +57,8 @@ def format_field_value(value: object) -> str:
 
 def clip_lines(text: str) -> tuple[list[str], bool]:
     """Return the first lines of a text, and whether there are more."""
-    lines = text[:MOST_TEXT].split("\n") if text else []
-    return lines[:MOST_LINES], len(lines) > MOST_LINES or len(text) > MOST_TEXT
+    lines = text[:MAX_SIDE].split("\n") if text else []
+    return lines[:MAX_LINES], len(lines) > MAX_LINES or len(text) > MAX_SIDE
 
 
 def compare_texts(old: list[str], new: list[str]) -> Iterator[DiffLine]:

@@ -1,4 +1,4 @@
-"""The revisions of the hooks, out of the record, and what lies between two of them.  Pure."""
+"""The revisions of the hooks, from the record, and the difference of two of them.  Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["RevisionDiff", "Revision", "compare_revisions", "list_revisions"]
 
 
 class Revision(msgspec.Struct, frozen=True):
-    """A revision, and what is different in it from the one before."""
+    """A revision, and its changes from the one before."""
 
     number: int
     previous: int | None
@@ -23,7 +23,7 @@ class Revision(msgspec.Struct, frozen=True):
 
 
 class RevisionDiff(msgspec.Struct, frozen=True):
-    """What came, went and changed from one revision to another; `fault`: why that is not known."""
+    """The changes from one revision to another. A `fault` says why they are not known."""
 
     added: list[str] = []
     removed: list[str] = []
@@ -36,31 +36,31 @@ class RevisionDiff(msgspec.Struct, frozen=True):
 
 
 def list_revisions(records: Sequence[Mapping[str, Any]]) -> list[Revision]:
-    """Return the revisions that records of kind `registry` tell of, newest first; others are left out."""
-    found: list[Revision] = []
+    """Return the revisions in the records of kind `registry`, newest first. Other records are left out."""
+    revisions: list[Revision] = []
     for record in records:
         if record.get("kind") != "registry":
             continue
         try:
-            found.append(msgspec.convert({**record, "number": record.get("revision")}, Revision))
+            revisions.append(msgspec.convert({**record, "number": record.get("revision")}, Revision))
         except msgspec.ValidationError:
             continue
-    return sorted(found, key=lambda one: one.number, reverse=True)
+    return sorted(revisions, key=lambda revision: revision.number, reverse=True)
 
 
 def compare_revisions(known: Sequence[Revision], first: int, last: int) -> RevisionDiff:
-    """Return what is different in revision `last` from revision `first`; they may be given in either order."""
+    """Return the changes from revision `first` to revision `last`, which may be given in either order."""
     if first > last:
         back = compare_revisions(known, last, first)
         return RevisionDiff(back.removed, back.added, back.changed, back.fault)
-    steps = [one for one in reversed(known) if first < one.number <= last]
+    steps = [revision for revision in reversed(known) if first < revision.number <= last]
     place = first
     before: dict[str, bool] = {}  # of each hook that a step names: whether it was there at first
     after: dict[str, bool] = {}
     changed: set[str] = set()
     for step in steps:
         if step.previous != place:
-            return RevisionDiff(fault=f"the record that is shown here does not tell what came after revision {place}")
+            return RevisionDiff(fault=f"the records on this page have a gap after revision {place}")
         place = step.number
         for name in step.added:
             before.setdefault(name, False)
@@ -73,7 +73,7 @@ def compare_revisions(known: Sequence[Revision], first: int, last: int) -> Revis
             after[name] = True
             changed.add(name)
     if place != last:
-        return RevisionDiff(fault=f"the record that is shown here does not tell how revision {last} came to be")
+        return RevisionDiff(fault=f"the records on this page do not reach revision {last}")
     stayed = {name for name in after if before[name] and after[name]}
     returned = {name for name in stayed for step in steps if name in step.removed}
     return RevisionDiff(

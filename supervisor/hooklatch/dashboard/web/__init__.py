@@ -1,1 +1,1 @@
-"""What a browser sees: who may enter, the pages, and the actions behind their forms."""
+"""The dashboard's web side: access control, pages, and the actions behind their forms."""

@@ -1,6 +1,6 @@
-"""What a person does on the pages: each is shown once more with what it means, needs a reason, and is recorded.
+"""The actions on the pages: each is shown once more with its meaning, needs a reason, and is recorded.
 
-GET /do/NAME shows the form; POST /do/NAME has the daemon do it.  The daemon is told who it was.
+GET /do/NAME shows the form. POST /do/NAME has the daemon do it, with the name of the user.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from starlette.responses import Response
 from hooklatch.core.text import find_disguised_word, find_omission_mark, format_count, read_duration
 from hooklatch.dashboard.daemon.answers import OpenAskList, RecordSummary, ShownAsk, StatusSummary
 from hooklatch.dashboard.daemon.asker import QueryResult
-from hooklatch.dashboard.views.text import MOST, format_page_json
+from hooklatch.dashboard.views.text import MAX_TEXT, format_page_json
 from hooklatch.dashboard.web.forms import FormError, read_form
 from hooklatch.dashboard.web.site import DashboardSite
 
 __all__ = ["ACTIONS", "Action", "Actions"]
 
-MOST_REASON = 500  # characters; what the daemon keeps of one
-RELOADING = 180.0  # seconds: changed files are imported for the first time
+MAX_REASON = 500  # characters that the daemon keeps of a reason
+RELOAD_TIMEOUT = 180.0  # seconds: changed files are imported for the first time
 VERDICTS = ("allow", "deny")
 
 
 class Action(msgspec.Struct, frozen=True):
-    """Something that an administrator does: `method` of the daemon, on a hook, or on nothing without `has_hook`.
+    """An action of an administrator: `method` of the daemon, on a hook, or on nothing without `has_hook`.
 
-    `meaning` says what happens, `page` is where to go afterwards; `lasts` asks for how long.
+    `meaning` explains its effect, `page` is shown afterwards. With `lasts`, the form has a duration.
     """
 
     method: str
@@ -56,7 +56,7 @@ ACTIONS = {
     ),
     "disable": Action(
         "disable", "Disable", "Disable",
-        "It is left out of every fire until somebody enables it, also after a restart of the daemon: what it guards"
+        "It is left out of every fire until an administrator enables it, also after a restart: what it guards"
         " is not guarded meanwhile.",
         "hooks", "is disabled", is_grave=True,
     ),
@@ -75,7 +75,7 @@ ACTIONS = {
 
 
 class ActionTarget(msgspec.Struct, frozen=True):
-    """What an action is for: a hook or a plugin by its name, or all."""
+    """The target of an action: a hook or a plugin by its name, or all."""
 
     hook: str = ""
     is_all: bool = False
@@ -92,7 +92,7 @@ class Actions:
         self._site = site
 
     async def form(self, request: Request) -> Response:
-        """Show what an action means, and ask for its reason."""
+        """Show the meaning of an action, and a form for its reason."""
         action = ACTIONS.get(request.path_params["name"])
         target = read_action_target(request.query_params)
         if action is None or not is_fit(action, target):
@@ -100,7 +100,7 @@ class Actions:
         return self._form(request.path_params["name"], action, target, {})
 
     async def act(self, request: Request) -> Response:
-        """Do what a form asks for, and go to the page that shows it; or show the form again with what is wrong."""
+        """Perform the action of a form, and go to its page, or show the form again with the fault."""
         name = request.path_params["name"]
         action = ACTIONS.get(name)
         try:
@@ -115,7 +115,7 @@ class Actions:
         except ValueError as error:
             return self._form(name, action, target, fields, fault=str(error), status=400)
         async with self._site.asking() as asker:
-            answer = await asker.ask(action.method, dict[str, Any], patience=RELOADING, by=self._site.who, **params)
+            answer = await asker.ask(action.method, dict[str, Any], timeout=RELOAD_TIMEOUT, by=self._site.who, **params)
         if answer.value is None:
             return self._form(name, action, target, fields, fault=answer.fault, status=409)
         self._site.notice(format_action_result(action, target, answer.value))
@@ -131,11 +131,11 @@ class Actions:
         )  # fmt: skip
 
     async def ask_form(self, request: Request) -> Response:
-        """Show what waits for an answer, and the form for it."""
-        found = await self._ask(request.query_params.get("id", ""))
-        if found.value is None:
-            return self._site.wrong(404, found.fault, place="asks")
-        return self._ask_form(found.value, {})
+        """Show an open ask, and the form for its answer."""
+        problems = await self._ask(request.query_params.get("id", ""))
+        if problems.value is None:
+            return self._site.wrong(404, problems.fault, place="asks")
+        return self._ask_form(problems.value, {})
 
     async def answer(self, request: Request) -> Response:
         """Answer an ask for exactly the payload that the form showed."""
@@ -143,23 +143,25 @@ class Actions:
             fields = await read_form(request, self._site.keys)
         except FormError as error:
             return self._site.wrong(error.status, str(error), place="asks")
-        found = await self._ask(fields.get("id", ""))
-        if found.value is None:
-            return self._site.wrong(409, found.fault, place="asks")
+        problems = await self._ask(fields.get("id", ""))
+        if problems.value is None:
+            return self._site.wrong(409, problems.fault, place="asks")
         reason, verdict = fields.get("reason", "").strip(), fields.get("verdict", "")
-        if fields.get("digest") != found.value.payload_digest:
-            return self._ask_form(found.value, fields, fault="it is another payload than the form showed", status=409)
+        if fields.get("digest") != problems.value.payload_digest:
+            return self._ask_form(
+                problems.value, fields, fault="it is another payload than the form showed", status=409
+            )
         if verdict not in VERDICTS or not reason:
-            return self._ask_form(found.value, fields, fault="it needs a reason, and an answer", status=400)
+            return self._ask_form(problems.value, fields, fault="it needs a reason, and an answer", status=400)
         async with self._site.asking() as asker:
             answer = await asker.ask(
-                "answer_ask", dict[str, Any], id=found.value.id, payload_digest=found.value.payload_digest,
-                verdict=verdict, reason=reason[:MOST_REASON],
+                "answer_ask", dict[str, Any], id=problems.value.id, payload_digest=problems.value.payload_digest,
+                verdict=verdict, reason=reason[:MAX_REASON],
                 by=self._site.who,
             )  # fmt: skip
         if answer.value is None:
-            return self._ask_form(found.value, fields, fault=answer.fault, status=409)
-        self._site.notice(f"The answer to {found.value.tool or found.value.event} is {verdict}.")
+            return self._ask_form(problems.value, fields, fault=answer.fault, status=409)
+        self._site.notice(f"The answer to {problems.value.tool or problems.value.event} is {verdict}.")
         return self._site.go("asks")
 
     async def _ask(self, name: str) -> QueryResult[ShownAsk]:
@@ -170,7 +172,7 @@ class Actions:
         for ask in asks.value.asks:
             if ask.id == name:
                 return QueryResult(ask)
-        return QueryResult(fault="it does not wait for an answer any more: somebody answered it, or its time is over")
+        return QueryResult(fault="it does not wait for an answer any more: it was answered, or its time is over")
 
     def _ask_form(self, ask: ShownAsk, fields: Mapping[str, str], *, fault: str = "", status: int = 200) -> Response:
         payload, patch = (
@@ -184,7 +186,7 @@ class Actions:
         )  # fmt: skip
 
     async def verify(self, request: Request) -> Response:
-        """Begin a check of the record; its page says how far it is."""
+        """Begin a check of the record. Its page shows the progress."""
         try:
             await read_form(request, self._site.keys)
         except FormError as error:
@@ -200,13 +202,12 @@ class Actions:
 
 
 def format_payload_text(value: object, beginning: str | None) -> str:
-    """Return a payload or a patch for a page, or its beginning; nothing if there is none."""
+    """Return a payload or a patch for a page, or its beginning, or an empty text if there is none."""
     if beginning is not None or value is None:
         return beginning or ""
     text = format_page_json(value)
-    return (
-        text if len(text) <= MOST else msgspec.json.encode(value).decode()
-    )  # a page cuts what is longer: indented, it may be
+    # A page cuts longer texts, and without the indentation more of the payload fits.
+    return text if len(text) <= MAX_TEXT else msgspec.json.encode(value).decode()
 
 
 def read_action_target(fields: Mapping[str, str]) -> ActionTarget:
@@ -214,23 +215,23 @@ def read_action_target(fields: Mapping[str, str]) -> ActionTarget:
 
 
 def is_fit(action: Action, target: ActionTarget) -> bool:
-    """Return whether an action can be for this: for one hook, or for all where that may be."""
+    """Return whether an action allows this target: one hook, or all hooks if it may be for all."""
     if not action.has_hook:
         return not target.hook and not target.is_all
     return bool(target.hook) is not target.is_all and (action.may_be_all or not target.is_all)
 
 
 def make_action_params(action: Action, target: ActionTarget, fields: Mapping[str, str]) -> dict[str, Any]:
-    """Return what the daemon is sent.
+    """Return the params of the request to the daemon.
 
     Raises:
-        ValueError: the reason is missing or too long, or the duration is none; the text says so.
+        ValueError: the reason is missing or too long, or the duration is invalid.
     """
     reason = " ".join(fields.get("reason", "").split())
     if not reason:
         raise ValueError("it needs a reason, which is recorded")
-    if len(reason) > MOST_REASON:
-        raise ValueError(f"the reason is longer than {MOST_REASON} characters")
+    if len(reason) > MAX_REASON:
+        raise ValueError(f"the reason is longer than {MAX_REASON} characters")
     params: dict[str, Any] = {"reason": reason}
     if action.has_hook:
         params["all" if target.is_all else "id"] = True if target.is_all else target.hook
@@ -242,17 +243,17 @@ def make_action_params(action: Action, target: ActionTarget, fields: Mapping[str
 
 
 def format_action_result(action: Action, target: ActionTarget, result: Mapping[str, Any]) -> str:
-    """Return what the next page says of what was done; what the daemon warned of belongs to it."""
+    """Return the notice of the next page about an action, with the daemon's warnings."""
     if action.method == "reload":
-        found = (
+        problems = (
             format_count(len(read_list(result, "diagnostics")), "problem")
             if "diagnostics" in result
             else "problems unknown"
         )
-        text = f"The files were loaded: revision {result.get('revision')}, {found}."
+        text = f"The files were loaded: revision {result.get('revision')}, {problems}."
     else:
         text = f"{target.text[:1].upper()}{target.text[1:]} {action.done}."
-    return " ".join([text, *(f"{one}." for one in read_list(result, "warnings"))])
+    return " ".join([text, *(f"{warning}." for warning in read_list(result, "warnings"))])
 
 
 def read_list(result: Mapping[str, Any], key: str) -> list[object]:

@@ -1,4 +1,4 @@
-"""Which handler answers which path, behind the doors.  Nothing is reached but by them."""
+"""The routes: the handler of each path, behind the access control, which every request passes."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ def build_application(site: DashboardSite) -> AccessControl:
         Mount("/static", StaticFiles(directory=FOLDER / "static")),
     ]
 
-    def refused(request: Request, error: Exception) -> Response:
+    def show_refusal(request: Request, error: Exception) -> Response:
         code = error.status_code if isinstance(error, HTTPException) else 500
         return site.wrong(code, "there is no such page" if code == 404 else "the page cannot be asked for like that")
 
-    def failed(request: Request, error: Exception) -> Response:
+    def show_failure(request: Request, error: Exception) -> Response:
         logger.error("the page %s failed", request.url.path.removeprefix(site.keys.base), exc_info=error)
-        return site.wrong(500, "this page failed; the dashboard's standard error says how: please report it")
+        return site.wrong(500, "this page failed; the dashboard's standard error has the details: please report it")
 
-    handlers: Mapping[object, object] = {HTTPException: refused, Exception: failed}
+    handlers: Mapping[object, object] = {HTTPException: show_refusal, Exception: show_failure}
     application = Starlette(routes=[Mount(site.keys.base, routes=below)], exception_handlers=handlers)  # type: ignore[arg-type]
     return AccessControl(application, site.keys)

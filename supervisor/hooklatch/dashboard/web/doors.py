@@ -1,9 +1,9 @@
-"""What every request has to pass before any page sees it, and what every answer carries.  Knows headers and keys.
+"""The access control of every request, and the headers of every response.
 
     HTTP/1.1? ─▶ this host and port? ─▶ our own path? ─▶ not from another site? ─▶ GET, or POST from our own page?
     ─▶ the cookie?
 
-Each step refuses unless it is shown.  A page that a browser was made to load from elsewhere has another Origin, or
+Each step refuses a request without proof.  A page that a browser was made to load from elsewhere has another Origin, or
 another Host (DNS rebinding: its name, though the address is ours), and no Strict cookie.
 """
 
@@ -41,12 +41,12 @@ HEADERS = {
 }
 ENTRANCE = "/enter"
 PUBLIC = "/static/style.css"  # so that a refusal can be read; it says nothing of the daemon
-MOST_PATH = 4096
+MAX_PATH = 4096
 VERSION = "1.1"
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """An answer instead of the page: its status, what is wrong, and what to do."""
+    """A response instead of the page: its status, its reason, and the remedy."""
 
     status: int
     what: str
@@ -61,16 +61,16 @@ NO_ENTRY = Refusal(
     "open the address that `hooklatch dashboard` printed; it is good for one visit, so after that start it again",
 )
 NOWHERE = Refusal(404, "there is no such page", "open the address that `hooklatch dashboard` printed")
-# The server speaks HTTP/2 to whoever begins with it, and nothing switches that off; no browser does so without TLS.
+# The server speaks HTTP/2 to a client that begins with it, and has no switch for that. No browser does so without TLS.
 NO_VERSION = Refusal(505, "the dashboard speaks HTTP/1.1 alone", "open the address in a browser")
 NO_METHOD = Refusal(405, "a page is read, and a form is posted", "go back, and use the page's own forms")
 
 
 def find_refusal(method: str, path: str, headers: Mapping[str, Sequence[str]], keys: Keys) -> Refusal | None:
-    """Return why a request is refused; None if a page may see it.  Headers are by their names in lower case."""
+    """Return the refusal of a request, or None if a page may see it.  Headers are by their names in lower case."""
     if len(headers.get("host", ())) != 1 or f"http://{headers['host'][0]}" not in keys.origins:
         return STRANGER
-    if not path.startswith(f"{keys.base}/") or len(path) > MOST_PATH:
+    if not path.startswith(f"{keys.base}/") or len(path) > MAX_PATH:
         return NOWHERE
     place = path.removeprefix(keys.base)
     is_entrance = place == ENTRANCE and method == "GET"
@@ -78,7 +78,7 @@ def find_refusal(method: str, path: str, headers: Mapping[str, Sequence[str]], k
     if not is_entrance and any(site not in ("same-origin", "none") for site in sites):
         return ELSEWHERE
     if method == "POST":
-        # A browser sends its Origin with every post; whatever sends none is no form of ours.
+        # A browser sends its Origin with every post. A post without one is not from our forms.
         if list(headers.get("origin", ())) != [f"http://{headers['host'][0]}"]:
             return ELSEWHERE
     elif method != "GET":
@@ -89,7 +89,7 @@ def find_refusal(method: str, path: str, headers: Mapping[str, Sequence[str]], k
 
 
 class AccessControl:
-    """Stands before an application: refuses what `find_refusal` refuses, and adds the headers to every answer."""
+    """The middleware before an application: it sends refusals, and adds the headers to every response."""
 
     def __init__(self, app: ASGIApp, keys: Keys) -> None:
         self._app = app
@@ -121,7 +121,7 @@ class AccessControl:
 
 
 async def send_refusal(refusal: Refusal, base: str, send: Send) -> None:
-    """Answer with a refusal.  Its page names no path of ours to somebody who does not know it."""
+    """Send a refusal.  Its page does not show our secret path to a client that does not know it."""
     style = f'<link rel="stylesheet" href="{base}{PUBLIC}">' if refusal is NO_ENTRY or refusal is ELSEWHERE else ""
     page = (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>Refused</title>{style}'

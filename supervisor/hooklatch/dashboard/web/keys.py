@@ -1,9 +1,9 @@
-"""Who may see the pages: one browser, which came with the token.  Pure but for chance; knows no request.
+"""The keys to the pages, for one browser, which came with the token.  Pure but for chance.
 
     start ─▶ a token, once in the URL ─▶ a cookie, for this process's life ─▶ every form carries the form key too
 
 Any program of any user on this machine can connect to a loopback port.  A cookie is sent to every port of its host, so
-another user's server could be shown it; the cookie's path is therefore one that nobody else knows.
+another user's server could get it. So the cookie's path is a secret too.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Keys:
 
     @property
     def url(self) -> str:
-        """Return the URL to begin with; it is good for one visit."""
+        """Return the URL to begin with, which is good for one visit."""
         return f"{self.origins[0]}{self.base}/enter?token={self._token or 'used'}"
 
     @property
@@ -37,14 +37,14 @@ class Keys:
         return f"{COOKIE}={self._cookie}; Path={self.base}/; HttpOnly; SameSite=Strict"
 
     def enter(self, token: str) -> bool:
-        """Return whether this is the token, which from then on is void."""
+        """Return whether this is the token, which is void after that."""
         if self._token is None or not compare_keys(token, self._token):
             return False
         self._token = None
         return True
 
     def admits(self, cookies: str) -> bool:
-        """Return whether a Cookie header holds our cookie; one of several with its name may be it."""
+        """Return whether a Cookie header holds our cookie. It may be any of several with its name."""
         pairs = [pair.strip().partition("=") for pair in cookies.split(";")]
         return any(name == COOKIE and compare_keys(value, self._cookie) for name, _, value in pairs)
 

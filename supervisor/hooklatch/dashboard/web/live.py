@@ -1,6 +1,6 @@
-"""The stream of what happens, as server-sent events whose data are parts of pages.  Knows the feed and the templates.
+"""The stream of happenings, as server-sent events whose data are parts of pages.
 
-A stream ends when its browser leaves, when it lags too far behind, or with the dashboard; the page then says so.
+A stream ends when its browser leaves, when it lags too far behind, or with the dashboard. The page then says so.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ class LiveStream:
         self, happenings: trio.MemoryReceiveChannel[Happening], send: Send, scope: trio.CancelScope
     ) -> None:
         async for happening in happenings:
-            for name, data in self._events_of(happening):
+            for name, data in self._render_events(happening):
                 await send({"type": "http.response.body", "body": encode_sse_event(name, data), "more_body": True})
         scope.cancel()  # no more will come: it lagged, or the dashboard ends
 
-    def _events_of(self, happening: Happening) -> Iterator[tuple[str, str]]:
+    def _render_events(self, happening: Happening) -> Iterator[tuple[str, str]]:
         match happening:
             case StatusSample():
                 yield "status", self._site.fragment("_status.html", pulse=happening)
@@ -68,6 +68,6 @@ class LiveStream:
 
 
 def encode_sse_event(name: str, data: str) -> bytes:
-    """Return an event in the form of the HTML standard, section 9.2.6; each line of the data is marked as one."""
+    """Return an event in the form of the HTML standard, section 9.2.6, with a mark for each line of the data."""
     lines = "".join(f"data: {line}\n" for line in data.replace("\r", "").split("\n"))
     return f"event: {name}\n{lines}\n".encode()

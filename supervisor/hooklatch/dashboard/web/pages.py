@@ -1,4 +1,4 @@
-"""The pages that show something.  Each asks the daemon when it is read, and says where it got no answer."""
+"""The pages to read.  Each sends its requests to the daemon when it is read, and shows where it got no response."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ class PageHandlers:
         self._site = site
 
     async def enter(self, request: Request) -> Response:
-        """Take the token, and give the cookie for it.
+        """Take the token, and set the cookie for it.
 
-        It answers with a page that goes on by itself, and not with a redirect: after one that began elsewhere, such as
-        in a mail, a browser would not send a cookie that is SameSite=Strict.
+        The response is a page that leads on by itself, and no redirect. After a redirect from elsewhere, such as
+        from a mail, a browser would not send a cookie that is SameSite=Strict.
         """
         has_entered = self._site.keys.admits(request.headers.get("cookie", ""))  # such as one that goes back to it
         if not has_entered and not self._site.keys.enter(request.query_params.get("token", "")):
@@ -54,15 +54,15 @@ class PageHandlers:
         return Response(page, headers={"set-cookie": self._site.keys.cookie}, media_type="text/html")
 
     async def overview(self, request: Request) -> Response:
-        """Show how the daemon is, what waits for an answer, and what was decided last."""
+        """Show the daemon's status, the open asks, and the last decisions."""
         async with self._site.asking() as asker:
             pulse = await fetch_status_sample(asker)
             log = await asker.ask("log", RecordPage, kind="decision", limit=LATEST)
-        self._saw(pulse.status)
+        self._note_head(pulse.status)
         return self._site.page("overview.html", title="Overview", pulse=pulse, log=log, entries=list_record_rows(log))
 
     async def hooks(self, request: Request) -> Response:
-        """List the hooks in firing order: those that all share, or those that one session sees."""
+        """List the hooks in firing order: the shared ones, or those of one session's snapshot."""
         session = request.query_params.get("session") or None
         async with self._site.asking() as asker:
             hooks = await asker.ask("hooks", HooksAnswer, session=session)
@@ -91,7 +91,7 @@ class PageHandlers:
         return self._site.page("sessions.html", title="Sessions", place="sessions", sessions=sessions, now=time.time())
 
     async def revisions(self, request: Request) -> Response:
-        """List the revisions of the hooks, or what lies between two of them."""
+        """List the revisions of the hooks, or the difference of two of them."""
         async with self._site.asking() as asker:
             log = await asker.ask("log", RecordPage, kind="registry", limit=REVISIONS)
         known = list_revisions(log.value.records) if log.value is not None else []
@@ -103,12 +103,12 @@ class PageHandlers:
         )  # fmt: skip
 
     async def record(self, request: Request) -> Response:
-        """Show the record, newest first, and whether it is as it was written."""
+        """Show the record, newest first, and the result of its check."""
         given = {key: value.strip() for key in FILTERS if (value := request.query_params.get(key, "")).strip()}
         async with self._site.asking() as asker:
             log = await request_log(asker, given)
             status = await asker.ask("status", StatusSummary)
-        self._saw(status)
+        self._note_head(status)
         entries = list_record_rows(log)
         older = {**given, "until": str(entries[-1].at)} if log.value is not None and log.value.more and entries else {}
         return self._site.page(
@@ -129,7 +129,7 @@ class PageHandlers:
         )  # fmt: skip
 
     async def suspensions(self, request: Request) -> Response:
-        """Show which hooks are left out: suspended, quarantined or disabled."""
+        """Show the hooks that are left out: suspended, quarantined or disabled."""
         async with self._site.asking() as asker:
             status = await asker.ask("status", StatusSummary)
             hooks = await asker.ask("hooks", HooksAnswer)
@@ -143,13 +143,13 @@ class PageHandlers:
             pulse = await fetch_status_sample(asker)
         return self._site.page("asks.html", title="Asks", place="asks", pulse=pulse)
 
-    def _saw(self, status: QueryResult[StatusSummary]) -> None:
+    def _note_head(self, status: QueryResult[StatusSummary]) -> None:
         if status.value is not None:
-            self._site.checks.saw(status.value.record.head.seq, status.value.record.head.hash)
+            self._site.checks.note_head(status.value.record.head.seq, status.value.record.head.hash)
 
 
 async def request_log(asker: DaemonQueries, given: Mapping[str, str]) -> QueryResult[RecordPage]:
-    """Ask for the records that filters choose; a moment may be one or how long ago it was."""
+    """Request the records that filters choose. A moment may also be given as a time ago."""
     chosen: dict[str, Any] = dict(given)
     for key in ("since", "until"):
         if key in chosen:
@@ -161,7 +161,7 @@ async def request_log(asker: DaemonQueries, given: Mapping[str, str]) -> QueryRe
 
 
 def list_record_rows(log: QueryResult[RecordPage]) -> list[RecordRow]:
-    """Return the records of an answer, newest first; none where there is no answer."""
+    """Return the records of a response, newest first, or none if there is no response."""
     records: Sequence[Mapping[str, Any]] = log.value.records if log.value is not None else ()
     return [build_record_row(record) for record in reversed(records)]
 

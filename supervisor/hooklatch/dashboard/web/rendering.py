@@ -1,4 +1,4 @@
-"""The templates.  Knows how values are printed: harmless, then escaped, each of them, whatever a template says."""
+"""The templates' environment: it makes each printed value harmless and then escapes it, in every template."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FOLDER = Path(__file__).resolve().parent.parent
 
 
 def build_environment(base: str) -> Environment:
-    """Return the templates' environment; links begin with `base`."""
+    """Return the templates' environment. Links begin with `base`."""
     environment = Environment(
         loader=FileSystemLoader(FOLDER / "templates"),
         autoescape=True,
@@ -35,7 +35,7 @@ def build_environment(base: str) -> Environment:
     )
 
     def link(*parts: str, **query: object) -> str:
-        """Return the URL of a page; names in it may hold anything."""
+        """Return the URL of a page. Names in it may hold any character."""
         path = "/".join((base, *(quote(part, safe="") for part in parts)))
         given = {key: value for key, value in query.items() if value not in (None, "")}
         return f"{path}?{urlencode(given)}" if given else path
@@ -55,14 +55,14 @@ def build_environment(base: str) -> Environment:
 
 
 def print_template_value(value: object) -> object:
-    """Return what a template prints for a value, before it is escaped; our own markup passes as it is."""
+    """Return the printed form of a value, before it is escaped. Our own markup passes as it is."""
     if value is None:
         return NONE
     return value if isinstance(value, Markup) else make_visible(str(value))
 
 
 def isolate_text_direction(text: str) -> Markup:
-    """Return a text whose words stand in their order, those that are written from right to left too.
+    """Return a text whose words keep their order, also those that are written from right to left.
 
     A browser would show `mv` and two words of Hebrew with these the other way round.
     """
@@ -70,7 +70,7 @@ def isolate_text_direction(text: str) -> Markup:
 
 
 def format_ms(value: object) -> str:
-    """Return milliseconds for people; a dash for none."""
+    """Return milliseconds for people, or a dash for none."""
     if not isinstance(value, int | float):
         return NONE
     return f"{value:.1f} ms" if value < 100 else f"{value:.0f} ms" if value < 10_000 else f"{value / 1000:.1f} s"

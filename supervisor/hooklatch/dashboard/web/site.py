@@ -1,4 +1,4 @@
-"""What all pages share: whom to ask, who is looking, the templates, and notices for the next page."""
+"""The parts that all pages share: the daemon, the user, the templates, and notices for the next page."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ PLACES = (
     ("revisions", "Revisions"),
     ("suspensions", "Suspensions"),
 )
-MOST_NOTICES = 5
+MAX_NOTICES = 5
 
 
 class DashboardSite:
-    """The parts of a running dashboard; `who` is the user whose actions these are, as the record is told."""
+    """The parts of a running dashboard. `who` is the user of its actions, as the record names them."""
 
     def __init__(self, daemon: DaemonConnector, keys: Keys, who: str) -> None:
         self.daemon = daemon
@@ -41,14 +41,14 @@ class DashboardSite:
         self.feed = DashboardFeed(daemon, self.samples)
         self.checks = Checks()
         self.environment: Environment = build_environment(keys.base)
-        self._notices: deque[str] = deque(maxlen=MOST_NOTICES)
+        self._notices: deque[str] = deque(maxlen=MAX_NOTICES)
 
     def asking(self) -> AbstractAsyncContextManager[DaemonQueries]:
-        """Connect to the daemon for the questions of one page."""
+        """Connect to the daemon for the requests of one page."""
         return open_asker(self.daemon)
 
     def notice(self, text: str) -> None:
-        """Have the next page say something, once."""
+        """Show a text on the next page, once."""
         self._notices.append(text)
 
     def fragment(self, template: str, **values: object) -> str:
@@ -56,16 +56,16 @@ class DashboardSite:
         return self.environment.get_template(template).render(**values)
 
     def page(self, template: str, *, title: str, place: str = "", status: int = 200, **values: object) -> HTMLResponse:
-        """Return a whole page; `place` is where it stands in the menu."""
+        """Return a whole page. `place` is its key in the menu."""
         notices = list(self._notices)
         self._notices.clear()
         common = {"title": title, "place": place, "places": PLACES, "notices": notices, "form_key": self.keys.form_key}
         return HTMLResponse(self.fragment(template, **common, **values), status)
 
     def wrong(self, status: int, what: str, *, place: str = "") -> HTMLResponse:
-        """Return a page that says what is wrong with a request."""
+        """Return a page with the fault of a request."""
         return self.page("wrong.html", title="Not done", place=place, status=status, what=what)
 
     def go(self, page: str) -> RedirectResponse:
-        """Send the browser to a page, which it reads anew."""
+        """Redirect the browser to a page, which it reads anew."""
         return RedirectResponse(f"{self.keys.base}/{page}", 303)

@@ -174,7 +174,7 @@ class HookMethods(msgspec.Struct, frozen=True, kw_only=True):
 
     async def _announce_change(self, session: AgentSession) -> dict[str, Any]:
         """Wait until subscribers are notified of a session's change, and return the resulting revision."""
-        await self.registries.announced()
+        await self.registries.wait_announced()
         return {"revision": self.registries.view_of(session).revision}
 
     async def _store_change(self) -> dict[str, Any]:
@@ -183,7 +183,7 @@ class HookMethods(msgspec.Struct, frozen=True, kw_only=True):
         The answer acknowledges the change, so it must hold for every subscriber and after a restart.
         """
         self.state.state.switches = dict(self.registries.switches)
-        await self.registries.announced()
+        await self.registries.wait_announced()
         await self.state.store()
         return add_storage_warning(self.state, {"revision": self.registries.view.revision})
 

@@ -95,7 +95,7 @@ class HookReports(msgspec.Struct, frozen=True):
             "digests": self.parts.files.digests_of(hook),
             "state": self.parts.state_of(hook),
             "problem": hook.problem,
-            "failing": bool(self.parts.statistics.failures.failing([hook])),
+            "failing": bool(self.parts.statistics.failures.find_failing([hook])),
             "enabled": hook.enabled,
             "observe": hook.observe,
             "optional": hook.optional,

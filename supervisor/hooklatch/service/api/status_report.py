@@ -192,7 +192,7 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
             "warnings": [warning.what for warning in warnings],
             "warned": warnings,
             "quarantined": inputs.quarantined,
-            "failing": self.statistics.failures.failing(self._visible_hooks(session, is_admin=is_admin)),
+            "failing": self.statistics.failures.find_failing(self._visible_hooks(session, is_admin=is_admin)),
             "revision": view.revision,
             "digest": view.digest,
             "record": record,

@@ -149,7 +149,7 @@ class HookRunners:
                 breaker.unresolved(trio.current_time())
 
     def _record_failure(self, hook: Hook, outcome: CallOutcome, fire: Fire) -> None:
-        self._statistics.failures.failed(
+        self._statistics.failures.note_failure(
             hook, outcome, decision_id=fire.decision_id, event=fire.spec.name, session=fire.session_id
         )
         if outcome.cause in ("overload", "quarantined"):

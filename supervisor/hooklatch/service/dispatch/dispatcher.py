@@ -212,7 +212,7 @@ class Dispatcher:
         Raises:
             RpcError: the event is unknown or the params cannot be used.
         """
-        wait = self._asks.wait_of(asks_itself=asks_itself) if params.wait and self._asks.wait else 0.0
+        wait = self._asks.ask_timeout(asks_itself=asks_itself) if params.wait and self._asks.wait else 0.0
         if wait and plan is not None and "ask" in plan.spec.ends_at:
             plan = plan.asking_all()  # a person may allow only what every guard has judged
         spec = plan.spec if plan is not None else self._registries.catalogue.specs.get(params.event)

@@ -1,4 +1,4 @@
-"""Puts in force what is declared: reads it, builds it and commits it as one revision, again at each change.
+"""The loading of hooks: files are read, built and committed as one revision, again at each change.
 
-Knows reloads, and what is active; does not know sockets or fires.
+Knows reloads and the active plan; does not know sockets or fires.
 """

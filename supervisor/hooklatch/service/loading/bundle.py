@@ -1,7 +1,7 @@
-"""What a reload needs of the fleet: what is in force of its policy, and a bundle that is to be.
+"""The fleet's part of a reload: its active policy, and a bundle that is to become active.
 
-Knows files that are signed, and what is wrong in them; does not know where they are kept, or who brings them.
-A bundle is taken whole or not at all.
+Knows signed files and their diagnostics, and not how they are stored or fetched.  A bundle is taken whole or not at
+all.
 """
 
 from __future__ import annotations
@@ -18,34 +18,34 @@ __all__ = ["BundleError", "BundleCandidate", "Fleet", "find_bundle_faults"]
 
 
 class Fleet(Protocol):
-    """Says what is in force of the fleet's policy, and hears what its hooks are spared."""
+    """The fleet's active policy, and the receiver of attempts to weaken its hooks."""
 
     def look(self, before: FleetFiles | None, *, mends: bool) -> Callable[[], FleetFiles | None]:
-        """Return how to read it, in a thread; it uses nothing that may change meanwhile."""
+        """Return a function that reads the policy in a thread. It uses no state that may change during the read."""
         ...
 
     def add_denial(self, files: FleetFiles | None) -> FleetFiles | None:
-        """Return what hooks are to be made of as of now: with or without the denial of every gate."""
+        """Return the files to make hooks of from now on: with or without the denial of every gate."""
         ...
 
     def record_active(self, files: FleetFiles | None) -> None:
-        """Note what hooks are made of from now on."""
+        """Note the files of which hooks are made from now on."""
         ...
 
     def record_attempt(self, what: str, hook: str) -> None:
-        """Record that somebody tried to take something from a hook of the fleet."""
+        """Record an attempt to weaken a hook of the fleet."""
         ...
 
 
 class BundleCandidate(NamedTuple):
-    """A bundle that is to be in force, and how to keep that on the disk: in between it can no longer be refused."""
+    """A bundle that is to become active, and the function that stores it. After that it cannot be refused any more."""
 
     files: FleetFiles
     keep: Callable[[], Awaitable[None]]
 
 
 class BundleError(Exception):
-    """Something is wrong in a bundle of the fleet, so nothing of it is taken."""
+    """A bundle of the fleet has diagnostics, so nothing of it is taken."""
 
     def __init__(self, diagnostics: Sequence[Diagnostic]) -> None:
         self.diagnostics = diagnostics
@@ -53,11 +53,11 @@ class BundleError(Exception):
         super().__init__(f"{diagnostics[0]}{more}")
 
 
-def find_bundle_faults(root: str, built: BuildResults, found: Iterable[Diagnostic]) -> list[Diagnostic]:
-    """Return all that is wrong in a bundle, beside what was `found` in its files: one thing is enough to refuse it."""
-    of_sources = [one for location, one in built.faults.items() if is_below(location, root)]
+def find_bundle_faults(root: str, built: BuildResults, hooks: Iterable[Diagnostic]) -> list[Diagnostic]:
+    """Return the diagnostics of a bundle, with those of its `hooks`. One is enough to refuse the bundle."""
+    of_sources = [fault for location, fault in built.faults.items() if is_below(location, root)]
     return list(
         dict.fromkeys(
-            [*of_sources, *found, *(diagnostic for diagnostic in built.diagnostics if is_below(diagnostic.file, root))]
+            [*of_sources, *hooks, *(diagnostic for diagnostic in built.diagnostics if is_below(diagnostic.file, root))]
         )
     )

@@ -1,13 +1,12 @@
-"""The files that declare hooks, and their reload.  Knows directories and last good versions; not when they change.
+"""The reload of the files that declare hooks.  Knows directories and last good versions, and not times of changes.
 
     reload: read every file once, in a thread ─▶ plan ─▶ build what has changed ─▶ commit, as one revision ─▶ remember
 
-    a bundle of the fleet: the same, with its files in place of those in force; all of it is taken, or nothing
-    the fleet's denial of every gate comes or goes: committed on what is active, without a reload and its waits
+    a bundle of the fleet: the same, with its files in place of the active ones; all of it is taken, or nothing
+    the fleet's denial of every gate comes or goes: committed on the active plan, without a reload and its waits
 
-What a reload takes is decided in `plan_reload`; this is the reading before it and the commit after it.  If a source
-does not
-load, every Python file beside it is watched, since a change of any of them may fix it.
+`plan_reload` decides what a reload takes. This module has the reading before it and the commit after it.  If a source
+does not load, every Python file beside it is watched, since a change of any of them may fix it.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ logger = logging.getLogger("hooklatch.files")
 
 
 class ReloadResult(msgspec.Struct, frozen=True):
-    """What a reload did."""
+    """The result of a reload."""
 
     previous: int
     revision: int
@@ -65,10 +64,10 @@ class ReloadResult(msgspec.Struct, frozen=True):
 
 
 class ReloadRequest(msgspec.Struct, frozen=True):
-    """What somebody asks of a reload; the watch asks for nothing.
+    """The wishes of a caller of a reload. The watch has none.
 
-    `is_explicit`: every source is built, and otherwise those of the locations `afresh`, whatever is known of their
-    files.  `on_commit` hears what is accepted as removed, in the step that takes it.
+    With `is_explicit`, every source is built. Otherwise those of the locations `afresh` are, even if their files are
+    the same.  `on_commit` is called with the names that are accepted as removed, in the step of the commit.
     """
 
     accepts: LossAcceptance = NOTHING
@@ -78,20 +77,20 @@ class ReloadRequest(msgspec.Struct, frozen=True):
 
 
 def make_first_plan(config_path: str, state: StateFile) -> ReloadPlan:
-    """Return what the first hooks need: how workers are limited and isolated, and which events there are."""
+    """Return the plan that the first hooks need: limits and isolation of workers, and the events."""
     known = state.state
     last = ReloadPlan(
         main=FileConfig(os.path.abspath(config_path), overrides=known.overrides, settings=known.settings),
         temporary=scratch_root(os.path.dirname(state.path)),
     )
     listing, files = read_files(last.main.path, last.folder, list_known_files(last, known.manifests), {})
-    found = plan_reload(last, ObservedFiles(listing, files, Discovery({}, {}, set()), known.manifests), NOTHING)
+    digests = plan_reload(last, ObservedFiles(listing, files, Discovery({}, {}, set()), known.manifests), NOTHING)
     return ReloadPlan(
-        main=found.main,
-        temporary=found.temporary,
-        catalogue=found.catalogue,
-        levels=found.levels,
-        workers=found.workers,
+        main=digests.main,
+        temporary=digests.temporary,
+        catalogue=digests.catalogue,
+        levels=digests.levels,
+        workers=digests.workers,
     )
 
 
@@ -99,11 +98,11 @@ BY_ITSELF = ReloadRequest()
 
 
 class UnsettledError(Exception):
-    """Files may be half of a change, so nothing of it is taken yet."""
+    """The files may be half of a change, so nothing of it is taken yet."""
 
 
 class Reloader:
-    """Keeps the global layer in step with the configuration file and the hooks.d directory beside it."""
+    """The reloader, which keeps the global layer in step with the main file and the hooks.d directory beside it."""
 
     def __init__(
         self,
@@ -153,15 +152,15 @@ class Reloader:
 
     @property
     def is_to_retry(self) -> bool:
-        """Return whether a fault may go away by itself, without a change of any file, or files were changed unseen."""
+        """Return whether a fault may end without a change of any file, or files were changed unseen."""
         is_behind = any(unit.is_behind for unit in self._sources.units.values())
         return self.active.is_to_retry or self._built.is_to_retry or is_behind
 
     def watched(self) -> Callable[[], list[str]]:
-        """Return how to find every path whose change may matter; it uses nothing that may change meanwhile."""
+        """Return a function for a thread that finds every path whose change may matter."""
         active, faulty = self.active, [fault.file for fault in self._built.faults.values()]
         files = {active.main.path, active.folder, *self._known_files(), *active.wanted, *faulty}
-        files.update(one.file for one in self.silent.red)
+        files.update(diagnostic.file for diagnostic in self.silent.red)
         for unit in self._sources.units.values():
             files.update(unit.stamps)
             files.update(unit.environment.marks if unit.environment is not None else ())
@@ -169,13 +168,14 @@ class Reloader:
         if active.fleet is not None and active.fleet.root:
             roots.append(active.fleet.root)
 
+        # Only what was copied above is used, since the loop may change the rest while the thread runs.
         def find() -> list[str]:
-            found = {*files, *list_hook_files(active.folder, list_directory(active.folder))}
+            paths = {*files, *list_hook_files(active.folder, list_directory(active.folder))}
             for root in roots:
-                found |= {root, *(stamp_tree(root) or ())}
+                paths |= {root, *(stamp_tree(root) or ())}
             for file in faulty:
-                found.update(list_siblings(file))
-            return sorted(path for path in found if os.path.isabs(path))  # a module's name is not a path
+                paths.update(list_siblings(file))
+            return sorted(path for path in paths if os.path.isabs(path))  # a module's name is not a path
 
         return find
 
@@ -183,19 +183,19 @@ class Reloader:
         return list_known_files(self.active, self._state.state.manifests)
 
     async def stamps(self) -> dict[str, Stamp]:
-        """Return what `stamp_path` says of each watched path now."""
+        """Return the present stamp of each watched path."""
         find = self.watched()
         return await self._sources.look(lambda: {path: stamp_path(path) for path in find()})
 
     async def reload(
         self, request: ReloadRequest = BY_ITSELF, *, anew: str | None = None, known: dict[str, Stamp] | None = None
     ) -> ReloadResult:
-        """Load what has changed, and what is asked for; return the result.
+        """Load the sources that have changed, and those of the request. Return the result.
 
         The new versions of sources below the directory `anew` are not compared to the old ones.
 
         Raises:
-            UnsettledError: these are not the `known` stamps any more, or something is gone or wrong; nothing was taken.
+            UnsettledError: the stamps are not the `known` ones any more, or there is a new loss or fault.
         """
         async with self._lock:
             if anew is not None:
@@ -211,56 +211,56 @@ class Reloader:
             revision = self._registries.view.revision
             if revision != previous:
                 logger.info("reloaded", extra={"revision": revision})
-            done = ReloadResult(
+            result = ReloadResult(
                 previous, revision, change.added, change.removed, change.changed, self.diagnostics, self.active.removed
             )
             if request.is_explicit or revision != previous or self.diagnostics != before:
-                self._on_reloaded(done)
-            return done
+                self._on_reloaded(result)
+            return result
 
     def recall(self, state: SavedState) -> None:
-        """Take the settings and overrides of an earlier state, for a main file that has none that are good."""
+        """Take the settings and overrides of an earlier state, for a main file without good ones."""
         main = msgspec.structs.replace(self.active.main, settings=state.settings, overrides=state.overrides)
         self.active = msgspec.structs.replace(self.active, main=main)
 
     @property
     def sources(self) -> Collection[str]:
-        """Return the locations of all sources that somebody uses, loaded or not."""
+        """Return the locations of all sources that a file or a hook uses, loaded or not."""
         return self._used() | self._sources.units.keys()
 
     def place_of(self, name: str) -> str | None:
-        """Return the file or the plugin that declares a hook, by its id or its name; one that has vanished first."""
-        found = [path for path, hooks in self._by_file.items() for hook in hooks if name in (hook.id, hook.name)]
-        return next((path for path in found if path in self.active.vanished), found[0] if found else None)
+        """Return the file or the plugin that declares a hook, by its id or its name, and a vanished one first."""
+        paths = [path for path, hooks in self._by_file.items() for hook in hooks if name in (hook.id, hook.name)]
+        return next((path for path in paths if path in self.active.vanished), paths[0] if paths else None)
 
     async def apply(self, candidate: BundleCandidate) -> ReloadResult:
-        """Put a bundle of the fleet in force, all of it as one revision.
+        """Activate a bundle of the fleet, all of it as one revision.
 
         Raises:
-            BundleError: something is wrong in it; nothing was taken, and what was in force still is.
+            BundleError: the bundle has diagnostics. Nothing of it was taken, and the active version stays.
         """
         async with self._lock:
             previous = self._registries.view.revision
             change = await self._reload(candidate=candidate)
             revision = self._registries.view.revision
-            done = ReloadResult(previous, revision, change.added, change.removed, change.changed, self.diagnostics)
-            self._on_reloaded(done)
-            return done
+            result = ReloadResult(previous, revision, change.added, change.removed, change.changed, self.diagnostics)
+            self._on_reloaded(result)
+            return result
 
     async def deny(self) -> None:
-        """Have every gate denied, or not any more, as the fleet says now.
+        """Deny every gate, or stop denying them, as the fleet says now.
 
-        At once, whatever a reload waits for: that one commits the same later, of what it has built until then.
+        It does not wait for a reload under way, which commits the same later, with what it has built by then.
         """
-        taken = msgspec.structs.replace(self.active, fleet=self._fleet.add_denial(self.active.fleet))
-        layers = self._layers_of(taken, msgspec.structs.replace(self._built, fresh={}, too_weak=set()))
+        plan = msgspec.structs.replace(self.active, fleet=self._fleet.add_denial(self.active.fleet))
+        layers = self._assemble_layers(plan, msgspec.structs.replace(self._built, fresh={}, too_weak=set()))
         self._registries.set_global(
-            files=layers.shared, catalogue=taken.catalogue, projects=layers.projects,
-            personalities=taken.main.personalities,
+            files=layers.shared, catalogue=plan.catalogue, projects=layers.projects,
+            personalities=plan.main.personalities,
         )  # fmt: skip
-        self.active, self._names = taken, layers.names
-        self._fleet.record_active(taken.fleet)
-        await self._registries.announced()
+        self.active, self._names = plan, layers.names
+        self._fleet.record_active(plan.fleet)
+        await self._registries.wait_announced()
 
     async def _reload(
         self,
@@ -274,45 +274,45 @@ class Reloader:
         if candidate is not None:
             seen = msgspec.structs.replace(seen, fleet=candidate.files)
         self._read = seen.files
-        taken = plan_reload(self.active, seen, accepts)
+        plan = plan_reload(self.active, seen, accepts)
         now = await self.stamps() if known is not None else None
-        if now != known or (known is not None and self._is_unsettled(taken.diagnostics, self._lost(taken))):
+        if now != known or (known is not None and self._is_unsettled(plan.diagnostics, self._list_lost(plan))):
             raise UnsettledError
-        first = taken.files[0]
-        if self._state.fault is None or (first.config is not None and not first.is_absent):  # else nobody knows them
-            self._on_settings(taken.main.settings)
+        first = plan.files[0]
+        if self._state.fault is None or (first.config is not None and not first.is_absent):  # else they are unknown
+            self._on_settings(plan.main.settings)
         known_state = self._state.state
         builder = SourceBuilder(
-            self._sources, taken, self._targets(), known_state.manifests, known_state.builds, accepts=accepts,
+            self._sources, plan, self._targets(), known_state.manifests, known_state.builds, accepts=accepts,
             afresh=None if request.is_explicit else request.afresh,
         )  # fmt: skip
         built = await builder.build()
         try:
-            folders = [project.folder for project in taken.projects]
+            folders = [project.folder for project in plan.projects]
             trees = await self._sources.look(lambda: {folder: trust.stamp_project(folder) for folder in folders})
-            uses = UsedPaths.by(taken, self._units(built), built.faults, self._targets())
+            uses = UsedPaths.by(plan, self._units(built), built.faults, self._targets())
             unguarding = await self._sources.look(partial(find_unread_entries, uses))
             now = await self.stamps() if known is not None else None
         except BaseException:
             self._discard(built)
             raise
         if candidate is not None:
-            await self._keep(candidate, taken, built)
+            await self._store_bundle(candidate, plan, built)
         # From here to the end of the commit there is no checkpoint: every fire sees all of it or nothing.
         state = self._state.state
-        taken = msgspec.structs.replace(
-            taken,
-            removed=sorted({*taken.removed, *built.removed}),
-            projects=[self._projects.verified(one, trees[one.folder]) for one in taken.projects],
-            fleet=self._fleet.add_denial(verify_fleet_files(taken.fleet, self._units(built).values())),
+        plan = msgspec.structs.replace(
+            plan,
+            removed=sorted({*plan.removed, *built.removed}),
+            projects=[self._projects.verified(project, trees[project.folder]) for project in plan.projects],
+            fleet=self._fleet.add_denial(verify_fleet_files(plan.fleet, self._units(built).values())),
         )
-        layers = self._layers_of(taken, built)
-        diagnostics = [*taken.diagnostics, *built.diagnostics, *layers.diagnostics, *unguarding.red]
+        layers = self._assemble_layers(plan, built)
+        diagnostics = [*plan.diagnostics, *built.diagnostics, *layers.diagnostics, *unguarding.red]
         if now != known or (known is not None and self._is_unsettled(diagnostics, self._names - layers.names)):
             self._discard(built)
             raise UnsettledError
-        change = self._commit(taken, built, layers, forgets=accepts.less)
-        request.on_commit(taken.removed)
+        change = self._commit(plan, built, layers, forgets=accepts.less)
+        request.on_commit(plan.removed)
         for override in layers.attempts:
             if override not in state.overrides:
                 self._fleet.record_attempt("override", override.id)
@@ -320,26 +320,27 @@ class Reloader:
         self._names, self._by_file = layers.names, layers.by_file
         before = (state.settings, state.overrides, state.manifests, state.builds, state.fleet, state.switches)
         state.switches = dict(self._registries.switches)
-        self._fleet.record_active(taken.fleet)
-        state.settings, state.overrides = taken.main.settings, taken.main.overrides
-        # The manifests of now: a project may have been untrusted meanwhile.
-        state.manifests = list_manifests(state.manifests, taken, layers, built.faults)
+        self._fleet.record_active(plan.fleet)
+        state.settings, state.overrides = plan.main.settings, plan.main.overrides
+        # The present manifests, since a project may have been untrusted during the build.
+        state.manifests = list_manifests(state.manifests, plan, layers, built.faults)
         units, used = self._sources.units, self._used()
         state.builds = {
             location: units[location].digests if location in units else state.builds[location]
             for location in sorted(used & (units.keys() | state.builds.keys()))
         }
-        await self._registries.announced()  # it is active already, and nobody has to wait for a disk to hear of it
+        await self._registries.wait_announced()  # before the disk: it is active already
         if before != (state.settings, state.overrides, state.manifests, state.builds, state.fleet, state.switches):
             await self._state.store()
         return change
 
-    async def _keep(self, candidate: BundleCandidate, taken: ReloadPlan, built: BuildResults) -> None:
-        """Have a bundle kept on the disk if nothing is wrong in it; otherwise nothing of this reload is taken."""
-        taken = msgspec.structs.replace(taken, fleet=verify_fleet_files(candidate.files, self._units(built).values()))
+    async def _store_bundle(self, candidate: BundleCandidate, plan: ReloadPlan, built: BuildResults) -> None:
+        """Store a bundle on the disk if it has no diagnostics. Otherwise nothing of this reload is taken."""
+        plan = msgspec.structs.replace(plan, fleet=verify_fleet_files(candidate.files, self._units(built).values()))
         try:
-            if wrong := find_bundle_faults(candidate.files.root, built, self._layers_of(taken, built).fleets):
-                raise BundleError(wrong)
+            layers = self._assemble_layers(plan, built)
+            if diagnostics := find_bundle_faults(candidate.files.root, built, layers.fleets):
+                raise BundleError(diagnostics)
             with trio.CancelScope(shield=True):
                 await candidate.keep()
         except BaseException:
@@ -350,23 +351,23 @@ class Reloader:
         for unit in built.fresh.values():
             self._sources.discard(unit)
 
-    def _lost(self, taken: ReloadPlan) -> list[str]:
-        return [path for path, config in self.active.good.items() if has_lost(config, taken.good.get(path))]
+    def _list_lost(self, plan: ReloadPlan) -> list[str]:
+        return [path for path, config in self.active.good.items() if has_lost(config, plan.good.get(path))]
 
-    def _is_unsettled(self, found: list[Diagnostic], lost: Collection[str]) -> bool:
-        return bool(lost) or not set(found) <= set(self.diagnostics)
+    def _is_unsettled(self, diagnostics: list[Diagnostic], lost: Collection[str]) -> bool:
+        return bool(lost) or not set(diagnostics) <= set(self.diagnostics)
 
     async def see(self, *, mends: bool = False) -> ObservedFiles:
-        """Read what is there, in a thread: the disk may be slow, and files long."""
-        # One that writes what it mends is not left alone.
+        """Read all files in a thread, since the disk may be slow, and files long."""
+        # A thread that mends files is not abandoned, or it would write after the next reload has begun.
         return await trio.to_thread.run_sync(self.look(mends=mends), abandon_on_cancel=not mends)
 
     def look(
         self, find_packages: Callable[[], Discovery] = discover_plugins, *, mends: bool = False
     ) -> Callable[[], ObservedFiles]:
-        """Return how to read every file once; it uses nothing that may change meanwhile.
+        """Return a function for a thread that reads every file once.
 
-        `mends`: files of the fleet's bundle that are not those that were signed are written anew.
+        With `mends`, files of the fleet's bundle that are not as they were signed are written anew.
         """
         active, known, remembered, before = self.active, self._known_files(), self._state.state.manifests, self._read
         used = {folder: self._projects.trusted[folder] for folder in self._projects.used()}
@@ -379,14 +380,14 @@ class Reloader:
 
         return read_all
 
-    def _layers_of(self, taken: ReloadPlan, built: BuildResults) -> BuiltLayers:
+    def _assemble_layers(self, plan: ReloadPlan, built: BuildResults) -> BuiltLayers:
         ids = {hook.id: DeclarationSite("a client of the admin socket") for hook in self._registries.api_hooks}
-        return assemble_layers(taken, self._units(built), built.faults, self._state.state.manifests, ids)
+        return assemble_layers(plan, self._units(built), built.faults, self._state.state.manifests, ids)
 
     def _units(self, built: BuildResults) -> dict[str, SourceBuild]:
         return {key: unit for key, unit in self._sources.units.items() if key not in built.too_weak} | built.fresh
 
-    def _commit(self, taken: ReloadPlan, built: BuildResults, layers: BuiltLayers, *, forgets: bool) -> SnapshotDiff:
+    def _commit(self, plan: ReloadPlan, built: BuildResults, layers: BuiltLayers, *, forgets: bool) -> SnapshotDiff:
         for unit in built.fresh.values():
             self._sources.adopt(unit)
         for location in built.too_weak:
@@ -396,19 +397,19 @@ class Reloader:
             | {location: partial(aim_at_nothing, str(built.faults[location])) for location in built.too_weak}
         )
         change = self._registries.set_global(
-            files=layers.shared, catalogue=taken.catalogue, projects=layers.projects,
-            personalities=taken.main.personalities, forgets=forgets,
+            files=layers.shared, catalogue=plan.catalogue, projects=layers.projects,
+            personalities=plan.main.personalities, forgets=forgets,
         )  # fmt: skip
-        before, self.active, self._built = self.active, taken, built
-        self._projects.active = {project.folder: project for project in taken.projects}
-        for path, digest in taken.digests.items():
+        before, self.active, self._built = self.active, plan, built
+        self._projects.active = {project.folder: project for project in plan.projects}
+        for path, digest in plan.digests.items():
             if before.digests.get(path) != digest:
                 self._on_declared(path, digest)
         self._forget_unused()
         return change
 
     def _targets(self) -> list[PythonTarget]:
-        """Return the Python targets of the hooks that clients registered; a stand-in has no source."""
+        """Return the Python targets of the hooks that clients registered. A stand-in has no source."""
         hooks = self._registries.api_and_own_hooks()
         targets = [hook.target for hook in hooks if isinstance(hook.target, PythonTarget)]
         return [target for target in targets if target.source.location]
@@ -417,7 +418,7 @@ class Reloader:
         return {*self.active.wanted, *(target.source.location for target in self._targets())}
 
     async def forget_unused(self) -> None:
-        """End what no hook uses any more; a client's hook may have been the last one that did."""
+        """End the sources that no hook uses any more. The last one may have been a client's hook."""
         async with self._lock:
             self._forget_unused()
 
@@ -429,17 +430,17 @@ class Reloader:
         self._sources.forget({location for location in units if not location.startswith(f"{folder}/")})
 
     async def ensure(self, source: Source) -> SourceBuild:
-        """Return the unit of a source that a client names, building it if there is none.
+        """Return the build of a source that a client names. Build it if there is none.
 
         Raises:
-            UnitError: it cannot be loaded.
+            UnitError: the source cannot be loaded.
         """
         async with self._lock:
-            unit = await self._ensured(source)
+            unit = await self._find_or_build(source)
             unit.requested_at = trio.current_time()
             return unit
 
-    async def _ensured(self, source: Source) -> SourceBuild:
+    async def _find_or_build(self, source: Source) -> SourceBuild:
         location, units = source.location, self._sources.units
         unit = units.get(location)
         in_thread, is_used = self._sources.look, location in self._used()
@@ -447,7 +448,7 @@ class Reloader:
             await self._reload()  # the watch has not noticed the change yet
             if location in self._built.faults:
                 raise UnitError(self._built.faults[location])
-            # It may have changed again: only another reload may take that, which moves all hooks on it.
+            # It may have changed again. Only another reload may take that, since it moves all hooks to the new build.
             if (unit := units.get(location)) is not None:
                 return unit
         newer = await in_thread(unit.read_newer) if unit is not None else None
@@ -461,18 +462,18 @@ class Reloader:
 
     def digests(self) -> dict[str, str]:
         """Return the sha256 of all files that declare hooks, and of those that each source was loaded from."""
-        found = dict(self.active.digests)
+        digests = dict(self.active.digests)
         for unit in self._sources.units.values():
-            found |= unit.digests
-        return found
+            digests |= unit.digests
+        return digests
 
     def digests_of(self, hook: Hook) -> dict[str, str]:
-        """Return the sha256 of the files of a hook: where it is declared, and what its code was loaded from."""
+        """Return the sha256 of the files of a hook: of its declaration, and of its code."""
         unit = self._sources.units.get(hook.target.source.location) if isinstance(hook.target, PythonTarget) else None
-        found = dict(unit.digests) if unit is not None else {}
+        digests = dict(unit.digests) if unit is not None else {}
         if hook.origin is not None and hook.origin.file in self.active.digests:
-            found[hook.origin.file] = self.active.digests[hook.origin.file]
-        return found
+            digests[hook.origin.file] = self.active.digests[hook.origin.file]
+        return digests
 
 
 def is_untouched(unit: SourceBuild) -> bool:

@@ -1,8 +1,8 @@
-"""Wakes the files' watch when the kernel reports a change (inotify(7)), and says which paths that covers.
+"""The hints of the kernel that a file has changed (inotify(7)), and the paths that they cover.
 
-A path is covered if no change of what `stamp` says of it can go unreported: it is watched itself, and so is each
-directory on its way, links followed, for what happens to that directory and to the next name.  No disk that is away is
-covered: a change that another machine makes there is reported to nobody here.
+A path is covered if every change of its stamp is reported: it is watched itself, and so is each directory on its way,
+links followed, for changes of that directory and of the next name.  Paths on a network disk are not covered, since the
+kernel here does not report a change that another machine makes there.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from hooklatch_worker.sandbox.linux import LIBC, raise_errno
 __all__ = ["InotifyHints", "give_hints", "watch_paths"]
 
 logger = logging.getLogger("hooklatch.hints")
-PAUSE = 0.02  # seconds between two reads of what is reported: a save is several changes
+PAUSE = 0.02  # seconds between two reads of reports: a save is several changes
 # inotify(7)
 IN_MODIFY, IN_ATTRIB, IN_CLOSE_WRITE = 0x2, 0x4, 0x8
 IN_MOVED_FROM, IN_MOVED_TO, IN_CREATE, IN_DELETE = 0x40, 0x80, 0x100, 0x200
@@ -39,7 +39,7 @@ ANY = ""  # no file has this name
 
 
 class InotifyHints:
-    """What the kernel watches, and which of its reports matter.
+    """The paths that the kernel watches, and the names that matter in its reports.
 
     Raises:
         OSError: there are no more inotify objects for this user.
@@ -61,7 +61,7 @@ class InotifyHints:
         os.close(self._fd)
 
     def cover(self, paths: Iterable[str]) -> set[str]:
-        """Watch these paths and no others, in a thread; return those whose every change is reported from now on."""
+        """Watch these paths and no others, in a thread. Return those whose every change is reported from now on."""
         with self._turn:
             return self._cover(paths)
 
@@ -86,22 +86,22 @@ class InotifyHints:
                     with suppress(FileNotFoundError, NotADirectoryError):  # then the nearest directory reports it
                         add(way.end, AT_ITS_END, ANY)
                     covered.add(path)
-            except (OSError, ValueError):  # no permission, or too many watches (ENOSPC): it is looked at more often
+            except (OSError, ValueError):  # no permission, or too many watches (ENOSPC): it is checked more often
                 continue
         gone, self._names = self._names.keys() - names.keys(), names
         for watch in gone:
             LIBC.inotify_rm_watch(self._fd, watch)  # fails for one that went with its directory
         return covered
 
-    async def listen(self, tell: Callable[[], object]) -> None:
-        """Tell whenever something that matters is reported."""
+    async def listen(self, notify: Callable[[], object]) -> None:
+        """Call `notify` at each report that matters."""
         while True:
             await self.hint()
-            tell()
+            notify()
             await trio.sleep(PAUSE)
 
     async def hint(self) -> None:
-        """Wait until something that matters is reported."""
+        """Wait for a report that matters."""
         while True:
             await trio.lowlevel.wait_readable(self._epoll.fileno())
             if self._is_hint():
@@ -113,22 +113,23 @@ class InotifyHints:
             data = os.read(self._fd, 2**16)
         except BlockingIOError:
             return True  # it was a mount
-        at, found = 0, False
+        at, is_relevant = 0, False
         while at < len(data):
             watch, mask, _, size = EVENT.unpack_from(data, at)
             name = os.fsdecode(data[at + EVENT.size : at + EVENT.size + size].rstrip(b"\0"))
             at += EVENT.size + size
             names = self._names.get(watch, ())
-            # Without a name it is about what is watched itself; of no watch is that reports were lost.
-            found = found or mask & IN_Q_OVERFLOW != 0 or bool(names and (not name or ANY in names or name in names))
-        return found
+            # A report without a name is about the watched path itself. One of no watch says that reports were lost.
+            is_named = bool(names and (not name or ANY in names or name in names))
+            is_relevant = is_relevant or mask & IN_Q_OVERFLOW != 0 or is_named
+        return is_relevant
 
 
 @contextmanager
 def watch_paths(paths: Iterable[str]) -> Generator[Callable[[], Awaitable[None]]]:
-    """Give what waits until one of these paths may have changed: for ever, where the kernel reports nothing.
+    """Provide a function that waits until one of these paths may have changed, or endlessly if there is no inotify.
 
-    No task of its own does that: Ctrl-C would come between its making and its start.
+    It has no task of its own, since Ctrl-C could come between the creation of one and its start.
     """
     try:
         hints = InotifyHints()
@@ -141,7 +142,7 @@ def watch_paths(paths: Iterable[str]) -> Generator[Callable[[], Awaitable[None]]
 
 
 async def give_hints(file_watch: FileWatch) -> None:
-    """Have the watch told of changes for as long as this runs."""
+    """Pass the kernel's hints on to the watch until cancelled."""
     try:
         hints = InotifyHints()
     except OSError as error:

@@ -1,6 +1,6 @@
-"""Before a fire: which projects it is in, and whether their loaded hooks are up to date.
+"""The check before a fire that the hooks of its projects are up to date.
 
-Knows places, projects and reloads; decides nothing.
+Knows places, projects and reloads, and decides nothing.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ NOWHERE = ExtraProjects()
 
 
 class ProjectFreshness:
-    """Keeps the hooks of a fire's projects up to date.
+    """The projects of a fire, with their hooks brought up to date.
 
-    The watch sees a change too, but up to 2 s later: time enough for an agent to write a file and have it run.
+    The watch sees a change too, but up to 2 s later. In that time an agent could write a file and have it run.
     """
 
     def __init__(
@@ -46,13 +46,13 @@ class ProjectFreshness:
         self._turn = trio.Lock()
 
     def settled(self, session: AgentSession | None, envelope: EnvelopeParams) -> ExtraProjects | None:
-        """Return at once which projects a fire is in, if no project is trusted and there is nothing to look up."""
+        """Return the projects of a fire at once, if no project is trusted and there is nothing to look up."""
         if session is None and envelope.session_id is not None:
             return None
         return None if self._projects.trusted else NOWHERE
 
     async def settle(self, session: AgentSession | None, envelope: EnvelopeParams, limit: float) -> ExtraProjects:
-        """Find the projects that a fire is in, and bring their hooks up to date."""
+        """Find the projects of a fire, and bring their hooks up to date."""
         projects = self._projects
         places = await self._places(session, envelope)
         if not projects.trusted:
@@ -60,17 +60,17 @@ class ProjectFreshness:
         own = await self._own(session)
         named = projects.nearest(places) | self._alike(envelope)
         is_live = session is not None and not session.has_ended
-        for one in named - own if is_live else named | own:
-            projects.ask(one)
+        for folder in named - own if is_live else named | own:  # a live session keeps its own projects loaded
+            projects.ask(folder)
         fault = find_place_fault((*places, *list_known_places(session)))
         with projects.holding(named | own):
             late = await self._load(named | own, limit)
-        # The session may have moved meanwhile: the projects of the fire's start count besides those of its view now.
+        # The session may have moved during the load. The projects at the fire's start count besides its present ones.
         folders = (named | own) - projects.nearest(list_known_places(session))
         return ExtraProjects(frozenset(folders), fault or find_place_fault(list_known_places(session)) or late)
 
     async def _load(self, folders: set[str], limit: float) -> str | None:
-        """Bring the hooks of projects up to date; return what is wrong if that is not done in time."""
+        """Bring the hooks of projects up to date. Return an explanation if that is not done in time."""
         projects = self._projects
         if await projects.are_settled(folders):
             return None
@@ -83,7 +83,7 @@ class ProjectFreshness:
         return f"the hooks of {', '.join(sorted(folders))} were not loaded within {format_duration(limit)}; try again"
 
     async def _own(self, session: AgentSession | None) -> set[str]:
-        """Return the projects of the session's view, after looking up again the places that were unknown."""
+        """Return the session's own projects, after looking up again the places that were unknown."""
         if session is None:
             return set()
         if any(place.fault is not None for place in list_known_places(session)):
@@ -92,26 +92,26 @@ class ProjectFreshness:
         return self._projects.nearest(list_known_places(session))
 
     async def _places(self, session: AgentSession | None, envelope: EnvelopeParams) -> tuple[ResolvedDirectory, ...]:
-        """Return where the fire itself says that its agent is, and where it began or is known to have begun."""
+        """Return the places that the fire names, and those at which its host session is known to have begun."""
         host_session = envelope.session_id if session is None else None
         known = self._session_starts.get(host_session) if host_session is not None else ()
         if not self._projects.trusted and (host_session is None or known):
             return ()  # nothing to look up: no project is trusted
-        said = tuple(
+        places = tuple(
             [await look_up_directory(folder) for folder in (envelope.cwd, envelope.began_in) if folder is not None]
         )
         if host_session is not None:
-            self._session_starts.note(host_session, said)
-        return (*said, *known)
+            self._session_starts.note(host_session, places)
+        return (*places, *known)
 
     def _alike(self, envelope: EnvelopeParams) -> set[str]:
-        name, told = envelope.began_as, envelope.began_in
+        name, directory = envelope.began_as, envelope.began_in
         if name is None:
             return set()
-        found = self._projects.alike(name)
-        if told is not None and dash_path(told) == name:  # the host gives the directory that the name stands for
-            return {folder for folder in found if dash_path(folder) == name}
-        return found
+        folders = self._projects.alike(name)
+        if directory is not None and dash_path(directory) == name:  # the host names that directory
+            return {folder for folder in folders if dash_path(folder) == name}
+        return folders
 
 
 def find_place_fault(places: Iterable[ResolvedDirectory]) -> str | None:

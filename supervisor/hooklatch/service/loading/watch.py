@@ -1,8 +1,8 @@
-"""The watch of the files that declare hooks: when their reload is due.  Knows times and sizes; reads no file.
+"""The watch of the files that declare hooks: it decides when a reload is due, and reads no file.
 
     hint (inotify), 2 s, or 30 s if hints cover all ─▶ some stamp differs ─▶ quiet for a moment (`settling`) ─▶ reload
 
-Its first attempt takes nothing that may be half of a change; then it waits until nothing changes any more, and takes
+Its first attempt takes nothing that may be half of a change. Then it waits until nothing changes any more, and takes
 that.
 """
 
@@ -21,34 +21,34 @@ from hooklatch.service.loading.files import Reloader, UnsettledError
 
 __all__ = ["COVERED_INTERVAL", "STAT_INTERVAL", "FileWatch"]
 
-STAT_INTERVAL = 2.0  # seconds between two looks at what no hint covers
-COVERED_INTERVAL = 30.0  # and at what hints cover: then an idle machine sleeps
+STAT_INTERVAL = 2.0  # seconds between two checks of paths that no hint covers
+COVERED_INTERVAL = 30.0  # and of paths that hints cover, so that an idle machine sleeps
 
 
 class FileWatch:
-    """Reloads files whenever one of them changes; whoever knows of a change earlier sets the `hint`."""
+    """The watch that reloads files when one of them changes. Code that knows of a change earlier sets the `hint`."""
 
     def __init__(self, files: Reloader) -> None:
-        self.hint = trio.Event()  # each wait has one of its own
+        self.hint = trio.Event()  # a new one for each wait
         self._files = files
         self._cover: Callable[[Iterable[str]], set[str]] | None = None
         self._covered = set[str]()
         self._seen: dict[str, Stamp] = {}  # empty, so that the first look reloads what changed during the start
-        self._all_due = 0.0  # when all is looked at again, whatever covers it
+        self._all_due = 0.0  # when all paths are checked again, covered or not
 
     async def cover_by(self, cover: Callable[[Iterable[str]], set[str]]) -> None:
-        """Have paths covered by hints before each look at them; `cover` returns those of which it reports all."""
+        """Use hints: `cover` is called before each check of paths, and returns those whose every change it reports."""
         find, self._cover = self._files.watched(), cover
         self._covered = await look_in_thread(lambda: cover(find()))
 
     def uncover(self) -> None:
-        """Have no path covered any more: whoever gave hints has ended."""
+        """Use no hints any more, since their task has ended."""
         self._cover, self._covered = None, set[str]()
         self.hint.set()
 
     @property
     def interval(self) -> float:
-        """Return after how many seconds without a hint something is looked at."""
+        """Return the seconds between two checks without a hint."""
         is_covered = self._all_due > 0 and self._seen.keys() <= self._covered and not self._files.is_to_retry
         return COVERED_INTERVAL if is_covered else STAT_INTERVAL
 
@@ -71,12 +71,12 @@ class FileWatch:
                 self._all_due = 0.0  # it may have changed what is to be watched
 
     async def _are_same(self) -> bool:
-        """Return whether what no hint covers is as it was."""
+        """Return whether the paths that no hint covers have their known stamps."""
         seen, others = self._seen, self._seen.keys() - self._covered
         return await look_in_thread(lambda: all(stamp_path(path) == seen[path] for path in others))
 
     async def _look(self) -> dict[str, Stamp]:
-        """Look at all watched files.  They are covered first: what changes after the look is reported."""
+        """Return the stamps of all watched paths.  They are covered first, so that a change after that is reported."""
         find, cover = self._files.watched(), self._cover
 
         def look() -> tuple[set[str], dict[str, Stamp]]:
@@ -88,7 +88,7 @@ class FileWatch:
         return now
 
     async def _take(self, before: dict[str, Stamp], now: dict[str, Stamp]) -> dict[str, Stamp]:
-        """Reload, as soon as what has changed is known to be whole, or else to be left alone; return its stamps."""
+        """Reload as soon as the changes are known to be whole, or have come to rest. Return the stamps it took."""
         files, changed = self._files, list_changed_paths(now, before)
         await trio.sleep(max(0.0, SETTLE - await look_in_thread(lambda: measure_quiet(changed))))
         if await files.stamps() == now and await look_in_thread(
@@ -114,4 +114,4 @@ def is_any_written(now: Mapping[str, Stamp], before: Mapping[str, Stamp]) -> boo
 
 
 def list_changed_paths(now: Mapping[str, Stamp], before: Mapping[str, Stamp]) -> list[str]:
-    return [path for path, found in now.items() if before.get(path) != found]
+    return [path for path, stamp in now.items() if before.get(path) != stamp]

@@ -1,8 +1,7 @@
-"""The composition root: opens files and processes, runs each part as the tree says, and ends them in reverse order.
+"""The composition root: it opens files and processes, runs each part under its supervisor, and ends them in reverse.
 
-The supervision tree is what `list_foundations`, `list_services` and `main` list, one_for_one throughout.  What each
-part
-owns and what its failure means is in docs/explanation/design.md, and `hooklatch status --tree` shows how each is.
+`list_foundations`, `list_services` and `main` list the supervision tree, one_for_one throughout.  The duties of each
+part and the meaning of its failure are in docs/explanation/design.md. `hooklatch status --tree` shows their states.
 
 The registries have no task: an exception there goes to the caller, who gets an error, and clients deny.
 """
@@ -64,7 +63,7 @@ FULL_COLLECTION = 1000  # collections of the middle generation before one of eve
 
 
 class DaemonReady(msgspec.Struct, frozen=True):
-    """What `open_daemon` prints once it accepts clients; `wrong` is what `status` would say is red."""
+    """The line that the daemon prints once it accepts clients. `wrong` has the findings for which `status` is red."""
 
     agent: str
     admin: str
@@ -75,7 +74,7 @@ class DaemonReady(msgspec.Struct, frozen=True):
 
 
 class Process(msgspec.Struct, frozen=True):
-    """The daemon's own process: its supervisor, how to end it, and the sockets that were passed on to it."""
+    """The daemon's own process: its supervisor, its end, and the sockets that were passed on to it."""
 
     supervisor: Supervisor
     end: Callable[[], None]
@@ -83,7 +82,7 @@ class Process(msgspec.Struct, frozen=True):
 
 
 class Daemon(msgspec.Struct, frozen=True):
-    """A daemon that serves."""
+    """A daemon that accepts clients."""
 
     parts: DaemonComponents
     listeners: tuple[Listener, ...]
@@ -91,10 +90,10 @@ class Daemon(msgspec.Struct, frozen=True):
 
 
 def run_daemon(options: DaemonOptions, *, on_ready: Callable[[DaemonReady], None]) -> None:
-    """Run the daemon until it is told to end.
+    """Run the daemon until a signal ends it.
 
     Raises:
-        StartError: it cannot start.
+        StartError: the daemon cannot start.
     """
     if not linux.is_supported():
         raise StartError("the daemon needs Linux with pidfd (5.3 or later) and /proc; clients run anywhere")
@@ -144,13 +143,13 @@ async def main(
 
 
 class DaemonStart:
-    """A daemon's start, until it is ready."""
+    """The start of a daemon, which is over when it accepts clients."""
 
     is_over = False
 
     @contextmanager
-    def refused(self) -> Generator[None]:
-        """Make a StartError of what the system refuses until then: a disk that is full, or can only be read."""
+    def raise_as_start_error(self) -> Generator[None]:
+        """Turn errors of the system into a StartError until the start is over: a disk may be full, or read-only."""
         try:
             yield
         except* OSError as group:
@@ -165,18 +164,18 @@ def make_start_error(error: Exception) -> StartError:
 
 
 def make_full_collections_rare() -> None:
-    """Have the garbage collector look at everything only rarely: beside 2,000 sessions that holds the loop for 0.1 s.
+    """Make full garbage collections rare, since each holds the loop for 0.1 s beside 2,000 sessions.
 
-    Sessions and connections leave no cycles: they are freed as soon as nothing refers to them.
+    Sessions and connections leave no cycles, so they are freed as soon as nothing refers to them.
     """
-    gc.freeze()  # what the start has made stays until the end, and is not looked at again
+    gc.freeze()  # the objects of the start stay until the end, and are not scanned again
     young, middle, _ = gc.get_threshold()
     gc.set_threshold(young, middle, FULL_COLLECTION)
 
 
 @asynccontextmanager
 async def open_daemon(options: DaemonOptions, process: Process | None = None) -> AsyncGenerator[Daemon]:
-    """Run all parts while the block runs, in a process of the daemon's own or inside another program.
+    """Run all parts for the duration of the block, in a process of the daemon's own or inside another program.
 
     Raises:
         StartError: another daemon runs, or a directory cannot be used, or the named configuration does not exist.
@@ -193,7 +192,7 @@ async def open_daemon(options: DaemonOptions, process: Process | None = None) ->
         locks = await take_over_folders(options)
     supervisor, start = Supervisor("daemon"), DaemonStart()
     with ExitStack() as opened:
-        opened.enter_context(start.refused())
+        opened.enter_context(start.raise_as_start_error())
         for fd in locks:
             opened.callback(os.close, fd)
         for path in (agent, admin) if inherited is None else ():
@@ -221,8 +220,8 @@ async def open_daemon(options: DaemonOptions, process: Process | None = None) ->
                 await start_all(supervisor, [ChildSpec("metrics", parts.metrics.run)])
             await load_everything(parts, fault)
             sockets = (inherited.agent, inherited.admin) if inherited else (listen_on(agent), listen_on(admin))
-            for one in sockets:
-                opened.callback(one.close)
+            for listening_socket in sockets:
+                opened.callback(listening_socket.close)
             listeners = make_listeners(parts, *sockets)
             await start_all(supervisor, list_services(parts, listeners))
             try:
@@ -235,7 +234,7 @@ async def open_daemon(options: DaemonOptions, process: Process | None = None) ->
                     with suppress(FileNotFoundError):
                         os.unlink(path)
                 parts.link_token.remove()
-                parts.dispatcher.drain()  # nobody would wait for a fire that begins now
+                parts.dispatcher.drain()  # no client would wait for a fire that begins now
                 parts.dispatcher.stop()
 
 
@@ -296,12 +295,12 @@ async def start_all(supervisor: Supervisor, specs: Iterable[ChildSpec]) -> None:
 
 def make_listeners(parts: DaemonComponents, agent: socket.socket, admin: socket.socket) -> tuple[Listener, ...]:
     peers = PeerInspector(parts.roots, parts.statistics.dropped)
-    most = divide_descriptors(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+    limits = divide_descriptors(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
     connect = partial(parts.bus.connect, handler=parts.methods, shared=parts.shared)
     faults = parts.listener_faults
     return (
-        Listener("agent", agent, partial(connect, role="agent"), peers, faults, most=most.agents),
-        Listener("administrator", admin, partial(connect, role="admin"), peers, faults, most=most.administrators),
+        Listener("agent", agent, partial(connect, role="agent"), peers, faults, maximum=limits.agents),
+        Listener("administrator", admin, partial(connect, role="admin"), peers, faults, maximum=limits.administrators),
     )
 
 
@@ -315,12 +314,12 @@ def open_record(options: DaemonOptions, state: StateFile) -> RecordWriter:
 def close_record(
     record: RecordWriter, _: type[BaseException] | None, error: BaseException | None, __: TracebackType | None
 ) -> None:
-    """Close the record, noting why the daemon ended if it failed."""
+    """Close the record, with the error that ended the daemon, if any."""
     record.close(format_failure_cause(error) if isinstance(error, Exception) else None)
 
 
 async def load_everything(parts: DaemonComponents, fault: str | None) -> None:
-    """Load every hook before the first client can connect; `fault` is what is wrong with the state file."""
+    """Load every hook before the first client can connect. `fault` is that of the state file."""
     if fault is not None:
         logger.error("%s", fault)
     for text in parts.state.dropped:

@@ -1,4 +1,4 @@
-"""Where the daemon's files and sockets are, and the locks that keep a second daemon away.  Does not know its parts."""
+"""The daemon's directories and sockets, and the locks that keep a second daemon away.  Does not know its parts."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ MAX_PATH = 107  # bytes of a Unix socket's path (unix(7))
 
 
 class DaemonOptions(msgspec.Struct, frozen=True):
-    """Where the daemon's files are; `admin_dir` is where the admin socket is, if not in `runtime_dir`.
+    """The directories and the mode of a daemon. `admin_dir` has the admin socket, if it is not in `runtime_dir`.
 
     A `config` that was given explicitly (`is_config_named`) must exist.
-    `environments_dir` is where environments of sources are made, if not in `state_dir`.
-    `owns_process` lets it adopt and kill every orphan: not inside a test.
-    A daemon that only tries hooks out (`is_trial`) holds no asks, since nobody is there to answer, and publishes no
-    metrics: where the file of hooks wants them, those of the daemon in charge are.
-    `load_seconds` are for all sources together to be imported: a person waits.
+    `environments_dir` has the environments of sources, if they are not in `state_dir`.
+    `owns_process` lets the daemon adopt and kill every orphan, which it must not do inside a test.
+    A daemon that only tries hooks out (`is_trial`) holds no asks, since no person is there to answer. It publishes no
+    metrics, since their port and file are those of the daemon in charge.
+    `load_seconds` is the time to import all sources together, if a person waits for it.
     """
 
     config: str
@@ -73,7 +73,7 @@ class DaemonOptions(msgspec.Struct, frozen=True):
 
 
 class StartError(Exception):
-    """The daemon cannot start: why, and what to do."""
+    """The daemon cannot start. The text has the reason and the remedy."""
 
 
 class ConfigMissingError(StartError):
@@ -81,7 +81,7 @@ class ConfigMissingError(StartError):
 
 
 class HeldError(StartError):
-    """Another daemon holds a directory; it may be about to end."""
+    """Another daemon holds a directory. It may be about to end."""
 
 
 def environments_folder(state_dir: str) -> str:
@@ -90,7 +90,7 @@ def environments_folder(state_dir: str) -> str:
 
 
 def check_places(options: DaemonOptions) -> None:
-    """Refuse a path whose name cannot be told to anybody, and a file of hooks that was named and does not exist.
+    """Refuse a path whose name cannot be printed, and a file of hooks that was named and does not exist.
 
     A typo would otherwise start a daemon without guards.
 
@@ -100,22 +100,22 @@ def check_places(options: DaemonOptions) -> None:
     """
     for place in (options.config, options.runtime_dir, options.state_dir, options.admin_dir or ""):
         if not is_unicode(place):
-            shown = os.fsencode(place).decode(errors="backslashreplace")
-            raise StartError(f"{shown}: its name is not UTF-8; rename it, or name another place")
+            printable_path = os.fsencode(place).decode(errors="backslashreplace")
+            raise StartError(f"{printable_path}: its name is not UTF-8; rename it, or name another place")
     path = options.config
-    seen = look_up_path(path) if options.is_config_named else None
-    if isinstance(seen, PathAbsent):
-        what = f"{path} is not there; give the path of your file of hooks"
-        raise ConfigMissingError(f"{what}, or write a first one: hooklatch init --config {shlex.quote(path)}")
-    if isinstance(seen, PathFault):
-        raise ConfigMissingError(f"the file of hooks that was named: {seen.reason}")
+    lookup = look_up_path(path) if options.is_config_named else None
+    if isinstance(lookup, PathAbsent):
+        fault = f"{path} does not exist; give the path of your file of hooks"
+        raise ConfigMissingError(f"{fault}, or write a first one: hooklatch init --config {shlex.quote(path)}")
+    if isinstance(lookup, PathFault):
+        raise ConfigMissingError(f"the file of hooks that was named: {lookup.reason}")
 
 
 def make_runtime_dir(path: str) -> None:
-    """Make the directory, readable by nobody else, or check the existing one.
+    """Make the directory, readable by its owner alone, or check the existing one.
 
     Raises:
-        StartError: it is somebody else's, or open to others, or its path is too long.
+        StartError: it belongs to another user, or is open to others, or its path is too long.
     """
     if len(os.fsencode(os.path.join(path, "agent.sock"))) > MAX_PATH:
         raise StartError(f"{path} is too long for a Unix socket ({MAX_PATH} bytes); choose a shorter --runtime-dir")
@@ -135,7 +135,7 @@ def make_runtime_dir(path: str) -> None:
 
 
 def check_place(path: str) -> None:
-    """Check that a socket may be made here, over one that is stale; nothing else is ever replaced.
+    """Check that a socket may be made here, in place of a stale one. Nothing else is ever replaced.
 
     Raises:
         StartError: something else is there.
@@ -145,7 +145,7 @@ def check_place(path: str) -> None:
     except FileNotFoundError:
         return
     if not is_socket:
-        raise StartError(f"{path} is no socket and was left as it is; move it away, or choose another --runtime-dir")
+        raise StartError(f"{path} is not a socket and was left as it is; move it away, or choose another --runtime-dir")
 
 
 def take_locks(options: DaemonOptions) -> list[int]:
@@ -158,6 +158,7 @@ def take_locks(options: DaemonOptions) -> list[int]:
         ):
             check_place(os.path.join(folder, name))
         make_private(options.state_dir)
+        # The runtime directory first: two daemons then never hold one lock each.
         first = lock_directory(options.runtime_dir, "daemon.lock")
     except LockedError as error:
         raise HeldError(f"{error}; stop it, or give this one another --runtime-dir") from None
@@ -176,7 +177,7 @@ def take_locks(options: DaemonOptions) -> list[int]:
 
 
 async def take_over_folders(options: DaemonOptions) -> list[int]:
-    """Take the locks once the previous daemon has released them; its clients wait in the sockets' backlog."""
+    """Take the locks once the previous daemon has released them. New clients wait in the sockets' backlog."""
     deadline = trio.current_time() + SUCCESSION
     for attempt in itertools.count():
         try:
@@ -192,15 +193,18 @@ async def take_over_folders(options: DaemonOptions) -> list[int]:
 
 @contextmanager
 def point_to_runtime(state_dir: str, runtime_dir: str) -> Generator[None]:
-    """Say in the state directory where the daemon listens, for clients whose environment names another directory.
+    """Write the daemon's runtime directory into the state directory for the duration of the block.
 
-    A cron job, `sudo -u` or another XDG_RUNTIME_DIR lead elsewhere; `paths.pointed_dir` reads what is written here.
+    It is for clients with another environment: a cron job, `sudo -u`, another XDG_RUNTIME_DIR. `paths.pointed_dir`
+    reads it.
     """
     path = os.path.join(state_dir, POINTER)
     try:
         write_pointer(path, os.fsencode(os.path.abspath(runtime_dir)) + b"\n")
     except OSError as error:
-        logger.warning("where this daemon listens cannot be written down: %s", error.strerror, extra={"path": path})
+        logger.warning(
+            "the pointer to the daemon's sockets cannot be written: %s", error.strerror, extra={"path": path}
+        )
     try:
         yield
     finally:
@@ -209,7 +213,7 @@ def point_to_runtime(state_dir: str, runtime_dir: str) -> Generator[None]:
 
 
 def write_pointer(path: str, line: bytes) -> None:
-    """Write it whole, so that no reader sees half a path."""
+    """Replace the pointer in one step, so that no reader sees half a path."""
     new = f"{path}.new"
     fd = create_anew(new)
     try:
@@ -220,14 +224,14 @@ def write_pointer(path: str, line: bytes) -> None:
 
 
 def check_nobody_listens(path: str) -> None:
-    """Return if an existing socket is stale, for a caller that holds the directory's lock.
+    """Check that an existing socket is stale, for a caller that holds the directory's lock.
 
     Raises:
-        StartError: somebody listens who needs no lock: a service manager, for a daemon that it starts.
+        StartError: a process without the lock listens: a service manager, for a daemon that it starts.
     """
     if is_listened_to(path):
         raise StartError(
-            f"somebody listens at {path} already; if that is systemd: systemctl --user start hooklatch, "
+            f"another process listens at {path} already; if that is systemd: systemctl --user start hooklatch, "
             "or systemctl --user stop hooklatch-agent.socket hooklatch-admin.socket"
         )
 

@@ -1,4 +1,4 @@
-"""Reloads or ends the daemon on request.  Knows when it drains and for how long; does not know hooks.
+"""The reload and the end of the daemon, as signals request them.  Does not know hooks.
 
 serving ──SIGHUP──▶ reload, which accepts nothing ──▶ serving: closing a terminal and rotating logs send it too
    │
@@ -31,10 +31,10 @@ FLUSH_INTERVAL = 0.005
 
 
 class DaemonLifecycle:
-    """Carries out what signals request; `ended` is set when the daemon has nothing left to do.
+    """The task that carries out requests by signal. `ended` is set when the daemon has nothing left to do.
 
-    `outliving` are the listeners whose sockets outlive the daemon: they accept nobody once it drains, so that clients
-    that have connected wait for the next daemon.
+    `outliving` are the listeners whose sockets outlive the daemon. They accept no client once it drains, so that new
+    clients wait for the next daemon.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class DaemonLifecycle:
                     while not all(connection.is_quiet for connection in self._connections.values()):  # noqa: ASYNC110
                         await trio.sleep(FLUSH_INTERVAL)  # a client reads its answer in its own time
         finally:
-            self._end()  # whatever happens: the daemon was asked to stop
+            self._end()  # after any failure too, since the daemon was asked to stop
 
     def _end(self) -> None:
         self._dispatcher.stop()

@@ -1,9 +1,9 @@
-"""The daemon's log: lines for people, or JSON for programs.  Knows records and one descriptor, but no hook.
+"""The daemon's log: lines for people, or JSON for programs.
 
     logger.info("text", extra={"session": ..., "hook": ...}) ─▶ queue ─▶ a thread ─▶ descriptor 2
 
-Logging never blocks: if the reader is stuck, the queue fills, and what does not fit is dropped and counted.  What a
-line is about is in its fields, never in a payload, and the text of a hook or an agent cannot start a line of its own.
+Logging never blocks. If the reader is stuck, the queue fills, and further lines are dropped and counted.  A line has
+fields and never a payload, and the text of a hook or an agent cannot start a line of its own.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "
 
 
 def list_log_fields(record: logging.LogRecord) -> dict[str, Any]:
-    """Return the fields of a line: what was passed in `extra`."""
+    """Return the fields of a line, which were passed in `extra`."""
     return {name: value for name, value in vars(record).items() if name not in STANDARD and value is not None}
 
 
 class HumanFormatter(logging.Formatter):
-    """`time LEVEL logger: message field=value`, on one line; a traceback follows on lines of its own."""
+    """The form `time LEVEL logger: message field=value`, on one line. A traceback follows on lines of its own."""
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)-7s %(name)s: %(message)s")
@@ -45,7 +45,7 @@ class HumanFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One object a line: time, level, logger, message, the fields, exception."""
+    """The form of one JSON object a line: time, level, logger, message, the fields, exception."""
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, Any] = {
@@ -71,19 +71,19 @@ def quote_log_value(value: object) -> str:
 
 
 class LogHandler(logging.Handler):
-    """Writes the lines to a descriptor in a thread, since the descriptor may block for any time.
+    """The handler that writes lines to a descriptor in a thread, since the descriptor may block for any time.
 
-    If that is a file of its own, given by `path`, a large one is moved to `PATH.1` and a new one started.
+    If the descriptor is of a file of its own, given by `path`, a large file is moved to `PATH.1` and a new one started.
     """
 
-    def __init__(self, fd: int, formatter: logging.Formatter, path: str | None = None, most: int = MAX_FILE) -> None:
+    def __init__(self, fd: int, formatter: logging.Formatter, path: str | None = None, maximum: int = MAX_FILE) -> None:
         super().__init__()
         self.setFormatter(formatter)
         self.dropped = 0
         self._fd = fd
         self._path = path
-        self._most = most
-        self._told = 0
+        self._maximum = maximum
+        self._reported = 0
         self._queue: SimpleQueue[logging.LogRecord | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._write_all, name="hooklatch-log", daemon=True)
         self._thread.start()
@@ -102,15 +102,16 @@ class LogHandler(logging.Handler):
 
     def _write_all(self) -> None:
         while (record := self._queue.get()) is not None:
-            self._say(record)
-            if self.dropped != self._told and self._queue.empty():
-                self._say(self._loss())
+            self._write(record)
+            # Only when the reader has caught up: a notice for each dropped line would fill the queue again.
+            if self.dropped != self._reported and self._queue.empty():
+                self._write(self._make_loss_record())
             if self._path is not None:
                 self._begin_anew_if_large(self._path)
 
     def _begin_anew_if_large(self, path: str) -> None:
         try:
-            if os.fstat(self._fd).st_size < self._most:
+            if os.fstat(self._fd).st_size < self._maximum:
                 return
             os.replace(path, f"{path}.1")
             fresh = open_regular(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW)
@@ -119,12 +120,12 @@ class LogHandler(logging.Handler):
         os.dup2(fresh, self._fd)
         os.close(fresh)
 
-    def _loss(self) -> logging.LogRecord:
-        count, self._told = self.dropped - self._told, self.dropped
-        told = {"name": "hooklatch.log", "levelno": logging.WARNING, "levelname": "WARNING", "dropped": count}
-        return logging.makeLogRecord({**told, "msg": "lines were dropped: nobody read them"})
+    def _make_loss_record(self) -> logging.LogRecord:
+        count, self._reported = self.dropped - self._reported, self.dropped
+        fields = {"name": "hooklatch.log", "levelno": logging.WARNING, "levelname": "WARNING", "dropped": count}
+        return logging.makeLogRecord({**fields, "msg": "lines were dropped, since the log was not read"})
 
-    def _say(self, record: logging.LogRecord) -> None:
+    def _write(self, record: logging.LogRecord) -> None:
         try:
             line = self.format(record)
         except Exception as error:  # a line that cannot be formatted must not end the log
@@ -138,13 +139,13 @@ class LogHandler(logging.Handler):
                 poll.register(self._fd, select.POLLOUT)
                 poll.poll()
             except OSError:
-                self.dropped += 1  # nobody reads it
-                self._told += 1
+                self.dropped += 1  # its reader is gone
+                self._reported += 1
                 return
 
 
 def start_log(level: str, form: Form, fd: int = 2, *, path: str | None = None) -> LogHandler:
-    """Send all log records to a descriptor, or the file behind it; the caller closes the log."""
+    """Send all log records to a descriptor, or the file behind it. The caller closes the log."""
     log = LogHandler(fd, JsonFormatter() if form == "json" else HumanFormatter(), path)
     root = logging.getLogger()
     root.addHandler(log)

@@ -1,7 +1,7 @@
-"""The daemon's metrics, of the parts that `status` shows too.  Reads them in one step; needs prometheus_client.
+"""The daemon's metrics, of the parts that `status` shows too.  They are read in one step, with prometheus_client.
 
 Names and units are those of Prometheus: seconds, bytes, counters that end in `_total`.  Labels are bounded: events of
-the catalogue, hooks and sources of the global layers, causes.  What sessions register is counted together.
+the catalogue, hooks and sources of the global layers, causes.  The hooks of sessions are counted together.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def measure_decisions(parts: StatusReport) -> Iterator[Metric]:
     )  # fmt: skip
     yield make_metric_family(
         "histogram", "hooklatch_fire_duration_seconds", "Time from a fire to its decision.", ("event",),
-        {(event,): make_histogram(record) for event, record in parts.statistics.event_records.items()},
+        {(event,): make_histogram(record) for event, record in parts.statistics.event_statistics.items()},
     )  # fmt: skip
     yield make_metric_family(
         "counter",
@@ -57,7 +57,7 @@ def measure_decisions(parts: StatusReport) -> Iterator[Metric]:
 
 def measure_hooks(parts: StatusReport) -> Iterator[Metric]:
     hooks = {hook.name: hook for hook in parts.registries.all_hooks()}
-    known = [(name, found) for name in hooks if (found := parts.statistics.hook_record(name)) is not None]
+    known = [(name, found) for name in hooks if (found := parts.statistics.hook_statistics(name)) is not None]
     yield make_metric_family(
         "summary", "hooklatch_hook_duration_seconds", "Time that calls of a global hook took.", ("hook",),
         {(name,): {"count_value": record.count, "sum_value": record.total_ms / 1000} for name, record in known},
@@ -120,14 +120,14 @@ def record_metrics(parts: StatusReport) -> Iterator[Metric]:
 
 
 def measure_fleet(parts: StatusReport) -> Iterator[Metric]:
-    """Return nothing where there is no fleet."""
+    """Return the fleet's metrics, or nothing if there is no fleet."""
     status = parts.fleet.status()
     if status is None:
         return
     versions: dict[Labels, float] = {
-        (which,): float(one.version) if one is not None else 0.0
+        (which,): float(policy.version) if policy is not None else 0.0
         for which in ("head", "wanted", "applied")
-        for one in (status[which],)
+        for policy in (status[which],)
     }
     yield make_metric_family(
         "gauge", "hooklatch_fleet_version", "Versions of the fleet's policy; 0: none.", ("which",), versions
@@ -205,18 +205,18 @@ def make_metric_family(
     labels: Labels,
     values: Mapping[Labels, float | dict[str, Any]],
 ) -> Metric:
-    """Return a metric: its name without the unit suffixes that the library adds, a value for each set of labels."""
+    """Return a metric with a value for each set of labels. Its name has no suffix that the library adds itself."""
     from prometheus_client import core
 
-    made: Any = {
+    family: Any = {
         "counter": core.CounterMetricFamily,
         "gauge": core.GaugeMetricFamily,
         "histogram": core.HistogramMetricFamily,
         "summary": core.SummaryMetricFamily,
     }[kind](name, text, labels=labels)
     for label, value in values.items():
-        made.add_metric(label, **(value if isinstance(value, dict) else {"value": value}))
-    return made  # type: ignore[no-any-return]  # each class has an add_metric of its own
+        family.add_metric(label, **(value if isinstance(value, dict) else {"value": value}))
+    return family  # type: ignore[no-any-return]  # each class has an add_metric of its own
 
 
 def make_histogram(record: statistics.CallStatistics) -> dict[str, Any]:

@@ -1,8 +1,8 @@
-"""Metrics for Prometheus: a page on the loopback, or a file for a collector.  Knows the library, one port, one path.
+"""The metrics for Prometheus: a page on the loopback, or a file for a collector.
 
 The library's own threads serve the page.  They get values that were read on the daemon's loop in one step
-(`trio.from_thread`), so no thread reads what the loop is changing.  Off by default, changed by a reload; an error is a
-fault in the status and is retried, and stops nothing else.
+(`trio.from_thread`), so no thread reads values that the loop is changing.  They are off by default, and a reload
+changes that. An error is a fault in the status, is retried, and stops nothing else.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 
 class MetricsPlaces:
-    """Where the settings want metrics: a port, a file, both or neither."""
+    """The places of the metrics, by the settings: a port, a file, both or neither."""
 
     def __init__(self) -> None:
         self.port: int | None = None
@@ -59,7 +59,7 @@ class MetricsPlaces:
 
 
 class MetricsPublisher(msgspec.Struct, frozen=True):
-    """Publishes metrics where the settings want them."""
+    """The task that publishes metrics at the places of the settings."""
 
     places: MetricsPlaces
     status: StatusReport
@@ -71,30 +71,29 @@ class MetricsPublisher(msgspec.Struct, frozen=True):
             port, path = self.places.port, self.places.path
             async with trio.open_nursery() as nursery:
                 if port is not None:
-                    nursery.start_soon(self._keep, self._serve, port)
+                    nursery.start_soon(self._keep_publishing, self._serve, port)
                 if path is not None:
-                    nursery.start_soon(self._keep, self._write, path)
+                    nursery.start_soon(self._keep_publishing, self._write, path)
                 await changed.wait()
                 nursery.cancel_scope.cancel()
 
-    async def _keep(self, give: Callable[[T], Any], place: T) -> None:
-        """Publish metrics at a port or in a file; an error is a fault while it lasts."""
+    async def _keep_publishing(self, publish: Callable[[T], Any], place: T) -> None:
+        """Publish metrics at a port or in a file. An error is a fault while it lasts."""
         text: str | None = None
         try:
             while True:
                 try:
                     async with trio.open_nursery() as nursery:
-                        await nursery.start(give, place)
+                        await nursery.start(publish, place)
                         text = self._report(place, None, before=text)
                 except* ImportError:
                     text = self._report(place, MISSING + format_install_command("hooklatch[metrics]"), before=text)
                     await trio.sleep_forever()
                 except* OSError as group:
-                    why = group.exceptions[0]
-                    found = (
-                        f"no metrics at {place}: {getattr(why, 'strerror', None) or why}; choose another in [daemon]"
-                    )
-                    text = self._report(place, found, before=text)
+                    error = group.exceptions[0]
+                    explanation = getattr(error, "strerror", None) or error
+                    fault = f"no metrics at {place}: {explanation}; choose another in [daemon]"
+                    text = self._report(place, fault, before=text)
                 await trio.sleep(RETRY)
         finally:
             self._report(place, None, before=text)
@@ -128,7 +127,7 @@ class MetricsPublisher(msgspec.Struct, frozen=True):
 
 
 class Page:
-    """Answers the library's threads."""
+    """The page of metrics, which answers the library's threads."""
 
     def __init__(self, status: StatusReport) -> None:
         import prometheus_client
@@ -145,7 +144,7 @@ class Page:
         return []  # otherwise registering would collect everything, here on the loop
 
     def collect(self) -> list[Metric]:
-        return self._on_the_loop(partial(measure_daemon, self._status))
+        return self._read_on_loop(partial(measure_daemon, self._status))
 
     def text(self) -> bytes:
         """Return all metrics, for the file."""
@@ -162,13 +161,13 @@ class Page:
                 case "/metrics":
                     return self._metrics(environ, start_response)
                 case "/healthz":
-                    if self._on_the_loop(self._status.is_vital_well):
+                    if self._read_on_loop(self._status.is_vital_well):
                         return send_plain_response(start_response, "200 OK", "ok")
                     return send_plain_response(
                         start_response, UNAVAILABLE, "a vital part is not well; status says which"
                     )
                 case "/readyz":
-                    state = self._on_the_loop(self._status.report_health)
+                    state = self._read_on_loop(self._status.report_health)
                     text = " ".join([state["health"], *state["reasons"]])
                     return send_plain_response(start_response, "200 OK" if text == "ready" else UNAVAILABLE, text)
                 case _:
@@ -178,7 +177,7 @@ class Page:
         except (trio.RunFinishedError, trio.Cancelled):
             return send_plain_response(start_response, UNAVAILABLE, "the daemon has ended")
 
-    def _on_the_loop(self, look: Callable[[], T]) -> T:
+    def _read_on_loop(self, look: Callable[[], T]) -> T:
         return trio.from_thread.run_sync(look, trio_token=self._token)
 
 
@@ -192,7 +191,7 @@ remove = limit_look(os.unlink)
 
 @limit_look
 def write_whole(path: str, data: bytes) -> None:
-    """Replace a file in one step.  It holds names and counts, for a collector that is another user: 0644."""
+    """Replace the file in one step.  It holds names and counts, for a collector that is another user: 0644."""
     new = f"{path}.{os.getpid()}.new"
     fd = create_anew(new)
     try:

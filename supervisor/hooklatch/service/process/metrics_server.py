@@ -1,4 +1,4 @@
-"""The HTTP server of the page of metrics.  Knows one port of the loopback and who answers; knows no metrics."""
+"""The HTTP server of the page of metrics, on one port of the loopback."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CLIENT_TIMEOUT = 5.0  # seconds that a client may take for its request
 
 
 class Server(ThreadingMixIn, WSGIServer):
-    """Serves each request in a thread; none keeps the daemon from ending."""
+    """The server, with a thread for each request. These are daemon threads, so none delays the daemon's end."""
 
     daemon_threads = True
     is_closing = False
@@ -45,7 +45,7 @@ class MetricsRequestHandler(WSGIRequestHandler):
 
 @contextmanager
 def serve_metrics(port: int, answer: Callable[..., Iterable[bytes]]) -> Generator[None]:
-    """Answer on a port of the loopback while the block runs.
+    """Answer on a port of the loopback for the duration of the block.
 
     Raises:
         OSError: the port is in use, or needs privileges.

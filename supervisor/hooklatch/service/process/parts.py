@@ -1,6 +1,6 @@
 """The parts of the daemon, each constructed with everything that it needs, in order of dependency.
 
-Starts nothing: `daemon.py` says how each part is run.  Decides nothing about hooks.
+It starts nothing, since `daemon.py` runs the parts, and decides nothing about hooks.
 """
 
 from __future__ import annotations
@@ -68,9 +68,9 @@ __all__ = ["DaemonComponents"]
 
 
 class DaemonComponents:
-    """All parts, made around what is there before any of them: open files, processes, and their supervisors.
+    """All parts, made around what exists before them: open files, processes, and their supervisors.
 
-    `end` ends this process, if it is the daemon's own; `places` are its files and sockets, by what they are.
+    `end` ends this process, if it is the daemon's own. `places` are its files and sockets, by their kind.
     """
 
     def __init__(
@@ -90,9 +90,9 @@ class DaemonComponents:
         make_files: Callable[..., Reloader] = Reloader,
     ) -> None:
         self.state, self.record, self.zygote, self.environments = state, record, zygote, environments
-        self.notes = RecordNotes(record, lambda kind, fields: self.bus.operated(kind, fields))
-        record.on_fault = self.notes.fault
-        self.statistics, self.breakers = Statistics(), Breakers(self.notes.released)
+        self.notes = RecordNotes(record, lambda kind, fields: self.bus.announce_operation(kind, fields))
+        record.on_fault = self.notes.announce_fault
+        self.statistics, self.breakers = Statistics(), Breakers(self.notes.note_release)
         faults, self.listener_faults = ActiveFaults(), ActiveFaults()
         installed, unusable = load_entry_points()
         faults.report("dialects", *unusable)
@@ -102,10 +102,10 @@ class DaemonComponents:
         self.shared_state = SharedState(os.path.dirname(state.path))
         admission = Admission(lambda: max((pool.limits.workers for pool in pools.values()), default=4))
         self.budget = Budget(self.statistics.dropped)
-        self.asks = AskBroker(record.append, lambda told: self.bus.asked(told), admission)
+        self.asks = AskBroker(record.append, lambda content: self.bus.announce_ask(content), admission)
         session_end = SessionCleanup(self.breakers, self.statistics, self.shared_state, self.asks)
         self.sessions = Sessions(on_end=session_end.forget)
-        self.bus = Bus(self.sessions, self.notes.registry)
+        self.bus = Bus(self.sessions, self.notes.note_revision)
         first = make_first_plan(config, state)
         self.projects = ProjectRegistry(state, self.sessions)
         permits = SkipPermissions(self.bus, self.projects.holds)
@@ -114,16 +114,16 @@ class DaemonComponents:
         )
         self.generations, metrics_places = FireGenerations(), MetricsPlaces()
         self.sources = make_sources(
-            zygote, self.generations.wait_quiesced, pools, on_adopted=self._adopted, environments=environments,
+            zygote, self.generations.wait_quiesced, pools, on_adopted=self._note_adopted, environments=environments,
             load_seconds=load_seconds,
         )  # fmt: skip
 
         # The fleet.
         fleet_faults = ActiveFaults()
         self.link_token = LinkToken(os.path.dirname(places["admin"]), fleet_faults, self._end_links)
-        self.links = LinkAdmission(self.link_token, record, self._note_of_fleet)
-        self.contact = FleetContact(state, self._note_of_fleet, lambda: self.files.deny())
-        self.fleet = FleetLayer(state, self._note_of_fleet, fleet_faults, lambda: self.contact.denial)
+        self.links = LinkAdmission(self.link_token, record, self._note_fleet_event)
+        self.contact = FleetContact(state, self._note_fleet_event, lambda: self.files.deny())
+        self.fleet = FleetLayer(state, self._note_fleet_event, fleet_faults, lambda: self.contact.denial)
 
         def take_settings(settings: Settings) -> None:
             record.apply(settings.record)
@@ -137,18 +137,18 @@ class DaemonComponents:
 
         self.files = make_files(
             first, self.sources, self.registries, state, self.projects, self.fleet,
-            on_declared=self.notes.declared, on_reloaded=self._reloaded, on_settings=take_settings,
+            on_declared=self.notes.note_file, on_reloaded=self._note_reload, on_settings=take_settings,
         )  # fmt: skip
         self.file_watch = FileWatch(self.files)
         environments.changed = lambda: self.file_watch.hint.set()
         self.places = {**places, "config": first.main.path, "state": state.path}
-        self.suspensions = Suspensions(state, self.notes.operated)
+        self.suspensions = Suspensions(state, self.notes.note_operation)
 
         # Fires.
         self.dialects = Dialects(installed, self.files)
         targets = HookRunners(
             pools, self.bus.connections, self.statistics, breakers=self.breakers, dialects=self.dialects,
-            on_quarantine=self.notes.quarantined,
+            on_quarantine=self.notes.note_quarantine,
         )  # fmt: skip
         self.dispatcher = Dispatcher(
             self.registries, targets, self.generations, self.statistics,
@@ -208,27 +208,27 @@ class DaemonComponents:
         self.metrics = MetricsPublisher(metrics_places, self.status, faults)
         self.shared = ConnectionTasks(admission, self.budget, ReaderHandoff(), LineTimeouts(), Hangups())
 
-    def _adopted(self, unit: SourceBuild) -> None:
-        """Record a new build of a source; a quarantine of the one before it is over, and it has files of its own."""
+    def _note_adopted(self, unit: SourceBuild) -> None:
+        """Record a new build of a source. It ends a quarantine of the last one, and has files of its own to watch."""
         self.file_watch.hint.set()
-        self.notes.adopted(unit)
+        self.notes.note_build(unit)
         self.breakers.release_replaced(unit.source.location, unit.build)
 
-    def _reloaded(self, reloaded: ReloadResult) -> None:
-        """Record a reload; it may have changed what is to be watched."""
+    def _note_reload(self, reloaded: ReloadResult) -> None:
+        """Record a reload, after which other files may have to be watched."""
         self.file_watch.hint.set()
-        self.notes.reloaded(reloaded)
+        self.notes.announce_reload(reloaded)
 
     def roots(self) -> frozenset[int]:
-        """Return the processes below which everything that runs hooks is."""
+        """Return the processes that have everything that runs hooks below them."""
         return self.zygote.roots() | self.environments.roots()
 
-    def _note_of_fleet(self, kind: str, fields: dict[str, Any]) -> None:
-        """Record what happened in the fleet, and count it."""
+    def _note_fleet_event(self, kind: str, fields: dict[str, Any]) -> None:
+        """Record an event of the fleet, and count it."""
         self.statistics.fleet[fields["action"]] += 1
         self.notes.note(kind, fields)
 
     def _end_links(self) -> None:
-        """Close the fleet's links, for another [fleet]: that has acknowledged nothing, and has another token."""
+        """Close the fleet's links when [fleet] changes. The new one has acknowledged nothing, and has another token."""
         self.record.shipped(None)
         self.bus.close_links()

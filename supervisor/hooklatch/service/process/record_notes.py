@@ -1,6 +1,6 @@
-"""Notes what is not a decision: new revisions, new versions of files, suspensions, quarantines, faults, reloads.
+"""The notes of events besides decisions: new revisions and files, suspensions, quarantines, faults, reloads.
 
-It goes to the record, to those administrators who subscribe to `operations`, or to both.
+They go to the record, to those administrators who subscribe to `operations`, or to both.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ CHANGES = ("previous", "revision", "digest", "added", "removed", "changed")
 
 
 class RecordNotes(msgspec.Struct, frozen=True):
-    """Entries that nothing is denied for if they cannot be recorded: that is logged instead.
+    """The writer of notes. If one cannot be recorded, that is logged, and no fire is denied for it.
 
-    `announce` tells subscribers: the kind of what happened, and its fields.
+    `announce` notifies subscribers of the kind of an event and its fields.
     """
 
     record: RecordWriter
@@ -39,37 +39,37 @@ class RecordNotes(msgspec.Struct, frozen=True):
         except RecordError as error:
             logger.error("not recorded kind=%s: %s", kind, error)
 
-    def operated(self, kind: str, fields: dict[str, Any]) -> None:
-        """Record what an operator or the daemon did about hooks, and announce it."""
+    def note_operation(self, kind: str, fields: dict[str, Any]) -> None:
+        """Record an operation on hooks by an operator or the daemon, and announce it."""
         self.note(kind, fields)
         self.announce(kind, fields)
 
-    def registry(self, announcement: RegistryChange) -> None:
+    def note_revision(self, announcement: RegistryChange) -> None:
         """Record a new revision of the global registry."""
         self.note("registry", {name: getattr(announcement, name) for name in CHANGES})
 
-    def declared(self, path: str, digest: str) -> None:
-        """Record which version of a file that declares hooks becomes active."""
+    def note_file(self, path: str, digest: str) -> None:
+        """Record the version of a file that declares hooks, when it becomes active."""
         self.note("source", {"kind_of_source": "configuration", "location": path, "sha256": digest})
 
-    def adopted(self, unit: SourceBuild) -> None:
-        """Record which version of a source becomes active."""
+    def note_build(self, unit: SourceBuild) -> None:
+        """Record the version of a source, when it becomes active."""
         source = unit.source
         self.note("source", {"kind_of_source": source.kind, "location": source.location, "sha256": source.digest,
                              "build": unit.build})  # fmt: skip
 
-    def quarantined(self, hook: Hook, why: str) -> None:
+    def note_quarantine(self, hook: Hook, explanation: str) -> None:
         """Record and announce that a hook is no longer called."""
-        self.operated("quarantined", {"hook": hook.name, "why": why})
+        self.note_operation("quarantined", {"hook": hook.name, "why": explanation})
 
-    def released(self, hook: str, why: str) -> None:
+    def note_release(self, hook: str, explanation: str) -> None:
         """Record and announce that a hook is called again; `hook` is its full name."""
-        self.operated("released", {"hook": hook, "why": why})
+        self.note_operation("released", {"hook": hook, "why": explanation})
 
-    def reloaded(self, reloaded: ReloadResult) -> None:
-        """Announce what a reload did; the record has its revision and its files already."""
-        self.announce("reloaded", msgspec.structs.asdict(reloaded))
+    def announce_reload(self, announce_reload: ReloadResult) -> None:
+        """Announce the result of a reload. The record has its revision and its files already."""
+        self.announce("reloaded", msgspec.structs.asdict(announce_reload))
 
-    def fault(self, kind: str, text: str) -> None:
-        """Announce a fault of the record itself, or its end; the record has it, as far as it can be written."""
+    def announce_fault(self, kind: str, text: str) -> None:
+        """Announce a fault of the record itself, or its end. The record has it, as far as it can be written."""
         self.announce(kind, {"text": text})

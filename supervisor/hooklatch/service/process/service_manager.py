@@ -1,4 +1,4 @@
-"""Notifies a service manager of the daemon's state (sd_notify(3)).  Knows one datagram socket; decides nothing.
+"""The notifier of a service manager about the daemon's state (sd_notify(3)).
 
 A notification never fails: a manager that is gone or does not listen changes nothing for the agents.
 """
@@ -15,8 +15,8 @@ import trio
 __all__ = ["Notifier"]
 
 logger = logging.getLogger("hooklatch.notify")
-PATIENCE = 1.0  # seconds to wait while the manager's queue is full
-RECHECK = 1.0  # seconds, at most, between two checks while something vital is wrong
+SEND_TIMEOUT = 1.0  # seconds to wait while the manager's queue is full
+RECHECK = 1.0  # seconds, at most, between two checks while a vital part has a fault
 
 
 class Notifier:
@@ -32,39 +32,43 @@ class Notifier:
         address = environ.pop("NOTIFY_SOCKET", "")
         microseconds, watched = environ.pop("WATCHDOG_USEC", ""), environ.pop("WATCHDOG_PID", "")
         if address and not address.startswith(("/", "@")):
-            logger.warning("NOTIFY_SOCKET is %r, and only a path or @name is understood; nothing is told", address)
+            logger.warning("NOTIFY_SOCKET is %r, which is not a path or @name; nothing is notified", address)
             address = ""
         is_watched = microseconds.isdecimal() and int(microseconds) > 0 and watched in ("", str(pid))
         return cls(address or None, int(microseconds) / 1e6 if is_watched else None)
 
     async def ready(self, status: str) -> None:
-        await self.tell(READY=1, MAINPID=os.getpid(), STATUS=status)
+        await self.notify(READY=1, MAINPID=os.getpid(), STATUS=status)
 
     async def reloading(self) -> None:
-        await self.tell(RELOADING=1, MONOTONIC_USEC=time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000)
+        await self.notify(RELOADING=1, MONOTONIC_USEC=time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000)
 
     async def stopping(self, status: str) -> None:
-        await self.tell(STOPPING=1, STATUS=status)
+        await self.notify(STOPPING=1, STATUS=status)
 
-    async def tell(self, **words: object) -> None:
+    async def notify(self, **fields: object) -> None:
         """Send one message."""
         if self._address is None:
             return
-        text = "\n".join(f"{name}={' '.join(str(value).split())}" for name, value in words.items())
-        with trio.socket.socket(trio.socket.AF_UNIX, trio.socket.SOCK_DGRAM) as channel, trio.move_on_after(PATIENCE):
+        text = "\n".join(f"{name}={' '.join(str(value).split())}" for name, value in fields.items())
+        with (
+            trio.socket.socket(trio.socket.AF_UNIX, trio.socket.SOCK_DGRAM) as channel,
+            trio.move_on_after(SEND_TIMEOUT),
+        ):
             try:
                 await channel.connect(self._address)
                 await channel.send(text.encode("utf-8", "backslashreplace"))
             except OSError as error:
-                logger.warning("the service manager was not told: %s", error, extra={"words": " ".join(words)})
+                words = " ".join(fields)
+                logger.warning("the service manager was not notified: %s", error, extra={"words": words})
 
     async def keep_alive(self, is_well: Callable[[], bool]) -> None:
-        """Feed the watchdog at half its timeout while the vital parts are well; return if there is none."""
+        """Feed the watchdog at half its timeout while the vital parts are well. Return if there is no watchdog."""
         if self.watchdog is None or self._address is None:
             return
         pause = self.watchdog / 2
         while True:
-            while not is_well():  # noqa: ASYNC110  (nobody tells when a zygote lives again)
+            while not is_well():  # noqa: ASYNC110  (nothing signals that a zygote lives again)
                 await trio.sleep(min(RECHECK, pause / 4))
-            await self.tell(WATCHDOG=1)
+            await self.notify(WATCHDOG=1)
             await trio.sleep(pause)

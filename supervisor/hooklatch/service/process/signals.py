@@ -1,4 +1,4 @@
-"""Receives signals, from before the daemon's start to after its end.  Knows signals; does not know the daemon's parts.
+"""The receiver of signals, from before the daemon's start to after its end.  Does not know the daemon's parts.
 
 SIGTERM, SIGINT   before the daemon serves: the start is cancelled; then: handed on (`stop` is a SIGTERM to ourselves)
 SIGHUP            before: nothing, since the start reads everything anyway; then: handed on
@@ -31,7 +31,7 @@ MEANINGLESS = (
 
 
 class SignalReceiver:
-    """Receives signals; `starting` is cancelled by one that ends the daemon before it serves."""
+    """The receiver of signals. `starting` is cancelled by a signal that ends the daemon before it serves."""
 
     def __init__(self) -> None:
         self.starting = trio.CancelScope()
@@ -75,5 +75,5 @@ class SignalReceiver:
     def _reap(self) -> None:
         try:
             reap_strangers()
-        except OSError as error:  # no descriptor is free to look with; the next signal finds them again
+        except OSError as error:  # no descriptor is free to list them; the next signal finds them again
             logger.warning("dead children are not reaped yet: %s", error)

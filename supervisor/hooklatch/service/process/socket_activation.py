@@ -1,4 +1,4 @@
-"""Sockets that a service manager has bound and passes on to us (sd_listen_fds(3)).  Accepts nothing.
+"""The sockets that a service manager has bound and passes on to the daemon (sd_listen_fds(3)).
 
 They start at descriptor 3.  LISTEN_PID names the process that they are for, LISTEN_FDS their number, LISTEN_FDNAMES
 their names.  They remain the manager's: we neither bind them again nor remove their files when we end, so clients that
@@ -24,11 +24,11 @@ VARIABLES = ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", "LISTEN_PIDFDID")
 
 
 class ActivationError(Exception):
-    """A socket that was passed on cannot be used: which descriptor, and what to do."""
+    """A socket that was passed on cannot be used. The text names its descriptor and the remedy."""
 
 
 class InheritedSockets(msgspec.Struct, frozen=True):
-    """The two listening sockets, and where they are bound."""
+    """The two listening sockets, and their paths."""
 
     agent: socket.socket
     admin: socket.socket
@@ -40,26 +40,26 @@ def take_sockets(environ: MutableMapping[str, str], pid: int) -> InheritedSocket
     """Return the sockets that were passed to this process, or None, and remove the variables.
 
     Raises:
-        ActivationError: it is not exactly our two sockets, or others could connect to one.
+        ActivationError: these are not exactly our two sockets, or other users could connect to one.
     """
     listen_pid, count, names, _ = (environ.pop(name, "") for name in VARIABLES)
     if not count or listen_pid != str(pid):
         return None  # they were meant for an ancestor of this process
     if not count.isdecimal() or not 0 < int(count) < 1000:
         raise ActivationError(f"LISTEN_FDS is {count!r}, which is not a number of sockets")
-    called = names.split(":") if names else []
-    if sorted(called) != sorted(FILES) or int(count) != len(FILES):
+    socket_names = names.split(":") if names else []
+    if sorted(socket_names) != sorted(FILES) or int(count) != len(FILES):
         raise ActivationError(
             f"{count} sockets were passed, named {names!r}; pass two, with FileDescriptorName=agent and =admin"
         )
-    by_name = {name: FIRST + place for place, name in enumerate(called)}
+    by_name = {name: FIRST + place for place, name in enumerate(socket_names)}
     bound = {name: find_bound_path(name, fd) for name, fd in by_name.items()}
     agent, admin = (open_inherited_socket(by_name[name]) for name in FILES)
     return InheritedSockets(agent, admin, bound["agent"], bound["admin"])
 
 
 def find_bound_path(name: str, fd: int) -> str:
-    """Return where a socket is bound, after checking what it is and who can connect to it."""
+    """Return the path of a socket, after a check of its kind and its permissions."""
     what = f"descriptor {fd}, passed as {name!r},"
     try:
         is_socket = stat.S_ISSOCK(os.fstat(fd).st_mode)
@@ -87,11 +87,11 @@ def check_permissions(what: str, path: str) -> None:
         raise ActivationError(f"{what} is bound to {path}, which cannot be accessed: {error.strerror}") from None
     if not stat.S_ISSOCK(file.st_mode):
         raise ActivationError(f"{what} is bound to {path}, where something else is now; restart its socket unit")
-    for status, place, wanted in ((file, path, "SocketMode=0600"), (above, folder, "DirectoryMode=0700")):
+    for status, place, setting in ((file, path, "SocketMode=0600"), (above, folder, "DirectoryMode=0700")):
         if status.st_uid != os.geteuid():
             raise ActivationError(f"{what}: {place} is of user {status.st_uid}, not of this one; listen elsewhere")
         if status.st_mode & 0o077:
-            raise ActivationError(f"{what}: {place} is open to others; set {wanted} and restart the socket unit")
+            raise ActivationError(f"{what}: {place} is open to others; set {setting} and restart the socket unit")
 
 
 def open_inherited_socket(fd: int) -> socket.socket:

@@ -1,4 +1,4 @@
-"""What a reload may take away although nobody has edited it out.  Pure; knows names alone.
+"""The losses that a reload may take: hooks that are gone and were not edited out.  Pure; knows names alone.
 
 the watch, SIGHUP, a start           nothing
 a plain reload                       what files that are there do not hold any more
@@ -16,7 +16,7 @@ REMOVAL = "hooklatch reload --accept-removed"
 
 
 class LossAcceptance(msgspec.Struct, frozen=True):
-    """What somebody accepts: that files hold `less`, and that the files and plugins of these names are `removed`.
+    """The losses that the caller of a reload accepts: files that hold `less`, and `removed` files and plugins.
 
     A plugin's name is its key; None stands for every name.
     """
@@ -25,7 +25,7 @@ class LossAcceptance(msgspec.Struct, frozen=True):
     removed: frozenset[str] | None = frozenset()
 
     def takes(self, name: str) -> bool:
-        """Return whether what has vanished may be taken for removed."""
+        """Return whether a vanished file or plugin may be taken for removed."""
         return self.removed is None or name in self.removed
 
 

@@ -1,6 +1,6 @@
-"""Reads the files that declare hooks: the operator's, projects' and the fleet's.  Called in a thread: disks are slow.
+"""The files that declare hooks: the operator's, projects' and the fleet's.  They are read in a thread: disks are slow.
 
-Knows paths, formats and pins; decides nothing.  What cannot be read is never taken for what does not exist.
+Knows paths, formats and pins; decides nothing.  An unreadable file is never taken for an absent one.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ SeenFile: TypeAlias = (
 
 
 class DeclaredFile(msgspec.Struct, frozen=True):
-    """One file in its place: what it declares, or why that is unknown.
+    """One file with its declarations, or the fault that makes these unknown.
 
     `is_absent` if the file does not exist: with a fault, it was active; without one, its absence is accepted.
     """
@@ -70,7 +70,7 @@ class DeclaredFile(msgspec.Struct, frozen=True):
 
 
 class ProjectFiles(msgspec.Struct, frozen=True):
-    """What a trusted project's files declare, with the pins that they were compared with and their stamps before that.
+    """The files of a trusted project, with the pins that they were compared with and their stamps before that.
 
     A `fault` says that they are not those that were trusted.
     """
@@ -87,9 +87,9 @@ class ProjectFiles(msgspec.Struct, frozen=True):
 
 
 class FleetFiles(msgspec.Struct, frozen=True):
-    """What the fleet's policy declares: the files of a bundle, below `root`, and what each must be.
+    """The files of the fleet's bundle, below `root`, and the digest that each must have.
 
-    A `fault` says that the policy cannot be read, or is not what was signed; `denies` why every gate is to be denied
+    A `fault` says that the policy cannot be read, or is not what was signed. `denies` is the reason to deny every gate,
     besides what the policy says.
     """
 
@@ -101,7 +101,7 @@ class FleetFiles(msgspec.Struct, frozen=True):
     files: list[DeclaredFile] = []
     fault: str | None = None
     denies: str | None = None
-    proof: tuple[object, ...] = ()  # what it was proven from, if it was
+    proof: tuple[object, ...] = ()  # the facts that have proven it, if any
     is_to_retry: bool = False  # the fault may go away by itself
 
     @property
@@ -126,10 +126,10 @@ def list_hook_files(folder: str, listing: DirectoryNames | PathAbsent | PathFaul
 
 
 def read_file(path: str, tables: tuple[str, ...], before: SeenFile | None = None) -> SeenFile:
-    """Read one file; if it still has the bytes that `before` was made from, return that."""
+    """Read one file. If its bytes are those of `before`, return that."""
     if not is_unicode(path):
-        shown = os.fsencode(path).decode("utf-8", "backslashreplace")
-        return Diagnostic(shown, 0, "its name is not UTF-8; rename it")
+        printable_path = os.fsencode(path).decode("utf-8", "backslashreplace")
+        return Diagnostic(printable_path, 0, "its name is not UTF-8; rename it")
     seen = look_up_path(path)
     if isinstance(seen, PathAbsent | PathFault):
         return seen
@@ -156,7 +156,7 @@ def is_declaring(name: str) -> bool:
 
 
 def read_project(folder: str, pins: trust.Pins, before: ProjectFiles | None) -> ProjectFiles:
-    """Read a project's files if they are those that were trusted; unchanged ones are not read again."""
+    """Read a project's files if they are those that were trusted. Unchanged ones are not read again."""
     project = ProjectFiles(folder, pins, trust.stamp_project(folder))
     if before is not None and before.is_sound and before.pins is pins and before.stamps == project.stamps:
         return before
@@ -201,7 +201,7 @@ def read_pinned_file(
 
 
 def find_project_misfit(root: str, config: FileConfig) -> Diagnostic | None:
-    """Return what a project's file names that is not pinned with it."""
+    """Return the diagnostic of a project's file that names code which is not pinned with it."""
     return find_unpinned_python(config) or find_outside_code(root, config)
 
 
@@ -209,15 +209,15 @@ def find_unpinned_python(config: FileConfig) -> Diagnostic | None:
     for table in config.sources:
         if table.python is not None:
             text = (
-                f"[[source]] names the interpreter {table.python}: whoever installs a package there changes what hooks"
-                " do, unseen; write what the file needs into a `# /// script` block in it"
+                f"[[source]] names the interpreter {table.python}, and a package that is installed there changes"
+                " what hooks do, unseen; write what the file needs into a `# /// script` block in it"
             )
             return Diagnostic(config.path, 0, text)
     return None
 
 
 def find_outside_code(root: str, config: FileConfig) -> Diagnostic | None:
-    """Return which Python code a file names outside of the pinned directory."""
+    """Return the diagnostic of a file that names Python code outside of the pinned directory."""
     places = [(table.source, 0) for table in config.sources]
     places += [(find_definition_target(hook, os.path.dirname(config.path))[0], hook.line) for hook in config.hooks]
     for source, line in places:
@@ -230,7 +230,7 @@ def find_outside_code(root: str, config: FileConfig) -> Diagnostic | None:
 
 
 def read_fleet(fleet: FleetFiles, before: FleetFiles | None) -> FleetFiles:
-    """Read the files of the fleet's bundle if they are those that were signed; unchanged ones are not read again."""
+    """Read the files of the fleet's bundle if they are those that were signed. Unchanged ones are not read again."""
     stamps = trust.stamp_tree(fleet.root)
     if before is not None and before.is_sound and (before.pins, before.stamps) == (fleet.pins, stamps):
         return msgspec.structs.replace(fleet, stamps=stamps, files=before.files)
@@ -254,7 +254,7 @@ def mark_tampered(fleet: FleetFiles, fault: str) -> FleetFiles:
 
 
 def find_fleet_misfit(root: str, config: FileConfig) -> Diagnostic | None:
-    """Return what a file of a bundle names that is not the same on every host, or that a host could hide."""
+    """Return the diagnostic of a bundle's file whose code may differ on a host, or which a host could hide."""
     standard = Catalogue.standard()
     for table in config.sources:
         if table.source.kind != "file":

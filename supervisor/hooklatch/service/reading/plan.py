@@ -1,11 +1,11 @@
-"""What a reload changes, and what it leaves as it was.  Pure: knows what was read; reads nothing.
+"""The plan of a reload: what it changes, and what it leaves as it was.  Pure: it reads nothing.
 
-    plan(active, seen)    which version of each file, which events, plugins and projects, and which sources are wanted
-    too_weak(held, …)     whether a build must go although its source has no other
+    plan_reload(active, seen, …)  the version of each file, the events, plugins and projects, and the wanted sources
+    is_too_weak(held, …)          whether a build must go although its source has no other
 
-The plan that was committed last is what is active.  A file with an error changes nothing of that: its last good version
-stays.  Only what does not exist and was never active counts as empty; what has lost its hooks, or has vanished, waits
-until somebody accepts that (`acceptance`), and what cannot be read is never accepted.
+The plan that was committed last is active.  A file with an error changes nothing, since its last good version stays.
+Only a file that does not exist and was never active counts as empty. One that has lost its hooks, or has vanished,
+keeps them until the operator accepts that (`acceptance`). The loss of an unreadable file is never accepted.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ Manifests: TypeAlias = Mapping[str, list[ManifestHook]]
 
 
 class ObservedFiles(msgspec.Struct, frozen=True):
-    """What is there now, every file read once; `manifests` are from when each file was last good."""
+    """The present files, each read once. `manifests` are from when each file was last good."""
 
     listing: DirectoryNames | PathAbsent | PathFault
     files: Mapping[str, SeenFile]
@@ -63,11 +63,11 @@ class ObservedFiles(msgspec.Struct, frozen=True):
 
 
 class ReloadPlan(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """What a reload is about to make active, and then what is active.
+    """The plan of a reload, which is the active plan after the commit.
 
     `main` is the main file's version that applies, `packages` the directories whose plugins are known.  `vanished` are
-    the files and plugins that have hooks in force, or at least a place, and are gone; `removed` are those of which
-    somebody has accepted that.
+    the files and plugins that have active hooks, or at least a place, and are gone. `removed` are those whose loss was
+    accepted.
     """
 
     main: FileConfig
@@ -84,7 +84,7 @@ class ReloadPlan(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     projects: list[ProjectFiles] = []
     fleet: FleetFiles | None = None
     wanted: dict[str, Source] = {}  # by location
-    workers: dict[str, int] = {}  # of sources with their own number of them
+    workers: dict[str, int] = {}  # the number of workers of sources with their own
     diagnostics: list[Diagnostic] = []
     vanished: set[str] = set()
     removed: list[str] = []
@@ -143,17 +143,17 @@ class ReloadPlan(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
 
 def plan_reload(active: ReloadPlan, seen: ObservedFiles, accepts: LossAcceptance) -> ReloadPlan:
-    """Decide what a reload changes, and what of it may be less than before."""
+    """Decide what a reload changes, and which losses it takes."""
     read = list_declared_files(active, seen, accepts)
     catalogue, clashes = build_catalogue(list_configs(read))
     files = refuse_unknown_events(read, catalogue, active.good)
-    if files != read:  # what a refused file would have added is not there
+    if files != read:  # without the events of the refused files
         catalogue, clashes = build_catalogue(list_configs(files))
     dialects, unusable = build_dialects(list_configs(files), catalogue)
     # If the main file has an error and no last good version, its last good switches must at least not be undone.
     main, left = keep_fleet_settings(active.main, files[0].config or active.main, accepts)
     remembered = list_remembered_plugins(seen.manifests)
-    plugins, complaints = select_active_plugins(active.plugins, remembered, seen.packages, accepts)
+    plugins, plugin_faults = select_active_plugins(active.plugins, remembered, seen.packages, accepts)
     projects = [
         msgspec.structs.replace(project, files=refuse_unknown_events(project.files, catalogue, {}))
         for project in seen.projects
@@ -195,12 +195,12 @@ def plan_reload(active: ReloadPlan, seen: ObservedFiles, accepts: LossAcceptance
             *left,
             *clashes,
             *unusable,
-            *complaints,
+            *plugin_faults,
             *find_contradictions(configs),
         ],
         vanished=vanished | (gone & present),
         removed=sorted((known | gone) - present),
-        is_to_retry=any(isinstance(one, PathFault) and one.is_passing for one in looked_at)
+        is_to_retry=any(isinstance(file, PathFault) and file.is_passing for file in looked_at)
         or (seen.fleet is not None and seen.fleet.is_to_retry),
     )
 
@@ -208,17 +208,17 @@ def plan_reload(active: ReloadPlan, seen: ObservedFiles, accepts: LossAcceptance
 def keep_fleet_settings(
     last: FileConfig, main: FileConfig, accepts: LossAcceptance
 ) -> tuple[FileConfig, list[Diagnostic]]:
-    """Return the main file with the [fleet] that it had, until somebody accepts that it holds less.
+    """Return the main file with the [fleet] that it had, until the operator accepts that it holds less.
 
-    Otherwise half of a file would do to have a stale host pass, and to remove what the engine does not have yet.
+    Otherwise half of a file would be enough to let a stale host pass, and to remove unshipped entries of the record.
     """
     before, now = last.settings, main.settings
     if accepts.less or before.fleet is None or now.fleet is not None:
         return main, []
     record = msgspec.structs.replace(now.record, keep_unshipped_bytes=before.record.keep_unshipped_bytes)
-    kept = msgspec.structs.replace(main, settings=msgspec.structs.replace(now, fleet=before.fleet, record=record))
+    kept_main = msgspec.structs.replace(main, settings=msgspec.structs.replace(now, fleet=before.fleet, record=record))
     text = f"its [fleet] is gone, and still holds; to leave the fleet {before.fleet.name!r}: hooklatch reload"
-    return kept, [Diagnostic(main.path, 0, text)]
+    return kept_main, [Diagnostic(main.path, 0, text)]
 
 
 # -- files -------------------------------------------------------------------------------------------------------
@@ -227,7 +227,7 @@ def keep_fleet_settings(
 def list_declared_files(active: ReloadPlan, seen: ObservedFiles, accepts: LossAcceptance) -> list[DeclaredFile]:
     """Return the files in their order: the main one, then the hooks.d directory itself, then the files in it.
 
-    One that existed and is gone keeps its place until somebody accepts that.
+    A file that existed and is gone keeps its place until the operator accepts that.
     """
     paths = set(list_hook_files(active.folder, seen.listing))
     # Without a listing the directory's present content is unknown, but what was active stays.
@@ -260,7 +260,7 @@ def choose_version(active: ReloadPlan, seen: ObservedFiles, path: str, accepts: 
 def refuse_unknown_events(
     files: Iterable[DeclaredFile], catalogue: Catalogue, known: Mapping[str, FileConfig]
 ) -> list[DeclaredFile]:
-    """Refuse each file that names an undefined event: what it guards is unknown."""
+    """Refuse each file that names an undefined event, since it is unknown what it guards."""
     checked: list[DeclaredFile] = []
     for file in files:
         hooks = file.config.hooks if file.config is not None and file.fault is None else []
@@ -273,7 +273,7 @@ def refuse_unknown_events(
 
 
 def find_lost_hooks(config: FileConfig) -> Diagnostic | None:
-    """Return what a file that held hooks seems to have lost: all of them, or an entry that is no longer readable."""
+    """Return the diagnostic of a file that seems to have lost hooks: all of them, or an entry that is unreadable."""
     if not (config.hooks or config.sources):
         return Diagnostic(config.path, 0, "it held hooks and is empty now; to accept that: hooklatch reload")
     dropped = next((diagnostic for diagnostic in config.diagnostics if diagnostic.is_red), None)
@@ -312,14 +312,14 @@ def build_catalogue(configs: Iterable[FileConfig]) -> tuple[Catalogue, list[Diag
 
 def build_dialects(configs: Iterable[FileConfig], catalogue: Catalogue) -> tuple[dict[str, Dialect], list[Diagnostic]]:
     """Return the dialects of these files by name, and which of them cannot be used."""
-    found, diagnostics = dict[str, Dialect](), list[Diagnostic]()
+    dialects, diagnostics = dict[str, Dialect](), list[Diagnostic]()
     for path, custom in [(config.path, custom) for config in configs for custom in config.dialects]:
         try:
             dialect = build_dialect(custom.table, catalogue)
-            found[dialect.name] = dialect
+            dialects[dialect.name] = dialect
         except InvalidDialectError as error:
             diagnostics.append(Diagnostic(path, custom.line, str(error)))
-    return found, diagnostics
+    return dialects, diagnostics
 
 
 # -- sources -----------------------------------------------------------------------------------------------------
@@ -340,42 +340,44 @@ def list_wanted_sources(configs: Iterable[FileConfig], extra: Iterable[Source]) 
 
 
 def list_isolation_levels(configs: Iterable[FileConfig], active: ReloadPlan, main: FileConfig) -> dict[str, str]:
-    """Return the isolation level of each source that has its own; if several are named for one, the strictest wins.
+    """Return the isolation level of each source that has its own. If several are named for one, the strictest wins.
 
     The operator's files may make a source stricter than [isolation] says, or weaker.  A project's files, and the
-    fleet's, may only make it stricter: they do not decide over the user's files.
+    fleet's, may only make it stricter, since they do not decide over the operator's files.
     """
     levels = {LSP.source.location: main.lsp_isolation}
     for config in configs:
         for table in config.sources:
             if table.isolation is not None:
-                location, least = table.source.location, main.settings.isolation.level
-                named = table.isolation if active.is_ours(config.path) else find_strictest_level(table.isolation, least)
-                levels[location] = find_strictest_level(named, levels.get(location, named))
+                location, common = table.source.location, main.settings.isolation.level
+                level = (
+                    table.isolation if active.is_ours(config.path) else find_strictest_level(table.isolation, common)
+                )
+                levels[location] = find_strictest_level(level, levels.get(location, level))
     return levels
 
 
 def list_interpreters(configs: Iterable[FileConfig]) -> dict[str, str]:
-    """Return the interpreter of each source for which one is named; of several, that of the first file."""
-    found: dict[str, str] = {}
+    """Return the interpreter of each source for which one is named, by the first file that names one."""
+    interpreters: dict[str, str] = {}
     for table in (table for config in configs for table in config.sources):
         if table.python is not None:
-            found.setdefault(table.source.location, table.python)
-    return found
+            interpreters.setdefault(table.source.location, table.python)
+    return interpreters
 
 
 def list_named_data(configs: Iterable[FileConfig]) -> dict[str, list[str]]:
     """Return the files that are named as the data of each source, in whichever files."""
-    found: dict[str, list[str]] = {}
+    named_paths: dict[str, list[str]] = {}
     for table in (table for config in configs for table in config.sources if table.files):
         location = table.source.location
         paths = [os.path.join(os.path.dirname(location), name) for name in table.files]
-        found[location] = sorted({*found.get(location, []), *paths})
-    return found
+        named_paths[location] = sorted({*named_paths.get(location, []), *paths})
+    return named_paths
 
 
 def find_contradictions(configs: Iterable[FileConfig]) -> list[Diagnostic]:
-    """Name the tables whose interpreter is not used, since another file names another one."""
+    """Return a diagnostic for each table whose interpreter is not used, since another file names another one."""
     configs = list(configs)
     used = list_interpreters(configs)
     return [
@@ -413,4 +415,4 @@ def is_too_weak(held: Isolation | None, wanted: Isolation) -> bool:
 def list_remembered_plugins(known: Iterable[str]) -> set[str]:
     """Return the plugins that had hooks before the last start."""
     keys = (key.partition(PLUGIN) for key in known)
-    return {name for before, found, name in keys if found and not before}
+    return {name for before, prefix, name in keys if prefix and not before}

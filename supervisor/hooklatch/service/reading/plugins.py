@@ -1,7 +1,7 @@
-"""Installed packages that provide hooks.  Knows their metadata; imports none of them: a worker does that.
+"""The installed packages that provide hooks.  Their metadata is read here; only workers import them.
 
-A plugin is an entry point of the group `hooklatch.plugins`: its name is the plugin's, its value the module whose
-functions marked with @hook are its hooks.  Metadata that cannot be read may name one, and never counts as empty.
+A plugin is an entry point of the group `hooklatch.plugins`. Its name is the plugin's, its value the module whose
+functions marked with @hook are its hooks.  Unreadable metadata may name a plugin, and never counts as empty.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from hooklatch_worker.wire import HookDeclaration, Source
 __all__ = ["GROUP", "PLUGIN", "Discovery", "Plugin", "discover_plugins", "select_active_plugins"]
 
 GROUP = "hooklatch.plugins"
-MOST = 20.0  # seconds for all of them: hundreds, from a cold disk
+TIMEOUT = 20.0  # seconds for all packages: hundreds, from a cold disk
 PLUGIN = "plugin:"  # prefix of the name under which its manifest is kept beside those of files
 
 
 class Plugin(msgspec.Struct, frozen=True):
-    """A plugin by name, or what is wrong with it; `package` is the distribution that provides it."""
+    """A plugin by name, or its fault. `package` is the distribution that provides it."""
 
     name: str
     module: str
@@ -60,14 +60,14 @@ class Plugin(msgspec.Struct, frozen=True):
 
 
 class Discovery(msgspec.Struct, frozen=True):
-    """What installed packages provide; `faults` are the directories that could not be read."""
+    """The plugins of installed packages. `faults` are the directories that could not be read."""
 
     plugins: dict[str, Plugin]
     faults: dict[str, PathFault]
     read: set[str]
 
     def unread(self, known: set[str]) -> dict[str, str]:
-        """Return what is wrong with each directory that was not `known` before: it may hold a guard."""
+        """Return the fault of each directory that was not `known` before, since it may hold a guard."""
         return {place: fault.reason for place, fault in self.faults.items() if place not in known}
 
     def known(self, before: set[str]) -> set[str]:
@@ -76,9 +76,9 @@ class Discovery(msgspec.Struct, frozen=True):
 
 
 def discover_plugins() -> Discovery:
-    """Find the plugins of all installed packages, by name; while their disk is late it is unknown which there are."""
+    """Find the plugins of all installed packages, by name. While their disk does not answer, none of them is known."""
     try:
-        return find_lane("packages", "the disk of installed packages", MOST).look(discover_now)
+        return find_lane("packages", "the disk of installed packages", TIMEOUT).look(discover_now)
     except TimeoutError as error:
         late = PathFault(f"installed packages cannot be read: {explain_error(error)}; fix that disk", is_passing=True)
         return Discovery({}, dict.fromkeys(map(os.path.abspath, sys.path), late), set())
@@ -89,25 +89,25 @@ def discover_now() -> Discovery:
     importlib.metadata.MetadataPathFinder().invalidate_caches()
     faults = dict(find_unreadable_folders())
     places = {entry for entry in map(os.path.abspath, sys.path) if entry not in faults}
-    found: dict[str, Plugin] = {}
+    plugins: dict[str, Plugin] = {}
     seen: set[str] = set()
     path = [entry for entry in sys.path if os.path.abspath(entry) not in faults]
     for package in importlib.metadata.distributions(path=path):
         place = str(getattr(package, "_path", package))
-        plugins = read_package_plugins(package, place, seen)
-        if isinstance(plugins, PathFault):
-            faults[place] = plugins
+        package_plugins = read_package_plugins(package, place, seen)
+        if isinstance(package_plugins, PathFault):
+            faults[place] = package_plugins
             continue
         places.add(place)
-        for plugin in plugins:
-            add_plugin(found, plugin)
-    return Discovery({name: found[name] for name in sorted(found)}, faults, places)
+        for plugin in package_plugins:
+            add_plugin(plugins, plugin)
+    return Discovery({name: plugins[name] for name in sorted(plugins)}, faults, places)
 
 
 def read_package_plugins(
     package: importlib.metadata.Distribution, place: str, seen: set[str]
 ) -> list[Plugin] | PathFault:
-    """Read what a package provides; of two packages of one name the first one on the path is imported."""
+    """Read the plugins of a package. Of two packages of one name only the first on the path counts, as in imports."""
     try:
         fault = find_package_fault(package)
         if fault is not None:
@@ -120,16 +120,16 @@ def read_package_plugins(
         return PathFault(f"{place} cannot be read: {explain_error(error)}; fix it", is_passing(error))
 
 
-def add_plugin(found: dict[str, Plugin], plugin: Plugin) -> None:
-    other = found.get(plugin.name)
+def add_plugin(plugins: dict[str, Plugin], plugin: Plugin) -> None:
+    other = plugins.get(plugin.name)
     if other is not None and other.module != plugin.module:
         fault = f"{other.package} and {plugin.package} both bring a plugin of this name; remove one of them"
         plugin = msgspec.structs.replace(other, fault=fault)
-    found[plugin.name] = plugin
+    plugins[plugin.name] = plugin
 
 
 def find_unreadable_folders() -> Iterator[tuple[str, PathFault]]:
-    """Find the directories on the import path that cannot be listed: importlib treats them as empty."""
+    """Find the directories on the import path that cannot be listed, which importlib treats as empty."""
     for entry in dict.fromkeys(map(os.path.abspath, sys.path)):
         seen = look_up_path(entry)
         if isinstance(seen, PathFound) and seen.is_folder:
@@ -140,7 +140,7 @@ def find_unreadable_folders() -> Iterator[tuple[str, PathFault]]:
 
 
 def find_package_fault(package: importlib.metadata.Distribution) -> PathFault | None:
-    """Return why a package's entry points are unknown; importlib treats such a package as having none."""
+    """Return the fault of a package whose entry points are unknown. To importlib it has none."""
     place: object = getattr(package, "_path", None)
     if not isinstance(place, pathlib.Path):
         return None  # in an archive, which is read completely or not at all
@@ -170,25 +170,24 @@ def select_active_plugins(
     discovery: Discovery,
     accepts: LossAcceptance,
 ) -> tuple[list[Plugin], list[Diagnostic]]:
-    """Return the plugins to load, and what is wrong with them.
+    """Return the plugins to load, and their diagnostics.
 
-    One that had hooks and is gone stays until somebody accepts that.
-
-    If something cannot be looked up, it is unknown which plugins are gone: then all known ones stay.
+    A plugin that had hooks and is gone stays until the operator accepts that. If a directory cannot be read, it is
+    unknown which plugins are gone, and all known ones stay.
     """
-    found = dict(discovery.plugins)
+    plugins = dict(discovery.plugins)
     diagnostics = [
         Diagnostic(plugin.key, 0, f"plugin {plugin.name!r}: {plugin.fault}")
-        for plugin in found.values()
+        for plugin in plugins.values()
         if plugin.fault
     ]
     missing = {name for name in had_hooks if not accepts.takes(PLUGIN + name)}
     if discovery.faults:
         missing = had_hooks | known.keys()
-    for name in missing - found.keys():
+    for name in missing - plugins.keys():
         text = f"it had hooks and is not installed any more; to accept that: {REMOVAL}"
         if discovery.faults:
             text = f"it is not found, and {next(iter(discovery.faults.values())).reason}"
         diagnostics.append(Diagnostic(PLUGIN + name, 0, text))
-        found[name] = known.get(name) or Plugin(name, "", fault=text)
-    return [found[name] for name in sorted(found)], diagnostics
+        plugins[name] = known.get(name) or Plugin(name, "", fault=text)
+    return [plugins[name] for name in sorted(plugins)], diagnostics

@@ -1,6 +1,6 @@
-"""Projects: directories whose own hooks fire in the sessions that work there, once the operator trusts them.
+"""The projects: directories whose own hooks fire in the sessions that work there, once the operator trusts them.
 
-Knows which directories are trusted and in use, and what their files hold; builds no source and makes no hook.
+Knows which directories are trusted and in use, and their files. It builds no source and makes no hook.
 
     not trusted ──trust──▶ trusted: read ──files differ from the pins──▶ changed: its gates deny
                              ▲                                             │
@@ -31,20 +31,20 @@ from hooklatch.service.registry.sessions import AgentSession, Sessions
 
 __all__ = ["ProjectRegistry"]
 
-SEEN = 100  # directories in which hosts began that hold no connection; the oldest is forgotten
+MAX_SEEN = 100  # start directories of hosts without a connection; the oldest is forgotten
 LINGER = 600.0  # seconds that a project stays loaded after a fire of a one-shot client
 
 
 class ProjectRegistry:
-    """Says which projects are in use, and whether their loaded files are up to date."""
+    """The trusted projects, those in use, and the files that are loaded of them."""
 
     def __init__(self, state: StateFile, sessions: Sessions) -> None:
         self._state = state
         self.trusted: dict[str, trust.Pins] = state.state.trusted
         self._sessions = sessions
-        self._asked: dict[str, float] = {}
+        self._last_fires: dict[str, float] = {}
         self._seen: dict[str, ResolvedDirectory] = {}
-        self._held: Counter[str] = Counter()
+        self._holds: Counter[str] = Counter()
         self.active: dict[str, ProjectFiles] = {}
 
     def used(self) -> list[str]:
@@ -52,14 +52,15 @@ class ProjectRegistry:
         if not self.trusted:
             return []
         now = trio.current_time()
-        self._asked = {folder: at for folder, at in self._asked.items() if now - at < LINGER}
-        return sorted((self.nearest(self._places()) | self._asked.keys() | self._held.keys()) & self.trusted.keys())
+        self._last_fires = {folder: at for folder, at in self._last_fires.items() if now - at < LINGER}
+        used = self.nearest(self._places()) | self._last_fires.keys() | self._holds.keys()
+        return sorted(used & self.trusted.keys())
 
     def _places(self) -> set[ResolvedDirectory]:
         return {place for session in self._sessions for place in (*session.places, *session.places_above)}
 
     def holds(self, session: AgentSession) -> bool:
-        """Return whether a session is in a trusted project, or may be: its hooks may change with any file."""
+        """Return whether a session is in a trusted project, or may be, so that its hooks may change with any file."""
         places = (*session.places, *session.places_above)
         if not self.trusted:
             return False
@@ -67,22 +68,22 @@ class ProjectRegistry:
 
     def ask(self, folder: str) -> None:
         """Keep a project loaded for a while."""
-        self._asked[folder] = trio.current_time()
+        self._last_fires[folder] = trio.current_time()
 
     @contextmanager
     def holding(self, folders: Iterable[str]) -> Generator[None]:
-        """Keep projects loaded while the block runs."""
+        """Keep projects loaded for the duration of the block."""
         held = Counter(folders)
-        self._held += held
+        self._holds += held
         try:
             yield
         finally:
-            self._held -= held
+            self._holds -= held
 
     def nearest(self, places: Iterable[ResolvedDirectory]) -> set[str]:
-        """Return the trusted projects of some places: for each the nearest one at or above it.
+        """Return the trusted projects of places: for each the nearest one at or above it.
 
-        An untrusted directory does not hide a trusted one above it, whatever it holds: an agent can create one.
+        An untrusted directory never hides a trusted one above it, since an agent can create one.
         """
         return find_nearest_folders(places, self.trusted)
 
@@ -114,11 +115,11 @@ class ProjectRegistry:
         return {folder: project.fault for folder, project in self.active.items() if project.fault is not None}
 
     async def warnings(self, places: Iterable[ResolvedDirectory]) -> list[str]:
-        """Return the warnings about projects for whoever works in these places."""
+        """Return the warnings about projects for an agent in these places."""
         places = list(places)
         faults = [place.fault for place in places if place.fault is not None and self.trusted]
-        wrong = self.faults
-        changed = [wrong[folder] for folder in sorted(self.nearest(places)) if folder in wrong]
+        faults_by_folder = self.faults
+        changed = [faults_by_folder[folder] for folder in sorted(self.nearest(places)) if folder in faults_by_folder]
         ignored = sorted({path for place in places for path in place.paths[-1:] if path not in self.trusted})
         seen = {path: await look_at_path(look_up_path, trust.project_hooks_folder(path)) for path in ignored}
         return [*faults, *changed, *(describe_untrusted(path) for path, found in seen.items() if is_folder(found))]
@@ -129,15 +130,15 @@ class ProjectRegistry:
         return await self.warnings(places[named] for named in sorted(places))
 
     async def begun(self, folders: Iterable[str | None]) -> list[str]:
-        """Return what whoever begins to work in these directories has to be told, and keep it for the status."""
+        """Return the warnings for an agent that begins in these directories, and keep the places for the status."""
         places = [await look_up_directory(folder) for folder in folders if folder]
-        told = await self.warnings(places)
-        for place in places if told else ():
+        warnings = await self.warnings(places)
+        for place in places if warnings else ():
             self._seen.pop(place.named, None)
             self._seen[place.named] = place
-        while len(self._seen) > SEEN:
+        while len(self._seen) > MAX_SEEN:
             del self._seen[next(iter(self._seen))]
-        return list(dict.fromkeys(told))
+        return list(dict.fromkeys(warnings))
 
     def trust(self, folder: str, pins: trust.Pins) -> None:
         self._forget(folder)

@@ -1,6 +1,6 @@
-"""What is in a project's .hooklatch directory, pinned by its hashes.  Knows files; does not know hooks or sessions.
+"""The pins of a project's .hooklatch directory: the hashes of its files.  Does not know hooks or sessions.
 
-Every file below it is pinned, whatever its name: a worker imports from there.  Links are refused, since the target of a
+Every file below it is pinned, of any name, since a worker imports from there.  Links are refused: the target of a
 link could change while the link stays the same.
 """
 
@@ -41,7 +41,7 @@ def pin_files(project: str) -> Pins:
     """Hash every file below a project's .hooklatch directory; return no pins if there is no such directory.
 
     Raises:
-        UnsafeFileError: somebody else could have written one of them, or it is not a regular file.
+        UnsafeFileError: another user could have written one of them, or it is not a regular file.
         OSError: it cannot be read.
     """
     return pin_below(project_hooks_folder(project))
@@ -95,9 +95,9 @@ def list_folder(folder: str) -> list[os.DirEntry[str]]:
 
 
 def stamp_project(project: str) -> Stamps | None:
-    """Return a value that changes with any of these files, without reading them; None if that cannot be determined.
+    """Return a value that changes with any of these files, without reading them, or None if that is unknown.
 
-    It includes the change time, which a program without privileges cannot set, and who may write to the directories.
+    It includes the change time, which a program without privileges cannot set, and the modes of the directories.
     """
     return stamp_tree(project_hooks_folder(project))
 
@@ -125,14 +125,14 @@ def stamp_tree_now(root: str) -> Stamps | None:
 
 
 def compare_pinned_files(pinned: Mapping[str, str], now: Mapping[str, str]) -> str | None:
-    """Return how files differ from those that were pinned; None if they do not."""
+    """Return a text of how files differ from those that were pinned, or None if they do not."""
     kinds = (
         ("changed", [path for path in pinned if path in now and pinned[path] != now[path]]),
         ("missing", [path for path in pinned if path not in now]),
         ("added", [path for path in now if path not in pinned]),
     )
-    told = [f"{kind} {clip_path_list(paths)}" for kind, paths in kinds if paths]
-    return "; ".join(told) or None
+    parts = [f"{kind} {clip_path_list(paths)}" for kind, paths in kinds if paths]
+    return "; ".join(parts) or None
 
 
 def clip_path_list(paths: list[str]) -> str:

@@ -1,8 +1,8 @@
-"""The announcement of every change: which subscribers have yet to be told, some of them in each turn of the loop.
+"""The announcement of every change of the registry to its subscribers, some of them in each turn of the loop.
 
-Knows views and who follows them; changes none, and does not know why they change.
+Knows snapshots and their subscribers, and not the reasons of changes.
 
-    outdate  ─▶  subscribers are told: as many as fit in a slice at once, the rest by `announced`
+    outdate  ─▶  subscribers are notified: as many as fit in a slice at once, the rest by `wait_announced`
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from hooklatch.service.registry.sessions import AgentSession
 
 __all__ = ["RegistryChange", "Announcer", "SkipAnnouncer", "Publish", "make_announcement"]
 
-SLICE = 0.002  # seconds of a turn of the loop in which subscribers are told
+SLICE = 0.002  # seconds of a turn of the loop in which subscribers are notified
 
 
 class RegistryChange(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """A viewer's view went from `previous` to `revision`."""
+    """The change of a viewer's snapshot from revision `previous` to `revision`."""
 
     previous: int
     revision: int
@@ -44,106 +44,112 @@ class RegistryChange(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return encode_notification("announce", self)
 
 
-Publish = Callable[[AgentSession | None, RegistryChange], bool]  # false when nobody listens any more
+Publish = Callable[[AgentSession | None, RegistryChange], bool]  # false when no subscriber is left
 
 
 class SkipAnnouncer(Protocol):
-    """Tells clients which events they need not fire, since no hook of their sessions' views listens."""
+    """The part of the permissions to skip events that a change of hooks needs."""
 
-    def tell(self, session: AgentSession, view: Snapshot, catalogue: Catalogue) -> bool:
-        """Tell what has changed; false when no client of the session asks for it any more."""
+    def notify(self, session: AgentSession, snapshot: Snapshot, catalogue: Catalogue) -> bool:
+        """Notify a session's clients of their permissions. Return false when no client of it subscribes any more."""
         ...
 
-    async def delivered(self) -> None:
-        """Return once no client that lives can act on what was taken back."""
+    async def wait_delivered(self) -> None:
+        """Wait until no living client can act on a permission that was taken back."""
         ...
 
 
 class SessionSnapshots(Protocol):
-    """What sessions see."""
+    """The snapshots that sessions see."""
 
     catalogue: Catalogue
 
     def view_of(self, session: AgentSession | None) -> Snapshot:
-        """Return what a viewer sees."""
+        """Return the snapshot of a viewer."""
         ...
 
 
 class Announcer:
-    """Tells each subscriber of every change of its view, in order; it never waits for one."""
+    """The notifier of subscribers: each gets every change of its snapshot, in order. It never waits for them."""
 
     def __init__(self, views: SessionSnapshots, publish: Publish, permits: SkipAnnouncer) -> None:
         self.publish = publish
         self._views = views
         self._permits = permits
         # The snapshot last announced to each subscribed session; it does not keep a session that has ended.
-        self._told: WeakKeyDictionary[AgentSession, Snapshot] = WeakKeyDictionary()
-        self._untold: OrderedDict[AgentSession, None] = OrderedDict()  # subscribed sessions whose view may have changed
+        self._announced: WeakKeyDictionary[AgentSession, Snapshot] = WeakKeyDictionary()
+        self._outdated: OrderedDict[AgentSession, None] = (
+            OrderedDict()
+        )  # subscribed sessions whose view may have changed
         self._announcements: dict[tuple[Snapshot, Snapshot], RegistryChange] = {}  # shared by several sessions
-        self._telling = trio.Lock()
+        self._notifying = trio.Lock()
 
     def follow(self, session: AgentSession) -> Snapshot:
-        """Return what a session sees; from now on every change of that is announced to it."""
-        view = self._views.view_of(session)
-        if session in self._untold:
-            del self._untold[session]
-            self._tell(session)  # tells the existing subscribers first; the new one starts from the same snapshot
-        self._told[session] = view
-        return view
+        """Return the snapshot of a session, and announce every change of it from now on."""
+        snapshot = self._views.view_of(session)
+        if session in self._outdated:
+            del self._outdated[session]
+            self._notify(session)  # the existing subscribers first: the new one starts from the same snapshot
+        self._announced[session] = snapshot
+        return snapshot
 
     def permit(self, session: AgentSession) -> None:
-        """Tell a session's clients which events they need not fire, now and whenever that changes."""
-        self._permits.tell(session, self.follow(session), self._views.catalogue)
+        """Notify a session's clients of the events that they may skip, now and at each change."""
+        self._permits.notify(session, self.follow(session), self._views.catalogue)
 
     def outdate(self, session: AgentSession) -> None:
-        """Note that a session's view may have changed."""
-        if session in self._told:
-            self._untold[session] = None
+        """Note that a session's snapshot may have changed."""
+        if session in self._announced:
+            self._outdated[session] = None
 
-    def outdate_below(self, above: AgentSession | None) -> None:
-        """Note that what a session and the ones below it see may have changed, or what all sessions see."""
-        outdated = self._told if above is None else [one for one in self._told if above.has_below(one)]
-        self._untold.update(dict.fromkeys(outdated))
+    def outdate_below(self, ancestor: AgentSession | None) -> None:
+        """Note that the snapshots of a session and its descendants, or of all sessions, may have changed."""
+        outdated = (
+            self._announced
+            if ancestor is None
+            else [session for session in self._announced if ancestor.has_below(session)]
+        )
+        self._outdated.update(dict.fromkeys(outdated))
 
     def forget_pairs(self) -> None:
-        """Drop the announcements that were made before a change: whoever is told now is told of it too."""
+        """Drop the cached announcements before a change, since later ones have to contain it."""
         self._announcements.clear()
 
-    async def announced(self) -> None:
-        """Wait until each subscriber has been told of all changes so far, and no client skips what is hooked by now."""
-        await self._told_all()
-        await self._permits.delivered()
+    async def wait_announced(self) -> None:
+        """Wait until each subscriber has all changes so far, and no client skips an event that has a hook by now."""
+        await self._notify_all()
+        await self._permits.wait_delivered()
 
-    async def _told_all(self) -> None:
-        if not self._untold:
+    async def _notify_all(self) -> None:
+        if not self._outdated:
             return
-        # Shielded: if the one who made the change leaves, the others are told all the same.
+        # Shielded: the other clients are notified even if the client that made the change leaves.
         with trio.CancelScope(shield=True):
-            async with self._telling:  # one slice a turn, however many wait
-                while self._untold:
+            async with self._notifying:  # one slice a turn, however many wait
+                while self._outdated:
                     await trio.lowlevel.checkpoint()
-                    self.tell_some()
+                    self.notify_some()
 
-    def tell_some(self) -> None:
-        """Tell subscribers for one slice of time, in the order in which they became due."""
+    def notify_some(self) -> None:
+        """Notify subscribers for one slice of time, in the order in which they became due."""
         until = time.monotonic() + SLICE
-        while self._untold and time.monotonic() < until:
-            self._tell(self._untold.popitem(last=False)[0])
-        if not self._untold:
+        while self._outdated and time.monotonic() < until:
+            self._notify(self._outdated.popitem(last=False)[0])
+        if not self._outdated:
             self._announcements.clear()
 
-    def _tell(self, session: AgentSession) -> None:
-        old, new = self._told[session], self._views.view_of(session)
-        # Also where the view is the same: whether an event is a gate, and what else decides, may have changed.
-        is_followed = self._permits.tell(session, new, self._views.catalogue)
+    def _notify(self, session: AgentSession) -> None:
+        old, new = self._announced[session], self._views.view_of(session)
+        # Even if the snapshot is the same: an event may have become a gate, or another term may have changed.
+        is_followed = self._permits.notify(session, new, self._views.catalogue)
         if new is old:
             return
-        self._told[session] = new
-        said = self._announcements.get((old, new))
-        if said is None:
-            said = self._announcements[old, new] = make_announcement(old, new, compare_snapshots(old, new))
-        if not self.publish(session, said) and not is_followed:
-            del self._told[session]
+        self._announced[session] = new
+        announcement = self._announcements.get((old, new))
+        if announcement is None:
+            announcement = self._announcements[old, new] = make_announcement(old, new, compare_snapshots(old, new))
+        if not self.publish(session, announcement) and not is_followed:
+            del self._announced[session]
 
 
 def make_announcement(old: Snapshot, new: Snapshot, change: SnapshotDiff) -> RegistryChange:

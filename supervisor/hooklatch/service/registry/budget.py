@@ -1,11 +1,11 @@
-"""Bounds the bytes of long lines and large answers that the daemon holds.  Knows sizes and whose they are, no bytes.
+"""The budget for bytes of long lines and large answers that the daemon holds.  Knows sizes and holders, not bytes.
 
 A line that has not ended after `SMALL` bytes needs room for the longest line there may be before any more of it is
-read; when it has ended, it gives back what it did not need, and the rest when its request is answered.  So lines that
-were begun never wait for each other, and a short line waits for nothing.  A background fire holds its payload until it
-has ended, and a fire every large answer of its hooks.
+read. When it has ended, it gives back the room that it did not need, and the rest when its request is answered.  So
+lines that were begun never wait for each other, and a short line never waits.  A background fire holds its payload
+until it has ended, and a fire holds every large answer of its hooks.
 
-Each holder may have half of what all others leave free.  However much one has, another one finds room.
+Each holder may have half of the room that all others leave.  So there is room for another holder, however much one has.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ import trio
 __all__ = ["MAX_HELD", "SMALL", "Budget", "BudgetShare"]
 
 logger = logging.getLogger("hooklatch.budget")
-SMALL = 2**16  # bytes; nearly all lines are shorter, and as many as there may be at once are bounded elsewhere
+SMALL = 2**16  # bytes; nearly all lines are shorter, and their number is bounded elsewhere
 MAX_HELD = 96 * 2**20  # bytes: ten of the longest lines; two cores are busy with four, and each costs some copies
 QUIET = 1.0  # seconds without a long line before memory is given back, which takes some milliseconds
 
 
 class Budget:
-    """One for all clients.  Its task gives memory back to the system once nothing is held any more.
+    """The budget of all clients.  Its task gives memory back to the system once nothing is held any more.
 
     Lines that found no room in time are counted in `dropped`.
     """
@@ -45,7 +45,7 @@ class Budget:
         return len(self._waiting)
 
     def take(self, holder: Hashable, size: int) -> bool:
-        """Take room at once; return whether there was any."""
+        """Take room at once. Return whether there was any."""
         own = self._by_holder[holder]
         if 2 * (own + size) > self._limit - (self.held - own):
             return False
@@ -55,7 +55,7 @@ class Budget:
         return True
 
     async def wait(self, holder: Hashable, size: int, timeout: float) -> bool:
-        """Take room, after those of this holder that came before; return False if there is none in time (seconds)."""
+        """Take room, after the earlier requests of this holder. Return False if there is none in `timeout` seconds."""
         is_first = all(other != holder for other, _ in self._waiting.values())
         if is_first and self.take(holder, size):
             return True
@@ -73,10 +73,10 @@ class Budget:
         return False
 
     def give_back(self, holder: Hashable, size: int) -> None:
-        """Give room back, and let in who waits for it."""
+        """Give room back, and serve the tasks that wait for it."""
         self._change(holder, -size)
-        for task, (other, wanted) in list(self._waiting.items()):
-            if self.take(other, wanted):
+        for task, (other, waiting_size) in list(self._waiting.items()):
+            if self.take(other, waiting_size):
                 del self._waiting[task]
                 trio.lowlevel.reschedule(task)
 
@@ -99,7 +99,7 @@ class Budget:
 
 
 class BudgetShare:
-    """What one holder has of the budget for one thing; given back when that is over."""
+    """The share of the budget that one holder has for one line or answer."""
 
     __slots__ = ("_budget", "_holder", "size")
 
@@ -109,30 +109,30 @@ class BudgetShare:
         self.size = 0
 
     def take(self, size: int) -> bool:
-        """Take so much more at once; return whether there was room."""
+        """Take `size` bytes more at once. Return whether there was room."""
         if not self._budget.take(self._holder, size):
             return False
         self.size += size
         return True
 
     async def wait(self, size: int, timeout: float) -> bool:
-        """Take so much more; return False if there is no room in time (seconds)."""
+        """Take `size` bytes more. Return False if there is no room in `timeout` seconds."""
         if not await self._budget.wait(self._holder, size, timeout):
             return False
         self.size += size
         return True
 
     def shrink(self, size: int) -> None:
-        """Keep at most so much."""
+        """Keep at most `size` bytes, and give the rest back."""
         if self.size > size:
             surplus, self.size = self.size - size, size
             self._budget.give_back(self._holder, surplus)
 
 
 def trim_memory() -> None:
-    """Return freed memory to the system: glibc keeps it for the next burst; other C libraries return it by themselves.
+    """Return freed memory to the system. Only glibc keeps it for the next burst.
 
-    From then on the system gives it anew, a page at a time, which is why it is not done after each line.
+    The system gives it anew a page at a time, which costs the next line. So this is not done after each line.
     """
     malloc_trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if malloc_trim is not None:

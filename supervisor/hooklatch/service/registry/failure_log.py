@@ -1,6 +1,6 @@
-"""The last failures of each hook, for whoever looks for the cause.  Knows hooks and outcomes; bounds their size.
+"""The last failures of each hook, for an operator who looks for the cause, within a bound of size.
 
-A failure may contain parts of the payload, so it is neither logged nor recorded.  Who may read it is decided elsewhere.
+A failure may contain parts of the payload, so it is neither logged nor recorded.  The API decides who may read it.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from hooklatch.core.messages import CallOutcome, Cause
 
 __all__ = ["STREAK", "FailingHook", "HookFailure", "Failures"]
 
-KEPT = 5  # per hook
-UNASKED = ("overload", "quarantined")  # not called at all: keeping these would push out the failures that caused them
+KEPT_FAILURES = 5  # per hook
+UNCALLED = ("overload", "quarantined")  # not called at all: keeping these would push out the failures that caused them
 STREAK = 5  # consecutive failed calls of a hook before it is reported
 MAX_TEXT = 16 * 2**10  # characters of a message, or of what was printed to one of the two streams
 MAX_BYTES = 4 * 2**20  # for all failures; the hook whose last failure is the oldest is dropped first
@@ -25,7 +25,7 @@ OVERHEAD = 300  # bytes of a failure without any text
 
 
 class HookFailure(msgspec.Struct, frozen=True):
-    """A call that failed: when, for which event, and what is known of the cause."""
+    """A call that failed, with its time, its event and the details of the cause."""
 
     at: float
     decision_id: str
@@ -45,7 +45,7 @@ class HookFailure(msgspec.Struct, frozen=True):
 
 
 class FailingHook(msgspec.Struct, frozen=True):
-    """A hook all of whose last calls failed."""
+    """A hook whose last calls all failed."""
 
     hook: str
     count: int
@@ -54,71 +54,76 @@ class FailingHook(msgspec.Struct, frozen=True):
 
 
 class FailureHistory:
-    """What is kept of one hook: its last failures, and how many there were since its last successful call."""
+    """The last failures of one hook, and their number since its last successful call."""
 
     def __init__(self) -> None:
         self.failures: deque[HookFailure] = deque()
         self.streak = 0
         self.cause: Cause = "policy"
-        self.target: PythonTarget | ServedTarget | None = None  # what failed; a new version starts without failures
+        self.target: PythonTarget | ServedTarget | None = None  # of the streak: a new version starts without failures
 
 
 class Failures:
     """The failures of all hooks, by name and by the session that registered them: sessions may use the same names."""
 
     def __init__(self) -> None:
-        self._kept: dict[tuple[str, str], FailureHistory] = {}
+        self._histories: dict[tuple[str, str], FailureHistory] = {}
         self._bytes = 0
 
-    def succeeded(self, hook: Hook) -> None:
+    def note_success(self, hook: Hook) -> None:
         """End the streak of a hook's failures."""
-        if self._kept and (kept := self._kept.get((hook.name, hook.owner))) is not None:
-            kept.streak = 0
+        if self._histories and (history := self._histories.get((hook.name, hook.owner))) is not None:
+            history.streak = 0
 
-    def failed(self, hook: Hook, outcome: CallOutcome, *, decision_id: str, event: str, session: str | None) -> None:
-        """Keep a failed call."""
+    def note_failure(
+        self, hook: Hook, outcome: CallOutcome, *, decision_id: str, event: str, session: str | None
+    ) -> None:
+        """Keep a failed call, and drop the oldest ones beyond the bounds."""
         key = (hook.name, hook.owner)
-        kept = self._kept.pop(key, None) or FailureHistory()
-        self._kept[key] = kept  # moves to the end: the newest
-        kept.streak = kept.streak + 1 if kept.target == hook.target else 1
-        kept.target, kept.cause = hook.target, outcome.cause
-        if outcome.cause in UNASKED:
+        history = self._histories.pop(key, None) or FailureHistory()
+        self._histories[key] = history  # moves to the end: the newest
+        history.streak = history.streak + 1 if history.target == hook.target else 1
+        history.target, history.cause = hook.target, outcome.cause
+        if outcome.cause in UNCALLED:
             return
         failure = HookFailure(
             time.time(), decision_id, event, session, outcome.cause, outcome.message[:MAX_TEXT],
             outcome.traceback[:MAX_TEXT], outcome.stdout[-MAX_TEXT:], outcome.stderr[-MAX_TEXT:],
             outcome.exit_code, round(outcome.duration_ms, 3),
         )  # fmt: skip
-        kept.failures.append(failure)
+        history.failures.append(failure)
         self._bytes += failure.size
-        if len(kept.failures) > KEPT:
-            self._bytes -= kept.failures.popleft().size
+        if len(history.failures) > KEPT_FAILURES:
+            self._bytes -= history.failures.popleft().size
         while self._bytes > MAX_BYTES:
-            self._drop(next(iter(self._kept)))
+            self._drop(next(iter(self._histories)))
 
     def of(self, hook: Hook) -> list[HookFailure]:
         """Return the last failures of a hook, newest first."""
-        kept = self._kept.get((hook.name, hook.owner))
-        return [*reversed(kept.failures)] if kept is not None else []
+        history = self._histories.get((hook.name, hook.owner))
+        return [*reversed(history.failures)] if history is not None else []
 
-    def failing(self, hooks: Iterable[Hook]) -> list[FailingHook]:
+    def find_failing(self, hooks: Iterable[Hook]) -> list[FailingHook]:
         """Return the hooks that have failed at every one of their last calls."""
-        found: list[FailingHook] = []
+        failing: list[FailingHook] = []
         for hook in hooks:
-            kept = self._kept.get((hook.name, hook.owner))
-            if kept is not None and kept.streak >= STREAK and kept.target == hook.target:
+            history = self._histories.get((hook.name, hook.owner))
+            if history is not None and history.streak >= STREAK and history.target == hook.target:
                 origin = str(hook.origin) if hook.origin else None
-                found.append(
+                failing.append(
                     FailingHook(
-                        hook.name, kept.streak, kept.failures[-1].cause if kept.failures else kept.cause, origin
+                        hook.name,
+                        history.streak,
+                        history.failures[-1].cause if history.failures else history.cause,
+                        origin,
                     )
                 )
-        return found
+        return failing
 
     def forget(self, owner: str) -> None:
-        """Forget the failures of what a session registered, once it has ended."""
-        for key in [key for key in self._kept if key[1] == owner]:
+        """Forget the failures of a session's own hooks, once it has ended."""
+        for key in [key for key in self._histories if key[1] == owner]:
             self._drop(key)
 
     def _drop(self, key: tuple[str, str]) -> None:
-        self._bytes -= sum(failure.size for failure in self._kept.pop(key).failures)
+        self._bytes -= sum(failure.size for failure in self._histories.pop(key).failures)

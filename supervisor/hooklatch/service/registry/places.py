@@ -1,8 +1,8 @@
-"""Where an agent is, or began, and which projects that is in.  Knows paths; does not know sessions or hooks.
+"""The directories in which an agent is, or began, and the projects of these.  Does not know sessions or hooks.
 
-A place is known or unknown.  An unknown one is never treated as one without a project: a fire that needs its guards is
-denied.  An ambiguous one counts for each directory that it may mean, since that only adds guards: a directory as named,
-and with links resolved; a name of which only the letters and digits are known.
+A place is known or unknown.  An unknown place is never treated as one without a project: a fire that needs its guards
+is denied.  An ambiguous place counts for each directory that it may mean, since that only adds guards. Such are a
+directory as named and with links resolved, and a name of which only the letters and digits are known.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ CUT = 200  # characters of a directory's name after which Claude Code replaces t
 
 
 class ResolvedDirectory(msgspec.Struct, frozen=True):
-    """A directory by every absolute path that it may have; a `fault` says why that is unknown."""
+    """A directory with every absolute path that it may have. A `fault` says why these are unknown."""
 
     named: str
     paths: tuple[str, ...]
@@ -44,13 +44,13 @@ def find_place(folder: str) -> ResolvedDirectory:
     try:
         real = find_real_path(folder)
     except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or error
-        return ResolvedDirectory(folder, (plain,), f"{folder!r} cannot be looked up: {why}")
+        explanation = getattr(error, "strerror", None) or error
+        return ResolvedDirectory(folder, (plain,), f"{folder!r} cannot be looked up: {explanation}")
     return ResolvedDirectory(folder, (plain,) if plain == real else (plain, real))
 
 
 async def look_up_directory(folder: str) -> ResolvedDirectory:
-    """Look up a directory from the event loop; one whose disk does not answer in time is unknown."""
+    """Look up a directory from the event loop. If its disk does not answer in time, it is unknown."""
     return await look_at_path(find_place, folder)
 
 
@@ -74,10 +74,10 @@ def find_nearest_folders(places: Iterable[ResolvedDirectory], folders: Collectio
 
 def find_first_above(path: str, folders: Collection[str]) -> str | None:
     while path not in folders:
-        above, _, name = path.rpartition("/")
+        parent, _, name = path.rpartition("/")
         if not name:
             return None
-        path = above or "/"
+        path = parent or "/"
     return path
 
 

@@ -1,15 +1,15 @@
-"""The registries: global layers, sessions' layers, and what each viewer sees.
+"""The registries: global layers, sessions' layers, and the snapshot of each viewer.
 
-Knows snapshots and their viewers; does not know files or processes.  Every change is one step without a checkpoint:
-once its method has returned, each fire that starts uses the change.
+Knows snapshots and their viewers; does not know files or processes.  Every change is one step without a checkpoint.
+Once its method has returned, each fire that starts uses the change.
 
-The cost of a change does not grow with the number of sessions.  A commit increments the epoch, and a session's view is
-rebuilt when it is next looked at: by a fire, a report, an announcement.  Sessions of one scope share one snapshot.
+The cost of a change does not grow with the number of sessions.  A commit increments the epoch, and a session's snapshot
+is rebuilt when it is next used: by a fire, a report, an announcement.  Sessions of one scope share one snapshot.
 
-    commit  ─▶  a new epoch  ─▶  a view of an older epoch is rebuilt when it is looked at
-       └─▶  subscribers are told (`announcing`)
+    commit  ─▶  a new epoch  ─▶  a snapshot of an older epoch is rebuilt when it is used
+       └─▶  subscribers are notified (`announcing`)
 
-A change waits for `announced` before it is acknowledged.
+A change waits for `wait_announced` before it is acknowledged.
 """
 
 from __future__ import annotations
@@ -48,16 +48,16 @@ MAX_SHARED = 1000  # scopes of one epoch: clients name the plugins, and may name
 
 
 class FleetHookError(RpcError):
-    """A change would reach a hook of the fleet, which none does; `hook` is its name."""
+    """A change would reach a hook of the fleet, which is never allowed. `hook` is its name."""
 
     def __init__(self, hook: Hook) -> None:
-        text = f"{hook.name} is the fleet's, and no user of this host changes it; ask who publishes the fleet's policy"
+        text = f"{hook.name} is a hook of the fleet, which this host cannot change; ask the fleet's publisher"
         super().__init__(ErrorCode.NOT_PERMITTED, text)
         self.hook = hook.name
 
 
 class Registries:
-    """Owns all layers.  A viewer is a session, or None for those who see only the global layers."""
+    """The owner of all layers.  A viewer is a session, or None for a client that sees only the global layers."""
 
     def __init__(
         self,
@@ -92,11 +92,11 @@ class Registries:
         return list(self._api.values())
 
     def api_and_own_hooks(self) -> list[Hook]:
-        """Return what clients registered, over the admin socket and in sessions, including ended parents' hooks."""
+        """Return the hooks of clients, over the admin socket and in sessions, including ended parents' hooks."""
         return [*self._api.values(), *self._own_hooks()]
 
     def view_of(self, session: AgentSession | None, plugins: Collection[str] | None = None) -> Snapshot:
-        """Return what a viewer sees; a fire's list of `plugins` replaces the one that its session lacks."""
+        """Return the snapshot of a viewer. A fire's list of `plugins` replaces the list that its session lacks."""
         if session is None:
             return self.view
         if session.epoch < self._epoch:
@@ -110,27 +110,27 @@ class Registries:
         return session.unlisted
 
     def follow(self, session: AgentSession | None) -> Snapshot:
-        """Return what a viewer sees; from now on every change of that is announced to it."""
+        """Return the snapshot of a viewer, and announce every change of it from now on."""
         return self._announcer.follow(session) if session is not None else self.view
 
     def permit(self, session: AgentSession) -> None:
-        """Tell a session's clients which events they need not fire, now and whenever that changes."""
+        """Notify a session's clients of the events that they may skip, now and at each change."""
         self._announcer.permit(session)
 
-    def permit_anew(self, above: AgentSession | None) -> None:
-        """Tell clients anew which events they need not fire, as something else than hooks has changed that.
+    def permit_anew(self, ancestor: AgentSession | None) -> None:
+        """Notify clients anew of the events that they may skip, after a change of something else than hooks.
 
-        They are those of a session and of the ones below it, or of all sessions.
+        They are the clients of a session and of its descendants, or of all sessions.
         """
-        self._announcer.outdate_below(above)
-        self._announcer.tell_some()
+        self._announcer.outdate_below(ancestor)
+        self._announcer.notify_some()
 
-    async def announced(self) -> None:
-        """Wait until each subscriber has been told of all changes so far, some of them in each turn of the loop.
+    async def wait_announced(self) -> None:
+        """Wait until each subscriber has all changes so far, some of them in each turn of the loop.
 
-        None of them skips an event any more that a hook listens to by now.
+        After that, no client skips an event that has a hook by now.
         """
-        await self._announcer.announced()
+        await self._announcer.wait_announced()
 
     def set_global(
         self,
@@ -141,10 +141,10 @@ class Registries:
         personalities: Mapping[str, list[str]],
         forgets: bool = False,
     ) -> SnapshotDiff:
-        """Replace what files declare, in one revision; a call without changes makes no revision.
+        """Replace the hooks of files, in one revision. A call without changes makes no revision.
 
-        `forgets`: what is gone, also since earlier calls, is gone for good: a later hook of its name must not begin
-        disabled.
+        With `forgets`, the switches of hooks that are gone, also since earlier calls, are dropped: a later hook of such
+        a name must not begin disabled.
         """
         self._gone = (self._gone | list_switchable_names(self._files)) - list_switchable_names(files)
         while forgets and self._gone:
@@ -172,7 +172,7 @@ class Registries:
         return apply_switches(self._projects.get(folder, ()), self.switches)
 
     def with_projects(self, view: Snapshot, folders: Collection[str]) -> Snapshot:
-        """Return what a viewer in these projects too would see."""
+        """Return a snapshot with the hooks of these projects added."""
         hooks = [hook for folder in sorted(folders) for hook in self.project_hooks(folder)]
         return Snapshot(view.revision, [*view.hooks, *hooks])
 
@@ -191,7 +191,7 @@ class Registries:
                 session.inherited = tuple(retarget_hook(hook, retargeted) for hook in session.inherited)
 
     def register_global(self, hooks: Iterable[Hook], *, is_restored: bool = False) -> None:
-        """Add or replace hooks of the admin socket's clients; those that are restored were there before any file's.
+        """Add or replace hooks of the admin socket's clients. Restored hooks take precedence over those of files.
 
         Raises:
             RpcError: a file declares one of these ids.
@@ -208,12 +208,12 @@ class Registries:
         self._commit_global()
 
     def unregister_global(self, name: str, *, declared_by: str | None = None) -> Hook | None:
-        """Remove a hook of the admin socket's clients, by its id or its name; a missing one is not an error.
+        """Remove a hook of the admin socket's clients, by its id or its name. A missing one is not an error.
 
         Raises:
-            RpcError: the file or the plugin `declared_by` has it.
+            RpcError: a file declares it; `declared_by` is a file that names that file.
         """
-        # Ids are unique in the global layer, whatever other layers hold.
+        # Ids are unique in the global layer, and other layers may have the same ones.
         hook = next((hook for hook in self._api.values() if name in (hook.id, hook.name)), None)
         if hook is None:
             self.check_not_of_fleet(name)
@@ -233,9 +233,9 @@ class Registries:
         return hook
 
     def switch_global(self, name: str, *, enabled: bool) -> ResolvedName[Hook]:
-        """Enable or disable the one hook, or the one whole plugin, that a name identifies; not a session's own.
+        """Enable or disable the hook, or the whole plugin, that a name identifies, except sessions' own hooks.
 
-        A hook of the fleet cannot be disabled; to enable it changes nothing, since it is.
+        A hook of the fleet cannot be disabled. To enable it changes nothing, since it is always enabled.
 
         Raises:
             RpcError: nothing has that name, or several do.
@@ -257,20 +257,20 @@ class Registries:
         return target
 
     def check_not_of_fleet(self, name: str) -> None:
-        """Check that a name that means nothing here is not that of a hook of the fleet.
+        """Check that an unknown name is not that of a hook of the fleet.
 
         Raises:
-            FleetHookError: it is.
+            FleetHookError: it is the name of one.
         """
         for hook in self.view.hooks:
             if hook.layer is Layer.FLEET and name in (hook.id, hook.name):
                 raise FleetHookError(hook)
 
     def take_settings(self, session: AgentSession) -> None:
-        """Apply what a session's host said of its plugins, its personality and its working directory."""
+        """Apply a session's new plugins, personality and working directory."""
         self._outdate(session)
         self._hand_down(session)
-        self._announcer.tell_some()
+        self._announcer.notify_some()
 
     def register_own(self, session: AgentSession, hooks: Iterable[Hook]) -> None:
         for hook in hooks:
@@ -286,7 +286,7 @@ class Registries:
         """Enable or disable a hook of the session's own layer.
 
         Raises:
-            RpcError: it has no hook of that id.
+            RpcError: the session has no hook of that id.
         """
         hook = session.own.get(hook_id)
         if hook is None:
@@ -298,7 +298,7 @@ class Registries:
         return hook
 
     def adopt(self, session: AgentSession, parent: AgentSession, hooks: Iterable[Hook] = ()) -> None:
-        """Make a session another one's child: it gets that one's gates beside its own hooks."""
+        """Make a session the child of another, whose gates it gets beside its own hooks."""
         session.parent, session.parent_id = parent, parent.id
         parent.children.append(session)
         inherit_gates(session, parent, self.catalogue)
@@ -318,11 +318,11 @@ class Registries:
         if hands_down:
             self._hand_down_all()
         self._announcer.outdate_below(None)
-        self._announcer.tell_some()
+        self._announcer.notify_some()
         return change
 
     def _hand_down_all(self) -> None:
-        """Hand down what each parent has now: with a new catalogue, other events may be gates."""
+        """Hand down the gates that each parent has now. With a new catalogue, other events may be gates."""
         for session in self._sessions:
             if session.personality is not None:  # a personality that is no longer defined keeps its last definition
                 names = self.personalities.get(session.personality, session.personality_plugins)
@@ -332,7 +332,7 @@ class Registries:
                 self._hand_down(session)
 
     def _hand_down(self, session: AgentSession) -> None:
-        # Eagerly, not when the view is next looked at: a session may end, and its children keep what they were handed.
+        # At once, not when the snapshot is next used: a session may end, and its children keep its gates.
         for child in session.children:
             inherit_gates(child, session, self.catalogue)
             self._outdate(child)
@@ -350,7 +350,7 @@ class Registries:
         if new.is_like(old):
             return
         if new.revision <= old.revision:
-            # Only this session changed, or it is back at what others see: revisions never go back.
+            # Only this session changed, or it shares an older snapshot again: its revisions must never go back.
             self._revision += 1
             new = Snapshot(self._revision, own, shared)
         session.view = new
@@ -358,18 +358,18 @@ class Registries:
     def _shared_by(self, scope: VisibilityScope) -> Snapshot:
         if scope == EVERYTHING:
             return self.view
-        found = self._shared.get(scope)
-        if found is None:
+        snapshot = self._shared.get(scope)
+        if snapshot is None:
             if len(self._shared) >= MAX_SHARED:
                 self._shared.clear()
-            projects = {folder: self.project_hooks(folder) for folder in scope.projects | scope.above}
+            projects = {folder: self.project_hooks(folder) for folder in scope.projects | scope.ancestors}
             hooks = select_shared_hooks(scope, self.view.hooks, projects, self.catalogue)
-            found = self._shared[scope] = Snapshot(self._revision, hooks)
-        return found
+            snapshot = self._shared[scope] = Snapshot(self._revision, hooks)
+        return snapshot
 
 
 def list_switchable_names(hooks: Iterable[Hook]) -> set[str]:
-    """Return the names by which some hooks are switched: their own, and those of whole plugins."""
+    """Return the names by which hooks are switched: their own, and those of their whole plugins."""
     return {name for hook in hooks for name in (hook.name, name_whole_plugin(hook.plugin or ""))}
 
 

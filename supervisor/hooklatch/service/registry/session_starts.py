@@ -1,8 +1,8 @@
-"""Where host sessions without a session here began: the place of the first fire that named each.
+"""The start directories of host sessions that have no session here: the place of the first fire that named each.
 
-Knows ids and places; does not know projects.  A one-shot client says where its agent is now; an agent that has left its
-project by `cd` is still held to the guards of where it began.  What is remembered only adds guards, so a forged id
-gains nothing.
+Knows ids and places; does not know projects.  A one-shot client sends the directory in which its agent is now. An agent
+that has left its project by `cd` is still held to the guards of its start directory.  These places only add guards, so
+a forged id gains nothing.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from hooklatch.service.registry.places import ResolvedDirectory
 
 __all__ = ["SessionStarts"]
 
-MOST = 10_000  # host sessions that are remembered; the one silent for longest is dropped first
+MAX_SESSIONS = 10_000  # host sessions that are remembered; the least recently used is dropped first
 
 
 class SessionStarts:
@@ -24,7 +24,7 @@ class SessionStarts:
         return len(self._places)
 
     def get(self, session_id: str) -> tuple[ResolvedDirectory, ...]:
-        """Return where a session began, if known, and count it as heard of now."""
+        """Return the places at which a session began, if known, and note that it was used now."""
         places = self._places.pop(session_id, ())
         if places:
             self._places[session_id] = places
@@ -34,5 +34,5 @@ class SessionStarts:
         """Remember the first places of a session, if they are known."""
         if places and all(place.fault is None for place in places) and session_id not in self._places:
             self._places[session_id] = places
-            if len(self._places) > MOST:
+            if len(self._places) > MAX_SESSIONS:
                 del self._places[next(iter(self._places))]

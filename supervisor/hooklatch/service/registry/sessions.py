@@ -1,4 +1,4 @@
-"""Live sessions: who they are, what they registered, how long they stay.  Knows sockets only by number."""
+"""Live sessions: identity, own hooks, places and lifetime.  Knows connections only by number."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ TOKEN = re.compile(r"[A-Za-z0-9_-]{43}")  # 43 characters of base64 are 32 bytes
 
 
 class SessionTerms(msgspec.Struct, frozen=True, kw_only=True):
-    """What holds of a session from its opening to its end: nothing of it has a default, so that nothing is forgotten.
+    """The terms of a session from its opening to its end. They have no defaults, so that none is forgotten.
 
-    `plugins_without_list` are those whose hooks it sees where neither its host nor its personality says which (None:
+    `plugins_without_list` are the plugins whose hooks it sees if neither its host nor its personality lists any (None:
     all).
     """
 
@@ -46,14 +46,14 @@ class SessionTerms(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AgentSession:
-    """One live agent run."""
+    """One live run of an agent, over any number of connections."""
 
-    # Thousands of them are idle: slots save 1.4 KiB each, as a dictionary of so many attributes shares no keys.
+    # Thousands of sessions are idle: slots save 1.4 KiB each, as a dictionary of so many attributes shares no keys.
     __slots__ = (
-        "__weakref__", "ask_wait", "background", "began", "children", "client", "connections", "created_at", "cwd",
-        "epoch", "fired", "flow", "gate_plugins", "has_ended", "here", "id", "inherited", "left_count", "own", "parent",
-        "parent_id", "personality", "personality_plugins", "places_above", "plugins", "resume_token", "run", "switches",
-        "terms", "unlisted", "view",
+        "__weakref__", "ask_wait", "background", "children", "client", "connections", "created_at",
+        "current_directory", "cwd", "epoch", "fired", "flow", "gate_plugins", "has_ended", "id", "inherited",
+        "left_count", "own", "parent", "parent_id", "personality", "personality_plugins", "places_above", "plugins",
+        "resume_token", "run", "start_directory", "switches", "terms", "unlisted", "view",
     )  # fmt: skip
 
     def __init__(self, session_id: str, view: Snapshot, terms: SessionTerms, resume_token: str | None = None) -> None:
@@ -73,20 +73,16 @@ class AgentSession:
         self.client: str | None = None
         self.connections: set[int] = set()
         self.flow = FairQueueKey()
-        self.ask_wait = 0.0  # seconds for a person, as its clients were told: they count on no longer an answer
-        self.background = 0  # its fires that nobody waits for
-        # Which plugins' hooks it sees (None: all): by its host's list, its personality's, and, of gates, the parent's.
+        self.ask_wait = 0.0  # seconds for a person, as its clients know them: their own timeouts allow for no more
+        self.background = 0  # its fires for whose decision no client waits
+        # The plugins whose hooks it sees (None: all), by the lists of its host, personality and (gates) parent.
         self.personality: str | None = None
         self.plugins: frozenset[str] | None = None
         self.personality_plugins: frozenset[str] | None = None
         self.gate_plugins: frozenset[str] | None = frozenset()
-        self.began: ResolvedDirectory | None = (
-            None  # where it first was; it keeps that project's hooks wherever it goes
-        )
-        self.here: ResolvedDirectory | None = None
-        self.places_above: frozenset[ResolvedDirectory] = (
-            frozenset()
-        )  # projects of its ancestors, of which it has only the gates
+        self.start_directory: ResolvedDirectory | None = None  # it keeps the hooks of this project wherever it goes
+        self.current_directory: ResolvedDirectory | None = None
+        self.places_above: frozenset[ResolvedDirectory] = frozenset()  # of its ancestors: it has only the gates
         self.has_ended = False
         self.switches: dict[str, bool] = {}  # of its own hooks, by layer/id, apart from their definitions
         self.left_count = 0
@@ -99,13 +95,13 @@ class AgentSession:
         return sum(count for count, _ in self.fired.values())
 
     def count_of(self, event: str) -> EventCount:
-        """Return how often the session fired an event, and when last."""
+        """Return how often the session has fired an event, and the time of the last fire."""
         count, last = self.fired.get(event, (0, None))
         return EventCount(count, last, HookTimings(count))
 
     @property
     def child_token(self) -> str:
-        """Return the token with which a child gets this session's gates; it cannot be used to join the session."""
+        """Return the token with which a child gets this session's gates. It cannot be used to join the session."""
         digest = hmac.digest(self.resume_token.encode(), b"child", "sha256")
         return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
 
@@ -117,26 +113,30 @@ class AgentSession:
 
     @property
     def places(self) -> tuple[ResolvedDirectory, ...]:
-        """Return where it began and where it is: the projects of both are its own."""
-        return tuple(place for place in dict.fromkeys((self.began, self.here)) if place is not None)
+        """Return the start directory and the current one. The projects of both are the session's own."""
+        return tuple(
+            place for place in dict.fromkeys((self.start_directory, self.current_directory)) if place is not None
+        )
 
-    def enter(self, here: ResolvedDirectory | None, began: ResolvedDirectory | None = None) -> None:
-        """Move to a place; the first one is where it began, unless `began` says otherwise."""
-        if here is not None:
-            self.here, self.cwd = here, here.named
-        self.began = self.began or began or here
+    def enter(self, directory: ResolvedDirectory | None, start: ResolvedDirectory | None = None) -> None:
+        """Move the session to a directory. The first one is its start directory, unless `start` is given."""
+        if directory is not None:
+            self.current_directory, self.cwd = directory, directory.named
+        self.start_directory = self.start_directory or start or directory
 
     async def look_again(self) -> None:
-        """Look up again the places that were unknown; it may have moved meanwhile."""
+        """Look up again the places that were unknown."""
         unknown = [place for place in (*self.places, *self.places_above) if place.fault is not None]
-        found = {place: await look_up_directory(place.named) for place in dict.fromkeys(unknown)}
-        self.began = found.get(self.began, self.began) if self.began is not None else None
-        self.here = found.get(self.here, self.here) if self.here is not None else None
-        self.places_above = frozenset(found.get(place, place) for place in self.places_above)
+        places = {place: await look_up_directory(place.named) for place in dict.fromkeys(unknown)}
+        # Replaced by key, since the session may have moved during the look-ups.
+        start, current = self.start_directory, self.current_directory
+        self.start_directory = places.get(start, start) if start is not None else None
+        self.current_directory = places.get(current, current) if current is not None else None
+        self.places_above = frozenset(places.get(place, place) for place in self.places_above)
 
 
 class Sessions:
-    """Opens, resumes and ends sessions; calls `on_end` with the session that ended and those that remain."""
+    """The table of live sessions. `on_end` is called with a session that has ended and this table."""
 
     def __init__(self, *, on_end: Callable[[AgentSession, Sessions], None]) -> None:
         self._by_id: dict[str, AgentSession] = {}
@@ -153,7 +153,7 @@ class Sessions:
         return self._by_id.get(session_id)
 
     def check(self, session_id: str | None, resume_token: str | None) -> AgentSession | None:
-        """Return the live session that this id and token join; None if they open a new one.
+        """Return the live session that this id and token join, or None if they open a new one.
 
         Raises:
             RpcError: the id is in use and the token is wrong, or there are too many sessions.
@@ -177,7 +177,7 @@ class Sessions:
         """Return the session whose gates a new one inherits.
 
         Raises:
-            RpcError: it is not live, or the token is wrong.
+            RpcError: the session is not live, or the token is wrong.
         """
         parent = self._by_id.get(session_id)
         if parent is None:
@@ -196,11 +196,11 @@ class Sessions:
     def open(self, session_id: str, resume_token: str | None, view: Snapshot, terms: SessionTerms) -> AgentSession:
         """Return a new session on these terms, as `check` has allowed.
 
-        It keeps a resume token that it brings: a client that outlived a daemon has given its token to others.
+        It keeps a token that its client brings, since a client that outlived a daemon has given its token to others.
         """
         assert session_id not in self._by_id
-        kept = resume_token if resume_token is not None and TOKEN.fullmatch(resume_token) else None
-        session = self._by_id[session_id] = AgentSession(session_id, view, terms, kept)
+        kept_token = resume_token if resume_token is not None and TOKEN.fullmatch(resume_token) else None
+        session = self._by_id[session_id] = AgentSession(session_id, view, terms, kept_token)
         logger.info("session opened", extra={"session": session.id})
         return session
 
@@ -218,15 +218,15 @@ class Sessions:
         session.children.clear()
         self._on_end(session, self)
 
-    def closed(self, session: AgentSession, connection: int) -> bool:
-        """Detach a connection that closes its session; the last one ends it now.  Return whether it has ended."""
+    def close_connection(self, session: AgentSession, connection: int) -> bool:
+        """Detach a connection that closes its session. The last one ends it now.  Return whether it has ended."""
         session.connections.discard(connection)
         if not session.connections:
             self.discard(session)
         return session.has_ended
 
-    def left(self, session: AgentSession, connection: int) -> None:
-        """Detach a connection that was lost; the last one starts the timer."""
+    def lose_connection(self, session: AgentSession, connection: int) -> None:
+        """Detach a connection that was lost. The last one starts the timer."""
         session.connections.discard(connection)
         if not session.connections and not session.has_ended:
             session.left_count += 1

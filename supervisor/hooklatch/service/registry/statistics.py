@@ -1,7 +1,7 @@
-"""Counts and timings.  Knows numbers; decides nothing.
+"""Counts and timings of fires and calls.
 
-What a fire counts is appended to a list, and added up when somebody reads a figure, or with many others: adding up many
-costs a seventh of adding each, and the fire goes through one function in place of seven.
+The numbers of a fire are appended to a list, and added up when a figure is read, or together with many others. Adding
+up many costs a seventh of adding each, and the fire goes through one function in place of seven.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from hooklatch.service.registry.failure_log import Failures
 
 __all__ = ["BOUNDS_MS", "EventCount", "Fires", "HookTimings", "CallStatistics", "Statistics"]
 
-MAX_HOOKS = 4096  # hooks whose timings are kept; sessions come and go with ever new hook names
+MAX_HOOKS = 4096  # hooks whose timings are kept: sessions bring new hook names without end
 BOUNDS_MS = (0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 30_000, 60_000)
 SAMPLES = 512  # latest durations of a hook, for its percentiles
 TOGETHER = 256  # calls, or decisions, that are added up at once
@@ -28,7 +28,7 @@ NEVER = (0, None)
 
 
 class HookTimings(msgspec.Struct, frozen=True):
-    """How one hook, or all fires of one event, did: how many, failures by cause, milliseconds of the latest ones."""
+    """The timings of one hook, or of all fires of one event: count, failures by cause, latest milliseconds."""
 
     count: int = 0
     p50_ms: float | None = None
@@ -40,7 +40,7 @@ class HookTimings(msgspec.Struct, frozen=True):
 
 
 class EventCount(msgspec.Struct, frozen=True):
-    """How often an event was fired, when last (seconds since 1970), and how long its decisions took."""
+    """The number of an event's fires, the time of the last (seconds since 1970), and the durations of its decisions."""
 
     fired: int
     last_fired: float | None
@@ -48,7 +48,7 @@ class EventCount(msgspec.Struct, frozen=True):
 
 
 class CallStatistics:
-    """All durations, counted in histogram buckets; the latest ones exactly; failures by cause."""
+    """The durations of one hook or event, in histogram buckets and the latest ones exactly, and failures by cause."""
 
     __slots__ = ("_durations", "buckets", "failures", "total_ms")
 
@@ -84,16 +84,16 @@ class CallStatistics:
 
 
 class Statistics:
-    """What `status`, `hooks` and `events` show; counted since the daemon's start.
+    """The figures of `status`, `hooks` and `events`, counted since the daemon's start.
 
-    `calls` are those that have ended and are not added up yet: whoever ran one appends it.
+    `calls` have ended and are not added up yet. The code that ran a call appends it.
     """
 
     def __init__(self) -> None:
         self.calls: list[tuple[Hook, Cause, float]] = []
         self.abandoned = 0
         self.dropped: Counter[str] = Counter()
-        self.skipped: Counter[str] = Counter()  # of those that were fired: the events that no hook listened to
+        self.skipped: Counter[str] = Counter()  # events of the fired ones to which no hook listened
         self.fleet: Counter[str] = Counter()  # what happened to the fleet's policy, by the action that is recorded
         self._fired: Fires = {}
         self._decided: list[tuple[str, str, Cause | None, float]] = []  # not added up yet
@@ -120,14 +120,14 @@ class Statistics:
         """Add up what has been appended since the last time."""
         calls, self.calls = self.calls, []
         for hook, cause, duration_ms in calls:
-            record = self._hooks.get((hook.owner, hook.name))
-            if record is None:
-                record = self._hooks[hook.owner, hook.name] = CallStatistics()
+            statistics = self._hooks.get((hook.owner, hook.name))
+            if statistics is None:
+                statistics = self._hooks[hook.owner, hook.name] = CallStatistics()
                 if len(self._hooks) > MAX_HOOKS:
                     del self._hooks[next(iter(self._hooks))]
-            record.add(cause, duration_ms)
+            statistics.add(cause, duration_ms)
             if cause == "policy":
-                self._failures.succeeded(hook)
+                self._failures.note_success(hook)
         decided, self._decided = self._decided, []
         for event, verdict, reason, duration_ms in decided:
             fires = self._events.get(event)
@@ -144,12 +144,12 @@ class Statistics:
         return self._failures
 
     @property
-    def _records(self) -> dict[tuple[str, str], CallStatistics]:
+    def _statistics(self) -> dict[tuple[str, str], CallStatistics]:
         self._add_up()
         return self._hooks
 
     @property
-    def event_records(self) -> dict[str, CallStatistics]:
+    def event_statistics(self) -> dict[str, CallStatistics]:
         """Return the durations of the decisions on each event."""
         self._add_up()
         return self._events
@@ -163,41 +163,41 @@ class Statistics:
     @property
     def verdicts(self) -> Counter[str]:
         """Return how many decisions had each verdict."""
-        found: Counter[str] = Counter()
+        counts: Counter[str] = Counter()
         for (_, verdict, _), count in self.decisions.items():
-            found[verdict] += count
-        return found
+            counts[verdict] += count
+        return counts
 
     @property
     def causes(self) -> Counter[str]:
         """Return how many fires failed for each cause."""
-        found = Counter({"abandoned": self.abandoned} if self.abandoned else {})
+        counts = Counter({"abandoned": self.abandoned} if self.abandoned else {})
         for (_, _, cause), count in self.decisions.items():
             if cause not in ("none", "policy"):
-                found[cause] += count
-        return found
+                counts[cause] += count
+        return counts
 
-    def hook_record(self, hook: str) -> CallStatistics | None:
+    def hook_statistics(self, hook: str) -> CallStatistics | None:
         """Return the timings of a shared hook by its layer and id; None if it was never called."""
-        return self._records.get(("", hook))
+        return self._statistics.get(("", hook))
 
     def forget(self, owner: str) -> None:
-        """Forget what a session registered, once it has ended: its id may be reused."""
-        self._hooks = {key: record for key, record in self._records.items() if key[0] != owner}
+        """Forget the numbers of a session's own hooks, once it has ended, since its id may be reused."""
+        self._hooks = {key: statistics for key, statistics in self._statistics.items() if key[0] != owner}
         self.failures.forget(owner)
 
     def timings(self, hook: str, owner: str = "") -> HookTimings:
-        record = self._records.get((owner, hook))
-        return record.timings() if record is not None else HookTimings()
+        statistics = self._statistics.get((owner, hook))
+        return statistics.timings() if statistics is not None else HookTimings()
 
     def event(self, name: str) -> EventCount:
-        record = self.event_records.get(name)
-        timings = record.timings() if record is not None else HookTimings()
+        statistics = self.event_statistics.get(name)
+        timings = statistics.timings() if statistics is not None else HookTimings()
         return EventCount(*self._fired.get(name, NEVER), timings)
 
     def events(self) -> dict[str, HookTimings]:
         """Return the timings of every event that was fired."""
-        return {name: record.timings() for name, record in self.event_records.items()}
+        return {name: statistics.timings() for name, statistics in self.event_statistics.items()}
 
     @property
     def total_fired(self) -> int:

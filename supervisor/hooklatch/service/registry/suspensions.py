@@ -1,4 +1,4 @@
-"""The active suspensions, and when they end.  Knows the state file and time; does not know fires."""
+"""The active suspensions and their ends.  Knows the state file and time; does not know fires."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Note = Callable[[str, dict[str, Any]], None]
 
 
 class Suspensions:
-    """What an operator has suspended, across restarts.
+    """The suspensions of the operator, kept across restarts.
 
     A suspension ends by the monotonic clock, so setting the clock back does not prolong it.
     """
@@ -37,22 +37,23 @@ class Suspensions:
 
     @property
     def active(self) -> Sequence[Suspension]:
-        """Return those that have not ended."""
+        """Return the suspensions that have not ended."""
         now = time.monotonic()
-        return [one for one, end in self.ends.items() if end > now]
+        return [suspension for suspension, end in self.ends.items() if end > now]
 
     def restore(self) -> None:
-        """Restore those of the state file that have not ended; none lasts longer than it was meant to."""
+        """Restore the suspensions of the state file that have not ended. None lasts longer than it was meant to."""
         now = round(time.time(), 3)
-        for one in self._state.state.suspensions:
-            if now < one.since:  # the clock was set back: its times say what will happen, by the clock of now
-                one = Suspension(one.hook, now, round(now + one.until - one.since, 3), one.reason)
-            if one.until > now:
-                self.ends[one] = time.monotonic() + one.until - now
+        for saved in self._state.state.suspensions:
+            suspension = saved
+            if now < saved.since:  # the clock was set back, so the duration counts again from now
+                suspension = Suspension(saved.hook, now, round(now + saved.until - saved.since, 3), saved.reason)
+            if suspension.until > now:
+                self.ends[suspension] = time.monotonic() + suspension.until - now
         self._changed.set()
 
     def seconds_left(self, suspension: Suspension) -> float:
-        """Return in how many seconds a suspension ends."""
+        """Return the number of seconds until a suspension ends."""
         return max(self.ends[suspension] - time.monotonic(), 0.0)
 
     async def suspend(self, hook: str | None, seconds: float, reason: str) -> Suspension:
@@ -63,55 +64,55 @@ class Suspensions:
         """
         text = validate_suspension(seconds, reason)
         now = time.time()
-        made = Suspension(hook, round(now, 3), round(now + seconds, 3), text)
+        suspension = Suspension(hook, round(now, 3), round(now + seconds, 3), text)
         self._drop(hook)
-        self.ends[made] = time.monotonic() + seconds
+        self.ends[suspension] = time.monotonic() + seconds
         logger.warning("suspended", extra={"hook": hook or "*", "seconds": round(seconds), "reason": text})
-        self._note("suspended", {"hook": hook or "*", "until": made.until, "reason": text})
-        await self._keep()
-        return made
+        self._note("suspended", {"hook": hook or "*", "until": suspension.until, "reason": text})
+        await self._store()
+        return suspension
 
     async def resume(self, name: str | None) -> bool:
-        """End the suspensions of a name; None ends every suspension.  Return whether there was one.
+        """End the suspensions of a name, or all for None.  Return whether there was one.
 
         Raises:
-            AmbiguousNameError: it is the id of several.
+            AmbiguousNameError: it is the id of several hooks.
         """
         ended = [end for end in self.ends if end.hook == name] if name is not None else list(self.ends)
         if name is not None and not ended:  # its hook may be gone: only the suspension itself still has the name
             ended = [end for end in self.ends if end.hook is not None and strip_scope(end.hook) == name]
             if len(ended) > 1:
-                raise AmbiguousNameError(name, [str(one.hook) for one in ended])
-        for one in ended:
-            self._end(one, "by an operator")
+                raise AmbiguousNameError(name, [str(suspension.hook) for suspension in ended])
+        for suspension in ended:
+            self._end(suspension, "by an operator")
         if ended:
-            await self._keep()
+            await self._store()
         return bool(ended)
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Log the end of each when it comes; a suspension ends on time without this."""
+        """Log and record the end of each suspension. It ends on time without this task."""
         task_status.started()
         while True:
             self._changed = trio.Event()
-            left = min(self.ends.values(), default=math.inf) - time.monotonic()
-            with trio.move_on_after(max(left, 0)):
+            timeout = min(self.ends.values(), default=math.inf) - time.monotonic()
+            with trio.move_on_after(max(timeout, 0)):
                 await self._changed.wait()
-            over = [one for one, end in self.ends.items() if end <= time.monotonic()]
-            for one in over:
-                self._end(one, "its time is over")
-            if over:
-                await self._keep()
+            ended = [suspension for suspension, end in self.ends.items() if end <= time.monotonic()]
+            for suspension in ended:
+                self._end(suspension, "its time is over")
+            if ended:
+                await self._store()
 
     def _drop(self, hook: str | None) -> None:
-        for end in [end for end in self.ends if end.hook == hook]:
-            del self.ends[end]
+        for suspension in [suspension for suspension in self.ends if suspension.hook == hook]:
+            del self.ends[suspension]
 
     def _end(self, suspension: Suspension, why: str) -> None:
         self._drop(suspension.hook)
         logger.warning("suspension ended: %s", why, extra={"hook": suspension.hook or "*"})
         self._note("resumed", {"hook": suspension.hook or "*", "why": why})
 
-    async def _keep(self) -> None:
+    async def _store(self) -> None:
         self._changed.set()
         self._state.state.suspensions = list(self.ends)
         await self._state.store()

@@ -1,7 +1,7 @@
-"""What one session sees of all hooks: which plugins', which projects', whose gates.  Knows layers; changes none.
+"""The hooks that one session sees: of its plugins and projects, its own, and its parent's gates.
 
-A session started by another one never sees fewer gates than its parent: those of plugins that are allowed there, of the
-project that the parent works in, and those that it registered itself.
+A session that another session started never sees fewer gates than its parent: those of plugins that are allowed there,
+of the project in which the parent works, and those that the parent registered.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ __all__ = [
 
 
 class VisibilityScope(NamedTuple):
-    """Which of the shared hooks a session sees; sessions of one scope see the same.
+    """The part of the shared hooks that a session sees. Sessions of one scope see the same.
 
     `plugins` are those that are allowed (None: all), `gate_plugins` those that are allowed to bring gates.  `projects`
-    are the session's own directories; of those in `above` it has only the gates.
+    are the session's own directories. Of those in `ancestors` it has only the gates.
     """
 
     plugins: frozenset[str] | None = None
     gate_plugins: frozenset[str] | None = None
     projects: frozenset[str] = frozenset()
-    above: frozenset[str] = frozenset()
+    ancestors: frozenset[str] = frozenset()
 
     def sees(self, hook: Hook, catalogue: Catalogue) -> bool:
         """Return whether a hook's plugin is visible."""
@@ -53,7 +53,7 @@ EVERYTHING = (
 
 
 def find_scope(session: AgentSession, folders: Collection[str], *, is_unlisted: bool = False) -> VisibilityScope:
-    """Return what a session sees when projects of these directories are in use.
+    """Return the scope of a session when projects of these directories are in use.
 
     `is_unlisted` is for a fire whose own list of plugins replaces the one that the session does not have.
     """
@@ -62,8 +62,8 @@ def find_scope(session: AgentSession, folders: Collection[str], *, is_unlisted: 
     if not folders:
         return VisibilityScope(plugins, gate_plugins) if plugins is not None else EVERYTHING
     own = find_nearest_folders(session.places, folders)
-    above = find_nearest_folders(session.places_above, folders) - own
-    return VisibilityScope(plugins, gate_plugins, frozenset(own), frozenset(above))
+    ancestors = find_nearest_folders(session.places_above, folders) - own
+    return VisibilityScope(plugins, gate_plugins, frozenset(own), frozenset(ancestors))
 
 
 def select_shared_hooks(
@@ -79,7 +79,7 @@ def select_project_hooks(
 ) -> Iterator[Hook]:
     for folder in sorted(scope.projects):
         yield from projects[folder]
-    for folder in sorted(scope.above):
+    for folder in sorted(scope.ancestors):
         for hook in projects[folder]:
             if is_gate(hook, catalogue):
                 yield msgspec.structs.replace(hook, layer=Layer.PARENT)
@@ -106,7 +106,7 @@ def has_list(session: AgentSession) -> bool:
 
 def select_own_layer(session: AgentSession, scope: VisibilityScope, catalogue: Catalogue) -> list[Hook]:
     """Return the hooks that no other session shares: its own, and the gates of its ancestors."""
-    if not (session.own or session.inherited):  # nearly every session, and a change asks each of them
+    if not (session.own or session.inherited):  # nearly every session, and each is rebuilt after a change
         return []
     return [*(hook for hook in select_own_hooks(session) if scope.sees(hook, catalogue)), *session.inherited]
 
@@ -116,7 +116,7 @@ def select_own_hooks(session: AgentSession) -> list[Hook]:
 
 
 def select_inherited_gates(parent: AgentSession, catalogue: Catalogue) -> tuple[Hook, ...]:
-    """Return the gates that a session hands down: its own and those it was handed itself."""
+    """Return the gates that a session hands down: its own and those that it has inherited."""
     plugins = VisibilityScope(list_allowed_plugins(parent), parent.gate_plugins)
     own = (
         msgspec.structs.replace(hook, layer=Layer.PARENT)

@@ -1,4 +1,4 @@
-"""Who is connected, to which session, and subscribed to which topics.  Knows connections; answers no request."""
+"""The connections, their sessions, and their subscriptions to topics.  It answers no request."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["Bus"]
 
 
 class AnnouncedFire(Protocol):
-    """What is told of a fire beside its decision; `tool` is the name in its payload, which may have to be read."""
+    """The part of a fire that is announced with its decision. `tool` is read from the payload when it is asked for."""
 
     @property
     def session(self) -> AgentSession | None: ...
@@ -39,9 +39,9 @@ class AnnouncedFire(Protocol):
 
 
 class Bus:
-    """Keeps the connections, and delivers announcements to subscribers.  It never waits for one.
+    """The table of connections, which delivers announcements to subscribers.  It never waits for a subscriber.
 
-    `on_change` hears of each change of the global registry before any subscriber does.
+    `on_change` is called with each change of the global registry before any subscriber gets it.
     """
 
     def __init__(self, sessions: Sessions, on_change: Callable[[RegistryChange], None]) -> None:
@@ -50,7 +50,7 @@ class Bus:
         self._on_change = on_change
         self._listening: defaultdict[str, dict[int, Connection]] = defaultdict(dict)  # by topic, by number
         self.watching: Mapping[int, Connection] = self._listening["decisions"]
-        self._administrators: defaultdict[str, dict[int, Connection]] = defaultdict(dict)  # those of them that are
+        self._administrators: defaultdict[str, dict[int, Connection]] = defaultdict(dict)  # of these
         self._numbers = itertools.count(1)
 
     def connect(
@@ -67,66 +67,66 @@ class Bus:
         session.connections.add(connection.number)
 
     def part(self, connection: Connection, session: AgentSession) -> bool:
-        """Detach a connection from its session, and return whether that has ended the session."""
+        """Detach a connection that closes its session. Return whether that has ended the session."""
         connection.retire()
         self.take_topics(connection)
-        return self._sessions.closed(session, connection.number)
+        return self._sessions.close_connection(session, connection.number)
 
     def leave(self, connection: Connection) -> None:
         """Forget a connection that is closed."""
         self.connections.pop(connection.number, None)
         self._stop_listening(connection)
         if connection.session is not None:
-            self._sessions.left(connection.session, connection.number)
+            self._sessions.lose_connection(connection.session, connection.number)
 
     def close_links(self) -> None:
-        """Close the connections of the fleet's link: what they have shown is not valid any more."""
-        for connection in [one for one in self.connections.values() if one.role == "link"]:
+        """Close the connections of the fleet's link, when their proof is not valid any more."""
+        for connection in [connection for connection in self.connections.values() if connection.role == "link"]:
             connection.close()
 
     def publish(self, viewer: AgentSession | None, announcement: RegistryChange) -> bool:
-        """Tell a viewer's subscribers of a change in its view, and return whether there are any."""
+        """Notify a viewer's subscribers of a change in its snapshot. Return whether there are any."""
         if viewer is None:
             self._on_change(announcement)
-            told = [one for one in self._listening["registry"].values() if one.session is None]
+            listeners = [listener for listener in self._listening["registry"].values() if listener.session is None]
         else:
-            told = [*filter(None, map(self._listening["registry"].get, viewer.connections))]
-        for connection in told:
+            listeners = [*filter(None, map(self._listening["registry"].get, viewer.connections))]
+        for connection in listeners:
             connection.announce(announcement.line, topic="registry")
-        return bool(told)
+        return bool(listeners)
 
     def decided(self, fire: AnnouncedFire, decision: FireDecision) -> None:
-        """Show a decision to the subscribers of its session and of those above it, and to every admin's."""
-        shown = self._audience("decisions", fire.session)
-        if shown:
+        """Announce a decision to the subscribers of its session and of the ancestors, and to all administrators."""
+        audience = self._audience("decisions", fire.session)
+        if audience:
             envelope = fire.envelope
-            self._tell("decisions", shown, {
+            self._announce("decisions", audience, {
                 "at": format_timestamp(time.time()), "session_id": fire.session_id, "host": envelope.host,
                 "tool": fire.tool, "decision": decision,
             })  # fmt: skip
 
-    def operated(self, kind: str, fields: Mapping[str, object]) -> None:
-        """Show every administrator's subscribers what was done about hooks, and what befell the record."""
-        shown = self._audience("operations", None)
-        if shown:
-            self._tell("operations", shown, {"at": format_timestamp(time.time()), "kind": kind, **fields})
+    def announce_operation(self, kind: str, fields: Mapping[str, object]) -> None:
+        """Announce an operation on hooks, or an event of the record, to all administrators."""
+        audience = self._audience("operations", None)
+        if audience:
+            self._announce("operations", audience, {"at": format_timestamp(time.time()), "kind": kind, **fields})
 
-    def asked(self, content: Mapping[str, object]) -> None:
-        """Show every administrator's subscribers that an ask waits for a person, or how it ended."""
-        shown = self._audience("asks", None)
-        if shown:
-            self._tell("asks", shown, content)
+    def announce_ask(self, content: Mapping[str, object]) -> None:
+        """Announce to all administrators that an ask waits for a person, or how it ended."""
+        audience = self._audience("asks", None)
+        if audience:
+            self._announce("asks", audience, content)
 
     def told(self, session: AgentSession | None, event_type: str, data: msgspec.Raw) -> None:
-        """Show telemetry to the subscribers of its session and of those above it, and to every admin's."""
-        shown = self._audience("telemetry", session)
-        if shown:
+        """Announce telemetry to the subscribers of its session and of the ancestors, and to all administrators."""
+        audience = self._audience("telemetry", session)
+        if audience:
             session_id = session.id if session is not None else None
-            self._tell("telemetry", shown, {"session_id": session_id, "event_type": event_type, "data": data})
+            self._announce("telemetry", audience, {"session_id": session_id, "event_type": event_type, "data": data})
 
-    def _tell(self, topic: str, shown: Iterable[Connection], content: Mapping[str, object]) -> None:
+    def _announce(self, topic: str, audience: Iterable[Connection], content: Mapping[str, object]) -> None:
         line = encode_notification("announce", {"topic": topic, **content})
-        for connection in shown:
+        for connection in audience:
             connection.announce(line, topic=topic)
 
     def listeners(self, topic: str, session: AgentSession) -> list[Connection]:
@@ -135,16 +135,16 @@ class Bus:
         return [listening[number] for number in session.connections if number in listening] if listening else []
 
     def is_watched(self, session: AgentSession) -> bool:
-        """Return whether somebody is shown the session's decisions."""
+        """Return whether a subscriber gets the session's decisions."""
         return bool(self._audience("decisions", session))
 
     def _audience(self, topic: str, session: AgentSession | None) -> list[Connection]:
-        """Return who is shown what a session does; those who listen elsewhere cost nothing, however many they are."""
-        shown = [*self._administrators[topic].values()]
+        """Return the subscribers of a session's announcements. Those of other sessions cost nothing, however many."""
+        audience = [*self._administrators[topic].values()]
         while session is not None:
-            shown += [listener for listener in self.listeners(topic, session) if not listener.is_admin]
+            audience += [listener for listener in self.listeners(topic, session) if not listener.is_admin]
             session = session.parent
-        return shown
+        return audience
 
     def take_topics(self, connection: Connection) -> None:
         """Note that a connection's topics have changed."""

@@ -1,4 +1,4 @@
-"""One client's connection: lines in, lines out.  Knows bytes, deadlines and requests, but no hook and no layer.
+"""One client's connection: lines in, lines out.  Knows bytes, deadlines and requests, but not hooks or layers.
 
 Reading.  The task that reads a request also answers it, which saves two task switches a fire.  A slow fire must not
 stop the reading, so a daemon-wide task (`reader_handoff.py`) then has another task take over (`read_on`), and the first
@@ -7,22 +7,22 @@ Nothing is read while a hello is answered, because what follows must see its ses
 of input is awaited.
 
 Long lines.  A line that has not ended after 64 KiB needs room (`registry/budget.py`) before any more of it is read.  If
-there is none in time, its rest is read and dropped, so that its sender gets to read why it is refused.
+there is none in time, its rest is read and dropped, since only then the sender reads the refusal.
 
 Floods.  When a client is ahead of us, by a line or by a few pending requests of its session, its next line waits for
 admission (`registry/admission.py`): a flood queues there, and other clients pass it.
 
-Writing.  A line is sent at once; what the kernel does not take is buffered, and drained by a task that lives only as
-long as the buffer is not empty.  We do not read from a client that does not read, and close one that reads nothing for
-30 s.  Announcements never block: a client that lags gets one `resync` later, and of
-what is no change of hooks how many lines it has `missed`.
+Writing.  A line is sent at once. The part that the kernel does not take is buffered, and drained by a task that lives
+only as long as the buffer is not empty.  A client that does not read is not read from, and one that reads nothing for
+30 s is closed.  Announcements never block. A client that lags gets one `resync` later for changes of hooks, and for
+each other topic the number of lines that it has `missed`.
 
-Giving up.  A client whose line is too long or too slow is told so, and what else it sends is dropped for a while: if
-we hung up at once, it would see a broken pipe instead.
+Giving up.  A client whose line is too long or too slow gets an error, and its input is dropped for a while: if the
+daemon hung up at once, the client would see a broken pipe instead.
 
 Ending.  The end of input means that no more requests come.  The client is gone when the kernel reports it (EPOLLHUP),
-and then its fires are abandoned.  After `session.close` no more requests are accepted; answers of hooks that it serves
-still are, until all its requests are answered.
+and then its fires are abandoned.  After `session.close` no more requests are accepted. Answers of hooks that the client
+serves still are, until all its requests are answered.
 """
 
 from __future__ import annotations
@@ -72,14 +72,14 @@ WRITE_TIMEOUT = 30.0  # seconds within which a client must read some of its pend
 MAX_BUFFERED = 2**20  # bytes of pending output beyond which the client's next request is not read
 MAX_ANNOUNCED = 2**18  # bytes of pending output beyond which announcements become one resync
 MAX_RUBBISH = 5  # unreadable lines in a row
-# Seconds that a long line waits for room.  The client of a session takes a daemon for dead that reads nothing for 5 s;
-# one without a session, as an agent's hook, asks on another connection whether the daemon lives, and waits on.
+# Seconds that a long line waits for room.  The client of a session takes a daemon for dead that reads nothing for 5 s.
+# A client without a session, such as a forwarder, pings the daemon on another connection, and keeps waiting.
 ROOM_TIMEOUT, ROOM_TIMEOUT_OF_STRANGERS = 4.0, 10.0
-LINGER = 2.0  # seconds in which a client that is given up may go on sending
+LINGER = 2.0  # seconds in which a client that is given up may still send
 NO_TOPICS: frozenset[str] = frozenset()  # one for all: an empty set takes 216 bytes
-ONE_SHOTS = frozenset({"fire", "host"})  # methods that one who has not said hello calls once
+ONE_SHOTS = frozenset({"fire", "host"})  # methods that a client without a hello calls once
 MAX_UNBROKEN = 8  # consecutive reads that did not have to wait, before other tasks get a turn
-# What a connection may do, by its socket; a link is an administrator's connection that has become one by its hello.
+# The rights of a connection, by its socket. A link is an administrator's connection whose hello made it a link.
 Role: TypeAlias = Literal["agent", "admin", "link"]
 
 
@@ -88,7 +88,7 @@ LATE = RpcError(ErrorCode.PARSE_ERROR, "a line was begun and not ended in time")
 
 
 class RequestHandler(Protocol):
-    """Answers requests: the methods of the service."""
+    """The methods of the service, which answer requests."""
 
     def handle(self, connection: Connection, request: FireRequest | Request) -> Awaitable[object]: ...
 
@@ -114,7 +114,7 @@ class CloseConnection(Exception):
 class Connection:
     """The daemon's end of one client's socket."""
 
-    # Thousands of them are idle: with slots one takes 0.4 KiB, with a dictionary of as many attributes 2.5 KiB.
+    # Thousands of connections are idle: with slots each takes 0.4 KiB, with a dictionary 2.5 KiB.
     __slots__ = (
         "_admission", "_bytes_in_flight", "_handler", "_handoff", "_hangups", "_has_more",
         "_hello_deadline", "_in_flight", "_incoming", "_is_closing", "_is_gone", "_is_line_begun",
@@ -133,7 +133,7 @@ class Connection:
         self.has_greeted = False
         self.client = ""
         self.topics = NO_TOPICS
-        self.may_skip = NO_TOPICS  # the events that it was told it need not fire
+        self.may_skip = NO_TOPICS  # the events that it need not fire, as it was last notified
         self._socket = stream
         self._handler = handler
         self._handoff = shared.handoff
@@ -182,39 +182,39 @@ class Connection:
 
     @property
     def is_admin(self) -> bool:
-        """Whether it may do what an administrator may."""
+        """Return whether the client has an administrator's rights."""
         return self.role == "admin"
 
     @property
     def peer(self) -> tuple[int, int]:
-        """The process and the user that connected, by the kernel's word and not by their own."""
+        """Return the process and the user that connected, as the kernel reports them."""
         return read_credentials(self._socket)
 
     @property
     def is_quiet(self) -> bool:
-        """Whether every request is answered and every answer sent."""
+        """Return whether every request is answered and every answer is sent."""
         return not self._in_flight and not self._outgoing.pending
 
     def close(self) -> None:
-        """Close it now and abandon what runs for it."""
+        """Close the connection now, and abandon the calls that run for it."""
         self._is_closing = True
         with suppress(OSError):  # it may be gone already
             self._socket.shutdown(socket.SHUT_RDWR)  # a notification that has to finish must not keep the client
         if self._nursery is not None:
             self._nursery.cancel_scope.cancel()
 
-    def hear_out(self) -> None:
-        """Serve one event and nothing else: the client is gone already, so it cannot be identified."""
+    def serve_last_event(self) -> None:
+        """Serve one event and nothing else, since the client is gone already and cannot be identified."""
         self._is_gone = True
 
     def retire(self) -> None:
-        """Accept no more requests: it has left its session, and closes when all its requests are answered."""
+        """Accept no more requests after `session.close`. The connection closes when all its requests are answered."""
         self._is_retired, self.session, self.topics = True, None, NO_TOPICS
 
     # -- reading ---------------------------------------------------------------------------------------------
 
-    def read_on(self) -> None:
-        """Let another task continue reading; the present one is busy."""
+    def hand_over_reading(self) -> None:
+        """Let another task continue reading, since the present one is busy."""
         if self._nursery is not None and not self._incoming.is_ended and not self._is_closing:
             self._reader += 1
             self._nursery.start_soon(self._read, self._reader)
@@ -236,7 +236,7 @@ class Connection:
                     await self._outgoing.wait()
                     continue
                 if not lines.has_line:
-                    # On one core the client has run, and sent its next request, as soon as it had its answer.
+                    # On one core the client has run by now, and has sent its next request.
                     if self._unbroken < MAX_UNBROKEN and self.has_greeted and incoming.receive():
                         self._unbroken += 1
                     else:
@@ -264,9 +264,9 @@ class Connection:
                     if is_skipped:
                         self._refuse_line(line)
                         continue
-                    size, request = len(line), self._request_in(line)
+                    size, request = len(line), self._parse_request(line)
                     if room is not None:
-                        room.shrink(size)  # it was that of the longest line
+                        room.shrink(size)  # it was taken for the longest line that there may be
                     del line  # of a request, nothing but its payload is kept while it is answered
                     if request is not None:
                         answering = self._answer(request, size, flow)
@@ -282,7 +282,7 @@ class Connection:
             await self._drain_and_close()
 
     async def _make_room(self) -> None:
-        """Wait for room for the rest of a long line; if there is none in time, read on without keeping the line."""
+        """Wait for room for the rest of a long line. Without room in time, the line is read and dropped."""
         self._end_line()  # we do not read, so the line may take its time
         await self._incoming.make_room(ROOM_TIMEOUT if self.has_greeted else ROOM_TIMEOUT_OF_STRANGERS)
         self._hello_deadline = trio.current_time() + FRAME_TIMEOUT
@@ -307,12 +307,12 @@ class Connection:
         self._is_line_begun = False
         self._line_timeouts.end(self)
 
-    def out_of_time(self) -> None:
-        """Give it up: its line was started too long ago, even if bytes still trickle in."""
+    def expire_line(self) -> None:
+        """Give the client up: its line was started too long ago, even if bytes still trickle in."""
         self._give_up(LATE)
 
     def _give_up(self, error: RpcError) -> None:
-        """Tell the client why it is closed, and close it soon: until then it may send, and read that."""
+        """Send the client the reason, and close the connection soon. Until then the client may send, and read that."""
         number, is_response = self._incoming.drop()
         self._send_error(number if not is_response else None, error)
         self._end_line()
@@ -334,25 +334,25 @@ class Connection:
 
     # -- requests --------------------------------------------------------------------------------------------
 
-    def _request_in(self, line: bytes) -> FireRequest | Request | None:
-        """Return the request that a line holds; or take a response, or answer what is neither."""
+    def _parse_request(self, line: bytes) -> FireRequest | Request | None:
+        """Return the request of a line, if it is one. Take a response, and refuse any other line."""
         try:
             request = read_line(line)
         except RpcError as error:
-            self._take_rubbish(line, error)
+            self._refuse_rubbish(line, error)
             return None
         self._rubbish = 0
         if isinstance(request, Response):
-            self._served.answered(request)
+            self._served.take_response(request)
             return None
         return request
 
     def _refuse_line(self, line: bytes) -> None:
-        """Refuse a line that there was no room for, by what its ends say of it."""
+        """Refuse a line that found no room, by the id and kind that its ends show."""
         logger.warning("no room for a line", extra=self._ids)
         number, is_response = read_ends(line)
         if is_response:
-            self._served.refused(number)
+            self._served.refuse_response(number)
         else:
             text = f"there was no room in time for a line of over {SMALL} bytes; try again later"
             self._send_error(number, RpcError(ErrorCode.OVERLOAD, text))
@@ -372,7 +372,7 @@ class Connection:
         flow.in_flight += 1
         self._admission.in_flight += 1
         if self._has_more and self.has_greeted:
-            self.read_on()
+            self.hand_over_reading()
         elif method != "hello":
             self._handoff.keep(self)
         try:
@@ -384,8 +384,8 @@ class Connection:
         except RpcError as error:
             self._send_error(number, error)
         except Exception:
-            # The boundary that must catch all: one request's bug ends neither the connection nor the daemon,
-            # and a client takes an error in answer to a fire as a deny.
+            # The boundary that must catch all: a bug in one request must not end the connection or the daemon. For a
+            # fire this fails closed, since a client takes an error as a deny.
             logger.exception("request failed", extra={"method": method, **self._ids})
             self._send_error(number, RpcError(ErrorCode.INTERNAL_ERROR, "internal error; the daemon's log has it"))
         finally:
@@ -400,8 +400,8 @@ class Connection:
         if self._is_one_shot or (self._is_retired and not self._in_flight):
             raise CloseConnection
 
-    def _take_rubbish(self, line: bytes, error: RpcError) -> None:
-        """Answer a line that is no request; an empty one is nothing."""
+    def _refuse_rubbish(self, line: bytes, error: RpcError) -> None:
+        """Answer a line that is not a request with an error. An empty line is ignored."""
         if line.strip():
             self._rubbish += 1
             self._send_error(error.request_id, error)
@@ -409,7 +409,7 @@ class Connection:
                 raise CloseConnection
 
     def _refusal(self, request: FireRequest | Request, size: int, flow: FairQueueKey) -> RpcError | None:
-        """Return why a request is not accepted, if it is not: others are under way, or the connection is ending."""
+        """Return the refusal of a request, if others are under way or the connection is ending."""
         if self._is_gone and (self.is_admin or request.method not in ONE_SHOTS):
             raise CloseConnection
         if self._is_retired:
@@ -431,7 +431,7 @@ class Connection:
             self.send(encode_error(number, error))
 
     def send(self, data: bytes) -> None:
-        """Send a line; queue what the kernel does not take at once, if there is room for that."""
+        """Send a line. Buffer what the kernel does not take at once, if there is room for that."""
         outgoing = self._outgoing
         if self._is_closing or not outgoing.send(data):
             return
@@ -443,17 +443,17 @@ class Connection:
             self._nursery.start_soon(self._drain)
 
     def send_all(self, line: bytes) -> bool:
-        """Send a line that must not be left out; return whether the kernel has all of it, or the connection is over."""
+        """Send a line that must not be left out. Return whether the kernel has all of it, or the connection is over."""
         self.send(line)
         return self._is_closing or not self._outgoing.pending
 
-    async def all_sent(self) -> None:
-        """Wait until the kernel has all that is to be sent, or the connection is over."""
+    async def wait_all_sent(self) -> None:
+        """Wait until the kernel has all pending output, or the connection is over."""
         while self._outgoing.pending and not self._is_closing:
             await self._outgoing.wait()
 
     def announce(self, line: bytes, *, topic: str) -> None:
-        """Queue an announcement, or leave it out for a client that lags; that is told so when it has caught up."""
+        """Send an announcement, or leave it out for a client that lags and is notified of that later."""
         if self._lag is None and len(self._outgoing.pending) <= MAX_ANNOUNCED:
             self.send(line)
             return
@@ -467,13 +467,13 @@ class Connection:
                     logger.warning("client takes nothing, closed", extra=self._ids)
                     self.close()
                     return
-                self._tell_of_lag()
+                self._announce_lag()
         finally:
             self._outgoing.is_draining = False
             self._outgoing.wake()
 
-    def _tell_of_lag(self) -> None:
-        """Tell a client that has caught up what was left out for it."""
+    def _announce_lag(self) -> None:
+        """Notify a client that has caught up of the announcements that were left out."""
         lag, self._lag = self._lag, None
         if lag is not None:
             for topic, line in lag.lines(self.topics, lambda: self._handler.revision_for(self)):
@@ -487,8 +487,8 @@ class Connection:
     # -- served hooks ----------------------------------------------------------------------------------------
 
     async def call(self, call: Call, fire: FireContext, deadline: float) -> CallOutcome:
-        """Ask the client to run a hook that it serves, and return the outcome by the deadline."""
+        """Have the client run a hook that it serves. Return the outcome by the deadline."""
         if self._outgoing.pending and not self._outgoing.take_room(len(call.payload.data)):
             return CallOutcome(cause="overload", message="its client does not read what it is sent")
-        self._handoff.hurry(self)  # the fire that asks may have come on this very connection
-        return await self._served.ask(self.send, call, fire, deadline)
+        self._handoff.hurry(self)  # or a fire of this very connection would wait for an answer that is not read
+        return await self._served.call(self.send, call, fire, deadline)

@@ -1,7 +1,7 @@
-"""Reports when the peer of a half-closed socket is gone.  Knows descriptors, but no bytes.
+"""The watch for peers of half-closed sockets that are gone.
 
 Such a socket stays readable, so only the hangup shows that the peer is gone (EPOLLHUP, which is always reported).  One
-epoll object watches all of them: one each would double the descriptors that a flood of half-closed connections takes.
+epoll object watches all of them, since one for each would double the descriptors of a flood of such connections.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["Hangups"]
 
 
 class Hangups:
-    """Calls back for each watched socket whose peer is gone."""
+    """The half-closed sockets that are watched, and the callback of each."""
 
     def __init__(self) -> None:
         self._watched: dict[int, Callable[[], None]] = {}
@@ -32,21 +32,21 @@ class Hangups:
             try:
                 while True:
                     await trio.lowlevel.wait_readable(epoll.fileno())
-                    self._tell(epoll)
+                    self._call_back(epoll)
             finally:
                 self._epoll = None
 
-    def _tell(self, epoll: select.epoll) -> None:
+    def _call_back(self, epoll: select.epoll) -> None:
         for fd, _ in epoll.poll(0):
             epoll.unregister(fd)  # otherwise it would be reported again and again
-            gone = self._watched.pop(fd, None)
-            if gone is not None:
-                gone()
+            on_gone = self._watched.pop(fd, None)
+            if on_gone is not None:
+                on_gone()
 
     @contextmanager
-    def watching(self, fd: int, gone: Callable[[], None]) -> Generator[None]:
-        """Call `gone`, once, if the peer goes while the block lasts."""
-        self._watched[fd] = gone
+    def watching(self, fd: int, on_gone: Callable[[], None]) -> Generator[None]:
+        """Call `on_gone`, once, if the peer leaves during the block."""
+        self._watched[fd] = on_gone
         if self._epoll is not None:
             self._epoll.register(fd, 0)
         try:

@@ -1,4 +1,4 @@
-"""What one client sends: bytes in, lines out.  A long line takes room.  Knows a socket and bytes, but no request."""
+"""The receive buffer of one client: bytes in, lines out.  A long line takes room of the budget."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ RECEIVED = 2**16  # bytes to receive at once
 
 
 class ReceiveBuffer:
-    """What has arrived of one client, and whether more is expected; `holder` is whose room it takes."""
+    """The input of one client, and whether more is expected. `holder` is the key of its room in the budget."""
 
     __slots__ = ("_budget", "_holder", "_socket", "is_dropped", "is_ended", "lines", "room")
 
@@ -21,13 +21,13 @@ class ReceiveBuffer:
         self.lines = LineBuffer()
         self.room: BudgetShare | None = None  # of the line that has begun, if it is long
         self.is_ended = False
-        self.is_dropped = False  # whatever arrives is read and forgotten
+        self.is_dropped = False  # input is read and forgotten
         self._socket = stream
         self._budget = budget
         self._holder = holder
 
     def receive(self) -> bool:
-        """Take what has arrived, be it the end of input; return whether anything has."""
+        """Receive the bytes, or the end of input, that have arrived. Return whether there were any."""
         try:
             data = self._socket.recv(RECEIVED)
         except BlockingIOError:
@@ -43,16 +43,16 @@ class ReceiveBuffer:
 
     @property
     def is_long(self) -> bool:
-        """Whether the line that has begun is one that needs room."""
+        """Return whether the line that has begun needs room."""
         return len(self.lines) > SMALL
 
     @property
     def needs_room(self) -> bool:
-        """Whether no more of the line that has begun may be read before there is room for it."""
+        """Return whether the line that has begun must get room before more of it is read."""
         return self.is_long and self.room is None and not self.lines.is_skipping
 
     async def make_room(self, timeout: float) -> None:
-        """Wait so many seconds for room for the rest of a line; without it, only the line's ends will be kept."""
+        """Wait `timeout` seconds for room for the rest of a line. Without room, only the line's ends are kept."""
         room = BudgetShare(self._budget, self._holder)
         if await room.wait(MAX_FRAME, timeout):
             self.room = room
@@ -60,7 +60,7 @@ class ReceiveBuffer:
             self.lines.skip()
 
     def drop(self) -> tuple[int | str | None, bool]:
-        """Keep nothing of what comes from now on; return what the line that has begun is, as `read_ends` does."""
+        """Drop all input from now on. Return the id and kind of the line that has begun, as `read_ends` does."""
         self.is_dropped = True
         room, self.room = self.room, None
         if room is not None:

@@ -1,6 +1,6 @@
-"""Closes connections whose line was started and does not end in time.  Knows deadlines, but no bytes.
+"""The deadlines of lines that were begun: a connection whose line does not end in time is closed.
 
-One task serves all of them: a cancel scope for each piece that is read would cost every large request.
+One task serves all of them, since a cancel scope for each piece that is read would cost every large request.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ __all__ = ["LineTimeouts", "Sender"]
 class Sender(Protocol):
     """The part of a connection that can run out of time."""
 
-    def out_of_time(self) -> None: ...
+    def expire_line(self) -> None: ...
 
 
 class LineTimeouts:
-    """Keeps the deadline of each unfinished line.  It sleeps while there are none."""
+    """The deadline of each unfinished line, and the task that watches them.  It sleeps while there are none."""
 
     def __init__(self) -> None:
         self._deadlines: dict[Sender, float] = {}  # in order of their deadlines, since all lines have the same time
@@ -42,6 +42,6 @@ class LineTimeouts:
 
     def _end_late(self) -> None:
         now = trio.current_time()
-        for sender in [one for one, deadline in self._deadlines.items() if deadline <= now]:
+        for sender in [sender for sender, deadline in self._deadlines.items() if deadline <= now]:
             del self._deadlines[sender]
-            sender.out_of_time()
+            sender.expire_line()

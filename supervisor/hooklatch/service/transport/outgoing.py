@@ -1,6 +1,6 @@
-"""The lines that a client is sent: at once as far as the kernel takes them, and the rest when it takes more.
+"""The lines that are sent to a client, at once as far as the kernel takes them, and the rest when it takes more.
 
-Knows a socket and bytes, and which announcements were left out for a client that lags; does not know requests.
+It also counts the announcements that are left out for a client that lags.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ GONE = (errno.EPIPE, errno.ECONNRESET)  # why nothing can be sent to a client th
 
 
 class SendBuffer:
-    """What one client has yet to be sent.  `pending` is for others to look at."""
+    """The output that one client has not taken yet.  `pending` is for other code to look at."""
 
     __slots__ = ("_changed", "_socket", "is_draining", "pending", "room")
 
@@ -37,7 +37,7 @@ class SendBuffer:
         return len(self.pending)
 
     def send(self, data: bytes) -> bool:
-        """Send a line; return whether some of it is still to be sent, which is for `drain`."""
+        """Send a line. Return whether a part of it is still pending, which is for `drain`."""
         sent = 0
         if not self.pending:
             try:
@@ -45,7 +45,7 @@ class SendBuffer:
             except BlockingIOError:
                 pass
             except OSError as error:
-                self._lost(error)
+                self._hang_up(error)
                 return False
             if sent == len(data):
                 return False
@@ -53,7 +53,7 @@ class SendBuffer:
         return True
 
     async def drain(self, timeout: float) -> bool:
-        """Send what is pending; return False if the client takes none of it for `timeout` seconds."""
+        """Send the pending output. Return False if the client takes none of it for `timeout` seconds."""
         while self.pending:
             with trio.move_on_after(timeout) as scope:
                 await trio.lowlevel.wait_writable(self._socket)
@@ -64,29 +64,29 @@ class SendBuffer:
             except BlockingIOError:
                 continue
             except OSError as error:
-                self._lost(error)
+                self._hang_up(error)
                 self.pending.clear()
             self.room.shrink(len(self.pending))
         return True
 
     def take_room(self, size: int) -> bool:
-        """Take room for so many bytes more than are pending, until they are sent; return whether there is any."""
+        """Take room for `size` bytes more than are pending, until they are sent. Return whether there is any."""
         size += len(self.pending)
         return size <= max(self.room.size, SMALL) or self.room.take(size - self.room.size)
 
     def end(self) -> None:
-        """Forget what is pending: nobody will read it."""
+        """Forget the pending output, which the client will never read."""
         self.pending.clear()
         self.room.shrink(0)
 
-    def _lost(self, error: OSError) -> None:
-        """Hang up where a line was lost and the client is not: nobody may take it for sent."""
+    def _hang_up(self, error: OSError) -> None:
+        """Hang up when a line was lost and the client was not, since the line must not count as sent."""
         if error.errno not in GONE:  # no memory for it, say
             with suppress(OSError):
                 self._socket.shutdown(socket.SHUT_RDWR)  # the reader will notice, as it does if the client is gone
 
     async def wait(self) -> None:
-        """Wait until somebody calls `wake`: all was sent, or something else happened that those who wait look at."""
+        """Wait until `wake` is called: all was sent, or another condition of the waiting task may have changed."""
         if self._changed is None:
             self._changed = trio.Event()
         await self._changed.wait()
@@ -98,18 +98,18 @@ class SendBuffer:
 
 
 class LaggedTopics:
-    """What was left out for one client that lags: how many lines of each topic; of hooks, that there were changes."""
+    """The announcements that were left out for one client that lags, by topic."""
 
     def __init__(self) -> None:
         self._left_out: Counter[str] = Counter()
 
     def leave_out(self, topic: str) -> None:
-        """Note a line that is not sent."""
+        """Count a line that is not sent."""
         self._left_out[topic] += 1
 
     def lines(self, topics: Collection[str], revision: Callable[[], int]) -> Iterator[tuple[str, bytes]]:
-        """Yield what to tell the client, once it has caught up, of the topics that it still listens to."""
+        """Yield the notice for each topic that a client has missed and still listens to, once it has caught up."""
         for topic, count in self._left_out.items():
             if topic in topics:
-                told = {"resync": revision()} if topic == "registry" else {"missed": count}
-                yield topic, encode_notification("announce", {"topic": topic, **told})
+                notice = {"resync": revision()} if topic == "registry" else {"missed": count}
+                yield topic, encode_notification("announce", {"topic": topic, **notice})

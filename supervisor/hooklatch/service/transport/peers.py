@@ -1,17 +1,17 @@
-"""Who may connect: the user and root, but no process that runs hooks.  Knows /proc, but no request.
+"""The check of peers: the user and root may connect, but not a process that runs hooks.
 
 A hook that could call its daemon could disable the guards beside it, or deadlock on an answer that waits for it.  It
-cannot hide: whatever it starts stays below its worker, or below the zygote once the worker is dead, since both are
-subreapers.  So the peer's ancestors are checked, up to the first one that is older than the daemon.
+cannot hide, since each process that it starts stays below its worker, or below the zygote once the worker is dead: both
+are subreapers.  So the peer's ancestors are checked, up to the first one that is older than the daemon.
 
     refused     another user; a process at or below one that runs hooks; a process whose ancestors cannot be determined
     heard       a process that is gone already: its user is known (the kernel keeps it from the connect on), but its
                 ancestors are not, so it may have belonged to a hook.  One event on the agent socket is accepted from
-                it: nobody reads the answer, and nothing else that it asks for is done
+                it, whose answer cannot be read. All other requests of it are dropped
     admitted    a process of another PID namespace, whose pid reads as 0: what a hook starts is in ours or below it
 
-A hook whose child fires and ends at once could call itself forever that way.  `LAST_WORDS` limits that, for all such
-processes together: a burst, then a rate; what exceeds it is dropped and counted.
+A hook whose child fires and ends at once could call itself endlessly that way.  `LAST_WORDS` limits that, for all such
+processes together, to a burst and then a rate. Events beyond it are dropped and counted.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = ["PeerGoneError", "PeerInspector"]
 SO_PEERPIDFD = 77  # asm-generic/socket.h, Linux 6.5; Python 3.11 has no name for it
 LAST_WORDS = 200  # events of clients that are gone already, in one burst; shell one-liners send fewer
 LAST_WORDS_RATE = 10.0  # and then each second
-MOST_PARENTS = 1000  # a longer chain cannot be real
+MAX_PARENTS = 1000  # a longer chain cannot be real
 PARENT, STARTED = 1, 19  # of the words after the name in /proc/PID/stat (proc(5): fields 4 and 22)
 
 
@@ -40,7 +40,7 @@ class PeerGoneError(Exception):
 
 
 class PeerInspector:
-    """Inspects those who connect; everything that runs hooks is below the processes that `roots` returns."""
+    """The inspector of peers. All processes that run hooks are below those that `roots` returns."""
 
     def __init__(self, roots: Callable[[], frozenset[int]], dropped: Counter[str]) -> None:
         self._roots = roots
@@ -49,10 +49,10 @@ class PeerInspector:
         self._born = read_stat(os.getpid())[1]
 
     def check(self, stream: socket.socket) -> None:
-        """Return if a peer may connect.
+        """Check that a peer may connect.
 
         Raises:
-            RpcError: it may not connect.
+            RpcError: the peer may not connect.
             PeerGoneError: its user may connect, but the process is gone.
         """
         pid, uid = read_credentials(stream)
@@ -68,7 +68,7 @@ class PeerInspector:
             raise PeerGoneError from None
         try:
             runs_hooks = self._runs_hooks(pid)
-            if not is_same_process(pidfd, pid):  # otherwise that may have been another process with the same pid
+            if not is_same_process(pidfd, pid):  # the walk may have been over another process with the same pid
                 raise PeerGoneError
         finally:
             os.close(pidfd)
@@ -79,23 +79,23 @@ class PeerInspector:
                 "have the hook return what it decides",
             )
 
-    def hears(self, now: float) -> bool:
-        """Return whether a peer that is gone may still be heard, and count it if not."""
-        is_heard = self._last_words.take(now) == 0
-        self._dropped["gone"] += not is_heard
-        return is_heard
+    def accepts_gone(self, now: float) -> bool:
+        """Return whether one event of a peer that is gone is accepted, and count it if not."""
+        is_accepted = self._last_words.take(now) == 0
+        self._dropped["gone"] += not is_accepted
+        return is_accepted
 
     def _runs_hooks(self, pid: int) -> bool:
         roots = self._roots()
         below = 0
-        for _ in range(MOST_PARENTS):
+        for _ in range(MAX_PARENTS):
             if pid in roots:
                 return True
             if pid in (0, os.getpid()):
                 return False
             try:
                 parent, started = read_stat(pid)
-            except OSError:
+            except OSError:  # it ended during the walk, or /proc hides it
                 if not below:
                     raise PeerGoneError from None
                 if is_anothers(pid):
@@ -146,7 +146,7 @@ def read_parent(pid: int) -> int:
 def is_anothers(pid: int) -> bool:
     """Return whether a process that /proc does not show (hidepid) is another user's, and so not a hook's.
 
-    Unless the daemon is root, everything that it starts keeps its user (no_new_privs); a process of ours that is
+    Unless the daemon is root, each process that it starts keeps its user (no_new_privs). A process of this user that is
     hidden because it is not dumpable can still be signalled.
     """
     try:

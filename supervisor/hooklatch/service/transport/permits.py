@@ -1,13 +1,13 @@
-"""Which events a client need not fire, and that no permission outlives its truth.  Decides nothing about hooks.
+"""The permissions to skip events: which events a client need not fire, and for how long that holds.
 
-A client that subscribes to the topic `idle` is told which events no hook of its session's view listens to; it answers a
-fire of them itself, as the daemon would.  Each line replaces the one before it.  The client reads what its socket holds
-before it skips anything, so a permission is taken back as soon as the kernel holds the line that says so, or the end of
-the connection: `delivered` waits for that, and cuts off whoever does not read in time.
+A client that subscribes to the topic `idle` gets the events that no hook of its session's snapshot listens to. It
+answers a fire of them itself, as the daemon would.  Each line replaces the one before it.  The client reads its socket
+before it skips an event, so a permission is withdrawn as soon as the kernel holds the line that says so, or the end of
+the connection. `wait_delivered` waits for that, and cuts off a client that does not read in time.
 
-Never permitted: an event that can refuse (its decision is on record before its answer leaves), one that the session
-requires a hook for, any event of a session whose decisions somebody watches, or that is in a trusted project, whose
-files are compared before each fire.
+Never permitted: a gate (its decision is on record before its answer leaves), an event for which the session requires a
+hook, any event of a session whose decisions are watched, or that is in a trusted project, whose files are compared
+before each fire.
 """
 
 from __future__ import annotations
@@ -27,62 +27,62 @@ from hooklatch.service.transport.connection import Connection
 __all__ = ["SkipPermissions"]
 
 logger = logging.getLogger("hooklatch.permits")
-DEADLINE = 1.0  # seconds in which a client must have read enough for a line that takes a permission back to leave
+TIMEOUT = 1.0  # seconds in which a client must have read enough for the line of a withdrawal to leave
 NONE: frozenset[str] = frozenset()
 
 
 class SkipPermissions:
-    """What each connection was told last.  `is_in_project` says whether a session's hooks may change unannounced."""
+    """The events that each connection may skip.  `is_in_project` tells if a session's hooks may change unannounced."""
 
     def __init__(self, bus: Bus, is_in_project: Callable[[AgentSession], bool]) -> None:
         self.is_allowed = True  # the operator's setting
         self._bus = bus
         self._is_in_project = is_in_project
-        self._late: set[Connection] = set()  # a line that takes something back has not left yet
+        self._late: set[Connection] = set()  # whose withdrawal is not in the kernel yet
 
-    def tell(self, session: AgentSession, view: Snapshot, catalogue: Catalogue) -> bool:
-        """Tell a session's clients what has changed; return whether there are any."""
+    def notify(self, session: AgentSession, snapshot: Snapshot, catalogue: Catalogue) -> bool:
+        """Notify a session's clients of the events that they may skip now. Return whether there are any clients."""
         connections = self._bus.listeners("idle", session)
         if connections:
-            events = self._events(session, view, catalogue)
+            events = self._list_skippable(session, snapshot, catalogue)
             for connection in connections:
-                self._say(connection, events, view.revision)
+                self._send(connection, events, snapshot.revision)
         return bool(connections)
 
     def take_back(self, connection: Connection) -> None:
-        """Take everything back from a connection, which is told of no further change."""
-        self._say(connection, NONE, None)
+        """Withdraw all permissions from a connection, which gets no further announcement of them."""
+        self._send(connection, NONE, None)
 
-    async def delivered(self) -> None:
-        """Return once every line that takes something back is in the kernel, or its connection is cut off."""
+    async def wait_delivered(self) -> None:
+        """Wait until every withdrawal is in the kernel, or its connection is cut off."""
         if not self._late:
             return
-        # Shielded, as all of a change's announcements are: if the one who made it leaves, it is active all the same.
+        # Shielded, as all announcements of a change are: it is active even if the client that made it leaves.
         with trio.CancelScope(shield=True):
             late = set(self._late)
-            with trio.move_on_after(DEADLINE):
+            with trio.move_on_after(TIMEOUT):
                 for connection in late:
-                    await connection.all_sent()
+                    await connection.wait_all_sent()
                     self._late.discard(connection)
             for connection in late & self._late:
                 logger.warning("client reads nothing, cut off before a change", extra={"connection": connection.number})
                 connection.close()
                 self._late.discard(connection)
 
-    def _events(self, session: AgentSession, view: Snapshot, catalogue: Catalogue) -> frozenset[str]:
+    def _list_skippable(self, session: AgentSession, snapshot: Snapshot, catalogue: Catalogue) -> frozenset[str]:
         if not self.is_allowed or session.terms.dialect is not None or self._is_in_project(session):
             return NONE
         if self._bus.is_watched(session):
             return NONE
-        return catalogue.harmless - view.hooked - session.terms.require_handlers
+        return catalogue.harmless - snapshot.hooked - session.terms.require_handlers
 
-    def _say(self, connection: Connection, events: frozenset[str], revision: int | None) -> None:
+    def _send(self, connection: Connection, events: frozenset[str], revision: int | None) -> None:
         before = connection.may_skip
         if events == before:
             return
         connection.may_skip = events
         is_sent = connection.send_all(encode_permit(events, revision))
-        if not is_sent and not before <= events:
+        if not is_sent and not before <= events:  # a late line that only adds events does no harm
             self._late.add(connection)
 
 

@@ -1,4 +1,4 @@
-"""Notices fires that occupy a connection's reader for too long.  Knows readers and time, but no bytes, no request."""
+"""The watch for fires that occupy a connection's reader for too long."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ TICK = 0.003  # seconds; after one to two of them under the same fire, another t
 class ReadableConnection(Protocol):
     """The part of a connection whose reading can be handed to another task."""
 
-    def read_on(self) -> None: ...
+    def hand_over_reading(self) -> None: ...
 
 
 class ReaderHandoff:
-    """Notices fires that occupy a reader for too long.  It sleeps while there are none.
+    """The readers that a fire occupies, and the task that hands them over.  It sleeps while there are none.
 
-    Whoever keeps a reader takes it out of `kept` again.
+    The code that puts a reader into `kept` takes it out again.
     """
 
     def __init__(self) -> None:
-        self.kept: dict[ReadableConnection, int] = {}  # since which tick
+        self.kept: dict[ReadableConnection, int] = {}  # and the tick at which its fire began
         self._ticks = 0
         self._is_asleep = False
         self._wake = trio.Event()
@@ -38,7 +38,7 @@ class ReaderHandoff:
     def hurry(self, connection: ReadableConnection) -> None:
         """Hand over a connection's reading now, if a fire occupies its reader."""
         if self.kept.pop(connection, None) is not None:
-            connection.read_on()
+            connection.hand_over_reading()
 
     async def run(self) -> None:
         while True:
@@ -50,6 +50,6 @@ class ReaderHandoff:
 
     def _tick(self) -> None:
         self._ticks += 1
-        for connection in [one for one, since in self.kept.items() if self._ticks - since > 1]:
+        for connection in [reader for reader, since in self.kept.items() if self._ticks - since > 1]:
             del self.kept[connection]
-            connection.read_on()
+            connection.hand_over_reading()

@@ -1,8 +1,8 @@
-"""From a line to a request.  Knows the shape of a fire, but no hook and no socket.
+"""The parser of lines: from a line to a request.
 
-Nearly every line is a fire, so it is read as one first: method and params by one typed decode, and by a second decode
-of everything that parsers agree on it.  Whatever does not pass is read as any other method is, with its params left for
-later (`core/protocol.py`), and that words what is wrong with it.
+Nearly every line is a fire, so it is read as a fire first: one typed decode for method and params, and one scan that
+all parsers would agree on it.  A line that fails is read as any other method is, with its params left for later
+(`core/protocol.py`), and that code words the error.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["FireRequest", "read_line"]
 
 
 class FireRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A fire whose params fit, and that all parsers read alike."""
+    """A fire whose params are valid, and that all parsers read alike."""
 
     method: Literal["fire"]
     params: FireParams
@@ -34,7 +34,7 @@ def read_line(line: bytes) -> FireRequest | Request | Response:
     """Parse one line.
 
     Raises:
-        RpcError: the line is not JSON, or not a JSON-RPC 2.0 message; the text names the problem.
+        RpcError: the line is not JSON, or not a JSON-RPC 2.0 message. The text names the problem.
     """
     try:
         fire = FIRES.decode(line)

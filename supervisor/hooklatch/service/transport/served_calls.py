@@ -1,4 +1,4 @@
-"""The calls of hooks that a client serves: asked over its connection, answered by its responses.  Knows no socket."""
+"""The calls of hooks that a client serves: sent over its connection, answered by its responses."""
 
 from __future__ import annotations
 
@@ -20,55 +20,55 @@ NO_ANSWER = CallOutcome(cause="timeout", message="its client did not answer in t
 class ServedCalls:
     """The pending calls of one client."""
 
-    __slots__ = ("_asked", "_count")
+    __slots__ = ("_count", "_pending")
 
     def __init__(self) -> None:
-        self._asked: dict[int, PendingCall] = {}
+        self._pending: dict[int, PendingCall] = {}
         self._count = 0
 
-    async def ask(self, send: Callable[[bytes], None], call: Call, fire: FireContext, deadline: float) -> CallOutcome:
+    async def call(self, send: Callable[[bytes], None], call: Call, fire: FireContext, deadline: float) -> CallOutcome:
         """Send a call, and return its outcome by the deadline."""
         started = trio.current_time()
         self._count += 1
         number = self._count
-        asked = self._asked[number] = PendingCall()
+        pending = self._pending[number] = PendingCall()
         try:
             send(encode_request(number, "call", make_call_params(call, fire)))
             fire.sent()
             with trio.move_on_at(deadline):
-                await asked.ended.wait()
+                await pending.ended.wait()
         finally:
-            del self._asked[number]
+            del self._pending[number]
         ended = trio.current_time()
         # If the answer and the deadline arrive in the same turn of the loop, the clock decides.
-        outcome = asked.outcome if ended < deadline else NO_ANSWER
+        outcome = pending.outcome if ended < deadline else NO_ANSWER
         return outcome.lasting(ended - started)
 
-    def answered(self, response: Response) -> None:
-        """Take an answer; one that is too late, or was never asked for, is ignored."""
-        asked = self._asked.get(response.id) if isinstance(response.id, int) else None
-        if asked is None:
+    def take_response(self, response: Response) -> None:
+        """Take the answer of a call. One that is too late, or belongs to no call, is ignored."""
+        pending = self._pending.get(response.id) if isinstance(response.id, int) else None
+        if pending is None:
             return
         if response.error is not None:
             text = str(response.error.get("message", "an error"))
-            asked.end(CallOutcome(cause="crash", message=f"its client answered: {text[:500]}"))
+            pending.end(CallOutcome(cause="crash", message=f"its client answered: {text[:500]}"))
         else:
-            asked.end(CallOutcome(cause="policy", answer=bytes(response.result or b"null")))
+            pending.end(CallOutcome(cause="policy", answer=bytes(response.result or b"null")))
 
-    def refused(self, number: object) -> None:
-        """Take an answer that was not read: there was no room for it."""
-        asked = self._asked.get(number) if isinstance(number, int) else None
-        if asked is not None:
-            asked.end(CallOutcome(cause="overload", message="there was no room for its client's answer"))
+    def refuse_response(self, number: object) -> None:
+        """End a call whose answer was not read, since there was no room for it."""
+        pending = self._pending.get(number) if isinstance(number, int) else None
+        if pending is not None:
+            pending.end(CallOutcome(cause="overload", message="there was no room for its client's answer"))
 
     def end(self) -> None:
-        """End all of them: the client is gone."""
-        for asked in self._asked.values():
-            asked.end(CallOutcome(cause="crash", message="the client that served it is gone"))
+        """End all pending calls, since the client is gone."""
+        for pending in self._pending.values():
+            pending.end(CallOutcome(cause="crash", message="the client that served it is gone"))
 
 
 class PendingCall:
-    """A pending call."""
+    """A call that was sent to the client, and its outcome."""
 
     def __init__(self) -> None:
         self.ended = trio.Event()
@@ -81,7 +81,7 @@ class PendingCall:
 
 
 def make_call_params(call: Call, fire: FireContext) -> dict[str, object]:
-    """Return the params of the `call` that a client is sent; in a dialect the event has that system's name."""
+    """Return the params of the request `call`. In a dialect the event has that system's name."""
     hook, envelope = call.hook, fire.envelope.with_context(call.context)
     params: dict[str, object] = {
         "hook": hook.id, "call_id": f"{envelope.call_id or ''}", "event": hook.target.native or fire.spec.name,

@@ -1,4 +1,4 @@
-"""The two listening sockets.  Knows modes and peers, but no request."""
+"""The listeners of the two sockets: they bind, accept, check and refuse."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ READS = 4  # of 256 KiB each, of what a refused client has sent already
 
 
 def listen_on(path: str) -> socket.socket:
-    """Bind a socket that only its owner can reach, over one that the caller knows to be stale."""
+    """Bind a socket that only its owner can reach, in place of one that the caller knows to be stale."""
     try:
         os.unlink(path)
     except FileNotFoundError:
@@ -43,7 +43,7 @@ def listen_on(path: str) -> socket.socket:
 
 
 class Listener:
-    """Accepts the clients of one socket, up to a limit, and reports why it cannot when it cannot."""
+    """The listener of one socket. It accepts clients up to a limit, and reports why it cannot."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Listener:
         peers: PeerInspector,
         faults: ActiveFaults,
         *,
-        most: int,
+        maximum: int,
     ) -> None:
         self.name = name
         self.connections = Supervisor(f"{name} connections")
@@ -61,34 +61,34 @@ class Listener:
         self._connect = connect
         self._peers = peers
         self._faults = faults
-        self._most = most
+        self._maximum = maximum
         self._fault: str | None = None
         self._scope = trio.CancelScope()
 
     def close(self) -> None:
-        """Accept no more clients; those that are connected are still served."""
+        """Accept no more clients. The connected ones are still served."""
         self._scope.cancel()
 
     async def run(self) -> None:
-        """Serve every client that connects, until it is closed."""
+        """Serve every client that connects, until the listener is closed."""
         with self._scope, ExitStack() as spare:
             reserve_descriptor(spare)
             while not self._scope.cancel_called:
                 try:
                     stream, _ = self._socket.accept()
                 except BlockingIOError:
-                    self._set(None)
+                    self._set_fault(None)
                     await trio.lowlevel.wait_readable(self._socket)
                 except OSError as error:
-                    self._set(f"clients of {self.name}s cannot be accepted: {error.strerror}")
+                    self._set_fault(f"clients of {self.name}s cannot be accepted: {error.strerror}")
                     if error.errno in (errno.EMFILE, errno.ENFILE):
                         refuse_one(self._socket, spare)
                     await trio.sleep(ACCEPT_PAUSE)
                 else:
-                    self._set(None)
+                    self._set_fault(None)
                     self._take(stream)
 
-    def _set(self, fault: str | None) -> None:
+    def _set_fault(self, fault: str | None) -> None:
         if fault == self._fault:
             return
         if fault is not None:
@@ -98,8 +98,8 @@ class Listener:
 
     def _take(self, stream: socket.socket) -> None:
         try:
-            if self.connections.counts[0] >= self._most:
-                text = f"{self._most} connections of {self.name}s are open already, and more are not allowed"
+            if self.connections.counts[0] >= self._maximum:
+                text = f"{self._maximum} connections of {self.name}s are open already, and more are not allowed"
                 refuse_connection(stream, RpcError(ErrorCode.OVERLOAD, text))
             elif not self.connections.spawn("connection", self._serve, stream):
                 stream.close()
@@ -119,22 +119,22 @@ class Listener:
                 return
             except PeerGoneError:
                 is_gone = True
-                if not self._peers.hears(trio.current_time()):
+                if not self._peers.accepts_gone(trio.current_time()):
                     return
             connection = self._connect(stream)
             if is_gone:
-                connection.hear_out()
+                connection.serve_last_event()
             await connection.run()
 
 
 def reserve_descriptor(spare: ExitStack) -> None:
-    """Keep a descriptor: when no other is left, it serves to tell a client so."""
+    """Reserve a descriptor. When no other is left, it is used to refuse a client with a reason."""
     with suppress(OSError):  # tried again later
         spare.callback(os.close, os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
 
 
 def refuse_one(listener: socket.socket, spare: ExitStack) -> None:
-    """Accept a client only to tell it why it is refused, with the descriptor that was kept for that."""
+    """Accept one client with the reserved descriptor, and refuse it with the reason."""
     spare.close()
     with suppress(OSError):
         stream, _ = listener.accept()
