@@ -47,13 +47,13 @@ class DecisionRecorder:
                 fire.params.call_id, envelope.host, envelope.cwd, decision_id=fire.decision_id, envelope=envelope,
             )  # fmt: skip
             fire.payload.digest()
-            self._record.show(fact)
+            self._record.choose_excerpt(fact)
         return fact
 
     def keep(self, fire: Fire, decision: FireDecision) -> FireDecision:
         """Record a decision; return it with the record's head, or the denial that replaces it."""
         try:
-            head = self._record.decided(decision, fire.fact or self.prepare(fire))
+            head = self._record.append_decision(decision, fire.fact or self.prepare(fire))
         except RecordError as error:
             return self._denied(fire, decision, error)
         return replace(decision, record=head)
@@ -73,18 +73,18 @@ class DecisionRecorder:
 
     def _denied(self, fire: Fire, decision: FireDecision, error: RecordError) -> FireDecision:
         denial = deny_unrecorded(decision, str(error))
-        return replace(denial, record=self._record.refused(denial, self.prepare(fire)))
+        return replace(denial, record=self._record.append_refusal(denial, self.prepare(fire)))
 
     def abandon(self, fire: Fire, revision: int | None) -> None:
         """Record that a gate's client left before there was an answer."""
         if fire.spec.fails_closed:
-            self._record.abandoned(fire.spec.name, fire.decision_id, revision, self.prepare(fire))
+            self._record.append_abandoned(fire.spec.name, fire.decision_id, revision, self.prepare(fire))
 
     def ask_of(self, fire: Fire, machine: Machine, decision: FireDecision, seconds: float) -> Ask:
         """Return the question that a fire's hooks have for a person, with what that one is shown: no secrets."""
         payload, now = machine.payload, time.time()
         fact = FireFacts(payload, is_gate=True)
-        self._record.show(fact)
+        self._record.choose_excerpt(fact)
         redactor = fact.redactor
         assert redactor is not None, "what is shown was chosen without a list of what is not"
         asking = machine.questions()
