@@ -247,5 +247,5 @@ async def test_whoever_is_cancelled_leaves_it_where_it_is(stage: Stage) -> None:
 
 @table("steps", [(), (0,), (101,), (10, 10), (50, 10), (10, -1), (float("nan"),)])
 def test_steps_that_do_not_rise_are_refused(steps: tuple[float, ...]) -> None:
-    with pytest.raises(FleetError, match="write them rising"):
+    with pytest.raises(FleetError, match="write rising percentages"):
         check_steps(steps)
