@@ -117,7 +117,7 @@ async def write_files(folder: Path, records: int, rounds: int) -> dict[str, obje
         for number in range(records):
             given = fact(number)
             began = time.perf_counter()
-            record.decided(DECISION, given)
+            record.append_decision(DECISION, given)
             series.append((time.perf_counter() - began) * 1000)
             if number % 100 == 0:
                 await trio.lowlevel.checkpoint()  # lets the group sync run every 25 ms
@@ -136,7 +136,7 @@ async def write_together(record: RecordWriter, rounds: int) -> tuple[Summary, fl
     async def write() -> None:
         for number in range(rounds):
             began = time.perf_counter()
-            await record.durable(record.decided(DECISION, fact(number)))
+            await record.durable(record.append_decision(DECISION, fact(number)))
             series.append((time.perf_counter() - began) * 1000)
 
     began = time.perf_counter()

@@ -33,7 +33,7 @@ def sample(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with opened(folder) as record:
         for part in range(4):
             for number in range(4):
-                record.decided(decision(10 * part + number), fact())
+                record.append_decision(decision(10 * part + number), fact())
             if part < 3:
                 record._journal.begin_segment()
     return folder
@@ -156,7 +156,7 @@ def test_an_end_that_was_on_the_disk_and_is_cut_off_is_missing(copy: Path) -> No
 def test_an_end_behind_the_anchor_can_be_cut_off_and_only_a_witness_shows_it(sample: Path, tmp_path: Path) -> None:
     folder = copied(sample, tmp_path / "copy")
     record = RecordWriter(str(folder), SETTINGS)
-    head = record.decided(decision(99), fact())
+    head = record.append_decision(decision(99), fact())
     whole = copied(folder, tmp_path / "before")
     record.close()
     assert head is not None
@@ -183,8 +183,8 @@ def test_a_whole_chain_made_anew_is_shown_by_a_witness_alone(copy: Path) -> None
         forged.append(made)
     (copy / "0000000000000001.jsonl").write_bytes(forged[0] + b"".join(forged[1:]))
     (copy / "anchor").write_bytes(encode_slot_line(b"%018d %b" % (len(forged), prev.encode())))
-    mark = HighWaterMark(is_shut=True, through=len(forged), seq=len(forged), hash=prev)
-    Path(mark_path(str(copy))).write_bytes(encode_slot_line(mark.spelled()))
+    mark = HighWaterMark(is_closed=True, reserved_through=len(forged), seq=len(forged), hash=prev)
+    Path(mark_path(str(copy))).write_bytes(encode_slot_line(mark.encode()))
 
     assert found(copy) == []
     assert found(copy, ChainWitness(9, own[:32])) == [("witness", 9)]
@@ -268,11 +268,11 @@ def explained(tmp_path: Path) -> Path:
     folder = tmp_path / "record"
     with opened(folder) as record:
         for number in range(3):
-            record.decided(decision(number), fact())
+            record.append_decision(decision(number), fact())
         segment = record._journal.segment
         os.write(segment.fd, b'{"seq":6')
         segment.is_whole = False  # as after a write that the disk cut short and that could not be taken back
-        record.decided(decision(3), fact())
+        record.append_decision(decision(3), fact())
     return folder
 
 

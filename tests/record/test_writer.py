@@ -20,7 +20,7 @@ from support.records import SETTINGS, decision, fact, kinds, lines, opened, reco
 
 def test_a_record_tells_of_its_start_and_its_end(tmp_path: Path) -> None:
     with nothing_left(), opened(tmp_path / "record") as record:
-        head = record.decided(decision(), fact())
+        head = record.append_decision(decision(), fact())
 
     assert kinds(tmp_path / "record") == ["segment", "started", "decision", "stopped"]
     started = records(tmp_path / "record")[1]
@@ -31,7 +31,7 @@ def test_a_record_tells_of_its_start_and_its_end(tmp_path: Path) -> None:
 def test_each_record_holds_the_hash_of_the_one_before(tmp_path: Path) -> None:
     with opened(tmp_path) as record:
         for number in range(5):
-            record.decided(decision(number), fact())
+            record.append_decision(decision(number), fact())
 
     found = records(tmp_path)
     assert [one["seq"] for one in found] == list(range(1, 9))
@@ -43,7 +43,7 @@ def test_folder_and_files_are_private_whatever_the_umask_was(tmp_path: Path) -> 
     try:
         (tmp_path / "record").mkdir(mode=0o777)
         with opened(tmp_path / "record") as record:
-            record.decided(decision(), fact())
+            record.append_decision(decision(), fact())
     finally:
         os.umask(before)
 
@@ -53,9 +53,9 @@ def test_folder_and_files_are_private_whatever_the_umask_was(tmp_path: Path) -> 
 
 def test_the_next_start_goes_on_with_the_chain_in_the_same_segment(tmp_path: Path) -> None:
     with opened(tmp_path) as record:
-        last = record.decided(decision(), fact())
+        last = record.append_decision(decision(), fact())
     with opened(tmp_path) as record:
-        head = record.decided(decision(2), fact())
+        head = record.append_decision(decision(2), fact())
 
     assert (last, head) != (None, None)
     assert len(segments(tmp_path)) == 1
@@ -130,7 +130,7 @@ def test_a_link_in_the_place_of_what_lies_beside_is_replaced_and_told(tmp_path: 
 
 def test_what_is_no_gate_is_recorded_too(tmp_path: Path) -> None:
     with opened(tmp_path) as record:
-        record.decided(decision(event="stop", verdict="pass"), fact(is_gate=False))
+        record.append_decision(decision(event="stop", verdict="pass"), fact(is_gate=False))
 
     assert records(tmp_path)[2]["gate"] is False
 
@@ -138,7 +138,7 @@ def test_what_is_no_gate_is_recorded_too(tmp_path: Path) -> None:
 def test_a_gate_whose_client_left_is_recorded_as_abandoned(tmp_path: Path) -> None:
     with opened(tmp_path) as record:
         facts = fact()
-        record.abandoned("pre_tool_use", "d-9", 7, facts)
+        record.append_abandoned("pre_tool_use", "d-9", 7, facts)
 
     found = records(tmp_path)[2]
     assert (found["kind"], found["cause"], found["decision_id"]) == ("abandoned", "abandoned", "d-9")
@@ -174,8 +174,8 @@ def test_after_its_end_a_gate_is_refused(tmp_path: Path) -> None:
         pass
 
     with pytest.raises(RecordError, match="the daemon is about to end"):
-        record.decided(decision(), fact())
-    assert record.refused(decision(), fact()) is None
+        record.append_decision(decision(), fact())
+    assert record.append_refusal(decision(), fact()) is None
     record.close()
 
 
@@ -183,7 +183,7 @@ def test_other_settings_hold_from_the_next_record_on_and_are_recorded(tmp_path: 
     with opened(tmp_path) as record:
         record.apply(SETTINGS)
         record.apply(msgspec.structs.replace(SETTINGS, excerpt_bytes=0, redact=("x",)))
-        record.decided(decision(), fact())
+        record.append_decision(decision(), fact())
 
     assert kinds(tmp_path) == ["segment", "started", "settings", "decision", "stopped"]
     assert records(tmp_path)[2]["changed"] == {"excerpt_bytes": 0, "redact": ["x"]}
@@ -192,7 +192,7 @@ def test_other_settings_hold_from_the_next_record_on_and_are_recorded(tmp_path: 
 
 def test_the_status_says_how_the_record_is(tmp_path: Path) -> None:
     with opened(tmp_path) as record:
-        head = record.decided(decision(), fact())
+        head = record.append_decision(decision(), fact())
         status = record.status()
         size = sum(path.stat().st_size for path in segments(tmp_path))
 
@@ -214,7 +214,7 @@ def test_what_is_kept_free_behind_the_end_is_given_back(tmp_path: Path) -> None:
 
 def test_the_format_is_what_the_page_says_so_that_other_tools_can_read_it(tmp_path: Path) -> None:
     with opened(tmp_path) as record:
-        record.decided(decision(), fact())
+        record.append_decision(decision(), fact())
 
     form = re.compile(
         rb'\{"seq":\d+,"prev":"[0-9a-f]{64}","at":"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z","kind":"[a-z]+".*'
@@ -234,7 +234,7 @@ def test_a_default_record_keeps_thirty_days_and_a_gib() -> None:
 def test_a_pipe_in_the_place_of_a_segment_is_said_and_holds_nobody_up(tmp_path: Path) -> None:
     with nothing_left():
         with opened(tmp_path) as record:
-            record.decided(decision(), fact())
+            record.append_decision(decision(), fact())
         os.mkfifo(tmp_path / "0000000000009999.jsonl")
         with pytest.raises(RecordError, match=r"/0000000000009999\.jsonl cannot be accessed: it is not a regular file"):
             RecordWriter(str(tmp_path), SETTINGS)

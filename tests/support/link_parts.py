@@ -107,7 +107,7 @@ class MemoryDaemon:
         self.applied = WantedBundle(version, self._wanted.bundle)
         self.history.append(self.applied)
 
-    async def shipped(self, seq: int) -> None:
+    async def report_shipped(self, seq: int) -> None:
         await self._connect()
         self.shipped_seq.append(seq)
 

@@ -51,7 +51,7 @@ def fact(payload: object = None, *, is_gate: bool = True, session: str | None = 
 
 def decided(record: RecordWriter, number: int = 1) -> ChainHead:
     """Record the decision of a gate."""
-    head = record.decided(decision(number), fact())
+    head = record.append_decision(decision(number), fact())
     assert head is not None
     return head
 
@@ -115,7 +115,7 @@ def kinds(folder: Path) -> list[str]:
 def recorded(given: FireDecision, facts: FireFacts, folder: Path, **settings: Any) -> dict[str, Any]:
     """Record one decision in a folder of its own; give what stands there."""
     with opened(folder, msgspec.structs.replace(SETTINGS, **settings)) as record:
-        record.decided(given, facts)
+        record.append_decision(given, facts)
     (found,) = (one for one in records(folder) if one["kind"] == "decision")
     return found
 

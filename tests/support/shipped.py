@@ -53,7 +53,7 @@ def write_record(folder: Path, count: int = 4, *, session: str = "s1", verdict: 
     folder.parent.mkdir(parents=True, exist_ok=True)
     record = RecordWriter(str(folder), SETTINGS)
     for number in range(count):
-        record.decided(decision(number, verdict=verdict), fact(session=session, cwd="/home/me/project"))
+        record.append_decision(decision(number, verdict=verdict), fact(session=session, cwd="/home/me/project"))
     record.close()
     return folder
 

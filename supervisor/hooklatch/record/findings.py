@@ -1,8 +1,8 @@
-"""What a check of a record says: its findings, and what it proves and does not.  Knows words; reads no file.
+"""The findings of a check of a record, and what the check proves and does not.
 
 altered      a record does not match its hash, or its successor's `prev`
 missing      numbers are missing: in the middle, where no segment declares them skipped after a crash; at the
-             beginning, where no `retired` record covers them; after the end, according to the anchor or the mark
+             beginning, where no `retired` entry covers them; after the end, according to the anchor or the mark
 retired      two `retired` records disagree about the beginning
 fault        the record reports a fault of its own that is not acknowledged
 anchor, mark cannot be read, or are gone
@@ -39,7 +39,7 @@ NOT_PROVED = (
 
 
 class ChainWitness(msgspec.Struct, frozen=True):
-    """A record's number and the start of its hash, as kept outside of the directory."""
+    """An entry's number and the start of its hash, as kept outside of the folder."""
 
     seq: int
     hash: str
@@ -55,10 +55,10 @@ class RecordFinding(msgspec.Struct, frozen=True):
 
 
 class VerifyReport(msgspec.Struct):
-    """The result.
+    """The result of a check.
 
-    `ranges` are unbroken runs of records, `payloads` are those that were kept whole and found, `told` are the problems
-    that the record itself reports.
+    `ranges` are unbroken runs of entries.  `payloads` counts those that were kept whole and found.  `told` are the
+    problems that the record itself reports.
     """
 
     ok: bool = True

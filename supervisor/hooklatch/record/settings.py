@@ -1,4 +1,4 @@
-"""How the record is kept: when it is written, for how long, and what of a payload stands in it.  Knows values only."""
+"""The settings of the record: when it is written, for how long, and which part of a payload it has."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import Literal
 
 import msgspec
 
-__all__ = ["REDACTED_KEYS", "REDACTED_TEXTS", "SIGNS", "Durability", "Payloads", "RecordSettings"]
+__all__ = ["REDACTED_KEYS", "REDACTED_TEXTS", "SIGNS", "Durability", "PayloadMode", "RecordSettings"]
 
 Durability = Literal["written", "sync"]
-Payloads = Literal["excerpt", "full"]
+PayloadMode = Literal["excerpt", "full"]
 MIB = 2**20
 
 # Keys of a payload, at any depth, whose values never reach the record (globs, in any case).
@@ -19,8 +19,8 @@ REDACTED_KEYS = (
 )  # fmt: skip
 # A text between quotes, up to the end of its line; between escaped ones; or a word.
 VALUE = r"""(?:"(?:[^"\\\n]|\\.)+"?|'(?:[^'\\\n]|\\.)+'?|\\+["'][^"'\n]+["']?|[^\s"'&;,]+)"""
-# What is replaced wherever it stands in a text (RE2): the forms in which well-known services hand out their keys.  With
-# each go its signs: all that it matches holds one of them, in whatever case.
+# Patterns (RE2) that are replaced anywhere in a text: the forms in which well-known services issue their keys.  Each
+# has its signs: every match holds one of them, in upper or lower case.
 SIGNS = {
     r"\bsk-[A-Za-z0-9_-]{16,}": ("sk-",),
     r"\bgh[pousr]_[A-Za-z0-9]{20,}": ("ghp_", "gho_", "ghu_", "ghs_", "ghr_"),
@@ -68,7 +68,7 @@ class RecordSettings(msgspec.Struct, frozen=True):
     critical_bytes: int = 128 * MIB
     full_bytes: int = 32 * MIB
     keep_unshipped_bytes: int | None = None
-    payloads: Payloads = "excerpt"  # "full": each is kept whole too, in a file beside the record
+    payloads: PayloadMode = "excerpt"  # "full": each is kept whole too, in a file beside the record
     payloads_bytes: int = 256 * MIB
     payloads_age: float = 7 * 24 * 3600.0
     skipping: bool = True  # of events without a hook: clients that ask may count them, and are recorded by their counts

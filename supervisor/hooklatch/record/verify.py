@@ -1,7 +1,7 @@
-"""Checks a record against itself, its anchor, its mark and witnesses.  Knows chains and files; does not change them.
+"""The check of a record against itself, its anchor, its mark and witnesses.  It changes no file.
 
-Each record is checked by its own hash, by its successor's `prev`, and by its number.  What may be found is in
-`findings`.
+Each entry is checked by its own hash, by its successor's `prev`, and by its number.  `findings` lists the kinds of
+findings.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from hooklatch.record.storage.retention import RetiredEntry, read_retired, read_
 __all__ = ["verify_record"]
 
 REPORTED = frozenset({"recovered", "mended", "fault", "unrecorded", "acknowledged"})  # problems recorded by the daemon
-PATIENCE = 0.3  # seconds to wait for a line that is still being written
+LINE_TIMEOUT = 0.3  # seconds to wait for a line that is still being written
 T = TypeVar("T")
 DOCUMENTS: msgspec.json.Decoder[dict[str, Any]] = msgspec.json.Decoder(dict[str, Any])
 
@@ -45,13 +45,13 @@ def verify_record(
     Raises:
         NoRecordError: there is no record, or it cannot be read.
     """
-    anchored, anchor_fault = read_or_fault(read_anchor, folder, f"there is no anchor in {folder}")
-    marked, mark_fault = read_or_fault(read_mark, folder, f"there is no mark beside {folder}")
+    anchored, anchor_fault = read_or_explain_fault(read_anchor, folder, f"there is no anchor in {folder}")
+    marked, mark_fault = read_or_explain_fault(read_mark, folder, f"there is no mark beside {folder}")
     check = Check(anchored, marked, witnesses, PayloadCheck(folder))
     if anchor_fault is not None:
-        check.find("anchor", None, anchor_fault)
+        check.add_finding("anchor", None, anchor_fault)
     if mark_fault is not None:
-        check.find("mark", None, mark_fault)
+        check.add_finding("mark", None, mark_fault)
     segments = list_record_segments(folder)  # listed after reading these two, which must not be newer than the segments
     total, done = sum(measure_segment(place) for place in segments), 0
     try:
@@ -62,19 +62,21 @@ def verify_record(
                 on_progress(done, total)
     except OSError as error:
         raise NoRecordError(f"{error.filename} cannot be read: {error.strerror}") from None
-    is_still = read_or_fault(read_mark, folder, "")[0] == marked
+    is_still = read_or_explain_fault(read_mark, folder, "")[0] == marked
     try:
         return check.end(len(segments), is_still=is_still)
     except OSError as error:
         raise NoRecordError(f"{error.filename} cannot be read: {error.strerror}") from None
 
 
-def read_or_fault(reader: Callable[[str], T | None], folder: str, otherwise: str) -> tuple[T | None, str | None]:
+def read_or_explain_fault(
+    reader: Callable[[str], T | None], folder: str, otherwise: str
+) -> tuple[T | None, str | None]:
     try:
-        told = reader(folder)
+        content = reader(folder)
     except SlotError as error:
         return None, str(error)
-    return told, otherwise if told is None else None
+    return content, otherwise if content is None else None
 
 
 def measure_segment(place: SegmentFile) -> int:
@@ -89,12 +91,12 @@ def read_segment_lines(place: SegmentFile, *, is_last: bool) -> Iterator[bytes]:
     with (
         suppress(FileNotFoundError),
         open_regular_file(place.path) as file,
-    ):  # a segment that was retired meanwhile has none
-        deadline = time.monotonic() + PATIENCE
+    ):  # retention may have removed the segment in the meantime
+        deadline = time.monotonic() + LINE_TIMEOUT
         position = 0
         while line := file.readline():
             while is_last and not line.endswith(b"\n") and time.monotonic() < deadline:
-                time.sleep(PATIENCE / 30)
+                time.sleep(LINE_TIMEOUT / 30)
                 file.seek(position)
                 line = file.readline()
             position += len(line)
@@ -102,7 +104,7 @@ def read_segment_lines(place: SegmentFile, *, is_last: bool) -> Iterator[bytes]:
 
 
 class Check:
-    """The state of a check: what was read so far, and the findings."""
+    """The state of a check: the entries that were read so far, and the findings."""
 
     def __init__(
         self,
@@ -132,10 +134,10 @@ class Check:
         self._kept: RetiredEntry | None = None  # the last `retired` record
         self._faults: dict[int, str] = {}  # unacknowledged ones, by their record
 
-    def find(self, what: FindingKind, seq: int | None, text: str) -> None:
-        self._add(RecordFinding(what, seq, self._place.name if self._place is not None else None, text))
+    def add_finding(self, what: FindingKind, seq: int | None, text: str) -> None:
+        self._keep_finding(RecordFinding(what, seq, self._place.name if self._place is not None else None, text))
 
-    def _add(self, finding: RecordFinding) -> None:
+    def _keep_finding(self, finding: RecordFinding) -> None:
         if len(self._report.findings) < MAX_FINDINGS:
             self._report.findings.append(finding)
         else:
@@ -157,7 +159,7 @@ class Check:
         self._compare(link)
         self._payloads.take(link, line)
         if link.kind in REPORTED or link.kind == "retired":
-            self._keep(link, line)
+            self._take_report(link, line)
 
     def _begin(self, place: SegmentFile, link: ChainLink | None, line: bytes) -> None:
         torn, self._torn = self._torn, None
@@ -167,12 +169,12 @@ class Check:
                 self._report.notes.append(f"{torn.segment} ends in a partial line, as the next segment records")
                 self._unreadable = 0
             else:
-                self._add(torn)
+                self._keep_finding(torn)
         self._skipped = None
         if link is not None and link.kind == "segment":
             self._skipped = read_skipped_range(DOCUMENTS.decode(line))
         if link is not None and (link.seq != place.first or link.kind != "segment"):
-            self.find("altered", link.seq, f"{place.name} begins with record {link.seq}, of kind {link.kind!r}")
+            self.add_finding("altered", link.seq, f"{place.name} begins with record {link.seq}, of kind {link.kind!r}")
 
     def _take_unreadable(self, line: bytes) -> None:
         after = f"after record {self._last.seq}" if self._last is not None else "before the first record"
@@ -183,7 +185,7 @@ class Check:
             return
         self._unreadable += 1
         seq = self._last.seq + self._unreadable if self._last is not None else None
-        self.find("altered", seq, f"the line {after} does not match its hash")
+        self.add_finding("altered", seq, f"the line {after} does not match its hash")
 
     def _compare(self, link: ChainLink) -> None:
         last, unreadable = self._last, self._unreadable
@@ -194,21 +196,27 @@ class Check:
         elif link.seq <= last.seq:
             is_known = any(first <= link.seq <= end for first, end in self._report.ranges)
             what: FindingKind = "duplicated" if is_known else "reordered"
-            self.find(what, link.seq, f"record {link.seq} comes {'again ' if is_known else ''}after record {last.seq}")
+            self.add_finding(
+                what, link.seq, f"record {link.seq} comes {'again ' if is_known else ''}after record {last.seq}"
+            )
             return
         elif link.seq > last.seq + 1 + unreadable:
             first, end = last.seq + 1 + unreadable, self._end_of_gap(link)
             if end >= first:
-                self.find("missing", first, f"{format_seq_range(first, end)} missing")
+                self.add_finding("missing", first, f"{format_seq_range(first, end)} missing")
             elif end + 1 < first:
-                self.find("altered", link.seq, f"record {link.seq} says that {end + 1} was skipped, but it was not")
+                self.add_finding(
+                    "altered", link.seq, f"record {link.seq} says that {end + 1} was skipped, but it was not"
+                )
             elif not unreadable and link.prev != last.hash:
-                self.find("altered", last.seq, f"record {last.seq} is not the one that record {link.seq} follows")
+                self.add_finding(
+                    "altered", last.seq, f"record {last.seq} is not the one that record {link.seq} follows"
+                )
             self._report.ranges.append((link.seq, link.seq))
         elif unreadable or link.seq != last.seq + 1:
             self._report.ranges.append((link.seq, link.seq))
         elif link.prev != last.hash:
-            self.find("altered", last.seq, f"record {last.seq} is not the one that record {link.seq} follows")
+            self.add_finding("altered", last.seq, f"record {last.seq} is not the one that record {link.seq} follows")
             self._report.ranges.append((link.seq, link.seq))
         else:
             self._report.ranges[-1] = (self._report.ranges[-1][0], link.seq)
@@ -223,7 +231,7 @@ class Check:
             self._report.notes.append(f"numbers {first} to {last} were never used: the previous daemon had crashed")
         return first - 1
 
-    def _keep(self, link: ChainLink, line: bytes) -> None:
+    def _take_report(self, link: ChainLink, line: bytes) -> None:
         record = DOCUMENTS.decode(line)
         if link.kind == "retired":
             self._take_retired(link, read_retired(record))
@@ -232,13 +240,13 @@ class Check:
             self._faults[link.seq] = str(record.get("text"))
         elif link.kind == "acknowledged":
             self._faults.clear()
-        told = {key: value for key, value in record.items() if key not in ("prev", "hash")}
-        self._report.told = [*self._report.told, told][-MAX_FINDINGS:]
+        reported = {key: value for key, value in record.items() if key not in ("prev", "hash")}
+        self._report.told = [*self._report.told, reported][-MAX_FINDINGS:]
 
     def _take_retired(self, link: ChainLink, kept: RetiredEntry | None) -> None:
         before = self._kept
         if kept is None:
-            self.find("retired", link.seq, f"record {link.seq} reports a removal with impossible numbers")
+            self.add_finding("retired", link.seq, f"record {link.seq} reports a removal with impossible numbers")
             return
         self._kept = kept
         if before is not None:
@@ -248,7 +256,7 @@ class Check:
         else:
             return  # the previous `retired` record was itself removed
         if kept.first_seq != expected:
-            self.find(
+            self.add_finding(
                 "retired",
                 link.seq,
                 f"record {link.seq} reports a removal from {kept.first_seq} on, but the record began at {expected}",
@@ -259,28 +267,32 @@ class Check:
         report, last = self._report, self._last
         report.segments = segments
         if self._torn is not None:
-            self._add(self._torn)
+            self._keep_finding(self._torn)
         if self._first is not None:
             self._check_beginning(self._first)
         if last is None:
-            self.find("missing", None, "there is no valid record at all")
+            self.add_finding("missing", None, "there is no valid record at all")
         else:
             report.head = ChainWitness(last.seq, make_head(last.seq, last.hash).hash)
         self._check_end(last.seq if last is not None else 0)
         if self._marked is not None and is_still:
             self._check_mark(self._marked, last.seq if last is not None else 0)
         for seq, text in self._faults.items():
-            self._add(
+            self._keep_finding(
                 RecordFinding("fault", seq, None, f"record {seq} reports a fault that is not acknowledged: {text}")
             )
         lost = list[int]()
         try:
             report.payloads, lost = self._payloads.end()
         except OSError as error:
-            self._add(RecordFinding("payload", None, None, f"no payload can be checked: {locate_error(error)}"))
+            self._keep_finding(
+                RecordFinding("payload", None, None, f"no payload can be checked: {locate_error(error)}")
+            )
         for seq in lost:
-            self._add(RecordFinding("payload", seq, None, f"the payload of record {seq} is missing or was changed"))
-        report.witnesses = [self._checked(witness) for witness in self._witnesses]
+            self._keep_finding(
+                RecordFinding("payload", seq, None, f"the payload of record {seq} is missing or was changed")
+            )
+        report.witnesses = [self._check_witness(witness) for witness in self._witnesses]
         report.ok = not report.findings
         return report
 
@@ -288,42 +300,42 @@ class Check:
         kept = self._kept
         begin, prev = (kept.kept_seq, kept.kept_prev) if kept is not None else (1, GENESIS)
         if kept is not None and kept.lost:
-            self.find("missing", None, f"{kept.lost} records were already missing when retention reached them")
+            self.add_finding("missing", None, f"{kept.lost} records were already missing when retention reached them")
         end = self._first_skipped[0] - 1 if self._first_skipped is not None else first.seq - 1
         if first.seq < begin:
             self._report.notes.append(f"record {kept.seq if kept else 0} says that all before {begin} is removed")
         elif end >= begin:
-            self.find(
+            self.add_finding(
                 "missing",
                 begin,
                 f"{format_seq_range(begin, end)} missing from the beginning, and no record explains that",
             )
         elif first.prev != prev:
-            self.find("altered", first.seq, f"record {first.seq} is not the one that the record began with")
+            self.add_finding("altered", first.seq, f"record {first.seq} is not the one that the record began with")
         elif kept is not None:
             self._report.notes.append(f"records 1 to {begin - 1} were removed by retention, says record {kept.seq}")
 
     def _check_end(self, last: int) -> None:
-        """Compare the end with what the anchor and the mark say was on disk."""
-        told = [("anchor", *self._anchored)] if self._anchored is not None else []
+        """Compare the end with the entries that were on disk according to the anchor and the mark."""
+        witnesses = [("anchor", *self._anchored)] if self._anchored is not None else []
         if self._marked is not None:
-            told.append(("mark", self._marked.seq, self._marked.hash))
-        through = max((seq for _, seq, _ in told), default=0)
+            witnesses.append(("mark", self._marked.seq, self._marked.hash))
+        through = max((seq for _, seq, _ in witnesses), default=0)
         if through > last:
-            names = " and ".join(name for name, seq, _ in told if seq > last)
-            self.find(
+            names = " and ".join(name for name, seq, _ in witnesses if seq > last)
+            self.add_finding(
                 "missing",
                 last + 1,
                 f"{format_seq_range(last + 1, through)} missing from the end: they were on disk, according to the "
                 f"{names}",
             )
-        for name, seq, own in told:
+        for name, seq, own in witnesses:
             if seq in self._hashes and self._hashes[seq] != own:
-                self.find("altered", seq, f"record {seq} is not the one that the {name} says was on disk")
+                self.add_finding("altered", seq, f"record {seq} is not the one that the {name} says was on disk")
             elif seq in self._hashes and name == "anchor":
                 self._report.anchored_through = seq
             elif self._is_cut_out(seq) and not self._report.findings:
-                self.find("missing", seq, f"record {seq} is missing: the {name} says that it was on disk")
+                self.add_finding("missing", seq, f"record {seq} is missing: the {name} says that it was on disk")
 
     def _is_cut_out(self, seq: int) -> bool:
         first, last = self._first, self._last
@@ -331,18 +343,18 @@ class Check:
         return is_within and seq not in self._hashes
 
     def _check_mark(self, mark: HighWaterMark, last: int) -> None:
-        if mark.is_shut and last > mark.seq:
-            self.find(
+        if mark.is_closed and last > mark.seq:
+            self.add_finding(
                 "altered",
                 last,
                 f"{format_seq_range(mark.seq + 1, last)} newer than the last shutdown, according to the mark",
             )
-        elif last > mark.through:
-            self.find("altered", last, f"record {last} is beyond the numbers that the mark has reserved")
+        elif last > mark.reserved_through:
+            self.add_finding("altered", last, f"record {last} is beyond the numbers that the mark has reserved")
         if mark.fault_seq and not self._faults:
-            self.find("fault", mark.fault_seq, "the mark reports a fault that is not acknowledged")
+            self.add_finding("fault", mark.fault_seq, "the mark reports a fault that is not acknowledged")
 
-    def _checked(self, witness: ChainWitness) -> dict[str, Any]:
+    def _check_witness(self, witness: ChainWitness) -> dict[str, Any]:
         first, last = self._first, self._last
         own = self._hashes.get(witness.seq)
         if own is not None:
@@ -354,7 +366,7 @@ class Check:
         if result in ("contradicted", "missing"):
             is_after = last is None or witness.seq > last.seq
             text = "is missing" if is_after or result == "missing" else "is not the one that the witness saw"
-            self.find("witness", witness.seq, f"record {witness.seq} {text}")
+            self.add_finding("witness", witness.seq, f"record {witness.seq} {text}")
         return {"seq": witness.seq, "hash": witness.hash, "result": result}
 
 

@@ -1,12 +1,15 @@
-"""Writes the decision record, and handles failures to write it.  Does not decide anything else.
+"""The writer of the decision record, which also handles failures to write it.
 
-decided() ─▶ entry ─▶ Journal.put ─▶ Head                 in the caller's task, before its answer leaves
-                         │
+append_decision() ─▶ entry ─▶ ChainWriter.put ─▶ ChainHead    in the caller's task, before its answer leaves
+                                  │
 run() ─▶ group sync ─▶ anchor ─▶ durable() returns;    rotation, retention, checks of the disk
 
-`decided` returns once the record is completely in the file, or raises.  A sync that failed is never retried on the same
-file: the kernel may have dropped the pages that it could not write, and report success the next time (fsync(2)).
-Instead a new segment begins, and until that one is synced, gates are denied.
+    record_writer = RecordWriter(folder, RecordSettings())
+    head = record_writer.append_decision(decision, facts)
+
+`append_decision` returns once the entry is completely in the file, or raises.  A sync that failed is never retried on
+the same file: the kernel may have dropped the pages that it could not write, and report success the next time
+(fsync(2)).  Instead a new segment begins, and until that segment is synced, gates are denied.
 """
 
 from __future__ import annotations
@@ -70,13 +73,13 @@ class RecordWriter:
     ) -> None:
         """Open a record, repair its torn end, and record that this daemon has started.
 
-        Settings that are not settled are those of an earlier time: nothing is removed by them until `apply`.
+        Without `is_settled` the settings are those of an earlier time: nothing is removed by them until `apply`.
 
         Raises:
             RecordError: another process writes it, or it cannot be written.
         """
         self.folder = folder
-        self.on_fault: Callable[[str, str], None] | None = None  # hears of faults: `fault`, `mended`, `acknowledged`
+        self.on_fault: Callable[[str, str], None] | None = None  # called with `fault`, `mended` or `acknowledged`
         self.is_synced_first = settings.durability == "sync"  # whether answers wait until their records are on disk
         self._settings = settings
         self._is_settled = is_settled
@@ -104,7 +107,7 @@ class RecordWriter:
             stack.callback(self._journal.close)
             stack.callback(self._payloads.close)
             self._syncs = RecordSync(self._journal, self._anchor, self._mark, fdatasync, self._payloads.take_unsynced)
-            self._faults = RecordFaults(self._journal, self._mark, self._syncs, self._put_text, self._tell_of_fault)
+            self._faults = RecordFaults(self._journal, self._mark, self._syncs, self._put_text, self._notify_fault)
             self._appender = Appender(self._journal, self._space, self._faults)
             self._remover = SegmentRemover(
                 self._journal, self._mark, self._syncs, append=self.append, note=self._faults.note
@@ -131,31 +134,31 @@ class RecordWriter:
 
     @property
     def is_sound(self) -> bool:
-        """Whether records can be written, and reach the disk where the settings require it."""
+        """Return whether entries can be written, and reach the disk where the settings require it."""
         return self._appender.is_sound
 
     @property
     def faults(self) -> list[str]:
-        """What makes the daemon's health red: current errors, shortage of disk space, and unacknowledged faults."""
-        found = (self._appender.broken, self._appender.unsynced, self._syncs.trouble)
-        current = [text for text in found if text is not None]
+        """Return the texts that make the daemon's health red: errors, a full disk, and unacknowledged faults."""
+        texts = (self._appender.broken, self._appender.unsynced, self._syncs.trouble)
+        current = [text for text in texts if text is not None]
         if self._space.stage >= DiskStage.CRITICAL and (shortage := self._space.explain()) is not None:
             current.append(shortage)
-        return current + self._faults.told
+        return current + self._faults.unacknowledged
 
     @property
     def head(self) -> ChainHead | None:
-        """The newest record."""
+        """Return the head of the chain."""
         return self._journal.head
 
-    def show(self, fact: FireFacts) -> None:
-        """Choose what is recorded of a payload; made before the decision, it saves that much time after it."""
-        fact.redactor, fact.limit = self._redactor, self._settings.excerpt_bytes
-        fact.excerpt, fact.excerpt_cut = excerpt_payload(fact.payload, fact.limit, fact.redactor)
+    def choose_excerpt(self, facts: FireFacts) -> None:
+        """Choose the excerpt of a payload; called before the decision, so that the answer need not wait for it."""
+        facts.redactor, facts.limit = self._redactor, self._settings.excerpt_bytes
+        facts.excerpt, facts.excerpt_cut = excerpt_payload(facts.payload, facts.limit, facts.redactor)
         if self._payloads.are_kept:
-            self._payloads.show(fact, fact.redactor)
+            self._payloads.make_line(facts, facts.redactor)
 
-    def decided(self, decision: FireDecision, fact: FireFacts) -> ChainHead | None:
+    def append_decision(self, decision: FireDecision, facts: FireFacts) -> ChainHead | None:
         """Record a decision, right before its answer leaves.
 
         A decision of another event than a gate is counted if it cannot be recorded, and returns None.
@@ -165,38 +168,38 @@ class RecordWriter:
         """
         try:
             if self._space.stage >= CRITICAL:
-                self._show_on_full_disk(fact)
-            elif fact.redactor is not self._redactor:  # nobody chose, or the settings have changed since
-                self.show(fact)
-            if fact.line is not None:
-                self._payloads.keep(fact, seq=self._journal.seq + 1, stage=self._space.stage)
-            return self._appender.append("decision", encode_decision_entry(decision, fact, self._redactor))
+                self._choose_excerpt_on_full_disk(facts)
+            elif facts.redactor is not self._redactor:  # not chosen yet, or the settings have changed since
+                self.choose_excerpt(facts)
+            if facts.line is not None:
+                self._payloads.keep(facts, seq=self._journal.seq + 1, stage=self._space.stage)
+            return self._appender.append("decision", encode_decision_entry(decision, facts, self._redactor))
         except RecordError:
-            if fact.is_gate:
+            if facts.is_gate:
                 raise
             self._space.count(decision.event)
             return None
 
-    def _show_on_full_disk(self, fact: FireFacts) -> None:
-        """Choose what is recorded of a payload where the disk is nearly full, if there is room for a decision at all.
+    def _choose_excerpt_on_full_disk(self, facts: FireFacts) -> None:
+        """Choose the part of a payload that is recorded on a nearly full disk.
 
         Raises:
-            RecordError: there is none.
+            RecordError: there is no room for the decision at all.
         """
         if self._space.stage is DiskStage.FULL:
             self._space.look()
-        if self._space.stage is DiskStage.FULL or (self._space.stage >= CRITICAL and not fact.is_gate):
+        if self._space.stage is DiskStage.FULL or (self._space.stage >= CRITICAL and not facts.is_gate):
             raise RecordError(self._space.explain())
         if self._space.stage >= CRITICAL:
-            hide_payload(fact)
-        elif fact.redactor is not self._redactor:
-            self.show(fact)
+            hide_payload(facts)
+        elif facts.redactor is not self._redactor:
+            self.choose_excerpt(facts)
 
-    def refused(self, decision: FireDecision, fact: FireFacts) -> ChainHead | None:
+    def append_refusal(self, decision: FireDecision, facts: FireFacts) -> ChainHead | None:
         """Record that a gate is denied because its decision could not be recorded; use the reserve if needed."""
         try:
-            hide_payload(fact)
-            body = encode_decision_entry(decision, fact, self._redactor)
+            hide_payload(facts)
+            body = encode_decision_entry(decision, facts, self._redactor)
             if self._appender.unsynced is not None and not self._appender.is_closed:
                 return self._put("decision", body, from_reserve=True)  # not promised to reach the disk
             return self._appender.append("decision", body, from_reserve=True)
@@ -204,10 +207,12 @@ class RecordWriter:
             self._space.count(decision.event)
             return None
 
-    def abandoned(self, event: str, decision_id: str, revision: int | None, fact: FireFacts) -> ChainHead | None:
+    def append_abandoned(
+        self, event: str, decision_id: str, revision: int | None, facts: FireFacts
+    ) -> ChainHead | None:
         """Record that a gate's client left before the decision."""
         try:
-            return self._appender.append("abandoned", encode_abandoned_entry(event, decision_id, revision, fact))
+            return self._appender.append("abandoned", encode_abandoned_entry(event, decision_id, revision, facts))
         except RecordError:
             self._space.count(event)
             return None
@@ -222,7 +227,7 @@ class RecordWriter:
             kind, encode_fields(fields, self._redactor), from_reserve=self._space.stage is DiskStage.FULL
         )
 
-    def skipped(self, events: Mapping[str, int], **fields: Any) -> None:
+    def append_skipped(self, events: Mapping[str, int], **fields: Any) -> None:
         """Record how many events clients did not fire, as no hook listens; counted where no such event is recorded."""
         if self._space.stage < DiskStage.CRITICAL and self._appender.unsynced is None:
             with suppress(RecordError):
@@ -254,7 +259,7 @@ class RecordWriter:
         with suppress(OSError):
             self._put(kind, encode_fields({"text": text}, self._redactor), from_reserve=True)
 
-    def _tell_of_fault(self, kind: str, text: str) -> None:
+    def _notify_fault(self, kind: str, text: str) -> None:
         if self.on_fault is not None:
             self.on_fault(kind, text)
 
@@ -270,11 +275,11 @@ class RecordWriter:
                     await self._appender.dirty.wait()
                     if not self.is_synced_first:
                         await trio.sleep(GROUP)
-                    await self._bring_to_disk()
+                    await self._sync_entries()
             finally:
                 self._syncs.end()
 
-    async def _bring_to_disk(self) -> None:
+    async def _sync_entries(self) -> None:
         self._appender.dirty = trio.Event()
         self._rotate()
         before = self._syncs.trouble
@@ -337,11 +342,11 @@ class RecordWriter:
 
     # -- shipping ----------------------------------------------------------------------------------------------------
 
-    def shipped(self, seq: int | None) -> None:
-        """Note up to which record a fleet's engine has acknowledged all; None: that is not known any more.
+    def set_shipped(self, seq: int | None) -> None:
+        """Set the entry up to which a fleet's engine has acknowledged all; None: that is not known any more.
 
         Raises:
-            ValueError: there is no such record.
+            ValueError: there is no such entry.
         """
         if seq is not None and seq > self._journal.seq:
             raise ValueError(f"record {seq} cannot be acknowledged: the newest one is {self._journal.seq}")
@@ -350,7 +355,7 @@ class RecordWriter:
     # -- settings, status, end ---------------------------------------------------------------------------------------
 
     def apply(self, settings: RecordSettings) -> None:
-        """Switch to new settings at once."""
+        """Change to new settings at once."""
         self._is_settled = True
         if settings == self._settings:
             return
@@ -374,16 +379,16 @@ class RecordWriter:
         if self._payloads.fault is not None:
             warnings.append(self._payloads.fault)
         try:
-            known = measure_segments(self.folder)
+            sizes = measure_segments(self.folder)
         except OSError:
-            known = {}
+            sizes = {}
         return {
             "folder": self.folder,
             "durability": self._settings.durability,
             "head": self.head,
             "segment": journal.segment.place.name,
-            "segments": len(known),
-            "bytes": sum(size for size, _ in known.values()),
+            "segments": len(sizes),
+            "bytes": sum(size for size, _ in sizes.values()),
             "stage": self._space.stage.label,
             "free_bytes": self._space.free_bytes,
             "reserve_bytes": journal.segment.reserve,
@@ -394,7 +399,7 @@ class RecordWriter:
             "sync_age_s": round(time.monotonic() - self._syncs.synced_at, 3),
             "syncs": self._syncs.count,
             "payloads": self._payloads.status(),
-            "shipping": self._remover.shipping(known) if self._settings.keep_unshipped_bytes is not None else None,
+            "shipping": self._remover.shipping(sizes) if self._settings.keep_unshipped_bytes is not None else None,
         }
 
     def close(self, failure: str | None = None) -> None:
@@ -412,6 +417,6 @@ class RecordWriter:
             logger.error("%s", fault)
         else:
             with suppress(OSError):  # otherwise the next start assumes a crash
-                self._mark.save(is_shut=True, seq=self._journal.seq, hash=self._journal.hash)
+                self._mark.save(is_closed=True, seq=self._journal.seq, hash=self._journal.hash)
         self._files.close()
         os.close(self._lock)

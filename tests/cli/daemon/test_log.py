@@ -33,8 +33,8 @@ def place() -> Iterator[Place]:
         assert StateFile(str(folder_of(place).parent)).read() is None
         record = RecordWriter(str(folder_of(place)), SETTINGS)
         for number in range(4):
-            record.decided(decision(number), fact(session=f"s{number % 2}"))
-        record.decided(
+            record.append_decision(decision(number), fact(session=f"s{number % 2}"))
+        record.append_decision(
             decision(4, verdict="pass", cause=None, hook=None, reason=None, event="stop"), fact(is_gate=False)
         )
         record.append("suspended", hook="guards:no_rm", reason="it is \x1b[31min the way")

@@ -138,7 +138,7 @@ def test_a_dirty_folder_is_refused_and_a_clean_one_is_known_by_its_commit(bench:
 
     refused = bench.run("push", str(bench.hooks))
     assert refused.code == 65
-    assert "policy-tests.toml; commit, so that others can see what is pushed, or say --allow-dirty" in refused.err
+    assert "policy-tests.toml; commit, so that others can see what is pushed, or add --allow-dirty" in refused.err
 
     assert bench.push("--allow-dirty")["commit"] is None
     bench.write("guards.py", GUARDS.replace("no rm here", "no rm"))
@@ -236,7 +236,7 @@ def test_each_bad_input_is_one_clear_error_and_nothing_is_lost(bench: Bench, tmp
         (("push", folder), 64, {"to": "mysql://engine"}, "there is no engine 'mysql'; write redis://"),
         (("push", folder), 64, {"to": "redis://:secret@engine"}, "has a password in it: take it out"),
         (("push", folder), 64, {"to": "localhost:6379"}, "it has no scheme; write redis://"),
-        (("rollback",), 65, {"key": str(other)}, "which is not believed here"),
+        (("rollback",), 65, {"key": str(other)}, "which is not trusted here"),
         (("push", folder), 77, {"key": str(open_to_all)}, f"run: chmod 600 {open_to_all}"),
         (("push", folder), 65, {"key": str(nonsense)}, "is not a private key"),
         (("push", folder), 66, {"key": "/nowhere/fleet.key"}, "cannot be read: No such file or directory"),
@@ -245,7 +245,7 @@ def test_each_bad_input_is_one_clear_error_and_nothing_is_lost(bench: Bench, tmp
         (("push", folder, "--steps", "50,10"), 64, {}, "does not rise; write it like 1,10,50,100"),
         (("push", folder, "--percent", "0"), 64, {}, "is not a percentage over 0"),
         (("push", f"{folder}/nowhere"), 66, {}, "does not exist; name the folder"),
-        (("push", folder, "--password-file", "/nowhere"), 66, {}, "the password file '/nowhere' is not there"),
+        (("push", folder, "--password-file", "/nowhere"), 66, {}, "the password file '/nowhere' does not exist"),
         (("rollout", "7", "--percent", "50"), 66, {}, "there is no version 7; the newest is 1"),
         (("rollout", "1", "--percent", "50"), 65, {}, "at 100 % already"),
         (("rollback",), 66, {}, "no version before 1 with another bundle"),

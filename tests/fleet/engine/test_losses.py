@@ -111,7 +111,7 @@ async def test_whoever_asks_a_silent_server_is_told_in_time(store: Store) -> Non
 
         with pytest.raises(UnreachableError, match="has not answered"):
             await engine.append("host", 1, RecordBatch(1, 1, b"first"))
-        with pytest.raises(UnreachableError, match="has said nothing"):
+        with pytest.raises(UnreachableError, match="has sent nothing"):
             await engine.append("host", 1, RecordBatch(1, 1, b"first"))
         store.resume()
     async with open_engine(store.url, "fleet") as engine:
@@ -176,7 +176,7 @@ async def test_no_batch_follows_on_what_an_older_copy_has_lost(store: Store) -> 
         await engine.append("host", 1, RecordBatch(2, 2, b"second"))
         await trio.to_thread.run_sync(restore)  # and the connection's end is seen meanwhile
 
-        with pytest.raises(UnreachableError, match="look again where the log of host ends"):
+        with pytest.raises(UnreachableError, match="the end of the log of host has to be read again"):
             await engine.append("host", 1, RecordBatch(3, 3, b"third"))
 
         found = await engine.last_batch("host")

@@ -283,9 +283,15 @@ async def test_nobody_listening_is_told_apart_from_no_way_there(tmp_path: Path) 
     missing = await error_of(f"redis+unix://{socket}")
     unknown = await error_of("redis://no-such-host.invalid")
 
-    assert str(refused) == f"nobody listens at redis://127.0.0.1:{port}; is the server running, and on this address?"
-    assert "nobody listens" in str(both)
-    assert f"{socket} cannot be reached: No such file or directory; is the server running, as whom?" in str(missing)
+    assert (
+        str(refused)
+        == f"no server listens at redis://127.0.0.1:{port}; check that it runs, and that it listens on this address"
+    )
+    assert "no server listens" in str(both)
+    assert (
+        f"{socket} cannot be reached: No such file or directory; check that the server runs, and as which user"
+        in str(missing)
+    )
     assert "the host of redis://no-such-host.invalid is not found" in str(unknown)
     assert all(isinstance(error, UnreachableError) for error in (refused, both, missing, unknown))
 
@@ -296,7 +302,7 @@ async def test_a_socket_that_is_not_ours_to_open_is_named(server: RedisServer) -
     with bound_by_permissions():
         error = await error_of(server.url)
 
-    assert "cannot be reached: Permission denied; is the server running, as whom?" in str(error)
+    assert "cannot be reached: Permission denied; check that the server runs, and as which user" in str(error)
 
 
 @pytest.mark.parametrize(
@@ -311,21 +317,21 @@ async def test_a_socket_that_is_not_ours_to_open_is_named(server: RedisServer) -
         ([greeting(b"6.2.14")], EngineRefusedError, "is Redis 6.2.14; it must be Redis 7.0 or later, or Valkey"),
         ([greeting(b"")], EngineRefusedError, "it must be Redis 7.0 or later, or Valkey"),
         ([b"-DENIED Redis is running in protected mode because ...\r\n"], EngineRefusedError, "is in protected mode"),
-        ([b"HTTP/1.1 400 Bad Request\r\n\r\n"], EngineRefusedError, "is no Redis"),
-        ([b"SSH-2.0-OpenSSH_9.2\r\n"], EngineRefusedError, "is no Redis"),
-        ([b"*1\r\n$x\r\n"], EngineRefusedError, "is no Redis"),
-        ([b"-\xff\xfe\r\n"], EngineRefusedError, "is no Redis"),
-        ([b"+OK\r\n"], EngineRefusedError, "is no Redis"),
-        ([b"%1\r\n+a\r\n+b\r\n"], EngineRefusedError, "is no Redis"),
+        ([b"HTTP/1.1 400 Bad Request\r\n\r\n"], EngineRefusedError, "is not a Redis"),
+        ([b"SSH-2.0-OpenSSH_9.2\r\n"], EngineRefusedError, "is not a Redis"),
+        ([b"*1\r\n$x\r\n"], EngineRefusedError, "is not a Redis"),
+        ([b"-\xff\xfe\r\n"], EngineRefusedError, "is not a Redis"),
+        ([b"+OK\r\n"], EngineRefusedError, "is not a Redis"),
+        ([b"%1\r\n+a\r\n+b\r\n"], EngineRefusedError, "is not a Redis"),
         ([CLOSES], UnreachableError, "closed the connection before it was open"),
         ([b"-ERR max number of clients reached\r\n", CLOSES], UnreachableError, "as many clients as it takes"),
         ([b"-DENIED Redis is running in protected mode\r\n", CLOSES], EngineRefusedError, "is in protected mode"),
-        ([b"HTTP/1.1 400 Bad Request\r\n\r\n", CLOSES], EngineRefusedError, "is no Redis"),
+        ([b"HTTP/1.1 400 Bad Request\r\n\r\n", CLOSES], EngineRefusedError, "is not a Redis"),
         ([b"%4\r\n$7\r\nver", CLOSES], UnreachableError, "closed the connection while it greeted"),
-        ([b"%4\r\n$7\r\nver"], UnreachableError, "has said nothing for 300 ms; is it stopped?"),
+        ([b"%4\r\n$7\r\nver"], UnreachableError, "has sent nothing for 300 ms; check that it runs"),
         ([greeting(b"7.0.0"), CLOSES], UnreachableError, "lost"),
         ([greeting(b"7.0.0")], UnreachableError, "has not answered HELLO for 300 ms"),
-        ([greeting(b"7.0.0"), b"$-1\r\n$-1\r\n"], EngineRefusedError, "is no Redis: it answers HELLO with NoneType"),
+        ([greeting(b"7.0.0"), b"$-1\r\n$-1\r\n"], EngineRefusedError, "is not a Redis: it answers HELLO with NoneType"),
         ([greeting(b"7.0.0"), b"%0\r\n*0\r\n"], EngineRefusedError, "is in the mode 'None'"),
     ],
 )
@@ -419,7 +425,7 @@ async def test_tls_on_one_side_only_is_named(certified: Certified) -> None:
         without = await error_of(f"rediss://localhost:{plain.port}", ca=certified.ca, timeout=0.5)
     against = await error_of(f"redis://localhost:{certified.port}")
 
-    assert "is it stopped, and has it TLS on this port?" in str(without)  # Redis waits for the end of a line
+    assert "check that it runs, and has TLS on this port" in str(without)  # Redis waits for the end of a line
     assert "if it wants TLS, write rediss://" in str(against)
 
 

@@ -214,11 +214,11 @@ async def test_fleets_of_one_engine_do_not_see_each_other(shared_store: Store) -
 
 @pytest.mark.parametrize("name", ["", "a:b", "a*", "a b", "-a", "a/b", "é", "a" * 64, "a\n"])
 async def test_what_is_no_name_is_no_fleet_and_no_host(shared_store: Store, name: str) -> None:
-    with pytest.raises(EngineRefusedError, match="no name of a fleet"):
+    with pytest.raises(EngineRefusedError, match="is not a name of a fleet"):
         async with open_engine(shared_store.url, name):
             pass
     async with open_engine(shared_store.url, "fleet") as engine:
-        with pytest.raises(EngineRefusedError, match="no name of a host"):
+        with pytest.raises(EngineRefusedError, match="is not a name of a host"):
             await engine.report(name, b"")
-        with pytest.raises(EngineRefusedError, match="no name of a host"):
+        with pytest.raises(EngineRefusedError, match="is not a name of a host"):
             await engine.epochs(name)

@@ -34,7 +34,7 @@ def no(event):
 
 @asynccontextmanager
 async def connected(folder: Path, patience: float = 10.0) -> AsyncGenerator[DaemonSocket]:
-    link = DaemonSocket(lambda: [str(folder / "absent"), str(folder / "run")], patience=patience)
+    link = DaemonSocket(lambda: [str(folder / "absent"), str(folder / "run")], timeout=patience)
     try:
         yield link
     finally:
@@ -50,7 +50,7 @@ async def test_a_version_is_followed_and_applied(tmp_path: Path) -> None:
         followed = await link.follow([envelope.decode()])
         await link.apply(1, bundle)
         answer = await link.follow([])
-        await link.shipped(1)
+        await link.report_shipped(1)
         async with daemon.session() as client:
             decision = await client.fire_tool("Bash")
 
@@ -71,7 +71,7 @@ async def test_what_the_daemon_refuses_leaves_the_connection_as_it_is(tmp_path: 
         with pytest.raises(DaemonRefusedError):
             await link.apply(1, b"{}")
         with pytest.raises(DaemonRefusedError):
-            await link.shipped(10**9)
+            await link.report_shipped(10**9)
         assert link.is_connected()
         assert (await link.follow(None)).head.version == 0
 
@@ -154,7 +154,7 @@ async def test_a_question_that_is_cancelled_does_not_leave_its_answer_to_the_nex
             scope.cancel()
             await link.follow(None)
         assert (await link.follow(None)).host == "h1"
-        await link.shipped(1)
+        await link.report_shipped(1)
 
 
 def test_the_shapes_of_answers_take_what_a_newer_daemon_adds() -> None:

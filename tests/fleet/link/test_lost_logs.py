@@ -26,7 +26,7 @@ async def test_a_log_that_was_emptied_does_not_stop_the_shipping(
         found = await until_shipped(engine, record)
 
     assert [one["seq"] for one in found] == [6, 7]
-    assert link.known.epoch == 1
+    assert link.state.epoch == 1
 
 
 async def test_a_busy_host_ships_all_again_when_the_engine_is_emptied_between_two_batches(
@@ -38,10 +38,10 @@ async def test_a_busy_host_ships_all_again_when_the_engine_is_emptied_between_tw
         redis.command("FLUSHALL")
         record.write(2)
         found = await until_shipped(engine, record, epoch=2)
-        await until(lambda: link.known.shipped == 7)
+        await until(lambda: link.state.shipped == 7)
         record.write(1)
         await until_shipped(engine, record, epoch=2)
 
     assert [one["seq"] for one in found] == list(range(1, 8))
-    assert any("has lost" in text and "from 6 on" in text for text in link.known.report(0.0, 0.0).findings)
-    assert link.known.epoch == 2
+    assert any("has lost" in text and "from 6 on" in text for text in link.state.make_report(0.0, 0.0).findings)
+    assert link.state.epoch == 2

@@ -44,7 +44,7 @@ class Clock:
 
 def outgoing_of(folder: Path, fields: Any = ("verdict",), after: int = 0, clock: Clock | None = None) -> ShippingReader:
     found = ShippingReader(str(folder), "h1", fields, now=clock or Clock())
-    found.go(Resume(1, after))
+    found.seek(Resume(1, after))
     return found
 
 
@@ -221,7 +221,7 @@ def test_what_is_packed_again_is_not_lost_again(tmp_path: Path) -> None:
     outgoing = outgoing_of(tmp_path)
 
     for _ in range(3):  # connections that ended before the batch was acknowledged
-        outgoing.go(Resume(1, 5, finding="records 2 to 5 were removed", lost=4))
+        outgoing.seek(Resume(1, 5, finding="records 2 to 5 were removed", lost=4))
         assert outgoing.next() is not None
 
     assert outgoing.lost == 4

@@ -88,11 +88,11 @@ ANSWER = FollowAnswer(
 
 
 def test_a_report_says_what_the_daemon_said(known: LinkState) -> None:
-    known.hear(ANSWER, 100.0)
+    known.update(ANSWER, 100.0)
     known.newest = ChainLink(20, "", "", "", "h20")
     known.epoch, known.shipped, known.oldest = 2, 17, 1
 
-    report = read_report(encode_report(known.report(103.0, 1.5)), "h1")
+    report = read_report(encode_report(known.make_report(103.0, 1.5)), "h1")
 
     assert (report.head, report.wanted, report.applied, report.bundle) == (PolicyHead(3, "d"), 3, 2, "b2")
     assert (report.health, report.revision, report.stale_s, report.problem) == ("red", 41, 5.0, "it does not load")
@@ -101,22 +101,22 @@ def test_a_report_says_what_the_daemon_said(known: LinkState) -> None:
 
 
 def test_before_anything_is_known_a_report_is_possible(known: LinkState) -> None:
-    report = known.report(0.0, 0.0)
+    report = known.make_report(0.0, 0.0)
 
     assert (report.health, report.labels, report.record, report.stale_s) == ("unreachable", ("ci",), None, None)
 
 
 def test_the_problem_is_the_one_that_is_nearest_to_the_policy(known: LinkState) -> None:
-    known.hear(ANSWER, 0.0)
-    known.fault(DAEMON, "away")
-    assert known.report(0.0, 0.0).health == "unreachable"
+    known.update(ANSWER, 0.0)
+    known.set_fault(DAEMON, "away")
+    assert known.make_report(0.0, 0.0).health == "unreachable"
 
-    known.fault(BUNDLE, "no bundle")
-    assert known.report(0.0, 0.0).problem == "no bundle"
-    known.fault(POLICY, "behind")
-    assert known.report(0.0, 0.0).problem == "behind"
-    known.fault(SHIPPING, "full")
-    assert known.report(0.0, 0.0).findings == ("full",)
+    known.set_fault(BUNDLE, "no bundle")
+    assert known.make_report(0.0, 0.0).problem == "no bundle"
+    known.set_fault(POLICY, "behind")
+    assert known.make_report(0.0, 0.0).problem == "behind"
+    known.set_fault(SHIPPING, "full")
+    assert known.make_report(0.0, 0.0).findings == ("full",)
 
 
 def test_what_lasts_is_logged_once_and_its_end_too(known: LinkState, caplog: pytest.LogCaptureFixture) -> None:
@@ -125,7 +125,7 @@ def test_what_lasts_is_logged_once_and_its_end_too(known: LinkState, caplog: pyt
     known.on_change = lambda: told.append(1)
 
     for text in ("gone", "gone", None, None, "gone"):
-        known.fault(ENGINE, text)
+        known.set_fault(ENGINE, text)
 
     assert [record.message for record in caplog.records] == ["gone", "the engine is well again", "gone"]
     assert len(told) == 3
@@ -133,21 +133,21 @@ def test_what_lasts_is_logged_once_and_its_end_too(known: LinkState, caplog: pyt
 
 def test_a_report_stays_small_whatever_is_found(known: LinkState) -> None:
     for number in range(1000):
-        known.find(f"{number} " + "\\" * 10_000)
-    known.fault(POLICY, "x" * 100_000)
+        known.add_finding(f"{number} " + "\\" * 10_000)
+    known.set_fault(POLICY, "x" * 100_000)
 
-    report = known.report(0.0, 0.0)
+    report = known.make_report(0.0, 0.0)
 
     assert len(report.findings) == 20
     assert len(encode_report(report)) < 64 * 1024
 
 
 def test_the_status_line_says_all_in_one(known: LinkState) -> None:
-    known.hear(ANSWER, 0.0)
+    known.update(ANSWER, 0.0)
     known.newest = ChainLink(20, "", "", "", "h20")
-    known.fault(ENGINE, "the engine is away")
+    known.set_fault(ENGINE, "the engine is away")
 
-    assert known.status() == "version 2 applied, 20 records to ship; the engine is away"
+    assert known.format_status() == "version 2 applied, 20 records to ship; the engine is away"
 
 
 def test_numbers_that_retention_removed_do_not_wait(known: LinkState) -> None:

@@ -31,7 +31,7 @@ def folder(tmp_path: Path) -> Path:
     """Return the folder of a record of three decisions."""
     with opened(tmp_path / "record", SETTINGS) as record:
         for number in range(3):
-            record.decided(decision(number), fact(cwd="/home/me/secret-project"))
+            record.append_decision(decision(number), fact(cwd="/home/me/secret-project"))
     return tmp_path / "record"
 
 

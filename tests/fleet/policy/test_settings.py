@@ -86,7 +86,10 @@ def test_a_wrong_key_is_refused(keys: str, told: str) -> None:
             TABLE.replace(KEY, "abc"),
             ":4: keys: number 1 is not a public key: it is not ed25519: and 32 bytes in base64",
         ),
-        (TABLE.replace(f'"{KEY}"', ""), ":4: keys names the keys whose signatures are believed, from 1 to 64 of them"),
+        (
+            TABLE.replace(f'"{KEY}"', ""),
+            ":4: keys has 0 keys; list from 1 to 64 public keys whose signatures this host trusts",
+        ),
         (TABLE.replace("[fleet]", "[[fleet]]"), ":1: write [fleet], with one bracket"),
     ],
 )
@@ -98,7 +101,9 @@ def test_a_wrong_table_is_refused(text: str, told: str) -> None:
 
 
 def test_a_machine_that_has_no_name_of_a_host_is_asked_for_one() -> None:
-    with pytest.raises(ValueError, match=r"""the machine is called '', so say what the host is called: host = "…" """):
+    with pytest.raises(
+        ValueError, match=r"""the machine is called '', which cannot be a host's name: add host = "…" """
+    ):
         FleetTable("acme", "redis://engine", (KEY,)).settings("", str)
 
 

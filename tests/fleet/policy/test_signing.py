@@ -19,9 +19,9 @@ def test_a_pair_reads_back_and_its_signatures_hold() -> None:
 
 def test_the_halves_of_a_pair_are_not_taken_for_each_other() -> None:
     key = make_key()
-    with pytest.raises(KeyFormatError, match="it is a private key; here stands the public one"):
+    with pytest.raises(KeyFormatError, match="it is a private key; write the public one here"):
         decode_key(key.text)
-    with pytest.raises(KeyFormatError, match="it is a public key; what signs is the private one"):
+    with pytest.raises(KeyFormatError, match="it is a public key; the private key signs"):
         read_private(key.public.text)
 
 

@@ -86,8 +86,8 @@ def test_each_thing_that_no_bundle_may_hold_is_one_error(hooks: Path) -> None:
         os.mkfifo(hooks / "bad", 0o600)
 
     for make, expected in (
-        (link, f"{hooks}/bad is a link; put there what it leads to"),
-        (folder_link, f"{hooks}/bad is a link; put there what it leads to"),
+        (link, f"{hooks}/bad is a link; replace it by the file that it leads to"),
+        (folder_link, f"{hooks}/bad is a link; replace it by the file that it leads to"),
         (fifo, f"{hooks}/bad is not a regular file"),
         (lambda: write(hooks / "bad", mode=0o666), f"{hooks}/bad is writable by others; fix it with: chmod go-w"),
     ):
@@ -150,7 +150,7 @@ def test_too_many_bytes_are_an_error_that_names_the_file(hooks: Path) -> None:
     with path.open("wb") as file:
         file.truncate(10 * MAX_BUNDLE)  # sparse
 
-    assert refusal(hooks).startswith(f"{path} has {10 * MAX_BUNDLE} bytes, with which the folder is over 4 MiB")
+    assert refusal(hooks).startswith(f"{path} has {10 * MAX_BUNDLE} bytes, which brings the folder over 4 MiB")
 
 
 def test_what_is_no_folder_is_an_error(hooks: Path) -> None:

@@ -22,7 +22,7 @@ from support.tables import table
 
 NEW = history_of(("a", 100), ("b", 100)).newest
 CANARY = history_of(("a", 100), ("b", 30)).newest
-BOUND = StopThreshold(more=0.02, sample=50)
+BOUND = StopThreshold(max_increase=0.02, min_decisions=50)
 AT = PolicyHead(2, "0" * 64)
 
 
@@ -54,9 +54,11 @@ def seen(*reports: HostReport, before: tuple[HostReport, ...] = ()) -> CanaryCom
 def test_denials_of_broken_hooks_are_compared(
     on: tuple[int, Mapping[str, int]], off: tuple[int, Mapping[str, int]], expected: RolloutAction
 ) -> None:
-    comparison = CanaryComparison(on=("a",), off=("b",), on_gates=GateCounts(1, *on), off_gates=GateCounts(1, *off))
+    comparison = CanaryComparison(
+        canary=("a",), baseline=("b",), canary_gates=GateCounts(1, *on), baseline_gates=GateCounts(1, *off)
+    )
 
-    assert judge_rollout(comparison, BOUND).word is expected
+    assert judge_rollout(comparison, BOUND).action is expected
 
 
 def test_hosts_are_on_it_by_the_bundle_that_is_in_force() -> None:
@@ -68,8 +70,8 @@ def test_hosts_are_on_it_by_the_bundle_that_is_in_force() -> None:
         report_of("e", "a", 50, problem="something else", head=PolicyHead(1, "0" * 64)),
     )
 
-    assert comparison.on == ("a", "b")
-    assert comparison.on_gates == GateCounts(0, 30, {"crash": 1})
+    assert comparison.canary == ("a", "b")
+    assert comparison.canary_gates == GateCounts(0, 30, {"crash": 1})
     assert comparison.missing == ("c", "e")
     assert comparison.refusing == (("d", "the bundle does not load"),)
     assert comparison.eligible == 5
@@ -84,7 +86,7 @@ def test_hosts_outside_the_rollout_are_what_it_is_compared_with() -> None:
     )
 
     assert list(comparison.missing) == inside
-    assert comparison.off_gates == GateCounts(0, 10 * (8 - len(inside)), {"load": 8 - len(inside)})
+    assert comparison.baseline_gates == GateCounts(0, 10 * (8 - len(inside)), {"load": 8 - len(inside)})
 
 
 def test_only_what_was_counted_since_the_rollout_began_counts() -> None:
@@ -94,7 +96,7 @@ def test_only_what_was_counted_since_the_rollout_began_counts() -> None:
         before=(report_of("a", "b", 60, {"crash": 7}), report_of("b", "b", 500, {"crash": 1}, since=1)),
     )
 
-    assert comparison.on_gates == GateCounts(0, 70, {"crash": 2})
+    assert comparison.canary_gates == GateCounts(0, 70, {"crash": 2})
 
 
 def test_a_host_that_has_just_got_it_brings_no_counts_of_the_bundle_before() -> None:
@@ -103,7 +105,7 @@ def test_a_host_that_has_just_got_it_brings_no_counts_of_the_bundle_before() -> 
         before=(report_of("a", "a", 50, {"crash": 1}, since=1),),
     )
 
-    assert comparison.on_gates == GateCounts(0, 60, {"crash": 1})
+    assert comparison.canary_gates == GateCounts(0, 60, {"crash": 1})
 
 
 def test_a_busy_host_does_not_hide_one_that_denies_everything() -> None:
@@ -116,7 +118,7 @@ def test_a_busy_host_does_not_hide_one_that_denies_everything() -> None:
         BOUND,
     )
 
-    assert judgement.word is RolloutAction.STOP
+    assert judgement.action is RolloutAction.STOP
     assert judgement.reason.startswith("on the host laptop-1 most is denied because a hook is broken: 5 of 9")
 
 
@@ -128,7 +130,7 @@ def test_a_host_that_was_broken_before_is_not_held_against_the_version() -> None
     )
 
     assert comparison.broken == ()
-    assert judge_rollout(comparison, BOUND).word is RolloutAction.GO_ON
+    assert judge_rollout(comparison, BOUND).action is RolloutAction.GO_ON
 
 
 def test_one_host_that_refuses_stops_it_and_is_named() -> None:
@@ -137,7 +139,7 @@ def test_one_host_that_refuses_stops_it_and_is_named() -> None:
         BOUND,
     )
 
-    assert judgement.word is RolloutAction.STOP
+    assert judgement.action is RolloutAction.STOP
     assert judgement.reason == "the host web-2 refuses it: guards.py:3: no"
 
 
@@ -153,10 +155,10 @@ def test_it_waits_for_half_of_the_hosts_and_names_those_that_are_missing() -> No
     assert NEW is not None
     reports = {host: report_of(host, "b" if host == "a" else "a", 100, head=AT) for host in "abcd"}
 
-    comparison = compare_hosts(NEW, {}, reports, silent={"c"}, away={"d"})
+    comparison = compare_hosts(NEW, {}, reports, silent={"c"}, absent={"d"})
 
     judgement = judge_rollout(comparison, BOUND)
-    assert judgement.word is RolloutAction.WAIT
+    assert judgement.action is RolloutAction.WAIT
     assert judgement.reason.endswith(
         "only 1 of 3 hosts have it: do not have it yet: b; have not reported since: c; were away before: d"
     )
@@ -165,11 +167,11 @@ def test_it_waits_for_half_of_the_hosts_and_names_those_that_are_missing() -> No
 def test_daemons_that_cannot_be_reached_are_no_reason_to_go_on() -> None:
     judgement = judge_rollout(seen(report_of("a", "b", 100, head=AT, health="unreachable")), BOUND)
 
-    assert (judgement.word, judgement.reason) == (RolloutAction.WAIT, "1 daemon cannot be reached: a")
+    assert (judgement.action, judgement.reason) == (RolloutAction.WAIT, "1 daemon cannot be reached: a")
 
 
 def test_nothing_was_seen_is_no_reason_to_go_on_whatever_the_sample() -> None:
-    assert judge_rollout(seen(), StopThreshold(sample=0)).word is RolloutAction.WAIT
+    assert judge_rollout(seen(), StopThreshold(min_decisions=0)).action is RolloutAction.WAIT
 
 
 def test_many_hosts_are_not_all_named() -> None:
@@ -185,9 +187,9 @@ gates = st.builds(
 
 @given(gates, gates, st.integers(1, 200))
 def test_it_never_goes_on_over_the_bound_or_below_the_sample(on: GateCounts, off: GateCounts, sample: int) -> None:
-    comparison = CanaryComparison(on=("a",), off=("b",), on_gates=on, off_gates=off)
+    comparison = CanaryComparison(canary=("a",), baseline=("b",), canary_gates=on, baseline_gates=off)
 
-    word = judge_rollout(comparison, StopThreshold(0.02, sample)).word
+    word = judge_rollout(comparison, StopThreshold(0.02, sample)).action
 
     usual = off.faults / off.decided if off.decided else 0.0
     if word is RolloutAction.GO_ON:

@@ -79,7 +79,7 @@ async def test_of_two_publishers_one_is_told_who_was_first_and_what_to_do(engine
         await commit(second, "b", by="ben@laptop")
 
     assert str(caught.value) == (
-        "version 1 by ann@laptop (bundle a) came first, and yours was not written; look at what it changes with"
+        "version 1 by ann@laptop (bundle a) came first, and yours was not written; look at its changes with"
         " `hooklatch fleet diff 0 1`, and push again"
     )
     await second.read()
@@ -135,7 +135,7 @@ async def test_an_engine_that_stays_away_leaves_the_outcome_unknown_and_says_so(
     await publisher.read()
     lossy.is_away = True
 
-    with pytest.raises(UnknownOutcomeError, match=r"not known whether version 1 was written.*fleet history"):
+    with pytest.raises(UnknownOutcomeError, match=r"version 1 may have been written or not.*fleet history"):
         await commit(publisher, "a")
 
     with pytest.raises(UnreachableError):
@@ -185,7 +185,7 @@ async def test_a_log_that_was_shortened_since_is_found_by_what_this_machine_saw(
                 continue
             with pytest.raises(HistoryError, match="newest version is 2, but this machine has read version 3"):
                 await publisher_at(engine, memory=memory).read()
-    assert memory.head().version == 3
+    assert memory.read_head().version == 3
 
 
 async def test_heads_of_hosts_beyond_the_log_are_an_error_until_they_are_not_heeded(engine: Engine) -> None:
@@ -249,11 +249,11 @@ async def test_a_bundle_that_is_gone_is_an_error(engine: Engine) -> None:
 
 def test_what_was_seen_is_kept_and_never_goes_back(tmp_path: Path) -> None:
     memory = LastSeenHead(str(tmp_path / "seen"), FLEET, "redis://engine")
-    memory.keep(PolicyHead(3, "3"))
-    memory.keep(PolicyHead(2, "2"))
+    memory.write_head(PolicyHead(3, "3"))
+    memory.write_head(PolicyHead(2, "2"))
 
-    assert LastSeenHead(str(tmp_path / "seen"), FLEET, "redis://engine").head() == PolicyHead(3, "3")
-    assert LastSeenHead(str(tmp_path / "seen"), FLEET, "redis://other").head() == PolicyHead()
+    assert LastSeenHead(str(tmp_path / "seen"), FLEET, "redis://engine").read_head() == PolicyHead(3, "3")
+    assert LastSeenHead(str(tmp_path / "seen"), FLEET, "redis://other").read_head() == PolicyHead()
     assert len(list((tmp_path / "seen").iterdir())) == 1
 
 
@@ -263,4 +263,4 @@ def test_what_was_seen_and_cannot_be_read_is_not_nothing(tmp_path: Path, data: b
     Path(memory.path).write_bytes(data)
 
     with pytest.raises(FleetError, match="cannot be read"):
-        memory.head()
+        memory.read_head()

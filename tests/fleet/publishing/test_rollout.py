@@ -26,7 +26,7 @@ from support.tables import table
 
 pytestmark = [pytest.mark.slow, needs_redis]
 HOSTS = [f"web-{number}" for number in range(10)]
-PACE = RolloutPace(steps=(20, 60, 100), wait=0.1, patience=0.4, bound=StopThreshold(0.02, 50))
+PACE = RolloutPace(steps=(20, 60, 100), wait=0.1, timeout=0.4, bound=StopThreshold(0.02, 50))
 
 
 class Hosts:
@@ -92,7 +92,7 @@ class Stage:
             self.publisher.history, digest_of("b"), 1, RolloutTarget(labels, pace.steps[0]), key=KEY.public.id
         )
         assert isinstance(plan, VersionDraft)
-        self.ongoing = Ongoing(self.publisher, KEY, pace, by="ann", message="b", tell=self.hear)
+        self.ongoing = Ongoing(self.publisher, KEY, pace, by="ann", message="b", notify=self.hear)
         return await self.ongoing.run(plan)
 
     async def percents(self) -> list[float]:
@@ -168,7 +168,7 @@ async def test_a_host_that_refuses_it_stops_it_at_once(stage: Stage) -> None:
     hosts.refuse = set(HOSTS)
 
     with pytest.raises(StoppedError, match=r"refuses it: guards.py:3: invalid syntax"):
-        await stage.roll_out(msgspec.structs.replace(PACE, wait=2, patience=60))
+        await stage.roll_out(msgspec.structs.replace(PACE, wait=2, timeout=60))
 
     assert await stage.percents() == [20]
 
@@ -238,7 +238,7 @@ async def test_whoever_is_cancelled_leaves_it_where_it_is(stage: Stage) -> None:
             nursery.cancel_scope.cancel()
 
         nursery.start_soon(interrupt)
-        await stage.roll_out(msgspec.structs.replace(PACE, wait=2, patience=60))
+        await stage.roll_out(msgspec.structs.replace(PACE, wait=2, timeout=60))
 
     assert stage.ongoing.at is not None
     assert stage.ongoing.at.rollout.percent == 20
@@ -247,5 +247,5 @@ async def test_whoever_is_cancelled_leaves_it_where_it_is(stage: Stage) -> None:
 
 @table("steps", [(), (0,), (101,), (10, 10), (50, 10), (10, -1), (float("nan"),)])
 def test_steps_that_do_not_rise_are_refused(steps: tuple[float, ...]) -> None:
-    with pytest.raises(FleetError, match="write them rising"):
+    with pytest.raises(FleetError, match="write rising percentages"):
         check_steps(steps)

@@ -222,8 +222,8 @@ def test_a_wider_rollout_is_of_the_same_bundle_and_labels() -> None:
         (history_of(("a", 10)), 0, 50, "there is no version 0"),
         (history_of(("a", 10)), 1, 10, "at 10 % already, and a narrower"),
         (history_of(("a", 10), ("a", 50)), 1, 20, "version 2 has this bundle at 50 %"),
-        (history_of(("a", 10), ("b", 1)), 1, 20, "another bundle is in the place of version 1"),
-        (history_of(("a", 10, "ci"), ("b", 1)), 1, 20, "another bundle is in the place of version 1"),
+        (history_of(("a", 10), ("b", 1)), 1, 20, "another bundle has replaced version 1"),
+        (history_of(("a", 10, "ci"), ("b", 1)), 1, 20, "another bundle has replaced version 1"),
     ],
 )
 def test_a_rollout_that_would_not_be_what_was_meant_is_refused(
@@ -280,7 +280,7 @@ def test_a_second_rollback_never_brings_back_what_the_first_took_away() -> None:
         (history_of(("a", 50), ("b", 100)), None, "no version before 2 with another bundle"),
         (history_of(("a", 100, "ci"), ("b", 100)), None, "no version before 2"),
         (history_of(("a", 100, "ci"), ("b", 100)), 1, "labelled ci, and this would give it to all hosts; say"),
-        (CHAIN, 4, "which is not believed here"),
+        (CHAIN, 4, "which is not trusted here"),
     ],
 )
 def test_a_rollback_to_what_hosts_never_had_is_refused(

@@ -61,7 +61,7 @@ def test_what_was_not_committed_is_named_with_what_to_do(hooks: Path) -> None:
     text = dirt(hooks)
 
     assert text.startswith(f"{hooks} is not as it was committed: guards.py; commit, ")
-    assert text.endswith("or say --allow-dirty")
+    assert text.endswith("or add --allow-dirty")
 
 
 def test_staged_removed_and_new_files_are_dirt(hooks: Path) -> None:

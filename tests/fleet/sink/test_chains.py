@@ -109,7 +109,7 @@ def trimmed(seq: int, **changes: Any) -> dict[int, TrimNote]:
 
 def test_what_an_operator_trimmed_is_no_gap() -> None:
     check = taken(HostCheck("a"), LINES[5:])
-    check.trimmed(trimmed(5))
+    check.take_trim_notes(trimmed(5))
     verified = check.end(None)
 
     assert verified.ok
@@ -122,7 +122,7 @@ def test_what_an_operator_trimmed_is_no_gap() -> None:
 )
 def test_what_is_trimmed_while_it_is_read_is_no_gap(later: list[bytes], expected: list[str]) -> None:
     check = taken(HostCheck("a"), LINES[:3], later)
-    check.trimmed(trimmed(8))
+    check.take_trim_notes(trimmed(8))
 
     assert found_in(check.end(None)) == expected
 
@@ -130,14 +130,14 @@ def test_what_is_trimmed_while_it_is_read_is_no_gap(later: list[bytes], expected
 @table(("notes", "expected"), [(trimmed(4), "missing 5"), (trimmed(5, hash="a" * 64), "altered 5")])
 def test_a_note_covers_no_more_than_it_says(notes: dict[int, TrimNote], expected: str) -> None:
     check = taken(HostCheck("a"), LINES[5:])
-    check.trimmed(notes)
+    check.take_trim_notes(notes)
 
     assert found_in(check.end(None)) == [expected]
 
 
 def test_a_note_without_the_removal_is_no_fault() -> None:
     check = taken(HostCheck("a"), LINES)
-    check.trimmed(trimmed(5))
+    check.take_trim_notes(trimmed(5))
 
     assert check.end(None).ok
 
@@ -156,7 +156,7 @@ def test_what_the_engine_was_given_and_does_not_have_is_found(
     facts: LogFacts, notes: dict[int, TrimNote], expected: list[str]
 ) -> None:
     check = taken(HostCheck("a"), LINES[:5], LINES[5:])
-    check.trimmed(notes)
+    check.take_trim_notes(notes)
     check.check_engine(1, facts)
 
     assert found_in(check.end(None)) == expected
@@ -204,7 +204,7 @@ def test_a_rewritten_record_is_found() -> None:
 
 def test_an_epoch_that_was_trimmed_altogether_is_told_by_its_note_alone() -> None:
     check = taken(HostCheck("a"), OTHER, epoch=2)
-    check.trimmed(trimmed(12))
+    check.take_trim_notes(trimmed(12))
 
     verified = check.end(None)
 
@@ -262,7 +262,7 @@ def test_a_head_that_went_back_is_found_once_the_report_must_know(later: int, ex
 )
 def test_a_head_that_a_client_kept_is_a_witness(witness: ChainWitness, expected: list[str]) -> None:
     check = taken(HostCheck("a"), LINES[2:7], *([LINES[8:]] if witness.seq == 8 else [LINES[7:]]))
-    check.trimmed(trimmed(2))
+    check.take_trim_notes(trimmed(2))
 
     assert found_in(check.end(None, [witness])) == expected
 

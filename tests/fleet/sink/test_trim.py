@@ -10,7 +10,7 @@ import json
 import pytest
 
 from hooklatch.fleet.engine.engine import RecordBatch
-from hooklatch.fleet.sink.trimming import TrimNote, note_on
+from hooklatch.fleet.sink.trimming import TrimNote, make_note
 from support.records import lines
 from support.redis_server import needs_redis
 from support.shipped import ALL, FleetCommands, entry_of, ship, write_record
@@ -73,7 +73,7 @@ def test_of_two_operators_who_trim_at_once_the_note_of_the_one_who_removes_more_
     more = TrimNote(**{name: value for name, value in more.items() if name != "host"})
     last = entry_of("a", lines(folder)[2], ALL).record
 
-    assert note_on(1, last, [RecordBatch(1, 3, b"")], more, at=1, by="ada", reason="less") == more
+    assert make_note(1, last, [RecordBatch(1, 3, b"")], more, at=1, by="ada", reason="less") == more
 
 
 def test_what_is_not_old_enough_stays(fleet: FleetCommands) -> None:

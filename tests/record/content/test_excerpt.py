@@ -183,7 +183,7 @@ def test_what_a_large_payload_costs_here_is_less_than_what_it_cost_to_read(tmp_p
         facts = msgspec.structs.replace(fact(), payload=many)
 
         # The best of several, since each is slowed at times by what else the machine does.
-        spent = min(cost(lambda: record.decided(decision(), facts)) for _ in range(5))
+        spent = min(cost(lambda: record.append_decision(decision(), facts)) for _ in range(5))
         reading = min(cost(lambda: Payload(many.data).fields) for _ in range(5))
 
     assert spent < reading
@@ -206,7 +206,7 @@ def test_what_a_large_payload_costs_here_is_less_than_what_it_cost_to_read(tmp_p
 )
 def test_no_decision_keeps_itself_from_being_recorded(tmp_path: Path, changes: dict[str, object]) -> None:
     with opened(tmp_path) as record:
-        head = record.decided(decision(**changes), fact(session="s" * 10**6, call_id=2**100, cwd="\ud800"))
+        head = record.append_decision(decision(**changes), fact(session="s" * 10**6, call_id=2**100, cwd="\ud800"))
 
     assert head is not None
     assert all(read_link(line) and len(line) < 2 * 2**20 for line in lines(tmp_path))

@@ -36,14 +36,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("record")
     moments = iter(range(1_769_860_800, 1_769_870_000))
     with opened(folder, clock=lambda: next(moments)) as record:
-        record.decided(decision(1), fact(session="s1"))
-        record.decided(decision(2, verdict="allow", hook="first", outcomes=OTHER), fact(session="s2"))
+        record.append_decision(decision(1), fact(session="s1"))
+        record.append_decision(decision(2, verdict="allow", hook="first", outcomes=OTHER), fact(session="s2"))
         record._journal.begin_segment()
-        record.decided(
+        record.append_decision(
             decision(3, event="stop", verdict="pass", cause=None, hook=None, outcomes=[]), fact(session="s1")
         )
-        record.decided(decision(4, cause="timeout", reason='"session":"s2"'), fact(session='"s2"'))
-        record.abandoned("pre_tool_use", "d-5", 7, fact(session="s2"))
+        record.append_decision(decision(4, cause="timeout", reason='"session":"s2"'), fact(session='"s2"'))
+        record.append_abandoned("pre_tool_use", "d-5", 7, fact(session="s2"))
         record.append("suspended", hook="first", reason="no")
     return folder
 
@@ -105,7 +105,7 @@ def test_the_newest_are_given_oldest_first_and_that_there_are_more(folder: Path)
 def test_an_answer_is_bounded(tmp_path: Path) -> None:
     with opened(tmp_path) as record:
         for number in range(1500):
-            record.decided(decision(number, reason="x" * 1000, warnings=["y" * 1000] * 5), fact())
+            record.append_decision(decision(number, reason="x" * 1000, warnings=["y" * 1000] * 5), fact())
 
     found = query_record(str(tmp_path), Filters(limit=100_000))
 
@@ -116,7 +116,7 @@ def test_an_answer_is_bounded(tmp_path: Path) -> None:
 def test_backwards_is_forwards_reversed(tmp_path: Path) -> None:
     with opened(tmp_path) as record:
         for number in range(900):
-            record.decided(decision(number, reason="x" * (number % 7) * 100), fact())
+            record.append_decision(decision(number, reason="x" * (number % 7) * 100), fact())
             if number % 400 == 399:
                 record._journal.begin_segment()
 
@@ -128,7 +128,7 @@ def test_backwards_is_forwards_reversed(tmp_path: Path) -> None:
 @pytest.mark.parametrize("tail", [b"x", b"x" * (BLOCK + 5), b"{}\nx"])
 def test_a_last_line_without_an_end_is_not_there_yet(tmp_path: Path, tail: bytes) -> None:
     with opened(tmp_path) as record:
-        record.decided(decision(), fact())
+        record.append_decision(decision(), fact())
     whole = len(lines(tmp_path)) + tail.count(b"\n")
     with segments(tmp_path)[0].open("ab") as file:
         file.write(tail)
@@ -139,7 +139,7 @@ def test_a_last_line_without_an_end_is_not_there_yet(tmp_path: Path, tail: bytes
 @pytest.mark.parametrize("line", [b"garbage\n", b"[]\n", b"\xff\n", b"7\n", b"[" * 100_000 + b"\n"])
 def test_a_line_that_is_no_record_is_passed_over(tmp_path: Path, line: bytes) -> None:
     with opened(tmp_path) as record:
-        record.decided(decision(), fact())
+        record.append_decision(decision(), fact())
     with segments(tmp_path)[0].open("ab") as file:
         file.write(line)
 
@@ -162,11 +162,11 @@ def test_what_is_recorded_from_now_on_is_followed_over_segments(tmp_path: Path) 
     tailer = RecordFollower(str(tmp_path))
     assert list(new(tailer)) == []
 
-    record.decided(decision(1), fact())
+    record.append_decision(decision(1), fact())
     first = list(new(tailer))
-    record.decided(decision(2), fact())
+    record.append_decision(decision(2), fact())
     record._journal.begin_segment()
-    record.decided(decision(3), fact())
+    record.append_decision(decision(3), fact())
     record._journal.begin_segment()
     second = list(new(tailer))
     record.close()
@@ -177,7 +177,7 @@ def test_what_is_recorded_from_now_on_is_followed_over_segments(tmp_path: Path) 
 
 def test_half_a_line_is_followed_once_it_is_whole(tmp_path: Path) -> None:
     with opened(tmp_path) as record:
-        record.decided(decision(), fact())
+        record.append_decision(decision(), fact())
     (path,) = segments(tmp_path)
     data = path.read_bytes()
     tailer = RecordFollower(str(tmp_path))

@@ -33,7 +33,7 @@ def told(payload: object, **envelope: Any) -> FireFacts:
 
 def kept(record: RecordWriter, payload: object, **envelope: Any) -> dict[str, Any]:
     """Record a decision on a payload; return its record."""
-    record.decided(decision(), told(payload, **envelope))
+    record.append_decision(decision(), told(payload, **envelope))
     return records(Path(record.folder))[-1]
 
 

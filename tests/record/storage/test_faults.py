@@ -127,7 +127,7 @@ def test_an_append_that_failed_and_went_elsewhere_costs_no_record_and_nobody_has
         )  # writing to it fails as if it were closed, and nobody else gets its number
         os.close(null)
 
-        head = record.decided(decision(2), fact())
+        head = record.append_decision(decision(2), fact())
         status = record.status()
 
     assert head is not None
@@ -191,7 +191,7 @@ open(sys.argv[2], "w").close()  # from here on the disk fails
 outcomes = []
 for number in range(30):
     try:
-        record.decided(decision(number), fact())
+        record.append_decision(decision(number), fact())
         outcomes.append(f"recorded {number}")
     except RecordError as error:
         outcomes.append("refused" if "Input/output error" in str(error) else str(error))
@@ -233,7 +233,7 @@ def test_a_disk_that_cannot_begin_a_segment_either_refuses_at_once_and_not_at_ev
         for _ in range(3):
             with pytest.raises(RecordError, match=r"cannot be written: Bad file descriptor; repair its disk"):
                 decided(record)
-        assert record.refused(decision(cause="audit"), fact()) is None
+        assert record.append_refusal(decision(cause="audit"), fact()) is None
         status = record.status()
 
     assert status["unrecorded"] == {"pre_tool_use": 1}

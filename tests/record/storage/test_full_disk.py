@@ -51,7 +51,7 @@ def write_until_full(record: RecordWriter) -> tuple[int, str]:
     """Record gates until one is refused; give how many were recorded, and why the last was not."""
     for number in range(100_000):
         try:
-            record.decided(decision(number), fact())
+            record.append_decision(decision(number), fact())
         except RecordError as error:
             return number, str(error)
     raise AssertionError("the disk has no end")
@@ -66,15 +66,15 @@ def test_the_stages_of_a_disk_that_fills_up(tmp_path: Path) -> None:
             record._space.look()
             seen.append(record.status())
             if free == 900:
-                gate = record.decided(decision(1), fact())
-                notified = record.decided(decision(event="stop"), fact(is_gate=False))
+                gate = record.append_decision(decision(1), fact())
+                notified = record.append_decision(decision(event="stop"), fact(is_gate=False))
         with pytest.raises(
             RecordError, match=r"the disk of .* is full, so gates are denied until there is space: free some space"
         ):
-            record.decided(decision(2), fact())
-        refused = record.refused(decision(3, cause="audit"), fact())
+            record.append_decision(decision(2), fact())
+        refused = record.append_refusal(decision(3, cause="audit"), fact())
         (disk / "ballast").unlink()
-        after = record.decided(decision(4), fact())
+        after = record.append_decision(decision(4), fact())
         seen.append(record.status())
         found = records(disk / "record")
         report = verify_record(str(disk / "record"))
@@ -97,10 +97,10 @@ def test_a_disk_without_a_free_byte_denies_records_the_denials_and_goes_on_when_
     with tiny_disk(tmp_path / "disk", 4 * KIB) as disk, opened(disk / "record", reserve=64 * KIB) as record:
         ballast = fill(disk)
         recorded, reason = write_until_full(record)
-        denied = sum(record.refused(decision(10**6 + n, cause="audit"), fact()) is not None for n in range(200))
+        denied = sum(record.append_refusal(decision(10**6 + n, cause="audit"), fact()) is not None for n in range(200))
         status = record.status()
         ballast.unlink()
-        after = record.decided(decision(10**7), fact())
+        after = record.append_decision(decision(10**7), fact())
         found = records(disk / "record")
         report = verify_record(str(disk / "record"))
 
@@ -119,11 +119,11 @@ def test_a_disk_without_a_free_byte_denies_records_the_denials_and_goes_on_when_
 def test_without_room_kept_for_it_a_short_write_is_taken_back(tmp_path: Path) -> None:
     with tiny_disk(tmp_path / "disk", 256) as disk, opened(disk / "record", reserve=4 * KIB) as record:
         record._journal.segment._can_allocate = False  # as on a filesystem that cannot
-        record.decided(decision(), fact())
+        record.append_decision(decision(), fact())
         assert (disk / "record" / "reserve").stat().st_size == 4 * KIB
         fill(disk)
         recorded, _ = write_until_full(record)
-        denied = sum(record.refused(decision(10**6 + n, cause="audit"), fact()) is not None for n in range(50))
+        denied = sum(record.append_refusal(decision(10**6 + n, cause="audit"), fact()) is not None for n in range(50))
         found = records(disk / "record")
         report = verify_record(str(disk / "record"))
         size = segments(disk / "record")[0].stat().st_size
@@ -150,7 +150,7 @@ def test_a_daemon_that_ends_on_a_full_disk_says_so_from_the_reserve(tmp_path: Pa
 def test_a_start_on_a_full_disk_is_refused_and_loses_nothing(tmp_path: Path) -> None:
     with tiny_disk(tmp_path / "disk", 2 * KIB) as disk:
         with opened(disk / "record", reserve=64 * KIB) as record:
-            record.decided(decision(), fact())
+            record.append_decision(decision(), fact())
         before = (segments(disk / "record"))[0].read_bytes()
         fill(disk)
 
@@ -167,7 +167,7 @@ async def test_the_watch_sees_that_there_is_room_again_without_a_fire(tmp_path: 
         async with running(disk / "record", reserve=64 * KIB) as record:
             ballast = fill(disk)
             write_until_full(record)
-            assert record.refused(decision(cause="audit"), fact()) is not None
+            assert record.append_refusal(decision(cause="audit"), fact()) is not None
             ballast.unlink()
 
             await until(lambda: record.status()["stage"] == "normal")
@@ -184,13 +184,13 @@ def test_a_write_that_finds_no_space_refuses_the_gate_and_counts_the_rest(tmp_pa
         os.close(full)
 
         with pytest.raises(RecordError, match="is full"):
-            record.decided(decision(), fact())
-        passed = record.decided(decision(event="stop"), fact(is_gate=False))
-        lost = record.refused(decision(cause="audit"), fact())
+            record.append_decision(decision(), fact())
+        passed = record.append_decision(decision(event="stop"), fact(is_gate=False))
+        lost = record.append_refusal(decision(cause="audit"), fact())
         status = record.status()
         os.dup2(kept, segment.fd, inheritable=False)
         os.close(kept)
-        again = record.decided(decision(2), fact())
+        again = record.append_decision(decision(2), fact())
 
     assert (passed, lost, status["stage"]) == (None, None, "full")
     assert status["unrecorded"] == {"stop": 1, "pre_tool_use": 1}
@@ -207,7 +207,7 @@ from support.records import SETTINGS, decision, fact
 record = RecordWriter(sys.argv[1], SETTINGS)
 resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, resource.RLIM_INFINITY))
 for number in range(100):
-    record.decided(decision(number), fact())
+    record.append_decision(decision(number), fact())
     print(number, flush=True)
 record.close()
 """
@@ -235,4 +235,4 @@ def test_the_reserve_is_really_kept_free_by_the_disk(tmp_path: Path) -> None:
 
         assert free_bytes(disk) == 0
         assert record.status()["reserve_bytes"] > 1023 * KIB  # one record says that the disk is full
-        assert record.refused(decision(cause="audit"), fact()) is not None
+        assert record.append_refusal(decision(cause="audit"), fact()) is not None

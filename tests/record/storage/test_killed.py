@@ -33,7 +33,7 @@ async def main():
     async with trio.open_nursery() as nursery:
         await nursery.start(record.run)
         for number in range(10**9):
-            head = record.decided(decision(number, decision_id=f"{sys.argv[2]}-{number}"), fact())
+            head = record.append_decision(decision(number, decision_id=f"{sys.argv[2]}-{number}"), fact())
             await record.durable(head)
             os.write(1, b"%d %s %s-%d\\n" % (head.seq, head.hash.encode(), sys.argv[2].encode(), number))
             if number % 10 == 0:

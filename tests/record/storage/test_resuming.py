@@ -9,8 +9,8 @@ from support.tables import table
 
 HASH = "ab" * 32
 OTHER = "cd" * 32
-SHUT = HighWaterMark(is_shut=True, through=10_000, seq=60, hash=HASH)
-OPEN = HighWaterMark(through=10_000, seq=60, hash=HASH)
+SHUT = HighWaterMark(is_closed=True, reserved_through=10_000, seq=60, hash=HASH)
+OPEN = HighWaterMark(reserved_through=10_000, seq=60, hash=HASH)
 
 
 @table(
@@ -18,8 +18,8 @@ OPEN = HighWaterMark(through=10_000, seq=60, hash=HASH)
     [
         # nothing yet; and a first start that was killed before it had written a record
         (0, None, None, 0, None, []),
-        (0, None, HighWaterMark(through=BLOCK), BLOCK, (1, BLOCK), []),
-        (0, (0, GENESIS), HighWaterMark(through=BLOCK), BLOCK, (1, BLOCK), []),
+        (0, None, HighWaterMark(reserved_through=BLOCK), BLOCK, (1, BLOCK), []),
+        (0, (0, GENESIS), HighWaterMark(reserved_through=BLOCK), BLOCK, (1, BLOCK), []),
         # a clean end, and a crash
         (60, (60, HASH), SHUT, 60, None, []),
         (60, (60, HASH), OPEN, 10_000, (61, 10_000), []),
@@ -34,14 +34,14 @@ OPEN = HighWaterMark(through=10_000, seq=60, hash=HASH)
         (0, None, OPEN, 10_000, (61, 10_000), ["the anchor in /r is gone", "records 1 to 60 are missing"]),
         # another record in its place
         (60, (60, OTHER), SHUT, 60, None, ["record 60 in /r differs from the one that its anchor names"]),
-        (60, (60, HASH), HighWaterMark(is_shut=True, through=99, seq=60, hash=OTHER), 60, None, ["its mark names"]),
+        (60, (60, HASH), HighWaterMark(True, 99, 60, OTHER), 60, None, ["its mark names"]),
         # the mark is gone, broken, or older than the record
         (60, (60, HASH), None, 60 + BLOCK, (61, 60 + BLOCK), ["the mark /r.mark is gone"]),
         (0, (60, HASH), None, 60 + BLOCK, (61, 60 + BLOCK), ["mark /r.mark is gone", "records 1 to 60 are missing"]),
         (60, (60, HASH), "broken", 60 + BLOCK, (61, 60 + BLOCK), ["broken"]),
         (0, None, "broken", BLOCK, (1, BLOCK), ["broken"]),
         (61, (61, HASH), SHUT, 61, None, ["were written after its last daemon had ended"]),
-        (10_001, (10_001, HASH), OPEN, 10_001, None, ["is beyond what /r.mark has reserved"]),
+        (10_001, (10_001, HASH), OPEN, 10_001, None, ["is beyond the numbers that /r.mark has reserved"]),
         # both are gone
         (40, None, None, 40 + BLOCK, (41, 40 + BLOCK), ["the anchor in /r is gone", "the mark /r.mark is gone"]),
     ],

@@ -55,7 +55,7 @@ async def test_nothing_goes_that_was_not_acknowledged(tmp_path: Path) -> None:
     async with running(tmp_path, in_a_fleet(TIGHT)) as record:
         await looked(record)
         kept_at_first = segments(tmp_path)[: len(before)]
-        record.shipped(last_of(before[1]) + 1)  # the third has records that are not there yet
+        record.set_shipped(last_of(before[1]) + 1)  # the third has records that are not there yet
         record._retention_at = 0.0
         await until(lambda: len(segments(tmp_path)) < len(before))
         await looked(record)
@@ -74,8 +74,8 @@ async def test_an_engine_that_has_lost_some_takes_its_acknowledgement_back(tmp_p
     before = segments(tmp_path)
 
     async with running(tmp_path, in_a_fleet(SETTINGS)) as record:
-        record.shipped(last_of(before[-1]))
-        record.shipped(0)
+        record.set_shipped(last_of(before[-1]))
+        record.set_shipped(0)
         record.apply(in_a_fleet(TIGHT))
         await looked(record)
         left = segments(tmp_path)
@@ -90,7 +90,7 @@ async def test_what_is_over_the_limit_goes_oldest_first_and_is_counted_and_recor
     limit = sum(path.stat().st_size for path in before[3:]) + 2000
 
     async with running(tmp_path, in_a_fleet(SETTINGS, limit)) as record:
-        record.shipped(acknowledged)
+        record.set_shipped(acknowledged)
         record.apply(in_a_fleet(TIGHT, limit))
         await until(lambda: len(segments(tmp_path)) < len(before))
         await looked(record)
@@ -118,7 +118,7 @@ def last_of_removed(retired: dict[str, int]) -> int:
 async def test_a_loss_is_told_across_a_restart_until_it_is_acknowledged(tmp_path: Path) -> None:
     await filled(tmp_path, 4)
     async with running(tmp_path, in_a_fleet(TIGHT, 1)) as record:
-        record.shipped(0)
+        record.set_shipped(0)
         record._retention_at = 0.0
         await until(lambda: len(segments(tmp_path)) == 1)
 
@@ -185,7 +185,7 @@ async def test_what_waits_is_counted_without_the_numbers_that_a_crash_skipped(tm
         shipping = record.status()["shipping"]
         assert record.head is not None
         newest = record.head.seq
-        record.shipped(newest)
+        record.set_shipped(newest)
         after = record.status()["shipping"]
 
     assert newest > 10_000
@@ -195,7 +195,7 @@ async def test_what_waits_is_counted_without_the_numbers_that_a_crash_skipped(tm
 
 def test_a_record_that_is_not_there_cannot_be_acknowledged(tmp_path: Path) -> None:
     with opened(tmp_path, in_a_fleet(SETTINGS)) as record, pytest.raises(ValueError, match="cannot be acknowledged"):
-        record.shipped(1000)
+        record.set_shipped(1000)
 
 
 def made(folder: Path, counts: list[int]) -> list[SegmentFile]:

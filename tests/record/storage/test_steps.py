@@ -39,12 +39,12 @@ def kill_before(step):
 async def use(record):
     async with trio.open_nursery() as nursery:
         await nursery.start(record.run)
-        record.decided(decision(1), fact())
+        record.append_decision(decision(1), fact())
         while len(segments(Path(record.folder))) > 1 or record.status()["synced_seq"] < 5:
             await trio.sleep(0.001)
             record._retention_at = 0.0
             if record.status()["synced_seq"] < 5:
-                record.decided(decision(2), fact())
+                record.append_decision(decision(2), fact())
         nursery.cancel_scope.cancel()
 
 def live(folder, step):
@@ -58,7 +58,7 @@ def live(folder, step):
 def make(folder):
     with opened(folder) as record:
         for part in range(3):
-            record.decided(decision(part), fact())
+            record.append_decision(decision(part), fact())
             record._journal.begin_segment()
 
 base, how, steps, found = Path(sys.argv[1]), sys.argv[2], 0, set()
@@ -75,7 +75,7 @@ while True:
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     with opened(folder) as record:
         assert record.status()["faults"] == [], (steps, record.status()["faults"])
-        used = {one.seq for one in [record.decided(decision(3), fact())]}
+        used = {one.seq for one in [record.append_decision(decision(3), fact())]}
     report = verify_record(str(folder))
     assert report.ok, (steps, report.findings)
     with opened(folder) as record:

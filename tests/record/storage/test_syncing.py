@@ -154,8 +154,8 @@ async def test_while_syncs_fail_gates_are_refused_and_their_denials_written(
         await until(lambda: record.status()["faults"])
         with pytest.raises(RecordError, match=r"cannot be synced: Input/output error; repair its disk"):
             decided(record)
-        refused = record.refused(decision(9, cause="audit"), fact())
-        passed = record.decided(decision(event="stop"), fact(is_gate=False))
+        refused = record.append_refusal(decision(9, cause="audit"), fact())
+        passed = record.append_decision(decision(event="stop"), fact(is_gate=False))
         unrecorded = record.status()["unrecorded"]
         disk.fails = False
         await until(lambda: record.status()["synced_seq"] > 4)
@@ -213,7 +213,7 @@ async def main():
     async with trio.open_nursery() as nursery:
         await nursery.start(record.run)
         for number in range(3):
-            await record.durable(record.decided(decision(number), fact()))
+            await record.durable(record.append_decision(decision(number), fact()))
             os.write(1, b"answer %d\\n" % number)
         nursery.cancel_scope.cancel()
     record.close()

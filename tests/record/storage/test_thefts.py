@@ -41,7 +41,7 @@ def make(folder: Path, parts: int = 4) -> None:
     with opened(folder) as record:
         for part in range(parts):
             for number in range(4):
-                record.decided(decision(10 * part + number), fact())
+                record.append_decision(decision(10 * part + number), fact())
             if part < parts - 1:
                 record._journal.begin_segment()
             if part == 0:

@@ -22,7 +22,7 @@ def crashed(folder: Path, count: int = 3) -> Path:
     with opened(folder) as record:
         beside = Beside(folder)
         for number in range(count):
-            record.decided(decision(number), fact())
+            record.append_decision(decision(number), fact())
         record.append("reloaded")
     (path,) = segments(folder)
     path.write_bytes(b"".join(lines(folder)[:-1]))
@@ -112,7 +112,7 @@ def test_anything_after_the_last_sound_record_is_moved_aside(tmp_path: Path, tai
         file.write(tail)
 
     with opened(tmp_path) as record:
-        head = record.decided(decision(9), fact())
+        head = record.append_decision(decision(9), fact())
 
     assert head is not None
     assert [one.read_bytes() for one in tmp_path.glob("*.torn-1")] == [tail]
@@ -161,7 +161,7 @@ def test_damage_in_the_middle_is_told_and_not_mended(
     path.write_bytes(damaged)
 
     with opened(tmp_path) as record:
-        head = record.decided(decision(9), fact())
+        head = record.append_decision(decision(9), fact())
         faults = record.status()["faults"]
 
     assert head is not None
@@ -173,7 +173,7 @@ def test_damage_in_the_middle_is_told_and_not_mended(
 def test_an_end_that_was_cut_off_is_told_and_its_numbers_are_not_used_again(tmp_path: Path) -> None:
     with opened(tmp_path) as record:
         for number in range(5):
-            record.decided(decision(number), fact())
+            record.append_decision(decision(number), fact())
     (path,) = segments(tmp_path)
     path.write_bytes(b"".join(lines(tmp_path)[:4]))
 

@@ -261,7 +261,7 @@ async def test_a_bundle_with_anything_wrong_is_refused_as_a_whole(tmp_path: Path
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda one: {"bundle": one.applying["bundle"][:-8]}, "torn or another one"),
+        (lambda one: {"bundle": one.applying["bundle"][:-8]}, "cut off or another one"),
         (lambda one: {"bundle": "!"}, "not base64"),
         (lambda one: {"version": 2}, "wants version 1, not version 2"),
         (lambda one: {"version": 0}, "wants version 1, not version 0"),

@@ -160,7 +160,7 @@ class LinkProcess:
         said = ""
         while True:
             await trio.sleep(STATUS)
-            status = self._link.known.status() if self._link is not None else "there is no [fleet]"
+            status = self._link.state.format_status() if self._link is not None else "there is no [fleet]"
             if status != said:
                 await self._notifier.notify(STATUS=status)
                 said = status

@@ -57,7 +57,7 @@ async def list_history_findings(publisher: Publisher, memory: LastSeenHead) -> l
     hosts = await publisher.hosts()
     await publisher.read()  # what a host has read meanwhile
     try:
-        publisher.history.check_seen(memory.head(), by="this machine")
+        publisher.history.check_seen(memory.read_head(), by="this machine")
     except FleetError as error:
         found.append(str(error))
     try:
@@ -71,13 +71,13 @@ def describe_version(entry: StoredVersion) -> dict[str, Any]:
     import msgspec
 
     facts: dict[str, Any] = msgspec.to_builtins(entry.manifest)
-    return {**facts, "digest": entry.envelope.digest, "key": entry.envelope.key, "believed": entry.is_believed}
+    return {**facts, "digest": entry.envelope.digest, "key": entry.envelope.key, "believed": entry.is_trusted}
 
 
 def version_row(entry: StoredVersion) -> tuple[object, ...]:
     manifest = entry.manifest
     hosts = f"{manifest.rollout.percent:g} %" + "".join(f" {label}" for label in manifest.rollout.labels)
-    key = entry.envelope.key if entry.is_believed else f"{entry.envelope.key} (not believed here)"
+    key = entry.envelope.key if entry.is_trusted else f"{entry.envelope.key} (not believed here)"
     return (
         manifest.version, manifest.created, manifest.publisher or None, hosts, manifest.bundle[:12], manifest.same_as,
         key, manifest.message or None,

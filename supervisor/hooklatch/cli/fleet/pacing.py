@@ -127,7 +127,7 @@ def read_rollout_goal(arguments: argparse.Namespace) -> Goal:
         return Goal(arguments.percent if arguments.percent is not None else 100.0)
     bound = StopThreshold(arguments.hold / 100, arguments.sample)
     patience = max(arguments.patience, arguments.wait)
-    pace = RolloutPace(steps=arguments.steps, wait=arguments.wait, patience=patience, bound=bound)
+    pace = RolloutPace(steps=arguments.steps, wait=arguments.wait, timeout=patience, bound=bound)
     return Goal(arguments.steps[-1], pace)
 
 
@@ -165,7 +165,7 @@ async def roll_out(
     ):  # without a step that is wider, these hosts have it, by a version of another key
         return await publisher.commit(plan, key, publisher=by, message=message), True
     pace = msgspec.structs.replace(wanted.pace, steps=left)
-    way.ongoing = Ongoing(publisher, key, pace, by=by, message=message, tell=tell)
+    way.ongoing = Ongoing(publisher, key, pace, by=by, message=message, notify=tell)
     return await way.ongoing.run(plan), True
 
 

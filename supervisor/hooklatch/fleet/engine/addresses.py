@@ -1,7 +1,7 @@
-"""The URL of an engine, read.  Pure: knows text, and no engine's module.
+"""A parser for the URLs of engines.
 
 `redis://[user@]host[:port][/db]`, `rediss://` the same through TLS, `redis+unix://[user@]/path/of/socket`.  A password
-is never part of it: URLs stand in configurations, process lists and logs.
+is never part of it, since URLs are shown in configurations, process lists and logs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ WITHOUT_PASSWORD = "put it into a file and name that as password_file, or into t
 
 
 class Address(msgspec.Struct, frozen=True):
-    """Where an engine is: `host` and `port`, or the `path` of a Unix socket; `number` is that of the database."""
+    """The address of an engine: `host` and `port`, or the `path` of a Unix socket; `number` is that of the database."""
 
     scheme: str
     user: str | None = None
@@ -37,24 +37,24 @@ class Address(msgspec.Struct, frozen=True):
 
 
 def read_url(url: str) -> Address:
-    """Read an engine's URL; whether there is an engine for its scheme is for `open_engine` to say.
+    """Read an engine's URL of any scheme; `open_engine` knows the schemes that there are.
 
     Raises:
-        AddressError: it is none, or a password is in it.
+        AddressError: it is not a URL of an engine, or a password is in it.
     """
     try:
         parts = urlsplit(url)
-        host, port, secret = parts.hostname or "", parts.port, parts.password
-    except ValueError:  # its text quotes what may be a password
+        host, port, password = parts.hostname or "", parts.port, parts.password
+    except ValueError:  # its own text is not shown, since it quotes what may be a password
         raise AddressError(
-            f"{redact_url(url)!r} is no URL of an engine, by its host or its port; write {FORMS}"
+            f"{redact_url(url)!r} is not a URL of an engine: its host or its port is wrong; write {FORMS}"
         ) from None
-    if secret is not None or parts.netloc.count("@") > 1:
+    if password is not None or parts.netloc.count("@") > 1:
         raise AddressError(f"the URL {redact_url(url)!r} has a password in it: take it out, and {WITHOUT_PASSWORD}")
     if not url.isprintable() or " " in url or parts.query or parts.fragment:
-        raise AddressError(f"{redact_url(url)!r} is no URL of an engine: it has a space, '?' or '#'; write {FORMS}")
+        raise AddressError(f"{redact_url(url)!r} is not a URL of an engine: it has a space, '?' or '#'; write {FORMS}")
     if not parts.scheme or "://" not in url:
-        raise AddressError(f"{redact_url(url)!r} is no URL of an engine: it has no scheme; write {FORMS}")
+        raise AddressError(f"{redact_url(url)!r} is not a URL of an engine: it has no scheme; write {FORMS}")
     user = unquote(parts.username) if parts.username else None
     if parts.scheme.endswith("+unix"):
         if host or port is not None or len(parts.path) < 2:
@@ -64,22 +64,22 @@ def read_url(url: str) -> Address:
         raise AddressError(f"{redact_url(url)!r} names no host: write {FORMS}")
     number = parts.path.removeprefix("/")
     if not (number.isascii() and number.isdecimal() and len(number) < 6) and number:
-        raise AddressError(f"{redact_url(url)!r}: {number!r} is no number of a database; write {FORMS}")
+        raise AddressError(f"{redact_url(url)!r}: {number!r} is not the number of a database; write {FORMS}")
     return Address(parts.scheme, user, host, port, number=int(number or 0))
 
 
 def add_user(url: str, user: str | None) -> str:
-    """Return a URL with a user in it, where it names none itself.
+    """Return a URL with a user in it, unless it names one itself.
 
     Raises:
-        AddressError: it is no URL of an engine.
+        AddressError: it is not a URL of an engine.
     """
     address = read_url(url)
     return url if user is None or address.user is not None else str(msgspec.structs.replace(address, user=user))
 
 
 def redact_url(url: str) -> str:
-    """Return a URL as it may be shown: without what stands before its last '@', which may hold a password."""
+    """Return a URL as it may be shown: without the part before its last '@', which may hold a password."""
     before, at, after = url.rpartition("@")
     scheme, slashes, _ = before.partition("://")
     return f"{scheme}{slashes}…@{after}" if at and slashes else f"…@{after}" if at else url

@@ -1,9 +1,10 @@
-"""What an engine must do: keep an ordered log of versions, bundles by digest, and a log and a report for each host.
+"""The interface of an engine: an ordered log of versions, bundles by digest, and a log and a report for each host.
 
-Knows bytes and numbers.  A second engine is a second module with a class of this shape, and a scheme in `open_engine`.
+Knows bytes and numbers, not policy.  A second engine is a second module with a class of this shape, and a scheme in
+`open_engine`.
 
-Nothing depends on seen edges: a reader asks for what follows the number that it has.  A lost reply is harmless: what is
-written carries its own number, and the engine refuses a number that it has already.
+Nothing depends on a message that could be missed: a reader asks for what follows the number that it has.  A lost reply
+is harmless: every entry carries its own number, and the engine refuses a number that it has already.
 """
 
 from __future__ import annotations
@@ -33,31 +34,31 @@ __all__ = [
 
 
 class EngineError(Exception):
-    """The engine cannot do it.  The text says what happened, where (without secrets), and what to do."""
+    """A request to the engine failed.  The text says what happened, where (without secrets), and what to do."""
 
 
 class UnreachableError(EngineError):
-    """There is no connection, or no answer in time: try again later."""
+    """The engine has no connection for us, or did not answer in time: try again later."""
 
 
 class EngineRefusedError(EngineError):
-    """The engine refuses: wrong credentials, no right, its disk is full, too old.  Trying again may not help."""
+    """The engine refuses: wrong credentials, no right, a full disk, too old a server.  A retry may not help."""
 
 
 class AddressError(EngineRefusedError):
-    """What should name an engine is no URL of one."""
+    """A text is not the URL of an engine."""
 
 
 class MissingFileError(EngineRefusedError):
-    """A file that was named is not there: a password's, or one of certificates."""
+    """A file that the settings name does not exist: a password's, or one of certificates."""
 
 
 class NotInstalledError(EngineRefusedError):
-    """The package that speaks to such an engine is not installed."""
+    """The package that connects to such an engine is not installed."""
 
 
 class ConflictError(EngineError):
-    """Somebody else wrote that number first."""
+    """Another process wrote that number first."""
 
 
 class LostError(EngineError):
@@ -65,11 +66,11 @@ class LostError(EngineError):
 
 
 class BehindError(EngineRefusedError):
-    """The engine has lost versions that were read from it, or that it must have: it is no source of policy as it is."""
+    """The engine has lost versions that were read from it, or that it must have, so it cannot be a source of policy."""
 
 
 class RecordBatch(msgspec.Struct, frozen=True):
-    """Records of one host: all from `first` to `last` that were to be shipped, as the bytes that were given.
+    """Entries of one host: all from `first` to `last` that were to be shipped, as the bytes that were given.
 
     `at` is when the engine took it, in ms since the epoch by its clock.
     """
@@ -81,9 +82,10 @@ class RecordBatch(msgspec.Struct, frozen=True):
 
 
 class LogFacts(msgspec.Struct, frozen=True):
-    """Of one epoch of a host's log: the newest number that it ever took, its batches, and how many it was ever given.
+    """Numbers of one epoch of a host's log: the newest seq that it ever took, its batches, and how many it ever got.
 
-    What is missing between those two was removed: by an operator, whose note says so, or with the host's credentials.
+    Batches that are missing between those two were removed: by an operator, whose note says so, or by a process with
+    the host's credentials.
     """
 
     last: int
@@ -92,7 +94,7 @@ class LogFacts(msgspec.Struct, frozen=True):
 
 
 class StoredReport(msgspec.Struct, frozen=True):
-    """What a host last said of itself, and when the engine heard it, in ms since the epoch by the engine's clock."""
+    """A host's last report, and when the engine got it, in ms since the epoch by the engine's clock."""
 
     host: str
     data: bytes
@@ -128,7 +130,7 @@ class Engine(Protocol):
         Raises:
             ConflictError: it is not the one after the newest.
             BehindError: some before it are gone.
-            UnreachableError: it may be there or not: look at what is there.
+            UnreachableError: it may be there or not: read back what is there.
         """
         ...
 
@@ -137,10 +139,10 @@ class Engine(Protocol):
         ...
 
     async def put_bundle(self, digest: str, data: bytes) -> None:
-        """Store a bundle; one that is there already is kept.
+        """Store a bundle; a bundle that is there already is kept.
 
         Raises:
-            RefusedError: other bytes are there under its name.
+            EngineRefusedError: other bytes are there under its name.
         """
         ...
 
@@ -151,17 +153,17 @@ class Engine(Protocol):
 
         Raises:
             ConflictError: the log holds `batch.last` or later records already.
-            LostError: the batch is there, and the log, whose end was read or written before, had become none.
+            LostError: the batch is there, and the log, whose end was read or written before, was gone before it.
             UnreachableError: it may be there or not: sent again, it is refused if it is.  Also if the connection was
-                lost since the log's end was read or written: what answers now may have less than was acknowledged, so
-                ask for `last_batch` first.
+                lost since the log's end was read or written: the server that answers now may have less than was
+                acknowledged, so ask for `last_batch` first.
         """
         ...
 
     async def last_batch(self, host: str) -> tuple[int, RecordBatch] | None:
         """Return the newest epoch of a host's log that has batches, and its newest batch; None if there is none.
 
-        Its data is empty if the engine took it and holds it no more.
+        Its data is empty if the engine took it and does not hold it any more.
         """
         ...
 
@@ -178,41 +180,41 @@ class Engine(Protocol):
         ...
 
     def logs(self) -> AsyncIterator[tuple[str, int]]:
-        """Return the logs that there are by host and epoch, in no order; `epochs` is what a host says of its own."""
+        """Return the logs that exist, by host and epoch, in no order; `epochs` is a host's own list of its logs."""
         ...
 
     async def log_facts(self, host: str, epoch: int) -> LogFacts | None:
-        """Return what is known of a log beside what it holds, None if there is no such log."""
+        """Return the numbers of a log, None if there is no such log."""
         ...
 
     async def trim(self, host: str, epoch: int, through: int, note: bytes) -> int:
-        """Keep a note on a host's epoch in place of the one before, then remove its batches through a number.
+        """Store a note on a host's epoch in place of the one before, then remove its batches through a number.
 
         Return how many were removed.  Hosts have no right to do this.
         """
         ...
 
     async def notes(self, host: str) -> Mapping[int, bytes]:
-        """Return the notes on what was trimmed from a host's log, by epoch."""
+        """Return the notes on the batches that were trimmed from a host's log, by epoch."""
         ...
 
     # -- hosts: each reports on itself ---------------------------------------------------------------------------------
 
     async def report(self, host: str, data: bytes) -> None:
-        """Replace what a host says of itself."""
+        """Replace a host's report."""
         ...
 
     def reports(self) -> AsyncIterator[StoredReport]:
-        """Return what every host last said of itself, in no order."""
+        """Return every host's last report, in no order."""
         ...
 
     async def facts(self) -> dict[str, str]:
-        """Return what is worth showing of the engine: its name, its version, whether it syncs what it acknowledges."""
+        """Return facts to show: the engine's name, its version, its clock, whether it syncs what it acknowledges."""
         ...
 
 
 class EngineOpener(Protocol):
-    """Opens a fleet's part of an engine by its URL; a password comes from a file, never from an argument."""
+    """A function that opens a fleet's part of an engine by its URL."""
 
     def __call__(
         self,

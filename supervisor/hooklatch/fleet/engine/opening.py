@@ -1,6 +1,10 @@
-"""Opens an engine by its URL.  Knows which module is whose; knows nothing of any engine.
+"""The opening of an engine by its URL.
 
-A second engine is a module with a function of the shape `EngineModule`, and a row in `MODULES`.
+    async with open_engine("rediss://engine.example", "acme", password=read_password("engine.password")) as engine:
+        versions = await engine.versions(after=0)
+
+A second engine is a module with a function of the shape `EngineModule`, and a row in `MODULES`.  A module is imported
+when an engine of its scheme is opened, so that its library need not be installed for any other.
 """
 
 from __future__ import annotations
@@ -22,11 +26,11 @@ MODULES = {
     "redis+unix": "hooklatch.fleet.engine.redis",
 }
 PASSWORD = "HOOKLATCH_FLEET_PASSWORD"
-MAX_PASSWORD = 4096  # bytes of its file: more is another file
+MAX_PASSWORD = 4096  # bytes of its file: a longer one is not a password file
 
 
 class EngineModule(Protocol):
-    """What each module of an engine has under the name `opens`."""
+    """The function that each module of an engine has under the name `opens`."""
 
     def __call__(
         self, address: Address, fleet: str, *, password: str | None, ca: str | None, timeout: float
@@ -36,13 +40,13 @@ class EngineModule(Protocol):
 def open_engine(
     url: str, fleet: str, *, password: str | None = None, ca: str | None = None, timeout: float = 5.0
 ) -> AbstractAsyncContextManager[Engine]:
-    """Open a fleet's part of the engine that a URL names; connected, and found fit, once the block is entered.
+    """Open a fleet's part of the engine that a URL names; it is connected and checked once the block is entered.
 
-    `ca` is a file with the certificates that may vouch for the engine, in place of those of the system; `timeout` is
+    `ca` is a file with the certificates that may vouch for the engine, in place of those of the system.  `timeout` is
     how many seconds a connection may take, and how long an answer may stay away.
 
     Raises:
-        AddressError: the URL is none, or there is no engine of its scheme.
+        AddressError: it is not a URL of an engine, or there is no engine of its scheme.
         NotInstalledError: its library is not installed.
     """
     address = read_url(url)
@@ -65,7 +69,7 @@ def read_password(file: str | None) -> str | None:
 
     Raises:
         MissingFileError: there is no such file.
-        RefusedError: the file cannot be read or holds no password.
+        EngineRefusedError: the file cannot be read or holds no password.
     """
     if file is None:
         return os.environ.get(PASSWORD) or None
@@ -73,11 +77,11 @@ def read_password(file: str | None) -> str | None:
         with open(file, "rb") as stream:
             password = stream.read(MAX_PASSWORD + 1).decode().strip()
     except FileNotFoundError:
-        raise MissingFileError(f"the password file {file!r} is not there; write it, with mode 600") from None
+        raise MissingFileError(f"the password file {file!r} does not exist; write it, with mode 600") from None
     except OSError as error:
         raise EngineRefusedError(f"the password file {file!r} cannot be read: {error.strerror or error}") from None
     except UnicodeDecodeError:
-        raise EngineRefusedError(f"the password file {file!r} holds no password: it is no text in UTF-8") from None
+        raise EngineRefusedError(f"the password file {file!r} holds no password: it is not text in UTF-8") from None
     if not password or len(password) > MAX_PASSWORD or not password.isprintable():
         raise EngineRefusedError(f"the password file {file!r} holds no password: write it there, on one line")
     return password

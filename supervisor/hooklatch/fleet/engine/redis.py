@@ -1,6 +1,6 @@
 """The engine on Redis 7 or later, or Valkey: streams with ids of ours, so the server itself refuses a number twice.
 
-Knows keys and commands; knows no policy and no record.  All keys begin with `hooklatch:<fleet>:`:
+Knows keys and commands, not policy and record.  All keys begin with `hooklatch:<fleet>:`:
 
 | key | type | holds | written by |
 |---|---|---|---|
@@ -12,8 +12,8 @@ Knows keys and commands; knows no policy and no record.  All keys begin with `ho
 | `host:<host>` | stream of one entry, id by the engine's clock | `d` the report | that host: XADD |
 
 The versions are numbered from 1 without a gap and are never trimmed, so their count is the number of the newest.
-Every look at them asks for the count too: a log that was emptied, cut or restored from an older copy shows as behind,
-never as "nothing new".
+Every request for them asks for the count too: a log that was emptied, cut or restored from an older copy shows as
+behind, never as "nothing new".
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ from hooklatch.fleet.policy.manifests import NAME
 
 __all__ = ["RedisEngine", "opens"]
 
-BLOCK = 0.4  # seconds that the server may hold a waiting question: so long may a dead peer go unnoticed, and
-GRACE = 0.8  # so long may its answer then stay away; twice as long after each time that it did, as it may be busy
+BLOCK = 0.4  # seconds that the server may hold a waiting command: a dead peer goes unnoticed for as long
+GRACE = 0.8  # seconds that its answer may then stay away; doubled after each time that it did, as it may be busy
 AT_ONCE = 16  # batches in one answer: each may have megabytes
 SCANNED = 1000  # keys looked at in one step of SCAN
 LAST = 2**64 - 1  # the last number that an id of a stream can have
@@ -77,7 +77,7 @@ async def opens(
 ) -> AsyncGenerator[Engine]:
     """Open a fleet's part of a Redis; connections that are lost later are made anew at the next call."""
     if NAME.fullmatch(fleet) is None:
-        raise EngineRefusedError(f"{fleet!r} is no name of a fleet: letters, digits, '.', '_' and '-', at most 63")
+        raise EngineRefusedError(f"{fleet!r} is not a name of a fleet: letters, digits, '.', '_' and '-', at most 63")
     tls = make_tls_context(ca) if address.scheme == "rediss" else None
     failure: BaseException | None = None
     async with trio.open_nursery() as nursery:
@@ -86,7 +86,7 @@ async def opens(
         try:
             await engine.connect()
             yield engine
-        except BaseException as error:  # ours must not come out as a group of one, which a nursery would make of it
+        except BaseException as error:  # raised below: a nursery would wrap it in an exception group
             failure = error
         nursery.cancel_scope.cancel()
     if failure is not None:
@@ -94,84 +94,86 @@ async def opens(
 
 
 class RedisEngine:
-    """One fleet's keys, through two connections: one for what is answered at once, one for waiting."""
+    """One fleet's keys, through a pool of two connections."""
 
-    def __init__(self, lines: RedisPool, address: Address, fleet: str, timeout: float) -> None:
-        self._lines = lines
+    def __init__(self, pool: RedisPool, address: Address, fleet: str, timeout: float) -> None:
+        self._pool = pool
         self._address = address
         self._prefix = f"hooklatch:{fleet}:"
         self._timeout = timeout
         self._reading = trio.Lock()
         self._grace = GRACE
-        self._end_known_by: RedisConnection | None = None  # the connection on which a log's end was read, or written
-        self._epochs: set[tuple[str, int]] = set()  # that were there when a log's end was read or written
+        self._end_known_on: RedisConnection | None = None  # the connection on which a log's end was read or written
+        self._known_epochs: set[tuple[str, int]] = set()  # that were there when a log's end was read or written
 
     async def connect(self) -> None:
-        """Connect, and look whether this server will do.
+        """Connect, and check this server.
 
         Raises:
             EngineError: it is away, refuses us, is too old, or is a replica or part of a cluster.
         """
-        await self._lines.line("asking")
+        await self._pool.connection("asking")
 
     # -- policy --------------------------------------------------------------------------------------------------------
 
     async def versions(self, after: int, *, wait: float = 0.0, limit: int = 100) -> Sequence[tuple[int, bytes]]:
         end = trio.current_time() + wait
         while True:
-            left = end - trio.current_time()
-            found = (
-                await self._versions_now(after, limit) if left <= 0 else await self._versions_soon(after, limit, left)
+            seconds_left = end - trio.current_time()
+            versions = (
+                await self._fetch_versions(after, limit)
+                if seconds_left <= 0
+                else await self._await_versions(after, limit, seconds_left)
             )
-            if found or left <= 0:
-                return found
+            if versions or seconds_left <= 0:
+                return versions
 
-    async def _versions_now(self, after: int, limit: int) -> Sequence[tuple[int, bytes]]:
-        return self._whole(after, await self._ask(*self._looks(after, "COUNT", limit)))
+    async def _fetch_versions(self, after: int, limit: int) -> Sequence[tuple[int, bytes]]:
+        return self._read_versions(after, await self._execute(*self._version_commands(after, "COUNT", limit)))
 
-    async def _versions_soon(self, after: int, limit: int, left: float) -> Sequence[tuple[int, bytes]]:
-        """Wait for a version for `left` seconds or `BLOCK`: short, so that a peer that has died is soon noticed."""
-        block = max(1, int(min(left, BLOCK) * 1000))
+    async def _await_versions(self, after: int, limit: int, seconds: float) -> Sequence[tuple[int, bytes]]:
+        """Wait for a version for some seconds, at most `BLOCK`: short, so that a peer that has died is soon noticed."""
+        block = max(1, int(min(seconds, BLOCK) * 1000))
         async with self._reading:
-            line = await self._lines.line("waiting")
-            questions = self._looks(after, "COUNT", limit, "BLOCK", block)
+            connection = await self._pool.connection("waiting")
+            commands = self._version_commands(after, "COUNT", limit, "BLOCK", block)
             try:
-                answers = await line.ask(*questions, patience=block / 1000 + min(self._grace, self._timeout))
+                answers = await connection.execute(*commands, timeout=block / 1000 + min(self._grace, self._timeout))
             except UnreachableError:
                 self._grace = min(2 * self._grace, max(GRACE, self._timeout))
-                self._lines.close()  # the other connection has the same peer
+                self._pool.close()  # the other connection has the same peer
                 raise
             self._grace = GRACE
-        return self._whole(after, answers)
+        return self._read_versions(after, answers)
 
-    def _looks(self, after: int, *how: str | int) -> tuple[RedisCommand, RedisCommand]:
+    def _version_commands(self, after: int, *options: str | int) -> tuple[RedisCommand, RedisCommand]:
         policy = self._key("policy")
-        return RedisCommand("XREAD", *how, "STREAMS", policy, f"{after}-0", about=policy), RedisCommand(
+        return RedisCommand("XREAD", *options, "STREAMS", policy, f"{after}-0", about=policy), RedisCommand(
             "XLEN", key=policy
         )
 
-    def _whole(self, after: int, answers: Sequence[Any]) -> list[tuple[int, bytes]]:
-        """Return the versions that came, if they and all before them are there."""
+    def _read_versions(self, after: int, answers: Sequence[Any]) -> list[tuple[int, bytes]]:
+        """Return the versions of an answer, if they and all before them are there."""
         streams, count = answers
-        found: list[tuple[int, bytes]] = []
-        for number, (place, fields) in enumerate(read_single_stream(streams), start=after + 1):
-            if place != (number, 0):
+        versions: list[tuple[int, bytes]] = []
+        for number, (stream_id, fields) in enumerate(read_single_stream(streams), start=after + 1):
+            if stream_id != (number, 0):
                 raise BehindError(
                     f"{self._address} has no version {number} and has one after it: {self._key('policy')} was trimmed"
                     " or written by something else; restore it from a copy"
                 )
-            found.append((number, fields.get(b"d", b"")))
-        newest = after + len(found)
+            versions.append((number, fields.get(b"d", b"")))
+        newest = after + len(versions)
         if count < newest:
             raise BehindError(
                 f"{self._address} has {count} versions of the policy, and version {newest} was read from it:"
                 f" {self._key('policy')} was emptied, trimmed or restored from an older copy; restore a newer one"
             )
-        return found
+        return versions
 
     async def newest_version(self) -> int:
         key = self._key("policy")
-        stream = await self._stream(key)
+        stream = await self._find_stream(key)
         if stream is not None and not stream.is_whole:
             raise BehindError(
                 f"{self._address} has {stream.count} versions of the policy, and had {stream.newest_ever[0]}: {key} was"
@@ -179,10 +181,10 @@ class RedisEngine:
             )
         return 0 if stream is None else stream.count
 
-    async def _stream(self, key: str) -> StreamInfo | None:
-        """Return what the server knows of a stream, None if there is none."""
+    async def _find_stream(self, key: str) -> StreamInfo | None:
+        """Return the server's facts of a stream, None if there is none."""
         try:
-            (facts,) = await self._ask(RedisCommand("XINFO STREAM", key=key))
+            (facts,) = await self._execute(RedisCommand("XINFO STREAM", key=key))
         except EngineRefusedError as error:
             if NONE not in str(error):
                 raise
@@ -190,34 +192,34 @@ class RedisEngine:
         return read_stream_info(facts)
 
     async def commit(self, version: int, manifest: bytes) -> None:
-        await self._check_that_nothing_is_evicted()
+        await self._refuse_eviction()
         newest = await self.newest_version()
         if newest != version - 1:
             raise ConflictError(f"version {version} cannot be published: the newest is {newest}")
-        try:  # between these two the log can only grow: then this is refused
-            await self._ask(RedisCommand("XADD", f"{version}-0", "d", manifest, key=self._key("policy")))
+        try:  # since the look above the log can only have grown, and then this is refused
+            await self._execute(RedisCommand("XADD", f"{version}-0", "d", manifest, key=self._key("policy")))
         except EngineRefusedError as error:
             if TOO_LOW not in str(error):
                 raise
-            await self.newest_version()  # says so if that version was there and is lost
-            raise ConflictError(f"version {version} was published by somebody else at the same time") from None
+            await self.newest_version()  # raises BehindError if that version was there and is lost
+            raise ConflictError(f"version {version} was published by another publisher at the same time") from None
 
     async def bundle(self, digest: str) -> bytes | None:
-        (data,) = await self._ask(RedisCommand("GET", key=self._key("bundle", digest)))
+        (data,) = await self._execute(RedisCommand("GET", key=self._key("bundle", digest)))
         return cast("bytes | None", data)
 
     async def put_bundle(self, digest: str, data: bytes) -> None:
-        await self._check_that_nothing_is_evicted()
+        await self._refuse_eviction()
         key = self._key("bundle", digest)
-        (is_new,) = await self._ask(RedisCommand("SETNX", data, key=key))
+        (is_new,) = await self._execute(RedisCommand("SETNX", data, key=key))
         if not is_new and await self.bundle(digest) != data:
             raise EngineRefusedError(
-                f"{self._address} holds other bytes as {key}, so nobody can use it: an administrator must delete it"
+                f"{self._address} holds other bytes as {key}, which no host would take: an administrator must delete it"
             )
 
-    async def _check_that_nothing_is_evicted(self) -> None:
-        """Refuse to publish where what is published may be dropped for want of memory; where we may know."""
-        policy = (await self._told())["evicts"]
+    async def _refuse_eviction(self) -> None:
+        """Refuse to publish where the server may drop data for want of memory; without the right to know, go on."""
+        policy = (await self._read_memory_facts())["evicts"]
         if policy.startswith("allkeys"):
             reason = f"drops data when its memory is full (maxmemory-policy {policy})"
             raise EngineRefusedError(f"{self._address} {reason}: set maxmemory-policy noeviction there")
@@ -227,166 +229,168 @@ class RedisEngine:
     async def append(self, host: str, epoch: int, batch: RecordBatch) -> None:
         if not (0 < batch.first <= batch.last < BIG and 0 < epoch < BIG):
             raise ValueError(f"no batch of a log: epoch {epoch}, {batch.first} to {batch.last}")
-        key, epochs = self._log(host, epoch), self._log(host, "epochs")
-        line = await self._lines.line("asking")  # whose clock is then known
-        if self._end_known_by is not line and self._end_known_by is not None:
-            self._end_known_by = None
-            # What answers now may be restored from an older copy, or be a replica that was behind: it would take this
-            # batch, and what it lost would be a hole in the log for ever.
+        key, epochs = self._log_key(host, epoch), self._log_key(host, "epochs")
+        connection = await self._pool.connection("asking")  # first, since it brings the server's clock for the batch
+        if self._end_known_on is not connection and self._end_known_on is not None:
+            self._end_known_on = None
+            # The server that answers now may be restored from an older copy, or be a replica that was behind: it would
+            # take this batch, and what it lost would stay a hole in the log.
             raise UnreachableError(
-                f"the connection to {self._address} was lost: look again where the log of {host} ends"
+                f"the connection to {self._address} was lost: the end of the log of {host} has to be read again"
             )
-        self._end_known_by = line
-        entry = ("f", batch.first, "a", self._lines.now(), "d", batch.data)
+        self._end_known_on = connection
+        entry = ("f", batch.first, "a", self._pool.now(), "d", batch.data)
         try:
-            is_new, _ = await line.ask(
+            is_new, _ = await connection.execute(
                 RedisCommand("SADD", epoch, key=epochs), RedisCommand("XADD", f"{batch.last}-0", *entry, key=key)
             )
         except EngineRefusedError as error:
             if TOO_LOW not in str(error):
                 raise
             raise ConflictError(f"{key} holds record {batch.last} of {host} or later ones already") from None
-        if is_new and (host, epoch) in self._epochs:
+        if is_new and (host, epoch) in self._known_epochs:
             raise LostError(f"{self._address} has lost {key}, and has taken records from {batch.first} on since")
-        self._epochs.add((host, epoch))
+        self._known_epochs.add((host, epoch))
 
     async def last_batch(self, host: str) -> tuple[int, RecordBatch] | None:
-        self._end_known_by = await self._lines.line("asking")
+        self._end_known_on = await self._pool.connection("asking")
         epochs = await self.epochs(host)
-        self._epochs = {(host, epoch) for epoch in epochs}
+        self._known_epochs = {(host, epoch) for epoch in epochs}
         for epoch in reversed(epochs):
-            key = self._log(host, epoch)
-            (entries,) = await self._ask(RedisCommand("XREVRANGE", "+", "-", "COUNT", 1, key=key))
+            key = self._log_key(host, epoch)
+            (entries,) = await self._execute(RedisCommand("XREVRANGE", "+", "-", "COUNT", 1, key=key))
             if entries:
                 return epoch, read_batches(entries)[0]
-            if stream := await self._stream(key):
+            if stream := await self._find_stream(key):
                 last, _ = stream.newest_ever
                 return epoch, RecordBatch(last, last, b"")
         return None
 
     async def batches(self, host: str, epoch: int, after: int, *, limit: int = 100) -> Sequence[RecordBatch]:
-        found: list[RecordBatch] = []
-        while len(found) < limit:
-            last = found[-1].last if found else after
-            if last >= LAST:  # a host may append it, and there is no question for what follows it
+        batches: list[RecordBatch] = []
+        while len(batches) < limit:
+            last = batches[-1].last if batches else after
+            if last >= LAST:  # a host may append it, and no command can ask for what follows it
                 break
-            count, start = min(AT_ONCE, limit - len(found)), f"({last}-{LAST}"
-            (entries,) = await self._ask(RedisCommand("XRANGE", start, "+", "COUNT", count, key=self._log(host, epoch)))
-            found += read_batches(entries)
+            count, start = min(AT_ONCE, limit - len(batches)), f"({last}-{LAST}"
+            (entries,) = await self._execute(
+                RedisCommand("XRANGE", start, "+", "COUNT", count, key=self._log_key(host, epoch))
+            )
+            batches += read_batches(entries)
             if len(entries) < count:
                 break
-        return found
+        return batches
 
     async def epochs(self, host: str) -> Sequence[int]:
-        (members,) = await self._ask(RedisCommand("SMEMBERS", key=self._log(host, "epochs")))
+        (members,) = await self._execute(RedisCommand("SMEMBERS", key=self._log_key(host, "epochs")))
         return sorted(int(member) for member in members if is_written(member))
 
     async def batches_before(self, host: str, epoch: int, before: int, *, limit: int = 100) -> Sequence[RecordBatch]:
-        if before <= 0:  # a host may append what is numbered 0, and there is no question for what precedes it
+        if before <= 0:  # a host may append a batch numbered 0, and no command can ask for what precedes it
             return []
-        key, end = self._log(host, epoch), "+" if before > LAST else f"({before}-0"
-        (entries,) = await self._ask(RedisCommand("XREVRANGE", end, "-", "COUNT", min(limit, AT_ONCE), key=key))
+        key, end = self._log_key(host, epoch), "+" if before > LAST else f"({before}-0"
+        (entries,) = await self._execute(RedisCommand("XREVRANGE", end, "-", "COUNT", min(limit, AT_ONCE), key=key))
         return read_batches(entries)
 
     async def logs(self) -> AsyncIterator[tuple[str, int]]:
-        seen = set[tuple[str, int]]()
-        async for names in self._streams(self._key("log", "")):
+        seen_logs = set[tuple[str, int]]()
+        async for names in self._scan_streams(self._key("log", "")):
             for host, _, epoch in (name.rpartition(":") for name in names):
-                if NAME.fullmatch(host) and EPOCH.fullmatch(epoch) and (host, int(epoch)) not in seen:
-                    seen.add((host, int(epoch)))
+                if NAME.fullmatch(host) and EPOCH.fullmatch(epoch) and (host, int(epoch)) not in seen_logs:
+                    seen_logs.add((host, int(epoch)))
                     yield host, int(epoch)
 
     async def log_facts(self, host: str, epoch: int) -> LogFacts | None:
-        stream = await self._stream(self._log(host, epoch))
+        stream = await self._find_stream(self._log_key(host, epoch))
         return None if stream is None else LogFacts(stream.newest_ever[0], stream.count, stream.added)
 
     async def trim(self, host: str, epoch: int, through: int, note: bytes) -> int:
-        await self._ask(RedisCommand("HSET", epoch, note, key=self._key("trimmed", validate_host_name(host))))
-        (removed,) = await self._ask(
-            RedisCommand("XTRIM", "MINID", "=", f"{through + 1}-0", key=self._log(host, epoch))
+        await self._execute(RedisCommand("HSET", epoch, note, key=self._key("trimmed", validate_host_name(host))))
+        (removed,) = await self._execute(
+            RedisCommand("XTRIM", "MINID", "=", f"{through + 1}-0", key=self._log_key(host, epoch))
         )
         return int(removed)
 
     async def notes(self, host: str) -> Mapping[int, bytes]:
-        (found,) = await self._ask(RedisCommand("HGETALL", key=self._key("trimmed", validate_host_name(host))))
-        return {int(epoch): note for epoch, note in found.items() if is_written(epoch) and isinstance(note, bytes)}
+        (notes,) = await self._execute(RedisCommand("HGETALL", key=self._key("trimmed", validate_host_name(host))))
+        return {int(epoch): note for epoch, note in notes.items() if is_written(epoch) and isinstance(note, bytes)}
 
     # -- hosts ---------------------------------------------------------------------------------------------------------
 
     async def report(self, host: str, data: bytes) -> None:
-        await self._ask(RedisCommand("XADD", "MAXLEN", "=", 1, "*", "d", data, key=self._host(host)))
+        await self._execute(RedisCommand("XADD", "MAXLEN", "=", 1, "*", "d", data, key=self._host_key(host)))
 
     async def reports(self) -> AsyncIterator[StoredReport]:
-        seen = set[str]()
-        async for names in self._streams(self._key("host", "")):
-            hosts = [name for name in names if NAME.fullmatch(name) and name not in seen]
-            seen |= set(hosts)
-            for host, entries in zip(hosts, await self._newest_of(hosts), strict=True):
+        seen_hosts = set[str]()
+        async for names in self._scan_streams(self._key("host", "")):
+            hosts = [name for name in names if NAME.fullmatch(name) and name not in seen_hosts]
+            seen_hosts |= set(hosts)
+            for host, entries in zip(hosts, await self._newest_reports(hosts), strict=True):
                 for (at, _), fields in read_entries(entries):
                     yield StoredReport(host, fields.get(b"d", b""), at)
 
-    async def _newest_of(self, hosts: Sequence[str]) -> list[Any]:
-        questions = [RedisCommand("XREVRANGE", "+", "-", "COUNT", 1, key=self._host(host)) for host in hosts]
-        return await self._ask(*questions) if questions else []
+    async def _newest_reports(self, hosts: Sequence[str]) -> list[Any]:
+        commands = [RedisCommand("XREVRANGE", "+", "-", "COUNT", 1, key=self._host_key(host)) for host in hosts]
+        return await self._execute(*commands) if commands else []
 
-    async def _streams(self, prefix: str) -> AsyncIterator[list[str]]:
-        """Yield what follows a prefix in the keys of streams, some at a time, and perhaps twice.
+    async def _scan_streams(self, prefix: str) -> AsyncIterator[list[str]]:
+        """Yield the rest of each stream's key after a prefix, some keys at a time, and perhaps a key twice.
 
-        A key of another type is passed over: a host may make one of its own, and must not stop those who read all.
+        A key of another type is passed over: a host may make such a key, and must not stop the readers of all hosts.
         """
         cursor = b"0"
         while True:
-            looks = RedisCommand("SCAN", cursor, "MATCH", f"{prefix}*", "COUNT", SCANNED, "TYPE", "stream")
-            (answer,) = await self._ask(looks)
+            scan = RedisCommand("SCAN", cursor, "MATCH", f"{prefix}*", "COUNT", SCANNED, "TYPE", "stream")
+            (answer,) = await self._execute(scan)
             cursor, keys = read_scan_keys(answer)
             yield [key.removeprefix(prefix) for key in keys]
             if cursor == b"0":
                 return
 
     async def facts(self) -> dict[str, str]:
-        line = await self._lines.line("asking")
-        (hello,) = await line.ask(RedisCommand("HELLO"))
+        connection = await self._pool.connection("asking")
+        (hello,) = await connection.execute(RedisCommand("HELLO"))
         facts = {
             "engine": format_redis_word(hello.get(b"server")),
-            "version": line.version,
-            "clock": str(self._lines.now()),
+            "version": connection.version,
+            "clock": str(self._pool.now()),
         }
-        return facts | await self._told() | {"appendfsync": await self._syncs()}
+        return facts | await self._read_memory_facts() | {"appendfsync": await self._read_fsync_setting()}
 
-    async def _told(self) -> dict[str, str]:
-        """Return whether the server logs its writes and what it drops for want of memory, if it lets us know."""
+    async def _read_memory_facts(self) -> dict[str, str]:
+        """Return whether the server logs its writes, and what it drops for want of memory, if we may know."""
         try:
-            (answer,) = await self._ask(RedisCommand("INFO", "memory", "persistence"))
+            (answer,) = await self._execute(RedisCommand("INFO", "memory", "persistence"))
         except EngineRefusedError:
             return {"appendonly": UNKNOWN, "evicts": UNKNOWN}
-        told = dict(row.split(":", 1) for row in answer.decode(errors="replace").splitlines() if ":" in row)
-        appends = {"0": "no", "1": "yes"}.get(told.get("aof_enabled", ""), UNKNOWN)
-        return {"appendonly": appends, "evicts": told.get("maxmemory_policy", UNKNOWN)}
+        facts = dict(row.split(":", 1) for row in answer.decode(errors="replace").splitlines() if ":" in row)
+        appends = {"0": "no", "1": "yes"}.get(facts.get("aof_enabled", ""), UNKNOWN)
+        return {"appendonly": appends, "evicts": facts.get("maxmemory_policy", UNKNOWN)}
 
-    async def _syncs(self) -> str:
+    async def _read_fsync_setting(self) -> str:
         try:
-            (answer,) = await self._ask(RedisCommand("CONFIG GET", "appendfsync"))
+            (answer,) = await self._execute(RedisCommand("CONFIG GET", "appendfsync"))
         except EngineRefusedError:
             return UNKNOWN
         return format_redis_word(answer.get(b"appendfsync", UNKNOWN.encode()))
 
     # -- keys ----------------------------------------------------------------------------------------------------------
 
-    async def _ask(self, *questions: RedisCommand) -> list[Any]:
-        return await (await self._lines.line("asking")).ask(*questions)
+    async def _execute(self, *commands: RedisCommand) -> list[Any]:
+        return await (await self._pool.connection("asking")).execute(*commands)
 
     def _key(self, *parts: str) -> str:
         return self._prefix + ":".join(parts)
 
-    def _host(self, host: str) -> str:
+    def _host_key(self, host: str) -> str:
         return self._key("host", validate_host_name(host))
 
-    def _log(self, host: str, epoch: int | str) -> str:
+    def _log_key(self, host: str, epoch: int | str) -> str:
         return self._key("log", validate_host_name(host), str(epoch))
 
 
 def validate_host_name(host: str) -> str:
-    """Return a host's name, if it is one: it is part of keys, and rights are given by keys."""
+    """Return a host's name if it is valid: it is part of keys, and rights are given by keys."""
     if NAME.fullmatch(host) is None:
-        raise EngineRefusedError(f"{host!r} is no name of a host: letters, digits, '.', '_' and '-', at most 63")
+        raise EngineRefusedError(f"{host!r} is not a name of a host: letters, digits, '.', '_' and '-', at most 63")
     return host

@@ -1,6 +1,7 @@
-"""What Redis answers, as values of ours.  Knows shapes; a shape that no Redis sends is refused, since it may be none.
+"""The answers of Redis as values of ours.
 
-An answer is of the version 3 of its protocol, as coredis reads it: bytes, numbers, lists, sets, maps and None.
+An answer is of version 3 of its protocol, as coredis reads it: bytes, numbers, lists, sets, maps and None.  An answer
+of a shape that no Redis sends is refused: the server may be another program.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ KINDS: dict[str, tuple[type, ...]] = {
 
 
 class StreamInfo(msgspec.Struct, frozen=True):
-    """What Redis knows of a stream: how many entries it has and was ever given, and the newest, and the newest ever."""
+    """The facts of a stream: how many entries it has and was ever given, the newest id ever, and the newest now."""
 
     count: int
     added: int
@@ -72,25 +73,27 @@ def read_entries(entries: Sequence[Any]) -> list[Entry]:
     """Return the entries of a stream.
 
     Raises:
-        RefusedError: they are none.
+        EngineRefusedError: they are not entries.
     """
     try:
-        return [(parse_stream_id(place), read_fields_of_entry(fields)) for place, fields in entries]
+        return [(parse_stream_id(stream_id), read_entry_fields(fields)) for stream_id, fields in entries]
     except (TypeError, ValueError) as error:
-        raise EngineRefusedError(f"the engine answers what is no entry of a stream: {error}; is it a Redis?") from None
+        raise EngineRefusedError(
+            f"the engine's answer is not an entry of a stream: {error}; check that its URL leads to a Redis"
+        ) from None
 
 
-def read_fields_of_entry(values: Sequence[Any]) -> dict[bytes, bytes]:
+def read_entry_fields(values: Sequence[Any]) -> dict[bytes, bytes]:
     if not all(isinstance(value, bytes) for value in values):
-        raise TypeError("a field is no text")
+        raise TypeError("a field is not text")
     return dict(zip(values[::2], values[1::2], strict=True))
 
 
 def read_scan_keys(answer: Sequence[Any]) -> tuple[bytes, list[str]]:
-    """Return the cursor and the keys of an answer of SCAN; a key that is no text is none of ours.
+    """Return the cursor and the keys of an answer of SCAN; keys that are not text are not ours, and are left out.
 
     Raises:
-        RefusedError: it is none.
+        EngineRefusedError: it is not an answer of SCAN.
     """
     try:
         cursor, keys = answer
@@ -98,27 +101,29 @@ def read_scan_keys(answer: Sequence[Any]) -> tuple[bytes, list[str]]:
             return cursor, [key.decode(errors="replace") for key in keys if isinstance(key, bytes)]
     except (TypeError, ValueError):
         pass
-    raise EngineRefusedError("the engine answers SCAN with what are no keys; is it a Redis?")
+    raise EngineRefusedError("the engine's answer to SCAN is not a list of keys; check that its URL leads to a Redis")
 
 
-def parse_stream_id(place: bytes) -> tuple[int, int]:
+def parse_stream_id(stream_id: bytes) -> tuple[int, int]:
     """Return the two numbers of an id.
 
     Raises:
-        RefusedError: it is none.
+        EngineRefusedError: it is not an id.
     """
     try:
-        first, _, second = place.decode().partition("-")
+        first, _, second = stream_id.decode().partition("-")
         return int(first), int(second)
     except (AttributeError, ValueError):
-        raise EngineRefusedError(f"the engine answers {place!r}, which is no id of a stream; is it a Redis?") from None
+        raise EngineRefusedError(
+            f"the engine answers {stream_id!r}, which is not an id of a stream; check that its URL leads to a Redis"
+        ) from None
 
 
 def read_stream_info(facts: Mapping[bytes, Any]) -> StreamInfo:
-    """Return what an answer of XINFO STREAM says.
+    """Return the facts of an answer of XINFO STREAM.
 
     Raises:
-        RefusedError: it is none.
+        EngineRefusedError: it lacks some, or they are not of their kind.
     """
     try:
         last = facts[b"last-entry"]
@@ -128,7 +133,7 @@ def read_stream_info(facts: Mapping[bytes, Any]) -> StreamInfo:
         )
     except (KeyError, TypeError, ValueError) as error:
         raise EngineRefusedError(
-            f"the engine tells nothing of a stream that we can read: {error!r}; is it a Redis?"
+            f"the engine's answer to XINFO STREAM cannot be read: {error!r}; check that its URL leads to a Redis"
         ) from None
 
 
@@ -136,17 +141,19 @@ def read_clock(answer: Sequence[Any]) -> tuple[int, int]:
     """Return the seconds and µs since the epoch of an answer of TIME.
 
     Raises:
-        RefusedError: it is none.
+        EngineRefusedError: it is not a time.
     """
     try:
         seconds, microseconds = answer
         return int(seconds), int(microseconds)
     except (TypeError, ValueError):
-        raise EngineRefusedError("the engine answers TIME with what is no time; is it a Redis?") from None
+        raise EngineRefusedError(
+            "the engine's answer to TIME is not a time; check that its URL leads to a Redis"
+        ) from None
 
 
 def format_redis_word(value: object) -> str:
-    """Return a word of an answer for people."""
+    """Return a word of an answer as text for people."""
     return value.decode(errors="replace") if isinstance(value, bytes) else repr(value)
 
 
@@ -156,10 +163,10 @@ def is_written(text: object) -> bool:
 
 
 def read_batches(entries: Sequence[Any]) -> list[RecordBatch]:
-    """Return batches; one that is not what we write has the number of its entry and what data it has."""
-    found: list[RecordBatch] = []
+    """Return batches; an entry that no link writes becomes a batch of its own number, with any data that it has."""
+    batches: list[RecordBatch] = []
     for (last, _), fields in read_entries(entries):
         first, at = (fields.get(name, b"") for name in (b"f", b"a"))
-        begins, taken = int(first) if is_written(first) else last, int(at) if is_written(at) else 0
-        found.append(RecordBatch(begins, last, fields.get(b"d", b""), taken))
-    return found
+        first_seq, taken = int(first) if is_written(first) else last, int(at) if is_written(at) else 0
+        batches.append(RecordBatch(first_seq, last, fields.get(b"d", b""), taken))
+    return batches

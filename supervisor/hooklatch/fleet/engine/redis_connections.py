@@ -1,9 +1,9 @@
 """A connection to Redis that fails in time: dialled, greeted, and given up as soon as an answer stays away.
 
-Knows commands and bytes; knows no fleet.  coredis encodes, decodes and keeps answers in the order of their questions.
-We leave its pool and its client alone, and this is why (6.9): a pool forgets a place for good when a connection dies
-in use, a command whose time is up leaves its connection in use, and connecting is one long try.  Here a connection
-that has not answered in time is closed, whoever else waits on it, and nothing is ever sent a second time.
+coredis encodes, decodes and keeps answers in the order of their commands.  Its pool and its client (6.9) are not used:
+the pool loses a slot for good when a connection dies in use, a command whose time is up leaves its connection in use,
+and connecting is a single long attempt.  Here a connection that has not answered in time is closed, also for the other
+tasks that wait on it, and no command is ever sent a second time.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ __all__ = ["RedisConnection", "RedisCommand", "open_redis_connection", "make_tls
 PORT = 6379
 REDIAL = 0.25  # seconds between two SYNs: the kernel would repeat a lost one after 1, 3 and 7 s
 PART = 64 * 1024  # bytes sent at once; after each, the peer has shown that it reads
-MAX_ANSWER = 256 * 2**20  # bytes since the newest question; we never ask for as many
-BEGINNING = 400  # bytes kept of what a peer says first
+MAX_ANSWER = 256 * 2**20  # bytes since the newest command; no command of ours has so large an answer
+BEGINNING = 400  # bytes kept of a peer's first words, for the text of an error
 STARVED = 0.05  # seconds after which a deadline that is noticed so late says more of this process than of its peer
 LONGEST = 120.0  # seconds for an answer that keeps coming, however slowly
 
-# It logs each failed attempt with a traceback; we raise what is worth knowing of it.
+# It logs each failed attempt with a traceback; the errors that we raise say the same in one line.
 logging.getLogger("coredis").setLevel(logging.CRITICAL)
 
 
 class RedisCommand:
     """A command to send.  `key` is its first argument, if it has one; `about` the key that texts name, if another.
 
-    No other argument is ever named: it may be a secret.
+    Texts never name another argument, since it may be a secret.
     """
 
     __slots__ = ("about", "arguments", "command")
@@ -64,67 +64,67 @@ class RedisCommand:
 
 
 class ReplyDeadline:
-    """Until when somebody waits: `patience` seconds after the last byte that moved, and never beyond `end`."""
+    """The moment until which a task waits: `timeout` seconds after the last byte that moved, and never beyond `end`."""
 
-    __slots__ = ("_end", "_patience", "until")
+    __slots__ = ("_end", "_timeout", "until")
 
-    def __init__(self, patience: float) -> None:
-        self._patience = patience
-        self._end = trio.current_time() + max(LONGEST, patience)
+    def __init__(self, timeout: float) -> None:
+        self._timeout = timeout
+        self._end = trio.current_time() + max(LONGEST, timeout)
         self.until = 0.0
-        self.renew(patience)
+        self.renew(timeout)
 
     def renew(self, seconds: float | None = None) -> None:
-        self.until = min(trio.current_time() + (self._patience if seconds is None else seconds), self._end)
+        self.until = min(trio.current_time() + (self._timeout if seconds is None else seconds), self._end)
 
 
 class StreamActivity:
-    """What is seen of a stream.  Whoever waits for its peer has new patience with each part that moves."""
+    """The activity of a stream.  Each part that moves renews the deadlines of the tasks that wait for its peer."""
 
     def __init__(self) -> None:
-        self.is_reached = False  # whether there is a stream, though nothing may have been said
-        self.said = b""  # how the peer began: why a connection did not come about is often only there
-        self._waiting: set[ReplyDeadline] = set()
-        self._answered = 0  # bytes since the newest question
+        self.is_reached = False  # whether there is a stream, though the peer may have sent nothing
+        self.greeting = b""  # the peer's first bytes: often only they say why a connection failed
+        self._deadlines: set[ReplyDeadline] = set()
+        self._answer_bytes = 0  # bytes since the newest command
 
     @contextmanager
-    def waits(self, patience: float) -> Generator[ReplyDeadline]:
-        self._answered = 0
-        waiting = ReplyDeadline(patience)
-        self._waiting.add(waiting)
+    def track_wait(self, timeout: float) -> Generator[ReplyDeadline]:
+        self._answer_bytes = 0
+        deadline = ReplyDeadline(timeout)
+        self._deadlines.add(deadline)
         try:
-            yield waiting
+            yield deadline
         finally:
-            self._waiting.remove(waiting)
+            self._deadlines.remove(deadline)
 
-    def heard(self, data: bytes) -> None:
-        self.said += data[: BEGINNING - len(self.said)]
-        self._answered += len(data)
-        if self._answered > MAX_ANSWER:
+    def note_received(self, data: bytes) -> None:
+        self.greeting += data[: BEGINNING - len(self.greeting)]
+        self._answer_bytes += len(data)
+        if self._answer_bytes > MAX_ANSWER:
             raise OSError(f"an answer is longer than {MAX_ANSWER} bytes")
-        self.moved()
+        self.renew_deadlines()
 
-    def moved(self) -> None:
-        for waiting in self._waiting:
-            waiting.renew()
+    def renew_deadlines(self) -> None:
+        for deadline in self._deadlines:
+            deadline.renew()
 
 
 class MonitoredStream(anyio.abc.ByteStream):
-    """A stream that tells a watch of each part that comes or goes."""
+    """A stream that notes each part that comes or goes."""
 
-    def __init__(self, stream: anyio.abc.ByteStream, watch: StreamActivity) -> None:
+    def __init__(self, stream: anyio.abc.ByteStream, activity: StreamActivity) -> None:
         self._stream = stream
-        self._watch = watch
+        self._activity = activity
 
     async def receive(self, max_bytes: int = 65536) -> bytes:
         data = await self._stream.receive(max_bytes)
-        self._watch.heard(data)
+        self._activity.note_received(data)
         return data
 
     async def send(self, item: bytes) -> None:
         for start in range(0, len(item), PART):
             await self._stream.send(item[start : start + PART])
-            self._watch.moved()
+            self._activity.renew_deadlines()
 
     async def send_eof(self) -> None:
         await self._stream.send_eof()
@@ -134,7 +134,7 @@ class MonitoredStream(anyio.abc.ByteStream):
 
 
 class DiscardedConnection(BaseConnection):
-    """What coredis makes of a connection, which leaves its queues open where none came of it."""
+    """A connection of coredis, which leaves its queues open where connecting failed: `discard` closes them."""
 
     def discard(self) -> None:
         self.invalidate()
@@ -147,18 +147,18 @@ class DiscardedConnection(BaseConnection):
 
 
 class TcpConnection(DiscardedConnection, TCPConnection):
-    """What coredis makes of a TCP connection, dialled in our way."""
+    """A TCP connection of coredis, dialled by `dial_host`."""
 
     def __init__(
-        self, watch: StreamActivity, host: str, port: int, tls: ssl.SSLContext | None, **settings: Any
+        self, activity: StreamActivity, host: str, port: int, tls: ssl.SSLContext | None, **settings: Any
     ) -> None:
         super().__init__(TCPLocation(host, port), **settings)
-        self._watch = watch
+        self._activity = activity
         self._tls = tls
 
     async def _connect(self) -> anyio.abc.ByteStream:
         stream: anyio.abc.ByteStream = await dial_host(self.location.host, self.location.port)
-        self._watch.is_reached = True
+        self._activity.is_reached = True
         if self._tls is not None:
             try:
                 stream = await TLSStream.wrap(
@@ -167,30 +167,30 @@ class TcpConnection(DiscardedConnection, TCPConnection):
             except BaseException:
                 await anyio.aclose_forcefully(stream)
                 raise
-        return MonitoredStream(stream, self._watch)
+        return MonitoredStream(stream, self._activity)
 
 
 class UnixConnection(DiscardedConnection, UnixDomainSocketConnection):
-    """What coredis makes of a Unix socket."""
+    """A connection of coredis to a Unix socket."""
 
-    def __init__(self, watch: StreamActivity, path: str, **settings: Any) -> None:
+    def __init__(self, activity: StreamActivity, path: str, **settings: Any) -> None:
         super().__init__(UnixLocation(path), **settings)
-        self._watch = watch
+        self._activity = activity
 
     async def _connect(self) -> anyio.abc.ByteStream:
         stream = await super()._connect()
-        self._watch.is_reached = True
-        return MonitoredStream(stream, self._watch)
+        self._activity.is_reached = True
+        return MonitoredStream(stream, self._activity)
 
 
 class RedisConnection:
-    """An open connection.  Questions are sent in order, each once; the first that gets no answer in time closes it."""
+    """An open connection.  Commands are sent in order, each once; the first that gets no answer in time closes it."""
 
-    def __init__(self, address: Address, connection: BaseConnection, watch: StreamActivity, patience: float) -> None:
+    def __init__(self, address: Address, connection: BaseConnection, activity: StreamActivity, timeout: float) -> None:
         self.address = address
         self._connection = connection
-        self._watch = watch
-        self._patience = patience
+        self._activity = activity
+        self._timeout = timeout
 
     @property
     def is_open(self) -> bool:
@@ -198,73 +198,73 @@ class RedisConnection:
 
     @property
     def version(self) -> str:
-        """Return what the server said of its version."""
+        """Return the version that the server gave in its greeting, empty if it gave none."""
         return self._connection.server_version or ""
 
     def close(self) -> None:
         self._connection.invalidate()
 
-    async def ask(self, *questions: RedisCommand, patience: float | None = None) -> list[Any]:
+    async def execute(self, *commands: RedisCommand, timeout: float | None = None) -> list[Any]:
         """Send commands at once and return their answers: bytes, numbers, lists, maps and None.
 
-        An answer may stay away for `patience` seconds; what is on its way may take longer.
+        An answer may stay away for `timeout` seconds; an answer whose bytes keep coming may take longer.
 
         Raises:
-            UnreachableError: the connection is lost, or was given up; whether the server acted is not known.
+            UnreachableError: the connection is lost, or was given up; the server may have acted or not.
             EngineError: the server has refused one of them; it has acted on the others.
         """
-        patience = self._patience if patience is None else patience
+        timeout = self._timeout if timeout is None else timeout
         answers: list[Any] = []
-        with self._watch.waits(patience) as waiting:
+        with self._activity.track_wait(timeout) as deadline:
             try:
-                for request in [self._send(question) for question in questions]:
-                    answers += [await await_reply(request, waiting)]
+                for request in [self._send(command) for command in commands]:
+                    answers += [await await_reply(request, deadline)]
             except trio.Cancelled:
-                self.close()  # its answer would be taken for that of the next question's time
+                self.close()  # the answer is still to come, and would be taken for that of the next command
                 raise
             except trio.TooSlowError:
                 self.close()
-                late = questions[len(answers)]
-                raise explain_no_answer(self.address, late.command, late.about, patience) from None
-        for question, answer in zip(questions, answers, strict=True):
+                late_command = commands[len(answers)]
+                raise explain_no_answer(self.address, late_command.command, late_command.about, timeout) from None
+        for command, answer in zip(commands, answers, strict=True):
             if isinstance(answer, BaseException):
-                self._failed(question, answer)
-            elif not fits_command(question.command, answer):
+                self._raise_failure(command, answer)
+            elif not fits_command(command.command, answer):
                 self.close()
-                raise explain_not_redis(self.address, f"it answers {question.command} with {type(answer).__name__}")
+                raise explain_not_redis(self.address, f"it answers {command.command} with {type(answer).__name__}")
         return answers
 
-    def _send(self, question: RedisCommand) -> Any:
+    def _send(self, command: RedisCommand) -> Any:
         try:
             return self._connection.create_request(
-                question.command.encode(), *question.arguments, decode=False, raise_exceptions=False
+                command.command.encode(), *command.arguments, decode=False, raise_exceptions=False
             )
         except redis.ConnectionError as error:
             raise UnreachableError(f"the connection to {self.address} is lost") from error
 
-    def _failed(self, question: RedisCommand, error: BaseException) -> None:
+    def _raise_failure(self, command: RedisCommand, error: BaseException) -> None:
         if isinstance(error, redis.RedisError) and is_of_the_server(error):
             if isinstance(error, redis.ReadOnlyError):
-                self.close()  # it has become a replica: whoever connects again learns that before he reads there
-            raise explain_reply_error(self.address, question.command, question.about, error) from None
+                self.close()  # it has become a replica: a new connection is checked for that before it reads there
+            raise explain_reply_error(self.address, command.command, command.about, error) from None
         self.close()
-        raise UnreachableError(f"the connection to {self.address} was lost during {question.command}") from error
+        raise UnreachableError(f"the connection to {self.address} was lost during {command.command}") from error
 
 
-async def await_reply(request: Awaitable[Any], waiting: ReplyDeadline) -> Any:
+async def await_reply(request: Awaitable[Any], deadline: ReplyDeadline) -> Any:
     """Return the answer to a request.
 
     Raises:
-        TooSlowError: it stays away.  Not while this process gets no time itself: then the answer may be there, unread.
+        TooSlowError: it stays away.  Not while this process itself gets no time: then the answer may be there, unread.
     """
     while True:
-        until = waiting.until
+        until = deadline.until
         with trio.move_on_at(until):
-            return await request  # coredis lets go of it unharmed
+            return await request  # cancelled here, the request stays valid, and the loop awaits it again
         late = trio.current_time() - until
         if late > STARVED:
-            waiting.renew(late)
-        if waiting.until <= until:
+            deadline.renew(late)
+        if deadline.until <= until:
             raise trio.TooSlowError
 
 
@@ -274,45 +274,48 @@ async def open_redis_connection(
     """Return an open connection, kept by a task of the nursery until it is closed or lost.
 
     Raises:
-        EngineError: there is none within `timeout` seconds, or the server does not want us.
+        EngineError: there is none within `timeout` seconds, or the server refuses us.
     """
-    watch = StreamActivity()
+    activity = StreamActivity()
     settings = {"username": address.user, "password": password, "db": address.number}
     connection: DiscardedConnection
     if address.path:
-        connection = UnixConnection(watch, address.path, **settings)
+        connection = UnixConnection(activity, address.path, **settings)
     else:
-        connection = TcpConnection(watch, address.host, address.port or PORT, tls, **settings)
+        connection = TcpConnection(activity, address.host, address.port or PORT, tls, **settings)
     scope = trio.CancelScope(deadline=trio.current_time() + timeout)
     try:
         with scope:
             await nursery.start(connection.run)
-            return RedisConnection(address, connection, watch, timeout)
-    except Exception as error:  # of names, sockets, TLS, the greeting, and of whatever a server may send
+            return RedisConnection(address, connection, activity, timeout)
+    except Exception as error:  # of names, sockets, TLS, the greeting, and of any bytes that a server may send
         if not scope.cancel_called:  # coredis raises its own error where it is cancelled
             connection.discard()
             await trio.lowlevel.checkpoint_if_cancelled()
-            raise explain_failed_connect(address, error, watch.said, has_password=password is not None) from error
+            raise explain_failed_connect(
+                address, error, activity.greeting, has_password=password is not None
+            ) from error
     except BaseException:
         connection.discard()
         raise
     connection.discard()
     await trio.lowlevel.checkpoint_if_cancelled()
-    raise explain_no_connection(address, timeout, is_reached=watch.is_reached)
+    raise explain_no_connection(address, timeout, is_reached=activity.is_reached)
 
 
 async def dial_host(host: str, port: int) -> anyio.abc.ByteStream:
     """Return the first connection that opens, to any address of a host; a SYN without an answer is soon repeated."""
-    found = await trio.socket.getaddrinfo(host, port, type=trio.socket.SOCK_STREAM)
-    addresses = list(dict.fromkeys(str(address[0]) for *_, address in found))
-    refused: dict[str, OSError] = {}
+    # Each dial of a cycle goes on in the background: a slow address still wins if it answers before the others.
+    results = await trio.socket.getaddrinfo(host, port, type=trio.socket.SOCK_STREAM)
+    addresses = list(dict.fromkeys(str(address[0]) for *_, address in results))
+    errors: dict[str, OSError] = {}
     opened: list[anyio.abc.ByteStream] = []
 
     async def dial(address: str, failed: trio.Event) -> None:
         try:
             stream = await anyio.connect_tcp(address, port)
         except OSError as error:
-            refused[address] = error
+            errors[address] = error
             failed.set()
             return
         if opened:
@@ -327,20 +330,20 @@ async def dial_host(host: str, port: int) -> anyio.abc.ByteStream:
             nursery.start_soon(dial, address, failed)
             with trio.move_on_after(REDIAL):
                 await failed.wait()
-            if len(refused) == len(addresses):
+            if len(errors) == len(addresses):
                 nursery.cancel_scope.cancel()
                 break
     if opened:
         return opened[0]
-    raise refused[addresses[0]]
+    raise errors[addresses[0]]
 
 
 def make_tls_context(ca: str | None) -> ssl.SSLContext:
-    """Return settings of TLS that believe a file of certificates, or those of the system.
+    """Return settings of TLS that trust a file of certificates, or those of the system.
 
     Raises:
         MissingFileError: there is no such file.
-        RefusedError: the file cannot be read.
+        EngineRefusedError: the file cannot be read.
     """
     try:
         return ssl.create_default_context(cafile=ca)

@@ -1,4 +1,4 @@
-"""What went wrong between us and Redis, in words that say what to do.  Knows errors; opens nothing.
+"""The texts of errors between us and Redis, each with what to do about it.
 
 A text names the command, the key and the user.  It holds no value that was sent, and so no secret.
 """
@@ -22,9 +22,9 @@ __all__ = [
     "explain_not_redis", "explain_reply_error",
 ]  # fmt: skip
 
-OLDEST = (7, 0)  # the first whose ACL tells reading a key from writing it
+OLDEST = (7, 0)  # the first whose ACL distinguishes reading a key from writing it
 EXAMPLE = "examples/fleet/users.acl has the rights that each role needs"
-# By the first word of what the server answers: whether another try may help without anybody's doing, and what to say.
+# By the first word of the server's answer: whether another try may help without an operator's doing, and the text.
 REPLIES: dict[str, tuple[type[EngineError], str]] = {
     "BUSY": (UnreachableError, "is busy with a script; wait, or stop it there with SCRIPT KILL"),
     "CLUSTERDOWN": (EngineRefusedError, "is a node of a cluster; name a single server, with replicas if need be"),
@@ -44,7 +44,7 @@ REPLIES: dict[str, tuple[type[EngineError], str]] = {
         "takes no writes: its memory is full; raise maxmemory there, or trim old logs of hosts",
     ),
     "READONLY": (EngineRefusedError, "is a replica, which takes no writes; name the primary"),
-    "UNBLOCKED": (UnreachableError, "has ended the wait, since it becomes a replica, or somebody said so"),
+    "UNBLOCKED": (UnreachableError, "has ended the wait, since it becomes a replica, or an operator unblocked it"),
 }
 CLASSES: tuple[tuple[type[redis.RedisError], str], ...] = (  # coredis has taken the word off for these
     (redis.BusyLoadingError, "LOADING"),
@@ -56,14 +56,14 @@ CLASSES: tuple[tuple[type[redis.RedisError], str], ...] = (  # coredis has taken
     (redis.UnblockedError, "UNBLOCKED"),
 )
 
-CLOSED = {  # by the scheme, what it may mean that the server takes a connection and closes it
+CLOSED = {  # by the scheme, a likely cause of a connection that the server accepts and closes
     "redis": "; if it wants TLS, write rediss://",
     "rediss": "; if it wants a certificate of ours too, set tls-auth-clients no there",
 }
 
 
 def is_of_the_server(error: redis.RedisError) -> bool:
-    """Return whether the server has said so, rather than coredis, of a connection or of what it cannot read."""
+    """Return whether an error is an answer of the server, not coredis's own about a connection or unreadable bytes."""
     return isinstance(
         error, redis.ResponseError | redis.RedisClusterError | redis.BusyLoadingError | redis.ProtocolError
     ) or "max number of clients" in str(error)
@@ -72,9 +72,9 @@ def is_of_the_server(error: redis.RedisError) -> bool:
 def explain_reply_error(
     address: Address, command: str, key: str, error: redis.RedisError, *, has_password: bool = True
 ) -> EngineError:
-    """Return what an error that the server gave as its answer to a command means.
+    """Return the error that explains a server's error answer to a command.
 
-    Unless one `has_password`, none was given to it.
+    `has_password`: a password was given to the server.
     """
     doing = f"{command} {key}".strip()
     for kind, word in CLASSES:
@@ -116,76 +116,87 @@ def find_user(address: Address) -> str:
 
 
 def explain_no_answer(address: Address, command: str, key: str, seconds: float) -> UnreachableError:
-    """Return what silence means."""
+    """Return the error for a command that got no answer in time."""
     return UnreachableError(f"{address} has not answered {f'{command} {key}'.strip()} for {format_duration(seconds)}")
 
 
 def explain_no_connection(address: Address, seconds: float, *, is_reached: bool) -> UnreachableError:
-    """Return what silence means before there is a connection."""
+    """Return the error for a connection that did not open in time."""
     if not is_reached:
         return UnreachableError(
-            f"no way to {address} within {format_duration(seconds)}; look at its name, routes and firewalls"
+            f"no connection to {address} within {format_duration(seconds)}; check its name, routes and firewalls"
         )
-    tls = ", and has it TLS on this port" if address.scheme == "rediss" else ""
+    tls = ", and has TLS on this port" if address.scheme == "rediss" else ""
     return UnreachableError(
-        f"{address} takes connections and has said nothing for {format_duration(seconds)}; is it stopped{tls}?"
+        f"{address} takes connections and has sent nothing for {format_duration(seconds)}; check that it runs{tls}"
     )
 
 
 def explain_not_redis(address: Address, reason: str) -> EngineRefusedError:
-    """Return what an answer means that no Redis gives."""
-    return EngineRefusedError(f"what answers at {address} is no Redis: {reason}; look at the host and the port")
+    """Return the error for an answer that no Redis gives."""
+    return EngineRefusedError(f"the server at {address} is not a Redis: {reason}; check the host and the port")
 
 
 def explain_failed_connect(
     address: Address, error: BaseException, data: bytes, *, has_password: bool = True
 ) -> EngineError:
-    """Return what made a connection fail before it was there, by what led to it and by what the server said first."""
+    """Return the error that explains a failed connection, by its causes and by the server's first bytes.
+
+    A certificate that was refused comes first, then other failures of TLS, then the server's own answer: each says more
+    than the lost connection that follows from it.
+    """
     errors = list(list_causes(error))
-    for one in errors:
-        if isinstance(one, ssl.SSLCertVerificationError):
+    for cause in errors:
+        if isinstance(cause, ssl.SSLCertVerificationError):
             return EngineRefusedError(
-                f"the certificate of {address} is not believed: {one.verify_message}; {explain_tls_error(one)}"
+                f"the certificate of {address} is not believed: {cause.verify_message}; {explain_tls_error(cause)}"
             )
-    for one in errors:
-        if isinstance(one, ssl.SSLError):
-            return EngineRefusedError(f"no TLS with {address}: {one.reason or one}; {explain_tls_error(one)}")
+    for cause in errors:
+        if isinstance(cause, ssl.SSLError):
+            return EngineRefusedError(f"no TLS with {address}: {cause.reason or cause}; {explain_tls_error(cause)}")
     if data:
         return explain_bad_greeting(address, errors, data, has_password=has_password)
-    for one in errors:
-        if isinstance(one, socket.gaierror):
-            return UnreachableError(f"the host of {address} is not found: {one.strerror or one}; look at its name")
-        if isinstance(one, PermissionError | FileNotFoundError) and address.path:
-            return UnreachableError(f"{address} cannot be reached: {one.strerror}; is the server running, as whom?")
-        if isinstance(one, ConnectionRefusedError):
-            return UnreachableError(f"nobody listens at {address}; is the server running, and on this address?")
-    for one in errors:
-        if isinstance(one, OSError) and one.strerror and not isinstance(one, ConnectionError):
-            return UnreachableError(f"{address} cannot be reached: {one.strerror}")
+    for cause in errors:
+        if isinstance(cause, socket.gaierror):
+            return UnreachableError(f"the host of {address} is not found: {cause.strerror or cause}; check its name")
+        if isinstance(cause, PermissionError | FileNotFoundError) and address.path:
+            return UnreachableError(
+                f"{address} cannot be reached: {cause.strerror}; check that the server runs, and as which user"
+            )
+        if isinstance(cause, ConnectionRefusedError):
+            return UnreachableError(
+                f"no server listens at {address}; check that it runs, and that it listens on this address"
+            )
+    for cause in errors:
+        if isinstance(cause, OSError) and cause.strerror and not isinstance(cause, ConnectionError):
+            return UnreachableError(f"{address} cannot be reached: {cause.strerror}")
     return UnreachableError(f"{address} closed the connection before it was open{CLOSED.get(address.scheme, '')}")
 
 
 def explain_bad_greeting(
     address: Address, errors: Sequence[BaseException], data: bytes, *, has_password: bool
 ) -> EngineError:
-    """Return what a greeting means that made no connection: its end may be missing, and coredis may know only that."""
-    line, ends, _ = data.partition(b"\r\n")
-    if data.startswith(b"-") and ends:
+    """Return the error for a greeting that made no connection.
+
+    Its end may be missing, and coredis may know only that, so its first line is parsed again here.
+    """
+    line, line_end, _ = data.partition(b"\r\n")
+    if data.startswith(b"-") and line_end:
         try:
             return explain_reply_error(
                 address, "HELLO", "", Parser().parse_error(line[1:].decode()), has_password=has_password
             )
         except ValueError:
-            pass  # of its own, or since it is no text
-    answered = next(
+            pass  # an error of the parser's own, or the line is not text
+    reply_error = next(
         (error for error in errors if isinstance(error, redis.RedisError) and is_of_the_server(error)), None
     )
-    if answered is not None:
-        return explain_reply_error(address, "HELLO", "", answered, has_password=has_password)
-    lost = any(isinstance(error, OSError) or "onnection lost" in str(error) for error in errors)
-    if data.startswith(b"%") and lost:
+    if reply_error is not None:
+        return explain_reply_error(address, "HELLO", "", reply_error, has_password=has_password)
+    is_lost = any(isinstance(error, OSError) or "onnection lost" in str(error) for error in errors)
+    if data.startswith(b"%") and is_lost:
         return UnreachableError(f"{address} closed the connection while it greeted; see its log")
-    return explain_not_redis(address, f"it says {line[:40]!r}")
+    return explain_not_redis(address, f"it sends {line[:40]!r}")
 
 
 def explain_tls_error(error: ssl.SSLError) -> str:
@@ -201,21 +212,21 @@ def explain_tls_error(error: ssl.SSLError) -> str:
     if code is not None:
         return "name the file of the authority that has signed it: [fleet] ca, or --ca"
     if "wrong version" in text or "record layer" in text or "unknown protocol" in text:
-        return "it seems to speak no TLS: write redis://, or its TLS port"
+        return "it does not seem to use TLS: write redis://, or its TLS port"
     if "certificate required" in text or "certificate_required" in text:
         return "it wants a certificate of ours: set tls-auth-clients no there, and users with passwords"
     return "look at the server's log"
 
 
 def list_causes(error: BaseException) -> Iterator[BaseException]:
-    """Yield an error and all that led to it, in no order that matters."""
-    pending, seen = [error], set[int]()
+    """Yield an error and all errors that led to it, in no order that matters."""
+    pending, seen_ids = [error], set[int]()
     while pending:
-        one = pending.pop(0)
-        if id(one) in seen:
+        cause = pending.pop(0)
+        if id(cause) in seen_ids:
             continue
-        seen.add(id(one))
-        yield one
-        pending += [above for above in (one.__cause__, one.__context__) if above is not None]
-        if isinstance(one, BaseExceptionGroup):
-            pending += cast("BaseExceptionGroup[BaseException]", one).exceptions
+        seen_ids.add(id(cause))
+        yield cause
+        pending += [earlier for earlier in (cause.__cause__, cause.__context__) if earlier is not None]
+        if isinstance(cause, BaseExceptionGroup):
+            pending += cast("BaseExceptionGroup[BaseException]", cause).exceptions

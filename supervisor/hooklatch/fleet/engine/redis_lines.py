@@ -1,7 +1,4 @@
-"""The connections of an engine on Redis: made when they are first needed, and anew after they were lost.
-
-Knows which server will do, and its clock; knows no fleet.
-"""
+"""The connections of an engine on Redis: opened when they are first needed, and anew after they were lost."""
 
 from __future__ import annotations
 
@@ -20,38 +17,42 @@ __all__ = ["RedisPool"]
 
 
 class RedisPool:
-    """Two connections to one server: `asking` for what is answered at once, `waiting` for what may take its time."""
+    """Two connections to one server: `asking` for commands that are answered at once, `waiting` for those that wait.
+
+    With one connection alone, every answer would stay behind a waiting XREAD.
+    """
 
     def __init__(self, connect: Callable[[], Awaitable[RedisConnection]], address: Address) -> None:
         self._connect = connect
         self._address = address
-        self._lines: dict[str, RedisConnection] = {}
+        self._connections: dict[str, RedisConnection] = {}
         self._connecting = {"asking": trio.Lock(), "waiting": trio.Lock()}
-        self._clock = (0, 0)  # the server's, in seconds and µs since the epoch, when ours showed `_clock_at`
+        self._clock = (0, 0)  # the server's, in seconds and µs since the epoch, when our clock showed `_clock_at`
         self._clock_at = 0.0
 
-    async def line(self, name: str) -> RedisConnection:
+    async def connection(self, name: str) -> RedisConnection:
+        """Return the open connection of this name, after making it if need be."""
         async with self._connecting[name]:
-            line = self._lines.get(name)
-            if line is None or not line.is_open:
-                line = await self._connect()
+            connection = self._connections.get(name)
+            if connection is None or not connection.is_open:
+                connection = await self._connect()
                 try:
-                    await self._check(line)
+                    await self._validate_server(connection)
                 except BaseException:
-                    line.close()
-                    self.close()  # the other one goes to the same server, which may have become a replica since
+                    connection.close()
+                    self.close()  # the other connection goes to the same server, which may have become a replica since
                     raise
-                self._lines[name] = line
-            return line
+                self._connections[name] = connection
+            return connection
 
-    async def _check(self, line: RedisConnection) -> None:
-        """Refuse a server that will not do, and learn its clock."""
-        version = tuple(int(part) if part.isdecimal() else 0 for part in line.version.split(".")[:2])
+    async def _validate_server(self, connection: RedisConnection) -> None:
+        """Refuse a server that is too old, in a cluster or a replica, and read its clock."""
+        version = tuple(int(part) if part.isdecimal() else 0 for part in connection.version.split(".")[:2])
         if version < OLDEST:
             raise EngineRefusedError(
-                f"{self._address} is Redis {line.version}; it must be Redis 7.0 or later, or Valkey"
+                f"{self._address} is Redis {connection.version}; it must be Redis 7.0 or later, or Valkey"
             )
-        hello, now = await line.ask(RedisCommand("HELLO"), RedisCommand("TIME"))
+        hello, now = await connection.execute(RedisCommand("HELLO"), RedisCommand("TIME"))
         mode, role = format_redis_word(hello.get(b"mode")), format_redis_word(hello.get(b"role"))
         if mode != "standalone":
             raise EngineRefusedError(
@@ -64,11 +65,11 @@ class RedisPool:
         self._clock, self._clock_at = read_clock(now), time.clock_gettime(time.CLOCK_BOOTTIME)
 
     def now(self) -> int:
-        """Return the engine's time in ms since the epoch, by how long ago it told us."""
+        """Return the engine's time in ms since the epoch: its last answer, and the time that has passed since."""
         seconds, microseconds = self._clock
         return int((seconds + time.clock_gettime(time.CLOCK_BOOTTIME) - self._clock_at) * 1000 + microseconds / 1000)
 
     def close(self) -> None:
-        """Close the connections; whoever needs one next gets a new one."""
-        for line in self._lines.values():
-            line.close()
+        """Close the connections; the next caller of `connection` gets a new one."""
+        for connection in self._connections.values():
+            connection.close()

@@ -1,1 +1,1 @@
-"""The process between one host's daemon and the engine: versions in, records out.  Decides nothing."""
+"""The process that connects one host's daemon to the engine: versions in, the record out.  Decides nothing."""

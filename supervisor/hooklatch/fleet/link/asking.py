@@ -1,4 +1,4 @@
-"""Asking an engine under a deadline of our own: an answer that stays away is a connection that is gone."""
+"""Waiting for an engine under a deadline of our own: an answer that stays away means that the connection is gone."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import trio
 from hooklatch.core.text import format_duration
 from hooklatch.fleet.engine.engine import UnreachableError
 
-__all__ = ["PATIENCE", "await_answer"]
+__all__ = ["TIMEOUT", "await_answer"]
 
 T = TypeVar("T")
-PATIENCE = 20.0  # seconds; the engine's own time limit is shorter, and this one is for when that fails
+TIMEOUT = 20.0  # seconds; the engine's own limit is shorter, and this limit is for the case that it fails
 
 
-async def await_answer(answer: Awaitable[T], seconds: float = PATIENCE) -> T:
+async def await_answer(answer: Awaitable[T], seconds: float = TIMEOUT) -> T:
     """Return an engine's answer.
 
     Raises:
         UnreachableError: it did not come in time.
-        EngineError: as the engine says.
+        EngineError: the engine raises it.
     """
     with trio.move_on_after(seconds):
         return await answer

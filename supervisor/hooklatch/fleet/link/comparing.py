@@ -1,8 +1,7 @@
-"""What the engine has of a host's record, beside the record itself: where shipping goes on, and what is wrong.
+"""The comparison of a host's record with its log in the engine: where shipping continues, and what is wrong.
 
-Knows numbers and hashes; reads no file and no engine.  The engine's newest record of this host is the only state there
-is.  If the record does not have it any more, something took back what had been written: the log in the engine stays as
-it is, and the record is shipped anew into a log of the next epoch.
+Pure.  The engine's newest entry of this host is the only state.  If the record does not have that entry any more, the
+record was changed: the log in the engine stays as it is, and the record is shipped anew into a log of the next epoch.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ __all__ = ["LocalRecords", "Resume", "ShippedHead", "compare_records"]
 
 
 class ShippedHead(msgspec.Struct, frozen=True):
-    """The newest record of a log in the engine; without a hash only its number is known."""
+    """The newest entry of a log in the engine; without a hash only its number is known."""
 
     epoch: int
     seq: int
@@ -23,7 +22,7 @@ class ShippedHead(msgspec.Struct, frozen=True):
 
 
 class LocalRecords(msgspec.Struct, frozen=True):
-    """What the record has around a number: the record with it, the next one, the oldest one and the newest one."""
+    """The entries around a number: the entry with it, the next one, the oldest one and the newest one."""
 
     same: ChainLink | None
     following: ChainLink | None
@@ -32,10 +31,10 @@ class LocalRecords(msgspec.Struct, frozen=True):
 
 
 class Resume(msgspec.Struct, frozen=True):
-    """Shipping goes on behind record `after`, whose hash is `hash` if that is known, into the log of `epoch`.
+    """The place where shipping continues: after entry `after`, with `hash` if that is known, in the log of `epoch`.
 
-    `is_rewritten`: the record is not what was shipped.  `finding` is what to tell, `lost` how many records were removed
-    before they were shipped.
+    `is_rewritten`: the record differs from what was shipped.  `finding` is a text for the report, `lost` how many
+    entries were removed before they were shipped.
     """
 
     epoch: int
@@ -47,7 +46,7 @@ class Resume(msgspec.Struct, frozen=True):
 
 
 def compare_records(shipped: ShippedHead | None, local: LocalRecords) -> Resume:
-    """Return where to go on; `local` is what there is around `shipped.seq`."""
+    """Return where shipping continues; `local` are the entries around `shipped.seq`."""
     if shipped is None:
         return Resume(1)
     if local.same is not None and local.same.hash == shipped.hash:
@@ -57,12 +56,12 @@ def compare_records(shipped: ShippedHead | None, local: LocalRecords) -> Resume:
             f"the engine's log of this host, epoch {shipped.epoch}, was emptied: it had records up to {shipped.seq}"
         )
         return Resume(shipped.epoch, shipped.seq, finding=finding)
-    if (what := describe_rewriting(shipped, local)) is not None:
+    if (contradiction := describe_rewriting(shipped, local)) is not None:
         return Resume(
             shipped.epoch + 1,
             is_rewritten=True,
-            finding=f"{what}; the engine has record {shipped.seq} in epoch {shipped.epoch}, and what the record has now"
-            " goes into a new epoch",
+            finding=f"{contradiction}; the engine has record {shipped.seq} in epoch {shipped.epoch}, and what the"
+            " record has now goes into a new epoch",
         )
     assert local.following is not None
     if local.following.prev == shipped.hash:
@@ -77,7 +76,7 @@ def compare_records(shipped: ShippedHead | None, local: LocalRecords) -> Resume:
 
 
 def describe_rewriting(shipped: ShippedHead, local: LocalRecords) -> str | None:
-    """Return how the record contradicts what was shipped; None if it does not."""
+    """Return how the record contradicts the shipped entry; None if it does not."""
     if local.newest is None:
         return "the record is empty"
     if local.newest.seq < shipped.seq:

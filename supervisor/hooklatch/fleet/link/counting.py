@@ -1,7 +1,4 @@
-"""How the gates have been decided since the bundle in force took effect: what a rollout is stopped by.
-
-Knows lines of the record; opens no file.
-"""
+"""The counter of gate decisions since the active bundle took effect, by which a rollout may be stopped."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ MAX_CAUSES = 32  # in a report; there are fewer, but a newer daemon may have mor
 
 
 class DecisionLine(msgspec.Struct, frozen=True):
-    """What is counted of a decision."""
+    """The fields of an entry that the counter reads."""
 
     seq: int
     kind: str
@@ -32,7 +29,7 @@ LINES = msgspec.json.Decoder(DecisionLine)
 
 
 class GateCounter:
-    """Counts from record `since` on."""
+    """A counter that begins with record `since`."""
 
     def __init__(self, since: int) -> None:
         self.since = since
@@ -40,18 +37,18 @@ class GateCounter:
         self._denied: dict[str, int] = {}
 
     def take(self, lines: Iterable[bytes]) -> None:
-        """Count the next lines of the record; what is no decision of a gate counts for nothing."""
+        """Count the decisions of gates among the next lines of the record."""
         for line in lines:
-            if NEEDLE not in line:
+            if NEEDLE not in line:  # a search is much cheaper than decoding each line
                 continue
             try:
-                one = LINES.decode(line)
+                decision = LINES.decode(line)
             except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
                 continue
-            if one.kind == "decision" and one.gate and one.seq >= self.since:
+            if decision.kind == "decision" and decision.gate and decision.seq >= self.since:
                 self._decided += 1
-                if one.verdict == "deny":
-                    self._count((one.cause or "unknown")[:MAX_NAME])
+                if decision.verdict == "deny":
+                    self._count((decision.cause or "unknown")[:MAX_NAME])
 
     def _count(self, cause: str) -> None:
         if cause not in self._denied and len(self._denied) >= MAX_CAUSES:

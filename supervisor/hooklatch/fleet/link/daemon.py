@@ -1,4 +1,4 @@
-"""What the link asks of its daemon, whatever carries the question.  Knows the answers' shapes; opens no connection."""
+"""The interface of the daemon to its link, over any transport."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ __all__ = ["LinkedDaemon", "DaemonAbsentError", "DaemonRefusedError", "FollowAns
 
 
 class DaemonAbsentError(Exception):
-    """There is no daemon, or it does not answer, or it is in no fleet: try again later.  The text says which."""
+    """The daemon is not there, does not answer, or is not in a fleet: try again later.  The text says which."""
 
 
 class DaemonRefusedError(Exception):
-    """The daemon refuses what it was given; nothing of it was applied."""
+    """The daemon refuses a request; it has applied nothing of it."""
 
 
 class WantedBundle(msgspec.Struct, frozen=True):
@@ -28,7 +28,7 @@ class WantedBundle(msgspec.Struct, frozen=True):
 
 
 class FollowAnswer(msgspec.Struct, frozen=True):
-    """Where the daemon stands: what it has read, what it should have, what is in force, and why they differ.
+    """The state of the daemon: the versions that it has read, should have and has applied, and why they differ.
 
     `stale_s`: seconds since it was last known to be at the engine's head, None if it never was.
     """
@@ -47,21 +47,24 @@ class FollowAnswer(msgspec.Struct, frozen=True):
 class LinkedDaemon(Protocol):
     """A daemon that has accepted this process as its link.
 
-    Each method may raise DaemonAbsentError, and what gives the daemon something DaemonRefusedError.
+    Each method may raise DaemonAbsentError, and those that send versions, a bundle or a number DaemonRefusedError.
     """
 
     def is_connected(self) -> bool:
-        """Return whether the connection of the last answer still stands, without asking."""
+        """Return whether the connection of the last answer is still open, without a request."""
         ...
 
     async def follow(self, manifests: Sequence[str] | None) -> FollowAnswer:
-        """Give the versions after the daemon's head; none: it is at the engine's head.  None: only ask."""
+        """Send the versions after the daemon's head, and return its state.
+
+        An empty sequence says that the daemon is at the engine's head; None only asks for the state.
+        """
         ...
 
     async def apply(self, version: int, bundle: bytes) -> None:
-        """Give the bundle that it wants."""
+        """Send the bundle that the daemon wants."""
         ...
 
-    async def shipped(self, seq: int) -> None:
-        """Tell up to which record the engine has the record."""
+    async def report_shipped(self, seq: int) -> None:
+        """Send the number of the entry up to which the engine has the record."""
         ...

@@ -1,7 +1,7 @@
-"""The connection to the daemon on its admin socket, in the role of a link.  Knows the protocol; not what is asked.
+"""The connection to the daemon on its admin socket, in the role of a link.
 
-It connects when something is asked, each time with the token that is in the file then, since every daemon makes its
-own.  One question at a time; a daemon that does not answer in time is given up with its connection.
+It connects when there is a request, each time with the token that is in the file then, since every daemon makes its
+own.  There is one request at a time.  A daemon that does not answer in time is given up with its connection.
 """
 
 from __future__ import annotations
@@ -35,27 +35,27 @@ from hooklatch.version import PROTOCOL, VERSION
 
 __all__ = ["DaemonSocket"]
 
-PATIENCE = 10.0  # seconds for an answer
-APPLYING = 180.0  # seconds for a bundle: its files are imported for the first time
+TIMEOUT = 10.0  # seconds for an answer
+APPLY_TIMEOUT = 180.0  # seconds for a bundle: its files are imported for the first time
 CHUNK = 2**16
 MAX_TOKEN = 4096
-# Errors after which the connection, or the token, is of no use any more; others are about what was given.
+# Errors after which the connection, or the token, is useless; the others are about the request.
 LOST = frozenset({"draining", "overload", "not_permitted", "not_admin", "hello_required", "method_not_found"})
 
 
 class DaemonSocket:
-    """A daemon that listens in one of some folders; `folders` returns them anew for each attempt: `candidate_dirs`.
+    """A daemon that listens in one of some folders, which `folders` returns anew for each attempt.
 
-    It is this user's, root's, or that of the user `daemon_uid`.  `close` it at the end.
+    The daemon is this user's, root's, or that of the user `daemon_uid`.  The owner calls `close` at the end.
     """
 
     def __init__(
-        self, folders: Callable[[], Sequence[str]], daemon_uid: int | None = None, *, patience: float = PATIENCE
+        self, folders: Callable[[], Sequence[str]], daemon_uid: int | None = None, *, timeout: float = TIMEOUT
     ) -> None:
         self._folders = folders
         self._daemon_uid = daemon_uid
-        self._patience = patience
-        self._one_at_a_time = trio.Lock()
+        self._timeout = timeout
+        self._requesting = trio.Lock()
         self._raw: socket.socket | None = None
         self._lines = LineBuffer()
         self._count = 0
@@ -72,43 +72,43 @@ class DaemonSocket:
 
     async def follow(self, manifests: Sequence[str] | None) -> FollowAnswer:
         params = {} if manifests is None else {"manifests": list(manifests)}
-        answer: FollowAnswer = await self._ask("fleet_follow", params, FollowAnswer)
+        answer: FollowAnswer = await self._request("fleet_follow", params, FollowAnswer)
         return answer
 
     async def apply(self, version: int, bundle: bytes) -> None:
         params = {"version": version, "bundle": base64.b64encode(bundle).decode()}
-        await self._ask("fleet_apply", params, dict[str, Any], patience=APPLYING)
+        await self._request("fleet_apply", params, dict[str, Any], timeout=APPLY_TIMEOUT)
 
-    async def shipped(self, seq: int) -> None:
-        await self._ask("fleet_shipped", {"seq": seq}, dict[str, Any] | None)
+    async def report_shipped(self, seq: int) -> None:
+        await self._request("fleet_shipped", {"seq": seq}, dict[str, Any] | None)
 
     def close(self) -> None:
-        """Hang up; while nobody waits for an answer."""
+        """Close the connection, on which no task may wait for an answer."""
         self._close()
 
-    async def _ask(self, method: str, params: Mapping[str, object], shape: Any, *, patience: float = 0.0) -> Any:
-        """Ask, over a new connection if there is none.
+    async def _request(self, method: str, params: Mapping[str, object], shape: Any, *, timeout: float = 0.0) -> Any:
+        """Send a request, over a new connection if there is none, and return the result.
 
         Raises:
             DaemonAbsentError: there is no answer.
-            DaemonRefusedError: it is an error.
+            DaemonRefusedError: the answer is an error.
         """
-        async with self._one_at_a_time:
-            async with self._closing_unless_answered():
+        async with self._requesting:
+            async with self._closed_on_failure():
                 if not self.is_connected():
                     self._close()
                     await self._connect()
-                answer = await self._request(method, params, max(patience, self._patience))
+                answer = await self._exchange(method, params, max(timeout, self._timeout))
             error = answer.error
             if error is None:
-                return self._converted(answer, shape)
+                return self._decode(answer, shape)
             data, message = error.get("data"), str(error.get("message"))
             if isinstance(data, dict) and cast("dict[str, object]", data).get("name") in LOST:
                 self._close()
                 raise DaemonAbsentError(f"the daemon does not serve its link now: {message}")
             raise DaemonRefusedError(message)
 
-    def _converted(self, answer: Response, shape: Any) -> Any:
+    def _decode(self, answer: Response, shape: Any) -> Any:
         try:
             return convert_params(answer.result or msgspec.Raw(b"null"), shape)
         except RpcError as error:
@@ -116,8 +116,8 @@ class DaemonSocket:
             raise DaemonAbsentError(f"the daemon's answer cannot be understood: {error}") from None
 
     @asynccontextmanager
-    async def _closing_unless_answered(self) -> AsyncGenerator[None]:
-        """Close the connection where a question was left without its answer: the next answer would be taken for it."""
+    async def _closed_on_failure(self) -> AsyncGenerator[None]:
+        """Close the connection if a request got no answer: the answer would be taken for that of the next request."""
         is_answered = False
         try:
             yield
@@ -148,24 +148,24 @@ class DaemonSocket:
     async def _greet(self, token: str) -> None:
         client = {"name": "hooklatch link", "version": VERSION}
         hello = {"protocol": PROTOCOL, "role": "link", "token": token, "client": client}
-        answer = await self._request("hello", hello, self._patience)
+        answer = await self._exchange("hello", hello, self._timeout)
         if answer.error is not None:
             self._close()
             raise DaemonRefusedError(f"the daemon refuses this link: {answer.error.get('message')}")
 
-    async def _request(self, method: str, params: Mapping[str, object], patience: float) -> Response:
+    async def _exchange(self, method: str, params: Mapping[str, object], timeout: float) -> Response:
         assert self._raw is not None
         stream = trio.socket.from_stdlib_socket(self._raw)
         self._count += 1
-        rest = memoryview(encode_request(self._count, method, params))
-        with trio.move_on_after(patience):
-            while rest:
-                rest = rest[await stream.send(rest) :]
+        rest_bytes = memoryview(encode_request(self._count, method, params))
+        with trio.move_on_after(timeout):
+            while rest_bytes:
+                rest_bytes = rest_bytes[await stream.send(rest_bytes) :]
             while True:
                 message = await self._receive(stream)
                 if isinstance(message, Response) and message.id in (self._count, None):
                     return message
-        raise DaemonAbsentError(f"the daemon did not answer {method} within {format_duration(patience)}")
+        raise DaemonAbsentError(f"the daemon did not answer {method} within {format_duration(timeout)}")
 
     async def _receive(self, stream: trio.socket.SocketType) -> Request | Response:
         while (line := self._lines.take()) is None:
@@ -182,10 +182,10 @@ class DaemonSocket:
 
 
 def read_token(path: str, daemon_uid: int | None) -> str:
-    """Return the token of the daemon that runs, which is this user's, or that of the user who is named.
+    """Return the token of the daemon that runs; its file is this user's, or that of `daemon_uid`.
 
     Raises:
-        OSError: there is none; [fleet] is not configured there, or it is another user's.
+        OSError: there is no file, as [fleet] is not configured there, or it is another user's.
     """
     fd = open_regular(path, os.O_RDONLY | os.O_NOFOLLOW)
     try:

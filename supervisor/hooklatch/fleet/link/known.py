@@ -1,6 +1,6 @@
-"""What a link knows at the moment, gathered by its tasks: from it come its report, its log and its status line.
+"""The present state of a link, gathered by its tasks: its report, its log and its status line are made of it.
 
-Knows values; asks nobody.  Times that are compared are of this machine's monotonic clock.
+Times that are compared are of this machine's monotonic clock.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from hooklatch.record.files.chain import ChainLink
 __all__ = ["LinkState"]
 
 logger = logging.getLogger("hooklatch.link")
-MAX_FINDINGS = 20  # the newest ones are kept
+MAX_FINDINGS = 20  # the newest are kept
 MAX_TEXT = 400  # characters of a text in a report
 ENGINE, DAEMON, POLICY, BUNDLE = "engine", "daemon", "policy", "bundle"
 SHIPPING, RECORD, REPORT, FLEET = "shipping", "record", "report", "fleet"
 
 
 class LinkState:
-    """The state of one link.  `on_change` is called when the engine should hear of it soon."""
+    """The state of one link.  `on_change` is called when a report should be sent soon."""
 
     def __init__(self, host: str, labels: Iterable[str], version: str) -> None:
         self.answer: FollowAnswer | None = None
-        self.heard_at = 0.0  # when it came
+        self.answered_at = 0.0  # when the answer came
         self.epoch = 0
         self.shipped = 0
         self.lost = 0
         self.oldest = 0
         self.newest: ChainLink | None = None
         self.gates = GateCounts()
-        self.doubts = 0  # how often the engine was found to have lost something
+        self.loss_count = 0  # how often the engine was found to have lost something
         self.on_change: Callable[[], None] = lambda: None
         self._host = host
         self._labels = tuple(labels)
@@ -43,43 +43,45 @@ class LinkState:
 
     @property
     def faults(self) -> dict[str, str]:
-        """Return what does not work just now, by what it is."""
+        """Return the present faults by the part that does not work."""
         return dict(self._faults)
 
-    def fault(self, what: str, text: str | None) -> None:
-        """Note that something does not work, or (None) that it does; each change is logged once."""
-        before = self._faults.get(what)
+    def set_fault(self, part: str, text: str | None) -> None:
+        """Note that a part does not work, or (None) that it does; each change is logged once."""
+        before = self._faults.get(part)
         if text == before:
             return
         if text is None:
-            del self._faults[what]
-            logger.info("the %s is well again", what)
+            del self._faults[part]
+            logger.info("the %s is well again", part)
         else:
-            self._faults[what] = text
-            logger.warning("%s", text, extra={"of": what})
+            self._faults[part] = text
+            logger.warning("%s", text, extra={"of": part})
         self.on_change()
 
-    def find(self, finding: str) -> None:
-        """Keep what is wrong with the record until this process ends."""
+    def add_finding(self, finding: str) -> None:
+        """Keep a finding about the record until this process ends."""
         if finding not in self._findings:
             self._findings = [*self._findings, finding][-MAX_FINDINGS:]
             logger.error("%s", finding, extra={"host": self._host})
             self.on_change()
 
-    def hear(self, answer: FollowAnswer, now: float) -> None:
+    def update(self, answer: FollowAnswer, now: float) -> None:
         """Take an answer of the daemon."""
-        before, self.answer, self.heard_at = self.answer, answer, now
-        self.fault(DAEMON, None)
+        before, self.answer, self.answered_at = self.answer, answer, now
+        self.set_fault(DAEMON, None)
         if answer.host and answer.host != self._host:
-            self.find(f"the daemon calls this host {answer.host!r}, and its link {self._host!r}: restart the link")
+            self.add_finding(
+                f"the daemon calls this host {answer.host!r}, and its link {self._host!r}: restart the link"
+            )
         if before is None or summarize_answer(before) != summarize_answer(answer):
             applied = answer.applied.version if answer.applied is not None else None
-            told = {"head": answer.head.version, "applied": applied, "health": answer.health}
-            logger.info("the daemon follows", extra=told)
+            facts = {"head": answer.head.version, "applied": applied, "health": answer.health}
+            logger.info("the daemon follows", extra=facts)
             self.on_change()
 
-    def status(self) -> str:
-        """Return one line for whoever looks at the process."""
+    def format_status(self) -> str:
+        """Return one line for people, such as the status text of systemd."""
         applied = self.answer.applied if self.answer is not None else None
         version = f"version {applied.version}" if applied is not None else "no version"
         faults = "; ".join(self._faults.values())
@@ -87,17 +89,17 @@ class LinkState:
 
     @property
     def unshipped(self) -> int:
-        """Return how many records wait, at most: numbers that a crash skipped count too."""
+        """Return how many entries wait, at most: numbers that a crash skipped count too."""
         if self.newest is None:
             return 0
         return max(0, self.newest.seq - max(self.shipped, self.oldest - 1))
 
-    def report(self, now: float, clock: float) -> HostReport:
+    def make_report(self, now: float, clock: float) -> HostReport:
         """Return the host's report; `now` is monotonic, `clock` in seconds since the epoch."""
         answer = self.answer or FollowAnswer()
         is_there = DAEMON not in self._faults and self.answer is not None
-        stale = answer.stale_s + now - self.heard_at if answer.stale_s is not None else None
-        not_shipping = [text for what in (SHIPPING, RECORD) if (text := self._faults.get(what)) is not None]
+        stale = answer.stale_s + now - self.answered_at if answer.stale_s is not None else None
+        not_shipping = [text for part in (SHIPPING, RECORD) if (text := self._faults.get(part)) is not None]
         return HostReport(
             host=self._host,
             labels=answer.labels or self._labels,
@@ -128,7 +130,7 @@ class LinkState:
 
 
 def summarize_answer(answer: FollowAnswer) -> tuple[object, ...]:
-    """Return what the engine should soon hear of, if it changes."""
+    """Return the parts of an answer whose change is reported to the engine soon."""
     return answer.head, answer.wanted, answer.applied, answer.problem, answer.health
 
 

@@ -1,13 +1,11 @@
 """The link of one host: its connection to the engine, made again whenever it ends, and the tasks that use it.
 
-Knows the tasks; not what they do.
-
     Link.run ─┬─ sessions ── one connection to the engine ─┬─ policy     versions down
-              │              (a new one after each failure) ├─ shipping   records up
+              │              (a new one after each failure) ├─ shipping   the record up
               │                                             └─ reporting  how this host is
               └─ telling     what was shipped, to the daemon
 
-Whatever fails ends the connection, never the link.
+A failure ends the connection, never the link.
 """
 
 from __future__ import annotations
@@ -41,96 +39,96 @@ LONGEST_FAILURE = 30.0  # seconds until a task that failed by a fault of its own
 
 
 class Link:
-    """A host's link.  `opened` opens the engine anew; `record` is the folder of the daemon's record.
+    """A host's link.  `open_engine` opens the engine anew; `record` is the folder of the daemon's record.
 
-    What happens is reported soon; a host where nothing does reports each `report_every` seconds.
+    A change is reported soon; a host without changes reports each `report_every` seconds.
     """
 
     def __init__(
         self,
         settings: FleetSettings,
-        opened: Callable[[], AbstractAsyncContextManager[Engine]],
+        open_engine: Callable[[], AbstractAsyncContextManager[Engine]],
         daemon: LinkedDaemon,
         record: str,
         *,
         report_every: float = EVERY,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.known = LinkState(settings.host, settings.labels, VERSION)
-        self._opened = opened
+        self.state = LinkState(settings.host, settings.labels, VERSION)
+        self._open_engine = open_engine
         self._reconnect = settings.reconnect
-        self._now = now
+        self._clock = now
         self._policy = PolicyFollower(
-            daemon, self.known, reconnect=settings.reconnect, contact=settings.max_staleness / 4, now=now
+            daemon, self.state, reconnect=settings.reconnect, contact=settings.max_staleness / 4, now=now
         )
-        outgoing = ShippingReader(record, settings.host, settings.fields)
-        self._shipping = RecordShipper(settings.host, outgoing, self.known, now=now)
-        self._reporting = HostReporter(
-            settings.host, Gauge(record, self.known), self.known, every=report_every, now=now
-        )
-        self._telling = ShippingNotifier(daemon, self.known)
+        reader = ShippingReader(record, settings.host, settings.fields)
+        self._shipper = RecordShipper(settings.host, reader, self.state, now=now)
+        self._reporter = HostReporter(settings.host, Gauge(record, self.state), self.state, every=report_every, now=now)
+        self._notifier = ShippingNotifier(daemon, self.state)
 
     async def run(self) -> None:
         """Work until cancelled."""
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._keep, "telling", self._telling.run)
-            nursery.start_soon(self._keep, "sessions", self._sessions)
+            nursery.start_soon(self._run_forever, "telling", self._notifier.run)
+            nursery.start_soon(self._run_forever, "sessions", self._run_sessions)
 
-    async def _sessions(self) -> None:
+    async def _run_sessions(self) -> None:
         pauses = Backoff(self._reconnect)
         refusals = Backoff(max(LONGEST_REFUSAL, self._reconnect), first=self._reconnect)
         while True:
-            opened_at = self._now()
+            opened_at = self._clock()
             try:
-                await self._session()
+                await self._run_session()
             except EngineRefusedError as error:
-                self.known.fault(ENGINE, str(error))
+                self.state.set_fault(ENGINE, str(error))
                 await trio.sleep(refusals.next())
                 continue
             except EngineError as error:
-                self.known.fault(ENGINE, str(error))
-            except Exception as error:  # a library's; whatever it is, the next connection may work
+                self.state.set_fault(ENGINE, str(error))
+            except Exception as error:  # of a library, and of any kind: the next connection may work all the same
                 logger.exception("the connection to the engine failed")
-                self.known.fault(ENGINE, f"the connection to the engine failed: {type(error).__name__}: {error}")
-            if self._now() - opened_at > LONGEST_REFUSAL:
+                self.state.set_fault(ENGINE, f"the connection to the engine failed: {type(error).__name__}: {error}")
+            if self._clock() - opened_at > LONGEST_REFUSAL:
                 pauses.reset()
                 refusals.reset()
             await trio.sleep(pauses.next())
 
-    async def _session(self) -> None:
+    async def _run_session(self) -> None:
         """Use one connection until it ends.
 
         Raises:
-            EngineError: why it did.
+            EngineError: the reason of its end.
         """
         failures: list[EngineError] = []
         with trio.CancelScope(deadline=trio.current_time() + OPENING) as scope:
-            async with self._opened() as engine:
-                scope.deadline = math.inf
-                self.known.fault(ENGINE, None)
+            async with self._open_engine() as engine:
+                scope.deadline = math.inf  # the limit is for opening and closing alone
+                self.state.set_fault(ENGINE, None)
                 async with trio.open_nursery() as nursery:
                     for name, run in (
                         ("policy", self._policy.run),
-                        ("shipping", self._shipping.run),
-                        ("reporting", self._reporting.run),
+                        ("shipping", self._shipper.run),
+                        ("reporting", self._reporter.run),
                     ):
-                        nursery.start_soon(self._use, name, partial(run, engine), failures, nursery.cancel_scope)
+                        nursery.start_soon(
+                            self._run_on_connection, name, partial(run, engine), failures, nursery.cancel_scope
+                        )
                 scope.deadline = trio.current_time() + OPENING
         if failures:
             raise failures[0]
 
-    async def _use(
+    async def _run_on_connection(
         self, name: str, run: Callable[[], Awaitable[None]], failures: list[EngineError], scope: trio.CancelScope
     ) -> None:
-        """Run a task on a connection; its end is that of the connection."""
+        """Run a task on a connection; the task's end is that of the connection."""
         try:
-            await self._keep(name, run)
+            await self._run_forever(name, run)
         except EngineError as error:
             failures.append(error)
             scope.cancel()
 
-    async def _keep(self, name: str, run: Callable[[], Awaitable[None]]) -> None:
-        """Run a task again and again, whatever fault of its own ends it.
+    async def _run_forever(self, name: str, run: Callable[[], Awaitable[None]]) -> None:
+        """Run a task again and again, also after any fault of its own.
 
         Raises:
             EngineError: the connection that it uses has ended.
@@ -143,5 +141,5 @@ class Link:
                 raise
             except Exception:
                 logger.exception("%s failed, and is started again", name)
-                self.known.find(f"{name} failed by a fault of its own; the link's log has it")
+                self.state.add_finding(f"{name} failed by a fault of its own; the link's log has it")
             await trio.sleep(pauses.next())

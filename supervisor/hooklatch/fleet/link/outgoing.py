@@ -1,7 +1,7 @@
-"""The record as batches to ship: read in order, with nothing but the configured fields.  Knows files; no engine.
+"""The record as batches to ship: read in order, with nothing but the configured fields.
 
-Its methods block on the disk, so they are called in threads, one at a time.  One read and one batch are in memory,
-however much there is to ship.
+Its methods block on the disk, so they are called in threads, one at a time.  Only one read and one batch are in memory,
+even if there is much to ship.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ SYNC = 2.0  # seconds to wait for a record to be synced before it is shipped all
 
 
 class ShippingReader:
-    """One host's record on its way out.
+    """A reader of one host's record for shipping.
 
-    What a power cut takes back must not have been shipped: it would look as if somebody had truncated the record.  So
-    a record waits until the anchor says that it is on the disk, but not for ever.
-    `lost` counts the records that are missing up to the last batch; `findings` tell of them.  Whoever takes them clears
-    them, the count once that batch is acknowledged: what is packed again counts them again.
+    An entry that a power cut takes back must not have been shipped: the record would look truncated.  So an entry waits
+    until the anchor says that it is on the disk, but `SYNC` seconds at most.
+    `lost` counts the entries that are missing up to the last batch, and `findings` describe them.  The caller clears
+    both, the count once that batch is acknowledged: a batch that is packed again counts them again.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class ShippingReader:
         self.findings: list[str] = []
         self._host = host
         self._fields = frozenset(fields)
-        self._now = now
+        self._clock = now
         self._cursor = RecordCursor(folder)
         self._epoch = 1
         self._seq = 0  # of the last record that was packed
@@ -49,26 +49,26 @@ class ShippingReader:
         self._unsynced_since = 0.0
 
     def compare(self, shipped: ShippedHead | None) -> Resume:
-        """Return where to go on after this record in the engine.
+        """Return where shipping continues after this entry in the engine.
 
         Raises:
             OSError: the record cannot be read.
         """
-        return compare_records(shipped, self._around(shipped.seq if shipped is not None else 0))
+        return compare_records(shipped, self._read_around(shipped.seq if shipped is not None else 0))
 
     def newest(self) -> ChainLink | None:
-        """Return the newest record; None if there is none yet.
+        """Return the newest entry; None if there is none yet.
 
         Raises:
-            OSError: it cannot be read.
+            OSError: the record cannot be read.
         """
         try:
             return find_newest_link(self.folder)
         except FileNotFoundError:
             return None
 
-    def go(self, resume: Resume) -> None:
-        """Go where shipping goes on.
+    def seek(self, resume: Resume) -> None:
+        """Go to the place where shipping continues.
 
         Raises:
             OSError: the record cannot be read.
@@ -79,7 +79,7 @@ class ShippingReader:
         self.lost = resume.lost
 
     def has_more(self) -> bool:
-        """Return whether `next` may have something: cheap, for asking often.
+        """Return whether `next` may have a batch; it is cheap, since it is called often.
 
         Raises:
             OSError: the record cannot be read.
@@ -90,55 +90,55 @@ class ShippingReader:
         """Return the next batch; None if there is nothing to ship yet.
 
         Raises:
-            RecordChangedError: the record was changed behind us; compare again.
+            RecordChangedError: the record was changed before our position; compare again.
             OSError: it cannot be read.
         """
         while True:
             begin, missed = self._taken, self._cursor.missed
-            packed = pack_batch(self._host, self._epoch, self._remaining(), self._fields)
+            packed = pack_batch(self._host, self._epoch, self._take_lines(), self._fields)
             if packed is not None:
-                self._note(packed, self._lines[begin : self._taken])
+                self._note_losses(packed, self._lines[begin : self._taken])
                 return packed
-            self._lines, self._taken = self._synced_lines(), 0
+            self._lines, self._taken = self._take_synced_lines(), 0
             if not self._lines and self._cursor.missed == missed:
                 return None
 
     def check(self) -> None:
-        """Look whether the record still has what was read last.
+        """Check that the record still has the entry that was read last.
 
         Raises:
-            RecordChangedError: it has not; compare again.
+            RecordChangedError: it does not; compare again.
             OSError: it cannot be read.
         """
         self._cursor.check()
 
-    def _remaining(self) -> Iterator[bytes]:
+    def _take_lines(self) -> Iterator[bytes]:
         while self._taken < len(self._lines):
             line = self._lines[self._taken]
             self._taken += 1
             seq = read_seq(line)
-            if seq is None or seq > self._seq:  # what repeats a number can only be refused by the engine, for ever
+            if seq is None or seq > self._seq:  # the engine would refuse a repeated number each time
                 yield line
 
-    def _synced_lines(self) -> list[bytes]:
+    def _take_synced_lines(self) -> list[bytes]:
         if not self._unsynced:
-            self._unsynced, self._unsynced_since = self._cursor.read(), self._now()
+            self._unsynced, self._unsynced_since = self._cursor.read(), self._clock()
         lines = self._unsynced
-        limit = self._synced_through()
-        is_late = self._now() - self._unsynced_since >= SYNC
+        limit = self._read_synced_seq()
+        is_late = self._clock() - self._unsynced_since >= SYNC
         cut = len(lines) if limit is None or is_late else sum(1 for line in lines if (read_seq(line) or 0) <= limit)
         self._unsynced = lines[cut:]
         return lines[:cut]
 
-    def _synced_through(self) -> int | None:
+    def _read_synced_seq(self) -> int | None:
         try:
             anchor = read_anchor(self.folder)
-        except SlotError:  # the record has a fault, which its daemon tells; what it holds is shipped all the same
+        except SlotError:  # the record has a fault, which its daemon reports; its entries are shipped all the same
             return None
         return anchor[0] if anchor is not None else None
 
-    def _note(self, packed: PackedBatch, lines: list[bytes]) -> None:
-        """Tell what is missing before a batch or in it."""
+    def _note_losses(self, packed: PackedBatch, lines: list[bytes]) -> None:
+        """Count the entries that are missing before a batch or in it, and describe them in a finding."""
         links = (read_link(line) for line in lines)
         prev = next(link.prev for link in links if link is not None and link.seq == packed.first)
         if self._hash is not None and prev != self._hash:
@@ -156,7 +156,7 @@ class ShippingReader:
             )
         self._seq, self._hash = packed.last, packed.hash
 
-    def _around(self, seq: int) -> LocalRecords:
+    def _read_around(self, seq: int) -> LocalRecords:
         cursor = RecordCursor(self.folder)
         newest = find_newest_link(self.folder)
         same = cursor.seek(seq) if seq else None
@@ -166,7 +166,7 @@ class ShippingReader:
 
 
 def find_first_valid(cursor: RecordCursor, *, above: int) -> ChainLink | None:
-    """Return the next valid record with a number above this one."""
+    """Return the next valid entry with a number above this one."""
     while lines := cursor.read():
         for line in lines:
             link = read_link(line)

@@ -1,7 +1,8 @@
-"""Brings versions from the engine to the daemon, which checks them: in order, all of them, and the bundle it wants.
+"""The task that brings versions from the engine to the daemon: in order, all of them, and the bundle that it wants.
 
-Decides nothing about them.  It asks the engine for what follows the daemon's head, again and again, each time for a
-short while: so a lost message, a restart or a partition costs one question more, and nothing has to be remembered.
+The daemon verifies and decides.  The task asks the engine for the versions after the daemon's head, again and again,
+each time for a short while.  So a lost message, a restart or a partition costs one more request, and the task keeps no
+state.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import msgspec
 import trio
 
 from hooklatch.fleet.engine.engine import BehindError, Engine, EngineRefusedError
-from hooklatch.fleet.link.asking import PATIENCE, await_answer
+from hooklatch.fleet.link.asking import TIMEOUT, await_answer
 from hooklatch.fleet.link.daemon import DaemonAbsentError, DaemonRefusedError, FollowAnswer, LinkedDaemon, WantedBundle
 from hooklatch.fleet.link.known import BUNDLE, DAEMON, FLEET, POLICY, LinkState
 from hooklatch.fleet.link.pauses import Backoff
@@ -25,9 +26,9 @@ __all__ = ["PolicyFollower"]
 logger = logging.getLogger("hooklatch.link")
 WAIT = 1.0  # seconds to wait for a version before looking whether the daemon is still there
 CONTACT = 5.0  # seconds between two signs of contact, and between two looks whether the engine still has the head
-LONGEST_REFUSAL = 30.0  # seconds, at most, until what the daemon refused is offered again
+LONGEST_REFUSAL = 30.0  # seconds, at most, until versions or a bundle that the daemon refused are offered again
 PAGE = 100  # versions asked for at once
-MAX_RUN = 6 * 2**20  # bytes of versions given to the daemon at once, as they are in its message of at most 9 MiB
+MAX_RUN = 6 * 2**20  # bytes of versions sent to the daemon at once; a message has at most 9 MiB
 NOTHING = (  # the daemon counts that as no contact, so its host is stale
     "the engine has no version of this fleet: nothing was ever pushed to it, or [fleet] has another name or url than"
     " the publisher; until there is one, this host is not in contact with its fleet"
@@ -36,25 +37,25 @@ ENCODER = msgspec.json.Encoder()
 
 
 class PolicyFollower:
-    """Follows a fleet's policy for one daemon, over the life of any connection to the engine."""
+    """The follower of a fleet's policy for one daemon; it outlives connections to the engine."""
 
     def __init__(
         self,
         daemon: LinkedDaemon,
-        known: LinkState,
+        state: LinkState,
         *,
         reconnect: float,
         contact: float = CONTACT,
         now: Callable[[], float],
     ) -> None:
         self._daemon = daemon
-        self._known = known
+        self._state = state
         self._contact = min(CONTACT, contact)
-        self._now = now
+        self._clock = now
         self._pauses = Backoff(reconnect)
         self._refusals = Backoff(LONGEST_REFUSAL, first=0.5)
         self._differences = Backoff(CONTACT, first=0.5)
-        self._strangers = Backoff(LONGEST_REFUSAL, first=0.2)  # a daemon records each link that it refuses
+        self._denials = Backoff(LONGEST_REFUSAL, first=0.2)  # a daemon records each link that it refuses
         self._is_behind = False
         self._refused_bundle: tuple[WantedBundle, float] | None = None  # and when it may be offered again
 
@@ -62,55 +63,55 @@ class PolicyFollower:
         """Follow until the connection to the engine ends.
 
         Raises:
-            EngineError: it has.
+            EngineError: the connection has ended.
         """
         while True:
             pauses = self._pauses
             try:
                 answer = await self._daemon.follow(None)
-                self._known.hear(answer, self._now())
+                self._state.update(answer, self._clock())
                 self._pauses.reset()
-                self._strangers.reset()
+                self._denials.reset()
                 await self._follow(engine, answer)
             except EngineRefusedError as error:
-                self._known.fault(POLICY, self._refused(error))
-                self._doubt(isinstance(error, BehindError))
+                self._state.set_fault(POLICY, self._explain_refusal(error))
+                self._note_loss(isinstance(error, BehindError))
                 pauses = self._differences
             except DaemonAbsentError as error:
-                self._known.fault(DAEMON, str(error))
+                self._state.set_fault(DAEMON, str(error))
             except DaemonRefusedError as error:
-                self._known.fault(DAEMON, str(error))
-                pauses = self._strangers
+                self._state.set_fault(DAEMON, str(error))
+                pauses = self._denials
             await trio.sleep(pauses.next())
 
     async def _follow(self, engine: Engine, answer: FollowAnswer) -> None:
         """Follow until the daemon is gone."""
-        contact_at = self._now()
+        contact_at = self._clock()
         while self._daemon.is_connected():
-            is_due = self._now() >= contact_at
-            if is_due and (fault := await self._difference(engine, answer.head)) is not None:
-                self._known.fault(POLICY, fault)
+            is_due = self._clock() >= contact_at
+            if is_due and (fault := await self._find_difference(engine, answer.head)) is not None:
+                self._state.set_fault(POLICY, fault)
                 await trio.sleep(self._differences.next())
-                answer = await self._daemon.follow(None)  # it may have been reset
+                answer = await self._daemon.follow(None)  # an operator may have reset it
                 continue
             answer = await self._fetch_bundle(engine, answer)
             if is_due:
-                contact_at = self._now() + self._contact
-                answer = await self._tell_of_contact(engine, answer)
-            found = await self._versions(engine, answer.head.version, wait=WAIT)
-            if found:
-                answer = await self._give(engine, answer, found)
-                contact_at = self._now()
+                contact_at = self._clock() + self._contact
+                answer = await self._report_contact(engine, answer)
+            versions = await self._fetch_versions(engine, answer.head.version, wait=WAIT)
+            if versions:
+                answer = await self._send_versions(engine, answer, versions)
+                contact_at = self._clock()
 
-    async def _difference(self, engine: Engine, head: PolicyHead) -> str | None:
-        """Return how the engine differs from what the daemon has read; None if it has that, and maybe more."""
+    async def _find_difference(self, engine: Engine, head: PolicyHead) -> str | None:
+        """Return how the engine's history differs from the daemon's; None if it has the daemon's head."""
         if not head.version:
             return None
-        found = await self._versions(engine, head.version - 1, wait=0.0, limit=1)
-        if not found or found[0][0] != head.version:
+        versions = await self._fetch_versions(engine, head.version - 1, wait=0.0, limit=1)
+        if not versions or versions[0][0] != head.version:
             raise BehindError(f"it does not have version {head.version}")
         try:
-            digest = read_envelope(found[0][1]).digest
+            digest = read_envelope(versions[0][1]).digest
         except FleetError as error:
             return f"the engine's version {head.version} cannot be read: {error}"
         if digest != head.digest:
@@ -120,21 +121,23 @@ class PolicyFollower:
             )
         return None
 
-    async def _tell_of_contact(self, engine: Engine, answer: FollowAnswer) -> FollowAnswer:
-        """Tell the daemon that it is at the engine's head, if there is nothing after it."""
-        if await self._versions(engine, answer.head.version, wait=0.0, limit=1):
+    async def _report_contact(self, engine: Engine, answer: FollowAnswer) -> FollowAnswer:
+        """Report to the daemon that it is at the engine's head, if there is nothing after it."""
+        if await self._fetch_versions(engine, answer.head.version, wait=0.0, limit=1):
             return answer
         answer = await self._daemon.follow([])
-        self._known.hear(answer, self._now())
-        self._known.fault(POLICY, None)
-        self._known.fault(FLEET, None if answer.head.version else NOTHING)
-        self._doubt(False)
+        self._state.update(answer, self._clock())
+        self._state.set_fault(POLICY, None)
+        self._state.set_fault(FLEET, None if answer.head.version else NOTHING)
+        self._note_loss(False)
         self._differences.reset()
         return answer
 
-    async def _give(self, engine: Engine, answer: FollowAnswer, found: Sequence[tuple[int, bytes]]) -> FollowAnswer:
-        """Give the daemon all versions after its head; what it refuses is offered again later, with what came since."""
-        manifests, last = await self._run_of(engine, found)
+    async def _send_versions(
+        self, engine: Engine, answer: FollowAnswer, versions: Sequence[tuple[int, bytes]]
+    ) -> FollowAnswer:
+        """Send the daemon all versions after its head; refused versions are offered again later, with newer ones."""
+        manifests, last = await self._collect_manifests(engine, versions)
         before = answer.head
         try:
             answer = await self._daemon.follow(manifests)
@@ -142,67 +145,67 @@ class PolicyFollower:
         except DaemonRefusedError as error:
             problem = str(error)
         if problem is not None:
-            self._known.fault(POLICY, f"the versions after {before.version} are refused: {problem}")
+            self._state.set_fault(POLICY, f"the versions after {before.version} are refused: {problem}")
             await self._await_newer(engine, last)
             return await self._daemon.follow(None)
-        self._known.hear(answer, self._now())
-        self._known.fault(POLICY, None)
-        self._known.fault(FLEET, None)
+        self._state.update(answer, self._clock())
+        self._state.set_fault(POLICY, None)
+        self._state.set_fault(FLEET, None)
         self._refusals.reset()
         return answer
 
-    async def _run_of(self, engine: Engine, found: Sequence[tuple[int, bytes]]) -> tuple[list[str], int]:
+    async def _collect_manifests(self, engine: Engine, versions: Sequence[tuple[int, bytes]]) -> tuple[list[str], int]:
         """Return as many versions as one message holds, and the number of the last one.
 
-        Only the last of a run has to be signed by a key that is believed, so a run is as long as possible.
+        The daemon takes a run only if a trusted key has signed its last version, so a run is as long as possible.
         """
         manifests: list[str] = []
         size = 0
         while True:
-            for _, data in found:
-                # What is too large for a manifest is shown to the daemon as that, and no longer.
+            for _, data in versions:
+                # One byte over the limit is enough for the daemon to refuse what is too large for a manifest.
                 manifests.append(data[: MAX_ENVELOPE + 1].decode("utf-8", "replace"))
                 size += len(ENCODER.encode(manifests[-1]))
                 if size > MAX_RUN and len(manifests) > 1:
                     manifests.pop()
-                    return manifests, found[-1][0]
-            last = found[-1][0]
-            if len(found) < PAGE:
+                    return manifests, versions[-1][0]
+            last = versions[-1][0]
+            if len(versions) < PAGE:
                 return manifests, last
-            found = await self._versions(engine, last, wait=0.0)
-            if not found:
+            versions = await self._fetch_versions(engine, last, wait=0.0)
+            if not versions:
                 return manifests, last
 
     async def _await_newer(self, engine: Engine, last: int) -> None:
-        """Wait until there is a version after this one, or until it is time to offer the same again."""
-        until = self._now() + self._refusals.next()
-        while self._now() < until and self._daemon.is_connected():
-            if await self._versions(engine, last, wait=min(WAIT, max(0.01, until - self._now())), limit=1):
+        """Wait until there is a version after `last`, or until it is time to offer the same versions again."""
+        until = self._clock() + self._refusals.next()
+        while self._clock() < until and self._daemon.is_connected():
+            if await self._fetch_versions(engine, last, wait=min(WAIT, max(0.01, until - self._clock())), limit=1):
                 return
 
     async def _fetch_bundle(self, engine: Engine, answer: FollowAnswer) -> FollowAnswer:
-        """Give the daemon the bundle that it wants and does not have."""
+        """Send the daemon the bundle that it wants and does not have."""
         wanted = answer.wanted
         if wanted is None or wanted == answer.applied:
             self._refused_bundle = None
-            self._known.fault(BUNDLE, None)
+            self._state.set_fault(BUNDLE, None)
             return answer
-        refused, until = self._refused_bundle or (None, 0.0)
-        if wanted == refused and self._now() < until:
+        refused, retry_at = self._refused_bundle or (None, 0.0)
+        if wanted == refused and self._clock() < retry_at:
             return answer
-        problem = await self._offered(engine, wanted)
+        problem = await self._offer_bundle(engine, wanted)
         if problem is None:
             answer = await self._daemon.follow(None)
-            self._known.hear(answer, self._now())
+            self._state.update(answer, self._clock())
             if answer.wanted == wanted != answer.applied:
-                problem = f"version {wanted.version} was given to the daemon, and is not in force"
+                problem = f"version {wanted.version} was sent to the daemon, and is not active"
         if problem is not None:
-            self._refused_bundle = wanted, self._now() + self._refusals.next()
-        self._known.fault(BUNDLE, problem)
+            self._refused_bundle = wanted, self._clock() + self._refusals.next()
+        self._state.set_fault(BUNDLE, problem)
         return answer
 
-    async def _offered(self, engine: Engine, wanted: WantedBundle) -> str | None:
-        """Give the daemon a bundle; return why it has not got it."""
+    async def _offer_bundle(self, engine: Engine, wanted: WantedBundle) -> str | None:
+        """Send the daemon a bundle; return the reason if that fails."""
         data = await await_answer(engine.bundle(wanted.bundle))
         if data is None:
             return f"the engine has no bundle {wanted.bundle}, which version {wanted.version} names: push it again"
@@ -215,21 +218,21 @@ class PolicyFollower:
         logger.info("applied", extra={"version": wanted.version, "bundle": wanted.bundle})
         return None
 
-    async def _versions(
+    async def _fetch_versions(
         self, engine: Engine, after: int, *, wait: float, limit: int = PAGE
     ) -> Sequence[tuple[int, bytes]]:
-        return await await_answer(engine.versions(after, wait=wait, limit=limit), wait + PATIENCE)
+        return await await_answer(engine.versions(after, wait=wait, limit=limit), wait + TIMEOUT)
 
-    def _doubt(self, is_behind: bool) -> None:
-        """Have others look again at what the engine has, when it is first seen to have lost something."""
+    def _note_loss(self, is_behind: bool) -> None:
+        """Have shipping compare with the engine again when it is first found to have lost something."""
         if is_behind and not self._is_behind:
-            self._known.doubts += 1
+            self._state.loss_count += 1
         self._is_behind = is_behind
 
-    def _refused(self, error: EngineRefusedError) -> str:
-        if not isinstance(error, BehindError) or self._known.answer is None:
+    def _explain_refusal(self, error: EngineRefusedError) -> str:
+        if not isinstance(error, BehindError) or self._state.answer is None:
             return f"the engine gives no versions: {error}"
         return (
-            f"the engine is behind this host, which has read version {self._known.answer.head.version}: {error};"
+            f"the engine is behind this host, which has read version {self._state.answer.head.version}: {error};"
             " nothing is applied until it has that again, or until: hooklatch fleet reset"
         )

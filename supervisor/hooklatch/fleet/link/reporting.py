@@ -1,4 +1,4 @@
-"""Tells the engine how this host is, and the daemon what was shipped.  Decides nothing."""
+"""The tasks that report: this host's state to the engine, and the number of shipped entries to the daemon."""
 
 from __future__ import annotations
 
@@ -23,50 +23,50 @@ __all__ = ["EVERY", "Gauge", "HostReporter", "ShippingNotifier"]
 
 logger = logging.getLogger("hooklatch.link")
 EVERY = 10.0  # seconds between two reports of a host where nothing happens
-SOON = 0.5  # seconds, at least, between two reports of one where much does
-TELL = 1.0  # seconds, at least, between two words to the daemon about what was shipped
-NOTHING = -1  # has been told
-MOST = 32 * 2**20  # bytes of the record that are counted for one report
+SOON = 0.5  # seconds, at least, between two reports of a host with many changes
+NOTIFY = 1.0  # seconds, at least, between two messages to the daemon
+NOTHING = -1  # no number was sent to this daemon yet
+MAX_COUNTED = 32 * 2**20  # bytes of the record that are counted for one report
 LONGEST = 30.0  # seconds until an engine that refuses reports is tried again
 
 
 class Gauge:
-    """Measures a record for the reports: where it begins and ends, and how its gates decide.  Blocks on the disk."""
+    """The measures of a record for the reports: its first and last entry and its gates.  Blocks on the disk."""
 
-    def __init__(self, folder: str, known: LinkState) -> None:
+    def __init__(self, folder: str, state: LinkState) -> None:
         self._folder = folder
-        self._known = known
+        self._state = state
         self._bundle = ""
         self._counter: GateCounter | None = None
         self._cursor = RecordCursor(folder)
 
     def measure(self) -> None:
-        """Bring what is known of the record up to date; a record that cannot be read keeps its last measures."""
+        """Bring the measures up to date; those of a record that cannot be read stay as they were."""
         try:
-            self._known.newest = find_newest_link(self._folder) or self._known.newest
+            self._state.newest = find_newest_link(self._folder) or self._state.newest
             segments = list_segments(self._folder)
-            self._known.oldest = segments[0].first if segments else 0
+            self._state.oldest = segments[0].first if segments else 0
             self._count()
         except RecordChangedError:
-            self._counter = None  # another record: what was counted was of the one before
+            self._counter = None  # the counts were of another record
         except OSError:
-            return  # shipping reads the same files, and tells
+            return  # shipping reads the same files, and reports it
 
     def _count(self) -> None:
-        answer = self._known.answer
+        answer = self._state.answer
         bundle = answer.applied.bundle if answer is not None and answer.applied is not None else ""
         if self._counter is None or bundle != self._bundle:
-            self._begin(bundle)
+            self._begin_count(bundle)
         assert self._counter is not None
-        read = 0
-        while read < MOST and (lines := self._cursor.read()):
+        byte_count = 0
+        while byte_count < MAX_COUNTED and (lines := self._cursor.read()):
             self._counter.take(lines)
-            read += sum(map(len, lines))
-        self._known.gates = self._counter.gates
+            byte_count += sum(map(len, lines))
+        self._state.gates = self._counter.gates
 
-    def _begin(self, bundle: str) -> None:
+    def _begin_count(self, bundle: str) -> None:
         since = find_effective_seq(self._folder, bundle) if bundle else None
-        if since is None:  # not on record, or retired since
+        if since is None:  # the record does not say so, or retention has removed that entry
             newest = find_newest_link(self._folder)
             since = newest.seq + 1 if newest is not None else 1
         self._bundle, self._counter = bundle, GateCounter(since)
@@ -74,7 +74,9 @@ class Gauge:
 
 
 def find_effective_seq(folder: str, bundle: str) -> int | None:
-    """Return the record that says that a bundle took effect, the first one if several in a row do; None if none does.
+    """Return the number of the entry with which a bundle took effect, None if there is none.
+
+    Of several such entries in a row it is the first: a version with the active bundle changes nothing.
 
     Raises:
         OSError: the record cannot be read.
@@ -90,62 +92,62 @@ def find_effective_seq(folder: str, bundle: str) -> int | None:
 
 
 class HostReporter:
-    """The reports of one host, over the life of any connection to the engine."""
+    """The reporter of one host; it outlives connections to the engine."""
 
-    def __init__(self, host: str, gauge: Gauge, known: LinkState, *, every: float, now: Callable[[], float]) -> None:
+    def __init__(self, host: str, gauge: Gauge, state: LinkState, *, every: float, now: Callable[[], float]) -> None:
         self._host = host
         self._gauge = gauge
-        self._known = known
+        self._state = state
         self._every = every
-        self._now = now
+        self._clock = now
         self._pauses = Backoff(LONGEST, first=SOON)
-        self._news = trio.Event()
-        known.on_change = self._wake
+        self._change = trio.Event()
+        state.on_change = self._wake
 
     def _wake(self) -> None:
-        self._news.set()
+        self._change.set()
 
     async def run(self, engine: Engine) -> None:
         """Report until the connection ends.
 
         Raises:
-            EngineError: it has.
+            EngineError: the connection has ended.
         """
         while True:
-            self._news = trio.Event()
+            self._change = trio.Event()
             await trio.to_thread.run_sync(self._gauge.measure)
             try:
                 await await_answer(
-                    engine.report(self._host, encode_report(self._known.report(self._now(), time.time())))
+                    engine.report(self._host, encode_report(self._state.make_report(self._clock(), time.time())))
                 )
             except EngineRefusedError as error:
-                self._known.fault(REPORT, f"the engine does not take this host's report: {error}")
+                self._state.set_fault(REPORT, f"the engine does not take this host's report: {error}")
                 await trio.sleep(self._pauses.next())
                 continue
             self._pauses.reset()
-            self._known.fault(REPORT, None)
+            self._state.set_fault(REPORT, None)
             await trio.sleep(SOON)
             with trio.move_on_after(max(0.0, self._every - SOON)):
-                await self._news.wait()
+                await self._change.wait()
 
 
 class ShippingNotifier:
-    """Tells the daemon up to which record the engine has them, so that it may remove those."""
+    """The notifier that sends the daemon the number of the last shipped entry, so that retention may remove those."""
 
-    def __init__(self, daemon: LinkedDaemon, known: LinkState) -> None:
+    def __init__(self, daemon: LinkedDaemon, state: LinkState) -> None:
         self._daemon = daemon
-        self._known = known
+        self._state = state
 
     async def run(self) -> None:
-        """Tell until cancelled; a daemon that is new is told again."""
-        told = NOTHING
+        """Send the number when it changes, and to each new daemon, until cancelled."""
+        reported = NOTHING
         while True:
-            await trio.sleep(TELL)
+            await trio.sleep(NOTIFY)
             if not self._daemon.is_connected():
-                told = NOTHING
-            elif self._known.epoch and self._known.shipped != told:
-                told = self._known.shipped
+                reported = NOTHING
+            elif self._state.epoch and self._state.shipped != reported:
+                reported = self._state.shipped
                 try:
-                    await self._daemon.shipped(told)
+                    await self._daemon.report_shipped(reported)
                 except (DaemonAbsentError, DaemonRefusedError) as error:
-                    logger.warning("the daemon was not told what is shipped: %s", error, extra={"seq": told})
+                    logger.warning("the daemon was not told what is shipped: %s", error, extra={"seq": reported})

@@ -1,1 +1,1 @@
-"""What publishers sign and hosts believe: versions, bundles, signatures.  Pure; knows no engine, socket or hook."""
+"""The versions, bundles and signatures that publishers make and hosts verify.  Pure: no engine, socket or hook."""

@@ -1,13 +1,13 @@
-"""A batch: records of one host as they leave its machine.  Knows records and bytes; opens no file and no engine.
+"""A batch: entries of one host's record as they leave its machine.
 
-The data is zlib of lines of JSON.  The first line says whose they are; each other line is a record, with the fields
-that are configured and always those of the chain, so that anybody can check that none is missing:
+The data is zlib of lines of JSON.  The first line says whose they are.  Each other line is an entry with the configured
+fields and always those of the chain, so that a reader of the fleet log can check that none is missing:
 
     {"format":1,"host":"build-7","epoch":1,"first":41,"last":42,"records":2}
     {"seq":41,"prev":"<hash of 40>","at":"…","kind":"decision", … ,"hash":"…"}
 
-A record of which nothing was left out is the line that the daemon wrote, byte for byte, and its hash can be checked
-here too.  Of one that was cut, only the place in the chain can; what it says is the host's word.
+An entry from which nothing was left out is the line that the daemon wrote, byte for byte, so its hash can be checked
+here too.  Of a cut entry only the place in the chain can be checked, and the rest is the host's claim.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ FORMAT = 1
 MAX_DATA = 8 * 2**20  # bytes of a batch, packed or not: a record has at most some 2 MiB
 MAX_LINE = 4 * 2**20  # bytes of a record; of a longer one only its place in the chain is shipped
 MAX_RECORDS = 1000  # in a batch
-FULL = 256 * 1024  # bytes of records after which a batch takes no further one
+FULL = 256 * 1024  # bytes of records after which a batch takes no further record
 CHAIN = ("seq", "prev", "at", "kind", "hash")
-# What else is needed to tell numbers that were never used, or removed by retention, from records that are missing.
+# With these a reader can tell numbers that were never used, or removed by retention, from entries that are missing.
 STRUCTURE = {"segment": {"skipped"}, "retired": {"first_seq", "kept_seq", "kept_prev", "lost"}}
 RAW: msgspec.json.Decoder[dict[str, msgspec.Raw]] = msgspec.json.Decoder(dict[str, msgspec.Raw])
 DOCUMENTS: msgspec.json.Decoder[dict[str, Any]] = msgspec.json.Decoder(dict[str, Any])
@@ -47,7 +47,7 @@ ENCODER = msgspec.json.Encoder()
 
 
 class BatchError(FleetError):
-    """Bytes are not a batch, or not the one that they should be."""
+    """Bytes that are not a batch, or not the expected one."""
 
 
 class BatchHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -62,7 +62,7 @@ class BatchHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ChainFields(msgspec.Struct, frozen=True):
-    """A record's place in the chain."""
+    """An entry's place in the chain."""
 
     seq: Annotated[int, Meta(gt=0, lt=10**18)]
     prev: Sha256
@@ -72,7 +72,7 @@ class ChainFields(msgspec.Struct, frozen=True):
 
 
 class RecordFields(ChainFields, frozen=True):
-    """What readers of records rely on, where it is there."""
+    """The fields that readers rely on, where an entry has them."""
 
     verdict: str = ""
     reason: str | None = None
@@ -85,7 +85,7 @@ RELIED_ON = tuple(name for name in RecordFields.__struct_fields__ if name not in
 
 
 class PackedBatch(msgspec.Struct, frozen=True):
-    """A batch to be appended: its numbers, the hash of its last record, and how many lines were no record."""
+    """A batch to be appended: its numbers, the hash of its last entry, and how many lines were not entries."""
 
     first: int
     last: int
@@ -96,7 +96,7 @@ class PackedBatch(msgspec.Struct, frozen=True):
 
 
 class ShippedRecord(msgspec.Struct, frozen=True):
-    """A record as it arrived.  `is_whole`: nothing was left out, and its content matches its hash."""
+    """An entry as it arrived.  `is_whole`: nothing was left out, and its content matches its hash."""
 
     seq: int
     prev: str
@@ -108,10 +108,10 @@ class ShippedRecord(msgspec.Struct, frozen=True):
 
 
 def pack_batch(host: str, epoch: int, lines: Iterable[bytes], fields: Collection[str]) -> PackedBatch | None:
-    """Make a batch of the next lines of a host's record; None if there is none.
+    """Return a batch of the next lines of a host's record, None if there are none.
 
-    Takes from `lines` until the batch is full, so that one may go on with the same iterator.  A line that is no record,
-    or does not follow in number, is left out and counted; whoever reads the log then sees that it is missing.
+    Take from `lines` until the batch is full, so that the caller may continue with the same iterator.  A line that is
+    not an entry, or does not follow in number, is left out and counted: readers of the log then see that it is missing.
     """
     chosen = frozenset(fields)
     taken: list[bytes] = []
@@ -134,32 +134,30 @@ def pack_batch(host: str, epoch: int, lines: Iterable[bytes], fields: Collection
 
 
 def select_fields(line: bytes, link: ChainLink, fields: Collection[str]) -> bytes:
-    """Return a record as it may leave the machine: unchanged if all of its fields may."""
-    kept = {*CHAIN, *STRUCTURE.get(link.kind, ()), *(fields if len(line) <= MAX_LINE else ())}
+    """Return an entry as it may leave the machine: unchanged if all of its fields may."""
+    kept_fields = {*CHAIN, *STRUCTURE.get(link.kind, ()), *(fields if len(line) <= MAX_LINE else ())}
     record = RAW.decode(line)
-    if all(name in kept for name in record):
+    if all(name in kept_fields for name in record):
         return line
-    return ENCODER.encode({name: value for name, value in record.items() if name in kept})
+    return ENCODER.encode({name: value for name, value in record.items() if name in kept_fields})
 
 
 def unpack_batch(data: bytes, *, host: str, epoch: int, first: int, last: int) -> list[ShippedRecord]:
-    """Return the records of a batch, in order; all of them, or none.
+    """Return the entries of a batch, in order: all of them, or none.
 
     Raises:
-        BatchError: these bytes are not the batch that stands there under these numbers.
+        BatchError: these bytes are not the batch with these numbers.
     """
-    header, *lines = split_batch_lines(data)
+    header_line, *lines = split_batch_lines(data)
     try:
-        found = msgspec.json.decode(header, type=BatchHeader)
+        header = msgspec.json.decode(header_line, type=BatchHeader)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise BatchError(f"its first line cannot be read: {error}") from None
-    if found.format != FORMAT:
-        raise BatchError(f"it has format {found.format}, and this version reads {FORMAT}: update hooklatch here")
+    if header.format != FORMAT:
+        raise BatchError(f"it has format {header.format}, and this version reads {FORMAT}: update hooklatch here")
     expected = BatchHeader(FORMAT, host, epoch, first, last, len(lines))
-    if found != expected:
-        raise BatchError(
-            f"it says that it is {describe_batch(found)}, and stands where {describe_batch(expected)} should"
-        )
+    if header != expected:
+        raise BatchError(f"it says that it is {describe_batch(header)}, where {describe_batch(expected)} should be")
     records = [decode_shipped_record(line) for line in lines]
     numbers = [record.seq for record in records]
     if numbers != sorted(set(numbers)) or not numbers or (numbers[0], numbers[-1]) != (first, last):
@@ -168,27 +166,27 @@ def unpack_batch(data: bytes, *, host: str, epoch: int, first: int, last: int) -
 
 
 def find_newest_hash(data: bytes, last: int) -> str:
-    """Return the hash of a batch's last record, whose number is `last`; its other records, and fields, may be anything.
+    """Return the hash of a batch's last entry, whose number is `last`, without reading its other entries and fields.
 
-    So a host that has shipped what only a newer version understands still finds its own record again.
+    So a host that has shipped entries that only a newer version understands still finds its own place again.
 
     Raises:
-        BatchError: it does not end with that record.
+        BatchError: it does not end with that entry.
     """
     try:
-        place = msgspec.json.decode(split_batch_lines(data)[-1], type=ChainFields)
+        fields = msgspec.json.decode(split_batch_lines(data)[-1], type=ChainFields)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise BatchError(f"its last record cannot be read: {error}") from None
-    if place.seq != last:
-        raise BatchError(f"it ends with record {place.seq}, and stands where one that ends with {last} should")
-    return place.hash
+    if fields.seq != last:
+        raise BatchError(f"it ends with record {fields.seq}, where a batch that ends with {last} should be")
+    return fields.hash
 
 
 def split_batch_lines(data: bytes) -> list[bytes]:
     if len(data) > MAX_DATA:
         raise BatchError(f"it has {len(data)} bytes; the most is {MAX_DATA}")
     unpacker = zlib.decompressobj()
-    try:
+    try:  # with a limit: a host could send a few bytes that unpack to gigabytes
         text = unpacker.decompress(data, MAX_DATA + 1)
     except zlib.error as error:
         raise BatchError(f"it cannot be unpacked: {error}") from None
@@ -204,18 +202,18 @@ def decode_shipped_record(line: bytes) -> ShippedRecord:
         document = DOCUMENTS.decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise BatchError(f"a record cannot be read: {error}") from None
-    # A newer version may write null where this one writes nothing: one such record must not hide those beside it.
+    # A newer version may write null where this one writes nothing: one such entry must not hide those beside it.
     for name in RELIED_ON:
         if name in document and document[name] is None:
             del document[name]
     try:
-        shape = msgspec.convert(document, RecordFields)
+        fields = msgspec.convert(document, RecordFields)
     except msgspec.ValidationError as error:
         raise BatchError(f"a record is not of the shape of records: {error}") from None
     link = read_link(line)
-    place = (shape.seq, shape.prev, shape.at, shape.kind, shape.hash)
-    is_whole = link is not None and msgspec.structs.astuple(link) == place
-    return ShippedRecord(*place, document, is_whole)
+    chain_fields = (fields.seq, fields.prev, fields.at, fields.kind, fields.hash)
+    is_whole = link is not None and msgspec.structs.astuple(link) == chain_fields
+    return ShippedRecord(*chain_fields, document, is_whole)
 
 
 def describe_batch(header: BatchHeader) -> str:

@@ -1,4 +1,4 @@
-"""A bundle: the files of a version, as one document named by its sha256.  Knows names and bytes; opens no file.
+"""A bundle: the files of a version, as one document named by its sha256.
 
 The document is JSON, `{"files": {"guards.py": "<base64>", …}, "suspendable": false}`, compact and with sorted names, so
 equal folders give equal bundles.
@@ -19,18 +19,18 @@ __all__ = ["MAX_BUNDLE", "Bundle", "encode_bundle", "is_bundle_name", "read_bund
 MAX_BUNDLE = 4 * 2**20  # bytes of the document
 MAX_FILES = 500
 MAX_NAME = 200  # bytes of a path in it
-DECLARING = (".toml", ".py", ".json")  # what declares hooks at the top, as in hooks.d; anything may stand below
+DECLARING = (".toml", ".py", ".json")  # files that declare hooks at the top, as in hooks.d; below, all kinds may be
 
 
 class Bundle(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The files of a version by their path; `suspendable`: a host's user may suspend these hooks."""
+    """The files of a version by their path.  `suspendable`: a host's user may suspend these hooks."""
 
     files: dict[str, bytes]
     suspendable: bool = False
 
 
 def encode_bundle(bundle: Bundle) -> bytes:
-    """Return the document.
+    """Return the document of a bundle.
 
     Raises:
         FleetError: a name or the size is not allowed.
@@ -49,9 +49,13 @@ def read_bundle(data: bytes, manifest: Manifest) -> Bundle:
     Raises:
         FleetError: these are other bytes, or not a bundle.
     """
+    # The digest comes first: only signed bytes are parsed.
     digest = hashlib.sha256(data).hexdigest()
     if digest != manifest.bundle or len(data) != manifest.size:
-        raise FleetError(f"the bundle of version {manifest.version} is torn or another one: its sha256 is {digest}")
+        raise FleetError(
+            f"the bundle of version {manifest.version} is cut off or another one: its sha256 is {digest},"
+            f" and the manifest names {manifest.bundle}"
+        )
     if len(data) > MAX_BUNDLE:
         raise FleetError(f"the bundle of version {manifest.version} has {len(data)} bytes; the most is {MAX_BUNDLE}")
     try:

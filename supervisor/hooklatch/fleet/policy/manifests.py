@@ -1,10 +1,10 @@
-"""The versions of a fleet's policy: a hash chain of signed manifests.  Knows values; reads no file and no engine.
+"""The versions of a fleet's policy: a hash chain of signed manifests.
 
-A manifest says which bundle is meant, for which hosts, and what the manifest before it was.  Every host reads all of
-them in order, from version 1 or from the one that it read last, so none can be left out, repeated or exchanged.
+A manifest names a bundle, the hosts that it is for, and the manifest before it.  Every host reads all of them in order,
+from version 1 or from the one that it read last, so none can be left out, repeated or exchanged.
 
-    envelope (as stored)  ─▶  read_envelope  ─▶  walk(head, envelopes, keys)  ─▶  Walk(head, signed manifests)
-                                                                                   └─▶ newest(…, host, labels)
+    bytes (as stored)  ─▶  read_envelope  ─▶  verify_manifests(fleet, head, envelopes, keys)  ─▶  VerifiedManifests
+                                                              select_newest(manifests, host, labels)  ◀─┘
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Name = Annotated[str, Meta(pattern=rf"^{NAME.pattern}\Z")]
 
 
 class FleetError(Exception):
-    """What was read from the engine, or is about to be written there, cannot be believed.  The text says what to do."""
+    """Data that was read from the engine, or is about to be written there, is not valid.  The text says what to do."""
 
 
 class PolicyHead(msgspec.Struct, frozen=True):
@@ -48,22 +48,22 @@ START = PolicyHead()
 
 
 class RolloutTarget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which hosts a version is for: those that have all `labels`, and of these a share of `percent`."""
+    """The hosts that a version is for: those that have all `labels`, and of these a share of `percent`."""
 
     labels: tuple[Name, ...] = ()
     percent: Annotated[float, Meta(gt=0, le=100)] = 100.0
 
     def includes(self, host: str, labels: Collection[str]) -> bool:
-        """Return whether a host with these labels is to have it."""
+        """Return whether the version is for a host with these labels."""
         return set(self.labels) <= set(labels) and find_bucket(host) < self.percent * (BUCKETS / 100)
 
 
 class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One version of a fleet's policy.
 
-    `previous` is the sha256 of the envelope of the version before, empty for version 1; `bundle` the sha256 of the
-    bundle's bytes and `size` how many they are; `created` a moment in UTC, for people; `same_as` the version whose
-    bundle this is, if it is not a new one: a rollback, or a wider rollout.
+    `previous` is the sha256 of the envelope of the version before, empty for version 1.  `bundle` is the sha256 of the
+    bundle's bytes and `size` how many they are.  `created` is a moment in UTC, for people.  `same_as` is the version
+    whose bundle this is, if it is not a new one: a rollback, or a wider rollout.
     """
 
     fleet: Name
@@ -87,23 +87,26 @@ class SignedManifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def digest(self) -> str:
-        """Return the sha256 of all of it, by which the next version names this one.
+        """Return the sha256 of the whole envelope, by which the next version names this one.
 
-        Not of the payload alone: whoever can write to the engine could then exchange the id of an older version's key
+        The payload alone is not enough: a writer to the engine could then exchange the id of an older version's key
         for an unknown one, and a new host would pass over that version.
         """
         return hashlib.sha256(msgspec.json.encode(self)).hexdigest()
 
 
 class VerifiedManifests(msgspec.Struct, frozen=True):
-    """What a run of manifests came to: the new head, and those of them that a listed key has signed, in order."""
+    """The result of a run of manifests: the new head, and the manifests that a listed key has signed, in order."""
 
     head: PolicyHead
     manifests: tuple[Manifest, ...]
 
 
 def find_bucket(host: str) -> int:
-    """Return the place of a host among 10,000; it never changes, so a wider rollout has all hosts of a narrower."""
+    """Return the place of a host among 10,000.
+
+    It depends on the name alone and never changes, so a wider rollout has all hosts of a narrower one.
+    """
     return int.from_bytes(hashlib.sha256(host.encode()).digest()[:8]) % BUCKETS
 
 
@@ -116,10 +119,10 @@ def read_envelope(data: bytes) -> SignedManifest:
     """Read a stored manifest.
 
     Raises:
-        FleetError: it is not one.
+        FleetError: the bytes are not a manifest.
     """
     if len(data) > MAX_ENVELOPE:
-        raise FleetError(f"a manifest of {len(data)} bytes; the most is {MAX_ENVELOPE}")
+        raise FleetError(f"a manifest has {len(data)} bytes; the most is {MAX_ENVELOPE}")
     try:
         return msgspec.json.decode(data, type=SignedManifest)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -127,10 +130,10 @@ def read_envelope(data: bytes) -> SignedManifest:
 
 
 def read_payload(envelope: SignedManifest) -> Manifest:
-    """Read the manifest in an envelope, whoever has signed it.
+    """Read the manifest in an envelope without looking at its signature.
 
     Raises:
-        FleetError: it is none.
+        FleetError: the payload is not a manifest.
     """
     try:
         return msgspec.json.decode(envelope.payload, type=Manifest)
@@ -142,7 +145,7 @@ def read_manifest(fleet: str, envelope: SignedManifest) -> Manifest:
     """Read the manifest in an envelope, which must be one of this fleet.
 
     Raises:
-        FleetError: it is none, or of another.
+        FleetError: the payload is not a manifest, or is one of another fleet.
     """
     manifest = read_payload(envelope)
     if manifest.fleet != fleet:
@@ -151,7 +154,7 @@ def read_manifest(fleet: str, envelope: SignedManifest) -> Manifest:
 
 
 def find_signer(manifest: Manifest, envelope: SignedManifest, keys: Mapping[str, PublicKey]) -> PublicKey | None:
-    """Return the one of these keys that has signed a manifest; None if its envelope names another.
+    """Return the key, of these, that has signed a manifest; None if its envelope names another.
 
     Raises:
         FleetError: the signature is not that of the key that it names.
@@ -165,13 +168,13 @@ def find_signer(manifest: Manifest, envelope: SignedManifest, keys: Mapping[str,
 def verify_manifests(
     fleet: str, head: PolicyHead, envelopes: Sequence[SignedManifest], keys: Mapping[str, PublicKey]
 ) -> VerifiedManifests:
-    """Follow manifests from `head`; `keys` are those that are believed, by id.
+    """Verify the manifests that follow `head`; `keys` are the trusted ones, by id.
 
-    The last one must be signed by a listed key.  Those before it are then vouched for by the hash chain, so a manifest
-    of a key that was revoked since is passed over: it is in the history, and is never applied.
+    A listed key must have signed the last manifest.  The hash chain vouches for those before it, so a manifest of a key
+    that was revoked since is passed over: it is in the history and is never applied.
 
     Raises:
-        FleetError: they are not what follows `head`, or not signed by a listed key.  Nothing of them is to be used.
+        FleetError: they do not follow `head`, or no listed key has signed the last.  None of them may be used.
     """
     signed: list[Manifest] = []
     is_vouched = True
@@ -197,15 +200,15 @@ def verify_manifests(
 
 def select_newest(manifests: Iterable[Manifest], host: str, labels: Collection[str]) -> Manifest | None:
     """Return the newest of these versions that is for a host, if any is."""
-    found = None
+    newest = None
     for manifest in manifests:
         if manifest.rollout.includes(host, labels):
-            found = manifest
-    return found
+            newest = manifest
+    return newest
 
 
 def decode_signature(signature: str) -> bytes:
-    """Return the bytes of a signature; what is no base64 is no signature."""
+    """Return the bytes of a signature; none if the text is not base64, which no key verifies."""
     try:
         return base64.b64decode(signature, validate=True)
     except ValueError:

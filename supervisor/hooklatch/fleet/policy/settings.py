@@ -1,7 +1,7 @@
-"""The [fleet] table: which fleet this host follows, whose signatures it believes, and what leaves the machine.
+"""The [fleet] table: the fleet that this host follows, the keys that it trusts, and the fields that leave the machine.
 
-Knows keys and values; opens no file and no connection.  The daemon keeps the settings in its state file, so that a
-broken main file takes nothing from a host that is in a fleet; the link reads the same table for itself.
+The daemon keeps the settings in its state file, so that a broken main file takes nothing from a host that is in a
+fleet.  The link reads the same table for itself.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ MAX_LABELS = 64
 MAX_KEYS = 64
 PASSWORD_VARIABLE = "HOOKLATCH_FLEET_PASSWORD"
 
-ALWAYS = ("seq", "at", "kind", "hash", "prev")  # of each record, whatever `fields` says: without them it proves nothing
-# What leaves the machine by default: who decided what, when and why.  Nothing of it is a part of a payload, but for
-# what a hook chose to say in a reason, a message or a warning (after the record's redaction).
+ALWAYS = ("seq", "at", "kind", "hash", "prev")  # of each entry, even if `fields` lacks them: they are its proof
+# The fields that leave the machine by default: who decided what, when and why.  None is a part of a payload, but for
+# what a hook chose to put into a reason, a message or a warning (after the record's redaction).
 OF_DECISIONS = (
     "decision_id", "event", "gate", "verdict", "cause", "reason", "layer", "hook", "name", "session", "run", "call_id",
     "host", "revision", "payload_digest", "payload_bytes", "outputs", "outcomes", "outcomes_omitted", "warnings",
@@ -70,9 +70,9 @@ WhenStale: TypeAlias = Literal["serve", "deny"]
 
 
 class FleetSettings(msgspec.Struct, frozen=True):
-    """How this host is part of a fleet.  `max_staleness` and `reconnect` are seconds, paths are absolute.
+    """The settings of this host as part of a fleet.  `max_staleness` and `reconnect` are seconds, paths are absolute.
 
-    `fields` are the fields of a record that leave the machine, besides those that always do.
+    `fields` are the fields of an entry that leave the machine, besides those that always do.
     """
 
     name: str
@@ -121,17 +121,17 @@ class FleetTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise InvalidTableError(f"labels has {len(self.labels)} labels; the most is {MAX_LABELS}", ("labels",))
         for field in self.fields:
             if field not in RECORD_FIELDS:
-                meant = suggest_name(field, RECORD_FIELDS) or "; docs/reference/record.md has those that there are"
-                raise InvalidTableError(f"fields: a record has no field {field!r}{meant}", ("fields",))
+                suggestion = suggest_name(field, RECORD_FIELDS) or "; docs/reference/record.md has those that there are"
+                raise InvalidTableError(f"fields: a record has no field {field!r}{suggestion}", ("fields",))
 
     def settings(self, machine: str, absolute: Callable[[str], str]) -> FleetSettings:
         """Return the settings; `machine` is this machine's own name, `absolute` resolves a path of the file.
 
         Raises:
-            InvalidTableError: the machine's name cannot be the host's.
+            InvalidTableError: the table names no host, and the machine's name cannot be a host's.
         """
         if self.host is None and NAME.fullmatch(machine) is None:
-            reason = f'the machine is called {machine!r}, so say what the host is called: host = "…" ({FORM})'
+            reason = f'the machine is called {machine!r}, which cannot be a host\'s name: add host = "…" ({FORM})'
             raise InvalidTableError(reason, ("host",))
         return FleetSettings(
             name=self.name,
@@ -158,20 +158,20 @@ def check_url(url: str) -> None:
         raise InvalidTableError(f"url is not a URL: {error}", ("url",)) from None
     if has_password:
         reason = (
-            "url holds a password, which everybody who may read this file would know; write it into a file of mode 600,"
+            "url holds a password, which every reader of this file would know; write it into a file of mode 600,"
             f' and name that: password_file = "…" (or set {PASSWORD_VARIABLE} for the link)'
         )
         raise InvalidTableError(reason, ("url",))
     is_plain = url.isascii() and url.isprintable() and " " not in url
     if not is_plain or not parts.scheme or not url.lower().startswith(f"{parts.scheme}://"):
-        # What it is instead is not shown: it may hold a password after all.
+        # The value is not shown: it may hold a password after all.
         raise InvalidTableError('url says how the engine is reached: url = "rediss://engine.example:6379"', ("url",))
 
 
 def check_keys(keys: tuple[str, ...]) -> None:
     if not 0 < len(keys) <= MAX_KEYS:
         raise InvalidTableError(
-            f"keys names the keys whose signatures are believed, from 1 to {MAX_KEYS} of them;"
+            f"keys has {len(keys)} keys; list from 1 to {MAX_KEYS} public keys whose signatures this host trusts;"
             " make a pair with: hooklatch fleet keygen",
             ("keys",),
         )

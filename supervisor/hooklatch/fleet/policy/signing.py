@@ -1,7 +1,7 @@
-"""Keys and signatures: ed25519 of the package `cryptography`.  Knows bytes and texts; opens no file.
+"""Keys and signatures: ed25519 of the package `cryptography`.
 
-A public key is written as `ed25519:BASE64`, a private one as `ed25519-private:BASE64`; the id of
-both is the first 16 hexadecimal digits of its sha256.
+A public key is written as `ed25519:BASE64`, a private key as `ed25519-private:BASE64`.  The id of both is the first 16
+hexadecimal digits of the public key's sha256.
 """
 
 from __future__ import annotations
@@ -59,6 +59,7 @@ class PublicKey:
 
     def verifies(self, payload: bytes, signature: bytes) -> bool:
         """Return whether the signature is this key's over this payload."""
+        # Here and below: the daemon imports this module on every start, and most hosts have no `cryptography`.
         from cryptography.exceptions import InvalidSignature
 
         try:
@@ -106,7 +107,7 @@ def read_public(text: str) -> PublicKey:
     """Read a public key.
 
     Raises:
-        KeyFormatError: it is none.
+        KeyFormatError: the text is not a key of this kind.
         NoLibraryError: `cryptography` is not installed.
     """
     raw = decode_key(text)
@@ -121,7 +122,7 @@ def read_private(text: str) -> PrivateKey:
     """Read a private key.
 
     Raises:
-        KeyFormatError: it is none.
+        KeyFormatError: the text is not a key of this kind.
         NoLibraryError: `cryptography` is not installed.
     """
     raw = decode_key(text, PRIVATE)
@@ -136,13 +137,16 @@ def decode_key(text: str, prefix: str = PUBLIC) -> bytes:
     """Return the bytes of a key without needing the library: for checking a configuration.
 
     Raises:
-        KeyFormatError: it is no key, or the other half of a pair.
+        KeyFormatError: the text is not a key, or the other half of a pair.
     """
     text = text.strip()
     if prefix == PUBLIC and text.startswith(PRIVATE):
-        raise KeyFormatError("it is a private key; here stands the public one, and whoever saw this one can publish")
+        raise KeyFormatError(
+            "it is a private key; write the public one here, and make a new pair if others could read this file:"
+            " a private key can publish"
+        )
     if prefix == PRIVATE and text.startswith(PUBLIC):
-        raise KeyFormatError("it is a public key; what signs is the private one, in the file that keygen wrote")
+        raise KeyFormatError("it is a public key; the private key signs, in the file that keygen wrote")
     try:
         raw = base64.b64decode(text.removeprefix(prefix), validate=True)
     except ValueError:

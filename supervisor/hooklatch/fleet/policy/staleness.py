@@ -1,8 +1,8 @@
-"""How long ago a fleet was in contact.  Pure: knows moments as values; reads no clock.
+"""The age of a host's last contact with its fleet.  Pure: knows moments as values; reads no clock.
 
-The wall clock jumps; the clock since the boot does not, but begins anew with each boot.  So within one boot only the
+The wall clock jumps.  The clock since the boot does not, but begins anew with each boot.  So within one boot only the
 latter counts.  Over a boot only the wall clock knows: a host then counts as at least as stale as either clock says, and
-as never in contact where the wall clock stands before the contact.  "Not known" is stale.
+as never in contact where the wall clock is before the contact.  "Not known" is stale.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class ClockReading(msgspec.Struct, frozen=True):
 
 
 class EngineContact(msgspec.Struct, frozen=True):
-    """When a host was last at the head of its fleet's engine, by both clocks.
+    """The moment when a host was last at the head of its fleet's engine, by both clocks.
 
     `since_boot` is in seconds of the boot `boot`, and below 0 where an earlier boot's contact is `carry_contact` over.
     """
@@ -36,6 +36,7 @@ class EngineContact(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, fleet: str, now: ClockReading) -> EngineContact:
+        """Return a contact at this moment."""
         return cls(fleet, now.at, now.boot, now.uptime)
 
 
@@ -61,6 +62,6 @@ def carry_contact(contact: EngineContact | None, now: ClockReading) -> EngineCon
 
 
 def compute_seconds_left(contact: EngineContact | None, now: ClockReading, max_staleness: float) -> float:
-    """Return for how long it is not stale yet; 0 if it is."""
+    """Return for how many seconds a contact is not stale yet; 0 if it is."""
     elapsed = compute_age(contact, now)
     return max(0.0, max_staleness - elapsed) if elapsed is not None else 0.0

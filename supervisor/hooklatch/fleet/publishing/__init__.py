@@ -1,1 +1,1 @@
-"""What publishers do: check a folder, make a version of it, commit it, widen it, take it back."""
+"""The work of publishers: check a folder, make a version of it, commit it, widen it, roll it back."""

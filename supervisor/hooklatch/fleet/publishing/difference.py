@@ -1,4 +1,4 @@
-"""What two bundles differ in: files as a unified diff, hooks by what they declare.  Pure; knows texts and values."""
+"""The differences of two bundles: files as a unified diff, hooks by their declarations."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ import msgspec
 
 __all__ = ["FileChange", "HookChange", "list_file_changes", "list_hook_changes"]
 
-What: TypeAlias = Literal["added", "removed", "changed"]
-MAX_LINES = 20_000  # of a file that is shown as a diff: comparing takes a time that grows with their square
+ChangeKind: TypeAlias = Literal["added", "removed", "changed"]
+MAX_LINES = 20_000  # of a file that is shown as a diff: the time of a comparison grows with their square
 
 
 class FileChange(msgspec.Struct, frozen=True):
     """A file that differs; `diff` are the lines of a unified diff, none if it is not text."""
 
     name: str
-    what: What
+    what: ChangeKind
     diff: tuple[str, ...] = ()
 
 
 class HookChange(msgspec.Struct, frozen=True):
-    """A hook that differs; `details` say in what, such as "timeout: 2.0, was 1.0"."""
+    """A hook that differs; `details` are texts such as "timeout: 2.0, was 1.0"."""
 
     id: str
-    what: What
+    what: ChangeKind
     details: tuple[str, ...] = ()
 
 
@@ -39,7 +39,7 @@ def list_file_changes(before: Mapping[str, bytes], after: Mapping[str, bytes]) -
 def list_hook_changes(
     before: Mapping[str, Mapping[str, object]], after: Mapping[str, Mapping[str, object]]
 ) -> Iterator[HookChange]:
-    """Yield the hooks whose declaration differs, by id; that their code does, the files show."""
+    """Yield the hooks whose declaration differs, by id; the files show a difference of their code."""
     for name, what in list_changed_keys(before, after):
         old, new = before.get(name, {}), after.get(name, {})
         details = [f"{key}: {new[key]}, was {old[key]}" for key in new if key in old and new[key] != old[key]]
@@ -50,7 +50,7 @@ def list_hook_changes(
         yield HookChange(name, what, tuple(details))
 
 
-def list_changed_keys(before: Mapping[str, object], after: Mapping[str, object]) -> Iterator[tuple[str, What]]:
+def list_changed_keys(before: Mapping[str, object], after: Mapping[str, object]) -> Iterator[tuple[str, ChangeKind]]:
     for name in sorted({*before, *after}):
         if name not in before:
             yield name, "added"

@@ -1,6 +1,6 @@
-"""Reads a folder of hooks into memory, whole and safely.  Knows files; knows no engine, key, hook or version.
+"""A reader of a folder of hooks, whole and safely, into memory.
 
-What is read here is what is tested, bundled and signed: the folder is not opened again.
+The files in memory are tested, bundled and signed: the folder is not opened again.
 
     guards.py, checks.toml, lib/…   in the bundle
     fleet.toml                      settings of the bundle, not in it
@@ -29,8 +29,8 @@ SETTINGS = "fleet.toml"
 TESTS = "policy-tests"
 CASES = (".toml", ".jsonl")
 MAX_TESTS = 16 * MAX_BUNDLE  # bytes of cases and their payloads
-MAX_ENTRIES = 5000  # of a folder and those below it: nobody means to push more
-# What editors, tools and git leave behind; everything else that is hidden is an error.
+MAX_ENTRIES = 5000  # of a folder and those below it: more is a home folder or a work tree, named by mistake
+# Files that editors, tools and git leave behind; every other hidden file is an error.
 LEFTOVERS = (
     "__pycache__", "*.pyc", "*~", "#*#", ".#*", ".*.sw?", ".DS_Store", ".git", ".gitignore", ".gitattributes",
     ".gitkeep", ".editorconfig", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".hypothesis",
@@ -38,7 +38,7 @@ LEFTOVERS = (
 
 
 class FolderError(FleetError):
-    """A folder cannot be pushed as it is.  The text names the file, and says what to do."""
+    """A folder cannot be pushed as it is.  The text names the file and says what to do."""
 
 
 class MissingFolderError(FolderError):
@@ -46,7 +46,7 @@ class MissingFolderError(FolderError):
 
 
 class SettingsTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """fleet.toml: what a bundle says of itself."""
+    """The file fleet.toml: the settings of a bundle."""
 
     suspendable: bool = False
 
@@ -54,8 +54,8 @@ class SettingsTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class PolicyFolder(msgspec.Struct, frozen=True):
     """A folder as it was read.
 
-    `bundle` are the files that go out; `beside` those that were read and do not, settings and tests; `cases` the paths
-    of those of them that `hooklatch test` runs; `left_out` what was not read, by its name.
+    `bundle` are the files that go out.  `beside` are the settings and tests, which were read and do not.  `cases` are
+    the paths of the tests that `hooklatch test` runs.  `left_out` are the names of files that were not read.
     """
 
     path: str
@@ -71,10 +71,10 @@ class PolicyFolder(msgspec.Struct, frozen=True):
 
 
 def read_folder(path: str) -> PolicyFolder:
-    """Read a folder, twice: what changes meanwhile is not a version of anything.
+    """Read a folder twice, so that a folder that changes in the meantime is noticed.
 
     Raises:
-        FolderError: it holds what cannot be pushed, or it changed.
+        FolderError: a file in it cannot be pushed, or it changed.
     """
     first, second = read_once(path), read_once(path)
     if first != second:
@@ -91,7 +91,7 @@ def read_once(path: str) -> PolicyFolder:
         raise FolderError(f"{path!r} cannot be looked up: {explain_error(error)}") from None
     root = os.path.realpath(path)
     if not os.path.isdir(root):
-        raise FolderError(f"{path} is not a folder; name the one that holds the hooks")
+        raise FolderError(f"{path} is not a folder; name the folder that holds the hooks")
     reader = FolderReader(root)
     try:
         check_folders(root)
@@ -110,23 +110,23 @@ def read_once(path: str) -> PolicyFolder:
 
 
 class FolderReader:
-    """Reads every file below a folder that is not left out, and refuses what no bundle may hold."""
+    """A reader of every file below a folder that is not left out; it refuses files that no bundle may hold."""
 
     def __init__(self, root: str) -> None:
         self.files: dict[str, bytes] = {}
         self.beside: dict[str, bytes] = {}
         self.left_out: list[str] = []
         self._root = root
-        self._left = MAX_BUNDLE
-        self._left_beside = MAX_TESTS
+        self._bytes_left = MAX_BUNDLE
+        self._beside_bytes_left = MAX_TESTS
 
     def read_all(self) -> None:
         for count, entry in enumerate(self._entries()):
-            name = self._name_of(entry)
+            name = self._relative_name(entry)
             if count >= MAX_ENTRIES:
                 raise FolderError(f"{self._root} has over {MAX_ENTRIES} files and folders; name the one with the hooks")
             if entry.is_symlink():
-                raise FolderError(f"{entry.path} is a link; put there what it leads to")
+                raise FolderError(f"{entry.path} is a link; replace it by the file that it leads to")
             if not is_bundle_name(name):
                 raise FolderError(f"{entry.path} is hidden, or its name is not plain; rename it, or move it elsewhere")
             if not entry.is_dir(follow_symlinks=False):
@@ -136,35 +136,35 @@ class FolderReader:
         pending = [self._root]
         while pending:
             folder = pending.pop()
-            check_folders(folder)
-            with os.scandir(folder) as found:
-                for entry in found:
+            check_folders(folder)  # at each level: another user must not be able to exchange a file below
+            with os.scandir(folder) as entries:
+                for entry in entries:
                     if any(fnmatchcase(entry.name, pattern) for pattern in LEFTOVERS):
-                        self.left_out.append(self._name_of(entry))
+                        self.left_out.append(self._relative_name(entry))
                         continue
                     yield entry
                     if entry.is_dir(follow_symlinks=False):
                         pending.append(entry.path)
 
-    def _name_of(self, entry: os.DirEntry[str]) -> str:
+    def _relative_name(self, entry: os.DirEntry[str]) -> str:
         if not is_unicode(entry.path):
             raise FolderError(f"{os.fsencode(entry.path)!r} is not UTF-8; rename it")
         return os.path.relpath(entry.path, self._root)
 
     def _read(self, path: str, name: str) -> None:
         if is_beside(name):
-            data = read_safely(path, maximum=max(0, self._left_beside))
-            self._left_beside -= len(data)
+            data = read_safely(path, maximum=max(0, self._beside_bytes_left))
+            self._beside_bytes_left -= len(data)
             self.beside[name] = data
             return
         size = os.lstat(path).st_size
-        if size > self._left:
+        if size > self._bytes_left:
             raise FolderError(
-                f"{path} has {size} bytes, with which the folder is over {MAX_BUNDLE // 2**20} MiB, the most that a"
+                f"{path} has {size} bytes, which brings the folder over {MAX_BUNDLE // 2**20} MiB, the most that a"
                 " bundle can have; leave out what no hook needs"
             )
         self.files[name] = data = read_safely(path, maximum=MAX_BUNDLE)
-        self._left -= len(data)
+        self._bytes_left -= len(data)
 
 
 def is_beside(name: str) -> bool:

@@ -1,10 +1,11 @@
-"""Judges a step of a rollout by what hosts report.  Pure; knows reports and numbers, no engine and no clock.
+"""The judgement of a rollout's step by the hosts' reports.  Pure; knows reports and numbers, no engine and no clock.
 
-    compare(manifest, before, now)  ─▶  Comparison  ─▶  judge(comparison, bound)  ─▶  go on, wait, or stop and why
+    compare_hosts(manifest, before, now)  ─▶  CanaryComparison  ─▶  judge_rollout(comparison, bound)  ─▶  go on, wait,
+                                                                                                     or stop, and why
 
-Compared is the share of gate decisions that were denied because a hook is broken (crash, timeout, load, …), on the
-hosts that have the bundle against those that have not, since the rollout began.  One busy host could hide many others
-in that share, so a host on which most decisions are such denials, and were not before, is enough to stop.
+It compares the share of gate decisions that were denied because a hook is broken (crash, timeout, load, …), on the
+hosts that have the bundle and on those that do not, since the rollout began.  One busy host could hide many others in
+that share, so a host on which most decisions are such denials, and were not before, is enough to stop.
 """
 
 from __future__ import annotations
@@ -20,20 +21,20 @@ from hooklatch.fleet.policy.reports import GateCounts, HostReport, sum_gates
 
 __all__ = ["StopThreshold", "CanaryComparison", "RolloutJudgement", "RolloutAction", "compare_hosts", "judge_rollout"]
 
-FEWEST = 5  # such denials on one host: fewer may be bad luck
+FEWEST = 5  # such denials on one host: fewer may be chance
 ROUNDING = 1e-9  # of shares: 5 % less 3 % is a little over 2 %
 SHOWN = 8  # hosts that a message names
 
 
 class StopThreshold(msgspec.Struct, frozen=True):
-    """When to stop: `more`, the share by which broken denials may rise, and `sample`, the decisions that it needs."""
+    """The bound of a rollout: the share by which denials of broken hooks may rise, and the decisions that it needs."""
 
-    more: float = 0.02
-    sample: int = 50
+    max_increase: float = 0.02
+    min_decisions: int = 50
 
 
 class RolloutAction(Enum):
-    """What follows for a step."""
+    """The next action of a rollout."""
 
     GO_ON = "go on"
     WAIT = "wait"
@@ -41,28 +42,28 @@ class RolloutAction(Enum):
 
 
 class RolloutJudgement(msgspec.Struct, frozen=True):
-    """What follows for a step, and why."""
+    """The next action of a rollout, and the reason."""
 
-    word: RolloutAction
+    action: RolloutAction
     reason: str
 
 
 class CanaryComparison(msgspec.Struct, frozen=True, kw_only=True):
-    """Hosts that have the bundle (`on`) against the others (`off`), by their names and what they counted.
+    """The hosts that have the bundle (`canary`) and the others (`baseline`), by name, and their counts.
 
-    Of the hosts that are to have it, `missing` do not yet, `silent` have not reported since the step began, `away` had
-    not for a while before, `refusing` say why they will not, and the daemons of `unreachable` give no answer.
-    `broken` are hosts that have it, on which most gates are denied because of that, and were not before.
+    Of the hosts that should have it, `missing` do not yet, `silent` have not reported since the step began, `absent`
+    had not for a while before, `refusing` report why they refuse, and the daemons of `unreachable` give no answer.
+    `broken` are hosts that have it, on which most gates deny because of that, and did not before.
     `eligible` is how many hosts have the labels, in the rollout or not.
     """
 
-    on: tuple[str, ...]
-    off: tuple[str, ...]
-    on_gates: GateCounts
-    off_gates: GateCounts
+    canary: tuple[str, ...]
+    baseline: tuple[str, ...]
+    canary_gates: GateCounts
+    baseline_gates: GateCounts
     missing: tuple[str, ...] = ()
     silent: tuple[str, ...] = ()
-    away: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
     refusing: tuple[tuple[str, str], ...] = ()
     unreachable: tuple[str, ...] = ()
     broken: tuple[tuple[str, GateCounts], ...] = ()
@@ -70,8 +71,8 @@ class CanaryComparison(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def included(self) -> int:
-        """Return how many hosts are to have it, of those that report or did so until it was out."""
-        return len(self.on) + len(self.missing) + len(self.refusing) + len(self.silent)
+        """Return how many hosts should have it, of those that report or did so until it was out."""
+        return len(self.canary) + len(self.missing) + len(self.refusing) + len(self.silent)
 
 
 def compare_hosts(
@@ -80,48 +81,50 @@ def compare_hosts(
     now: Mapping[str, HostReport],
     *,
     silent: Collection[str] = (),
-    away: Collection[str] = (),
+    absent: Collection[str] = (),
 ) -> CanaryComparison:
     """Compare the hosts of a rollout's newest version; `before` is what they reported when the rollout began."""
-    on, off, missing = dict[str, GateCounts](), dict[str, GateCounts](), list[str]()
+    canary, baseline, missing = dict[str, GateCounts](), dict[str, GateCounts](), list[str]()
     refusing, unreachable = list[tuple[str, str]](), list[str]()
     unheard: dict[str, list[str]] = {"silent": [], "away": []}
     eligible = 0
     for host, report in sorted(now.items()):
         eligible += set(manifest.rollout.labels) <= set(report.labels)
         is_included = manifest.rollout.includes(host, report.labels)
-        if is_included and (host in silent or host in away):
+        if is_included and (host in silent or host in absent):
             unheard["silent" if host in silent else "away"].append(host)
             continue
         if is_included and report.health == "unreachable":
             unreachable.append(host)
         if report.applied is not None and report.bundle == manifest.bundle:
-            on[host] = count_gates_since(before.get(host), report)
+            canary[host] = count_gates_since(before.get(host), report)
         elif is_included and (problem := find_new_problem(before.get(host), report, manifest)) is not None:
             refusing.append((host, problem))
         elif is_included:
             missing.append(host)
         else:
-            off[host] = count_gates_since(before.get(host), report)
+            baseline[host] = count_gates_since(before.get(host), report)
     return CanaryComparison(
-        on=tuple(on),
-        off=tuple(off),
-        on_gates=sum_gates(on.values()),
-        off_gates=sum_gates(off.values()),
+        canary=tuple(canary),
+        baseline=tuple(baseline),
+        canary_gates=sum_gates(canary.values()),
+        baseline_gates=sum_gates(baseline.values()),
         missing=tuple(missing),
         silent=tuple(unheard["silent"]),
-        away=tuple(unheard["away"]),
+        absent=tuple(unheard["away"]),
         refusing=tuple(refusing),
         unreachable=tuple(unreachable),
-        broken=tuple((host, gates) for host, gates in on.items() if is_broken(gates, before.get(host))),
+        broken=tuple((host, gates) for host, gates in canary.items() if is_broken(gates, before.get(host))),
         eligible=eligible,
     )
 
 
 def is_broken(gates: GateCounts, before: HostReport | None) -> bool:
     """Return whether a host denies most of what it decides because a hook is broken, and did not so before."""
-    was = before.gates if before is not None else GateCounts()
-    return gates.faults >= FEWEST and 2 * gates.faults > gates.decided and 2 * was.faults <= was.decided
+    gates_before = before.gates if before is not None else GateCounts()
+    return (
+        gates.faults >= FEWEST and 2 * gates.faults > gates.decided and 2 * gates_before.faults <= gates_before.decided
+    )
 
 
 def find_new_problem(before: HostReport | None, now: HostReport, manifest: Manifest) -> str | None:
@@ -131,54 +134,63 @@ def find_new_problem(before: HostReport | None, now: HostReport, manifest: Manif
 
 
 def count_gates_since(before: HostReport | None, now: HostReport) -> GateCounts:
-    """Return what a host counted since the rollout began, or since its bundle took effect, if that is later."""
+    """Return a host's counts since the rollout began, or since its bundle took effect, if that is later."""
     return now.gates.after(before.gates if before is not None and before.bundle == now.bundle else None)
 
 
-def judge_rollout(seen: CanaryComparison, bound: StopThreshold) -> RolloutJudgement:
-    """Say what follows; what was not seen is no reason to go on."""
-    if seen.refusing:
-        host, problem = seen.refusing[0]
-        others = f" (and {format_count(len(seen.refusing) - 1, 'more host')})" if len(seen.refusing) > 1 else ""
+def judge_rollout(comparison: CanaryComparison, bound: StopThreshold) -> RolloutJudgement:
+    """Return the next action; missing reports are never a reason to go on."""
+    if comparison.refusing:
+        host, problem = comparison.refusing[0]
+        others = (
+            f" (and {format_count(len(comparison.refusing) - 1, 'more host')})" if len(comparison.refusing) > 1 else ""
+        )
         return RolloutJudgement(RolloutAction.STOP, f"the host {host}{others} refuses it: {problem}")
-    if seen.broken:
-        host, gates = seen.broken[0]
-        others = f" (and {format_count(len(seen.broken) - 1, 'more host')})" if len(seen.broken) > 1 else ""
+    if comparison.broken:
+        host, gates = comparison.broken[0]
+        others = f" (and {format_count(len(comparison.broken) - 1, 'more host')})" if len(comparison.broken) > 1 else ""
         return RolloutJudgement(
             RolloutAction.STOP,
             f"on the host {host}{others} most is denied because a hook is broken: {compute_share(gates)}",
         )
-    # Few decisions are held against the whole sample: if all others were good, would it still be too many?
-    share = seen.on_gates.faults / max(seen.on_gates.decided, bound.sample, 1)
-    usual = seen.off_gates.faults / seen.off_gates.decided if seen.off_gates.decided else 0.0
-    if share - usual > bound.more + ROUNDING:
+    # Few decisions count against the whole sample: would the share be too high even if all the others were good?
+    share = comparison.canary_gates.faults / max(comparison.canary_gates.decided, bound.min_decisions, 1)
+    usual = (
+        comparison.baseline_gates.faults / comparison.baseline_gates.decided
+        if comparison.baseline_gates.decided
+        else 0.0
+    )
+    if share - usual > bound.max_increase + ROUNDING:
         return RolloutJudgement(
-            RolloutAction.STOP, f"{format_shares(seen)}, and that is over the bound of {bound.more:.2%} more"
+            RolloutAction.STOP,
+            f"{format_shares(comparison)}, and that is over the bound of {bound.max_increase:.2%} more",
         )
-    if seen.on_gates.decided < bound.sample:
-        return RolloutJudgement(
-            RolloutAction.WAIT,
-            f"hosts with it have decided {seen.on_gates.decided} gates, of at least {bound.sample} that a comparison"
-            " needs",
-        )
-    if not seen.on or 2 * len(seen.on) < seen.included:
-        return RolloutJudgement(
-            RolloutAction.WAIT,
-            f"only {len(seen.on)} of {format_count(seen.included, 'host')} have it: {format_missing_hosts(seen)}",
-        )
-    if 2 * len(seen.unreachable) > seen.included:
+    if comparison.canary_gates.decided < bound.min_decisions:
         return RolloutJudgement(
             RolloutAction.WAIT,
-            f"{format_count(len(seen.unreachable), 'daemon')} cannot be reached: {format_host_names(seen.unreachable)}",
+            f"hosts with it have decided {comparison.canary_gates.decided} gates, of at least {bound.min_decisions}"
+            " that a comparison needs",
         )
-    return RolloutJudgement(RolloutAction.GO_ON, format_shares(seen))
+    if not comparison.canary or 2 * len(comparison.canary) < comparison.included:
+        return RolloutJudgement(
+            RolloutAction.WAIT,
+            f"only {len(comparison.canary)} of {format_count(comparison.included, 'host')} have it:"
+            f" {format_missing_hosts(comparison)}",
+        )
+    if 2 * len(comparison.unreachable) > comparison.included:
+        return RolloutJudgement(
+            RolloutAction.WAIT,
+            f"{format_count(len(comparison.unreachable), 'daemon')} cannot be reached:"
+            f" {format_host_names(comparison.unreachable)}",
+        )
+    return RolloutJudgement(RolloutAction.GO_ON, format_shares(comparison))
 
 
-def format_shares(seen: CanaryComparison) -> str:
-    """Return what was compared, for people."""
+def format_shares(comparison: CanaryComparison) -> str:
+    """Return the compared shares, for people."""
     return (
-        f"denied because a hook is broken: {compute_share(seen.on_gates)} with it, "
-        f"{compute_share(seen.off_gates)} without"
+        f"denied because a hook is broken: {compute_share(comparison.canary_gates)} with it, "
+        f"{compute_share(comparison.baseline_gates)} without"
     )
 
 
@@ -190,12 +202,12 @@ def compute_share(gates: GateCounts) -> str:
     return f"{gates.faults} of {gates.decided}, {gates.faults / gates.decided:.2%}{which}"
 
 
-def format_missing_hosts(seen: CanaryComparison) -> str:
-    """Return the hosts that are to have it and do not, for people."""
+def format_missing_hosts(comparison: CanaryComparison) -> str:
+    """Return the hosts that should have the bundle and do not, for people."""
     parts = [
-        ("do not have it yet", seen.missing),
-        ("have not reported since", seen.silent),
-        ("were away before", seen.away),
+        ("do not have it yet", comparison.missing),
+        ("have not reported since", comparison.silent),
+        ("were away before", comparison.absent),
     ]
     return "; ".join(f"{text}: {format_host_names(hosts)}" for text, hosts in parts if hosts) or "no host is to have it"
 

@@ -1,6 +1,6 @@
-"""Remembers the newest version that this machine has seen of a fleet.  Knows one small file; knows no engine.
+"""The file with the newest version that this machine has seen of a fleet.
 
-A log that was shortened or rewritten since is found by it, also where no host reports.
+It reveals a log that was shortened or rewritten since, even where no host reports.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from hooklatch.fleet.policy.manifests import START, FleetError, PolicyHead
 
 __all__ = ["LastSeenHead"]
 
-MOST = 4096  # bytes of the file
+MAX_FILE = 4096  # bytes of the file
 
 
 class SeenHeadFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The file: for people the fleet and where its engine is, and the head."""
+    """The content of the file: the head, and for people the fleet and its engine's URL."""
 
     fleet: str
     url: str
@@ -37,31 +37,31 @@ class LastSeenHead:
         self._fleet = fleet
         self._url = url
 
-    def head(self) -> PolicyHead:
-        """Return it, START if nothing was seen.
+    def read_head(self) -> PolicyHead:
+        """Return the head, START if there is no file.
 
         Raises:
-            FleetError: what was seen cannot be read.
+            FleetError: the file cannot be read.
         """
         try:
             with open_regular_file(self.path) as file:
-                return msgspec.json.decode(file.read(MOST), type=SeenHeadFile).head
+                return msgspec.json.decode(file.read(MAX_FILE), type=SeenHeadFile).head
         except FileNotFoundError:
             return START
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise FleetError(
-                f"{self.path}, which says what was last seen of the fleet, cannot be read: {explain_error(error)}; "
-                f"look at"
-                " `hooklatch fleet history`, and remove the file if that is as it should be"
+                f"{self.path}, which holds the newest version that was seen of the fleet, cannot be read:"
+                f" {explain_error(error)}; check `hooklatch fleet history`, and remove the file if that is as it should"
+                " be"
             ) from None
 
-    def keep(self, head: PolicyHead) -> None:
-        """Write the head, whole or not at all, if it is newer than the one that is there.
+    def write_head(self, head: PolicyHead) -> None:
+        """Write the head, whole or not at all, if it is newer than the head in the file.
 
         Raises:
             FleetError: it cannot be written.
         """
-        if head.version <= self.head().version:
+        if head.version <= self.read_head().version:
             return
         folder = os.path.dirname(self.path)
         try:

@@ -1,8 +1,8 @@
-"""Reads a fleet's versions from an engine, and adds one.  Knows an engine and keys; knows no folder, hook or terminal.
+"""The reader and writer of a fleet's versions in an engine.
 
-read()      all versions, each link of the chain checked, compared with what was seen before and with hosts' heads
+read()      all versions, each link of the chain checked, compared with the last seen head and with hosts' heads
 put()       a bundle, read back and compared
-commit()    the next version; of two publishers one wins, and a lost reply is settled by reading back
+commit()    the next version; of two publishers one wins, and after a lost reply the version is read back
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ from hooklatch.fleet.publishing.versions import (
 
 __all__ = ["ReceivedReport", "LostRaceError", "OverwrittenError", "Publisher", "UnknownOutcomeError", "read_history"]
 
-PAUSES = (0.25, 0.5, 1.0, 2.0)  # seconds between attempts to learn what became of a commit
+PAUSES = (0.25, 0.5, 1.0, 2.0)  # seconds between attempts to learn whether a commit succeeded
 
 
 class LostRaceError(FleetError):
-    """Somebody else's version came first; the one that was about to be written was not."""
+    """Another publisher's version came first, and this publisher's was not written."""
 
     def __init__(self, winner: Manifest, ended: str = "") -> None:
-        by = f" by {winner.publisher}" if winner.publisher else ""
-        text = f" ({winner.message})" if winner.message else ""
-        look = f"`hooklatch fleet diff {winner.version - 1} {winner.version}`"
+        author = f" by {winner.publisher}" if winner.publisher else ""
+        message = f" ({winner.message})" if winner.message else ""
+        command = f"`hooklatch fleet diff {winner.version - 1} {winner.version}`"
         super().__init__(
-            f"version {winner.version}{by}{text} came first, and {ended or 'yours was not written'}; look at what it"
-            f" changes with {look}, and {'decide again' if ended else 'push again'}"
+            f"version {winner.version}{author}{message} came first, and {ended or 'yours was not written'}; look at its"
+            f" changes with {command}, and {'decide again' if ended else 'push again'}"
         )
         self.winner = winner
 
@@ -53,20 +53,20 @@ class UnknownOutcomeError(FleetError):
 
 
 class OverwrittenError(FleetError):
-    """The engine has other bytes than those that belong there."""
+    """The engine has other bytes under a bundle's digest."""
 
 
 class ReceivedReport(msgspec.Struct, frozen=True):
-    """A host's report, and when the engine heard it."""
+    """A host's report, and when the engine got it."""
 
     report: HostReport
     at: int
 
 
 class Publisher:
-    """One fleet's versions, as one publisher sees them; `keys` are those that it believes, by id.
+    """One fleet's versions, as one publisher sees them; `keys` are those that it trusts, by id.
 
-    `memory` is what it saw last time; without `heeds_hosts` the hosts' heads are not compared.
+    `memory` is the head that it saw last time.  Without `heeds_hosts` the hosts' heads are not compared.
     """
 
     def __init__(
@@ -87,42 +87,42 @@ class Publisher:
         self._heeds_hosts = heeds_hosts
 
     async def read(self, hosts: Mapping[str, ReceivedReport] | None = None) -> VersionHistory:
-        """Read the versions that are new, and check all of them; `hosts` is what hosts have just said, if known.
+        """Read the versions that are new, and check all of them; `hosts` are reports that were read just now, if any.
 
         Raises:
-            FleetError: they are not to be believed.
+            FleetError: they are not valid.
             EngineError: they cannot be read.
         """
-        if hosts is None:  # asked for first: what a host has read, the engine had before
+        if hosts is None:  # before the history: the engine had every version that a host reports to have read
             hosts = await self.hosts() if self._heeds_hosts else {}
         history = await read_history(self.engine, self.history, self._keys)
         if self._memory is not None:
-            self._check_memory(history, self._memory)
+            self._check_last_seen(history, self._memory)
         if self._heeds_hosts:
-            history.check_reports([heard.report for heard in hosts.values()])
+            history.check_reports([received.report for received in hosts.values()])
         if self._memory is not None:
-            self._memory.keep(history.head)
+            self._memory.write_head(history.head)
         self.history = history
         return history
 
-    def _check_memory(self, history: VersionHistory, memory: LastSeenHead) -> None:
+    def _check_last_seen(self, history: VersionHistory, memory: LastSeenHead) -> None:
         try:
-            history.check_seen(memory.head(), by="this machine")
+            history.check_seen(memory.read_head(), by="this machine")
         except HistoryError as error:
             raise HistoryError(
                 f"{error}. If they cannot be restored: remove {memory.path}, and push with --despite-hosts"
             ) from None
 
     async def hosts(self) -> dict[str, ReceivedReport]:
-        """Return what each host last said; a report that cannot be read is noted and is as good as none."""
-        found: dict[str, ReceivedReport] = {}
+        """Return each host's last report; an unreadable report is noted and left out."""
+        reports: dict[str, ReceivedReport] = {}
         self.notes = []
-        async for heard in self.engine.reports():
+        async for stored in self.engine.reports():
             try:
-                found[heard.host] = ReceivedReport(read_report(heard.data, heard.host), heard.at)
+                reports[stored.host] = ReceivedReport(read_report(stored.data, stored.host), stored.at)
             except FleetError as error:
                 self.notes.append(str(error))
-        return found
+        return reports
 
     async def bundle(self, manifest: Manifest) -> Bundle:
         """Return the bundle of a version.
@@ -153,11 +153,11 @@ class Publisher:
         return digest
 
     async def commit(self, plan: VersionDraft, key: PrivateKey, *, publisher: str, message: str) -> Manifest:
-        """Add the version that follows what was read; return it once the engine has it.
+        """Add the version that follows the history; return it once the engine has it.
 
         Raises:
-            LostRaceError: another one came first.
-            UnknownOutcomeError: the engine was lost meanwhile, and may have it.
+            LostRaceError: another version came first.
+            UnknownOutcomeError: the engine was lost in the meantime, and may have it.
         """
         created = datetime.now(UTC).isoformat(timespec="seconds")
         manifest, envelope = sign_version(
@@ -165,42 +165,42 @@ class Publisher:
         )
         await self._write(manifest.version, encode_envelope(envelope))
         self.history = VersionHistory(
-            self.fleet, (*self.history.entries, StoredVersion(manifest, envelope, is_believed=True))
+            self.fleet, (*self.history.entries, StoredVersion(manifest, envelope, is_trusted=True))
         )
         try:
             if self._memory is not None:
-                self._memory.keep(self.history.head)
+                self._memory.write_head(self.history.head)
         except FleetError as error:
             self.notes.append(str(error))  # the version is out all the same
         return manifest
 
     async def _write(self, version: int, data: bytes) -> None:
-        fault: EngineError | None = None
+        failure: EngineError | None = None
         for pause in (*PAUSES, None):
             try:
                 await self.engine.commit(version, data)
                 return
             except ConflictError:
-                fault = None
+                failure = None
             except UnreachableError as error:
-                fault = error
-            # Whatever became of it: what stands there now says who won.
+                failure = error
+            # After a lost reply and after a conflict alike: the bytes that are there now tell who won.
             try:
-                found = await self._at(version)
+                stored = await self._read_version(version)
             except UnreachableError as error:
-                fault, found = error, None
-            if found == data:
+                failure, stored = error, None
+            if stored == data:
                 return
-            if found is not None:
-                raise LostRaceError(read_payload(read_envelope(found)))
+            if stored is not None:
+                raise LostRaceError(read_payload(read_envelope(stored)))
             if pause is not None:
                 await trio.sleep(pause)
         raise UnknownOutcomeError(
-            f"it is not known whether version {version} was written: {fault or 'the engine refuses it, but has none'};"
+            f"version {version} may have been written or not: {failure or 'the engine refuses it, but has none'};"
             " look at `hooklatch fleet history` when the engine is back, before you run it again"
         )
 
-    async def _at(self, version: int) -> bytes | None:
+    async def _read_version(self, version: int) -> bytes | None:
         for number, data in await self.engine.versions(version - 1, limit=1):
             if number == version:
                 return data
@@ -208,10 +208,10 @@ class Publisher:
 
 
 async def read_history(engine: Engine, history: VersionHistory, keys: Mapping[str, PublicKey]) -> VersionHistory:
-    """Return a history with all that follows it in the engine.
+    """Return a history with all versions that follow it in the engine.
 
     Raises:
-        FleetError: it does not follow, or is not signed by a key of `keys`.
+        FleetError: they do not follow it, or no key of `keys` has signed the last.
     """
     envelopes: list[SignedManifest] = []
     last = history.head.version
@@ -230,8 +230,8 @@ async def read_history(engine: Engine, history: VersionHistory, keys: Mapping[st
         return history
     if (signer := envelopes[-1].key) not in keys:
         raise HistoryError(
-            f"version {last} is signed by the key {signer}, which is not believed here; if it was yours, as where a key"
-            " was changed or stolen, give its public key with --trust: so you read on from there, and hosts still"
-            " believe only the keys that they list"
+            f"version {last} is signed by the key {signer}, which is not trusted here; if it was yours, as after a key"
+            " was changed or stolen, give its public key with --trust: you then continue from there, and hosts still"
+            " trust only the keys that they list"
         )
     return history.followed_by(envelopes, keys)

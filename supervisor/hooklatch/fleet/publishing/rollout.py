@@ -1,7 +1,7 @@
-"""Widens a version step by step, and holds.  Knows a publisher and a clock; knows no terminal.
+"""The rollout of a version: wider step by step, or stopped.
 
-Each step is a version of its own, signed by whoever drives it.  If nobody drives it, nothing widens; a stopped rollout
-stays where it is, and what takes it back is a rollback.
+Each step is a version of its own, signed by the publisher that drives the rollout.  Without that process no version
+widens.  A stopped rollout stays where it is, and only a rollback takes it back.
 """
 
 from __future__ import annotations
@@ -30,37 +30,40 @@ from hooklatch.fleet.publishing.versions import VersionDraft, format_percent, pl
 __all__ = ["RolloutPace", "Rollout", "StoppedError", "check_steps"]
 
 SHORTEST, LONGEST = 0.05, 2.0  # seconds between two looks at the reports
-AWAY_MS = 300_000  # behind the newest report, by the engine's clock: a host that was asleep says nothing of a version
-LOOKS = 20  # at least, while a step waits
-PAUSE = 5  # times as long as a look took, so that those at many hosts leave the engine alone for most of the time
+ABSENT_MS = 300_000  # behind the newest report, by the engine's clock: a host that was asleep says nothing of a version
+LOOKS = 20  # at the reports while a step waits, at least
+PAUSE = 5  # times the duration of a look, so that with many hosts the engine is idle for most of the time
 
 
 class RolloutPace(msgspec.Struct, frozen=True, kw_only=True):
-    """How to go: `steps` in percent, at least `wait` seconds at each, at most `patience` for enough decisions."""
+    """The pace of a rollout: `steps` in percent, and at each at least `wait` and at most `timeout` seconds."""
 
     steps: tuple[float, ...]
     wait: float = 300.0
-    patience: float = 3600.0
+    timeout: float = 3600.0
     bound: StopThreshold = StopThreshold()
 
 
 class StoppedError(FleetError):
-    """A rollout was stopped by what hosts report, and stays where it is."""
+    """The hosts' reports have stopped a rollout, which stays where it is."""
 
 
 def check_steps(steps: Sequence[float]) -> tuple[float, ...]:
     """Return the steps of a rollout.
 
     Raises:
-        FleetError: they do not rise, or are no percentages.
+        FleetError: they do not rise, or are not percentages.
     """
     if not steps or any(not 0 < step <= 100 for step in steps) or list(steps) != sorted(set(steps)):
-        raise FleetError(f"{', '.join(f'{step:g}' for step in steps)} are no steps; write them rising: 1,10,50,100")
+        raise FleetError(
+            f"{', '.join(f'{step:g}' for step in steps)} are not steps of a rollout; write rising percentages:"
+            " 1,10,50,100"
+        )
     return tuple(steps)
 
 
 class Rollout:
-    """One rollout as it goes; `at` is its newest version."""
+    """One rollout; `at` is its newest version, and `notify` is called with a line for people at each change."""
 
     def __init__(
         self,
@@ -70,7 +73,7 @@ class Rollout:
         *,
         by: str,
         message: str,
-        tell: Callable[[str], None],
+        notify: Callable[[str], None],
     ) -> None:
         self.at: Manifest | None = None
         self.seen: CanaryComparison | None = None
@@ -79,32 +82,32 @@ class Rollout:
         self._pace = pace
         self._by = by
         self._message = message
-        self._tell = tell
+        self._notify = notify
         self._before: dict[str, HostReport] = {}
 
     async def run(self, first: VersionDraft) -> Manifest:
-        """Commit a version at the first step, widen it at each other one; return the last.
+        """Commit a version at the first step, widen it at each other step; return the last version.
 
         Raises:
-            StoppedError: what hosts report is over the bound, or too little.
-            LostRaceError: somebody else pushed meanwhile.
+            StoppedError: the hosts report denials over the bound, or too few decisions.
+            LostRaceError: another publisher pushed in the meantime.
         """
-        self._before = {host: heard.report for host, heard in (await self._publisher.hosts()).items()}
+        self._before = {host: received.report for host, received in (await self._publisher.hosts()).items()}
         for number, percent in enumerate(self._pace.steps):
             plan = first
             if self.at is not None:
                 plan = plan_wider_rollout(self._publisher.history, self.at.version, percent)
-            heard_before = await self._publisher.hosts()
+            reports_before = await self._publisher.hosts()
             if self.at is not None:
-                await self._check_alone(self.at, heard_before)
+                await self._check_alone(self.at, reports_before)
             self.at = await self._publisher.commit(plan, self._key, publisher=self._by, message=self._message)
-            self._tell(f"version {self.at.version} is out at {format_percent(percent)}")
-            await self._watch(self.at, heard_before, is_last=number == len(self._pace.steps) - 1)
+            self._notify(f"version {self.at.version} is out at {format_percent(percent)}")
+            await self._await_step(self.at, reports_before, is_last=number == len(self._pace.steps) - 1)
         assert self.at is not None
         return self.at
 
-    async def _check_alone(self, at: Manifest, heard: dict[str, ReceivedReport]) -> None:
-        history = await self._publisher.read(heard)
+    async def _check_alone(self, at: Manifest, reports: dict[str, ReceivedReport]) -> None:
+        history = await self._publisher.read(reports)
         newest = history.newest
         if newest is not None and newest.version > at.version:
             winner = self._publisher.history.entries[at.version].manifest
@@ -112,71 +115,80 @@ class Rollout:
                 winner, f"this rollout ends at version {at.version}, {format_percent(at.rollout.percent)}"
             )
 
-    async def _watch(self, at: Manifest, heard_before: dict[str, ReceivedReport], *, is_last: bool) -> None:
-        """Return when the step is good.  Raises what `run` does."""
+    async def _await_step(self, at: Manifest, reports_before: dict[str, ReceivedReport], *, is_last: bool) -> None:
+        """Wait until the step is good.
+
+        Raises:
+            StoppedError, LostRaceError: as in `run`.
+        """
         began = trio.current_time()
         judgement = RolloutJudgement(RolloutAction.WAIT, "no host has reported")
-        told = ""
+        reported_reason = ""
         while True:
-            looked = trio.current_time()
+            looked_at = trio.current_time()
             try:
-                heard = await self._publisher.hosts()
-                await self._check_alone(at, heard)
+                reports = await self._publisher.hosts()
+                await self._check_alone(at, reports)
             except UnreachableError as error:
                 judgement = RolloutJudgement(RolloutAction.WAIT, f"the reports cannot be read: {error}")
             else:
-                self.seen = self._compare(at, heard_before, heard)
-                if self._skips(at, self.seen, is_last=is_last):
+                self.seen = self._compare(at, reports_before, reports)
+                if self._may_skip(at, self.seen, is_last=is_last):
                     return
                 judgement = judge_rollout(self.seen, self._pace.bound)
-            passed = trio.current_time() - began
-            if judgement.word is RolloutAction.STOP:
-                raise self._stopped(at, judgement.reason)
-            if passed >= self._pace.wait:
-                if judgement.word is RolloutAction.GO_ON:
+            elapsed = trio.current_time() - began
+            if judgement.action is RolloutAction.STOP:
+                raise self._make_stopped_error(at, judgement.reason)
+            if elapsed >= self._pace.wait:
+                if judgement.action is RolloutAction.GO_ON:
                     self._report(at, judgement)
                     return
-                if judgement.reason != told:
-                    told = judgement.reason
-                    self._tell(f"waiting: {told}")
-                if passed >= self._pace.patience:
-                    raise self._stopped(at, judgement.reason)
-            await trio.sleep(self._pause(trio.current_time() - looked))
+                if judgement.reason != reported_reason:
+                    reported_reason = judgement.reason
+                    self._notify(f"waiting: {reported_reason}")
+                if elapsed >= self._pace.timeout:
+                    raise self._make_stopped_error(at, judgement.reason)
+            await trio.sleep(self._pause(trio.current_time() - looked_at))
 
     def _compare(
-        self, at: Manifest, heard_before: dict[str, ReceivedReport], heard: dict[str, ReceivedReport]
+        self, at: Manifest, reports_before: dict[str, ReceivedReport], reports: dict[str, ReceivedReport]
     ) -> CanaryComparison:
-        quiet = {host for host, one in heard.items() if host in heard_before and heard_before[host].at == one.at}
-        latest = max((one.at for one in heard_before.values()), default=0)
-        away = {host for host in quiet if heard[host].at < latest - AWAY_MS}
-        reports = {host: one.report for host, one in heard.items()}
-        return compare_hosts(at, self._before, reports, silent=quiet - away, away=away)
+        quiet_hosts = {
+            host
+            for host, received in reports.items()
+            if host in reports_before and reports_before[host].at == received.at
+        }
+        newest_at = max((received.at for received in reports_before.values()), default=0)
+        absent = {host for host in quiet_hosts if reports[host].at < newest_at - ABSENT_MS}
+        host_reports = {host: received.report for host, received in reports.items()}
+        return compare_hosts(at, self._before, host_reports, silent=quiet_hosts - absent, absent=absent)
 
-    def _skips(self, at: Manifest, seen: CanaryComparison, *, is_last: bool) -> bool:
-        """Return whether no host can show anything at this step, and a wider one is needed to see."""
+    def _may_skip(self, at: Manifest, seen: CanaryComparison, *, is_last: bool) -> bool:
+        """Return whether no reporting host is in this step, so that only a wider step can show anything."""
         if is_last or seen.included or seen.silent or not seen.eligible:
             return False
-        self._tell(f"no host that reports is among these {format_percent(at.rollout.percent)}; going on")
+        self._notify(f"no host that reports is among these {format_percent(at.rollout.percent)}; going on")
         return True
 
     def _report(self, at: Manifest, judgement: RolloutJudgement) -> None:
         assert self.seen is not None
-        self._tell(f"at {format_percent(at.rollout.percent)}: {judgement.reason}")
+        self._notify(f"at {format_percent(at.rollout.percent)}: {judgement.reason}")
         if is_incomplete(self.seen):
-            self._tell(f"at {format_percent(at.rollout.percent)}: {format_missing_hosts(self.seen)}")
+            self._notify(f"at {format_percent(at.rollout.percent)}: {format_missing_hosts(self.seen)}")
 
-    def _pause(self, took: float) -> float:
-        return max(SHORTEST, min(LONGEST, self._pace.wait / LOOKS), took * PAUSE)
+    def _pause(self, duration: float) -> float:
+        return max(SHORTEST, min(LONGEST, self._pace.wait / LOOKS), duration * PAUSE)
 
-    def _stopped(self, at: Manifest, reason: str) -> StoppedError:
-        left = f"; {format_missing_hosts(self.seen)}" if self.seen is not None and is_incomplete(self.seen) else ""
+    def _make_stopped_error(self, at: Manifest, reason: str) -> StoppedError:
+        missing_hosts = (
+            f"; {format_missing_hosts(self.seen)}" if self.seen is not None and is_incomplete(self.seen) else ""
+        )
         return StoppedError(
-            f"stopped at version {at.version}, {format_percent(at.rollout.percent)}: {reason}{left}. Nothing widens "
-            f"any more; to"
-            f" take it back, run: hooklatch fleet rollback; to go on all the same: hooklatch fleet rollout {at.version}"
-            " --percent N"
+            f"stopped at version {at.version}, {format_percent(at.rollout.percent)}: {reason}{missing_hosts}. It does"
+            " not widen any more; to take it back, run: hooklatch fleet rollback; to go on all the same: hooklatch"
+            f" fleet rollout {at.version} --percent N"
         )
 
 
 def is_incomplete(seen: CanaryComparison) -> bool:
-    return bool(seen.missing or seen.silent or seen.away)
+    return bool(seen.missing or seen.silent or seen.absent)

@@ -1,6 +1,6 @@
-"""What the next version of a policy says: a push, a wider rollout, a rollback.  Pure; knows versions and keys.
+"""The drafts of the next version of a policy: a push, a wider rollout, a rollback.  Pure; knows versions and keys.
 
-History   all versions of a fleet, from 1 on, of which every link of the chain was checked
+VersionHistory   all versions of a fleet, from 1 on, with every link of the chain checked
 """
 
 from __future__ import annotations
@@ -43,23 +43,23 @@ __all__ = [
     "plan_wider_rollout",
 ]
 
-MAX_MESSAGE = 2000  # characters; a version is no place for an essay
+MAX_MESSAGE = 2000  # characters: every host reads all versions, so they stay small
 
 
 class HistoryError(FleetError):
-    """The versions that the engine has are not those that it had, or that hosts have."""
+    """The engine's versions are not those that it had, or that hosts have read."""
 
 
 class NoVersionError(FleetError):
-    """There is no such version, or none that could be meant."""
+    """There is no such version, or none to which a rollback could lead."""
 
 
 class StoredVersion(msgspec.Struct, frozen=True):
-    """A version as it was stored; `is_believed`: a key that the reader lists has signed it."""
+    """A version as it was stored; `is_trusted`: a key that the reader lists has signed it."""
 
     manifest: Manifest
     envelope: SignedManifest
-    is_believed: bool
+    is_trusted: bool
 
     @property
     def head(self) -> PolicyHead:
@@ -81,21 +81,21 @@ class VersionHistory(msgspec.Struct, frozen=True):
         return self.entries[-1].manifest if self.entries else None
 
     def signer(self, version: int) -> str:
-        """Return the id of the key that has signed a version that there is."""
+        """Return the id of the key that has signed a version of this history."""
         return self.entries[version - 1].envelope.key
 
     def find(self, version: int) -> Manifest:
-        """Return a version that a believed key has signed.
+        """Return a version that a trusted key has signed.
 
         Raises:
-            NoVersionError: there is none of this number, or nobody who is believed has signed it.
+            NoVersionError: there is none of this number, or no trusted key has signed it.
         """
         if not 1 <= version <= len(self.entries):
             raise NoVersionError(f"there is no version {version}; the newest is {self.head.version}")
         entry = self.entries[version - 1]
-        if not entry.is_believed:
+        if not entry.is_trusted:
             raise NoVersionError(
-                f"version {version} is signed by the key {entry.envelope.key}, which is not believed here; if it should"
+                f"version {version} is signed by the key {entry.envelope.key}, which is not trusted here; if it should"
                 " be, give its public key with --trust"
             )
         return entry.manifest
@@ -106,26 +106,26 @@ class VersionHistory(msgspec.Struct, frozen=True):
         Raises:
             FleetError: they do not follow it, or the last one is not signed by a key of `keys`.
         """
-        walked: VerifiedManifests = verify_manifests(self.fleet, self.head, envelopes, keys)
-        believed = {manifest.version for manifest in walked.manifests}
+        verified: VerifiedManifests = verify_manifests(self.fleet, self.head, envelopes, keys)
+        trusted_versions = {manifest.version for manifest in verified.manifests}
         manifests = [read_payload(envelope) for envelope in envelopes]
         added = [
-            StoredVersion(manifest, envelope, manifest.version in believed)
+            StoredVersion(manifest, envelope, manifest.version in trusted_versions)
             for manifest, envelope in zip(manifests, envelopes, strict=True)
         ]
         return VersionHistory(self.fleet, (*self.entries, *added))
 
     def check_seen(self, seen: PolicyHead, *, by: str) -> None:
-        """Compare with a head that somebody had before.
+        """Compare with a head that a host or this machine has read; `by` names it.
 
         Raises:
-            HistoryError: versions are missing now, or are others.
+            HistoryError: versions are missing now, or are other ones.
         """
         if seen.version > self.head.version:
             raise HistoryError(
                 f"the engine's newest version is {self.head.version}, but {by} has read version {seen.version}:"
-                " versions were lost, as when an engine is restored from an old backup. Restore them: what is pushed"
-                " now would be refused by every host that has read more"
+                " versions were lost, as when an engine is restored from an old backup. Restore them: every host that"
+                " has read more would refuse a version that is pushed now"
             )
         if seen.version and self.entries[seen.version - 1].head != seen:
             raise HistoryError(
@@ -137,17 +137,17 @@ class VersionHistory(msgspec.Struct, frozen=True):
         """Compare with the heads of hosts, whose reports were read before this history was.
 
         Raises:
-            HistoryError: a host has read what the engine does not have.
+            HistoryError: a host has read a version that the engine does not have.
         """
-        wrong: dict[str, HistoryError] = {}
+        errors: dict[str, HistoryError] = {}
         for report in reports:
             try:
                 self.check_seen(report.head, by=f"the host {report.host}")
             except HistoryError as error:
-                wrong[report.host] = error
-        if wrong:
-            first = next(iter(wrong.values()))
-            others = f" (and {len(wrong) - 1} more hosts)" if len(wrong) > 1 else ""
+                errors[report.host] = error
+        if errors:
+            first = next(iter(errors.values()))
+            others = f" (and {len(errors) - 1} more hosts)" if len(errors) > 1 else ""
             raise HistoryError(
                 f"{first}{others}. If they cannot be restored: push with --despite-hosts, and run `hooklatch fleet"
                 " reset` on each host"
@@ -155,7 +155,7 @@ class VersionHistory(msgspec.Struct, frozen=True):
 
 
 class VersionDraft(msgspec.Struct, frozen=True, kw_only=True):
-    """What a new version is to say."""
+    """The content of a new version."""
 
     bundle: str
     size: int
@@ -164,13 +164,13 @@ class VersionDraft(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find_standing_version(history: VersionHistory, bundle: str, labels: Collection[str]) -> Manifest | None:
-    """Return the newest version of a bundle for these labels, None if there is none or another has taken its place.
+    """Return the newest version of a bundle for these labels, None if there is none or another has replaced it.
 
-    A newer one takes its place if it is of another bundle, and for all hosts that have these labels.
+    A newer version replaces it if it has another bundle, and is for all hosts that have these labels.
     """
     for entry in reversed(history.entries):
         manifest, wanted = entry.manifest, set(entry.manifest.rollout.labels)
-        if manifest.bundle == bundle and wanted == set(labels) and entry.is_believed:
+        if manifest.bundle == bundle and wanted == set(labels) and entry.is_trusted:
             return manifest
         if manifest.bundle != bundle and wanted <= set(labels):
             return None
@@ -180,54 +180,56 @@ def find_standing_version(history: VersionHistory, bundle: str, labels: Collecti
 def plan_push(
     history: VersionHistory, bundle: str, size: int, rollout: RolloutTarget, *, key: str
 ) -> VersionDraft | Manifest:
-    """Return what a push says, or the version that says so already: to push twice is to push once.
+    """Return the draft of a push, or the version with the same content: to push twice is to push once.
 
-    One that another key than `key`, by its id, has signed says it again: hosts may not believe that one any more.  So
-    does one that some of its hosts do not follow any more, since a newer one with another bundle is for them.
+    A push after a version of another key than `key`, an id, makes a new version: hosts may not trust that key any more.
+    So does a push after a version that some of its hosts left for a newer one with another bundle.
 
     Raises:
         FleetError: this bundle is out for more of these hosts.
     """
-    stands = find_standing_version(history, bundle, rollout.labels)
-    if stands is not None and stands.rollout.percent >= rollout.percent:
-        if stands.rollout.percent > rollout.percent:
-            raise make_too_wide_error(stands)
-        if history.signer(stands.version) == key and not is_narrowed(history, stands):
-            return stands
-    same = [entry.manifest.version for entry in history.entries if entry.manifest.bundle == bundle]
-    return VersionDraft(bundle=bundle, size=size, rollout=rollout, same_as=same[-1] if same else None)
+    standing = find_standing_version(history, bundle, rollout.labels)
+    if standing is not None and standing.rollout.percent >= rollout.percent:
+        if standing.rollout.percent > rollout.percent:
+            raise make_too_wide_error(standing)
+        if history.signer(standing.version) == key and not is_narrowed(history, standing):
+            return standing
+    earlier_versions = [entry.manifest.version for entry in history.entries if entry.manifest.bundle == bundle]
+    return VersionDraft(
+        bundle=bundle, size=size, rollout=rollout, same_as=earlier_versions[-1] if earlier_versions else None
+    )
 
 
 def is_narrowed(history: VersionHistory, manifest: Manifest) -> bool:
     """Return whether a newer version with another bundle is for some of the hosts that this one is for, by labels."""
     labels = set(manifest.rollout.labels)
     newer = (entry.manifest for entry in history.entries[manifest.version :])
-    return any(one.bundle != manifest.bundle and labels < set(one.rollout.labels) for one in newer)
+    return any(other.bundle != manifest.bundle and labels < set(other.rollout.labels) for other in newer)
 
 
 def plan_wider_rollout(history: VersionHistory, version: int, percent: float) -> VersionDraft:
-    """Return what a wider rollout of a version says.
+    """Return the draft of a wider rollout of a version.
 
     Raises:
         NoVersionError: there is no such version.
-        FleetError: a newer one is in its place, or it is that wide already.
+        FleetError: a newer version has replaced it, or it is that wide already.
     """
     manifest = history.find(version)
-    stands = find_standing_version(history, manifest.bundle, manifest.rollout.labels)
-    if stands is None:
+    standing = find_standing_version(history, manifest.bundle, manifest.rollout.labels)
+    if standing is None:
         raise FleetError(
-            f"a newer version with another bundle is in the place of version {version} (see: hooklatch fleet history);"
+            f"a newer version with another bundle has replaced version {version} (see: hooklatch fleet history);"
             f" to go back to it, run: hooklatch fleet rollback {version}"
         )
-    if percent <= stands.rollout.percent:
-        raise make_too_wide_error(stands)
-    rollout = RolloutTarget(stands.rollout.labels, percent)
-    return VersionDraft(bundle=stands.bundle, size=stands.size, rollout=rollout, same_as=stands.version)
+    if percent <= standing.rollout.percent:
+        raise make_too_wide_error(standing)
+    rollout = RolloutTarget(standing.rollout.labels, percent)
+    return VersionDraft(bundle=standing.bundle, size=standing.size, rollout=rollout, same_as=standing.version)
 
 
-def make_too_wide_error(stands: Manifest) -> FleetError:
+def make_too_wide_error(standing: Manifest) -> FleetError:
     return FleetError(
-        f"version {stands.version} has this bundle at {format_percent(stands.rollout.percent)} already, and a "
+        f"version {standing.version} has this bundle at {format_percent(standing.rollout.percent)} already, and a "
         f"narrower rollout"
         " takes it from no host; to take it back, run: hooklatch fleet rollback"
     )
@@ -236,11 +238,11 @@ def make_too_wide_error(stands: Manifest) -> FleetError:
 def plan_rollback(
     history: VersionHistory, version: int | None, labels: Collection[str] | None = None, *, key: str
 ) -> VersionDraft | Manifest:
-    """Return what a rollback says: an earlier bundle, for all hosts; or the newest version if that says so already.
+    """Return the draft of a rollback to an earlier bundle, or the newest version if that has the same content.
 
-    The hosts are those that the newest version could be for, or those with `labels`.  Without a version the bundle is
-    that of the newest one which was for all of them, of those before the newest one's bundle first went out: so a
-    second rollback goes further back, and never forth to what the first one has taken away.
+    The rollback is for all hosts that the newest version could be for, or for those with `labels`.  Without a version
+    it leads to the newest one that was for all of them, of those before the newest one's bundle first went out: so a
+    second rollback goes further back, and never forward to the bundle that the first has taken away.
 
     Raises:
         NoVersionError: there is nothing to go back to.
@@ -249,26 +251,35 @@ def plan_rollback(
     newest = history.newest
     if newest is None:
         raise NoVersionError("nothing was ever pushed, so there is nothing to go back to")
-    wanted = check_labels(newest.rollout.labels if labels is None else labels)
+    labels_wanted = check_labels(newest.rollout.labels if labels is None else labels)
     if version is None:
         first = find_first_version(history, newest)
-        found = next((one for one in list_versions_before(history, first) if covers_labels(one, wanted)), None)
-        if found is None:
+        source = next(
+            (
+                candidate
+                for candidate in list_versions_before(history, first)
+                if covers_labels(candidate, labels_wanted)
+            ),
+            None,
+        )
+        if source is None:
             raise NoVersionError(
-                f"no version before {first} with another bundle was for all hosts{format_labels(wanted)}; name one, or"
-                " take all hooks away by pushing an empty folder with --allow-empty"
+                f"no version before {first} with another bundle was for all hosts{format_labels(labels_wanted)};"
+                " name one, or take all hooks away by pushing an empty folder with --allow-empty"
             )
     else:
-        found = history.find(version)
-        if not set(found.rollout.labels) <= set(wanted):
+        source = history.find(version)
+        if not set(source.rollout.labels) <= set(labels_wanted):
             raise FleetError(
-                f"version {version} was for hosts{format_labels(found.rollout.labels)}, and this would give it to all"
-                f" hosts{format_labels(wanted)}; say which are meant with --label"
+                f"version {version} was for hosts{format_labels(source.rollout.labels)}, and this would give it to all"
+                f" hosts{format_labels(labels_wanted)}; say which are meant with --label"
             )
-    says_so = found.bundle == newest.bundle and newest.rollout == RolloutTarget(wanted)
-    if says_so and history.signer(newest.version) == key:
+    is_current = source.bundle == newest.bundle and newest.rollout == RolloutTarget(labels_wanted)
+    if is_current and history.signer(newest.version) == key:
         return newest
-    return VersionDraft(bundle=found.bundle, size=found.size, rollout=RolloutTarget(wanted), same_as=found.version)
+    return VersionDraft(
+        bundle=source.bundle, size=source.size, rollout=RolloutTarget(labels_wanted), same_as=source.version
+    )
 
 
 def find_first_version(history: VersionHistory, manifest: Manifest) -> int:
@@ -277,8 +288,8 @@ def find_first_version(history: VersionHistory, manifest: Manifest) -> int:
 
 
 def list_versions_before(history: VersionHistory, version: int) -> list[Manifest]:
-    """Return what is believed of the versions before one, newest first."""
-    return [entry.manifest for entry in reversed(history.entries[: version - 1]) if entry.is_believed]
+    """Return the trusted versions before a version, newest first."""
+    return [entry.manifest for entry in reversed(history.entries[: version - 1]) if entry.is_trusted]
 
 
 def covers_labels(manifest: Manifest, labels: Collection[str]) -> bool:
@@ -332,7 +343,7 @@ def sign_version(
     )
     payload = encode_signed_text(manifest)
     envelope = SignedManifest(payload, key.public.id, key.sign(payload.encode()))
-    # As every host will: what the own key does not vouch for must not go out.
+    # As every host will do it: a version that does not verify with this key must not go out.
     verify_manifests(history.fleet, history.head, [envelope], {key.public.id: key.public})
     return manifest, envelope
 
@@ -345,5 +356,5 @@ def encode_envelope(envelope: SignedManifest) -> bytes:
     """
     data = msgspec.json.encode(envelope)
     if len(data) > MAX_ENVELOPE:
-        raise FleetError(f"a version of {len(data)} bytes; the most is {MAX_ENVELOPE}: give it a shorter --message")
+        raise FleetError(f"the version has {len(data)} bytes; the most is {MAX_ENVELOPE}: give it a shorter --message")
     return data

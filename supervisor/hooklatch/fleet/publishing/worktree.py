@@ -1,6 +1,6 @@
-"""Asks git whether what was read from a folder is what was committed there.  Knows git; knows no version of a policy.
+"""The check that the files that were read from a folder are committed in git.
 
-What is pushed can then be found again: by its commit, with its author and its review.
+A pushed policy can then be found again: by its commit, with its author and its review.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from hooklatch_worker.sandbox import children
 
 __all__ = ["DirtyError", "check_clean"]
 
-PATIENCE = 60.0  # seconds for a command of git; a large work tree on a slow disk takes some
-MAX_SUBJECT = 200  # characters of a commit that are told
+GIT_TIMEOUT = 60.0  # seconds for a command of git; a large work tree on a slow disk takes some
+MAX_SUBJECT = 200  # characters of a commit's subject in a version's message
 SHOWN = 5  # files that an error names
-# Nothing of the user's own settings runs a program or hides a change.
+# With these no setting of the user's runs a program or hides a change.
 QUIET = ("-c", "core.fsmonitor=false", "-c", "core.untrackedCache=false", "-c", "core.quotePath=false")
 
 
@@ -27,28 +27,28 @@ class DirtyError(FolderError):
 
 
 def check_clean(folder: str, names: Collection[str]) -> str | None:
-    """Return the commit that these files of a folder are of, as a line of text; None if it is in no work tree.
+    """Return the commit that these files of a folder are of, as a line of text; None if it is not in a work tree.
 
     Raises:
         DirtyError: one of them is changed, not tracked, or ignored, or a tracked one is missing.
-        FolderError: git cannot say.
+        FolderError: git fails.
     """
     if not is_in_a_work_tree(folder):
         return None
     tracked, hidden = list_tracked_files(folder)
     changed = {name for name in list_changed_files(folder) if name in names or name in tracked}
-    found = sorted(changed | hidden | (set(names) - tracked))
-    if found:
-        more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
+    dirty_files = sorted(changed | hidden | (set(names) - tracked))
+    if dirty_files:
+        more = f" and {len(dirty_files) - SHOWN} more" if len(dirty_files) > SHOWN else ""
         raise DirtyError(
-            f"{folder} is not as it was committed: {', '.join(found[:SHOWN])}{more}; commit, so that others can see"
-            " what is pushed, or say --allow-dirty"
+            f"{folder} is not as it was committed: {', '.join(dirty_files[:SHOWN])}{more}; commit, so that others can"
+            " see what is pushed, or add --allow-dirty"
         )
     return run_git(folder, "log", "-1", "--format=%h %s").decode("utf-8", "replace").strip()[:MAX_SUBJECT]
 
 
 def is_in_a_work_tree(folder: str) -> bool:
-    # Not asked of git: it says the same of a folder without a work tree and of one that it does not trust.
+    # git itself gives the same answer for a folder without a work tree and for a work tree that it does not trust.
     while not os.path.lexists(os.path.join(folder, ".git")):
         if folder == (folder := os.path.dirname(folder)):
             return False
@@ -56,7 +56,7 @@ def is_in_a_work_tree(folder: str) -> bool:
 
 
 def list_tracked_files(folder: str) -> tuple[set[str], set[str]]:
-    """Return the files that git tracks below a folder, and those of them whose changes it was told to overlook."""
+    """Return the files that git tracks below a folder, and those of them whose changes it is set to overlook."""
     tracked, hidden = set[str](), set[str]()
     for entry in split_output(run_git(folder, "ls-files", "-v", "-z", "--", ".")):
         tracked.add(entry[2:])
@@ -80,9 +80,9 @@ def split_output(output: bytes) -> list[str]:
 
 def run_git(folder: str, *words: str) -> bytes:
     environment = children.GIT.of(os.environ) | {"GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
-    way_out = "mend that, or say --allow-dirty to push without looking"
+    way_out = "repair that, or add --allow-dirty to push without this check"
     try:
-        done = children.run_child(["git", "-C", folder, *QUIET, *words], environment, timeout=PATIENCE)
+        done = children.run_child(["git", "-C", folder, *QUIET, *words], environment, timeout=GIT_TIMEOUT)
     except FileNotFoundError:
         raise FolderError(f"{folder} is in a work tree of git, but git is not installed; {way_out}") from None
     except (OSError, subprocess.TimeoutExpired) as error:

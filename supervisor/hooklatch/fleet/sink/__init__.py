@@ -1,1 +1,1 @@
-"""What all hosts' decisions come to in one place: logs, reports, verification.  Reads the engine; changes nothing."""
+"""The fleet log: all hosts' entries and reports in the engine, their verification, export and trimming."""

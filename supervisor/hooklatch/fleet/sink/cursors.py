@@ -1,6 +1,7 @@
-"""How far an export has come, in a file: the last number of each log that the receiver took.  Knows that one file.
+"""The cursor file of an export: the last number of each log that the receiver took.
 
-It is replaced as a whole, after the receiver has confirmed.  So a kill at any moment exports a batch again at the most.
+It is replaced as a whole, after the receiver has confirmed.  So after a kill at any moment at most one batch is
+exported again.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ FORMAT = 1
 
 
 class CursorError(Exception):
-    """The cursor file cannot be used; the text says what to do."""
+    """The cursor file cannot be used.  The text says what to do."""
 
 
 class CursorFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the file holds: the numbers by host and epoch."""
+    """The content of the file: the numbers by host and epoch."""
 
     format: int
     fleet: str
@@ -49,28 +50,27 @@ class ExportCursor:
     def _read(self) -> None:
         try:
             with open_regular_file(self._path) as file:
-                found = msgspec.json.decode(file.read(), type=CursorFile)
+                content = msgspec.json.decode(file.read(), type=CursorFile)
         except FileNotFoundError:
             return
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise CursorError(
-                f"the cursor {self._path} cannot be read: {explain_error(error)}; without it everything is exported "
-                f"again, so"
-                " remove it only if that is what you want"
+                f"the cursor {self._path} cannot be read: {explain_error(error)}; without it everything is exported"
+                " again, so remove it only if you want that"
             ) from None
-        if found.format != FORMAT or found.fleet != self._fleet:
+        if content.format != FORMAT or content.fleet != self._fleet:
             raise CursorError(
-                f"the cursor {self._path} is of the fleet {found.fleet!r} (format {found.format}), not of"
+                f"the cursor {self._path} is of the fleet {content.fleet!r} (format {content.format}), not of"
                 f" {self._fleet!r}; name another file"
             )
         self.is_new = False
-        self.positions = {(host, epoch): seq for host, logs in found.logs.items() for epoch, seq in logs.items()}
+        self.positions = {(host, epoch): seq for host, logs in content.logs.items() for epoch, seq in logs.items()}
 
     def advance(self, key: LogKey, seq: int) -> None:
-        """Keep that a log was exported through a number; 0 if it begins anew.
+        """Write that a log was exported through a number, 0 if it begins anew.
 
         Raises:
-            CursorError: that cannot be written.
+            CursorError: the file cannot be written.
         """
         self.positions[key] = seq
         logs: dict[str, dict[int, int]] = {}
@@ -101,7 +101,7 @@ def write_cursor(path: str, data: bytes) -> None:
 
 @contextmanager
 def open_cursor(path: str, fleet: str) -> Generator[ExportCursor]:
-    """Open a cursor, which no other process may use meanwhile.
+    """Open a cursor and lock it against other processes.
 
     Raises:
         CursorError: it cannot be read or written, is another fleet's, or in use.

@@ -1,7 +1,7 @@
-"""Exports records as OpenTelemetry logs over OTLP/HTTP, through OpenTelemetry's SDK.  Knows the SDK; decides nothing.
+"""The export of entries as OpenTelemetry logs over OTLP/HTTP, through OpenTelemetry's SDK.
 
-At least once and in order: the next batch is sent when the receiver has confirmed the one before, and only then does
-the cursor move.  The SDK's own batching is not used, since it drops what it cannot send in time.
+It exports at least once and in order: the next batch is sent when the receiver has confirmed the one before, and only
+then does the cursor move.  The SDK's own batching is not used, since it drops records that it cannot send in time.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ class NoSdkError(Exception):
 
 
 class ExportError(Exception):
-    """The receiver did not take a batch; the cursor stands before it."""
+    """The receiver did not take a batch.  The cursor is still before it."""
 
 
 class OtlpExporter:
-    """A connection to a receiver.  `exported` counts records, `refused` those that it took and threw away."""
+    """A connection to a receiver.  `exported` counts log records, `refused` those that it took and threw away."""
 
     def __init__(self, exporter: OTLPLogExporter, fleet: str, endpoint: str | None) -> None:
         self._exporter = exporter
@@ -48,15 +48,15 @@ class OtlpExporter:
         self.why_refused = ""
 
     def export(self, arrival: ReceivedBatch) -> None:
-        """Send what a batch holds, and what is wrong with it; blocks until the receiver has it.
+        """Send a batch's entries and findings; block until the receiver has them.
 
         Raises:
-            ExportError: it does not have it; the SDK has tried for as long as OTEL_EXPORTER_OTLP_TIMEOUT says.
+            ExportError: it does not have them; the SDK has tried for as long as OTEL_EXPORTER_OTLP_TIMEOUT says.
         """
         telemetry = [encode_log_record(self._fleet, entry) for entry in arrival.entries]
         telemetry += [encode_finding(self._fleet, finding, arrival.batch.at) for finding in arrival.findings]
-        for some in split_requests(telemetry):
-            self._send([make_otlp_record(self._fleet, arrival.host, one) for one in some])
+        for request in split_requests(telemetry):
+            self._send([make_otlp_record(self._fleet, arrival.host, log_record) for log_record in request])
         self.exported += len(telemetry)
 
     def _send(self, records: Sequence[ReadableLogRecord]) -> None:
@@ -68,14 +68,14 @@ class OtlpExporter:
             )
 
     def note_answer(self, response: Any, *_: Any, **__: Any) -> None:
-        """Count what the receiver says that it threw away; OTLP forbids to send that again, and the SDK is silent."""
+        """Count the log records that the receiver refused: OTLP forbids to send them again, and the SDK is silent."""
         from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceResponse
 
         if response.status_code != 200 or "protobuf" not in response.headers.get("content-type", ""):
             return
         try:
             partial = ExportLogsServiceResponse.FromString(response.content).partial_success
-        except Exception as error:  # whatever its decoder raises: the status has said that the records are taken
+        except Exception as error:  # of any kind its decoder raises: the status has said that the records are taken
             self.why_refused = f"an answer that cannot be read: {error}"
             return
         self.refused += partial.rejected_log_records
@@ -83,18 +83,18 @@ class OtlpExporter:
 
 
 def split_requests(telemetry: Sequence[OtelLogRecord]) -> Iterator[list[OtelLogRecord]]:
-    """Yield what goes into one request: so much that receivers take it, and one log record at least."""
-    some: list[OtelLogRecord] = []
+    """Yield the log records of each request: as many as receivers take, and at least one."""
+    request: list[OtelLogRecord] = []
     size = 0
-    for one in telemetry:
-        own = sum(len(str(value)) for value in one.attributes.values())
-        if some and (len(some) == AT_ONCE or size + own > FULL):
-            yield some
-            some, size = [], 0
-        some.append(one)
-        size += own
-    if some:
-        yield some
+    for log_record in telemetry:
+        length = sum(len(str(value)) for value in log_record.attributes.values())
+        if request and (len(request) == AT_ONCE or size + length > FULL):
+            yield request
+            request, size = [], 0
+        request.append(log_record)
+        size += length
+    if request:
+        yield request
 
 
 def make_otlp_record(fleet: str, host: str, otel_log_record: OtelLogRecord) -> ReadableLogRecord:
@@ -133,9 +133,9 @@ def open_exporter(endpoint: str | None, fleet: str) -> Generator[OtlpExporter]:
         raise NoSdkError(error.name) from None
     with requests.Session() as session:
         exporter = OTLPLogExporter(endpoint=endpoint, session=session)
-        made = OtlpExporter(exporter, fleet, endpoint)
-        session.hooks["response"].append(made.note_answer)
+        otlp_exporter = OtlpExporter(exporter, fleet, endpoint)
+        session.hooks["response"].append(otlp_exporter.note_answer)
         try:
-            yield made
+            yield otlp_exporter
         finally:
             exporter.shutdown()  # type: ignore[no-untyped-call]

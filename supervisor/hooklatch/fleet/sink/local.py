@@ -1,7 +1,7 @@
-"""Compares a host's log in the engine with the record on that host.  Reads files; knows no engine.
+"""The comparison of a host's log in the engine with the record on that host.
 
-What was shipped cannot be taken back: so the engine's hashes are witnesses against the record on the machine, and the
-record on the machine is one against what the engine shows of it, field by field.
+Shipped entries cannot be taken back.  So the engine's hashes are witnesses for the record on the machine, and the
+record is a witness for the fields that the engine shows.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ from hooklatch.record.verify import verify_record
 
 __all__ = ["LocalComparison", "LocalReport", "verify_local"]
 
-MOST = 100  # differences to name
+MAX_DIFFERENCES = 100  # differences to name
 DOCUMENTS: msgspec.json.Decoder[dict[str, Any]] = msgspec.json.Decoder(dict[str, Any])
 
 
 class LocalReport(msgspec.Struct):
-    """What became of the comparison.  `compared` records are in both, `absent` only in the engine; `record` is the
-    check of the files, with the engine's heads as witnesses.
+    """The result of the comparison.  `compared` entries are in both, `absent` ones only in the engine.
+
+    `record` is the check of the files, with the engine's heads as witnesses.
     """
 
     folder: str
@@ -41,7 +42,7 @@ class LocalReport(msgspec.Struct):
 
 
 class LocalComparison:
-    """Holds what was shipped, in the order of the numbers, against the lines of the local record."""
+    """The comparison of shipped entries, in the order of their numbers, with the lines of the local record."""
 
     def __init__(self, folder: str) -> None:
         self.report = LocalReport(folder)
@@ -49,7 +50,7 @@ class LocalComparison:
         self._epoch = 0
         self._lines: Iterator[bytes] = iter(())
         self._last = 0  # the newest number that was looked for
-        self._at_hand: tuple[ChainLink, bytes] | None = None
+        self._current: tuple[ChainLink, bytes] | None = None
 
     def take(self, entries: Sequence[FleetLogEntry], *, is_current: bool) -> None:
         """Compare the records of a batch.
@@ -59,7 +60,7 @@ class LocalComparison:
         """
         for entry in entries:
             if entry.epoch != self._epoch or entry.record.seq < self._last:
-                self._epoch, self._lines, self._at_hand = entry.epoch, read_forwards(self._folder), None
+                self._epoch, self._lines, self._current = entry.epoch, read_forwards(self._folder), None
             self._last = entry.record.seq
             local = self._find(entry.record.seq)
             if local is None:
@@ -68,36 +69,36 @@ class LocalComparison:
             self._compare(entry, *local, is_current=is_current)
 
     def _find(self, seq: int) -> tuple[ChainLink, bytes] | None:
-        while self._at_hand is None or self._at_hand[0].seq < seq:
+        while self._current is None or self._current[0].seq < seq:
             line = next(self._lines, None)
             if line is None:
                 return None
             link = read_link(line)
-            if link is not None:  # verify says what is wrong with a line that is no record
-                self._at_hand = link, line
-        return self._at_hand if self._at_hand[0].seq == seq else None
+            if link is not None:  # `verify_record` reports lines that are not entries
+                self._current = link, line
+        return self._current if self._current[0].seq == seq else None
 
     def _compare(self, entry: FleetLogEntry, link: ChainLink, line: bytes, *, is_current: bool) -> None:
         record = entry.record
         if link.hash != record.hash:
-            if is_current:  # of another epoch it is known that it is of another record
-                self._differ(f"record {record.seq} here is not the one that was shipped")
+            if is_current:  # entries of another epoch are of another record
+                self._add_difference(f"record {record.seq} here is not the one that was shipped")
             return
         self.report.compared += 1
         try:
             own = DOCUMENTS.decode(line)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            self._differ(f"record {record.seq} cannot be read here: {error}")
+            self._add_difference(f"record {record.seq} cannot be read here: {error}")
             return
         for name, value in record.document.items():
             if name not in own or own[name] != value:
-                self._differ(
+                self._add_difference(
                     f"record {record.seq}: {name} was shipped as {format_local_value(value)}, and is "
                     f"{format_local_value(own.get(name))}"
                 )
 
-    def _differ(self, text: str) -> None:
-        if len(self.report.differences) < MOST:
+    def _add_difference(self, text: str) -> None:
+        if len(self.report.differences) < MAX_DIFFERENCES:
             self.report.differences.append(text)
         else:
             self.report.omitted += 1

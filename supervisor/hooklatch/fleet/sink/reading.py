@@ -1,7 +1,7 @@
-"""Reads all hosts' logs from the engine: from the beginning, from the end, or what is new.  Decides nothing.
+"""The reader of all hosts' logs in the engine: from the beginning, from the end, or new batches only.
 
-Across hosts the order is that in which batches arrived at the engine, within a host that of the record.  Following
-depends on no edge: each look asks every log for what follows the number that was read last.
+Across hosts the order is that in which batches arrived at the engine, within a host that of the record.  A follower
+cannot miss a batch: each look asks every log for the batches after the number that was read last.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["FleetReader", "LogKey", "list_logs"]
 
 AT_ONCE = 64  # batches in memory, of all hosts together where there are fewer hosts; each may have megabytes
 LISTED = 2.0  # seconds between looks for logs that are new
-AFTER_ALL = 2**64  # what a host appends has a number below, whatever it says
+AFTER_ALL = 2**64  # above each number that a host can append
 LogKey = tuple[str, int]  # a host and an epoch
 
 
@@ -30,7 +30,7 @@ async def list_logs(engine: Engine, hosts: Collection[str] | None = None) -> lis
 
 
 class FleetReader:
-    """What was read of the chosen hosts' logs so far.  Each record comes once, whichever method gives it."""
+    """A reader of the chosen hosts' logs.  Each entry comes once, over all of its methods."""
 
     def __init__(self, engine: Engine, hosts: Collection[str] | None = None) -> None:
         self._engine = engine
@@ -41,7 +41,7 @@ class FleetReader:
         self._listed_until = 0.0
 
     async def mark_end(self) -> None:
-        """Have `new` begin with what arrives from now on."""
+        """Have `new` begin with batches that arrive from now on."""
         for host, epoch in await list_logs(self._engine, self._hosts):
             for batch in await self._engine.batches_before(host, epoch, AFTER_ALL, limit=1):
                 self._positions[host, epoch] = batch.last
@@ -55,20 +55,20 @@ class FleetReader:
         if trio.current_time() >= self._listed_until:
             self._listed = await list_logs(self._engine, self._hosts)
             self._listed_until = trio.current_time() + LISTED
-            async with aclosing(self._lost()) as arrivals:
+            async with aclosing(self._restart_shortened_logs()) as arrivals:
                 async for arrival in arrivals:
                     yield arrival
         starts = [(key, self._positions.get(key, 0)) for key in self._listed]
         async with aclosing(
-            self._merged([ForwardReader(self._engine, *one) for one in group_by_host(starts)])
+            self._merge([ForwardReader(self._engine, *host_starts) for host_starts in group_by_host(starts)])
         ) as arrivals:
             async for arrival in arrivals:
                 yield arrival
 
-    async def _lost(self) -> AsyncGenerator[ReceivedBatch]:
-        """Begin anew with each log that has less than was read of it, and say so.
+    async def _restart_shortened_logs(self) -> AsyncGenerator[ReceivedBatch]:
+        """Begin anew with each log that has less than was read of it, and yield a finding.
 
-        It was emptied, or restored from an older copy: what stands below the old number may be other records.
+        It was emptied, or restored from an older copy: the entries below the old number may be other ones.
         """
         for key in self._listed:
             host, epoch = key
@@ -88,7 +88,7 @@ class FleetReader:
         """Yield all batches, oldest first."""
         starts = [(key, 0) for key in await list_logs(self._engine, self._hosts)]
         async with aclosing(
-            self._merged([ForwardReader(self._engine, *one) for one in group_by_host(starts)])
+            self._merge([ForwardReader(self._engine, *host_starts) for host_starts in group_by_host(starts)])
         ) as arrivals:
             async for arrival in arrivals:
                 yield arrival
@@ -97,17 +97,17 @@ class FleetReader:
         """Yield all batches, newest first; the records in each are in order all the same."""
         starts = [(key, AFTER_ALL) for key in reversed(await list_logs(self._engine, self._hosts))]
         async with aclosing(
-            self._merged([BackwardReader(self._engine, *one) for one in group_by_host(starts)])
+            self._merge([BackwardReader(self._engine, *host_starts) for host_starts in group_by_host(starts)])
         ) as arrivals:
             async for arrival in arrivals:
                 yield arrival
 
-    async def _merged(self, cursors: Sequence[LogCursor]) -> AsyncGenerator[ReceivedBatch]:
+    async def _merge(self, cursors: Sequence[LogCursor]) -> AsyncGenerator[ReceivedBatch]:
         heap: list[tuple[int, int, LogCursor]] = []
-        for number, one in enumerate(cursors):
-            one.limit = max(1, AT_ONCE // len(cursors))
-            if await one.advance():
-                heap.append((one.rank, number, one))
+        for number, cursor in enumerate(cursors):
+            cursor.limit = max(1, AT_ONCE // len(cursors))
+            if await cursor.advance():
+                heap.append((cursor.rank, number, cursor))
         heapq.heapify(heap)
         while heap:
             _, number, cursor = heap[0]
@@ -123,7 +123,7 @@ class FleetReader:
 
 
 class LogCursor:
-    """A way through one host's log; the `batch` at hand, of `epoch`, is the next one to take, by `rank`."""
+    """A cursor in one host's log; its `batch`, of `epoch`, is the next to take, in the order of `rank`."""
 
     def __init__(self, engine: Engine, host: str, starts: list[tuple[int, int]]) -> None:
         self.host = host
@@ -150,11 +150,11 @@ class LogCursor:
                 return False
         self.batch = self._ready.pop()
         self._position = self.batch.last
-        # A host's own word on when a batch arrived never takes it before or behind its neighbours.
-        self.rank = max(self.rank, self._ranked(self.batch.at))
+        # The host's own time of a batch may be false: it never moves the batch before or behind its neighbours.
+        self.rank = max(self.rank, self._compute_rank(self.batch.at))
         return True
 
-    def _ranked(self, at: int) -> int:
+    def _compute_rank(self, at: int) -> int:
         raise NotImplementedError
 
     async def _read(self, position: int) -> list[RecordBatch]:
@@ -162,9 +162,9 @@ class LogCursor:
 
 
 class ForwardReader(LogCursor):
-    """From the oldest batch on."""
+    """A cursor from the oldest batch on."""
 
-    def _ranked(self, at: int) -> int:
+    def _compute_rank(self, at: int) -> int:
         return at
 
     async def _read(self, position: int) -> list[RecordBatch]:
@@ -172,27 +172,27 @@ class ForwardReader(LogCursor):
 
 
 class BackwardReader(LogCursor):
-    """From the newest batch on."""
+    """A cursor from the newest batch on."""
 
     def __init__(self, engine: Engine, host: str, starts: list[tuple[int, int]]) -> None:
         super().__init__(engine, host, starts)
         self.rank = -(2**63)
 
-    def _ranked(self, at: int) -> int:
+    def _compute_rank(self, at: int) -> int:
         return -at
 
     async def _read(self, position: int) -> list[RecordBatch]:
-        found = list(await self._engine.batches_before(self.host, self.epoch, position, limit=self.limit))
-        arrived = 0
-        for number in range(len(found) - 1, -1, -1):  # nothing arrived before what stands before it
-            arrived = max(arrived, found[number].at)
-            found[number] = msgspec.structs.replace(found[number], at=arrived)
-        return found
+        batches = list(await self._engine.batches_before(self.host, self.epoch, position, limit=self.limit))
+        latest = 0
+        for number in range(len(batches) - 1, -1, -1):  # no batch arrived before the one that it follows
+            latest = max(latest, batches[number].at)
+            batches[number] = msgspec.structs.replace(batches[number], at=latest)
+        return batches
 
 
 def group_by_host(logs: Iterable[tuple[LogKey, int]]) -> list[tuple[str, list[tuple[int, int]]]]:
-    """Group where to begin in each log by host: epochs in the order given."""
-    found: dict[str, list[tuple[int, int]]] = {}
+    """Group the starts in each log by host: epochs in the order given."""
+    starts_by_host: dict[str, list[tuple[int, int]]] = {}
     for (host, epoch), start in logs:
-        found.setdefault(host, []).append((epoch, start))
-    return list(found.items())
+        starts_by_host.setdefault(host, []).append((epoch, start))
+    return list(starts_by_host.items())

@@ -1,4 +1,4 @@
-"""What is known of each host, and what is wrong with it: from its report, its log and the engine's clock.  Pure."""
+"""The status of each host and its problems: from its report, its log and the engine's clock.  Pure."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from hooklatch.fleet.policy.reports import HostReport, RecordHead, read_report
 
 __all__ = ["HostStatus", "list_host_statuses"]
 
-LONGEST = 1e10  # seconds, some 300 years: a host may say any number
+LONGEST = 1e10  # seconds, some 300 years: a host may report any number
 
 
 class HostStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """A host.  `wrong` says what is wrong, in words; empty: all is well.
+    """The status of a host.  `wrong` are its problems, in words; empty: all is well.
 
-    `seen_s` is how long ago the engine heard its report, None if it has none; `stale_s` since the host was last at the
-    engine's head; `behind` how many versions it has not read.
+    `seen_s` is the age of its report, None if it has none.  `stale_s` are the seconds since the host was last at the
+    engine's head.  `behind` is how many versions it has not read.
     """
 
     host: str
@@ -49,53 +49,57 @@ def list_host_statuses(
 ) -> list[HostStatus]:
     """Return each host's status: silent ones first, then those with something wrong, each group by name.
 
-    `newest` is the fleet's newest version; `now` the engine's time in ms since the epoch, which only the engine's clock
-    and no host's is compared with; a host is silent after `silent_after` seconds without a report.
+    `newest` is the fleet's newest version.  `now` is the engine's time in ms since the epoch, and is compared with
+    times of the engine's clock only.  A host is silent after `silent_after` seconds without a report.
     """
     epochs: dict[str, int] = {}
     for host, epoch in logs:
         epochs[host] = max(epoch, epochs.get(host, 0))
-    found: dict[str, HostStatus] = {}
+    statuses: dict[str, HostStatus] = {}
     for report in reports:
-        found[report.host] = find_host_status(report, epochs.get(report.host, 0), newest, now, silent_after)
+        statuses[report.host] = find_host_status(report, epochs.get(report.host, 0), newest, now, silent_after)
     for host, epoch in epochs.items():
-        if host not in found:
-            wrong = ("it has a log and no report: its link has never reported, or its report was removed",)
-            found[host] = HostStatus(host=host, is_silent=True, epoch=epoch, behind=newest, wrong=wrong)
-    return sorted(found.values(), key=lambda one: (not one.is_silent, not one.wrong, one.host))
+        if host not in statuses:
+            problems = ("it has a log and no report: its link has never reported, or its report was removed",)
+            statuses[host] = HostStatus(host=host, is_silent=True, epoch=epoch, behind=newest, wrong=problems)
+    return sorted(statuses.values(), key=lambda status: (not status.is_silent, not status.wrong, status.host))
 
 
 def find_host_status(report: StoredReport, epoch: int, newest: int, now: int, silent_after: float) -> HostStatus:
-    seen = max(0.0, (now - report.at) / 1000)
-    is_silent = seen > silent_after
+    seconds_ago = max(0.0, (now - report.at) / 1000)
+    is_silent = seconds_ago > silent_after
     try:
-        said = read_report(report.data, report.host)
+        host_report = read_report(report.data, report.host)
     except FleetError as error:
         return HostStatus(
-            host=report.host, is_silent=is_silent, seen_s=seen, behind=newest, epoch=epoch,
+            host=report.host, is_silent=is_silent, seen_s=seconds_ago, behind=newest, epoch=epoch,
             wrong=(str(error),),
         )  # fmt: skip
-    wrong = [f"silent for {format_duration(seen)}: its link, its machine or the network is down"] if is_silent else []
+    problems = (
+        [f"silent for {format_duration(seconds_ago)}: its link, its machine or the network is down"]
+        if is_silent
+        else []
+    )
     return HostStatus(
         host=report.host,
-        labels=said.labels,
+        labels=host_report.labels,
         is_silent=is_silent,
-        seen_s=seen,
-        head=said.head.version,
-        wanted=said.wanted,
-        applied=said.applied,
-        bundle=said.bundle,
-        behind=max(0, newest - said.head.version),
-        stale_s=min(max(0.0, said.stale_s), LONGEST) + seen if said.stale_s is not None else None,
-        health=said.health,
-        record=said.record,
-        epoch=max(epoch, said.epoch),
-        shipped=said.shipped,
-        unshipped=said.unshipped,
-        lost=said.lost,
-        skew_s=max(-LONGEST, min((said.clock - report.at) / 1000, LONGEST)) if said.clock else 0.0,
-        link=said.link,
-        wrong=(*wrong, *list_report_problems(said, newest, epoch)),
+        seen_s=seconds_ago,
+        head=host_report.head.version,
+        wanted=host_report.wanted,
+        applied=host_report.applied,
+        bundle=host_report.bundle,
+        behind=max(0, newest - host_report.head.version),
+        stale_s=min(max(0.0, host_report.stale_s), LONGEST) + seconds_ago if host_report.stale_s is not None else None,
+        health=host_report.health,
+        record=host_report.record,
+        epoch=max(epoch, host_report.epoch),
+        shipped=host_report.shipped,
+        unshipped=host_report.unshipped,
+        lost=host_report.lost,
+        skew_s=max(-LONGEST, min((host_report.clock - report.at) / 1000, LONGEST)) if host_report.clock else 0.0,
+        link=host_report.link,
+        wrong=(*problems, *list_report_problems(host_report, newest, epoch)),
     )
 
 
@@ -107,7 +111,7 @@ def list_report_problems(report: HostReport, newest: int, epoch: int) -> Iterabl
     elif report.head.version > newest:
         yield f"it has read version {report.head.version}, and the engine's newest is {newest}: the engine lost some"
     if report.wanted != report.applied:
-        yield f"version {report.wanted} should be in force there, and {report.applied or 'none'} is"
+        yield f"version {report.wanted} should be active there, and {report.applied or 'none'} is"
     if report.health != "ready":
         yield f"its daemon is {report.health}"
     if report.lost:

@@ -1,8 +1,8 @@
-"""A record as an OpenTelemetry log record: which field becomes what.  Pure; knows no SDK and no network.
+"""The encoding of an entry as an OpenTelemetry log record.  Pure; knows no SDK and no network.
 
-Names are those of OpenTelemetry's semantic conventions where it has one, else `hooklatch.<field>`; the table is in
-docs/guides/fleet-log.md.  `log.record.uid` is the record's identity: what is exported twice has it twice, and a backend
-that knows the conventions keeps one.
+Names are those of OpenTelemetry's semantic conventions where it has one, else `hooklatch.<field>`.  The table is in
+docs/guides/fleet-log.md.  `log.record.uid` is the entry's identity: an entry that is exported twice has the same, and a
+backend that knows the conventions keeps one of the two.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class OtelLogRecord(msgspec.Struct, frozen=True):
 
 
 def describe_resource(fleet: str, host: str) -> dict[str, str]:
-    """Return what a host's records are of."""
+    """Return the resource of a host's log records."""
     return {
         "service.name": "hooklatch",
         "service.namespace": fleet,
@@ -50,7 +50,7 @@ def describe_resource(fleet: str, host: str) -> dict[str, str]:
 
 
 def encode_log_record(fleet: str, entry: FleetLogEntry) -> OtelLogRecord:
-    """Return a record as a log record."""
+    """Return an entry as a log record."""
     record, document = entry.record, entry.record.document
     attributes: dict[str, Value] = {}
     for name, value in document.items():
@@ -61,7 +61,7 @@ def encode_log_record(fleet: str, entry: FleetLogEntry) -> OtelLogRecord:
         attributes["error.type"] = cause
     if isinstance(tool, str):
         attributes["gen_ai.tool.name"] = tool
-    attributes |= {  # last: no field that a host invents may stand for these
+    attributes |= {  # last: no field that a host invents may replace these
         "log.record.uid": f"{fleet}/{entry.host}/{record.seq}/{record.hash}",
         "hooklatch.epoch": entry.epoch,
         "hooklatch.seq": record.seq,
@@ -77,7 +77,7 @@ def encode_log_record(fleet: str, entry: FleetLogEntry) -> OtelLogRecord:
 
 
 def encode_finding(fleet: str, finding: LogFinding, at: int) -> OtelLogRecord:
-    """Return a finding as a log record; `at` is the arrival of what it was found in, in ms since the epoch."""
+    """Return a finding as a log record; `at` is the arrival of its batch, in ms since the epoch."""
     attributes: dict[str, Value] = {
         "log.record.uid": f"{fleet}/{finding.host}/{finding.epoch}/{finding.seq}/{finding.what}",
         "hooklatch.finding": finding.what,
@@ -104,20 +104,20 @@ def format_body(kind: str, document: Mapping[str, Any]) -> str:
 
 
 def make_attribute_value(value: object) -> Value:
-    """Return what an attribute can hold: anything else as JSON."""
+    """Return a value if an attribute can hold it, else its JSON."""
     if isinstance(value, str | bool | float):
         return value
     if isinstance(value, int) and -(2**63) <= value < 2**63:
         return value
-    if isinstance(value, list) and all(isinstance(one, str) for one in cast("list[object]", value)):
+    if isinstance(value, list) and all(isinstance(item, str) for item in cast("list[object]", value)):
         return cast("list[str]", value)
     return msgspec.json.encode(value).decode()
 
 
 def parse_nanoseconds(at: str) -> int:
-    """Return a record's time, 0 for what is none, or none that OTLP can hold."""
+    """Return an entry's time, 0 for a text that is not a time, or one that OTLP cannot hold."""
     try:
-        found = int(datetime.fromisoformat(at).timestamp() * 1000) * 1_000_000
+        nanoseconds = int(datetime.fromisoformat(at).timestamp() * 1000) * 1_000_000
     except (ValueError, OverflowError, OSError):
         return 0
-    return found if 0 < found < 2**63 else 0
+    return nanoseconds if 0 < nanoseconds < 2**63 else 0

@@ -1,8 +1,8 @@
-"""What an operator removed from the engine's logs, and what may be removed next.
+"""The trimming of the engine's logs by an operator, and the notes on it.
 
-A note is written before anything is removed: through which record, the hash of that record, how many batches, when, by
-whom and why.  So a log that was trimmed is told from one that has a hole.  The newest batch of the epoch
-that a host ships to always stays: the link goes on from it.
+A note is written before anything is removed: the number and hash of the last removed entry, how many batches, when, by
+whom and why.  So a trimmed log can be distinguished from a log with a hole.  The newest batch of the epoch that a host
+ships to always stays: the link continues from it.
 """
 
 from __future__ import annotations
@@ -42,62 +42,64 @@ class TrimNote(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TrimRange(msgspec.Struct, frozen=True):
-    """What is to be removed from one epoch: the `count` oldest batches, the last of which is `batch`."""
+    """The batches to remove from one epoch: the `count` oldest, the last of which is `batch`."""
 
     batch: RecordBatch
     count: int
 
 
 def choose_trim_range(batches: Sequence[RecordBatch], older_than: int, *, keeps_newest: bool) -> TrimRange | None:
-    """Choose what arrived before a moment, in ms by the engine's clock, from the beginning on without a hole.
+    """Choose the batches that arrived before a moment, in ms by the engine's clock, from the beginning on.
 
     `batches` are all of an epoch, or its oldest; the last of them stays where `keeps_newest`.
     """
-    found = None
-    arrived = 0
+    trim_range = None
+    latest = 0
     candidates = batches[:-1] if keeps_newest else batches
     for count, batch in enumerate(candidates, 1):
-        # A host may say any time: what it appended later did not arrive earlier.
-        arrived = max(arrived, batch.at)
-        if arrived >= older_than:
+        # A host may claim any time, but a later batch did not arrive earlier.
+        latest = max(latest, batch.at)
+        if latest >= older_than:
             break
-        found = TrimRange(batch, count)
-    return found
+        trim_range = TrimRange(batch, count)
+    return trim_range
 
 
 def read_trimmed(notes: Mapping[int, bytes]) -> dict[int, TrimNote]:
     """Read the notes on a host's log, by epoch.
 
     Raises:
-        FleetError: one cannot be read; only operators can write them.
+        FleetError: a note cannot be read; only operators can write them.
     """
-    found: dict[int, TrimNote] = {}
+    notes_by_epoch: dict[int, TrimNote] = {}
     for epoch, data in notes.items():
         try:
-            found[epoch] = msgspec.json.decode(data, type=TrimNote)
+            notes_by_epoch[epoch] = msgspec.json.decode(data, type=TrimNote)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise FleetError(f"the note on what was trimmed from epoch {epoch} cannot be read: {error}") from None
-        if found[epoch].epoch != epoch:
-            raise FleetError(f"the note on what was trimmed from epoch {epoch} is of epoch {found[epoch].epoch}")
-    return found
+        if notes_by_epoch[epoch].epoch != epoch:
+            raise FleetError(
+                f"the note on what was trimmed from epoch {epoch} is of epoch {notes_by_epoch[epoch].epoch}"
+            )
+    return notes_by_epoch
 
 
 async def trim_hosts(
     engine: Engine, hosts: Iterable[str], *, older: float, by: str, reason: str, is_dry: bool = False
 ) -> tuple[list[tuple[str, TrimNote]], list[str]]:
-    """Remove what arrived more than `older` seconds ago, by the engine's clock.
+    """Remove batches that arrived more than `older` seconds ago, by the engine's clock.
 
-    Return the notes, with their hosts, and what was kept though it is old enough, and why.
+    Return the notes, with their hosts, and a text for each log that was kept though it is old enough.
 
     Raises:
         EngineError: the engine does not allow it.
     """
     now = int((await engine.facts())["clock"])
-    wanted = set(hosts)
-    logs = sorted([log async for log in engine.logs() if log[0] in wanted])
+    chosen_hosts = set(hosts)
+    logs = sorted([log async for log in engine.logs() if log[0] in chosen_hosts])
     ships_to = {(host, epoch) for host, epoch in dict(logs).items()} | await list_reported_epochs(engine)
-    found: list[tuple[str, TrimNote]] = []
-    kept: list[str] = []
+    written_notes: list[tuple[str, TrimNote]] = []
+    kept_texts: list[str] = []
     for host, epoch in logs:
         batches = await list_bare_batches(engine, host, epoch)
         cut = choose_trim_range(batches, now - int(older * 1000), keeps_newest=(host, epoch) in ships_to)
@@ -107,16 +109,16 @@ async def trim_hosts(
             before = read_trimmed(await engine.notes(host)).get(epoch)
             last, count = await find_readable_record(engine, host, epoch, batches[: cut.count])
         except FleetError as error:
-            kept.append(f"{host}: nothing of epoch {epoch} is removed: {error}")
+            kept_texts.append(f"{host}: nothing of epoch {epoch} is removed: {error}")
             continue
-        note = note_on(epoch, last, batches[:count], before, at=now, by=by, reason=reason)
+        note = make_note(epoch, last, batches[:count], before, at=now, by=by, reason=reason)
         if not is_dry:
             await engine.trim(host, epoch, note.seq, msgspec.json.encode(note))
-        found.append((host, note))
-    return found, kept
+        written_notes.append((host, note))
+    return written_notes, kept_texts
 
 
-def note_on(
+def make_note(
     epoch: int,
     last: ShippedRecord,
     batches: Sequence[RecordBatch],
@@ -126,7 +128,7 @@ def note_on(
     by: str,
     reason: str,
 ) -> TrimNote:
-    """Return the note on batches through this record; `before` is the one that stands there.
+    """Return the note on batches through this entry; `before` is the present note.
 
     A trim that was killed after its note has left batches that this note has counted, and another operator may just
     have removed more.  A note that counts too many would cover what a host removes.
@@ -139,26 +141,26 @@ def note_on(
 
 
 async def list_reported_epochs(engine: Engine) -> set[tuple[str, int]]:
-    """Return the epoch that each host says it ships to."""
-    found = set[tuple[str, int]]()
+    """Return the epoch that each host reports to ship to."""
+    epochs = set[tuple[str, int]]()
     async for report in engine.reports():
-        with suppress(FleetError):  # then it is the newest
-            found.add((report.host, read_report(report.data, report.host).epoch))
-    return found
+        with suppress(FleetError):  # the newest epoch counts then
+            epochs.add((report.host, read_report(report.data, report.host).epoch))
+    return epochs
 
 
 async def list_bare_batches(engine: Engine, host: str, epoch: int) -> list[RecordBatch]:
-    """Return the batches of a log, without what they hold: that may be gigabytes."""
-    found: list[RecordBatch] = []
-    while batches := await engine.batches(host, epoch, found[-1].last if found else 0, limit=AT_ONCE):
-        found += [msgspec.structs.replace(batch, data=b"") for batch in batches]
-    return found
+    """Return the batches of a log without their data, which may be gigabytes."""
+    bare_batches: list[RecordBatch] = []
+    while batches := await engine.batches(host, epoch, bare_batches[-1].last if bare_batches else 0, limit=AT_ONCE):
+        bare_batches += [msgspec.structs.replace(batch, data=b"") for batch in batches]
+    return bare_batches
 
 
 async def find_readable_record(
     engine: Engine, host: str, epoch: int, batches: Sequence[RecordBatch]
 ) -> tuple[ShippedRecord, int]:
-    """Return the last record of the newest of these batches that can be read, and how many there are through it.
+    """Return the last entry of the newest of these batches that can be read, and how many batches end with it.
 
     Raises:
         BatchError: none can be read.

@@ -1,7 +1,7 @@
-"""What a record of a decision contains.  Knows decisions and redaction; does not know the chain or files.
+"""The content of a decision's entry.
 
-A record must be possible whatever a hook or a client sent: texts are cut, lists are bounded, and what cannot be encoded
-is left out.
+Any bytes of a hook or a client must have an entry: texts are cut, lists are bounded, and values that cannot be encoded
+are left out.
 """
 
 from __future__ import annotations
@@ -29,15 +29,16 @@ ENCODER = msgspec.json.Encoder()
 
 
 class FireFacts(msgspec.Struct, gc=False):
-    """What is known of a fire before its decision: the payload as received, who fired it, and what is shown of both.
+    """The facts of a fire before its decision: the payload as received, its origin, and the excerpt of both.
 
-    `session` may be an id that a one-shot client only claims, or that is reused; `run` identifies one live session.
+    `session` may be an id that a one-shot client only claims, or that is reused.  `run` identifies one live session.
 
-    What is shown of the payload depends on it and the settings alone, so `show` may choose it while the hooks run: as
-    JSON if it fits into `limit` bytes, otherwise the beginning of that as text.  `redactor` is by whose list; without
+    The excerpt depends on the payload and the settings alone, so it may be chosen while the hooks run: as JSON if it
+    fits into `limit` bytes, otherwise the beginning of that as text.  `redactor` is the one that has chosen it; without
     one nothing is chosen yet.
 
-    Where payloads are kept whole, `line` is what is kept, or why nothing is; its digest, or that reason, is recorded.
+    Where payloads are kept whole, `line` is the line to keep, or the reason why there is none.  The digest of the line,
+    or that reason, is recorded.
     """
 
     payload: Payload
@@ -59,13 +60,13 @@ class FireFacts(msgspec.Struct, gc=False):
 
     @property
     def claimed_session(self) -> str | None:
-        """The id that hooks were told, if its host said another one than the session's."""
-        told = self.envelope.session_id if self.envelope is not None else None
-        return told if told != self.session else None
+        """Return the session id that hooks received, if the host claimed another id than the session's."""
+        session_id = self.envelope.session_id if self.envelope is not None else None
+        return session_id if session_id != self.session else None
 
 
 class PatchEntry(msgspec.Struct, omit_defaults=True, gc=False):
-    """What hooks replaced fields of the payload with."""
+    """The patch of a decision: the payload fields that hooks replaced."""
 
     sha256: str
     bytes: int
@@ -107,18 +108,18 @@ class DecisionEntry(msgspec.Struct, omit_defaults=True, gc=False):
     claimed_session: str | None = None
 
 
-def hide_payload(fact: FireFacts) -> None:
-    """Show nothing of a payload, nor of what hooks replaced in it."""
-    fact.limit, fact.excerpt, fact.excerpt_cut = 0, None, None
-    fact.line = None
+def hide_payload(facts: FireFacts) -> None:
+    """Record no part of a payload, nor of its patch."""
+    facts.limit, facts.excerpt, facts.excerpt_cut = 0, None, None
+    facts.line = None
 
 
-def encode_decision_entry(decision: FireDecision, fact: FireFacts, redactor: Redactor) -> bytes:
-    """Encode the record of a decision, with what is shown of its payload, and at most as much of its patch."""
+def encode_decision_entry(decision: FireDecision, facts: FireFacts, redactor: Redactor) -> bytes:
+    """Encode the entry of a decision, with the excerpt of its payload, and at most as much of its patch."""
     reason, outcomes, warnings = decision.reason, decision.outcomes, decision.warnings
     outcomes_omitted = warnings_omitted = 0
-    session, host, cwd = fact.session, fact.host, fact.cwd
-    call_id = clip_name(fact.call_id) if isinstance(fact.call_id, int) else fact.call_id
+    session, host, cwd = facts.session, facts.host, facts.cwd
+    call_id = clip_name(facts.call_id) if isinstance(facts.call_id, int) else facts.call_id
     outputs: list[str] = []
     try:
         if len(outcomes) > OUTCOMES:
@@ -135,28 +136,28 @@ def encode_decision_entry(decision: FireDecision, fact: FireFacts, redactor: Red
         if len(f"{session}{call_id}{host}{cwd}") > NAME:
             session, call_id, host, cwd = clip_name(session), clip_name(call_id), clip_name(host), clip_name(cwd)
         return ENCODER.encode(DecisionEntry(
-            decision.decision_id, decision.event, fact.is_gate, decision.verdict, decision.cause, reason,
-            decision.layer, decision.hook, decision.name, session, fact.run, call_id, host, cwd, decision.revision,
-            decision.payload_digest, len(fact.payload.data), fact.excerpt, fact.excerpt_cut,
-            build_patch_entry(decision.patch, fact.limit, redactor) if decision.patch else None,
+            decision.decision_id, decision.event, facts.is_gate, decision.verdict, decision.cause, reason,
+            decision.layer, decision.hook, decision.name, session, facts.run, call_id, host, cwd, decision.revision,
+            decision.payload_digest, len(facts.payload.data), facts.excerpt, facts.excerpt_cut,
+            build_patch_entry(decision.patch, facts.limit, redactor) if decision.patch else None,
             outputs, outcomes, outcomes_omitted, warnings, warnings_omitted, decision.duration_ms,
-            fact.payload_kept, fact.payload_unkept, fact.claimed_session,
+            facts.payload_kept, facts.payload_unkept, facts.claimed_session,
         ))  # fmt: skip
     except UNREADABLE as error:
         return ENCODER.encode(DecisionEntry(
-            decision.decision_id, decision.event, fact.is_gate, decision.verdict, decision.cause,
+            decision.decision_id, decision.event, facts.is_gate, decision.verdict, decision.cause,
             f"the record of this decision could not be encoded ({type(error).__name__}); this is a minimal one",
-            payload_digest=decision.payload_digest, payload_bytes=len(fact.payload.data),
+            payload_digest=decision.payload_digest, payload_bytes=len(facts.payload.data),
         ))  # fmt: skip
 
 
-def encode_abandoned_entry(event: str, decision_id: str, revision: int | None, fact: FireFacts) -> bytes:
+def encode_abandoned_entry(event: str, decision_id: str, revision: int | None, facts: FireFacts) -> bytes:
     """Encode the record of a gate whose client left before it was decided."""
     return ENCODER.encode(DecisionEntry(
-        decision_id, event, fact.is_gate, cause="abandoned", revision=revision, session=clip_name(fact.session),
-        run=fact.run, call_id=clip_name(fact.call_id), host=clip_name(fact.host), cwd=clip_name(fact.cwd),
-        payload_digest=fact.payload.digest(), payload_bytes=len(fact.payload.data),
-        claimed_session=fact.claimed_session,
+        decision_id, event, facts.is_gate, cause="abandoned", revision=revision, session=clip_name(facts.session),
+        run=facts.run, call_id=clip_name(facts.call_id), host=clip_name(facts.host), cwd=clip_name(facts.cwd),
+        payload_digest=facts.payload.digest(), payload_bytes=len(facts.payload.data),
+        claimed_session=facts.claimed_session,
     ))  # fmt: skip
 
 
@@ -169,7 +170,7 @@ def build_patch_entry(patch: Mapping[str, msgspec.Raw], limit: int, redactor: Re
 
 
 def are_all_silent(outcomes: Sequence[CallOutcome]) -> bool:
-    """Return whether the outcomes say and hold nothing that is not recorded as it is."""
+    """Return whether the outcomes hold no text that is recorded otherwise than it is."""
     for outcome in outcomes:
         if (
             outcome.message

@@ -1,9 +1,9 @@
-"""Which part of a payload is recorded: enough to know what was judged, no secret, and no file.  Knows JSON only.
+"""The excerpt of a payload that is recorded: enough to know what was judged, no secret, and no file.
 
-Top-level keys with their values; a value over 4 KiB is replaced by its length.  No payload makes it raise.
+It has the top-level keys with their values, and the length in place of a value over 4 KiB.  No payload makes it raise.
 
-Nearly always nothing is hidden, and then the excerpt is decoded, looked at and encoded once; a copy is made only of
-what a key hides something in, and of what holds a secret.
+Nearly always nothing is hidden, and then the excerpt is decoded, searched and encoded once.  A copy is made only of a
+value that hides a key or holds a secret.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ HIDDEN = 24  # bytes that replace a value which is left out
 UNREAD = 2**20
 COLONS = 10_000
 UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError, OverflowError, MemoryError)
-READ_FOR_PERSON = 2**16  # bytes of an object that are read whole: all fires wait meanwhile, for 0.3 s at worst
+READ_FOR_PERSON = 2**16  # bytes of an object that are read whole: all fires wait for that, 0.3 s at worst
 decode = msgspec.json.Decoder().decode
 decode_raw = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 decode_fields = msgspec.json.Decoder(dict[str, object]).decode
@@ -38,7 +38,7 @@ Excerpt = tuple[msgspec.Raw | None, str | None]  # whole, as JSON; or what is sh
 
 
 def excerpt_payload(payload: Payload, limit: int, redactor: Redactor) -> Excerpt:
-    """Return what is shown of a payload; nothing if it has no fields, or would have to be read only for this."""
+    """Return the excerpt of a payload; nothing if it has no fields, or would have to be read only for this."""
     data = payload.data
     try:
         if len(data) <= LARGE and len(data) <= limit:  # no value is large, and all fit
@@ -51,9 +51,9 @@ def excerpt_payload(payload: Payload, limit: int, redactor: Redactor) -> Excerpt
 
 
 def excerpt_object(data: bytes, limit: int, redactor: Redactor) -> Excerpt:
-    """Return what is shown to somebody who has to judge an object now: of its long values too, as much as fits.
+    """Return the excerpt for a person who has to judge an object now: of its long values too, as much as fits.
 
-    It is JSON only where nothing but secrets is missing from it.  Of anything else it is a text, which may be empty.
+    It is JSON only where nothing but secrets is missing from it, else a text, which may be empty.
     """
     try:
         if len(data) > READ_FOR_PERSON:
@@ -61,12 +61,12 @@ def excerpt_object(data: bytes, limit: int, redactor: Redactor) -> Excerpt:
         fields = decode_fields(data)
         if len(data) > limit:
             return redact_fields(fields, limit, redactor, is_whole=False)
-        seen = hide_keys(fields, redactor.hides, DEEP + 1)
-        shown = replace_secrets(seen, redactor)
+        visible_fields = hide_keys(fields, redactor.hides, DEEP + 1)
+        shown = replace_secrets(visible_fields, redactor)
         text = encode(shown)
         # Two keys may hold secrets, and be the same without them.
         is_whole = (
-            count_values(shown) == count_values(seen)
+            count_values(shown) == count_values(visible_fields)
             and not is_deeper(fields, DEEP + 1)
             and find_ambiguity(data) is None
         )
@@ -78,7 +78,7 @@ def excerpt_object(data: bytes, limit: int, redactor: Redactor) -> Excerpt:
 
 
 def count_values(value: object) -> int:
-    """Return how many values stand in decoded JSON, at all levels."""
+    """Return how many values decoded JSON has, at all levels."""
     inner = list_inner_values(value)
     return len(inner) + sum(map(count_values, inner))
 
@@ -101,15 +101,15 @@ def list_inner_values(value: object) -> Collection[object]:
 def excerpt_fields(
     fields: Mapping[str, msgspec.Raw], limit: int, redactor: Redactor, *, is_whole: bool = True
 ) -> Excerpt:
-    """Return what is shown of undecoded fields: as many as fit into `limit` bytes."""
-    found: dict[str, object] = {}
+    """Return the excerpt of undecoded fields: as many as fit into `limit` bytes."""
+    values: dict[str, object] = {}
     size = 0
     for key, raw in fields.items():
         if size > limit:
-            return redact_fields(found, limit, redactor, is_whole=False)
-        found[key] = decode_value(raw)
+            return redact_fields(values, limit, redactor, is_whole=False)
+        values[key] = decode_value(raw)
         size += len(key) + (HIDDEN if len(raw) > LARGE else len(raw))
-    return redact_fields(found, limit, redactor, is_whole=is_whole)
+    return redact_fields(values, limit, redactor, is_whole=is_whole)
 
 
 def decode_value(raw: msgspec.Raw) -> object:
@@ -137,45 +137,52 @@ def redact_fields(fields: dict[str, object], limit: int, redactor: Redactor, *, 
 
 
 def hide_keys(value: object, hides: Callable[[str], bool], levels: int) -> object:
-    """Return decoded JSON without what its keys hide, and without what lies deeper than so many levels."""
+    """Return decoded JSON without the values that its keys hide, and without those deeper than so many levels."""
     kind = type(value)
     if kind is str:
-        return change_inner_json(cast("str", value), lambda found: hide_keys(found, hides, levels - 1))
+        return change_inner_json(cast("str", value), lambda inner_json: hide_keys(inner_json, hides, levels - 1))
     if kind is not dict and kind is not list:
         return value
     if levels < 0:
         return TOO_DEEP
     if kind is list:
-        return [hide_keys(one, hides, levels - 1) for one in cast("list[object]", value)]
+        return [hide_keys(inner_value, hides, levels - 1) for inner_value in cast("list[object]", value)]
     fields = cast("dict[str, object]", value)
-    return {key: REDACTED if hides(key) else hide_keys(one, hides, levels - 1) for key, one in fields.items()}
+    return {
+        key: REDACTED if hides(key) else hide_keys(inner_value, hides, levels - 1)
+        for key, inner_value in fields.items()
+    }
 
 
 def replace_secrets(value: object, redactor: Redactor, *, window: int | None = WINDOW) -> object:
     """Return decoded JSON with the secrets in its texts replaced, and of each text so many characters."""
     if isinstance(value, str):
         return redactor.clean(
-            change_inner_json(value, lambda found: replace_secrets(found, redactor, window=window)), window=window
+            change_inner_json(value, lambda inner_json: replace_secrets(inner_json, redactor, window=window)),
+            window=window,
         )
     if isinstance(value, dict):
         fields = cast("dict[str, object]", value)
-        return {redactor.clean(key): replace_secrets(one, redactor, window=window) for key, one in fields.items()}
+        return {
+            redactor.clean(key): replace_secrets(inner_value, redactor, window=window)
+            for key, inner_value in fields.items()
+        }
     if isinstance(value, list):
-        return [replace_secrets(one, redactor, window=window) for one in cast("list[object]", value)]
+        return [replace_secrets(inner_value, redactor, window=window) for inner_value in cast("list[object]", value)]
     return value
 
 
 def change_inner_json(text: str, change: Callable[[object], object]) -> str:
-    """Return a text with what it holds as JSON changed; as it is if it holds none, or nothing changes.
+    """Return a text with the JSON in it changed; the same text if it holds no JSON, or nothing changes.
 
-    What can be read in two ways is left out: one of them, alone, would be taken for what the text says.
+    Ambiguous JSON is left out: the excerpt would show one of its two readings, and a hook may have seen the other.
     """
-    found = decode_inner_json(text)
-    if found is None:
+    inner_json = decode_inner_json(text)
+    if inner_json is None:
         return text
     if find_ambiguity(text.encode()) is not None:
         return REDACTED
-    changed = change(found)
-    if changed == found:
+    changed = change(inner_json)
+    if changed == inner_json:
         return text
     return changed if isinstance(changed, str) else encode(changed).decode()

@@ -1,8 +1,8 @@
-"""Removes secrets from what is recorded.  Knows keys, texts and RE2 patterns; does not know payloads or files.
+"""The removal of secrets from entries.
 
-Almost nothing holds a secret, and searching costs more than everything else in making a record.  So the texts of a
-payload, or the JSON of a record, are searched once, for all patterns at once, and each text by itself only if that
-finds something; and most texts of payloads do not even hold a sign of one (`SIGNS`).
+Almost no text holds a secret, and searching costs more than all else in making an entry.  So the texts of a payload, or
+the JSON of an entry, are searched once, for all patterns at once, and each text by itself only if that finds something.
+Most texts of payloads do not even hold a sign of a secret (`SIGNS`).
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ class Redactor:
         texts = dict(compile_patterns(settings.redact_text, lambda pattern: (pattern, compile_re2(pattern))))
         self._texts = list(texts.values())
         self._all = combine_patterns(tuple(texts))
-        # None if a pattern is the operator's own: nobody knows its signs.
+        # None if a pattern is the operator's own, since its signs are not known.
         self._signs = {sign for text in texts for sign in SIGNS[text]} if SIGNS.keys() >= texts.keys() else None
         self._plain_keys: set[str] = set()
 
     def hides(self, key: str) -> bool:
-        """Return whether a key's value is to be left out."""
+        """Return whether a key's value is left out."""
         if key in self._plain_keys:
             return False
         if len(key) > LONG_KEY:
@@ -77,21 +77,23 @@ class Redactor:
             inner = value.values()
         else:
             inner = value
-        for one in inner:
-            if type(one) is str:
-                texts.append(one)
-                if one.lstrip().startswith(OPENINGS) and not self._shows_text(one, levels, texts):
+        for inner_value in inner:
+            if type(inner_value) is str:
+                texts.append(inner_value)
+                if inner_value.lstrip().startswith(OPENINGS) and not self._shows_text(inner_value, levels, texts):
                     return False
-            elif type(one) in CONTAINERS and (levels <= 0 or not self.shows_all(one, levels - 1, texts)):
+            elif type(inner_value) in CONTAINERS and (
+                levels <= 0 or not self.shows_all(inner_value, levels - 1, texts)
+            ):
                 return False
         return True
 
     def _shows_text(self, text: str, levels: int, texts: list[str]) -> bool:
-        found = decode_inner_json(text)
-        if found is None:
+        inner_json = decode_inner_json(text)
+        if inner_json is None:
             return True
-        # Of a key that stands twice only the last value was decoded.
-        return levels > 0 and self.shows_all(found, levels - 1, texts) and find_ambiguity(text.encode()) is None
+        # Of a key that occurs twice only the last value was decoded.
+        return levels > 0 and self.shows_all(inner_json, levels - 1, texts) and find_ambiguity(text.encode()) is None
 
     def are_clean(self, texts: Iterable[str]) -> bool:
         """Return whether no text holds a secret; False may also be a false alarm, as with `is_clean`.
@@ -114,8 +116,8 @@ class Redactor:
     def is_clean(self, data: bytes) -> bool:
         """Return whether no text in JSON, as msgspec encodes it, holds a secret; False may also be a false alarm.
 
-        A quote is next to each text, which like the end of a text is no part of a word.  What is found across two texts
-        is no secret, and costs the search of each.
+        A quote is next to each text, and like the end of a text it is not part of a word.  A match across two texts is
+        not a secret, and costs the search of each.
         """
         if self._all is None:
             return not self._texts
@@ -142,17 +144,17 @@ def decode_inner_json(text: str) -> dict[str, Any] | list[Any] | None:
     if not text.lstrip().startswith(OPENINGS):
         return None
     try:
-        found: object = msgspec.json.decode(text)
+        decoded: object = msgspec.json.decode(text)
     except RecursionError:
-        return [TOO_DEEP]  # in place of what may hold anything
+        return [TOO_DEEP]  # in place of a value that may hold a secret
     except (msgspec.MsgspecError, ValueError):
         return None
-    return cast("dict[str, Any] | list[Any]", found) if isinstance(found, dict | list) else None
+    return cast("dict[str, Any] | list[Any]", decoded) if isinstance(decoded, dict | list) else None
 
 
 def replace_match(match: Any) -> str:
-    found: str = match.group()
-    return found if not found or DONE.fullmatch(found) else REDACTED
+    matched: str = match.group()
+    return matched if not matched or DONE.fullmatch(matched) else REDACTED
 
 
 def compile_key_test(glob: str) -> Callable[[str], object]:
@@ -172,7 +174,7 @@ def compile_key_test(glob: str) -> Callable[[str], object]:
 
 
 def compile_patterns(sources: Iterable[str], compile_one: Callable[[str], T]) -> Iterator[T]:
-    """Leave out what RE2 cannot run: a configuration with it is refused before it gets here."""
+    """Yield the compiled patterns without those that RE2 cannot run: a configuration with one is refused earlier."""
     for source in sources:
         with suppress(MatcherError):
             yield compile_one(source)

@@ -1,4 +1,4 @@
-"""The anchor: names the newest record on disk, in a file beside the segments.  Knows that one file.
+"""The anchor: a file beside the segments that names the newest entry on disk.
 
 A chain that was truncated is still a valid chain.  The anchor reveals the truncation, up to the last sync.
 """

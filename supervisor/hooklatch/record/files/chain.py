@@ -1,8 +1,8 @@
-"""The hash chain: one record per line, each with the hash of its predecessor.  Knows bytes and hashes, not files.
+"""The hash chain: one entry per line, each with the hash of its predecessor.  Knows bytes and hashes, not files.
 
     {"seq":7,"prev":"<hash of 6>","at":"...","kind":"...", ... ,"hash":"<hash of 7>"}
 
-A record's hash is the sha256 of its line up to the last `,"hash":"`.  So any tool can check it without parsing the JSON
+An entry's hash is the sha256 of its line up to the last `,"hash":"`.  So any tool can check it without parsing the JSON
 or serializing it again.
 """
 
@@ -32,7 +32,7 @@ DOCUMENTS: msgspec.json.Decoder[dict[str, msgspec.Raw]] = msgspec.json.Decoder(d
 
 
 class ChainLink(msgspec.Struct, frozen=True):
-    """A record's position in the chain, its time and its kind."""
+    """An entry's position in the chain, its time and its kind."""
 
     seq: int
     prev: str

@@ -26,29 +26,29 @@ FORM = re.compile(rb"(open|shut) (\d{18}) (\d{18}) ([0-9a-f]{64}) (\d{18}) ([0-9
 
 
 class HighWaterMark(msgspec.Struct, frozen=True):
-    """The contents of the mark.
+    """The content of the mark.
 
-    `through` is the highest number that may have been used.  `seq` and `hash` are those of the newest record known to
-    be on disk; of the very last record if the record `is_shut`.  Retention removed everything before `kept_seq`;
-    `kept_prev` is the `prev` of that record.  `told_seq`: it is already reported that everything before this number
-    is missing.  `lost` counts the records that were already missing when retention reached them.  `fault_seq`: a fault
-    recorded at or after this number is unacknowledged; 0 if there is none.
+    `reserved_through` is the highest number that may have been used.  `seq` and `hash` are those of the newest entry
+    known to be on disk, of the very last entry if the record `is_closed`.  Retention removed everything before
+    `kept_seq`; `kept_prev` is the `prev` of that entry.  `reported_seq`: it is already reported that everything before
+    this number is missing.  `lost` counts the entries that were already missing when retention reached them.
+    `fault_seq`: a fault recorded at or after this number is unacknowledged; 0 if there is none.
     """
 
-    is_shut: bool = False
-    through: int = 0
+    is_closed: bool = False
+    reserved_through: int = 0
     seq: int = 0
     hash: str = GENESIS
     kept_seq: int = 1
     kept_prev: str = GENESIS
-    told_seq: int = 0
+    reported_seq: int = 0
     lost: int = 0
     fault_seq: int = 0
 
-    def spelled(self) -> bytes:
+    def encode(self) -> bytes:
         return b"%b %018d %018d %b %018d %b %018d %018d %018d" % (
-            b"shut" if self.is_shut else b"open", self.through, self.seq, self.hash.encode(), self.kept_seq,
-            self.kept_prev.encode(), self.told_seq, self.lost, self.fault_seq,
+            b"shut" if self.is_closed else b"open", self.reserved_through, self.seq, self.hash.encode(), self.kept_seq,
+            self.kept_prev.encode(), self.reported_seq, self.lost, self.fault_seq,
         )  # fmt: skip
 
 
@@ -65,16 +65,16 @@ def read_mark(folder: str) -> HighWaterMark | None:
     match = read_form(mark_path(folder), FORM, "a mark")
     if match is None:
         return None
-    state, through, seq, own, kept_seq, kept_prev, *numbers = match.groups()
-    told_seq, lost, fault_seq = (int(number) for number in numbers)
+    state, reserved_through, seq, own, kept_seq, kept_prev, *numbers = match.groups()
+    reported_seq, lost, fault_seq = (int(number) for number in numbers)
     return HighWaterMark(
         state == b"shut",
-        int(through),
+        int(reserved_through),
         int(seq),
         own.decode(),
         int(kept_seq),
         kept_prev.decode(),
-        told_seq,
+        reported_seq,
         lost,
         fault_seq,
     )
@@ -89,7 +89,7 @@ class MarkFile(SlotFile):
         Raises:
             OSError: it cannot be written.
         """
-        super().__init__(mark_path(folder), mark.spelled())
+        super().__init__(mark_path(folder), mark.encode())
         self.mark = mark
         os.fdatasync(self.fd)
         self._lock = threading.Lock()
@@ -111,7 +111,7 @@ class MarkFile(SlotFile):
         Raises:
             OSError: they could not be reserved and must not be used.
         """
-        self.save(through=seq + BLOCK)
+        self.save(reserved_through=seq + BLOCK)
 
     def advance(self, seq: int, own: str, used: int) -> None:
         """Note that this record is on disk, and reserve numbers well ahead of the last one `used`.
@@ -120,9 +120,9 @@ class MarkFile(SlotFile):
             OSError: it could not be written.
         """
         with self._lock:
-            is_near = used + BLOCK // 2 >= self.mark.through
-            through = used + BLOCK if is_near else self.mark.through
-            self._set(msgspec.structs.replace(self.mark, seq=seq, hash=own, through=through))
+            is_near = used + BLOCK // 2 >= self.mark.reserved_through
+            reserved_through = used + BLOCK if is_near else self.mark.reserved_through
+            self._set(msgspec.structs.replace(self.mark, seq=seq, hash=own, reserved_through=reserved_through))
             if is_near:
                 os.fdatasync(self.fd)
 
@@ -140,5 +140,5 @@ class MarkFile(SlotFile):
         if self._retirement is not None and mark.seq >= self._retirement[0]:
             mark = msgspec.structs.replace(mark, **self._retirement[1])
             self._retirement = None
-        self.write(mark.spelled())
+        self.write(mark.encode())
         self.mark = mark

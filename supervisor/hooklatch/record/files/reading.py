@@ -1,4 +1,4 @@
-"""Reads the record: forwards, backwards, filtered, or as it grows.  Knows files; does not change them.
+"""The reader of the record: forwards, backwards, filtered, or as it grows.  It changes no file.
 
 Nothing read is trusted: a line that is not JSON is skipped (`verify` reports those), and the last line may still be
 incomplete.
@@ -117,7 +117,7 @@ def matches_filters(record: dict[str, Any], filters: Filters) -> bool:
     if (filters.since is not None and at < filters.since) or (filters.until is not None and at > filters.until):
         return False
     return filters.hook is None or any(
-        is_outcome_of_hook(filters.hook, one) for one in [record, *record.get("outcomes", [])]
+        is_outcome_of_hook(filters.hook, outcome) for outcome in [record, *record.get("outcomes", [])]
     )
 
 
@@ -127,14 +127,14 @@ def is_outcome_of_hook(hook: str, outcome: dict[str, Any]) -> bool:
 
 def list_record_segments(folder: str) -> list[SegmentFile]:
     try:
-        found = list_segments(folder)
+        segments = list_segments(folder)
     except OSError as error:
         raise NoRecordError(
             f"there is no record in {folder} ({error.strerror}); a daemon creates it there, or name the right folder"
         ) from None
-    if not found:
+    if not segments:
         raise NoRecordError(f"{folder} holds no record; name the folder that does")
-    return found
+    return segments
 
 
 def read_forwards(folder: str) -> Iterator[bytes]:
@@ -235,25 +235,25 @@ def query_record(folder: str, filters: Filters) -> dict[str, Any]:
     return {"records": records[::-1], "more": False}
 
 
-def list_field_values(folder: str, field: str, most: int) -> set[str]:
-    """Return the values of a field in the newest `most` records (`hook`: with and without its layer).
+def list_field_values(folder: str, field: str, maximum: int) -> set[str]:
+    """Return the values of a field in the newest `maximum` records (`hook`: with and without its layer).
 
     Raises:
         NoRecordError: there is no record.
     """
     values: set[str] = set()
-    for record in islice(read_newest(folder, Filters()), most):
+    for record in islice(read_newest(folder, Filters()), maximum):
         values.update(list_entry_values(record, field))
     return values
 
 
 def list_entry_values(record: dict[str, Any], field: str) -> Iterator[str]:
     """Yield the values of a field in a record and its outcomes (`hook`: with and without its layer)."""
-    for one in (record, *record.get("outcomes", [])):
-        if isinstance(name := one.get(field), str):
+    for outcome in (record, *record.get("outcomes", [])):
+        if isinstance(name := outcome.get(field), str):
             yield name
-            if field == "hook" and "layer" in one:
-                yield f"{one['layer']}/{name}"
+            if field == "hook" and "layer" in outcome:
+                yield f"{outcome['layer']}/{name}"
 
 
 class RecordFollower:
@@ -271,14 +271,14 @@ class RecordFollower:
 
     def new(self) -> Iterator[bytes]:
         """Yield the lines appended since the last call."""
-        yield from self._rest()
+        yield from self._read_appended()
         for place in list_record_segments(self._folder):
             if place.first > self._place.first:
-                yield from self._rest()  # lines appended to the old segment before it ended
+                yield from self._read_appended()  # lines appended to the old segment before it ended
                 self._place, self._position = place, 0
-        yield from self._rest()
+        yield from self._read_appended()
 
-    def _rest(self) -> Iterator[bytes]:
+    def _read_appended(self) -> Iterator[bytes]:
         with suppress(FileNotFoundError), open_regular_file(self._place.path) as file:
             file.seek(self._position)
             for line in file:

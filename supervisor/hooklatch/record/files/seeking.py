@@ -1,6 +1,6 @@
-"""Reads a record in order from any number on, while it grows and while retention removes its beginning.
+"""The reader of a record in order from any number on, while it grows and while retention removes its beginning.
 
-Knows files; changes none.  Nothing read is trusted: a line may be damaged, a segment may be gone or another one.
+It changes no file.  Nothing read is trusted: a line may be damaged, a segment may be gone or another one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MAX_LINE = 16 * 2**20  # bytes; a record has at most some 2 MiB, so a longer lin
 
 
 class RecordChangedError(Exception):
-    """What was read already was removed, replaced or shortened by something other than retention."""
+    """Entries that were read already were removed, replaced or shortened by something other than retention."""
 
 
 class ReadPosition(msgspec.Struct):
@@ -96,10 +96,10 @@ class RecordCursor:
                 return True
         except FileNotFoundError:
             return True
-        return bool(self._later())
+        return bool(self._later_segments())
 
-    def read(self, most: int = CHUNK) -> list[bytes]:
-        """Return the next complete lines, some `most` bytes of them and at least one if there is one.
+    def read(self, maximum: int = CHUNK) -> list[bytes]:
+        """Return the next complete lines, some `maximum` bytes of them and at least one if there is one.
 
         Raises:
             RecordChangedError: seek again.
@@ -108,8 +108,8 @@ class RecordCursor:
         if self._at is None and not self._enter(list_segments(self.folder)):
             return []
         while True:
-            later = self._later()  # looked up first: once there is one, nothing is appended to this one
-            lines = self._rest(most)
+            later = self._later_segments()  # looked up first: once there is one, nothing is appended to this one
+            lines = self._read_lines(maximum)
             if lines or not self._enter(later):
                 return lines
 
@@ -124,11 +124,11 @@ class RecordCursor:
         if at is None or not self._last:
             return
         with suppress(FileNotFoundError), open_regular_file(at.place.path) as file:
-            found = os.pread(file.fileno(), len(self._last), at.offset - len(self._last))
-            if found != self._last:
+            data = os.pread(file.fileno(), len(self._last), at.offset - len(self._last))
+            if data != self._last:
                 raise RecordChangedError(f"{at.place.path} does not hold any more what was read from it")
 
-    def _later(self) -> list[SegmentFile]:
+    def _later_segments(self) -> list[SegmentFile]:
         assert self._at is not None
         first = self._at.place.first
         return [place for place in list_segments(self.folder) if place.first > first]
@@ -142,13 +142,13 @@ class RecordCursor:
                 return True
         return False
 
-    def _rest(self, most: int) -> list[bytes]:
+    def _read_lines(self, maximum: int) -> list[bytes]:
         at = self._at
         assert at is not None
         try:
             fd = open_regular(at.place.path)
         except FileNotFoundError:
-            if not self._later():
+            if not self._later_segments():
                 raise RecordChangedError(f"{at.place.path} was removed, and it is the newest segment") from None
             self.missed += 1  # retention; whether it held unread records is told by the chain
             return []
@@ -160,7 +160,7 @@ class RecordCursor:
                 raise RecordChangedError(f"{at.place.path} was shortened to {status.st_size} bytes")
             if os.pread(fd, len(self._last), at.offset - len(self._last)) != self._last:
                 raise RecordChangedError(f"{at.place.path} does not hold any more what was read from it")
-            data, skipped = read_lines_at(fd, at.offset, most)
+            data, skipped = read_lines_at(fd, at.offset, maximum)
         finally:
             os.close(fd)
         if not data:
@@ -171,9 +171,9 @@ class RecordCursor:
         return lines
 
 
-def read_lines_at(fd: int, offset: int, most: int) -> tuple[bytes, int]:
+def read_lines_at(fd: int, offset: int, maximum: int) -> tuple[bytes, int]:
     """Return complete lines from an offset on, and how many more bytes belong to a line that is too long to be one."""
-    size = most
+    size = maximum
     while True:
         data = os.pread(fd, size, offset)
         end = data.rfind(b"\n") + 1
@@ -213,15 +213,15 @@ def locate_entry(fd: int, size: int, after: int) -> tuple[int, bytes]:
             high = middle
         else:
             low = begin
-    found = scan_entries(fd, low, after)
-    return found if found[1] or low == 0 else scan_entries(fd, 0, after)
+    place = scan_entries(fd, low, after)
+    return place if place[1] or low == 0 else scan_entries(fd, 0, after)
 
 
 def find_next_line(fd: int, offset: int, end: int) -> int:
     """Return where the first line that begins behind an offset begins; `end` if there is none."""
     while offset < end and (data := os.pread(fd, NEAR, offset)):
-        if (found := data.find(b"\n") + 1) > 0:
-            return min(end, offset + found)
+        if (newline_end := data.find(b"\n") + 1) > 0:
+            return min(end, offset + newline_end)
         offset += len(data)
     return end
 

@@ -1,6 +1,4 @@
-"""The segment files of the record: each line is written whole or not at all, and space is reserved for final records.
-
-Knows files; does not know decisions.
+"""The segment files of the record: each line is written whole or not at all, and space is reserved for final entries.
 
 A segment's blocks are allocated a little beyond its end (fallocate(2), FALLOC_FL_KEEP_SIZE).  Ordinary records need
 that reserve to remain behind them, so a full disk shows while there is still room to record it.  On filesystems without
@@ -78,8 +76,8 @@ def list_segments(folder: str) -> list[SegmentFile]:
     Raises:
         OSError: the directory cannot be read.
     """
-    found = [match for name in os.listdir(folder) if (match := NAME.fullmatch(name))]
-    return sorted(SegmentFile(int(match[1]), os.path.join(folder, match[0])) for match in found)
+    matches = [match for name in os.listdir(folder) if (match := NAME.fullmatch(name))]
+    return sorted(SegmentFile(int(match[1]), os.path.join(folder, match[0])) for match in matches)
 
 
 class Segment:
@@ -89,9 +87,9 @@ class Segment:
         flags = os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW
         self.place = place
         self.fd = open_regular(place.path, flags | (os.O_CREAT | os.O_EXCL if is_new else 0))
-        found = os.fstat(self.fd)
-        self.end = found.st_size
-        self._identity = (found.st_dev, found.st_ino)
+        status = os.fstat(self.fd)
+        self.end = status.st_size
+        self._identity = (status.st_dev, status.st_ino)
         self._reserve = reserve
         self._allocated = 0
         self._can_allocate = True
@@ -244,16 +242,16 @@ def read_tail(place: SegmentFile) -> SegmentEnd | None:
 
 
 def find_segment_end(data: bytes, start: int, size: int, place: SegmentFile) -> SegmentEnd | None:
-    found: list[tuple[ChainLink | None, int]] = []
+    links: list[tuple[ChainLink | None, int]] = []
     for begin, end in find_line_bounds(data, is_beginning=start == 0):
-        found.append((read_link(data[begin:end]), start + end))
-    while found and found[-1][0] is None:
-        found.pop()
-    if not found:
+        links.append((read_link(data[begin:end]), start + end))
+    while links and links[-1][0] is None:
+        links.pop()
+    if not links:
         return None
-    link, end = found[-1]
+    link, end = links[-1]
     assert link is not None
-    return SegmentEnd(link, end, size, find_link_fault([one for one, _ in found], place))
+    return SegmentEnd(link, end, size, find_link_fault([link_read for link_read, _ in links], place))
 
 
 def find_line_bounds(data: bytes, *, is_beginning: bool) -> Iterator[tuple[int, int]]:

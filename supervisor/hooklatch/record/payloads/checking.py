@@ -1,7 +1,7 @@
-"""Whether the payloads that a record names are there, as they were kept.  Knows both kinds of files; changes none.
+"""The check that the payloads that a record names are there, as they were kept.  It changes no file.
 
-A payload is missing if no line has the digest that its record names, and no later `payloads` record says that files of
-that time were removed.  A line that no record names proves nothing and is no finding: a crash leaves one.
+A payload is missing if no line has the digest that its entry names, and no later `payloads` entry says that files of
+that time were removed.  A line that no entry names proves nothing and is not a finding: a crash leaves one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ DOCUMENTS: msgspec.json.Decoder[dict[str, Any]] = msgspec.json.Decoder(dict[str,
 
 
 class PayloadCheck:
-    """Collects what records say of payloads, and compares that with the files."""
+    """The check of one record: it collects the digests in entries, and compares them with the files."""
 
     def __init__(self, record: str) -> None:
         self._record = record

@@ -41,7 +41,7 @@ class PayloadFile(NamedTuple):
 
 
 class PayloadSpan(NamedTuple):
-    """Where a line is."""
+    """The place of a line."""
 
     path: str
     start: int
@@ -63,27 +63,27 @@ def list_files(folder: str) -> list[PayloadFile]:
         names = os.listdir(folder)
     except FileNotFoundError:
         return []
-    found = ((name, match) for name in names if (match := NAME.fullmatch(name)) is not None)
+    matches = ((name, match) for name in names if (match := NAME.fullmatch(name)) is not None)
     return sorted(
-        (PayloadFile(os.path.join(folder, name), int(match[1])) for name, match in found), key=lambda one: one.first
+        (PayloadFile(os.path.join(folder, name), int(match[1])) for name, match in matches), key=lambda file: file.first
     )
 
 
-def find_payload_places(folder: str, wanted: Collection[str], *, since: int = 0) -> dict[str, PayloadSpan]:
-    """Find lines by their digests; `since` is the lowest number of a record whose line is wanted.
+def find_payload_places(folder: str, digests: Collection[str], *, since: int = 0) -> dict[str, PayloadSpan]:
+    """Find lines by their digests; `since` is the lowest number of an entry whose line may be among them.
 
     Raises:
         OSError: a file cannot be read.
     """
-    found: dict[str, PayloadSpan] = {}
+    places: dict[str, PayloadSpan] = {}
     files = list_files(folder)
     for number, file in enumerate(files):
         if number + 1 < len(files) and files[number + 1].first <= since:
             continue
         for start, line in read_payload_lines(file.path):
-            if (own := digest_payload_line(line)) in wanted:
-                found[own] = PayloadSpan(file.path, start, len(line))
-    return found
+            if (digest := digest_payload_line(line)) in digests:
+                places[digest] = PayloadSpan(file.path, start, len(line))
+    return places
 
 
 def read_payload_lines(path: str) -> Iterator[tuple[int, bytes]]:

@@ -1,11 +1,11 @@
-"""Keeps payloads whole beside the record, where the settings say so.  Knows files; decides nothing, denies nothing.
+"""The keeping of whole payloads beside the record, where the settings say so.
 
-keep() ─▶ one write, before the record that names its digest     in the caller's task
+keep() ─▶ one write, before the entry that names its digest      in the caller's task
 take_unsynced() ─▶ synced by the thread that syncs the record, just before it
 retire() ─▶ a `payloads` record ─▶ synced ─▶ the oldest files removed
 
-A payload that cannot be kept is counted and said in its record and in the status; the decision is not touched by it.
-After a kill at any byte a line is whole or the last of its file, which nobody appends to again.
+A payload that cannot be kept is counted, and its entry and the status say so.  The decision does not depend on it.
+After a kill at any byte a line is whole or the last of its file, to which no daemon appends again.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ BACK_OFF = 5.0  # seconds after a failure in which nothing is tried
 
 
 class UnsyncedPayloads:
-    """Files whose last lines may not be on the disk: copies of their descriptors, owned by whoever took them."""
+    """Files whose last lines may not be on the disk: copies of their descriptors, owned by the task that took them."""
 
     def __init__(self, fds: list[int], folder: str | None) -> None:
         self._fds = fds
         self._folder = folder
 
     def sync(self) -> None:
-        """Sync and close them, in any thread.  A failure is not the record's: lines may be missing after a crash."""
+        """Sync and close them, in any thread.  A failure is not a fault of the record: a crash may lose lines."""
         try:
             for fd in self._fds:
                 os.fdatasync(fd)
@@ -82,23 +82,23 @@ class Payloads:
         if not self.are_kept:
             self._end()
 
-    def show(self, fact: FireFacts, redactor: Redactor) -> None:
+    def make_line(self, facts: FireFacts, redactor: Redactor) -> None:
         """Make the line of a fire, while its hooks run."""
-        if fact.envelope is not None:
-            fact.line = encode_payload_line(fact.decision_id, fact.envelope, fact.payload, redactor)
+        if facts.envelope is not None:
+            facts.line = encode_payload_line(facts.decision_id, facts.envelope, facts.payload, redactor)
 
-    def keep(self, fact: FireFacts, *, seq: int, stage: DiskStage) -> None:
-        """Append the line of a fire whose record has this number or a later one; note in the fact what came of it."""
-        line, fact.line = fact.line, None
+    def keep(self, facts: FireFacts, *, seq: int, stage: DiskStage) -> None:
+        """Append the line of a fire whose entry has this number or a later one; set the result in its facts."""
+        line, facts.line = facts.line, None
         if line is None:
             return
         reason = line if isinstance(line, str) else self._append(line, seq, stage)
         if isinstance(line, bytes) and reason is None:
             self.kept += 1
-            fact.payload_kept = digest_payload_line(line)
+            facts.payload_kept = digest_payload_line(line)
         else:
             self.unkept += 1
-            fact.payload_unkept = reason
+            facts.payload_unkept = reason
 
     def _append(self, line: bytes, seq: int, stage: DiskStage) -> str | None:
         if stage >= DiskStage.LOW:
@@ -130,12 +130,12 @@ class Payloads:
         """Begin a file.
 
         Raises:
-            OSError: that is impossible.
+            OSError: it cannot be created.
         """
         self._end()
         os.makedirs(self.folder, 0o700, exist_ok=True)
         path = PayloadFile.of(self.folder, seq).path
-        self._fd = create_anew(path, os.O_APPEND)  # one of this number has only lines whose record was never written
+        self._fd = create_anew(path, os.O_APPEND)  # an older file of this number has only lines without an entry
         self._size, self._began_at, self._is_folder_dirty = 0, time.monotonic(), True
 
     def _end(self) -> None:
@@ -144,7 +144,7 @@ class Payloads:
             self._fd = None
 
     def take_unsynced(self) -> UnsyncedPayloads | None:
-        """Return what is to be synced; None if nothing is."""
+        """Return the files to sync; None if there are none."""
         if not (self._is_dirty or self._ended):
             return None
         fds, self._ended = self._ended, []
@@ -169,13 +169,18 @@ class Payloads:
         )
         if not chosen:
             return
-        left = files[len(chosen) :]
-        head = append("payloads", kept_seq=left[0].first if left else newest + 1, files=len(chosen), bytes=size)
+        remaining_files = files[len(chosen) :]
+        head = append(
+            "payloads",
+            kept_seq=remaining_files[0].first if remaining_files else newest + 1,
+            files=len(chosen),
+            bytes=size,
+        )
         await durable(head)
         await trio.to_thread.run_sync(remove_payload_files, [file.path for file in chosen])
 
     def status(self) -> dict[str, Any]:
-        """Return what `status` shows of them."""
+        """Return the fields of `status` for payloads."""
         return {"kept": self.kept, "unkept": self.unkept, "fault": self.fault}
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
-"""A payload that is kept whole, as one line: what fired, what hooks were told, without secrets.  Opens no file.
+"""The line of a payload that is kept whole: the event and the payload that hooks received, without secrets.
 
-The record of the decision has the sha256 of the line, without its newline.  So the line itself needs no chain: one that
-was changed is one that is missing.
+The entry of the decision has the sha256 of the line, without its newline.  So the line itself needs no chain: a changed
+line counts as a missing one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ decode = msgspec.json.Decoder().decode
 
 
 class KeptPayload(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a fire was: enough to fire it again."""
+    """A kept fire: enough to fire it again."""
 
     decision_id: str
     event: str
@@ -44,7 +44,7 @@ class KeptPayload(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def encode_payload_line(decision_id: str, envelope: EventEnvelope, payload: Payload, redactor: Redactor) -> bytes | str:
-    """Return the line to keep, with its newline; or why there is none."""
+    """Return the line to keep, with its newline; or the reason why there is none."""
     if len(payload.data) > MAX_KEPT:
         return f"it has over {MAX_KEPT // 2**20} MiB"
     given = EnvelopeParams(
@@ -63,7 +63,7 @@ def encode_payload_line(decision_id: str, envelope: EventEnvelope, payload: Payl
             fields["context"] = envelope.context
         plain = fields["payload"] = decode(payload.data)
         if type(plain) is not dict:
-            return "it is no object"
+            return "it is not an object"
         texts: list[str] = []
         if redactor.shows_all(fields, DEEP, texts) and redactor.are_clean(texts):
             if b"\n" not in payload.data:
@@ -77,7 +77,7 @@ def encode_payload_line(decision_id: str, envelope: EventEnvelope, payload: Payl
 
 
 def digest_payload_line(line: bytes) -> str:
-    """Return what the record says of a line."""
+    """Return the digest of a line, as its entry has it."""
     return sha256(line.removesuffix(b"\n")).hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""Appends records, in a new segment where the old one fails.  Knows the journal and the disk; no record's content.
+"""The appending of entries, in a new segment where the old one fails.
 
 `broken` says why nothing can be written, `unsynced` why what is written may not reach the disk; both are None when all
 is well, and neither is retried in the same file.
@@ -25,7 +25,7 @@ MEND = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 60.0)  # backoff in seconds before 
 
 
 class Appender:
-    """The way into one journal.  `dirty` is set by what has to be synced."""
+    """The appender of one chain.  `dirty` is set when there are entries to sync."""
 
     def __init__(self, journal: ChainWriter, space: DiskSpace, faults: RecordFaults) -> None:
         self.broken: str | None = None

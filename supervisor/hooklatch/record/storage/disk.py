@@ -1,4 +1,4 @@
-"""The stages of a filling disk, and what is still recorded in each.  Knows numbers; does not look at the disk.
+"""The stages of a filling disk, and the entries that are still recorded in each.  Pure.
 
 normal ──free < low──▶ low ──free < critical──▶ critical ──free < full, or an append failed with ENOSPC──▶ full
 

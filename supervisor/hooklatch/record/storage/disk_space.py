@@ -1,4 +1,4 @@
-"""Watches the disk space, and counts what is not recorded for lack of it.  Knows the disk of one directory.
+"""The watch of the disk space, and the counts of events that are not recorded for lack of it.
 
 Unrecorded events are counted by name; the counts are recorded as soon as there is space.
 """
@@ -40,13 +40,13 @@ class DiskSpace:
     def look(self) -> None:
         """Check the free space and update the stage."""
         try:
-            found = os.statvfs(self._folder)
+            space = os.statvfs(self._folder)
         except OSError:
             return  # writing will show whether it works
-        self.free_bytes = found.f_bavail * found.f_frsize
+        self.free_bytes = space.f_bavail * space.f_frsize
         before, self.stage = self.stage, self._disk.saw(self.free_bytes)
         if self.stage is not before:
-            self._changed(before)
+            self._record_stage(before)
         elif self._disk.has_run_out and self.free_bytes >= self._settings.full_bytes:
             self._try_again()
 
@@ -54,7 +54,7 @@ class DiskSpace:
         """Note that an append failed for lack of space."""
         before, self.stage = self.stage, self._disk.ran_out()
         if self.stage is not before:
-            self._changed(before)
+            self._record_stage(before)
 
     def count(self, event: str) -> None:
         """Count an event that is not recorded."""
@@ -79,9 +79,9 @@ class DiskSpace:
             else:
                 self._put("disk", self._stage_entry(before, before))
             self.stage = self._disk.found_room(self.free_bytes)
-            self._changed(before)
+            self._record_stage(before)
 
-    def _changed(self, before: DiskStage) -> None:
+    def _record_stage(self, before: DiskStage) -> None:
         stage = self.stage
         log = logger.info if stage < before else logger.warning
         log("disk folder=%s stage=%s free=%d", self._folder, stage.label, self.free_bytes)
@@ -95,10 +95,10 @@ class DiskSpace:
 
     def explain(self) -> str | None:
         """Return a warning for the current stage; None if it is normal."""
-        what = {
+        state = {
             DiskStage.NORMAL: None,
             DiskStage.LOW: "is getting full: free some space",
             DiskStage.CRITICAL: "is nearly full: only gates are recorded, without excerpts; free some space",
             DiskStage.FULL: "is full, so gates are denied until there is space: free some space",
         }[self.stage]
-        return f"the disk of {self._folder} {what} ({self.free_bytes} bytes are free)" if what else None
+        return f"the disk of {self._folder} {state} ({self.free_bytes} bytes are free)" if state else None

@@ -1,6 +1,7 @@
-"""What has gone wrong with the record, told until an operator acknowledges it.  Knows the mark; opens no segment.
+"""The faults of the record, reported until an operator acknowledges them.
 
-A fault may have lost records, so it is kept across restarts; what is over and lost nothing is mentioned for a day.
+A fault may have lost entries, so it is kept across restarts.  An error that is over and lost nothing is mentioned for a
+day.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ UNTIL = "these faults of the record stay until they are acknowledged: hooklatch 
 class RecordFaults:
     """The faults of one record; `record` writes a text into it, of one of the kinds `fault` and `mended`.
 
-    `tell` hears of each text: a `fault`, what is `mended`, or why the faults are `acknowledged`.
+    `notify` is called with each text: a `fault`, what is `mended`, or why the faults are `acknowledged`.
     """
 
     def __init__(
@@ -37,20 +38,20 @@ class RecordFaults:
         mark: MarkFile,
         syncs: RecordSync,
         record: Callable[[str, str], None],
-        tell: Callable[[str, str], None],
+        notify: Callable[[str, str], None],
     ) -> None:
         self._journal = journal
         self._mark = mark
         self._syncs = syncs
         self._record = record
-        self._tell = tell
-        self._kept: list[str] = []
+        self._notify = notify
+        self._faults: list[str] = []
         self._mended: list[tuple[float, str]] = []  # by time.monotonic
 
     @property
-    def told(self) -> list[str]:
-        """Return the faults that nobody has acknowledged, and what to do about them."""
-        return [*self._kept, UNTIL] if self._kept else []
+    def unacknowledged(self) -> list[str]:
+        """Return the faults that no operator has acknowledged, and what to do about them."""
+        return [*self._faults, UNTIL] if self._faults else []
 
     @property
     def over(self) -> list[str]:
@@ -60,16 +61,16 @@ class RecordFaults:
 
     def take_over(self, unacknowledged: Iterable[str]) -> None:
         """Keep the faults that earlier daemons have recorded."""
-        self._kept += [*unacknowledged][-MAX_FAULTS:]
+        self._faults += [*unacknowledged][-MAX_FAULTS:]
 
     def remember(self, fault: str) -> None:
         """Keep a fault, and mark in which record it will be found."""
         logger.error("%s", fault)
-        self._kept = [*self._kept, fault][-MAX_FAULTS:]
+        self._faults = [*self._faults, fault][-MAX_FAULTS:]
         if not self._mark.mark.fault_seq:
             with suppress(OSError):
                 self._mark.save(fault_seq=self._journal.seq + 1)
-        self._tell("fault", fault)
+        self._notify("fault", fault)
 
     def note(self, fault: str) -> None:
         """Keep a fault, and record it."""
@@ -81,7 +82,7 @@ class RecordFaults:
         logger.warning("over, and nothing is lost: %s", error)
         self._mended = [*self._mended, (time.monotonic(), error)][-MAX_FAULTS:]
         self._record("mended", error)
-        self._tell("mended", error)
+        self._notify("mended", error)
 
     async def acknowledge(self, reason: str, append: Callable[..., ChainHead]) -> list[str]:
         """Record by `append` that the faults so far are known, and return them.
@@ -89,16 +90,16 @@ class RecordFaults:
         Raises:
             RecordError: that could not be recorded.
         """
-        faults = list(self._kept)
+        faults = list(self._faults)
         if not faults:
             return []
         head = append("acknowledged", reason=reason, faults=faults, fault_seq=self._mark.mark.fault_seq)
-        self._kept = []  # faults noted while waiting below are not acknowledged
+        self._faults = []  # faults noted while waiting below are not acknowledged
         try:
             await self._syncs.wait_for(head)
-            self._mark.save(fault_seq=head.seq + 1 if self._kept else 0)
+            self._mark.save(fault_seq=head.seq + 1 if self._faults else 0)
         except (OSError, RecordError) as error:
-            self._kept = [*faults, *self._kept][-MAX_FAULTS:]
+            self._faults = [*faults, *self._faults][-MAX_FAULTS:]
             raise RecordError(f"the acknowledgement may not be kept: {explain_error(error)}") from None
-        self._tell("acknowledged", reason)
+        self._notify("acknowledged", reason)
         return faults

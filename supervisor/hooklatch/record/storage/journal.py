@@ -1,6 +1,6 @@
-"""Appends records to the chain, across segments.  Knows files; does not know policies or disk space.
+"""The writer of the chain, across segments.
 
-Each segment starts with a record that names the previous segment.
+Each segment starts with an entry that names the previous segment.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class ChainWriter:
         if not self.segment.is_whole:
             self.begin_segment(reason="the segment before it ends in a partial line that could not be removed")
         seq = self.seq + 1
-        if seq > self._mark.mark.through:
+        if seq > self._mark.mark.reserved_through:
             self._mark.reserve(self.seq)  # never use a number that is not reserved in the mark
         line, own = seal_entry(seq, self.hash, format_timestamp(self._clock()), kind, body)
         self.segment.append(line, from_reserve=from_reserve)

@@ -1,4 +1,4 @@
-"""Takes over a record from its last writer: locks it, repairs a torn end, and finds its head.  Knows files only.
+"""The recovery of a record from its last writer: lock it, repair a torn end, and find its head.
 
 Only what a crash can leave behind is repaired: bytes after the last valid record.  They are moved to a file beside the
 segment, never discarded.  Any other damage is left as it is and reported.  `resuming` decides the next number.
@@ -36,7 +36,7 @@ class RecordError(Exception):
 
 
 class Recovery(msgspec.Struct):
-    """Where the chain continues, what to record about its end, and the new contents of anchor and mark.
+    """The place where the chain continues, the entries about its end, and the new contents of anchor and mark.
 
     `unacknowledged` are faults of earlier daemons.
     """
@@ -133,17 +133,17 @@ def make_recovered_mark(folder: str, recovery: Recovery, marked: HighWaterMark |
             recovery.unacknowledged = [
                 f"a fault was found near record {mark.fault_seq}, but its text is not in the record"
             ]
-    told_seq, kept_seq, kept_prev, lost = mark.told_seq, mark.kept_seq, mark.kept_prev, mark.lost
+    reported_seq, kept_seq, kept_prev, lost = mark.reported_seq, mark.kept_seq, mark.kept_prev, mark.lost
     if recovery.place is None:
         used = recovery.skipped[0] - 1 if recovery.skipped is not None else recovery.seq
         lost += max(0, used + 1 - kept_seq)
         kept_seq, kept_prev = recovery.seq + 1, recovery.hash
     elif (missing := find_missing_beginning(folder, mark)) is not None:
         recovery.faults.append(missing)
-        told_seq = segments[0].first
+        reported_seq = segments[0].first
     return HighWaterMark(
-        is_shut=False, through=max(mark.through, recovery.seq + BLOCK), seq=mark.seq, hash=mark.hash, kept_seq=kept_seq,
-        kept_prev=kept_prev, told_seq=told_seq, lost=lost,
+        is_closed=False, reserved_through=max(mark.reserved_through, recovery.seq + BLOCK), seq=mark.seq,
+        hash=mark.hash, kept_seq=kept_seq, kept_prev=kept_prev, reported_seq=reported_seq, lost=lost,
         fault_seq=mark.fault_seq or (recovery.seq + 1 if recovery.faults else 0),
     )  # fmt: skip
 

@@ -1,8 +1,8 @@
-"""Removes old segments such that the removal cannot be mistaken for tampering, nor tampering for a removal.
+"""The removal of old segments, such that it cannot be mistaken for tampering, nor tampering for a removal.
 
-Does not decide which segments are old.
+`retention` decides which segments are old.
 
-    look ─▶ plan ─▶ what a fleet loses by it is told ─▶ `retired` record ─▶ synced ─▶ in the mark ─▶ files removed
+    look ─▶ plan ─▶ report a fleet's loss ─▶ `retired` entry ─▶ synced ─▶ in the mark ─▶ files removed
 
 After a kill at any point, the next start finds where the record begins in the mark, or in records newer than the mark.
 """
@@ -38,7 +38,7 @@ LOSSES = 20  # removals of what a fleet's engine did not have, that the status l
 
 
 class SegmentRemover:
-    """Applies retention to one record.  `append` writes a record, `note` reports a fault."""
+    """The retention of one record.  `append` writes an entry, `note` reports a fault."""
 
     def __init__(
         self,
@@ -68,14 +68,14 @@ class SegmentRemover:
         missing = find_missing_beginning(folder, self._mark.mark)
         if missing is not None:
             self._note(missing)
-            self._mark.save(told_seq=list_segments(folder)[0].first)
+            self._mark.save(reported_seq=list_segments(folder)[0].first)
         retirement = await trio.to_thread.run_sync(
             plan_retirement, folder, current, settings, now, self._mark.mark, self.shipped
         )
         if retirement is None or not self._may_remove(retirement):
             return
         if retirement.unshipped is not None:
-            self._tell_of_loss(retirement.unshipped, settings)
+            self._report_loss(retirement.unshipped, settings)
         if retirement.places:
             await self._announce(retirement)
             if retirement.unshipped is not None:
@@ -84,15 +84,15 @@ class SegmentRemover:
 
     def shipping(self, known: Mapping[SegmentFile, tuple[int, float]]) -> dict[str, Any]:
         """Return what waits for the fleet's engine, and what this daemon removed before it was acknowledged."""
-        found = None
+        waiting = None
         with suppress(OSError):
-            found = count_unshipped(known, self.shipped or 0, self._journal.seq)
+            waiting = count_unshipped(known, self.shipped or 0, self._journal.seq)
         return {
             "shipped_seq": self.shipped,
-            "waiting_records": found.records if found is not None else None,
-            "waiting_bytes": found.bytes if found is not None else None,
-            "lost_records": sum(one.records for one in self.lost),
-            "lost_bytes": sum(one.bytes for one in self.lost),
+            "waiting_records": waiting.records if waiting is not None else None,
+            "waiting_bytes": waiting.bytes if waiting is not None else None,
+            "lost_records": sum(records.records for records in self.lost),
+            "lost_bytes": sum(records.bytes for records in self.lost),
             "lost": self.lost[-LOSSES:],
         }
 
@@ -104,13 +104,13 @@ class SegmentRemover:
                 self._note(hole)
         return retirement.lost == self._mark.mark.lost or not self._mark.mark.fault_seq
 
-    def _tell_of_loss(self, records: UnshippedRecords, settings: RecordSettings) -> None:
-        """Tell, before it happens, that records go which the fleet's engine may not have."""
-        why = "more than keep_unshipped_mib waited" if self.shipped is not None else "no link has said what it has"
+    def _report_loss(self, records: UnshippedRecords, settings: RecordSettings) -> None:
+        """Report a removal of entries that the fleet's engine may not have, before it happens."""
+        cause = "more than keep_unshipped_mib waited" if self.shipped is not None else "no link has said what it has"
         text = (
             f"records {records.first_seq} to {records.last_seq} ({records.records}, {records.bytes} "
             "bytes) are removed, and the fleet's"
-            f" engine did not acknowledge them: {why}; see that `hooklatch link` runs, or raise keep_unshipped_mib"
+            f" engine did not acknowledge them: {cause}; see that `hooklatch link` runs, or raise keep_unshipped_mib"
         )
         if text not in self._reported:
             self._reported.add(text)

@@ -1,4 +1,4 @@
-"""Decides a record's next number, by comparing its end with its anchor and its mark.  Pure: does not touch files.
+"""The choice of a record's next number, by comparing its end with its anchor and its mark.  Pure.
 
     shut down cleanly          the mark names the last record: the next number follows it
     ended by a crash           records written after the last sync may have been lost, so continue after all reserved
@@ -18,7 +18,7 @@ __all__ = ["RecordEnd", "Resumption", "resume_numbers"]
 
 
 class RecordEnd(msgspec.Struct, frozen=True):
-    """What the directory, the anchor and the mark hold.  A text in place of a value says why it is unreadable."""
+    """The ends by the folder, the anchor and the mark.  A text in place of a value says why it is unreadable."""
 
     folder: str
     seq: int
@@ -73,18 +73,21 @@ def find_mark_faults(end: RecordEnd) -> list[str]:
         if end.seq > 0 or end.anchored is not None:
             return [f"the mark {end.folder}.mark is gone, which tells how far the record in {end.folder} has come"]
         return []
-    if mark.is_shut and end.seq > mark.seq:
+    if mark.is_closed and end.seq > mark.seq:
         return [
             f"records {mark.seq + 1} to {end.seq} in {end.folder} were written after its last daemon had ended, or"
             f" {end.folder}.mark is an old copy"
         ]
-    if end.seq > mark.through:
-        return [f"record {end.seq} in {end.folder} is beyond what {end.folder}.mark has reserved; that is an old copy"]
+    if end.seq > mark.reserved_through:
+        return [
+            f"record {end.seq} in {end.folder} is beyond the numbers that {end.folder}.mark has reserved; the mark is"
+            " an old copy"
+        ]
     return []
 
 
 def find_last_reserved(end: RecordEnd, used: int) -> int:
     if isinstance(end.marked, HighWaterMark):
-        return used if end.marked.is_shut else max(used, end.marked.through)
+        return used if end.marked.is_closed else max(used, end.marked.reserved_through)
     is_new = end.marked is None and end.anchored is None and used == 0
     return 0 if is_new else used + BLOCK

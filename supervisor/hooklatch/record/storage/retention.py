@@ -1,10 +1,10 @@
-"""Chooses segments over the retention limits, and removes them.  Knows files; does not write records.
+"""The choice of segments over the retention limits, and their removal.  It writes no entry.
 
-A removal is recorded before it happens, and each such record states everything removed so far.  So `verify` can tell
-it from tampering.  Records that are already missing when retention reaches them are counted and reported.
+A removal is recorded before it happens, and each such entry states everything removed so far.  So `verify` can
+distinguish it from tampering.  Entries that are already missing when retention reaches them are counted and reported.
 
-In a fleet, what its engine has not acknowledged is waiting, and is kept in spite of the limits, up to one of its own;
-what has to go nevertheless is counted.
+In a fleet, entries that its engine has not acknowledged are kept in spite of the limits, up to a limit of their own.
+Those that are removed nevertheless are counted.
 """
 
 from __future__ import annotations
@@ -102,8 +102,8 @@ def read_skipped_range(header: dict[str, Any]) -> tuple[int, int] | None:
     skipped = header.get("skipped")
     if not isinstance(skipped, dict):
         return None
-    found = cast("dict[str, object]", skipped)
-    first, last = found.get("first"), found.get("last")
+    fields = cast("dict[str, object]", skipped)
+    first, last = fields.get("first"), fields.get("last")
     if not isinstance(first, int) or not isinstance(last, int) or last + 1 != header.get("seq"):
         return None
     return first, last
@@ -116,7 +116,7 @@ def find_missing_beginning(folder: str, mark: HighWaterMark) -> str | None:
         OSError: the directory cannot be read.
     """
     segments = list_segments(folder)
-    expected = max(mark.kept_seq, mark.told_seq)
+    expected = max(mark.kept_seq, mark.reported_seq)
     if not segments or segments[0].first <= expected:
         return None
     return (
@@ -148,24 +148,26 @@ def plan_retirement(
 ) -> SegmentRetirement | None:
     """Choose the oldest segments that exceed a limit, never the current one; None if all may stay.
 
-    `shipped` is the last record that the fleet's engine has acknowledged.  Until somebody says so (None), far less may
-    wait than it seems: then the record may take what shipped and waiting records may together.
+    `shipped` is the last entry that the fleet's engine has acknowledged.  Until a link reports it (None), far less may
+    wait than it seems: then the record may take the space of shipped and waiting entries together.
 
     Raises:
         OSError: the directory cannot be read.
     """
-    before = {place: known for place, known in measure_segments(folder).items() if place.first < current.first}
+    before = {
+        place: size_and_time for place, size_and_time in measure_segments(folder).items() if place.first < current.first
+    }
     leftover = [place for place in before if place.first < mark.kept_seq]
-    found = {place: known for place, known in before.items() if place.first >= mark.kept_seq}
+    sizes = {place: size_and_time for place, size_and_time in before.items() if place.first >= mark.kept_seq}
     size_of_current = os.stat(current.path).st_size
-    total = sum(size for size, _ in found.values()) + size_of_current
+    total = sum(size for size, _ in sizes.values()) + size_of_current
     chosen: list[SegmentFile] = []
     held, limit = set[SegmentFile](), settings.keep_unshipped_bytes
     if limit is not None:
-        held = {place for place, after in pairwise([*found, current]) if after.first - 1 > (shipped or 0)}
+        held = {place for place, after in pairwise([*sizes, current]) if after.first - 1 > (shipped or 0)}
         limit += settings.keep_bytes if shipped is None else 0
-    waiting_bytes = sum(found[place][0] for place in held) + size_of_current
-    for place, (size, written_at) in found.items():
+    waiting_bytes = sum(sizes[place][0] for place in held) + size_of_current
+    for place, (size, written_at) in sizes.items():
         if total <= settings.keep_bytes and now - written_at <= settings.keep_age:
             break  # never remove from the middle: a chain with a gap proves nothing
         if place in held:
@@ -176,7 +178,7 @@ def plan_retirement(
         total -= size
     if not chosen:
         return SegmentRetirement(leftover, [], mark.kept_seq, mark.kept_prev, mark.lost, [], {}) if leftover else None
-    kept = next((place for place in found if place.first > chosen[-1].first), current)
+    kept = next((place for place in sizes if place.first > chosen[-1].first), current)
     lost, holes = count_missing(mark, [*chosen, kept])
     header = read_segment_header(kept)
     kept_prev = header[0].prev if header is not None else GENESIS
@@ -186,7 +188,7 @@ def plan_retirement(
         "kept_prev": kept_prev,
         "lost": mark.lost + lost,
         "segments": [place.name for place in chosen],
-        "bytes": sum(found[place][0] for place in chosen),
+        "bytes": sum(sizes[place][0] for place in chosen),
         "keep_bytes": settings.keep_bytes,
         "keep_seconds": settings.keep_age,
     }

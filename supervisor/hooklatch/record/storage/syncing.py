@@ -1,6 +1,6 @@
-"""Syncs records to disk in groups, and tracks which are there.  Knows files and waiting tasks; does not know policies.
+"""The syncing of entries to disk in groups.
 
-The sync runs in a thread.  Records written in the meantime share the next one.
+The sync runs in a thread.  Entries that are written in the meantime share the next one.
 """
 
 from __future__ import annotations
@@ -129,25 +129,25 @@ class RecordSync:
         return None
 
     def take_tampering(self) -> list[str]:
-        """Return what others did to the anchor and the mark since the last call."""
+        """Return what other processes did to the anchor and the mark since the last call."""
         tampering, self._tampering = self._tampering, []
         return tampering
 
     def _update_witnesses(self, seq: int, own: str) -> None:
-        """Write to the anchor and the mark what is on disk now."""
-        trouble = None
-        for one in (self._anchor, self._mark):
+        """Write the newest entry on disk to the anchor and the mark."""
+        problem = None
+        for slot_file in (self._anchor, self._mark):
             try:
-                if not one.is_in_place():
-                    if one.path not in self._missing:
-                        self._tampering.append(f"{one.path} was removed or replaced while it was being written")
-                    self._missing.add(one.path)
-                    one.reopen()
-                    self._missing.remove(one.path)
-                if one is self._anchor:
+                if not slot_file.is_in_place():
+                    if slot_file.path not in self._missing:
+                        self._tampering.append(f"{slot_file.path} was removed or replaced while it was being written")
+                    self._missing.add(slot_file.path)
+                    slot_file.reopen()
+                    self._missing.remove(slot_file.path)
+                if slot_file is self._anchor:
                     self._anchor.advance(seq, own)
                 else:
                     self._mark.advance(seq, own, self._journal.seq)
             except OSError as error:
-                trouble = f"{one.path} cannot be written: {error.strerror or error}"
-        self.trouble = trouble
+                problem = f"{slot_file.path} cannot be written: {error.strerror or error}"
+        self.trouble = problem

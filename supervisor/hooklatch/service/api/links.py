@@ -84,7 +84,7 @@ class LinkAdmission(msgspec.Struct, frozen=True):
             RpcError: there is no such entry, so the engine's log is of another record.
         """
         try:
-            self.record.shipped(params.seq)
+            self.record.set_shipped(params.seq)
         except ValueError as error:
             raise RpcError(ErrorCode.INVALID_PARAMS, f"{error}; the engine's log is of another record") from None
         return {}

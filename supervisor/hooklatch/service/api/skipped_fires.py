@@ -48,5 +48,5 @@ class SkippedFires(msgspec.Struct, frozen=True):
             self.statistics.fired(event, session.fired, count)
             self.statistics.skipped[event] += count
         if params.events:
-            self.record.skipped(params.events, session=session.id, run=session.run, host=session.terms.host)
+            self.record.append_skipped(params.events, session=session.id, run=session.run, host=session.terms.host)
         return {}

@@ -18,7 +18,7 @@ from hooklatch.core.hooks.snapshots import MAX_BUDGET
 from hooklatch.core.tables import InvalidTableError
 from hooklatch.core.text import read_duration
 from hooklatch.fleet.policy.settings import FleetSettings
-from hooklatch.record.settings import MIB, Durability, Payloads, RecordSettings
+from hooklatch.record.settings import MIB, Durability, PayloadMode, RecordSettings
 from hooklatch_worker.wire import Isolation
 
 __all__ = [
@@ -84,7 +84,9 @@ class RecordTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     low_mib: Number = DEFAULT.low_bytes / MIB
     critical_mib: Number = DEFAULT.critical_bytes / MIB
     full_mib: Number = DEFAULT.full_bytes / MIB
-    payloads: Annotated[Payloads, Meta(description='"full": payloads are kept whole, for replay.')] = DEFAULT.payloads
+    payloads: Annotated[PayloadMode, Meta(description='"full": payloads are kept whole, for replay.')] = (
+        DEFAULT.payloads
+    )
     payloads_keep_mib: Number = DEFAULT.payloads_bytes / MIB
     payloads_keep_days: Number = DEFAULT.payloads_age / HOUR / 24
     skipping: bool = DEFAULT.skipping

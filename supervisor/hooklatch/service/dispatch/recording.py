@@ -47,13 +47,13 @@ class DecisionRecorder:
                 fire.params.call_id, envelope.host, envelope.cwd, decision_id=fire.decision_id, envelope=envelope,
             )  # fmt: skip
             fire.payload.digest()  # the payload keeps it, so that the entry need not hash once the hooks have answered
-            self._record.show(facts)
+            self._record.choose_excerpt(facts)
         return facts
 
     def record_decision(self, fire: Fire, decision: FireDecision) -> FireDecision:
         """Record a decision; return it with the record's head, or the denial that replaces it."""
         try:
-            head = self._record.decided(decision, fire.facts or self.prepare(fire))
+            head = self._record.append_decision(decision, fire.facts or self.prepare(fire))
         except RecordError as error:
             return self._deny_unrecorded(fire, decision, error)
         return replace(decision, record=head)
@@ -73,19 +73,19 @@ class DecisionRecorder:
 
     def _deny_unrecorded(self, fire: Fire, decision: FireDecision, error: RecordError) -> FireDecision:
         denial = deny_unrecorded(decision, str(error))
-        return replace(denial, record=self._record.refused(denial, self.prepare(fire)))
+        return replace(denial, record=self._record.append_refusal(denial, self.prepare(fire)))
 
     def abandon(self, fire: Fire, revision: int | None) -> None:
         """Record that a gate's client left before there was an answer."""
         if fire.spec.fails_closed:
-            self._record.abandoned(fire.spec.name, fire.decision_id, revision, self.prepare(fire))
+            self._record.append_abandoned(fire.spec.name, fire.decision_id, revision, self.prepare(fire))
 
     def make_ask(self, fire: Fire, machine: Machine, decision: FireDecision, seconds: float) -> Ask:
         """Return the ask of a fire's hooks as a person sees it: redacted and bounded."""
         payload, now = machine.payload, time.time()
         # Of the amended payload, which the person judges: the facts of the fire are of the payload as it came.
         facts = FireFacts(payload, is_gate=True)
-        self._record.show(facts)
+        self._record.choose_excerpt(facts)
         redactor = facts.redactor
         assert redactor is not None, "the excerpt was chosen without a redactor"
         reasons = machine.questions()

@@ -230,5 +230,5 @@ class DaemonComponents:
 
     def _end_links(self) -> None:
         """Close the fleet's links when [fleet] changes. The new one has acknowledged nothing, and has another token."""
-        self.record.shipped(None)
+        self.record.set_shipped(None)
         self.bus.close_links()
