@@ -103,39 +103,41 @@ class Pool:
             found = await self._wait(fire, deadline)
             began = self._now()
             if isinstance(found, CallOutcome):
-                return found.lasting(began - arrived)
+                return found.with_duration(began - arrived)
             worker = found
         if not self._idle:
             self._fill()
         if began >= deadline:
             self._give_back(worker, began, is_fit=True)
-            return CallOutcome(cause="timeout", message="no time was left to start it").lasting(began - arrived)
+            return CallOutcome(cause="timeout", message="no time was left to start it").with_duration(began - arrived)
         worker.ends = worker.deadline = deadline
-        if call.then:
-            if worker.calls + len(call.then) >= self.limits.calls * worker.endurance:
-                call = msgspec.structs.replace(call, then=())  # it is to have no more than these
-            worker.deadline = min([deadline, *(compute_deadline(hook, fire, began) for hook in call.then)])
+        if call.following:
+            if worker.calls + len(call.following) >= self.limits.calls * worker.endurance:
+                call = msgspec.structs.replace(call, following=())  # it is to have no more than these
+            worker.deadline = min([deadline, *(compute_deadline(hook, fire, began) for hook in call.following)])
         if worker.deadline < self._alarm.deadline:
             self._alarm.deadline = worker.deadline
         try:
             said = await worker.call(call, fire, deadline - began)
         except BaseException:  # cancelled, or a fault of our own: the worker may be at work, and is not to be lost
-            self._abandon(worker, max([deadline, *(compute_deadline(hook, fire, deadline) for hook in call.then)]))
+            self._abandon(worker, max([deadline, *(compute_deadline(hook, fire, deadline) for hook in call.following)]))
             raise
         ended = self._now()
         self._queue.pace.add(ended - began)
         before: list[float] = []
-        if call.then and (before := worker.silent_before(said, ended - began)):
+        if call.following and (before := worker.silent_before(said, ended - began)):
             worker.calls += len(before)
             waited, arrived = began - arrived, began + sum(before)
             before[0] += waited
-            began, deadline = arrived, compute_deadline(call.then[len(before) - 1], fire, arrived)
+            began, deadline = arrived, compute_deadline(call.following[len(before) - 1], fire, arrived)
         if isinstance(said, CallOutcome) or worker.is_expired or ended >= deadline:
             outcome = self._failed(worker, said, arrived, began, ended, deadline)
         else:
             outcome = build_call_outcome(said, ended - arrived)
         if before:
-            outcome = msgspec.structs.replace(outcome, before=tuple([round(seconds * 1000, 3) for seconds in before]))
+            outcome = msgspec.structs.replace(
+                outcome, earlier_ms=tuple([round(seconds * 1000, 3) for seconds in before])
+            )
         self._give_back(worker, ended, is_fit=not outcome.is_lost)
         return outcome
 
@@ -158,7 +160,7 @@ class Pool:
             # The answer and the alarm came in the same turn of the loop; their order there must decide nothing.
             shown = answered if isinstance(answered, CallOutcome) else build_call_outcome(answered, 0.0)
             outcome = msgspec.structs.replace(shown, cause="timeout", answer=b"", message=text)
-        return outcome.lasting(ended - arrived)
+        return outcome.with_duration(ended - arrived)
 
     async def _watch_deadlines(self) -> None:
         """End each call whose deadline passes.  One alarm serves all: a scope per call would cost every fire."""
@@ -310,7 +312,7 @@ class Pool:
         self._release(worker)
 
     def _start_failed(self, error: Exception) -> None:
-        self._restarts.failed(trio.current_time())
+        self._restarts.record_failure(trio.current_time())
         logger.warning("worker not started: %s", error, extra={"source": self.source.location})
         if isinstance(error, SourceLoadError) and error.is_other:
             # The workers that decide now and this one would not decide alike: so none decides until it is built anew.
@@ -349,7 +351,7 @@ class Pool:
             if worker.calls:
                 self._restarts.reset()
             else:
-                self._restarts.failed(trio.current_time())
+                self._restarts.record_failure(trio.current_time())
         what = {"pid": worker.pid, "source": self.source.location, "reason": worker.kill_reason}
         logger.info("worker ended", extra=what)
         self._fill()

@@ -132,7 +132,7 @@ class InProcessFire:
             return f"{hook.id} was not called: it matches {hook.matcher.text} on {chain.spec.match}"
         with suppress(UnreadableFieldError):
             facts = PayloadFacts(chain.spec, self._payload, self._envelope["cwd"])
-            if hook.where is not None and (failing := hook.where.failing(facts)) is not None:
+            if hook.where is not None and (failing := hook.where.find_failing(facts)) is not None:
                 return f"{hook.id} was not called: its condition does not hold: {failing}"
         return f"{hook.id} was not called"
 
@@ -221,7 +221,7 @@ def call_here(
         cause=CAUSES.get(said.cause, "crash"), message=said.message, answer=b"" if said.cause else said.answer,
         traceback=said.traceback,
     )  # fmt: skip
-    return outcome.lasting(time.monotonic() - began), watched.error if said.cause else None
+    return outcome.with_duration(time.monotonic() - began), watched.error if said.cause else None
 
 
 def is_in_event_loop() -> bool:

@@ -270,7 +270,7 @@ class HookReports(msgspec.Struct, frozen=True):
 def describe_unmet_condition(hook: Hook, facts: PayloadFacts) -> str:
     """Return which condition of a hook keeps it from being called."""
     try:
-        return f"a condition does not hold: {hook.where.failing(facts) if hook.where is not None else ''}"
+        return f"a condition does not hold: {hook.where.find_failing(facts) if hook.where is not None else ''}"
     except UnreadableFieldError as error:
         return f"it has a condition on what is not there: {error}"
 

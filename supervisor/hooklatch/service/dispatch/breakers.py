@@ -49,7 +49,7 @@ class Breakers:
     def died(self, hook: Hook, now: float, how: str) -> bool:
         """Record that a hook has killed its worker; return whether that quarantined it just now."""
         assert isinstance(hook.target, PythonTarget)
-        is_quarantined = self.make(hook).died(now, how)
+        is_quarantined = self.make(hook).record_death(now, how)
         if is_quarantined:
             self._quarantined.add((hook.name, hook.owner, hook.target))
         return is_quarantined
@@ -57,7 +57,7 @@ class Breakers:
     def answered(self, hook: Hook) -> None:
         """Record a call that ended without killing its worker."""
         breaker = self.of(hook)
-        if breaker is not None and breaker.answered() and isinstance(hook.target, PythonTarget):
+        if breaker is not None and breaker.record_answer() and isinstance(hook.target, PythonTarget):
             self._release([(hook.name, hook.owner, hook.target)], "it has answered a probe")
 
     def replaced(self, location: str, build: int) -> None:

@@ -86,8 +86,8 @@ class HookRunners:
             outcome = CallOutcome(cause="quarantined", message=f"{breaker.explain(now)}. {describe_way_out(hook)}")
         else:
             deadline = min(now + (hook.timeout or fire.spec.timeout), fire.deadline)
-            if call.then and self._breakers.knows(hook, *call.then):
-                call = msgspec.structs.replace(call, then=())  # whether it is quarantined is asked before each one
+            if call.following and self._breakers.knows(hook, *call.following):
+                call = msgspec.structs.replace(call, following=())  # whether it is quarantined is asked before each one
             try:
                 if own.native:
                     outcome = await self._native.call(target, call, fire, deadline)
@@ -95,12 +95,12 @@ class HookRunners:
                     outcome = await target.call(call, fire, deadline)
             except BaseException:  # cancelled, or a fault of our own: a quarantined hook's probe must not stay open
                 if breaker is not None:
-                    breaker.unresolved(trio.current_time())
+                    breaker.end_probe(trio.current_time())
                 raise
             if len(outcome.answer) > SMALL and not fire.take_room(len(outcome.answer)):
                 text = f"there is no room for its answer of {len(outcome.answer)} bytes beside those of others"
                 outcome = msgspec.structs.replace(outcome, cause="overload", message=text, answer=b"")
-            if outcome.before:
+            if outcome.earlier_ms:
                 hook = self._count_run(outcome, call)
             if outcome.cause != "policy" or breaker is not None:
                 self._count_death(hook, outcome)
@@ -128,7 +128,7 @@ class HookRunners:
     def _count_run(self, outcome: CallOutcome, call: Call) -> Hook:
         """Count the hooks that had nothing to say before the one that an outcome is of; return that one."""
         hook = call.hook
-        for duration, following in zip(outcome.before, call.then, strict=False):
+        for duration, following in zip(outcome.earlier_ms, call.following, strict=False):
             self._statistics.calls.append((hook, "policy", duration))
             hook = following
         return hook
@@ -142,7 +142,7 @@ class HookRunners:
             if outcome.cause in ("policy", "crash", "protocol") and not outcome.is_orphaned:
                 self._breakers.answered(hook)
             else:
-                breaker.unresolved(trio.current_time())
+                breaker.end_probe(trio.current_time())
 
     def _failed(self, hook: Hook, outcome: CallOutcome, fire: Fire) -> None:
         self._statistics.failures.failed(

@@ -74,7 +74,7 @@ class SharedState:
 
     def _restore(self, change: StateChange) -> None:
         place = StateScope(Namespace(change.layer, change.within, change.source), change.scope)
-        place = msgspec.structs.replace(place, linger=LINGER if place.scope else None)
+        place = msgspec.structs.replace(place, idle_ttl=LINGER if place.scope else None)
         if not change.key:
             self.keyspace.end_scope(place)
             return
@@ -148,7 +148,7 @@ class SharedState:
 
     def end_session(self, session_id: str, live: Sessions) -> None:
         """Forget what was remembered of a session, and of its hooks that nobody else has."""
-        for place in self.keyspace.places_of(name_session_scope(session_id, is_claimed=False)):
+        for place in self.keyspace.list_scopes(name_session_scope(session_id, is_claimed=False)):
             with suppress(RefusedStepError):  # it ends all the same; a restart brings its values back until they expire
                 self._write(place, "", None, read_boot_time())
             self.keyspace.end_scope(place)

@@ -42,7 +42,7 @@ class ServedCalls:
         ended = trio.current_time()
         # If the answer and the deadline arrive in the same turn of the loop, the clock decides.
         outcome = asked.outcome if ended < deadline else NO_ANSWER
-        return outcome.lasting(ended - started)
+        return outcome.with_duration(ended - started)
 
     def answered(self, response: Response) -> None:
         """Take an answer; one that is too late, or was never asked for, is ignored."""
