@@ -79,19 +79,19 @@ class MemoryLine:
         """End the call: later requests are refused, since an event is of no use after its call."""
         self._call_id = None
 
-    def ask(self, request: StateRequest) -> bytes:
+    def ask(self, asked: StateRequest) -> bytes:
         """Perform one operation; return its value.
 
         Raises:
             StateError: it was not done.
         """
-        if self._call_id != request.call_id:
+        if self._call_id != asked.call_id:
             raise StateError(NOT_HERE)
         self._steps += 1
         if self._is_limited and self._steps > MAX_STEPS:
             raise StateError(f"one call may take at most {MAX_STEPS} steps")
         try:
-            return self._step(request)
+            return self._step(asked)
         except RefusedStepError as error:
             raise StateError(str(error)) from None
 
