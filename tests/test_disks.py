@@ -74,7 +74,7 @@ def test_a_loop_of_links_ends_and_a_disk_that_answers_is_passed(tmp_path: Path) 
 
 
 def test_a_look_that_is_late_is_the_only_one_until_it_returns() -> None:
-    lane, goes_on, begun = LookupThread("the disk", patience=0.02), threading.Event(), list[int]()
+    lane, goes_on, begun = LookupThread("the disk", timeout=0.02), threading.Event(), list[int]()
 
     def hang() -> None:
         begun.append(threading.get_ident())

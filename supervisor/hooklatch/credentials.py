@@ -43,7 +43,7 @@ def connect_socket(stream: "sockets.socket", path: "str | bytes", daemon_uid: "i
     Raises:
         BlockingIOError: the backlog is full, and a later attempt may succeed.
         PermissionError: another user listens there; nothing was sent.  Or the path is closed to this user.
-        OSError: nobody listens there, or the kernel does not tell who.
+        OSError: no process listens there, or the kernel does not report its user.
     """
     stream.connect(path)
     uid = read_credentials(stream)[1]

@@ -1,7 +1,4 @@
-"""What the record and the state ask of their directories: one process at a time, and entries that are on the disk.
-
-Knows one directory; does not know what its files hold.
-"""
+"""Locks and syncs for the directories of the record and the state: one process at a time, and entries on the disk."""
 
 from __future__ import annotations
 

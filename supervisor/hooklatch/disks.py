@@ -1,7 +1,7 @@
-"""Looks at paths so that no disk holds up whoever looks.  Knows mounts and threads; does not know what is looked for.
+"""Lookups of paths that no disk can block for long.  Knows mounts and threads; does not know the purpose of a lookup.
 
-A file system that this machine's kernel serves by itself answers, or fails.  One behind a server (NFS, SMB, FUSE, 9p)
-answers when that does, and a thread that waits for it cannot be stopped.
+A local file system answers, or fails, since this machine's kernel serves it.  A file system behind a server (NFS, SMB,
+FUSE, 9p) answers when the server does, and a thread that waits for it cannot be stopped.
 
     local    looked at by the caller itself
     away     by a thread, for at most PATIENCE, one look at a time on each disk
@@ -49,7 +49,7 @@ T = TypeVar("T")
 
 
 class ResolvedPath(NamedTuple):
-    """Where a path leads, links followed; `disk` is the one before which that stopped, None at its end.
+    """The end of a path, links followed; `disk` is the disk at which the lookup stopped, None if it did not.
 
     `steps` are the directories that exist along it, each with the name that was looked up there.
     """
@@ -110,7 +110,7 @@ def resolve_path(path: str, away: Mapping[str, str], answering: Collection[str] 
 
 
 class OpenHow(ctypes.Structure):
-    """What openat2(2) is asked for."""
+    """The struct open_how of openat2(2)."""
 
     _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
 
@@ -186,7 +186,7 @@ def find_next_disk(path: str, away: Mapping[str, str], answering: Collection[str
         if not is_plain(path, away):
             end, disk, _ = resolve_path(os.path.join(os.getcwd(), path), away, answering)
     except (OSError, ValueError):
-        return None  # whoever looks meets the same on the same step
+        return None  # the caller's own lookup fails with the same error
     if disk is None and is_tree:
         below = f"{end.rstrip('/')}/"
         return next((other for at, other in away.items() if at.startswith(below) and other not in answering), None)
@@ -197,7 +197,7 @@ def find_next_disk(path: str, away: Mapping[str, str], answering: Collection[str
 
 
 class ThreadDisks(threading.local):
-    """What is known of the thread that runs: the disks that it may wait for."""
+    """The facts about the current thread: the disks that it may wait for."""
 
     answering: tuple[str, ...] = ()
     is_checked = False
@@ -207,23 +207,23 @@ HERE = ThreadDisks()
 
 
 class LookupThread:
-    """Runs one look at a time in a thread, and gives up those that take longer than `patience` seconds."""
+    """A thread that runs one look at a time; a look that takes longer than `timeout` seconds is given up."""
 
-    def __init__(self, place: str, patience: float = PATIENCE) -> None:
+    def __init__(self, place: str, timeout: float = PATIENCE) -> None:
         self._place = place
-        self._patience = patience
+        self._timeout = timeout
         self._turn = threading.Lock()
         self._ending = threading.Lock()  # a look returns, or is given up: whichever comes first
         self._since: str | None = None  # when a look began that was given up and has not returned
 
     def look(self, look: Callable[[], T], answering: tuple[str, ...] = ()) -> T:
-        """Return what a look returns.
+        """Return the result of a look.
 
         Raises:
-            TimeoutError: it takes too long, or the one before it still does.
+            TimeoutError: the look takes too long, or the look before it still does.
         """
-        latest = time.monotonic() + self._patience
-        if self._since is not None or not self._turn.acquire(timeout=self._patience):
+        latest = time.monotonic() + self._timeout
+        if self._since is not None or not self._turn.acquire(timeout=self._timeout):
             raise self._late()
         answer, began = Future[T](), time.strftime("%H:%M:%S")
         thread = threading.Thread(target=self._run, args=(look, answer, answering), name=self._place, daemon=True)
@@ -263,9 +263,9 @@ class LookupThread:
 LANES: dict[str, LookupThread] = {}
 
 
-def find_lane(key: str, place: str, patience: float = PATIENCE) -> LookupThread:
+def find_lane(key: str, place: str, timeout: float = PATIENCE) -> LookupThread:
     """Return the lane of what has this key: a disk, or something else that may not answer; errors call it `place`."""
-    return LANES.get(key) or LANES.setdefault(key, LookupThread(place, patience))
+    return LANES.get(key) or LANES.setdefault(key, LookupThread(place, timeout))
 
 
 def look_within_time(path: str, look: Callable[[], T], *, is_tree: bool) -> T:

@@ -1,4 +1,4 @@
-"""The errors of the client, and how an error of the system is told to people.  Knows conditions; imports nothing early.
+"""The errors of the client, and the texts of system errors for people.  Imports nothing early.
 
 HooklatchError
 ├── RefusedError               the decision is a refusal, or needs approval          (in client.protocol)
@@ -78,8 +78,8 @@ class DaemonUnreachableError(HooklatchError, ConnectionError):
         tried = " or ".join(f"{path} ({why})" for path, why in failures) or "any known path"
         do = "start one with: hooklatch serve --detach"
         if is_denied:
-            do = "it is for another user: become that one, or name the folder of your own daemon with --runtime-dir"
-            do += ", or whose daemon to take with --daemon-uid"
+            do = "it is for another user: become that user, or name the folder of your own daemon with --runtime-dir"
+            do += ", or the user of the daemon to accept with --daemon-uid"
         error = cls(f"no daemon is reachable at {tried}; {do}")
         error.is_denied = is_denied
         return error

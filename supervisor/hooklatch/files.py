@@ -1,7 +1,7 @@
-"""Opens files in folders where a hook, an agent or a mistake may have put something else.  Knows no path, no content.
+"""Functions that open files in folders where a hook, an agent or a mistake may have put something else.
 
-Opening a pipe waits for its other end, so one with the name of a file would hold up whoever opens it, for as long as it
-likes.  `tests/test_opens.py` holds that files are opened here, but those that a person has just named.
+Opening a pipe waits for its other end, so a pipe with the name of a file would block the daemon for any time.
+`tests/test_opens.py` checks that all files are opened here, except for those that a person has just named.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ __all__ = ["create_anew", "open_regular", "open_regular_file"]
 
 
 def open_regular(path: str, flags: int = os.O_RDONLY) -> int:
-    """Open a regular file; one that O_CREAT makes is this user's alone.
+    """Open a regular file; with O_CREAT, a new file is private to this user.
 
     Raises:
         OSError: it cannot be opened, or is something else.
     """
+    # O_NONBLOCK: a pipe opens at once, and is then refused; for a regular file the flag means nothing.
     fd = os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC, 0o600)
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
@@ -38,7 +39,7 @@ def open_regular_file(path: str) -> BufferedReader:
 
 
 def create_anew(path: str, flags: int = 0) -> int:
-    """Make an empty file of this user's alone for writing, in place of whatever had its name.
+    """Make an empty private file for writing, in place of an earlier file or link of its name.
 
     Raises:
         OSError: it cannot be made.

@@ -66,7 +66,7 @@ def state_dir(environ: "Mapping[str, str]") -> str:
 def read_pointed_dir(flag: str | None, environ: "Mapping[str, str]") -> str:
     """Return the directory that the daemon's pointer names; "" if another one is named, or no pointer can be trusted.
 
-    Nobody but this user can have written it.  It may be stale.
+    Only this user can have written it.  It may be stale.
     """
     if flag or environ.get("HOOKLATCH_RUNTIME_DIR"):
         return ""

@@ -209,7 +209,7 @@ async def test_hooks_of_the_program_stay(place: Bridged) -> None:
     ("word", "person", "expected"),
     [
         ("allow", None, ({"word": "allow"}, "")),
-        ("hello", None, (None, "nobody is there to give it: no hook allows it")),
+        ("hello", None, (None, "no person can be asked here: no hook allows it")),
         ("ask", None, (None, "somebody should look at this")),
         ("deny", True, (None, "not said here")),
         ("crash", True, (None, "")),

@@ -93,7 +93,7 @@ def test_each_call_at_the_same_time_gets_its_own_verdict(place: Bridged) -> None
     assert told["hello"] == {"said": "hello"}
     assert told["rewrite"] == {"said": "rewritten"}
     assert all(text in told[word]["error"] for word, text in REFUSALS.items())
-    assert "nobody can be asked in google-adk" in told["ask"]["error"]
+    assert "google-adk cannot ask a person here" in told["ask"]["error"]
     assert place.wait_told("post_tool_use", lambda one: one["tool_input"] == {"word": "rewritten"})
     assert place.wait_told("stop") == {}
 

@@ -81,7 +81,7 @@ def check(place: Bridged, result: Any) -> None:
     for word, text in REFUSALS.items():
         assert answers[word][0] == "error"
         assert text in answers[word][1]
-    assert "nobody can be asked in langchain" in answers["ask"][1]
+    assert "langchain cannot ask a person here" in answers["ask"][1]
     assert place.wait_told("post_tool_use", lambda one: one["tool_input"] == {"word": "rewritten"})
     assert place.wait_told("stop")["last_assistant_message"] == "done"
 

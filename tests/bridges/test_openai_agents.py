@@ -93,7 +93,7 @@ def test_each_call_at_the_same_time_gets_its_own_verdict(place: Bridged) -> None
     assert told["hello"] == "said hello"
     assert all(REFUSALS[word] in told[word] for word in REFUSALS if word != "halt")
     assert "openai-agents cannot replace it" in told["rewrite"]
-    assert "nobody can be asked in openai-agents: somebody should look" in told["ask"]
+    assert "openai-agents cannot ask a person here: somebody should look" in told["ask"]
     assert place.wait_told("post_tool_use")["tool_input"] == {"word": "hello"}
     assert place.wait_told("stop")["result"] == "done"
     assert place.wait_told("model_request")

@@ -67,7 +67,7 @@ def test_what_may_go_on_goes_on_with_the_input_that_guards_agreed_on(
         (patched("allow", "ls"), ALL, "another type"),
         (patched("allow", None), ALL, "another type"),
         (decided("allow", patch={"tool_name": "Other"}), ALL, "no place for it"),
-        (decided("ask", reason="look"), NOTHING, "nobody can be asked in some SDK: look"),
+        (decided("ask", reason="look"), NOTHING, "some SDK cannot ask a person here: look"),
         (decided("ask"), NOTHING, "a hook asks for it"),
         (patched("ask", OTHER, reason="look"), NO_SHOW, "cannot show the tool_input"),
     ],

@@ -89,7 +89,7 @@ def check(place: Bridged, speaker: Speaker) -> None:
     assert told["fail"][0] == "error"
     for word, text in REFUSALS.items():
         assert word == "halt" or (told[word][0] == "error" and text in told[word][1])
-    assert "nobody can be asked in strands" in told["ask"][1]
+    assert "strands cannot ask a person here" in told["ask"][1]
     assert place.wait_told("post_tool_use", lambda one: one["tool_input"] == {"word": "rewritten"})
     assert "no voice" in str(place.wait_told("post_tool_use_failure")["error"])
     assert "done" in place.wait_told("stop")["last_assistant_message"]

@@ -24,7 +24,7 @@ from support.tables import table
 NAMESPACE = Namespace("global", "", "/guards.py")
 PLACE = StateScope(NAMESPACE)
 LIVE = StateScope(NAMESPACE, name_session_scope("s", is_claimed=False))
-CLAIMED = StateScope(NAMESPACE, name_session_scope("s", is_claimed=True), linger=100.0)
+CLAIMED = StateScope(NAMESPACE, name_session_scope("s", is_claimed=True), idle_ttl=100.0)
 NOTHING = object()
 
 
@@ -158,7 +158,7 @@ def test_a_claimed_session_ends_a_while_after_its_last_use_and_a_live_one_does_n
 
 def test_a_live_session_takes_up_what_lingered_over_a_restart() -> None:
     space = Keyspace()
-    step(space, asked("set", 7), place=StateScope(NAMESPACE, LIVE.scope, linger=100.0))
+    step(space, asked("set", 7), place=StateScope(NAMESPACE, LIVE.scope, idle_ttl=100.0))
     assert step(space, asked("get"), at=99.0, place=LIVE) == 7
 
     assert step(space, asked("get"), at=1e9, place=LIVE) == 7
@@ -179,7 +179,7 @@ def test_the_end_of_a_session_leaves_the_rest_and_no_trace() -> None:
     space = Keyspace()
     for place in (PLACE, LIVE):
         step(space, asked("set", 1), place=place)
-    for place in space.places_of(LIVE.scope):
+    for place in space.list_scopes(LIVE.scope):
         space.end_scope(place)
 
     assert step(space, asked("get"), place=LIVE) is None

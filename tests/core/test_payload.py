@@ -31,7 +31,7 @@ def raw(text: str | bytes) -> msgspec.Raw:
 def test_a_patch_of_equal_meaning_keeps_the_version(old: str, new: str) -> None:
     payload = Payload(f'{{"x": {old}}}'.encode())
 
-    assert payload.patched({"x": raw(new)}) is payload
+    assert payload.with_patch({"x": raw(new)}) is payload
 
 
 @table(
@@ -54,26 +54,26 @@ def test_a_patch_of_equal_meaning_keeps_the_version(old: str, new: str) -> None:
 def test_a_patch_of_other_meaning_is_a_new_version(old: str, new: str) -> None:
     payload = Payload(f'{{"x": {old}}}'.encode())
 
-    changed = payload.patched({"x": raw(new)})
+    changed = payload.with_patch({"x": raw(new)})
 
     assert changed.version == 1
     assert json.loads(changed.data) == {"x": json.loads(new)}
 
 
 def test_a_key_that_was_absent_is_a_change_even_as_null() -> None:
-    assert Payload(b"{}").patched({"x": raw("null")}).version == 1
+    assert Payload(b"{}").with_patch({"x": raw("null")}).version == 1
 
 
 def test_an_empty_patch_changes_nothing() -> None:
     payload = Payload(b'{"x": 1}')
 
-    assert payload.patched({}) is payload
+    assert payload.with_patch({}) is payload
 
 
 def test_what_a_patch_leaves_alone_keeps_its_bytes() -> None:
     payload = Payload(b'{"big": 123456789012345678901234567890, "odd": {"b":1.00,  "a":"\\u00e9"}, "x": 1}')
 
-    changed = payload.patched({"x": raw("2")})
+    changed = payload.with_patch({"x": raw("2")})
 
     assert b"123456789012345678901234567890" in changed.data
     assert b'{"b":1.00,  "a":"\\u00e9"}' in changed.data
@@ -82,14 +82,14 @@ def test_what_a_patch_leaves_alone_keeps_its_bytes() -> None:
 def test_the_version_before_is_not_altered_by_a_patch() -> None:
     payload = Payload(b'{"x": 1}')
 
-    payload.patched({"x": raw("2")}).patched({"y": raw("3")})
+    payload.with_patch({"x": raw("2")}).with_patch({"y": raw("3")})
 
     assert payload.data == b'{"x": 1}'
     assert set(payload.fields) == {"x"}
 
 
 def test_versions_count_on() -> None:
-    assert Payload(b"{}").patched({"x": raw("1")}).patched({"x": raw("2")}).version == 2
+    assert Payload(b"{}").with_patch({"x": raw("1")}).with_patch({"x": raw("2")}).version == 2
 
 
 def test_the_digest_is_of_the_exact_bytes() -> None:
@@ -144,7 +144,7 @@ def test_an_absent_field_has_no_text() -> None:
 @pytest.mark.parametrize("value", [b"1e999", b'"\xff"', DEEP, b"9" * 5000], ids=range(4))
 def test_a_patch_that_is_no_plain_json_is_refused(value: bytes) -> None:
     with pytest.raises(PayloadError, match="a value is not plain JSON"):
-        Payload(b'{"x": 1}').patched({"x": raw(value)})
+        Payload(b'{"x": 1}').with_patch({"x": raw(value)})
 
 
 def test_a_value_has_one_canonical_spelling() -> None:

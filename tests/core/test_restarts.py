@@ -11,7 +11,7 @@ from support.tables import table
 def breaker_after(deaths: Iterable[float]) -> Breaker:
     breaker = Breaker()
     for moment in deaths:
-        breaker.died(moment)
+        breaker.record_death(moment)
     return breaker
 
 
@@ -37,7 +37,7 @@ def test_five_deaths_in_the_period_do_not_quarantine() -> None:
 def test_the_sixth_death_in_the_period_quarantines_and_says_so() -> None:
     breaker = breaker_after([0.0, 1.0, 2.0, 3.0, 4.0])
 
-    assert breaker.died(29.9)
+    assert breaker.record_death(29.9)
     assert breaker.is_quarantined
     assert breaker.until == 30.9
 
@@ -45,7 +45,7 @@ def test_the_sixth_death_in_the_period_quarantines_and_says_so() -> None:
 def test_a_death_that_is_a_period_old_counts_no_longer() -> None:
     breaker = breaker_after([0.0, 1.0, 2.0, 3.0, 4.0])
 
-    assert not breaker.died(30.0)
+    assert not breaker.record_death(30.0)
     assert breaker.state is BreakerState.CLOSED
 
 
@@ -53,8 +53,8 @@ def test_answers_between_deaths_do_not_hide_them() -> None:
     breaker = Breaker()
 
     for moment in range(6):
-        breaker.answered()
-        breaker.died(float(moment))
+        breaker.record_answer()
+        breaker.record_death(float(moment))
 
     assert breaker.is_quarantined
 
@@ -71,15 +71,15 @@ def test_one_call_is_the_probe_and_others_are_refused_meanwhile(opened: Breaker)
 
 
 def test_a_good_probe_closes_and_forgets_the_past(probing: Breaker) -> None:
-    probing.answered()
+    probing.record_answer()
 
     assert probing.permits(101.0)
-    assert [probing.died(101.0 + i) for i in range(6)] == [False] * 5 + [True]
+    assert [probing.record_death(101.0 + i) for i in range(6)] == [False] * 5 + [True]
     assert probing.until == 107.0
 
 
 def test_an_answer_of_an_earlier_call_does_not_lift_the_quarantine(opened: Breaker) -> None:
-    opened.answered()
+    opened.record_answer()
 
     assert opened.state is BreakerState.OPEN
 
@@ -89,19 +89,19 @@ def test_probes_come_after_1_2_4_and_so_on_up_to_60_seconds(opened: Breaker) -> 
     for _ in range(9):
         moment = opened.until
         assert opened.permits(moment)
-        assert opened.died(moment)
+        assert opened.record_death(moment)
         waits.append(opened.until - moment)
 
     assert waits == [2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0, 60.0, 60.0]
 
 
 def test_late_deaths_do_not_put_the_probe_off(opened: Breaker) -> None:
-    assert not opened.died(100.5)
+    assert not opened.record_death(100.5)
     assert opened.permits(101.0)
 
 
 def test_a_probe_that_ended_neither_way_is_followed_by_another(probing: Breaker) -> None:
-    probing.unresolved(150.0)
+    probing.end_probe(150.0)
 
     assert probing.state is BreakerState.OPEN
     assert probing.permits(150.0)
@@ -119,17 +119,17 @@ def test_a_reset_lifts_a_quarantine_at_once(opened: Breaker, is_probing: bool) -
 
 
 def test_a_quarantine_after_a_reset_begins_with_the_first_wait_again(probing: Breaker) -> None:
-    probing.died(101.0)
+    probing.record_death(101.0)
     probing.reset()
 
-    assert [probing.died(200.0) for _ in range(6)][-1]
+    assert [probing.record_death(200.0) for _ in range(6)][-1]
     assert probing.until == 201.0
 
 
 def test_nothing_but_a_probe_is_unresolved() -> None:
     breaker = Breaker()
 
-    breaker.unresolved(5.0)
+    breaker.end_probe(5.0)
 
     assert breaker.state is BreakerState.CLOSED
 
@@ -168,7 +168,7 @@ POLICY = RestartPolicy(intensity=2, period=10.0, waits=(0.0, 1.0, 60.0))
 
 def life_of(restart: Restart = Restart.PERMANENT, *, is_significant: bool = False) -> ChildLifecycle:
     life = ChildLifecycle(restart, POLICY, is_significant=is_significant)
-    life.started(0.0)
+    life.record_start(0.0)
     return life
 
 
@@ -191,15 +191,15 @@ def test_what_an_end_calls_for(
 ) -> None:
     life = life_of(restart, is_significant=is_significant)
 
-    assert (life.ended(1.0, fault), life.state) == (then, state)
+    assert (life.record_end(1.0, fault), life.state) == (then, state)
 
 
 def test_failures_within_the_period_have_growing_waits_and_too_many_the_longest() -> None:
     life, waits = life_of(), []
     for moment in (1.0, 2.0, 3.0, 4.0):
-        life.ended(moment, "bad")
+        life.record_end(moment, "bad")
         waits.append(life.not_before - moment)
-        life.started(moment)
+        life.record_start(moment)
 
     assert waits == [0.0, 1.0, 60.0, 60.0]
 
@@ -207,9 +207,9 @@ def test_failures_within_the_period_have_growing_waits_and_too_many_the_longest(
 def test_one_that_was_down_and_fails_again_soon_stays_down() -> None:
     life = life_of()
     for moment in (1.0, 2.0, 3.0):
-        life.ended(moment, "bad")
-    life.started(63.0)
-    life.ended(64.0, "bad")
+        life.record_end(moment, "bad")
+    life.record_start(63.0)
+    life.record_end(64.0, "bad")
 
     assert (life.state, life.not_before) == ("down", 124.0)
 
@@ -217,9 +217,9 @@ def test_one_that_was_down_and_fails_again_soon_stays_down() -> None:
 def test_one_that_ran_for_a_period_has_no_past() -> None:
     life = life_of()
     for moment in (1.0, 2.0, 3.0):
-        life.ended(moment, "bad")
-    life.started(63.0)
-    life.ended(73.0, "bad")
+        life.record_end(moment, "bad")
+    life.record_start(63.0)
+    life.record_end(73.0, "bad")
 
     assert (life.state, life.not_before) == ("waiting", 73.0)
 
@@ -227,10 +227,10 @@ def test_one_that_ran_for_a_period_has_no_past() -> None:
 def test_a_failure_is_told_until_it_has_run_for_a_period() -> None:
     life = life_of()
     assert life.explain(0.0) is None
-    life.ended(1.0, "bad")
-    life.ended(1.0, "bad")
+    life.record_end(1.0, "bad")
+    life.record_end(1.0, "bad")
     assert life.explain(1.5) == "bad; it is started again in 0.5 s"
-    life.started(2.0)
+    life.record_start(2.0)
 
     assert life.explain(11.9) == "bad; it was started again"
     assert life.explain(12.0) is None

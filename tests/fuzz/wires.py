@@ -109,12 +109,12 @@ def read_payload(data: bytes) -> None:
         texts = {key: payload.text(key) for key in fields}
         assert all(canonicalize_json(fields[key]) for key in texts if texts[key] is not None)
         patch = verdicts.decode_answer(b'{"patch":%b}' % (second or b"{}")).patch or {}
-        patched = payload.patched(patch)
+        patched = payload.with_patch(patch)
     except (PayloadError, verdicts.GarbageError) as error:
         return said(error)
     for key, raw in patch.items():
         assert canonicalize_json(patched.fields[key]) == canonicalize_json(raw)
-    assert patched.patched(patch) is patched, "a patch that is in force changes something"
+    assert patched.with_patch(patch) is patched, "a patch that is in force changes something"
     assert Payload(patched.data).fields.keys() == patched.fields.keys()
     return None
 

@@ -192,7 +192,7 @@ def test_a_name_that_the_host_gave_the_tool_cannot_choose_its_kind() -> None:
 def test_a_rewritten_input_changes_what_is_said_of_it() -> None:
     payload = Payload(bytes(requested("claude-code", *bash("ls")).params.payload))
 
-    rewritten = payload.patched({"tool_input": msgspec.Raw(b'{"command":"rm"}')})
+    rewritten = payload.with_patch({"tool_input": msgspec.Raw(b'{"command":"rm"}')})
 
     assert msgspec.json.decode(rewritten.fields["tool_args"]) == {"command": "rm"}
 
@@ -202,7 +202,7 @@ def test_a_tool_put_in_anothers_place_has_its_own_kind() -> None:
 
     changed = {"tool_name": msgspec.Raw(b'"Read"'), "tool_input": msgspec.Raw(b'{"file_path":"/f"}')}
 
-    assert msgspec.json.decode(payload.patched(changed).fields["tool_kind"]) == "read"
+    assert msgspec.json.decode(payload.with_patch(changed).fields["tool_kind"]) == "read"
 
 
 @table("changed", [b'{"cmd":"a","command":"b"}', b"{}", b'"rm"', b"[]"])
@@ -210,7 +210,7 @@ def test_an_input_rewritten_to_what_cannot_be_judged_is_a_fault(changed: bytes) 
     payload = Payload(bytes(requested("claude-code", *bash("ls")).params.payload))
 
     with pytest.raises(PayloadError):
-        payload.patched({"tool_input": msgspec.Raw(changed)})
+        payload.with_patch({"tool_input": msgspec.Raw(changed)})
 
 
 def bash(command: str) -> tuple[str, dict[str, Any]]:

@@ -162,7 +162,7 @@ async def test_a_worker_that_claims_to_have_run_others_than_it_can_is_garbage(
         number, before = claim([sent.call_id, *(following.call_id for following in sent.following)])
         scripted.theirs.sendall(wire.encode_frame(wire.CallAnswered(1, number, earlier_seconds=before)))
 
-    assert [(reply.cause, reply.is_lost, reply.before) for reply in replies] == [("protocol", True, ())]
+    assert [(reply.cause, reply.is_lost, reply.earlier_ms) for reply in replies] == [("protocol", True, ())]
 
 
 @pytest.mark.parametrize("claimed", [-1.0, 1e9, math.nan, math.inf])
@@ -185,7 +185,7 @@ async def test_a_worker_says_how_long_each_took_within_what_all_did(
             wire.encode_frame(wire.CallAnswered(1, sent.following[0].call_id, earlier_seconds=[claimed]))
         )
 
-    assert [(reply.cause, reply.before, reply.duration_ms) for reply in replies] == [("policy", (500.0,), 0.0)]
+    assert [(reply.cause, reply.earlier_ms, reply.duration_ms) for reply in replies] == [("policy", (500.0,), 0.0)]
 
 
 async def test_a_worker_puts_the_end_of_a_call_off_once_for_each_that_it_runs(
@@ -197,7 +197,7 @@ async def test_a_worker_puts_the_end_of_a_call_off_once_for_each_that_it_runs(
     async def call() -> None:
         asked = call_of("guard", then=["second", "third"], timeout=10.0)
         outcome = await pool.call(asked, FIRE, trio.current_time() + 1.0)
-        ended.append((outcome.cause, len(outcome.before), trio.current_time()))
+        ended.append((outcome.cause, len(outcome.earlier_ms), trio.current_time()))
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(pool._watch_deadlines)
@@ -227,7 +227,7 @@ async def test_a_later_call_that_has_less_time_than_the_first_one_ends_when_that
     async def call() -> None:
         asked = call_of("guard", then=["second"], timeout=1.0)
         outcome = await pool.call(asked, FIRE, trio.current_time() + 100.0)
-        ended.append((outcome.cause, len(outcome.before), trio.current_time() - began))
+        ended.append((outcome.cause, len(outcome.earlier_ms), trio.current_time() - began))
 
     async with trio.open_nursery() as nursery:
         began = trio.current_time()

@@ -90,9 +90,9 @@ async def test_what_a_hook_says_or_does_is_its_own_and_ends_the_run(
 
         assert len(set(workers.began)) <= 1, "they had one worker"
         assert len(workers.began) == place + (last != "nobody"), "nobody was called after it"
-        assert (await call(workers, "quiet", "quiet")).before  # and there is a worker again
+        assert (await call(workers, "quiet", "quiet")).earlier_ms  # and there is a worker again
 
-    assert (outcome.cause, outcome.is_lost, len(outcome.before)) == (cause, is_lost, place)
+    assert (outcome.cause, outcome.is_lost, len(outcome.earlier_ms)) == (cause, is_lost, place)
     assert text in outcome.message
 
 
@@ -106,8 +106,8 @@ async def test_all_have_one_worker_and_each_its_time(tmp_path: Path) -> None:
         assert len(set(workers.began)) == 1
         assert calls == [5], "each counts until the worker is replaced"
 
-    assert (outcome.cause, outcome.answer, len(outcome.before)) == ("policy", b"", 4)
-    assert 0 < sum(outcome.before) + outcome.duration_ms <= elapsed
+    assert (outcome.cause, outcome.answer, len(outcome.earlier_ms)) == ("policy", b"", 4)
+    assert 0 < sum(outcome.earlier_ms) + outcome.duration_ms <= elapsed
 
 
 @pytest.mark.parametrize(("first", "later"), [(0.3, 0.6), (60.0, 0.4)])
@@ -118,7 +118,7 @@ async def test_the_deadline_of_a_later_one_holds_from_when_it_began(tmp_path: Pa
         outcome = await workers.pool.call(asked, LoneFire(), began + first)
         elapsed = trio.current_time() - began
 
-    assert (outcome.cause, outcome.is_lost, outcome.is_orphaned, len(outcome.before)) == ("timeout", True, False, 1)
+    assert (outcome.cause, outcome.is_lost, outcome.is_orphaned, len(outcome.earlier_ms)) == ("timeout", True, False, 1)
     assert later <= elapsed < 60.0
     assert outcome.message.startswith("no answer within")
 
@@ -132,7 +132,7 @@ async def test_none_runs_beyond_the_end_of_its_fire(tmp_path: Path) -> None:
         fire.deadline = trio.current_time() + 20.0
         told = await call(workers, "quiet", "tell_time_left", fire=fire, timeout=30.0)
 
-    assert (outcome.cause, len(outcome.before)) == ("timeout", 1)
+    assert (outcome.cause, len(outcome.earlier_ms)) == ("timeout", 1)
     assert 0 < json.loads(told.answer)["context"]["said"] <= 20.0
 
 
@@ -141,7 +141,7 @@ async def test_one_that_takes_long_ends_the_run(tmp_path: Path) -> None:
     async with running_pool(tmp_path, HASTY, workers=2) as workers:
         outcome = await call(workers, "slow", "quiet", "quiet")
 
-        assert (len(workers.began), outcome.before, outcome.answer) == (1, (), b"")
+        assert (len(workers.began), outcome.earlier_ms, outcome.answer) == (1, (), b"")
 
 
 async def test_what_one_prints_is_its_own(tmp_path: Path) -> None:
@@ -150,8 +150,8 @@ async def test_what_one_prints_is_its_own(tmp_path: Path) -> None:
         died = await call(workers, "quiet", "print_and_end", "quiet")
         after = await call(workers, "quiet", "quiet")
 
-    assert (printed.stdout, len(printed.before), printed.cause) == ("some\n", 1, "policy")
-    assert (died.stderr, len(died.before), died.cause) == ("last words", 1, "crash")
+    assert (printed.stdout, len(printed.earlier_ms), printed.cause) == ("some\n", 1, "policy")
+    assert (died.stderr, len(died.earlier_ms), died.cause) == ("last words", 1, "crash")
     assert (after.stdout, after.stderr) == ("", "")
 
 
@@ -167,7 +167,7 @@ async def test_what_one_asks_is_asked_by_it(tmp_path: Path) -> None:
         outcome = await call(workers, "ask", "quiet", "other", "ask", "quiet", key="k", fire=Fire())
         wrongly = await call(workers, "quiet", "ask_wrongly", fire=Fire())
 
-    assert (outcome.cause, len(outcome.before)) == ("policy", 4)
+    assert (outcome.cause, len(outcome.earlier_ms)) == ("policy", 4)
     assert asked_by == ["ask", "other", "ask"]
     assert (wrongly.cause, wrongly.is_lost) == ("protocol", True)
 
@@ -177,14 +177,14 @@ async def test_a_child_that_one_forked_runs_no_other(tmp_path: Path) -> None:
         outcome = await call(workers, "fork", "quiet", "quiet")
 
         assert (len(workers.began), len(set(workers.began))) == (3, 1)
-        assert (outcome.cause, len(outcome.before)) == ("policy", 2)
+        assert (outcome.cause, len(outcome.earlier_ms)) == ("policy", 2)
 
 
 async def test_a_worker_at_the_end_of_its_calls_runs_no_more_than_these(tmp_path: Path) -> None:
     async with running_pool(tmp_path, SOURCE, workers=2, calls=1) as workers:
         outcome = await call(workers, "quiet", "quiet")
 
-    assert outcome.before == ()
+    assert outcome.earlier_ms == ()
 
 
 async def test_an_abandoned_run_costs_no_worker(tmp_path: Path) -> None:
@@ -208,4 +208,4 @@ async def test_a_call_that_is_too_long_with_those_after_it_goes_alone(
         asked = call_of("quiet", {"began": str(tmp_path / "began")}, {"text": "x" * 600}, then=["quiet"] * 4)
         outcome = await workers.pool.call(asked, LoneFire(), trio.current_time() + 10.0)
 
-    assert (outcome.cause, outcome.before) == ("policy", ())
+    assert (outcome.cause, outcome.earlier_ms) == ("policy", ())

@@ -74,4 +74,4 @@ def call_of(
         )
         for name in (function, *then)
     ]  # fmt: skip
-    return Call(0, hooks[0], Payload(data), {}, then=tuple(hooks[1:]))
+    return Call(0, hooks[0], Payload(data), {}, following=tuple(hooks[1:]))

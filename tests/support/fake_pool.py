@@ -66,13 +66,13 @@ class FakePool(Pool):
 
     async def call(self, call: Call, fire: FireContext, deadline: float) -> CallOutcome:
         outcome, before = await self._call(call, fire, deadline), list[float]()
-        for hook in call.then:
+        for hook in call.following:
             if outcome.cause != "policy" or outcome.answer:
                 break
             before.append(0.0)
             deadline = min(trio.current_time() + (hook.timeout or fire.spec.timeout), fire.deadline)
             outcome = await self._call(msgspec.structs.replace(call, hook=hook), fire, deadline)
-        return msgspec.structs.replace(outcome, before=tuple(before))
+        return msgspec.structs.replace(outcome, earlier_ms=tuple(before))
 
     async def _call(self, call: Call, fire: FireContext, deadline: float) -> CallOutcome:
         target = call.hook.target

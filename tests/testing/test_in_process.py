@@ -183,13 +183,13 @@ def test_a_crash_at_a_gate_is_no_denial() -> None:
 
 
 def test_what_is_no_hook_of_the_event_is_said() -> None:
-    with pytest.raises(NotAHookError, match="budget is no hook of stop, but of pre_tool_use"):
+    with pytest.raises(NotAHookError, match="budget is not a hook of stop, but of pre_tool_use"):
         run(guards.budget, event("stop"))
     with pytest.raises(NotAHookError, match="marks no function"):
         run(re, event("stop"))
     nothing: Any
     for nothing in ("guards.py", None, [], [guards.budget, "budget"]):
-        with pytest.raises(NotAHookError, match="is no hook; give a function"):
+        with pytest.raises(NotAHookError, match="is not a hook; give a function"):
             assert_fails(nothing, LIST)
     with pytest.raises(NotAnEventError, match="was not made by"):
         run(guards.budget, cast("Event", {"tool_name": "Bash"}))

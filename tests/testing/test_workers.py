@@ -55,7 +55,7 @@ def test_hooks_answer_in_a_worker_as_they_do_in_process(worker: Worker) -> None:
     assert "KeyError: 'oops'" in assert_fails(worker["note"], event("post_tool_use")).decision.outcomes[0].stderr
     assert_denies(worker["no_friday"], event("deploy_requested", defined={"model": "gate", "verdicts": ["deny"]},
                                              target="prod"))  # fmt: skip
-    with pytest.raises(NotAHookError, match="budget is no hook of stop, but of pre_tool_use"):
+    with pytest.raises(NotAHookError, match="budget is not a hook of stop, but of pre_tool_use"):
         worker["budget"].run(event("stop"))
 
 
@@ -74,7 +74,7 @@ def test_what_is_tested_is_the_file_as_it_is(file: Path, worker: Worker) -> None
         file.write_text(code.replace("force pushes", "no pushes"))
         assert_denies(worker["no_force_push"], push, reason="no pushes")
         file.write_text("import hooklatch  # no hooks\n# hooklatch: no hooks\n")
-        with pytest.raises(NotAHookError, match="no_force_push is no hook"):
+        with pytest.raises(NotAHookError, match="no_force_push is not a hook"):
             worker["no_force_push"].run(push)
         file.write_text(f"{code}\n)")
         with pytest.raises(HooksLoadError, match="SyntaxError"):

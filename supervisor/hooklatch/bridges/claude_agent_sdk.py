@@ -120,8 +120,8 @@ def build_tool_answer(ruling: ProceedRuling | AskRuling | RefuseRuling) -> dict[
 def can_use_tool(guard: Guard, ask: CanUseTool | None = None) -> CanUseTool:
     """Return what `ClaudeAgentOptions(can_use_tool=...)` takes: the hooks' allow is a permission, a deny refuses.
 
-    Claude Code calls it only where it would ask a person.  What no hook allows goes to `ask`, with the input as hooks
-    want it; without that it is refused.  It is no substitute for `hooks`, since most calls ask nobody.
+    Claude Code calls it only where it would ask a person.  A call that no hook allows goes to `ask`, with the input of
+    the hooks, and is refused without `ask`.  It does not replace `hooks`, since most calls ask no person.
     """
 
     async def decide(name: str, tool_input: dict[str, Any], context: ToolPermissionContext) -> PermissionResult:
@@ -132,7 +132,7 @@ def can_use_tool(guard: Guard, ask: CanUseTool | None = None) -> CanUseTool:
             return PermissionResultAllow(updated_input=ruling.value)
         if ask is None:
             why = ruling.text if isinstance(ruling, AskRuling) else "no hook allows it"
-            return PermissionResultDeny(message=f"permission is needed, and nobody is there to give it: {why}")
+            return PermissionResultDeny(message=f"permission is needed, and no person can be asked here: {why}")
         answer = await ask(name, ruling.value, context)
         if isinstance(answer, PermissionResultAllow) and answer.updated_input is None:
             return replace(answer, updated_input=ruling.value)  # else the SDK takes the input as the model gave it

@@ -1,4 +1,4 @@
-"""What to say where an SDK is not installed.  Knows the names of the extras."""
+"""The error for an SDK that is not installed."""
 
 from __future__ import annotations
 

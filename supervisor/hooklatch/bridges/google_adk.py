@@ -30,7 +30,7 @@ PROMPT: Final = SdkAbilities(name="google-adk")
 
 
 class NotRun(dict[str, Any]):
-    """The answer to a call that was not made: the model sees it, and hooks are told of no result."""
+    """The answer to a call that was not made: the model sees it, and no hook is called with a result."""
 
 
 class GuardPlugin(BasePlugin):
@@ -83,12 +83,12 @@ class GuardPlugin(BasePlugin):
         )
 
     async def before_run_callback(self, *, invocation_context: InvocationContext) -> types.Content | None:
-        """End the run with the reason if what the person has said is refused."""
+        """End the run with the reason if what the person has texts is refused."""
         content = invocation_context.user_content
-        said = [part.text for part in (content.parts or [] if content else []) if part.text]
-        if not said:
+        texts = [part.text for part in (content.parts or [] if content else []) if part.text]
+        if not texts:
             return None  # an answer to a question
-        ruling = await self._guard.before_prompt("\n".join(said), PROMPT)
+        ruling = await self._guard.before_prompt("\n".join(texts), PROMPT)
         return None if isinstance(ruling, ProceedRuling) else types.ModelContent(ruling.text)
 
     async def before_model_callback(self, *, callback_context: CallbackContext, llm_request: LlmRequest) -> None:

@@ -1,8 +1,11 @@
-"""The guard that a bridge asks before something happens, and tells afterwards.  Knows a session; knows no SDK.
+"""The guard that a bridge asks before an action, and notifies after it.  Knows a session; knows no SDK.
 
-`before_tool` and `before_prompt` always answer: an error, a daemon that is away or a deadline is a refusal; only the
-caller's own cancellation comes out of them, and then nothing may run either.  `tell` answers nothing, raises nothing
-and waits for no hook.
+`before_tool` and `before_prompt` always return a ruling: an error, a missing daemon or a passed deadline is a refusal.
+They raise only the caller's own cancellation, after which nothing may run either.  `tell` returns nothing, raises
+nothing and waits for no hook.
+
+    async with open_guard(host="my-agent") as guard:
+        ruling = await guard.before_tool("Bash", {"command": "ls"}, "call-1", SdkAbilities(name="my-sdk"))
 
 A session of `hooklatch.session` belongs to the event loop that opened it; one of `connect_sync` to the whole process,
 so a guard over it serves any loop and any thread.
@@ -43,10 +46,10 @@ RECEIPT: Final = 0.5  # seconds; a notification is sent by then, whether or not 
 
 
 class Guard:
-    """What the bridges of one program ask.  Any number of agents, tasks and, over `connect_sync`, threads may share it.
+    """The guard of one program's bridges.  Any number of agents, tasks and, over `connect_sync`, threads may share it.
 
-    `deadline` is in seconds: after it a question without an answer is refused; by default the event's own budget, and
-    what the client needs to find out that a daemon is silent.
+    `deadline` is in seconds: after it a request without an answer is refused.  The default is the event's own budget,
+    and the time in which the client notices that a daemon is silent.
     """
 
     def __init__(self, session: Session | SyncSession, *, deadline: float | None = None) -> None:
@@ -70,7 +73,7 @@ class Guard:
         `tool_input` is an object, or its JSON; `kind` has `tool_kind` and `tool_args` where the bridge knows more than
         the tool's name says; `envelope` has agent_id and agent_type.
         """
-        return await self._ask(self._tool_question(name, tool_input, tool_use_id, envelope, kind or {}), abilities)
+        return await self._ask(self._make_tool_request(name, tool_input, tool_use_id, envelope, kind or {}), abilities)
 
     async def before_prompt(self, prompt: str, abilities: SdkAbilities, /) -> Ruling:
         """Fire user_prompt_submit."""
@@ -82,15 +85,15 @@ class Guard:
         self, name: str, tool_input: object, tool_use_id: str | None, abilities: SdkAbilities, /, **envelope: str | None
     ) -> Ruling:
         """Do what `before_tool` does, in a thread without an event loop; only over a session of `connect_sync`."""
-        return self._ask_blocking(self._tool_question(name, tool_input, tool_use_id, envelope, {}), abilities)
+        return self._ask_blocking(self._make_tool_request(name, tool_input, tool_use_id, envelope, {}), abilities)
 
     def before_prompt_blocking(self, prompt: str, abilities: SdkAbilities, /) -> Ruling:
         """Do what `before_prompt` does, in a thread without an event loop; only over a session of `connect_sync`."""
-        question = GateRequest("user_prompt_submit", "prompt", prompt, {"prompt": prompt})
-        return self._ask_blocking(lambda: question, abilities)
+        request = GateRequest("user_prompt_submit", "prompt", prompt, {"prompt": prompt})
+        return self._ask_blocking(lambda: request, abilities)
 
     async def tell(self, event: str, /, **payload: Any) -> None:
-        """Fire an event that nobody waits for; values that JSON cannot say become text."""
+        """Fire an event without waiting for its decision; values that JSON cannot express become text."""
         try:
             with anyio.move_on_after(RECEIPT):
                 await self._fire(event, drop_empty_fields(payload), wait=False)
@@ -105,7 +108,7 @@ class Guard:
         except Exception as error:
             log.warning("not told: event=%s %s", event, print_value_as_text(error))
 
-    def _tool_question(
+    def _make_tool_request(
         self,
         name: str,
         tool_input: object,
@@ -113,36 +116,36 @@ class Guard:
         envelope: Mapping[str, str | None],
         kind: Mapping[str, Any],
     ) -> Callable[[], GateRequest]:
-        def question() -> GateRequest:
+        def make_request() -> GateRequest:
             value = read_object(tool_input)
             payload: dict[str, Any] = {"tool_name": name, "tool_input": value, **(kind or label_tool(name, value))}
             if tool_use_id:
                 payload["tool_use_id"] = tool_use_id
             return GateRequest("pre_tool_use", "tool_input", value, payload, {k: v for k, v in envelope.items() if v})
 
-        return question
+        return make_request
 
     async def _ask(self, make: Callable[[], GateRequest], abilities: SdkAbilities) -> Ruling:
         try:
-            question = make()
-            sent = question.encoded()
-            with anyio.fail_after(self.limit(question.event)):
+            request = make()
+            sent = request.encoded()
+            with anyio.fail_after(self.limit(request.event)):
                 fired = await self._fire(
-                    question.event, question.payload, wait=True, envelope=question.envelope, timeout=self._patience()
+                    request.event, request.payload, wait=True, envelope=request.envelope, timeout=self._fire_timeout()
                 )
-            return question.settled(sent, fired, abilities)
+            return request.settled(sent, fired, abilities)
         except Exception as error:
             return make_failure_ruling(error)
 
     def _ask_blocking(self, make: Callable[[], GateRequest], abilities: SdkAbilities) -> Ruling:
         try:
-            question = make()
-            sent = question.encoded()
+            request = make()
+            sent = request.encoded()
             fire = partial(
-                self._blocking().fire, question.event, payload=question.payload, envelope=question.envelope,
-                timeout=self._patience(),
+                self._blocking().fire, request.event, payload=request.payload, envelope=request.envelope,
+                timeout=self._fire_timeout(),
             )  # fmt: skip
-            return question.settled(sent, call_within(self.limit(question.event), fire), abilities)
+            return request.settled(sent, call_within(self.limit(request.event), fire), abilities)
         except Exception as error:
             return make_failure_ruling(error)
 
@@ -160,17 +163,17 @@ class Guard:
             raise TypeError("a call without an event loop needs a guard of open_guard_sync()")
         return self._session
 
-    def _patience(self) -> float | None:
-        """Return within how many seconds the daemon has to decide, so that it is its decision that counts."""
+    def _fire_timeout(self) -> float | None:
+        """Return the daemon's seconds for a decision, a little less than ours, so that its own decision counts."""
         return None if self._deadline is None else self._deadline - min(MARGIN, self._deadline / 10)
 
     def limit(self, event: str) -> float:
-        """Return after how many seconds a question about this event is refused."""
+        """Return the seconds after which a request about this event is refused."""
         return self._session.budgets.get(event, BUDGET) + GRACE if self._deadline is None else self._deadline
 
 
 class GateRequest(msgspec.Struct, frozen=True):
-    """One event that can refuse; `value` is what stands at `key` of its payload, and what may go on."""
+    """One event that can be refused; `value` is the value at `key` of its payload, which may be used if it is not."""
 
     event: str
     key: str
@@ -216,7 +219,7 @@ def call_within(seconds: float, function: Callable[[], T]) -> T:
     def run() -> None:
         try:
             result = function()
-        except BaseException as error:  # raised where somebody waits for it
+        except BaseException as error:  # raised in the waiting thread
             outcome.put(partial(raise_error, error))
         else:
             outcome.put(lambda: result)
@@ -272,9 +275,9 @@ def open_guard_sync(
 
 
 def label_tool(name: str, tool_input: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a tool's name says that it does, in the words that are the same for every agent.
+    """Return a tool's kind and arguments by its name, in the words that are the same for every agent.
 
-    A program's own tool may bear a known name and take other arguments: then a guard that reads them fails, and denies.
+    A program's own tool may have a known name and other arguments: then a guard that reads them fails, and denies.
     """
     kind = find_tool_kind_by_name(name)
     try:

@@ -141,8 +141,8 @@ def describe_failure(request: ToolCallRequest, error: Exception) -> tuple[str, d
 def describe_result(request: ToolCallRequest, result: object) -> tuple[str, dict[str, Any]]:
     if isinstance(result, ToolMessage) and result.status == "error":
         return "post_tool_use_failure", {**describe_tool_call(request), "error": format_message(result)}
-    said = format_message(result) if isinstance(result, ToolMessage) else result
-    return "post_tool_use", {**describe_tool_call(request), "tool_response": said}
+    response = format_message(result) if isinstance(result, ToolMessage) else result
+    return "post_tool_use", {**describe_tool_call(request), "tool_response": response}
 
 
 def describe_tool_call(request: ToolCallRequest) -> dict[str, Any]:

@@ -90,10 +90,10 @@ class Proxy:
             return  # the client's to judge
         identity = message.get("id")
         if "method" not in message and isinstance(identity, str | int) and (call := self._running.pop(identity, None)):
-            self._group.start_soon(self._tell, call, message)
+            self._group.start_soon(self._notify, call, message)
 
     def client_left(self) -> None:
-        """Drop the calls that are still being judged: nobody waits for them, so none may run."""
+        """Drop the calls that are still being judged: their client is gone, so none may run."""
         for scope in self._asking.values():
             scope.cancel()
 
@@ -123,7 +123,7 @@ class Proxy:
         self._running[call.id] = msgspec.structs.replace(call, arguments=ruling.value)
         await self._to_server(encode_message(message))
 
-    async def _tell(self, call: CallRequest, answer: Message) -> None:
+    async def _notify(self, call: CallRequest, answer: Message) -> None:
         payload = {
             "tool_name": call.tool, "tool_input": call.arguments, "tool_use_id": call.tool_use_id, **call.kind,
         }  # fmt: skip
@@ -139,7 +139,7 @@ async def run_proxy(
 ) -> int:
     """Start the server, and stand between it and the client until either ends; return the server's exit code.
 
-    The server's standard error is this program's.  It is gone when this returns, whatever happens.
+    The server's standard error is this program's.  The server has ended when this returns, also after an error.
 
     Raises:
         OSError: the server cannot be started.
@@ -165,16 +165,16 @@ async def read_lines(
     receive: Receive, take: Callable[[bytes], Awaitable[None]], at_end: Callable[[], Awaitable[None]] | None = None
 ) -> None:
     """Give each line to `take`; return where the lines end, or one does not."""
-    rest = bytearray()
-    searched = 0
+    received = bytearray()
+    searched = 0  # bytes without a newline, which are not searched again: a long line would take the square of its size
     while data := await read_some(receive):
-        rest += data
-        while (end := rest.find(b"\n", searched)) >= 0:
-            line, searched = bytes(rest[: end + 1]), 0
-            del rest[: end + 1]
+        received += data
+        while (end := received.find(b"\n", searched)) >= 0:
+            line, searched = bytes(received[: end + 1]), 0
+            del received[: end + 1]
             if line.strip():
                 await take(line)
-        searched = len(rest)
+        searched = len(received)
         if searched > MAX_LINE:
             log.error("a message has more than %d bytes; the proxy ends", MAX_LINE)
             break

@@ -28,7 +28,7 @@ CLAUDE_ID: Final = "claudecode/toolUseId"  # in `_meta`: the model's own id of t
 
 
 class UnreadableMessageError(ValueError):
-    """A line is no message that every parser reads alike; `code` is JSON-RPC's."""
+    """A line that is not a message, or that parsers read differently; `code` is JSON-RPC's."""
 
     def __init__(self, text: str, code: int = PARSE_ERROR) -> None:
         super().__init__(text)
@@ -36,7 +36,7 @@ class UnreadableMessageError(ValueError):
 
 
 class CallRequest(msgspec.Struct, frozen=True):
-    """A request to call a tool; `name` is the server's own name for it, `server` "" where nobody has named that."""
+    """A request to call a tool; `name` is the server's own name for it, `server` is "" where the server has no name."""
 
     id: Id
     server: str
@@ -51,17 +51,17 @@ class CallRequest(msgspec.Struct, frozen=True):
 
     @property
     def kind(self) -> dict[str, Any]:
-        """Return what the tool is, whatever it is called."""
-        told = {"server": self.server, "tool": self.name, "arguments": self.arguments}
-        return {"tool_kind": "mcp", "tool_args": told}
+        """Return the kind of the tool and its canonical arguments."""
+        tool_args = {"server": self.server, "tool": self.name, "arguments": self.arguments}
+        return {"tool_kind": "mcp", "tool_args": tool_args}
 
 
 def read_strictly(line: bytes) -> Message:
     """Return the one message of a line.
 
     Raises:
-        UnreadableMessageError: it is not JSON, has a key twice or a number that JSON does not know, or is no object:
-            a batch too, which no client needs any more.
+        UnreadableMessageError: it is not JSON, has a key twice or a number that JSON does not allow, or is not an
+            object, as a batch, which no client needs any more.
     """
     try:
         value: object = json.loads(
@@ -114,8 +114,8 @@ def read_call(message: Message, server: str | None) -> CallRequest:
     if arguments is not None and not isinstance(arguments, dict):
         raise UnreadableMessageError("the arguments of a tool are an object", INVALID_PARAMS)
     meta = fields.get("_meta")
-    told = cast("dict[str, Any]", meta).get(CLAUDE_ID) if isinstance(meta, dict) else None
-    tool_use_id = told if isinstance(told, str) and told else f"mcp-{identity}"
+    claude_id = cast("dict[str, Any]", meta).get(CLAUDE_ID) if isinstance(meta, dict) else None
+    tool_use_id = claude_id if isinstance(claude_id, str) and claude_id else f"mcp-{identity}"
     return CallRequest(identity, server or "", name, cast("dict[str, Any]", arguments or {}), tool_use_id)
 
 

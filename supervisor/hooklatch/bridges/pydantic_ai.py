@@ -122,7 +122,7 @@ def describe_tool_call(call: ToolCallPart, args: dict[str, Any]) -> dict[str, An
 
 
 def format_prompt(prompt: str | Sequence[Any]) -> str:
-    """Return the text of a prompt; of what is no text (an image), its type."""
+    """Return the text of a prompt; a part that is not a text, such as an image, is shown as its type."""
     if isinstance(prompt, str):
         return prompt
     return "\n".join(part if isinstance(part, str) else f"[{type(part).__name__}]" for part in prompt)

@@ -1,7 +1,7 @@
-"""From a decision to what an SDK is told: run with this, ask a person, or refuse with this text.
+"""The translation of a decision into a ruling for an SDK: run with this, ask a person, or refuse with this text.
 
-Pure: knows decisions and what an SDK can express; knows no SDK, no session and no clock.  A decision that cannot be
-expressed becomes the nearest stricter one, and the text says so.
+Pure: knows decisions and the abilities of an SDK; knows no SDK, no session and no clock.  A decision that the SDK
+cannot express becomes the nearest stricter one, and the text says so.
 
 | decision                            | ruling                                                     |
 |-------------------------------------|------------------------------------------------------------|
@@ -34,11 +34,11 @@ __all__ = [
 
 
 class SdkAbilities(msgspec.Struct, frozen=True, kw_only=True):
-    """What an SDK can express at one of its points; `name` is how a refusal names it.
+    """The abilities of an SDK at one of its points; `name` is its name in refusals.
 
-    rewrites: what goes on can be replaced.
+    rewrites: the input can be replaced.
     asks: there is a form for an approval, and this program handles it.
-    asks_about_rewrites: that form shows what would go on, also if a hook has replaced it.
+    asks_about_rewrites: that form shows the input, also if a hook has replaced it.
     """
 
     name: str
@@ -48,7 +48,7 @@ class SdkAbilities(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProceedRuling(msgspec.Struct, frozen=True, kw_only=True):
-    """It may go on, with `value`.  `is_approved`: a hook said allow, so that the SDK need not ask by itself."""
+    """The action may run, with `value`.  `is_approved`: a hook allowed it, so that the SDK need not ask by itself."""
 
     value: Any
     is_rewritten: bool = False
@@ -66,7 +66,7 @@ class AskRuling(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RefuseRuling(msgspec.Struct, frozen=True, kw_only=True):
-    """It must not go on; `text` is for the model.  `halts`: the whole run should end."""
+    """The action must not run; `text` is for the model.  `halts`: the whole run should end."""
 
     text: str
     halts: bool = False
@@ -108,10 +108,10 @@ def make_ask_ruling(
 ) -> AskRuling | RefuseRuling:
     why = decision.reason or "a hook asks for it"
     if not abilities.asks:
-        return make_refusal(f"approval is needed, and nobody can be asked in {abilities.name}: {why}", decision)
+        return make_refusal(f"approval is needed, and {abilities.name} cannot ask a person here: {why}", decision)
     if is_rewritten and not abilities.asks_about_rewrites:
-        said = f"approval is needed, and {abilities.name} cannot show the {key} that a hook wants instead: {why}"
-        return make_refusal(said, decision)
+        text = f"approval is needed, and {abilities.name} cannot show the {key} that a hook wants instead: {why}"
+        return make_refusal(text, decision)
     return AskRuling(text=why, value=wanted, is_rewritten=is_rewritten, decision=decision)
 
 
@@ -120,10 +120,10 @@ def make_refusal(text: str, decision: Decision) -> RefuseRuling:
 
 
 def read_object(text: object) -> dict[str, Any]:
-    """Return a tool's input as an object, from JSON text if an SDK gives it as that; nothing at all is no keys.
+    """Return a tool's input as an object, parsed if it is JSON text.  None and an empty text become an empty object.
 
     Raises:
-        UnreadableInputError: it is something else, or parsers differ on it: the SDK's own may take what no guard saw.
+        UnreadableInputError: it is not an object, or parsers differ on it, so that the SDK may run what no guard saw.
     """
     if text is None or text in ("", b""):
         return {}

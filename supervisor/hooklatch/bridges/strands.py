@@ -82,11 +82,11 @@ class GuardHooks(HookProvider):
             await self._guard.tell("post_tool_use", **payload, tool_response=event.result["content"])
 
     async def before_prompt(self, event: BeforeInvocationEvent) -> None:
-        """Cancel the run with the reason if what the person has said is refused."""
-        said = [part["text"] for message in event.messages or [] for part in message["content"] if "text" in part]
-        if not said:
+        """Cancel the run with the reason if what the person has texts is refused."""
+        texts = [part["text"] for message in event.messages or [] for part in message["content"] if "text" in part]
+        if not texts:
             return  # an answer to a question, or a run that goes on
-        ruling = await self._guard.before_prompt("\n".join(said), PROMPT)
+        ruling = await self._guard.before_prompt("\n".join(texts), PROMPT)
         if not isinstance(ruling, ProceedRuling):
             event.cancel = ruling.text
 

@@ -1,7 +1,7 @@
-"""One connection under trio or asyncio: one task reads it, another writes what the kernel did not take at once.
+"""One connection under trio or asyncio: one task reads it, another writes the data that the kernel did not take.
 
-When the connection ends for whatever reason, every waiting request ends at once, each with the same error. A line is
-sent or queued whole in one step, so that a cancelled request never leaves half of one behind; its answer is dropped.
+When the connection ends, for any reason, every waiting request ends at once, each with the same error. A line is sent
+or queued whole in one step, so that a cancelled request never leaves half a line behind. Its response is dropped.
 
 Plain sockets instead of `anyio.connect_unix`: with a full backlog both libraries treat a socket as connected that is
 not, and each send of anyio's stream costs a turn of the loop.
@@ -30,7 +30,7 @@ from hooklatch.errors import DaemonUnreachableError, HooklatchError
 __all__ = ["AsyncLink"]
 
 CHUNK: Final = 2**16
-MAX_UNBROKEN: Final = 250  # events skipped without a turn for other tasks; asking for the next one is such a turn
+MAX_UNBROKEN: Final = 250  # events skipped without a turn for other tasks; a request for the next one is such a turn
 
 
 class AsyncLink:
@@ -85,13 +85,13 @@ class AsyncLink:
             self.end(DaemonUnreachableError("the session was closed"))
 
     def may_skip(self, event: str) -> bool:
-        """Return whether the daemon's last word permits it, as far as that was read: `skip` looks for another one."""
+        """Return whether the latest permission that was read has the event; `skip` looks for a later one."""
         return event in self._exchange.permission.events
 
     def skip(self, event: str) -> Decision | None:
-        """Decide on an event in the daemon's place if that permits it, and count it.
+        """Decide on an event in the daemon's place if the daemon permits it, and count it.
 
-        What the daemon may have said since is in the socket, and would be read first: so there must be nothing.
+        A later permission would still be in the socket, so the socket must have nothing to read.
         """
         permission = self._exchange.permission
         if event not in permission.events or self._poll.poll(0):
@@ -109,7 +109,7 @@ class AsyncLink:
         self.report()
 
     def report(self) -> None:
-        """Tell the daemon how many events were skipped, if any were."""
+        """Send the daemon the counts of skipped events, if there are any."""
         if self.failure is None and (line := self._skipped.take()):
             self._send(line)
 
@@ -119,7 +119,7 @@ class AsyncLink:
         Raises:
             InvalidPayloadError: a parameter is not plain finite JSON; nothing was sent.
             RequestFailedError: the daemon answered with an error.
-            UnreadableAnswerError: the daemon sent something that is no message.
+            UnreadableAnswerError: the daemon sent something that is not a message.
             DaemonUnreachableError: the connection is lost, or the daemon is silent.
         """
         async with self._slots:
@@ -142,13 +142,13 @@ class AsyncLink:
             self.end(DaemonUnreachableError(f"the connection broke: {error.strerror or error}"))
             return
         for action in self._exchange.receive(data, time.monotonic()):
-            self._see_to(action)
+            self._perform(action)
 
     def _hang_up(self) -> None:
         hang_up(self._socket)
         self._ended.set()
 
-    def _see_to(self, action: Action) -> None:
+    def _perform(self, action: Action) -> None:
         match action:
             case CallRequested():
                 self._tasks.start_from_anywhere(self._answer, action)
@@ -165,7 +165,8 @@ class AsyncLink:
     def _send(self, line: bytes) -> None:
         if self.failure is not None:
             return
-        sent = 0 if self._unsent else self._give(line)
+        # Only if nothing is queued, or this line would overtake an earlier one.
+        sent = 0 if self._unsent else self._write_some(line)
         if sent < len(line):
             if not self._unsent:
                 self._exchange.begin_sending(time.monotonic())
@@ -179,19 +180,19 @@ class AsyncLink:
                 self._has_unsent = anyio.Event()
                 await self._has_unsent.wait()
             await anyio.wait_writable(self._socket)
-            if sent := self._give(self._unsent):  # the buffer was full, and the daemon made room: a sign of life
+            if sent := self._write_some(self._unsent):  # the buffer was full, and the daemon made room: a sign of life
                 self._exchange.heard(time.monotonic())
                 del self._unsent[:sent]
                 if not self._unsent:
                     self._exchange.finish_sending()
 
-    def _give(self, data: bytes | bytearray) -> int:
+    def _write_some(self, data: bytes | bytearray) -> int:
         try:
             return self._socket.send(data)
         except BlockingIOError:
             return 0
         except BrokenPipeError:
-            return len(data)  # the daemon hung up; what it sent before is still to be read, then the end
+            return len(data)  # the daemon hung up; its last data are still to be read, then the end
         except OSError as error:
             self.end(DaemonUnreachableError(f"the connection broke: {error.strerror or error}"))
             return len(data)

@@ -1,6 +1,6 @@
 """One connection for threads: the thread that makes it reads it, any number of others wait for answers.
 
-When the connection ends for whatever reason, every waiting request ends at once, each with the same error. The waiting
+When the connection ends, for any reason, every waiting request ends at once, each with the same error. The waiting
 threads watch the daemon's pulse, so that a session without waiting requests never wakes up.
 """
 
@@ -86,7 +86,7 @@ class SyncLink:
         self._socket.close()
 
     def request(self, method: str, params: Mapping[str, object]) -> msgspec.Raw:
-        """Send a request and wait for its result; the reader's thread reads meanwhile.
+        """Send a request and wait for its result, while the reader's thread reads.
 
         Raises:
             InvalidPayloadError: a parameter is not plain finite JSON; nothing was sent.
@@ -98,15 +98,15 @@ class SyncLink:
             return self._ask(method, params)
 
     def may_skip(self, event: str) -> bool:
-        """Return whether the daemon's last word permits it, as far as that was read: `skip` looks for another one."""
+        """Return whether the latest permission that was read has the event; `skip` looks for a later one."""
         return event in self._exchange.permission.events
 
     def skip(self, event: str) -> Decision | None:
-        """Decide on an event in the daemon's place if that permits it, and count it.
+        """Decide on an event in the daemon's place if the daemon permits it, and count it.
 
-        What the daemon may have said since is in the socket, and would be read first: so there must be nothing.
+        A later permission would still be in the socket, so the socket must have nothing to read.
         """
-        with self._state:  # nobody reads meanwhile, so all that was read was taken
+        with self._state:  # no thread reads while it is held, so all data that were read are processed
             permission = self._exchange.permission
             if event not in permission.events or self._poll.poll(0):
                 return None
@@ -119,14 +119,14 @@ class SyncLink:
         return make_skipped_decision(event, number, permission.revision)
 
     def report(self, *, deadline: float = inf) -> None:
-        """Tell the daemon how many events were skipped, if any were."""
+        """Send the daemon the counts of skipped events, if there are any."""
         with self._state:
             line = self._skipped.take() if self._exchange.failure is None else b""
         if line:
             self._send(line, deadline)
 
     def take_leave(self, deadline: float) -> None:
-        """Tell the daemon that the session is over, and wait until then for its answer."""
+        """Send the daemon the end of the session, and wait until the deadline for its response."""
         with suppress(HooklatchError):  # the daemon is gone
             self._ask("session.close", {}, deadline=deadline)
 
@@ -137,8 +137,8 @@ class SyncLink:
         pause = self._read_once if threading.get_ident() == self._reader else answered.wait
         try:
             self._send(line, deadline)
-            while not answered.is_set() and (left := deadline - time.monotonic()) > 0:
-                pause(min(left, self._line_timeouts()))
+            while not answered.is_set() and (remaining := deadline - time.monotonic()) > 0:
+                pause(min(remaining, self._line_timeouts()))
                 self._check(deadline)
         finally:
             with self._state:
@@ -166,7 +166,7 @@ class SyncLink:
         try:
             if not is_ready(self._socket, select.POLLIN, timeout):
                 return
-            with self._state:  # in one step, or a thread could skip an event by what is no longer permitted
+            with self._state:  # in one step, or a thread could skip an event with a permission that has ended
                 actions = self._exchange.receive(self._socket.recv(CHUNK), time.monotonic())
         except BlockingIOError:
             return
@@ -174,9 +174,9 @@ class SyncLink:
             self.end(DaemonUnreachableError(f"the connection broke: {error.strerror or error}"))
             return
         for action in actions:
-            self._see_to(action)
+            self._perform(action)
 
-    def _see_to(self, action: Action) -> None:
+    def _perform(self, action: Action) -> None:
         match action:
             case CallRequested():
                 start_thread(self._answer, action)
@@ -191,7 +191,7 @@ class SyncLink:
         self._send(encode_reply(call, self._serve(call)))
 
     def _send(self, line: bytes, deadline: float = inf) -> None:
-        """Send a line, unless the connection ends before; what is not sent whole at the deadline ends it."""
+        """Send a line, unless the connection ends before; a line that is not sent whole at the deadline ends it."""
         if self._sending.acquire(blocking=False) or self._wait_for_turn(deadline):
             try:
                 self._send_all(line, deadline)
@@ -199,7 +199,7 @@ class SyncLink:
                 self._sending.release()
 
     def _wait_for_turn(self, deadline: float) -> bool:
-        with self._watched():
+        with self._watching_pulse():
             while not self._sending.acquire(timeout=self._pause(deadline)):
                 self._check()
                 if self.failure is not None or time.monotonic() >= deadline:
@@ -208,34 +208,34 @@ class SyncLink:
 
     def _send_all(self, line: bytes, deadline: float = inf) -> None:
         try:
-            sent = self._give(line) if self.failure is None else len(line)
+            sent = self._write_some(line) if self.failure is None else len(line)
             if sent < len(line):
-                self._send_rest(memoryview(line)[sent:], deadline)
+                self._send_remaining(memoryview(line)[sent:], deadline)
         except BrokenPipeError:
-            return  # the daemon hung up; what it sent before is still to be read, then the end
+            return  # the daemon hung up; its last data are still to be read, then the end
         except OSError as error:
             self.end(DaemonUnreachableError(f"the connection broke: {error.strerror or error}"))
 
-    def _send_rest(self, rest: memoryview, deadline: float) -> None:
-        with self._watched():
-            while rest and self.failure is None:
+    def _send_remaining(self, unsent: memoryview, deadline: float) -> None:
+        with self._watching_pulse():
+            while unsent and self.failure is None:
                 if is_ready(self._socket, select.POLLOUT, self._pause(deadline)):
                     self._heard()  # the buffer was full, and the daemon made room: a sign of life
-                    rest = rest[self._give(rest) :]
+                    unsent = unsent[self._write_some(unsent) :]
                 elif time.monotonic() >= deadline:
                     self.end(DaemonUnreachableError("the daemon did not read in time"))
                 else:
                     self._check()
 
-    def _give(self, data: bytes | memoryview) -> int:
+    def _write_some(self, data: bytes | memoryview) -> int:
         try:
             return self._socket.send(data)
         except BlockingIOError:
             return 0
 
     @contextmanager
-    def _watched(self) -> Generator[None]:
-        """Have the daemon's pulse checked for as long as this thread waits for it to read."""
+    def _watching_pulse(self) -> Generator[None]:
+        """Have the daemon's pulse checked while this thread waits for the daemon to read."""
         with self._state:
             self._exchange.begin_sending(time.monotonic())
         try:

@@ -1,4 +1,7 @@
-"""The pure part: decides fires, and holds the rules for names, queues, restarts and limits.
+"""The pure part of the daemon: it decides fires, and holds the rules for names, queues, restarts and limits.
 
-No clock, no I/O, no tasks; tested by tables in tests/core.
+There is no clock, no I/O and no task in it.  Tables in tests/core test it.
+
+    machine = start_machine(chain, chain.select(payload), payload, context)   # then next_calls() and receive(),
+    decision = machine.decide(decision_id="d", revision=1, duration_ms=0.0)   # until there are no further calls
 """

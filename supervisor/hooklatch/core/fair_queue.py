@@ -49,7 +49,7 @@ class FairQueue(Generic[K, T]):
         return self.count
 
     def __iter__(self) -> Iterator[T]:
-        """Return every entry, in no order that means anything."""
+        """Return an iterator over all entries, in arbitrary order."""
         return chain.from_iterable(self._lines.values())
 
     def waiting(self, key: K) -> int:
@@ -75,13 +75,13 @@ class FairQueue(Generic[K, T]):
                 return entry
             victim = next(reversed(self._by_length[self._longest]))
             evicted = self._lines[victim].pop()
-            self._resized(victim, self._longest, self._longest - 1)
+            self._update_length(victim, self._longest, self._longest - 1)
         line = self._lines.get(key)
         if line is None:
             line = self._lines[key] = deque()
             self._newcomers[key] = None
         line.append(entry)
-        self._resized(key, len(line) - 1, len(line))
+        self._update_length(key, len(line) - 1, len(line))
         return evicted
 
     def take(self, skip: Container[K] = (), *, newcomers_only: bool = False) -> T | None:
@@ -107,7 +107,7 @@ class FairQueue(Generic[K, T]):
         line.remove(entry)
         if not line and key in self._newcomers:  # it leaves unserved; a regular keeps its position in the ring
             del self._newcomers[key], self._lines[key]
-        self._resized(key, len(line) + 1, len(line))
+        self._update_length(key, len(line) + 1, len(line))
         return True
 
     def _serve(self, key: K) -> T:
@@ -116,7 +116,7 @@ class FairQueue(Generic[K, T]):
         self._newcomers.pop(key, None)
         self._regulars[key] = None
         self._regulars.move_to_end(key)
-        self._resized(key, len(line) + 1, len(line))
+        self._update_length(key, len(line) + 1, len(line))
         return entry
 
     def _forget_idle(self) -> None:
@@ -130,7 +130,7 @@ class FairQueue(Generic[K, T]):
             for key in [key for key in self._regulars if not self._lines[key]]:
                 del self._regulars[key], self._lines[key]
 
-    def _resized(self, key: K, old: int, new: int) -> None:
+    def _update_length(self, key: K, old: int, new: int) -> None:
         self.count += new - old
         if old:
             keys = self._by_length[old]
@@ -148,7 +148,7 @@ class FairQueue(Generic[K, T]):
 
 
 class MedianDuration:
-    """The median duration of recent calls, which a few slow ones do not move."""
+    """The median duration of recent calls, which a few slow calls do not move."""
 
     def __init__(self) -> None:
         self._latest: deque[float] = deque(maxlen=SAMPLES)

@@ -1,4 +1,4 @@
-"""The params of a fire, from the wire or from a host's adapter.  Shapes only; knows no session and no hook."""
+"""The params of a fire, from the wire or from a host's adapter.  Shapes only."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ __all__ = ["EnvelopeParams", "FireParams", "StatedEnvelope"]
 
 
 class EnvelopeParams(msgspec.Struct, frozen=True):
-    """What a host says about the moment, besides the payload.
+    """The facts that a host sends besides the payload: who fired, and where.
 
-    `cwd` is where the agent is, `began_in` where it began, and `began_as` that directory's path with "-" for all but
-    letters and digits.  `parent_session_id` is passed on to hooks, and inherits nothing from that session.
+    `cwd` is the agent's folder, `began_in` the folder where it began, and `began_as` that folder's path with "-" for
+    all but letters and digits.  `parent_session_id` is passed on to hooks, and inherits nothing from that session.
     """
 
     session_id: Name | None = None
@@ -31,16 +31,16 @@ class EnvelopeParams(msgspec.Struct, frozen=True):
 
 
 class StatedEnvelope(EnvelopeParams, frozen=True):
-    """An envelope with what a native payload says of its session.
+    """An envelope with the facts of its session that a native payload states.
 
-    Its `session_id` is what hooks are told in a live session too, and no more than that.
+    Its `session_id` is only passed on to hooks, in a live session too.  It never selects a session.
     """
 
 
 class FireParams(msgspec.Struct, frozen=True):
     """The params of `fire`; `dialect` is the format of the event and its payload, if it is not the session's.
 
-    `default_cwd` is where the agent is if neither the envelope nor a native payload says it.
+    `default_cwd` is the agent's folder if neither the envelope nor a native payload names one.
     """
 
     event: Name

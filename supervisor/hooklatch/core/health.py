@@ -1,7 +1,7 @@
-"""What is wrong with a daemon, and what to do about it: the one definition of red and of yellow.  Pure; asks nobody.
+"""The definition of red and of yellow: the faults and warnings of a daemon, each with its remedy.  Pure.
 
-`health` says in a word whether it is red, `status` and `doctor` list it with what to do, the metrics count it: all of
-them by `health_findings`.  What only deserves a look is yellow.  Neither can be told without what to do.
+`health` says in a word whether the daemon is red, `status` and `doctor` list the findings, and the metrics count them.
+All of them use `health_findings`.  A warning is yellow.  Neither can be reported without a remedy.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ RESTART = "fix what is named, and make a change again that would be lost; else s
 class HealthFinding(msgspec.Struct, frozen=True):
     """One thing that is wrong: the word for its kind, what it is, and what to do.
 
-    `is_vital`: no gate can be decided meanwhile, so that a restart is called for.
+    `is_vital` says that no gate can be decided until a restart.
     """
 
     reason: Reason
@@ -46,7 +46,7 @@ class HealthFinding(msgspec.Struct, frozen=True):
 
 
 class HealthInputs(msgspec.Struct, frozen=True, kw_only=True):
-    """All that makes a daemon ready or not, at one moment; of texts and diagnostics, what `str` says is told."""
+    """All facts that make a daemon ready or not, at one moment; diagnostics are reported as their `str`."""
 
     is_draining: bool
     parts: Sequence[str]  # parts of its own that have failed lately, or are down
@@ -59,9 +59,9 @@ class HealthInputs(msgspec.Struct, frozen=True, kw_only=True):
     hooks: Sequence[object]  # clients' hooks that cannot be called
     faults: Sequence[str]  # of the daemon's own files and places
     quarantined: Sequence[str]  # hooks, by name
-    state: Sequence[str]  # of what hooks remember
+    state: Sequence[str]  # of shared state
     suspended: Sequence[Suspension]
-    fleet: Sequence[str]  # what of its policy is not in force, or is too old
+    fleet: Sequence[str]  # parts of its policy that are not active, or too old
 
 
 class HealthWarning(msgspec.Struct, frozen=True):
@@ -76,17 +76,17 @@ class WarningInputs(msgspec.Struct, frozen=True, kw_only=True):
     """All that deserves a look, at one moment."""
 
     record: Sequence[str]
-    switches: Sequence[str]  # of hooks, that were not taken over
-    state: Sequence[str]  # settings of it that are not in force yet
+    switches: Sequence[str]  # of hooks, from another file, that were not adopted
+    state: Sequence[str]  # settings of shared state that are not active yet
     projects: Sequence[str]
     configuration: Sequence[str]
-    hooks: Sequence[str]  # that there is none
-    commands: Sequence[str]  # of hooks, that run what an agent can write
+    hooks: Sequence[str]  # a text if there are none
+    commands: Sequence[str]  # shell hooks that run files which an agent can write
     files: Sequence[str]  # in a folder of hooks, that nothing reads
-    notes: Sequence[str]  # on what guards nothing and may be meant so
+    notes: Sequence[str]  # about hooks that guard nothing, perhaps on purpose
 
 
-# What to do about each field of `WarningInputs`; one without a line here cannot be told.
+# What to do about each field of `WarningInputs`; a field without a line here fails on its first warning.
 DO_ABOUT = {
     "record": "nothing about what is over; else fix what it names: it goes on by itself (see: hooklatch log verify)",
     "switches": "see what each hook is now, and switch it again by its full name: hooklatch hooks",
@@ -100,10 +100,12 @@ DO_ABOUT = {
 }
 
 
-def health_warnings(seen: WarningInputs) -> list[HealthWarning]:
+def health_warnings(inputs: WarningInputs) -> list[HealthWarning]:
     """Return each thing that deserves a look, with what to do."""
     return [
-        HealthWarning(field, text, DO_ABOUT[field]) for field in seen.__struct_fields__ for text in getattr(seen, field)
+        HealthWarning(field, text, DO_ABOUT[field])
+        for field in inputs.__struct_fields__
+        for text in getattr(inputs, field)
     ]
 
 
@@ -112,48 +114,48 @@ def is_vital_well(*, is_zygote_alive: bool, is_record_sound: bool) -> bool:
     return is_zygote_alive and is_record_sound
 
 
-def health_findings(condition: HealthInputs) -> list[HealthFinding]:
-    """Return each thing that makes it red: gates are denied, or guards left out, for another reason than policy."""
-    return list(list_findings(condition))
+def health_findings(inputs: HealthInputs) -> list[HealthFinding]:
+    """Return the findings that make a daemon red: gates are denied, or guards left out, not by policy."""
+    return list(list_findings(inputs))
 
 
-def list_findings(condition: HealthInputs) -> Iterator[HealthFinding]:
-    yield from (HealthFinding("parts", text, DESCRIPTORS) for text in condition.listeners)
-    yield from (HealthFinding("parts", text, BY_ITSELF) for text in condition.parts)
-    if not condition.is_zygote_alive:
+def list_findings(inputs: HealthInputs) -> Iterator[HealthFinding]:
+    yield from (HealthFinding("parts", text, DESCRIPTORS) for text in inputs.listeners)
+    yield from (HealthFinding("parts", text, BY_ITSELF) for text in inputs.parts)
+    if not inputs.is_zygote_alive:
         text = "the zygote does not run, so no worker can be started"
         yield HealthFinding("zygote", text, BY_ITSELF, is_vital=True)
-    yield from (
-        HealthFinding("record", text, DISK, is_vital=not condition.is_record_sound) for text in condition.record
-    )
-    yield from (HealthFinding("isolation", str(one), SAVED_FILE) for one in condition.isolation)
-    yield from (HealthFinding("files", str(file), SAVED_FILE) for file in condition.files)
-    yield from (HealthFinding("hooks", str(hook), SAVED_FILE) for hook in condition.hooks)
-    yield from (HealthFinding("faults", text, RESTART) for text in condition.faults)
-    for name in condition.quarantined:
+    yield from (HealthFinding("record", text, DISK, is_vital=not inputs.is_record_sound) for text in inputs.record)
+    yield from (HealthFinding("isolation", str(source), SAVED_FILE) for source in inputs.isolation)
+    yield from (HealthFinding("files", str(file), SAVED_FILE) for file in inputs.files)
+    yield from (HealthFinding("hooks", str(hook), SAVED_FILE) for hook in inputs.hooks)
+    yield from (HealthFinding("faults", text, RESTART) for text in inputs.faults)
+    for name in inputs.quarantined:
         text = f"{name} is quarantined: its worker died too often"
         yield HealthFinding("quarantined", text, f"fix it, then: hooklatch hooks enable {quote_name(name)}")
-    yield from (HealthFinding("state", text, RESTART) for text in condition.state)
-    for one in condition.suspended:
-        what, which = (one.hook, quote_name(one.hook)) if one.hook is not None else ("every hook", "--all")
-        yield HealthFinding("suspended", f"{what} is suspended: {one.reason}", f"to end that: hooklatch resume {which}")
-    yield from (HealthFinding("fleet", text, LINK) for text in condition.fleet)
+    yield from (HealthFinding("state", text, RESTART) for text in inputs.state)
+    for suspension in inputs.suspended:
+        hook = suspension.hook
+        what, which = (hook, quote_name(hook)) if hook is not None else ("every hook", "--all")
+        text = f"{what} is suspended: {suspension.reason}"
+        yield HealthFinding("suspended", text, f"to end that: hooklatch resume {which}")
+    yield from (HealthFinding("fleet", text, LINK) for text in inputs.fleet)
 
 
-def health_word(condition: HealthInputs) -> Word:
-    """Say in a word how it is: it leaves, it is red, or it can do its work."""
-    return "draining" if condition.is_draining else "red" if health_findings(condition) else "ready"
+def health_word(inputs: HealthInputs) -> Word:
+    """Return the daemon's condition in a word: draining, red, or ready."""
+    return "draining" if inputs.is_draining else "red" if health_findings(inputs) else "ready"
 
 
 class ActiveFaults:
-    """What is wrong for as long as whoever found it says so."""
+    """The faults that parts of the daemon report, each until the same part takes it back."""
 
     def __init__(self) -> None:
         self._texts: dict[str, tuple[str, ...]] = {}
 
-    def report(self, who: str, *texts: str) -> None:
-        """Replace what somebody has said; without a text it is taken back."""
-        self._texts[who] = texts
+    def report(self, part: str, *texts: str) -> None:
+        """Replace the faults of a part; without a text they are taken back."""
+        self._texts[part] = texts
 
     def __iter__(self) -> Iterator[str]:
         return (text for texts in self._texts.values() for text in texts)

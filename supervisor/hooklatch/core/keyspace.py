@@ -2,11 +2,11 @@
 
 Does not know files, workers or a clock.
 
-    place       a scope of a namespace: values of a source in one layer or project; for all sessions or one
+    scope       values of a source in one layer or project, for all sessions or for one
     step        planned first (`plan` changes nothing), then applied (`take`), so that it can be journaled in between
-    expiry      of a key, by its ttl; of a scope, when its session ends or nobody has used it for `linger` seconds
+    expiry      of a key, by its ttl; of a scope, when its session ends or after `idle_ttl` seconds without use
 
-Nothing is evicted to make room: what does not fit is refused.  Only expired values are dropped, lazily.
+Nothing is evicted to make room: a value that does not fit is refused.  Only expired values are dropped, lazily.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ class Namespace(msgspec.Struct, frozen=True, order=True):
 class StateScope(msgspec.Struct, frozen=True):
     """One scope of a namespace: "" if all sessions share it, otherwise a `name_session_scope`.
 
-    The scope expires after `linger` seconds without use; None means never.
+    The scope expires after `idle_ttl` seconds without use; None means never.
     """
 
     namespace: Namespace
     scope: str = ""
-    linger: float | None = None
+    idle_ttl: float | None = None
 
 
 def name_session_scope(session_id: str, *, is_claimed: bool) -> str:
@@ -85,7 +85,7 @@ class PlannedStep(msgspec.Struct, frozen=True):
 
 
 class Usage(msgspec.Struct):
-    """What is stored, including expired values not yet dropped; nothing expires before `may_end_at`."""
+    """The amount that is stored, including expired values not yet dropped; nothing expires before `may_end_at`."""
 
     keys: int = 0
     bytes: int = 0
@@ -111,18 +111,18 @@ class Keyspace:
         self._usage: dict[Account, Usage] = {}
         self.total = Usage()
 
-    def plan(self, place: StateScope, asked: StateRequest, now: float) -> PlannedStep:
+    def plan(self, place: StateScope, request: StateRequest, now: float) -> PlannedStep:
         """Return the result and the change of a step, without applying it.
 
         Raises:
-            RefusedStepError: it exceeds a limit, or the current value does not allow it.
-            GarbageStepError: a genuine worker never requests it.
+            RefusedStepError: the step exceeds a limit, or the current value does not allow it.
+            GarbageStepError: a genuine worker never requests the step.
         """
-        validate_state_request(asked)
-        before = self.find(place, asked.key, now)
-        planned = STEPS[asked.operation](asked, before, now + asked.ttl if asked.ttl else math.inf)
+        validate_state_request(request)
+        before = self.find(place, request.key, now)
+        planned = STEPS[request.operation](request, before, now + request.ttl if request.ttl else math.inf)
         if planned.is_change and planned.entry is not None:
-            self._check_room(place, asked.key, planned.entry, now)
+            self._check_room(place, request.key, planned.entry, now)
         return planned
 
     def find(self, place: StateScope, key: str, now: float) -> StoredValue | None:
@@ -153,12 +153,12 @@ class Keyspace:
         elif not scope.entries:
             self._drop(account, place.scope)
 
-    def places_of(self, scope: str) -> list[StateScope]:
-        """Return the places of all namespaces that have values in a scope."""
+    def list_scopes(self, scope: str) -> list[StateScope]:
+        """Return the scopes of this name in all namespaces that have values there."""
         return [StateScope(namespace, scope) for (namespace, _), scopes in self._accounts.items() if scope in scopes]
 
     def end_scope(self, place: StateScope) -> None:
-        """Drop all values of a place."""
+        """Drop all values of a scope."""
         if place.scope in self._accounts.get(find_account(place), {}):
             self._drop(find_account(place), place.scope)
 
@@ -181,9 +181,9 @@ class Keyspace:
         """Return the usage of each namespace."""
         usages: dict[Namespace, Usage] = {}
         for (namespace, _), usage in self._usage.items():
-            one = usages.setdefault(namespace, Usage())
-            one.keys += usage.keys
-            one.bytes += usage.bytes
+            total = usages.setdefault(namespace, Usage())
+            total.keys += usage.keys
+            total.bytes += usage.bytes
         return dict(sorted(usages.items()))
 
     def clear(self) -> None:
@@ -227,23 +227,23 @@ class Keyspace:
     def _drop_ended(self, account: Account, now: float) -> None:
         """Drop expired values of this account, or of all accounts if the total is nearly full."""
         is_full = self.total.bytes > MAX_TOTAL - MAX_BYTES
-        for one in list(self._accounts) if is_full else [account]:
-            usage = self._usage.get(one)
+        for expiring_account in list(self._accounts) if is_full else [account]:
+            usage = self._usage.get(expiring_account)
             if usage is None or usage.may_end_at > now:
                 continue  # nothing can have expired: do not search a full source on every step
             usage.may_end_at = math.inf
-            for name, scope in list(self._accounts[one].items()):
+            for name, scope in list(self._accounts[expiring_account].items()):
                 if scope.ends_at <= now:
-                    self._drop(one, name)
+                    self._drop(expiring_account, name)
                     continue
                 for key, entry in list(scope.entries.items()):
                     if entry.ends_at <= now:
                         del scope.entries[key]
-                        self._count(one, -1, -measure_entry(key, entry))
+                        self._count(expiring_account, -1, -measure_entry(key, entry))
                     else:
-                        self._note_end(one, min(entry.ends_at, scope.ends_at))
+                        self._note_end(expiring_account, min(entry.ends_at, scope.ends_at))
                 if not scope.entries:
-                    self._drop(one, name)
+                    self._drop(expiring_account, name)
 
     def _drop(self, account: Account, scope: str) -> None:
         scopes = self._accounts[account]
@@ -271,64 +271,64 @@ def find_account(place: StateScope) -> Account:
 
 
 def find_expiry(place: StateScope, now: float) -> float:
-    return now + place.linger if place.linger is not None else math.inf
+    return now + place.idle_ttl if place.idle_ttl is not None else math.inf
 
 
 def measure_entry(key: str, entry: StoredValue) -> int:
     return len(key.encode()) + len(entry.value) + OVERHEAD
 
 
-def validate_state_request(asked: StateRequest) -> None:
+def validate_state_request(request: StateRequest) -> None:
     """Check a step against the limits that the worker's own code enforces.
 
     Raises:
-        GarbageStepError: it is outside these limits.
+        GarbageStepError: the step is outside these limits.
     """
-    sizes = (len(asked.key.encode()) <= MAX_KEY, len(asked.value) <= MAX_VALUE, len(asked.expected) <= MAX_VALUE)
-    if not asked.key or not all(sizes) or not 0 <= asked.ttl <= MAX_TTL:
-        raise GarbageStepError(f"a {asked.operation} whose key, value or ttl is out of bounds")
+    sizes = (len(request.key.encode()) <= MAX_KEY, len(request.value) <= MAX_VALUE, len(request.expected) <= MAX_VALUE)
+    if not request.key or not all(sizes) or not 0 <= request.ttl <= MAX_TTL:
+        raise GarbageStepError(f"a {request.operation} whose key, value or ttl is out of bounds")
     try:
-        for data in (asked.value, asked.expected):
+        for data in (request.value, request.expected):
             if data and msgspec.json.decode(data) is None:
                 raise GarbageStepError("a null, which stands for no value")
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, MemoryError) as error:
         raise GarbageStepError(f"a value that is not JSON: {error}") from None
 
 
-def plan_get(asked: StateRequest, before: StoredValue | None, ends_at: float) -> PlannedStep:
+def plan_get(request: StateRequest, before: StoredValue | None, ends_at: float) -> PlannedStep:
     return PlannedStep(before.value if before is not None else b"")
 
 
-def plan_put(asked: StateRequest, before: StoredValue | None, ends_at: float) -> PlannedStep:
-    if not asked.value:
+def plan_put(request: StateRequest, before: StoredValue | None, ends_at: float) -> PlannedStep:
+    if not request.value:
         raise GarbageStepError("a set without a value")
-    return PlannedStep(b"", StoredValue(asked.value, ends_at), is_change=True)
+    return PlannedStep(b"", StoredValue(request.value, ends_at), is_change=True)
 
 
-def plan_delete(asked: StateRequest, before: StoredValue | None, ends_at: float) -> PlannedStep:
+def plan_delete(request: StateRequest, before: StoredValue | None, ends_at: float) -> PlannedStep:
     return PlannedStep(b"true" if before is not None else b"", None, is_change=before is not None)
 
 
-def compare_and_set(asked: StateRequest, before: StoredValue | None, ends_at: float) -> PlannedStep:
-    if (before.value if before is not None else b"") != asked.expected:
+def compare_and_set(request: StateRequest, before: StoredValue | None, ends_at: float) -> PlannedStep:
+    if (before.value if before is not None else b"") != request.expected:
         return PlannedStep(b"")
-    entry = StoredValue(asked.value, ends_at) if asked.value else None
+    entry = StoredValue(request.value, ends_at) if request.value else None
     return PlannedStep(b"true", entry, is_change=entry is not None or before is not None)
 
 
-def plan_increment(asked: StateRequest, before: StoredValue | None, ends_at: float) -> PlannedStep:
+def plan_increment(request: StateRequest, before: StoredValue | None, ends_at: float) -> PlannedStep:
     try:
-        by = NUMBER.decode(asked.value)
+        increment = NUMBER.decode(request.value)
     except msgspec.MsgspecError as error:
-        raise GarbageStepError(f"an increment by something that is not a number: {error}") from None
+        raise GarbageStepError(f"an increment increment something that is not a number: {error}") from None
     try:
         number = NUMBER.decode(before.value) if before is not None else 0
     except msgspec.MsgspecError:
-        raise RefusedStepError(f"{asked.key!r} does not hold a number, so it cannot be incremented") from None
-    is_small = all(isinstance(one, float) or one in COUNTERS for one in (number, by))
-    total = number + by if is_small else math.inf
+        raise RefusedStepError(f"{request.key!r} does not hold a number, so it cannot be incremented") from None
+    is_small = all(isinstance(term, float) or term in COUNTERS for term in (number, increment))
+    total = number + increment if is_small else math.inf
     if not math.isfinite(total) or (isinstance(total, int) and total not in COUNTERS):
-        raise RefusedStepError(f"{asked.key!r} would exceed the range of a counter")
+        raise RefusedStepError(f"{request.key!r} would exceed the range of a counter")
     return PlannedStep(
         value := msgspec.json.encode(total),
         StoredValue(value, before.ends_at if before is not None else ends_at),

@@ -1,7 +1,7 @@
 """Limits on what clients choose, as listed in docs/reference/protocol.md.  Numbers only.
 
-Text.  Whatever outlives one request, or reaches logs and metrics, has its own maximum length.  It is checked while the
-params are decoded: the error names the field and the limit, and a fire refused this way is a deny.
+Text.  A text that outlives one request, or reaches logs and metrics, has its own maximum length.  It is checked while
+the params are decoded: the error names the field and the limit, and a fire refused this way is a deny.
 
 Memory.  The cost of one session is bounded by the limits on its definitions, its requests in flight and its unread
 responses.  The sum over all sessions is bounded by one budget for what is large (`service/registry/budget.py`), and for

@@ -37,19 +37,19 @@ RETRYABLE: frozenset[Cause] = frozenset({"timeout", "overload", "quarantined", "
 
 
 class CallOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How one call ended.
+    """The end of one call.
 
-    Whoever ran the call sets the `cause`, and if that is "policy" the `answer` (JSON, empty for no opinion).  Then the
-    machine reads the answer, and adds whose call it was and what it said; until then it is "unread".
+    The part that ran the call sets the `cause`, and if that is "policy" the `answer` (JSON, empty for no opinion).
+    Then the machine reads the answer, and adds the hook and its verdict.  Until then the outcome is "unread".
 
-    `last` says that the answer ended the chain; `message` is then its reason.  `name` is the hook's full name, if its
-    layer and id are ambiguous.  `command` is a shell hook's.  `unneeded` says that one before it in the firing order,
-    called at the same time, had already ended the chain: it has no part in the decision.
+    `last` says that the answer ended the chain.  `message` is then its reason.  `name` is the hook's full name, if its
+    layer and id are ambiguous.  `command` is a shell hook's.  `unneeded` says that an earlier hook in the firing order,
+    called at the same time, had already ended the chain, so this outcome has no part in the decision.
 
     The last five fields are for the daemon alone, and are removed when the answer is read: the answer, a crash's
-    `traceback`, `is_lost` (the worker died, or must), `is_orphaned` (but not because of the hook) and `before`.  That
-    is how long each call took, in milliseconds, that was run before this one and had no opinion: the outcome is that of
-    a hook in the call's `then`.
+    `traceback`, `is_lost` (the worker died, or must), `is_orphaned` (but not because of the hook) and `earlier_ms`.
+    Where the outcome is that of a hook in the call's `following`, `earlier_ms` has the durations of the calls before
+    it, none of which had an opinion.
     """
 
     layer: str = ""
@@ -74,17 +74,17 @@ class CallOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     traceback: str = ""
     is_lost: bool = False
     is_orphaned: bool = False
-    before: tuple[float, ...] = ()
+    earlier_ms: tuple[float, ...] = ()
 
-    def lasting(self, seconds: float) -> CallOutcome:
+    def with_duration(self, seconds: float) -> CallOutcome:
         """Return a copy with the time that the call took."""
         return msgspec.structs.replace(self, duration_ms=round(seconds * 1000, 3))
 
 
 class ChainHead(msgspec.Struct, frozen=True):
-    """The end of the decision record's chain: a record's number, and the first half of its sha256, in hexadecimal.
+    """The number of the newest entry of the decision record, and the first half of its sha256, in hexadecimal.
 
-    Whoever keeps it can later show whether the record up to there was changed.
+    A head that is kept shows later whether the record up to this entry was changed.
     """
 
     seq: int

@@ -1,4 +1,4 @@
-"""The JSON object that guards judge.  Knows bytes and keys; keeps unchanged content byte for byte."""
+"""The JSON object that guards judge.  Content that no patch changes is kept byte for byte."""
 
 from __future__ import annotations
 
@@ -69,13 +69,13 @@ class Payload:
         except (msgspec.MsgspecError, UnicodeDecodeError):
             return None
 
-    def patched(self, patch: Mapping[str, msgspec.Raw]) -> Payload:
+    def with_patch(self, patch: Mapping[str, msgspec.Raw]) -> Payload:
         """Return a version with whole values replaced, or this version if nothing differs in meaning.
 
-        What a payload says of a tool in canonical words follows from the tool, so it changes with it.
+        `tool_kind` and `tool_args` follow from the tool, so they change with it.
 
         Raises:
-            PayloadError: it cannot be read, or the tool's new input does not say what a tool of its kind does.
+            PayloadError: the patch cannot be read, or the tool's new input lacks what a tool of its kind needs.
         """
         changed = {key: raw for key, raw in patch.items() if not has_same_meaning(self.fields.get(key), raw)}
         if not changed:
@@ -95,22 +95,22 @@ class Payload:
 
 
 def translate_changes(fields: Mapping[str, msgspec.Raw], changed: Mapping[str, msgspec.Raw]) -> dict[str, msgspec.Raw]:
-    """Return the kind and the canonical arguments of a tool that was changed, where the payload has them."""
+    """Return the kind and the canonical arguments of a changed tool, where the payload has them."""
     try:
-        told: dict[str, msgspec.Raw] = {}
+        translated: dict[str, msgspec.Raw] = {}
         kind: object = msgspec.json.decode(fields["tool_kind"]) if "tool_kind" in fields else None
         if kind is not None and "tool_name" in changed:
             kind = find_tool_kind_by_name(msgspec.json.decode(changed["tool_name"], type=str))
-            told["tool_kind"] = msgspec.Raw(msgspec.json.encode(kind))
+            translated["tool_kind"] = msgspec.Raw(msgspec.json.encode(kind))
         if "tool_args" in fields:
             given = msgspec.json.decode(fields.get("tool_input", b"{}"), type=dict[str, Any])
             former: object = msgspec.json.decode(fields["tool_args"])
-            kept = cast("dict[str, Any]", former) if isinstance(former, dict) else {}
-            args = arguments(kind if isinstance(kind, str) else "other", given, former=kept)
-            told["tool_args"] = msgspec.Raw(msgspec.json.encode(args))
+            former_args = cast("dict[str, Any]", former) if isinstance(former, dict) else {}
+            args = arguments(kind if isinstance(kind, str) else "other", given, former=former_args)
+            translated["tool_args"] = msgspec.Raw(msgspec.json.encode(args))
     except (msgspec.MsgspecError, UnicodeError, RecursionError, UnclearToolError) as error:
-        raise PayloadError(f"the tool was changed to what cannot be judged: {error}") from None
-    return told
+        raise PayloadError(f"guards could not judge the tool as it was changed: {error}") from None
+    return translated
 
 
 def has_same_meaning(old: msgspec.Raw | None, new: msgspec.Raw) -> bool:
@@ -120,7 +120,7 @@ def has_same_meaning(old: msgspec.Raw | None, new: msgspec.Raw) -> bool:
         return True
     try:
         before, after = decode(old), decode(new)
-        # What Python takes for different is; of what it takes for equal, 1, 1.0 and true are still to be told apart.
+        # Values that differ in Python differ.  Of equal ones, 1, 1.0 and true still differ, which their JSON shows.
         return before == after and SORTED.encode(before) == SORTED.encode(after)
     except NOT_PLAIN as error:
         raise describe_json_error(error) from None

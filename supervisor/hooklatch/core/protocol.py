@@ -77,7 +77,7 @@ class RpcError(Exception):
 
 
 class LineTooLongError(RpcError):
-    """A line over the limit; framing is lost, so the connection cannot go on."""
+    """A line over the limit.  Framing is lost, so the connection has to end."""
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -101,7 +101,7 @@ class Response(msgspec.Struct, frozen=True):
 
 
 class MessageLine(msgspec.Struct, frozen=True):
-    """The union of a request and a response; `method` tells which one it is."""
+    """The union of a request and a response, which `method` tells apart."""
 
     jsonrpc: str = ""
     method: str | msgspec.UnsetType = msgspec.UNSET
@@ -127,9 +127,9 @@ class LineBuffer:
     __slots__ = ("_begin", "_end", "_limit", "_received", "_size", "_started", "has_line", "is_skipping")
 
     def __init__(self, limit: int = MAX_FRAME) -> None:
-        self._started: list[bytes] = []  # of a line that has not ended: joined once, when it has
-        self._size = 0  # of those
-        self._received = b""  # where the next line ends; it goes on there from `_begin`
+        self._started: list[bytes] = []  # parts of a line that has not ended; joined once, since joining each is square
+        self._size = 0  # bytes in `_started`
+        self._received = b""  # the data in which the next line ends; that line continues there at `_begin`
         self._begin = 0
         self._end = -1  # where the newline of the next line is, if that has arrived
         self._limit = limit
@@ -137,7 +137,7 @@ class LineBuffer:
         self.is_skipping = False  # whether only the ends of the line that has begun are kept
 
     def __len__(self) -> int:
-        """Return how many bytes it keeps."""
+        """Return the number of bytes in the buffer."""
         return self._size + len(self._received)
 
     @property
@@ -158,13 +158,13 @@ class LineBuffer:
                 self._started[1:] = [b"".join(self._started[1:])[-ENDS:]]
 
     def skip(self) -> None:
-        """Keep only the two ends of the line that has begun: `take` will return those."""
+        """Keep only the two ends of the line that has begun, which `take` will return."""
         begun = b"".join(self._started)
         self._started = [begun[:ENDS], begun[ENDS:][-ENDS:]]
         self.is_skipping = True
 
     def clear(self) -> bytes:
-        """Forget everything; return the line that has begun, as far as it was kept."""
+        """Empty the buffer, and return the line that has begun, as far as it was kept."""
         begun = b"".join(self._started)
         self.__init__(self._limit)  # type: ignore[misc]
         return begun
@@ -256,27 +256,27 @@ def find_id(line: bytes) -> int | str | None:
 
 
 def read_ends(line: bytes) -> tuple[int | str | None, bool]:
-    """Return the id of a line of which only the ends were kept, and whether it is a response; None: it is not there.
+    """Return the id of a line of which only the ends were kept (None if it is missing), and whether it is a response.
 
-    Members are read from both ends inwards, up to the first whose value is no string, no number and not null.
+    Members are read from both ends inwards, up to the first whose value is neither a string, a number nor null.
     """
-    found: dict[bytes, bytes | None] = {}
+    members: dict[bytes, bytes | None] = {}
     position = 0
     while (member := FIRST_MEMBER.match(line, position)) is not None:
         key, value = member.groups()
-        found.setdefault(key, value)
+        members.setdefault(key, value)
         if value is None:
             break
         position = member.end()
     while (member := LAST_MEMBER.search(line, max(len(line) - ENDS, 0))) is not None:
         key, value = member.groups()
-        found.setdefault(key, value)
+        members.setdefault(key, value)
         line = line[: member.start()] + b"}"
     try:
-        number = msgspec.json.decode(found.get(b"id") or b"null", type=int | str | None)
+        number = msgspec.json.decode(members.get(b"id") or b"null", type=int | str | None)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         number = None
-    return number, b"method" not in found and (b"result" in found or b"error" in found)
+    return number, b"method" not in members and (b"result" in members or b"error" in members)
 
 
 def convert_params(params: msgspec.Raw, shape: type[T]) -> T:

@@ -1,10 +1,10 @@
-"""When to restart a part, and when to give up.  Knows failures and times; has no clock and does not know processes.
+"""The rules for restarts: when to start a child again, and when to give up.  Knows failures and times; has no clock.
 
-Terms are OTP's: a *child spec* says how a part is restarted (permanent: always; transient: unless it ended normally;
+Terms are OTP's: a *child spec* says how a child is restarted (permanent: always; transient: unless it ended normally;
 temporary: never), and more than an *intensity* of failures within a *period* is too much.  Where OTP would then end
-the supervisor, and with it everything, the daemon goes on without that part:
+the supervisor, and with it everything, the daemon continues without that child:
 
-    a part of the daemon | event                                   | next
+    a child              | event                                   | next
     ---------------------+-----------------------------------------+---------------------------------------------
     running              | failed, <= intensity within the period  | waiting, for its next backoff
     running              | failed, > intensity within the period   | down, for its longest backoff
@@ -56,7 +56,7 @@ NEARLY = 1e-6  # tokens; after rounding, the remaining wait may be too short for
 
 
 class Restart(Enum):
-    """When a part that ended is started again."""
+    """The rule by which a child that ended is started again."""
 
     PERMANENT = "permanent"
     TRANSIENT = "transient"
@@ -64,7 +64,7 @@ class Restart(Enum):
 
 
 class RestartPolicy(msgspec.Struct, frozen=True):
-    """How many failures a part may have, and the backoff after each."""
+    """The number of failures that a child may have, and the backoff after each."""
 
     intensity: int = INTENSITY
     period: float = PERIOD
@@ -72,7 +72,7 @@ class RestartPolicy(msgspec.Struct, frozen=True):
 
 
 class Restarts:
-    """The recent failures of one part, and the earliest time of its next start."""
+    """The recent failures of one child, and the earliest time of its next start."""
 
     def __init__(self, policy: RestartPolicy) -> None:
         self._policy = policy
@@ -80,7 +80,7 @@ class Restarts:
         self.not_before = 0.0
         self.is_down = False
 
-    def failed(self, now: float) -> None:
+    def record_failure(self, now: float) -> None:
         """Record a failure."""
         policy = self._policy
         self._failures.append(now)
@@ -94,7 +94,7 @@ class Restarts:
         return max(self.not_before - now, 0.0)
 
     def reset(self) -> None:
-        """Forget all failures, since the part works again."""
+        """Forget all failures, since the child works again."""
         self._failures.clear()
         self.is_down = False
         self.not_before = 0.0
@@ -105,7 +105,7 @@ NextStep: TypeAlias = Literal["restart", "end", "escalate"]
 
 
 class ChildLifecycle:
-    """The state machine of one supervised part."""
+    """The state machine of one supervised child."""
 
     def __init__(self, restart: Restart, policy: RestartPolicy, *, is_significant: bool) -> None:
         self._restart = restart
@@ -117,18 +117,18 @@ class ChildLifecycle:
         self.starts = 0
         self.fault: str | None = None  # text of the last failure
 
-    def started(self, now: float) -> None:
+    def record_start(self, now: float) -> None:
         """Record a start."""
         self._since = now
         self.state = "running"
         self.starts += 1
 
-    def ended(self, now: float, fault: str | None) -> NextStep:
-        """Record the end, with a fault or (None) by returning; return what to do next."""
+    def record_end(self, now: float, fault: str | None) -> NextStep:
+        """Record the end, by a fault or (None) by returning, and return the next step."""
         if fault is None and self._restart is Restart.PERMANENT:
             fault = "it returned, and should not have"
         if fault is not None:
-            self._failed(now, fault)
+            self._record_failure(now, fault)
         if fault is None or self._restart is Restart.TEMPORARY:
             self.state = "ended"
             return "end"
@@ -138,15 +138,15 @@ class ChildLifecycle:
         self.state = "down" if self._restarts.is_down else "waiting"
         return "restart"
 
-    def _failed(self, now: float, fault: str) -> None:
+    def _record_failure(self, now: float, fault: str) -> None:
         if now - self._since >= self._period:
             self._restarts.reset()
-        self._restarts.failed(now)
+        self._restarts.record_failure(now)
         self.fault = fault
 
     @property
     def not_before(self) -> float:
-        """The earliest time of its next start."""
+        """The earliest time of the next start."""
         return self._restarts.not_before
 
     def explain(self, now: float) -> str | None:
@@ -171,7 +171,7 @@ class BreakerState(Enum):
 
 
 class Breaker:
-    """Decides whether a hook may be called, from how often it killed its worker."""
+    """The rule whether a hook may be called, by the deaths of its workers."""
 
     def __init__(self, *, intensity: int = INTENSITY, period: float = PERIOD) -> None:
         self._intensity = intensity
@@ -195,15 +195,15 @@ class Breaker:
             return True
         return False
 
-    def answered(self) -> bool:
+    def record_answer(self) -> bool:
         """Record a call that ended without killing its worker; return whether that ended the quarantine."""
         is_proven = self.state is BreakerState.PROBING
         if is_proven:
             self.reset()
         return is_proven
 
-    def died(self, now: float, how: str = "") -> bool:
-        """Record a death and its cause; return whether it quarantined the hook just now."""
+    def record_death(self, now: float, how: str = "") -> bool:
+        """Record a death and its cause, and return whether this death quarantined the hook."""
         self.last_death = how
         if self.state is BreakerState.PROBING:
             self._wait = min(self._wait * 2, LAST_PROBE)
@@ -215,7 +215,7 @@ class Breaker:
             return self._open(now)
         return False
 
-    def unresolved(self, now: float) -> None:
+    def end_probe(self, now: float) -> None:
         """Record a probe without a result (its client left, or no worker was free), so that the next call probes."""
         if self.state is BreakerState.PROBING:
             self.state = BreakerState.OPEN
@@ -240,7 +240,7 @@ class Breaker:
 
 
 class TokenBucket:
-    """Rate limiter for forks: `burst` at once, then `rate` per second."""
+    """A rate limiter for forks: `burst` at once, then `rate` per second."""
 
     def __init__(self, *, rate: float, burst: int) -> None:
         self._rate = rate

@@ -1,13 +1,18 @@
-"""Reads a table that a person wrote into a struct, and says what is wrong with it.  Knows types; knows no file.
+"""The reader of tables that a person wrote: it converts one into a struct, and explains what is wrong with it.
 
 The struct is the whole description of the table: its types and their `Meta` say what is allowed.  Three things in a
 `Meta` are for the messages:
 
     extra={"is": ...}     what a value is, where the type does not say it well: "a port", "a list of names"
-    extra={"note": ...}   what else to know of it, in brackets: "seconds, not milliseconds"
+    extra={"note": ...}   an addition in brackets: "seconds, not milliseconds"
     examples=[...]        what to write where the key is missing
 
-A check that is about several keys is the struct's `__post_init__`, which raises an `InvalidTableError`.
+A check of several keys at once is the struct's `__post_init__`, which raises an `InvalidTableError`.
+
+    class Server(msgspec.Struct, forbid_unknown_fields=True):
+        port: Annotated[int, Meta(ge=1, le=65535, extra={"is": "a port"})]
+
+    read_table({"port": 0}, Server, "server")    # InvalidTableError: port is a port, not 0
 """
 
 from __future__ import annotations
@@ -35,7 +40,7 @@ MISSING = re.compile(r"Object missing required field `(.*)`")
 
 
 class InvalidTableError(ValueError):
-    """A table that is not accepted: which `table`, what is wrong with it, and the `path` to the key."""
+    """A table that is not accepted: the `table`, what is wrong with it, and the `path` to the key."""
 
     def __init__(self, reason: str, path: Path = (), *, table: str = "") -> None:
         self.reason = clip_error_text(reason)
@@ -44,10 +49,10 @@ class InvalidTableError(ValueError):
 
 
 def read_table(value: object, into: type[T], noun: str) -> T:
-    """Read a table; `noun` is what it is called: "hook", or "file" for a whole one.
+    """Convert a table into a struct; messages call the table `noun`: "hook", or "file" for a whole file.
 
     Raises:
-        InvalidTableError: it is not such a table; the text says what to write instead.
+        InvalidTableError: the struct does not accept the table; the text says what to write instead.
     """
     try:
         return msgspec.convert(value, into)
@@ -56,27 +61,25 @@ def read_table(value: object, into: type[T], noun: str) -> T:
 
 
 def list_table_keys(struct: type[msgspec.Struct]) -> list[str]:
-    """Return the keys of a table, its own before those that it takes over from another."""
+    """Return the keys of a table, its own before inherited ones."""
     return sorted(struct.__struct_fields__, key=lambda key: key not in struct.__annotations__)
 
 
 def describe_unknown_key(table: str, key: str, known: Collection[str]) -> str:
-    """Say that a table has no such key, and which one was probably meant."""
+    """Return a message that a table has no such key, with the key that was probably meant."""
     return f"{table} has no key {key!r}" + (suggest_name(key, known) or f"; it takes {', '.join(known)}")
 
 
 class TablePosition:
-    """A place in a table: what is there, what should be, and how a message calls it."""
+    """A position in a table: the value there, the type that it should have, and its name in messages."""
 
     def __init__(self, value: object, hint: object, noun: str) -> None:
         self.value = value
         self.hint: Any = hint
         self.path: Path = ()
         self._noun = noun
-        self.owner = format_entry_label(
-            value, noun
-        )  # the entry that this is in, by its name; nothing where it has none
-        self._keys: list[str] = []  # since the last table that has a noun
+        self.owner = format_entry_label(value, noun)  # the enclosing entry, by its name; empty where it has none
+        self._keys: list[str] = []  # below the last table that has a noun
 
     @property
     def key(self) -> str:
@@ -84,7 +87,7 @@ class TablePosition:
 
     @property
     def table(self) -> str:
-        """How a table at this place is called."""
+        """The name of a table at this position."""
         if self._keys:
             name = ".".join(self._keys)
             return f"[{name}]" if self._noun == "file" else name
@@ -97,7 +100,7 @@ class TablePosition:
         return "it" if self.owner else self.table if self._keys else f"this {self._noun}"
 
     def enter(self, key: str, index: str) -> bool:
-        """Go one step down; a list or table of plain values is a value itself, and not entered."""
+        """Go one step down, except into a list or table of plain values, which is a value itself."""
         if key:
             self._go(key, cast("Mapping[str, Any]", self.value)[key], read_type_hints(find_struct_type(self.hint))[key])
             self._keys.append(key)
@@ -122,7 +125,7 @@ class TablePosition:
 
 
 def explain_validation_error(error: msgspec.ValidationError, value: object, into: type, noun: str) -> InvalidTableError:
-    """Turn an error and its path into our message; the only place that reads msgspec's."""
+    """Return our message for an error of msgspec and its path.  No other function reads msgspec's texts."""
     text, place = str(error), TablePosition(value, into, noun)
     if (at := AT.search(text)) is not None:
         text = text[: at.start()]
@@ -134,13 +137,13 @@ def explain_validation_error(error: msgspec.ValidationError, value: object, into
         return InvalidTableError(cause.reason, (*place.path, *cause.path), table=place.owner)
     if cause is not None:
         return InvalidTableError(str(cause), place.path, table=place.owner)
-    if (found := UNKNOWN.fullmatch(text)) is not None:
-        reason = describe_unknown_key(place.table, found[1], list_table_keys(find_struct_type(place.hint)))
-        return InvalidTableError(reason, (*place.path, found[1]), table=place.owner)
-    if (found := MISSING.fullmatch(text)) is not None:
+    if (match := UNKNOWN.fullmatch(text)) is not None:
+        reason = describe_unknown_key(place.table, match[1], list_table_keys(find_struct_type(place.hint)))
+        return InvalidTableError(reason, (*place.path, match[1]), table=place.owner)
+    if (match := MISSING.fullmatch(text)) is not None:
         reason = (
-            f"{place.this} has no {found[1]}; write "
-            f"{format_example(found[1], read_type_hints(find_struct_type(place.hint))[found[1]])}"
+            f"{place.this} has no {match[1]}; write "
+            f"{format_example(match[1], read_type_hints(find_struct_type(place.hint))[match[1]])}"
         )
         return InvalidTableError(reason, place.path, table=place.owner)
     is_what = describe_type(place.hint) if place.key else "a table"
@@ -152,7 +155,7 @@ def explain_validation_error(error: msgspec.ValidationError, value: object, into
 
 
 def format_entry_label(value: object, noun: str) -> str:
-    """Name an entry by its id or its name; nothing where it has none."""
+    """Return an entry's noun and its id or name; an empty string where it has neither."""
     if not isinstance(value, Mapping):
         return ""
     table = cast("Mapping[str, object]", value)
@@ -161,7 +164,7 @@ def format_entry_label(value: object, noun: str) -> str:
 
 
 def list_type_alternatives(hint: Any) -> Iterator[Any]:
-    """Yield the types that a hint allows, its unions and annotations taken apart."""
+    """Yield the types that a hint allows, without its unions and annotations."""
     if get_origin(hint) is Annotated:
         yield from list_type_alternatives(get_args(hint)[0])
     elif get_origin(hint) in (Union, UnionType):
@@ -181,13 +184,13 @@ def find_struct_type(hint: Any) -> Any:
 
 
 def find_item_type(hint: Any, *containers: type) -> Any:
-    """Return the type of the tables in a list or a table, None where it does not hold tables."""
-    held = (
+    """Return the type of the tables in a list or a table, or None where the items are not tables."""
+    item_types = (
         get_args(alternative)[1 if get_origin(alternative) is dict else 0]
         for alternative in list_type_alternatives(hint)
         if get_origin(alternative) in containers
     )
-    return next((items for items in held if find_struct_type(items) is not None), None)
+    return next((item_type for item_type in item_types if find_struct_type(item_type) is not None), None)
 
 
 def read_type_hints(struct: Any) -> dict[str, Any]:
@@ -211,7 +214,7 @@ def format_example(key: str, hint: Any) -> str:
 
 
 def suggest_allowed_word(value: object, hint: Any) -> str:
-    """Return the end of a message on a word that is none of those allowed."""
+    """Return the end of a message about a word that is not allowed, with the nearest allowed word."""
     words = [
         word
         for alternative in list_type_alternatives(hint)
@@ -222,14 +225,14 @@ def suggest_allowed_word(value: object, hint: Any) -> str:
 
 
 def describe_type(hint: Any) -> str:
-    """Say what a value of a type is."""
+    """Describe a value of a type: "a port", "a number from 1 to 9"."""
     origin: Any = get_origin(hint)
     arguments: list[Any] = [*get_args(hint)]
     if origin is Annotated:
         meta = next(argument for argument in arguments if isinstance(argument, msgspec.Meta))
         extra = meta.extra or {}
-        said: str = extra.get("is") or f"{describe_type(arguments[0])}{describe_bounds(meta)}"
-        return f"{said} ({extra['note']})" if "note" in extra else said
+        description: str = extra.get("is") or f"{describe_type(arguments[0])}{describe_bounds(meta)}"
+        return f"{description} ({extra['note']})" if "note" in extra else description
     if origin in (Union, UnionType):
         return " or ".join(
             describe_type(argument) for argument in arguments if argument not in (NoneType, msgspec.UnsetType)
@@ -237,8 +240,12 @@ def describe_type(hint: Any) -> str:
     if origin is Literal:
         return f"one of {', '.join(map(repr, arguments))}" if len(arguments) > 1 else repr(arguments[0])
     if origin in (list, tuple, frozenset):
-        said = describe_type(arguments[0])
-        return f"a list of {said.removeprefix('a ')}s" if said.startswith("a ") else f"a list, each {said}"
+        description = describe_type(arguments[0])
+        return (
+            f"a list of {description.removeprefix('a ')}s"
+            if description.startswith("a ")
+            else f"a list, each {description}"
+        )
     if origin is dict and arguments[1] is str:
         return "a table of strings"
     return WORDS.get(hint, "a table")
@@ -248,8 +255,8 @@ def describe_bounds(meta: msgspec.Meta) -> str:
     if meta.ge is not None and meta.le is not None:
         return f" from {meta.ge} to {meta.le}"
     limits = (("over", meta.gt), ("at least", meta.ge), ("under", meta.lt), ("at most", meta.le))
-    said = " and ".join(f"{word} {limit}" for word, limit in limits if limit is not None)
-    return f" {said}" if said else ""
+    bounds = " and ".join(f"{word} {limit}" for word, limit in limits if limit is not None)
+    return f" {bounds}" if bounds else ""
 
 
 def format_table_value(value: object) -> str:

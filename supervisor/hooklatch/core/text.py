@@ -1,7 +1,7 @@
-"""Phrases shared by messages: a count with its noun, the nearest known name, and durations in their one notation.
+"""Phrases shared by messages: counts with their noun, the nearest known name, durations, and escaped text.
 
-That is a number with its unit: `500ms`, `90s`, `15m`, `24h`, `7d`.  And whether a text can be written at all, what
-stands in the place of one that must not be, and what in a text of others people do not see, or take for something else.
+A duration is a number with its unit: `500ms`, `90s`, `15m`, `24h`, `7d`.  A text from outside may have characters that
+people do not see or take for others, which are escaped, and parts that must not be written, which a mark replaces.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ __all__ = [
     "format_duration",
 ]
 
-REDACTED = "[redacted]"  # what stands in the place of a secret
-TOO_DEEP = "[too deep]"  # in place of what is nested deeper than anybody reads
+REDACTED = "[redacted]"  # in place of a secret
+TOO_DEEP = "[too deep]"  # in place of values that are nested too deep to be read
 # Letters and marks to Unicode, and nothing to the eye: DerivedCoreProperties.txt, Default_Ignorable_Code_Point, and
-# blank symbols.  What is no printable character to Python is not listed.
+# blank symbols.  Characters that Python does not call printable are not listed.
 INVISIBLE = frozenset(
     "\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0\U00013441\U00013442\U00016fe4\U0001d159"
 ).union(map(chr, range(0xFE00, 0xFE10)), map(chr, range(0xE0100, 0xE01F0)))
@@ -41,7 +41,7 @@ LOOKALIKES = frozenset(
 )
 WORD, OURS = re.compile(r"\w+"), re.compile("[A-Za-z]")
 UNITS = {"ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}  # `min` too: that is how minutes are shown
-LONG = ((86400, "d"), (3600, "h"), (60, "min"))  # what is shown in a unit is at least two of it
+LONG = ((86400, "d"), (3600, "h"), (60, "min"))  # a unit is used from two of it on: "90 s", not "1.5 min"
 DURATION = re.compile(rf"(\d+(?:\.\d+)?|\.\d+) ?({'|'.join(UNITS)})?", re.ASCII)
 
 
@@ -55,7 +55,9 @@ def suggest_name(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str
     from difflib import get_close_matches  # imported here: few commands and requests have something to suggest
 
     names = list(known)
-    near = get_close_matches(name, names, 1, cutoff) or [one for one in names if one.endswith((f":{name}", f"/{name}"))]
+    near = get_close_matches(name, names, 1, cutoff) or [
+        known_name for known_name in names if known_name.endswith((f":{name}", f"/{name}"))
+    ]
     return f"; did you mean {near[0]!r}?" if near else ""
 
 
@@ -69,17 +71,19 @@ def is_unicode(text: str) -> bool:
 
 
 def find_omission_mark(*texts: str) -> str | None:
-    """Return the mark that stands in one of these texts in the place of something; None if they are whole."""
+    """Return the mark that replaces something in one of these texts; None if the texts are whole."""
     return next((mark for mark in (REDACTED, TOO_DEEP) for text in texts if mark in text), None)
 
 
 def escape_text(text: str, *, kept: str = "") -> str:
-    """Return a text in which everything can be seen, but for the characters that are kept: others are their escapes."""
+    """Return a text with invisible characters replaced by their escapes, except for those in `kept`."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(
-        one if one in kept or is_visible(one, before) else one.encode("unicode_escape").decode("ascii")
-        for before, one in zip(f" {text}", text, strict=False)
+        character
+        if character in kept or is_visible(character, before)
+        else character.encode("unicode_escape").decode("ascii")
+        for before, character in zip(f" {text}", text, strict=False)
     )
 
 
@@ -92,31 +96,31 @@ def is_visible(letter: str, before: str) -> bool:
 
 
 def find_disguised_word(text: str) -> str | None:
-    """Return the first word, in ASCII, in which a letter is taken for one of ours; None if none has such a letter.
+    """Return the first word, in ASCII, with a letter that people take for an ASCII letter; None if there is none.
 
-    That is one that looks like ours and stands beside them, or one of ours in another form.
+    That is a letter of another alphabet beside ASCII letters, or another form of an ASCII letter.
     """
     if text.isascii():
         return None
     for word in WORD.findall(text):
-        others = [one for one in word if not one.isascii()]
+        others = [letter for letter in word if not letter.isascii()]
         if any(map(is_variant, others)) or (OURS.search(word) and not LOOKALIKES.isdisjoint(others)):
             return ascii(word)
     return None
 
 
 def is_variant(letter: str) -> bool:
-    """Return whether this is one of our letters in full width, in a mathematician's bold, or the like."""
+    """Return whether this is an ASCII letter in another form: full width, a mathematician's bold, or the like."""
     import unicodedata
 
     return unicodedata.category(letter) in ("Ll", "Lu") and unicodedata.normalize("NFKC", letter).isascii()
 
 
 def read_duration(text: str) -> float:
-    """Return the seconds of a duration over 0; a bare number is one of seconds.
+    """Return the seconds of a duration over 0; a bare number is in seconds.
 
     Raises:
-        ValueError: it is none; the text says how to write one.
+        ValueError: the text is not a duration; the error says how to write one.
     """
     match = DURATION.fullmatch(text)
     seconds = float(match[1]) * UNITS[match[2] or "s"] if match is not None else 0.0
@@ -129,6 +133,6 @@ def format_duration(seconds: float) -> str:
     """Format a duration for people, wherever they read one: `300 ms`, `2.5 s`, `90 s`, `15 min`, `24.5 h`, `99 d`."""
     if 0 < seconds < 1:
         return f"{math.ceil(seconds * 1000)} ms"
-    length, unit = next((one for one in LONG if seconds >= 2 * one[0]), (1, "s"))
+    length, unit = next(((length, unit) for length, unit in LONG if seconds >= 2 * length), (1, "s"))
     number = seconds / length
     return f"{number:.0f} {unit}" if length == 1 and number >= 10 else f"{number:.1f} {unit}".replace(".0 ", " ")

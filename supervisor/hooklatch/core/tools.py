@@ -1,13 +1,12 @@
-"""What a tool does, whatever its host calls it: a kind, and arguments with canonical keys.
+"""The kinds of tools and the canonical keys of their arguments, for tools of any host.
 
-Programs name the same tool differently (Bash, run_shell_command, bash, Shell) and so its keys (file_path, path,
-filePath).  Two keys of a payload say it in one way, beside the program's own words, which stay as they are:
+Hosts name the same tool differently (Bash, run_shell_command, bash, Shell), and its keys too (file_path, path,
+filePath).  Two keys of a payload are the same for all hosts.  The host's own words stay beside them, unchanged:
 
     tool_kind   "shell"; hooks match it as they match the name
-    tool_args   {"command": "ls"}; what is not known keeps its own key
+    tool_args   {"command": "ls"}; an unknown argument keeps its own key
 
-Knows names; does not know hosts, hooks or verdicts.  What cannot be read in one way is refused: a guard that reads
-`tool_args` must see what the tool will do.
+An ambiguous input is refused, since a guard that reads `tool_args` must see what the tool will do.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ Arguments = dict[str, Any]
 
 KINDS: Final = frozenset({*KINDS_OF, "mcp", OTHER})
 
-# Our key, and what programs call it.  The first of each is also the one that is written back.
+# Our key, and the keys of hosts.  The first of each is also the one that is written back.
 KEYS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
     "shell": {
         "command": ("command", "cmd", "script", "chars", "input"),
@@ -82,22 +81,22 @@ def arguments(kind: str, tool_input: Mapping[str, Any], *, former: Mapping[str, 
     """Return the arguments of a call with canonical keys; `former` are those that a rewrite replaces.
 
     Raises:
-        UnclearToolError: two keys say the same thing differently, or the one that matters is not there.
+        UnclearToolError: two keys say the same thing differently, or the key that matters is missing.
     """
     if kind == "mcp":
-        kept = {key: value for key, value in (former or {}).items() if key in ("server", "tool")}
-        return {**kept, "arguments": dict(tool_input)}
-    found: Arguments = dict(tool_input)
+        names_of_tool = {key: value for key, value in (former or {}).items() if key in ("server", "tool")}
+        return {**names_of_tool, "arguments": dict(tool_input)}
+    tool_args: Arguments = dict(tool_input)
     for key, names in KEYS.get(kind, {}).items():
-        given = {name: found.pop(name) for name in names if name in found}
+        given = {name: tool_args.pop(name) for name in names if name in tool_args}
         if given:
-            found[key] = select_value(kind, key, given)
+            tool_args[key] = select_value(kind, key, given)
     if kind == "edit":
-        add_paths(found)
+        add_paths(tool_args)
     needed = NEEDED.get(kind, ())
-    if needed and not any(key in found for key in needed):
-        raise UnclearToolError(f"a tool of the kind {kind!r} came without a {' or a '.join(needed)} that we know")
-    return found
+    if needed and not any(key in tool_args for key in needed):
+        raise UnclearToolError(f"a tool of the kind {kind!r} came without a known {' or '.join(needed)}")
+    return tool_args
 
 
 def select_value(kind: str, key: str, given: Mapping[str, Any]) -> object:
@@ -137,17 +136,17 @@ def join_command(value: object) -> str:
     return shlex.join(cast("list[str]", words))
 
 
-def add_paths(found: Arguments) -> None:
+def add_paths(tool_args: Arguments) -> None:
     """Add `paths`: a patch names its files in its text, and there may be several."""
-    if "patch" not in found and BEGIN in str(found.get("command")):
-        found["patch"] = join_command(found.pop("command"))
-    text = found.get("patch")
-    paths = [found["path"]] if "path" in found else []
+    if "patch" not in tool_args and BEGIN in str(tool_args.get("command")):
+        tool_args["patch"] = join_command(tool_args.pop("command"))
+    text = tool_args.get("patch")
+    paths = [tool_args["path"]] if "path" in tool_args else []
     if isinstance(text, str):
         paths += [path for path in PATCHED.findall(text) if path not in paths]
     if paths:
-        found["paths"] = paths
+        tool_args["paths"] = paths
     if len(paths) == 1:
-        found["path"] = paths[0]
-    elif "path" in found and len(paths) > 1:
-        del found["path"]  # a guard that looks at one path alone must not miss the others
+        tool_args["path"] = paths[0]
+    elif "path" in tool_args and len(paths) > 1:
+        del tool_args["path"]  # a guard that looks at one path alone must not miss the others

@@ -21,7 +21,8 @@ CLOSE = 0.82  # similarity at which a name of an event counts as a misspelling o
 def read_command_target(
     entry: Mapping[str, Any], known: frozenset[str], *, expanded: Collection[str] = ()
 ) -> tuple[dict[str, Any], str | None]:
-    """Return the keys of the command (a line for a shell, which may be named, or a program with arguments), or a problem.
+    """Return the keys of the command (a line for a shell, which may be named, or a program with arguments), or a
+    problem.
 
     `known` are the valid keys of an entry; `expanded` are variables that the other system itself expands when there is
     no shell.

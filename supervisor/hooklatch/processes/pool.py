@@ -91,7 +91,8 @@ class Pool:
     async def call(self, call: Call, fire: FireContext, deadline: float) -> CallOutcome:
         """Run one callback. Return its outcome by `deadline` (trio's clock), even if the callback hangs.
 
-        The callbacks in `call.then` are run too, until one of them answers. The outcome is then that of the last one,
+        The callbacks in `call.following` are run too, until one of them answers. The outcome is then that of the last
+        one,
         with the durations of the others.  If cancelled, the callback runs to its deadline, and its answer is discarded.
         """
         arrived = began = self._now()
@@ -103,40 +104,42 @@ class Pool:
             served = await self._wait(fire, deadline)
             began = self._now()
             if isinstance(served, CallOutcome):
-                return served.lasting(began - arrived)
+                return served.with_duration(began - arrived)
             worker = served
         if not self._idle:
             self._fill()  # before the call: its spare is forked while this worker works
         if began >= deadline:
             self._give_back(worker, began, is_fit=True)
-            return CallOutcome(cause="timeout", message="no time was left to start it").lasting(began - arrived)
+            return CallOutcome(cause="timeout", message="no time was left to start it").with_duration(began - arrived)
         worker.ends = worker.deadline = deadline
-        if call.then:
-            if worker.calls + len(call.then) >= self.limits.calls * worker.endurance:
+        if call.following:
+            if worker.calls + len(call.following) >= self.limits.calls * worker.endurance:
                 call = msgspec.structs.replace(call, then=())  # they would exceed the calls of one worker
-            worker.deadline = min([deadline, *(compute_deadline(hook, fire, began) for hook in call.then)])
+            worker.deadline = min([deadline, *(compute_deadline(hook, fire, began) for hook in call.following)])
         # An alarm is only ever moved forward here; one that rings too early finds nothing due and is set anew.
         if worker.deadline < self._alarm.deadline:
             self._alarm.deadline = worker.deadline
         try:
             answered = await worker.call(call, fire, deadline - began)
         except BaseException:  # cancelled, or a fault of our own: the worker may still be at work
-            self._abandon(worker, max([deadline, *(compute_deadline(hook, fire, deadline) for hook in call.then)]))
+            self._abandon(worker, max([deadline, *(compute_deadline(hook, fire, deadline) for hook in call.following)]))
             raise
         ended = self._now()
         self._queue.pace.add(ended - began)
         earlier: list[float] = []
-        if call.then and (earlier := worker.silent_durations(answered, ended - began)):
+        if call.following and (earlier := worker.silent_durations(answered, ended - began)):
             worker.calls += len(earlier)
             waited, arrived = began - arrived, began + sum(earlier)
             earlier[0] += waited  # the time in the queue counts for the first callback
-            began, deadline = arrived, compute_deadline(call.then[len(earlier) - 1], fire, arrived)
+            began, deadline = arrived, compute_deadline(call.following[len(earlier) - 1], fire, arrived)
         if isinstance(answered, CallOutcome) or worker.is_expired or ended >= deadline:
             outcome = self._build_failure(worker, answered, arrived, began, ended, deadline)
         else:
             outcome = build_call_outcome(answered, ended - arrived)
         if earlier:
-            outcome = msgspec.structs.replace(outcome, before=tuple([round(seconds * 1000, 3) for seconds in earlier]))
+            outcome = msgspec.structs.replace(
+                outcome, earlier_ms=tuple([round(seconds * 1000, 3) for seconds in earlier])
+            )
         self._give_back(worker, ended, is_fit=not outcome.is_lost)
         return outcome
 
@@ -159,7 +162,7 @@ class Pool:
             # The answer and the alarm came in the same turn of the loop, so their order there must not decide.
             late_outcome = answered if isinstance(answered, CallOutcome) else build_call_outcome(answered, 0.0)
             outcome = msgspec.structs.replace(late_outcome, cause="timeout", answer=b"", message=text)
-        return outcome.lasting(ended - arrived)
+        return outcome.with_duration(ended - arrived)
 
     async def _watch_deadlines(self) -> None:
         """End each call whose deadline passes.
@@ -314,7 +317,7 @@ class Pool:
         self._release(worker)
 
     def _start_failed(self, error: Exception) -> None:
-        self._restarts.failed(trio.current_time())
+        self._restarts.record_failure(trio.current_time())
         logger.warning("worker not started: %s", error, extra={"source": self.source.location})
         if isinstance(error, SourceLoadError) and error.is_other:
             # The workers that decide now and this one would not decide alike: so none decides until it is built anew.
@@ -353,7 +356,7 @@ class Pool:
             if worker.calls:
                 self._restarts.reset()
             else:
-                self._restarts.failed(trio.current_time())
+                self._restarts.record_failure(trio.current_time())
         what = {"pid": worker.pid, "source": self.source.location, "reason": worker.kill_reason}
         logger.info("worker ended", extra=what)
         self._fill()

@@ -171,7 +171,7 @@ class Supervisor:
         life, spec = child.life, child.spec
         listener: trio.TaskStatus[Any] | None = task_status
         while True:
-            life.started(trio.current_time())
+            life.record_start(trio.current_time())
             started, failure = ReadySignal(listener), None
             try:
                 await run_child_body(spec, started)
@@ -182,7 +182,7 @@ class Supervisor:
             if listener is not None and not started.is_started:
                 raise failure or RuntimeError(f"{spec.name} ended before it had started")
             listener = None  # only the first start has a caller: later failures are restarts, not its exception
-            match life.ended(trio.current_time(), format_failure_cause(failure) if failure is not None else None):
+            match life.record_end(trio.current_time(), format_failure_cause(failure) if failure is not None else None):
                 case "end":
                     return
                 case "escalate":

@@ -103,7 +103,7 @@ class PoolWorker:
             return None
         call, _ = self._serving
         begun = len(self._starts())
-        return call.then[begun - 1] if begun else call.hook
+        return call.following[begun - 1] if begun else call.hook
 
     async def load(self, code: wire.LoadCode) -> wire.SourceLoaded:
         """Have the worker import its source.
@@ -139,13 +139,13 @@ class PoolWorker:
         self._call_id = number = next(call_ids)
         self.calls += 1
         self._serving, self._requests = (call, fire), 0
-        self._following = self._list_following(call, fire) if call.then else []
+        self._following = self._list_following(call, fire) if call.following else []
         self._begun = self._granted = 0
         data = wire.encode_frame(message := wire.RunCall(
             self.generation, number, timeout, target.function, fire.spec.name,
             memoryview(call.payload.data), ENVELOPES.encode(fire.envelope.with_context(call.context)), hook.config,
             msgspec.json.encode(call.merged) if call.merged else b"", call.reinvoked, target.runtime,
-            bool(target.native), fire.deadline - trio.current_time() if call.then else math.inf, self._following,
+            bool(target.native), fire.deadline - trio.current_time() if call.following else math.inf, self._following,
         ))  # fmt: skip
         if len(data) > wire.MAX_FRAME and self._following:
             self._following = []  # they are then called one by one
@@ -171,7 +171,7 @@ class PoolWorker:
             wire.FollowingCall(
                 next(call_ids), hook.timeout or fire.spec.timeout, target.function, hook.config, target.runtime
             )
-            for hook in call.then
+            for hook in call.following
             if isinstance(target := hook.target, PythonTarget)
         ]
 
@@ -203,8 +203,8 @@ class PoolWorker:
         if len(starts := self._starts()) > self._granted:  # once for each: else a worker could put its end off
             self._granted = len(starts)
             began = min(now - (time.monotonic() - starts[-1]), self.ends)
-            self.ends = compute_deadline(call.then[self._granted - 1], fire, began)
-        return min([self.ends, *(compute_deadline(hook, fire, now) for hook in call.then[self._granted :])])
+            self.ends = compute_deadline(call.following[self._granted - 1], fire, began)
+        return min([self.ends, *(compute_deadline(hook, fire, now) for hook in call.following[self._granted :])])
 
     def _starts(self) -> list[float]:
         """Return when each callback after the first began, on the monotonic clock."""
@@ -276,7 +276,7 @@ class PoolWorker:
             raise wire.FrameError("an unexpected question about state")
         call, fire = self._serving
         if self._begun:
-            call = msgspec.structs.replace(call, hook=call.then[self._begun - 1])
+            call = msgspec.structs.replace(call, hook=call.following[self._begun - 1])
         response = fire.answer(call, request)
         await self._send_rest(memoryview(wire.encode_frame(response)))
         # Not read at once: a callback that sends requests without end takes one turn of the loop for each.

@@ -1,6 +1,9 @@
-"""For authors of hooks: tries a hook out, in this process or in a real worker, and asserts what it answers.
+"""The tools of authors for tests of hooks: a hook runs in this process or in a real worker, and assertions check it.
 
-Each name is loaded when it is first used: pytest loads the plugin in every run, also where nobody tests a hook.
+    def test_no_rm():
+        assert_denies(no_rm, event("pre_tool_use", tool_input={"command": "rm -rf /"}), reason="rm")
+
+Each name is loaded when it is first used, since pytest loads the plugin in every run, also in those without a hook.
 """
 
 TYPE_CHECKING = False
@@ -48,9 +51,9 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    found = getattr(import_module(f"{__name__}.{HOMES.get(name, 'assertions')}"), name)
-    globals()[name] = found  # once is enough
-    return found
+    value = getattr(import_module(f"{__name__}.{HOMES.get(name, 'assertions')}"), name)
+    globals()[name] = value  # once is enough
+    return value
 
 
 def __dir__() -> list[str]:

@@ -1,4 +1,4 @@
-"""Assertions on what hooks answer, whose failures say what came instead and why.  Knows results; runs what runs them.
+"""Assertions on the decisions of hooks.  A failure shows the actual decision and its reasons.
 
 A hook is a function, a module or several functions, which run in this process; or a `Worker`, or one hook of it.
 """
@@ -27,7 +27,7 @@ __all__ = [
 
 
 class FireTarget(Protocol):
-    """What can be fired at: hooks in this process, or in a worker."""
+    """The target of a fire: hooks in this process, or in a worker."""
 
     @property
     def title(self) -> str: ...
@@ -39,12 +39,12 @@ Hooks: TypeAlias = Callable[..., Any] | ModuleType | Iterable[Callable[..., Any]
 
 
 def run(hook: Hooks, event: Event, *, memory: Memory | None = None) -> Result:
-    """Fire an event at a hook; return what is decided, whatever it is.
+    """Fire an event at a hook, and return any decision.
 
-    `memory` is what hooks of this process remember; without it they remember nothing.
+    `memory` holds the shared state of hooks of this process; without it, their state is empty.
 
     Raises:
-        NotAHookError: it is no hook of this event.
+        NotAHookError: it is not a hook of this event.
     """
     return find_fire_target(hook, memory).run(event)
 

@@ -1,6 +1,6 @@
-"""A daemon of one's own, for trying hooks: all of its parts, in this process and in a temporary directory.
+"""A separate daemon, to try hooks with: all of its parts, in this process and in a temporary directory.
 
-A running daemon is not involved, and its state is neither read nor changed.  Who uses it has checked that hooks run
+A running daemon is not involved, and its state is neither read nor changed.  The caller checks first that hooks can run
 here (`check_system`).
 """
 
@@ -99,6 +99,6 @@ def write_source_config(paths: list[str], scratch: str, *, settings: str = "") -
 
 
 def reset_daemon(parts: DaemonComponents) -> None:
-    """Forget what hooks remember, and which of them died: the next run is independent of those before."""
+    """Clear the shared state and the breakers, so that the next run is independent of those before."""
     parts.shared_state.clear()
     parts.breakers.clear()

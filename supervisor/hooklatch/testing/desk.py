@@ -1,4 +1,4 @@
-"""What the fixture `hooks` is: events and assertions with one memory between them."""
+"""The value of the fixture `hooks`: events and assertions with one memory between them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["HookTester"]
 
 
 class HookTester:
-    """Tries hooks out; all that it runs in this process shares `memory`."""
+    """A tester of hooks; all hooks that it runs in this process share `memory`."""
 
     event = staticmethod(event)
 
@@ -23,7 +23,7 @@ class HookTester:
         self.memory = Memory()
 
     def run(self, hook: Hooks, event: Event) -> Result:
-        """Fire an event at a hook; return what is decided, whatever it is."""
+        """Fire an event at a hook, and return any decision."""
         return assertions.run(hook, event, memory=self.memory)
 
     def assert_denies(self, hook: Hooks, event: Event, *, reason: str = "") -> Result:

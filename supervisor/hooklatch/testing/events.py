@@ -1,7 +1,7 @@
-"""Makes events by name and fields, as a host would send them.  Knows the catalogue; runs nothing.
+"""The maker of events by name and fields, as a host would send them.  Knows the catalogue; runs nothing.
 
-What the catalogue says of an event is checked here, since a guard that is tested with a field that no host sends is not
-tested.  What a host always sends has a default, so that a test names only what it is about.
+Fields are checked against the catalogue, since a test with a field that no host sends tests nothing.  Fields that a
+host always sends have a default, so that a test names only the fields that it is about.
 """
 
 from __future__ import annotations
@@ -127,21 +127,21 @@ def event(
     return made
 
 
-def find_event_spec(one: Event) -> EventSpec:
-    """Return what the catalogue says of an event, or of an event of one's own what its definition says.
+def find_event_spec(event: Event) -> EventSpec:
+    """Return the spec of an event, from the catalogue or from the definition of a custom event.
 
     Raises:
         NotAnEventError: it was not made by `event`.
     """
-    spec = getattr(one, "__dict__", {}).get("_spec")
+    spec = getattr(event, "__dict__", {}).get("_spec")
     if not isinstance(spec, EventSpec):
-        raise NotAnEventError(f"{one!r} was not made by hooklatch.testing.event")
+        raise NotAnEventError(f"{event!r} was not made by hooklatch.testing.event")
     return spec
 
 
-def read_envelope(one: Event) -> dict[str, Any]:
-    """Return what an event has beside its payload."""
-    envelope = one.__dict__["_envelope"]
+def read_envelope(event: Event) -> dict[str, Any]:
+    """Return the envelope of an event."""
+    envelope = event.__dict__["_envelope"]
     return cast("dict[str, Any]", envelope if isinstance(envelope, dict) else msgspec.json.decode(envelope))
 
 
@@ -177,18 +177,18 @@ def list_envelope_types() -> dict[str, Any]:
 
 def fill_defaults(spec: EventSpec, fields: dict[str, Any], payload: dict[str, Any]) -> dict[str, Any]:
     """Return the fields that a host always sends, and that the test leaves out."""
-    found: dict[str, Any] = {}
+    defaults: dict[str, Any] = {}
     given = fields.keys() | payload.keys()
     for field in spec.fields:
         if field.name in given or f"{field.name}_" in given or "None" in field.type or field.type == "Any":
             continue
         if field.name == "tool_input":
-            found["tool_input"] = {} if "tool_name" in given else {"command": "true"}
+            defaults["tool_input"] = {} if "tool_name" in given else {"command": "true"}
         elif field.name == "source":
-            found["source"] = SOURCES.get(spec.name, "default")
+            defaults["source"] = SOURCES.get(spec.name, "default")
         elif field.name in DEFAULTS:
-            found[field.name] = DEFAULTS[field.name]
-    return found
+            defaults[field.name] = DEFAULTS[field.name]
+    return defaults
 
 
 def validate_field(title: str, key: str, value: object, kind: Any) -> object:

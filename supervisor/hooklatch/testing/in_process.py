@@ -1,8 +1,8 @@
-"""Runs hooks in this process, for breakpoints and for speed.  Knows functions; knows no worker and no daemon.
+"""The runner of hooks in this process, for breakpoints and for speed.  Knows functions; knows no worker and no daemon.
 
-The hooks are made of the marks on the functions as the daemon makes them of a source, matched and combined by the same
-code, and called by the code that calls them in a worker.  What only processes have is missing: a deadline, a death that
-the test survives, limits, isolation.
+The hooks are made from the marks on the functions as the daemon makes them from a source, matched and combined by the
+same code, and called by the code that calls them in a worker.  Only processes have a deadline, limits, isolation, and a
+death that the test survives, so these are missing here.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ from hooklatch_worker.runtime.calls import Caller, CallLine
 __all__ = ["InProcess", "NotAHookError", "call_here"]
 
 Function: TypeAlias = Callable[..., Any]
-PASSED_ON = (KeyboardInterrupt, BdbQuit)  # of whoever sits at the terminal; no answer of a hook
+PASSED_ON = (KeyboardInterrupt, BdbQuit)  # raised by the person at the terminal, not by a hook
 CAUSES: dict[str, Cause] = {"": "policy", "protocol": "protocol", "timeout": "timeout", "load": "load"}
 
 
 class NotAHookError(TypeError):
-    """What was given is no hook of this event."""
+    """An object that is not a hook of this event."""
 
 
 class UncapturedOutput:
-    """Leaves what hooks print where it goes: to the terminal, or to pytest, which shows it where a test fails."""
+    """The output of hooks, left where it goes: to the terminal, or to pytest, which shows it where a test fails."""
 
     def take(self) -> CapturedOutput:
         """Return nothing."""
@@ -60,7 +60,7 @@ class UncapturedOutput:
 
 
 class TracedFunction:
-    """A function that remembers what it raised last, for a debugger."""
+    """A function that keeps its last exception, for a debugger."""
 
     def __init__(self, function: Function) -> None:
         self._function = function
@@ -74,9 +74,9 @@ class TracedFunction:
         except BaseException as error:
             self.error = error
             raise
-        return self._awaited(answer) if hasattr(answer, "__await__") else answer
+        return self._await_answer(answer) if hasattr(answer, "__await__") else answer
 
-    async def _awaited(self, answer: Any) -> object:
+    async def _await_answer(self, answer: Any) -> object:
         try:
             return await answer
         except BaseException as error:
@@ -96,7 +96,7 @@ class InProcess:
         return ", ".join(getattr(function, "__name__", repr(function)) for function in self._functions)
 
     def run(self, event: Event) -> Result:
-        """Fire an event at the hooks; return what is decided.
+        """Fire an event at the hooks, and return the decision.
 
         Raises:
             NotAHookError: none of them is a hook of this event.
@@ -105,11 +105,11 @@ class InProcess:
         hooks = [hook for function in self._functions for hook in fire.hooks_of(function)]
         if not hooks:
             marked = sorted({marker.event for function in self._functions for marker in list_markers(function)})
-            raise NotAHookError(f"{self.title} is no hook of {spec.name}, but of {', '.join(marked)}")
+            raise NotAHookError(f"{self.title} is not a hook of {spec.name}, but of {', '.join(marked)}")
         chain = Snapshot(0, hooks).chain(spec)
         decision = fire.decide(chain)
         called = {outcome.hook for outcome in decision.outcomes}
-        notes = tuple(fire.why_not(hook, chain) for hook in hooks if hook.id not in called)
+        notes = tuple(fire.explain_uncalled(hook, chain) for hook in hooks if hook.id not in called)
         return Result(decision=decision, error=fire.error, notes=notes)
 
 
@@ -126,22 +126,22 @@ class InProcessFire:
         self._payload = Payload(msgspec.json.encode(event.payload))
         self.error: BaseException | None = None
 
-    def why_not(self, hook: Hook, chain: EventHooks) -> str:
-        """Return, for whoever reads a failed test, why a hook was not called."""
+    def explain_uncalled(self, hook: Hook, chain: EventHooks) -> str:
+        """Return why a hook was not called, for the reader of a failed test."""
         if hook not in chain.matching(self._payload).hooks:
             return f"{hook.id} was not called: it matches {hook.matcher.text} on {chain.spec.match}"
         with suppress(UnreadableFieldError):
             facts = PayloadFacts(chain.spec, self._payload, self._envelope["cwd"])
-            if hook.where is not None and (failing := hook.where.failing(facts)) is not None:
+            if hook.where is not None and (failing := hook.where.find_failing(facts)) is not None:
                 return f"{hook.id} was not called: its condition does not hold: {failing}"
         return f"{hook.id} was not called"
 
     def hooks_of(self, function: Function) -> list[Hook]:
-        """Return the hooks of a function on this event; without a mark it is one, as by `run` in hooks.toml."""
+        """Return the hooks of a function on this event; a function without a mark is one hook, as in hooks.toml."""
         spec, markers = find_event_spec(self._event), list_markers(function)
         if not markers:
             markers = (MarkedEvent(event=spec.name),)
-        found: list[Hook] = []
+        hooks: list[Hook] = []
         for marker in markers:
             if marker.event != spec.name or not marker.enabled:
                 continue
@@ -151,8 +151,8 @@ class InProcessFire:
             )) is not None:  # fmt: skip
                 raise NotAHookError(f"{hook.id}: {fault}")
             self._functions[hook] = function
-            found.append(hook)
-        return found
+            hooks.append(hook)
+        return hooks
 
     def decide(self, chain: EventHooks) -> FireDecision:
         """Call the hooks that match, and combine what they answer."""
@@ -200,28 +200,28 @@ def call_here(
     envelope: object,
     config: bytes,
 ) -> tuple[CallOutcome, BaseException | None]:
-    """Call a hook's function as a worker does; return how that went, and what it raised if it failed.
+    """Call a hook's function as a worker does, and return the outcome with the exception of a failure.
 
-    `path` is its file, `number` that of the call, and `line` takes what it asks of its state.
+    `path` is its file, `number` that of the call, and `line` takes its requests to shared state.
     """
     hook, target = call.hook, call.hook.target
     assert isinstance(target, PythonTarget)
-    watched = TracedFunction(function)
-    caller = Caller({target.function: watched}, path, UncapturedOutput(), line, mmap(-1, wire.PROGRESS_BYTES), [])
+    traced = TracedFunction(function)
+    caller = Caller({target.function: traced}, path, UncapturedOutput(), line, mmap(-1, wire.PROGRESS_BYTES), [])
     message = wire.RunCall(
         0, number, hook.timeout or spec.timeout, target.function, spec.name, memoryview(call.payload.data),
         msgspec.json.encode(envelope), config, msgspec.json.encode(call.merged) if call.merged else b"",
         call.reinvoked, target.runtime, bool(target.native),
     )  # fmt: skip
     began = time.monotonic()
-    said = run_in_thread(partial(caller.run, message)) if is_in_event_loop() else caller.run(message)
-    if isinstance(watched.error, PASSED_ON):
-        raise watched.error
+    answered = run_in_thread(partial(caller.run, message)) if is_in_event_loop() else caller.run(message)
+    if isinstance(traced.error, PASSED_ON):
+        raise traced.error
     outcome = CallOutcome(
-        cause=CAUSES.get(said.cause, "crash"), message=said.message, answer=b"" if said.cause else said.answer,
-        traceback=said.traceback,
+        cause=CAUSES.get(answered.cause, "crash"), message=answered.message,
+        answer=b"" if answered.cause else answered.answer, traceback=answered.traceback,
     )  # fmt: skip
-    return outcome.lasting(time.monotonic() - began), watched.error if said.cause else None
+    return outcome.with_duration(time.monotonic() - began), traced.error if answered.cause else None
 
 
 def is_in_event_loop() -> bool:
@@ -247,14 +247,14 @@ def list_functions(hooks: Function | ModuleType | Iterable[Function]) -> list[Fu
         return list(marked)
     if callable(hooks):
         return [hooks]
-    given = cast("object", hooks)  # which text is, too
-    found = list(hooks) if isinstance(given, Iterable) and not isinstance(given, str | bytes) else []
-    if not found or not all(callable(one) for one in found):
+    given = cast("object", hooks)  # a text is iterable, too
+    functions = list(hooks) if isinstance(given, Iterable) and not isinstance(given, str | bytes) else []
+    if not functions or not all(callable(function) for function in functions):
         ways = (
             "give a function, several, or a module that marks some; for a file: Worker or the fixture hooklatch_worker"
         )
-        raise NotAHookError(f"{given!r:.80} is no hook; {ways}")
-    return found
+        raise NotAHookError(f"{given!r:.80} is not a hook; {ways}")
+    return functions
 
 
 def list_markers(function: Function) -> tuple[MarkedEvent, ...]:

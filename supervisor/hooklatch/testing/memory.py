@@ -1,6 +1,6 @@
-"""What hooks remember (`event.state`) where no daemon runs: the daemon's own rules and limits, in this process.
+"""The shared state of hooks (`event.state`) without a daemon: the daemon's own rules and limits, in this process.
 
-Knows steps and a clock that tests may move; knows no process.
+A test may move its clock.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ LINGER = 24 * 3600.0  # seconds that values of a session outlast their last use,
 
 
 class Memory:
-    """What the hooks of all sources remember, empty at first; give one to several runs to have them share it."""
+    """The shared state of the hooks of all sources, empty at first; several runs that get one memory share it."""
 
     def __init__(self) -> None:
         self._keyspace = Keyspace()
@@ -37,22 +37,22 @@ class Memory:
         """Return the state that a hook sees in a session, to prepare it and to look at it."""
         return State(MemoryLine(self, find_source_file(function), session_id, call_id=0), 0)
 
-    def step(self, place: StateScope, asked: StateRequest) -> bytes:
+    def step(self, place: StateScope, request: StateRequest) -> bytes:
         """Perform one operation at once.
 
         Raises:
-            RefusedStepError: it exceeds a limit, or the present value does not allow it.
+            RefusedStepError: the step exceeds a limit, or the current value does not allow it.
         """
         now = time.monotonic() + self._passed
-        planned = self._keyspace.plan(place, asked, now)
+        planned = self._keyspace.plan(place, request, now)
         if planned.is_change:
-            self._keyspace.take(place, asked.key, planned.entry, now)
+            self._keyspace.take(place, request.key, planned.entry, now)
         return planned.result
 
     def value(self, place: StateScope, key: str) -> bytes:
         """Return a value as JSON; 0 if there is none."""
-        found = self._keyspace.find(place, key, time.monotonic() + self._passed)
-        return found.value if found is not None else b"0"
+        stored = self._keyspace.find(place, key, time.monotonic() + self._passed)
+        return stored.value if stored is not None else b"0"
 
 
 class MemoryLine:
@@ -69,14 +69,14 @@ class MemoryLine:
         self._is_limited = call_id is None
         self._steps = 0
         self._counted: set[tuple[str, StateScope, str]] = set()
-        self.function = ""  # whose call is under way: what is counted `once` is counted once for each
+        self.function = ""  # of the current call: an increment `once` counts once for each function
 
     def begin(self, call_id: int) -> None:
-        """Record which call is under way from now on."""
+        """Begin a call."""
         self._call_id, self._steps = call_id, 0
 
     def end(self) -> None:
-        """Refuse further questions: an event is of no use after its call."""
+        """End the call: later requests are refused, since an event is of no use after its call."""
         self._call_id = None
 
     def ask(self, request: StateRequest) -> bytes:
@@ -95,20 +95,20 @@ class MemoryLine:
         except RefusedStepError as error:
             raise StateError(str(error)) from None
 
-    def _step(self, asked: StateRequest) -> bytes:
-        place = self._place(asked)
-        is_once = asked.once and asked.operation == "increment"
-        mark = self.function, place, asked.key
+    def _step(self, request: StateRequest) -> bytes:
+        place = self._place(request)
+        is_once = request.once and request.operation == "increment"
+        mark = self.function, place, request.key
         if is_once and mark in self._counted:
-            return self._memory.value(place, asked.key)
-        result = self._memory.step(place, asked)
+            return self._memory.value(place, request.key)
+        result = self._memory.step(place, request)
         if is_once:
             self._counted.add(mark)
         return result
 
-    def _place(self, asked: StateRequest) -> StateScope:
+    def _place(self, request: StateRequest) -> StateScope:
         namespace = Namespace("global", "", self._source)
-        if not asked.is_session:
+        if not request.is_session:
             return StateScope(namespace)
         if not self._session_id:
             raise RefusedStepError("this fire has no session, so it has no session state")
@@ -116,6 +116,6 @@ class MemoryLine:
 
 
 def find_source_file(function: Callable[..., object]) -> str:
-    """Return the file of a function: what its source remembers is remembered under that."""
+    """Return the file of a function, which is the key of its source's shared state."""
     code = getattr(function, "__code__", None)
     return str(getattr(code, "co_filename", ""))

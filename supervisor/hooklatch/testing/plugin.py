@@ -1,6 +1,6 @@
 """The plugin for pytest: fixtures for tests of hooks.  Loads nothing of hooklatch before one of them is used.
 
-hooks               runs hooks in this process, which remember what they are told until the test ends
+hooks               runs hooks in this process; their shared state lasts until the test ends
 hooklatch_worker    starts a file of hooks in a real worker; once for all tests of the run
 """
 
@@ -20,7 +20,7 @@ __all__ = ["hooklatch_worker", "hooks"]
 
 @pytest.fixture
 def hooks() -> HookTester:
-    """What tries hooks out in this process: `hooks.event`, `hooks.run`, `hooks.assert_denies` …, `hooks.memory`."""
+    """The tester of hooks in this process: `hooks.event`, `hooks.run`, `hooks.assert_denies` …, `hooks.memory`."""
     from hooklatch.testing.desk import HookTester
 
     return HookTester()
@@ -39,7 +39,7 @@ def hooklatch_workers_of_the_run() -> Iterator[dict[tuple[str, str], Worker]]:
 
 @pytest.fixture
 def hooklatch_worker(hooklatch_workers_of_the_run: dict[tuple[str, str], Worker]) -> Callable[..., Worker]:
-    """What starts hooks in a real worker: `guards = hooklatch_worker("guards.py")`; each test begins without memory."""
+    """A function that starts hooks in a real worker: `guards = hooklatch_worker("guards.py")`, without shared state."""
     import os
 
     from hooklatch.testing.workers import Worker

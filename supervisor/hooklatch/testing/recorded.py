@@ -1,6 +1,6 @@
-"""A few payloads from sessions of Claude Code, for trying a hook before it has seen any.  Reads its own file alone.
+"""A few payloads from sessions of Claude Code, to try a hook with before it has seen any.
 
-Two of them are made up: what no recorded session has tried, and guards are written for.
+Two of them are made up, for calls that guards are written for and no recorded session has tried.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What came of an event: the decision, and why, in words for whoever reads a failed test.  Runs nothing."""
+"""The result of an event: the decision and its reasons, in words for the reader of a failed test."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def cause(self) -> Cause | None:
-        """Why it was refused: `policy`, or the failure that did it."""
+        """The cause of a refusal: `policy`, or a failure."""
         return self.decision.cause
 
     @property
@@ -34,12 +34,12 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def patch(self) -> dict[str, Any]:
-        """What hooks change: whole values by key; empty for nothing."""
+        """The changes of hooks: whole values by key; empty for none."""
         return {key: msgspec.json.decode(value) for key, value in (self.decision.patch or {}).items()}
 
     @property
     def value(self) -> Any:
-        """What a claim answers; None for nothing."""
+        """The value of a claim; None without one."""
         return msgspec.json.decode(self.decision.value) if self.decision.value is not None else None
 
     @property
@@ -69,7 +69,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def list_result_details(decision: FireDecision) -> Iterator[tuple[str, str]]:
-    """Yield what a person wants to know of a decision, the most important first."""
+    """Yield the details of a decision for a person, the most important first."""
     by = f" by {decision.hook}" if decision.hook else ""
     cause = f" ({decision.cause})" if decision.cause not in (None, "policy") else ""
     yield "verdict", f"{decision.verdict}{cause}{by}, {decision.duration_ms:.1f} ms"
@@ -93,13 +93,13 @@ def list_result_details(decision: FireDecision) -> Iterator[tuple[str, str]]:
 def format_outcome_answer(outcome: CallOutcome) -> str:
     if outcome.cause != "policy":
         return f"failed ({outcome.cause}): {outcome.message}"
-    said = outcome.verdict or ("changes " + ", ".join(outcome.patch) if outcome.patch else "no opinion")
+    answer = outcome.verdict or ("changes " + ", ".join(outcome.patch) if outcome.patch else "no opinion")
     unneeded = ", which was not needed" if outcome.unneeded else ""
-    return f"{said}, {outcome.duration_ms:.1f} ms{unneeded}"
+    return f"{answer}, {outcome.duration_ms:.1f} ms{unneeded}"
 
 
 def list_printed_output(outcome: CallOutcome) -> Iterator[tuple[str, str]]:
-    """Yield what a hook printed; a traceback is on its standard error."""
+    """Yield the output of a hook; a traceback is on its standard error."""
     for label, text in (("stdout", outcome.stdout), ("stderr", outcome.stderr)):
         if text.strip():
             yield label, text.rstrip()

@@ -1,6 +1,6 @@
-"""Runs hooks in a real worker: a daemon of one's own in a thread, with its zygote, limits and deadlines.
+"""The runner of hooks in a real worker: a daemon of its own in a thread, with its zygote, limits and deadlines.
 
-Knows files and events; the daemon's parts are loaded when the first worker is asked for.
+The daemon's parts are loaded for the first worker.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Worker:
     `settings` is TOML that comes before the source, such as an `[[event]]` of your own.
 
     Raises:
-        LoadError: the hooks do not load.
+        HooksLoadError: the hooks do not load.
         NotHereError: hooks cannot be run on this system.
     """
 
@@ -75,18 +75,18 @@ class Worker:
         return WorkerHook(self, name)
 
     def run(self, event: Event, *, only: str | None = None) -> Result:
-        """Fire an event at the hooks; return what is decided.
+        """Fire an event at the hooks, and return the decision.
 
-        Files that have changed are loaded first: what is tested is what is there, and never a version before it.
+        Files that have changed are loaded first, so that a test never runs an earlier version.
 
         Raises:
-            LoadError: the hooks do not load any more.
+            HooksLoadError: the hooks do not load any more.
             NotAHookError: no hook of that name is on this event.
         """
         return Result(decision=self._thread.ask(partial(self._loaded.fire, event, only)))
 
     def clear(self) -> None:
-        """Forget what the hooks remember."""
+        """Clear the hooks' shared state."""
         self._thread.ask(forget_worker)
 
     def close(self) -> None:
@@ -105,12 +105,12 @@ class WorkerHook:
         return self._name
 
     def run(self, event: Event) -> Result:
-        """Fire an event at this hook alone; return what is decided."""
+        """Fire an event at this hook alone, and return the decision."""
         return self._worker.run(event, only=self._name)
 
 
 class DaemonThread:
-    """A daemon in a thread of its own, and the way to ask it."""
+    """A daemon in a thread of its own, which runs functions for other threads."""
 
     def __init__(self, file: str, settings: str) -> None:
         check_system()
@@ -159,7 +159,7 @@ class DaemonThread:
                 if not config.endswith(".toml"):
                     config = write_source_config([self._file], scratch, settings=self._settings)
                 trio.run(self._serve, config, scratch)
-        except BaseException as error:  # it is the asker's: this thread has nobody to tell
+        except BaseException as error:  # raised in the thread that waits for this daemon
             self._error = error
         finally:
             self._is_up.set()
@@ -188,16 +188,16 @@ async def forget_worker(parts: DaemonComponents) -> None:
 
 
 class LoadedHooks:
-    """Which versions of their files the hooks are of."""
+    """The hooks that are loaded, with the versions of their files."""
 
     def __init__(self) -> None:
         self._seen: dict[str, Stamp] | None = None
 
     async def fire(self, event: Event, only: str | None, parts: DaemonComponents) -> FireDecision:
-        """Fire an event at the hooks as their files are now.
+        """Fire an event at the hooks, after a reload of changed files.
 
         Raises:
-            LoadError: they do not load.
+            HooksLoadError: the hooks do not load.
         """
         from hooklatch.service.loading.files import ReloadRequest
         from hooklatch.service.reading.acceptance import EVERYTHING
@@ -205,7 +205,7 @@ class LoadedHooks:
         if (before := await parts.files.stamps()) != self._seen:
             await parts.files.reload(ReloadRequest(EVERYTHING))
             await settle_environments(parts)
-            # What was written meanwhile is seen as a change by the next one, whoever has loaded it.
+            # The stamps from before the reload: a file that was written during it is reloaded by the next fire.
             self._seen = {path: before.get(path, now) for path, now in (await parts.files.stamps()).items()}
         check_loaded(parts)
         return await fire_event(event, only, parts)
@@ -249,7 +249,7 @@ async def fire_at(
     known = [hook for hook in parts.registries.view.hooks if only is not None and is_called(hook, only)]
     if only is not None and not any(hook.event == spec.name for hook in known):
         others = f", but of {', '.join(sorted({hook.event for hook in known}))}" if known else ""
-        raise NotAHookError(f"{only} is no hook of {spec.name}{others}")
+        raise NotAHookError(f"{only} is not a hook of {spec.name}{others}")
     return await parts.dispatcher.fire(params, None, plan=DialectPlan(spec, arrange))
 
 

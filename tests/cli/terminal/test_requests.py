@@ -29,7 +29,7 @@ def test_a_socket_of_another_user_is_told_as_such_and_no_daemon_is_to_be_started
 
         said = as_nobody(ask)
 
-    assert "Permission denied); it is for another user: become that one, or name the folder of your own daemon" in said
+    assert "Permission denied); it is for another user: become that user, or name the folder of your own daemon" in said
     assert "serve --detach" not in said
 
 

@@ -91,8 +91,8 @@ def test_the_first_end_is_the_only_one(order: list[str]) -> None:
     assert len(asks) == 0
 
 
-def crowd(*shares: str, most: int = 4, most_of_one: int = 3) -> OpenAsks:
-    asks = OpenAsks(most=most, most_of_one=most_of_one)
+def crowd(*shares: str, maximum: int = 4, share_maximum: int = 3) -> OpenAsks:
+    asks = OpenAsks(maximum=maximum, share_maximum=share_maximum)
     for number, share in enumerate(shares):
         asks.open(ask(f"a-{number}"), share=share, now=0.0, seconds=60.0)
     return asks
@@ -102,8 +102,8 @@ def test_one_session_has_so_many_places_and_no_more() -> None:
     asks = crowd("flood", "flood", "flood")
 
     assert "3 asks of this session" in str(asks.obstacle("flood"))
-    assert asks.obstacle("other") is asks.yielding_to("other") is None
-    assert asks.of("flood") == ["a-0", "a-1", "a-2"]
+    assert asks.obstacle("other") is asks.find_evicted("other") is None
+    assert asks.session_asks("flood") == ["a-0", "a-1", "a-2"]
     asks.close(denied(ask_id="a-0"))
     assert asks.obstacle("flood") is None
     assert "3 asks that name no session" in str(crowd("", "", "").obstacle(""))
@@ -123,9 +123,9 @@ def test_one_session_has_so_many_places_and_no_more() -> None:
 def test_when_all_places_are_taken_whoever_has_most_makes_room(shares: str, newcomer: str, yielding: Any) -> None:
     asks = crowd(*shares)
 
-    assert asks.yielding_to(newcomer) == yielding
+    assert asks.find_evicted(newcomer) == yielding
     is_full = len(shares) == 4 and yielding is None
-    assert (asks.obstacle(newcomer) == "4 asks wait for a person already") is is_full
+    assert (asks.obstacle(newcomer) or "").startswith("4 asks wait for a person already") is is_full
 
 
 def test_what_was_never_asked_is_not_over() -> None:
@@ -134,7 +134,7 @@ def test_what_was_never_asked_is_not_over() -> None:
 
 
 def test_of_long_ago_it_is_not_known_any_more_how_it_ended() -> None:
-    asks = OpenAsks(most=1000, most_of_one=1000)
+    asks = OpenAsks(maximum=1000, share_maximum=1000)
     for number in range(300):
         asks.open(ask(f"a-{number}"), share="s", now=0.0, seconds=60.0)
     for number in range(300):

@@ -70,19 +70,21 @@ def written(text: str, event: str = GATE.name) -> list[Hook]:
 def test_who_can_share_a_worker(hooks: str, runs: str) -> None:
     found = plan_call_groups(GATE, written(hooks))
 
-    assert " ".join("".join(one.id[0] for one in (*turn.hooks, *turn.then)) for turn in found) == runs
+    assert " ".join("".join(one.id[0] for one in (*turn.hooks, *turn.following)) for turn in found) == runs
 
 
 def test_no_worker_is_given_more_than_a_few() -> None:
     first, *_, last_one = plan_call_groups(GATE, written("a" * 100))
 
-    assert (1 + len(first.then), last_one.then) == (MAX_RUN, ())
+    assert (1 + len(first.following), last_one.following) == (MAX_RUN, ())
 
 
 def test_hooks_that_run_at_the_same_time_share_none() -> None:
     event = msgspec.structs.replace(CATALOGUE["notification"], flow="concurrent")
 
-    assert [(len(turn.hooks), turn.then) for turn in plan_call_groups(event, written("aaa", event.name))] == [(3, ())]
+    assert [(len(turn.hooks), turn.following) for turn in plan_call_groups(event, written("aaa", event.name))] == [
+        (3, ())
+    ]
 
 
 def test_a_hook_that_sees_what_others_merged_goes_alone() -> None:
@@ -93,7 +95,7 @@ def test_a_hook_that_sees_what_others_merged_goes_alone() -> None:
 
     (second,) = fire.next_calls()
 
-    assert (len(first.then), second.merged is not None, second.then) == (3, True, ())
+    assert (len(first.following), second.merged is not None, second.following) == (3, True, ())
 
 
 # -- what they decide --------------------------------------------------------------------------------------------
@@ -111,13 +113,13 @@ def in_runs(cuts: Sequence[bool]) -> Runner:
 
     def run(call: Call, answer: Callable[[Call], CallOutcome]) -> CallOutcome:
         outcome, before = answer(call), list[float]()
-        for following in call.then:
+        for following in call.following:
             if outcome.cause != "policy" or outcome.answer or next(script, False):
                 break
             before.append(outcome.duration_ms)
             index = call.index + len(before)  # not used: the machine makes calls of its own
-            outcome = answer(msgspec.structs.replace(call, hook=following, index=index, then=()))
-        return msgspec.structs.replace(outcome, before=tuple(before))
+            outcome = answer(msgspec.structs.replace(call, hook=following, index=index, following=()))
+        return msgspec.structs.replace(outcome, earlier_ms=tuple(before))
 
     return run
 
@@ -183,9 +185,9 @@ def test_a_run_is_of_outcomes_that_each_have_their_hook_and_time() -> None:
     fire = begin(GATE, written("aaaa"), {"tool_name": "Bash", "tool_input": {}})
     (first,) = fire.next_calls()
 
-    fire.receive(first, msgspec.structs.replace(failed("crash", "it broke"), before=(1.5, 2.5), duration_ms=3.5))
+    fire.receive(first, msgspec.structs.replace(failed("crash", "it broke"), earlier_ms=(1.5, 2.5), duration_ms=3.5))
     decision = end(fire)
 
-    told = [(one.hook, one.outcome, one.duration_ms, one.before) for one in decision.outcomes]
+    told = [(one.hook, one.outcome, one.duration_ms, one.earlier_ms) for one in decision.outcomes]
     assert told == [("a0", "answered", 1.5, ()), ("a1", "answered", 2.5, ()), ("a2", "failed", 3.5, ())]
     assert (decision.verdict, decision.hook, fire.next_calls()) == ("deny", "a2", ())

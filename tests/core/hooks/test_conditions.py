@@ -208,7 +208,7 @@ def test_a_relative_path_of_an_agent_without_a_folder_may_be_anywhere(path: str)
 def test_a_folder_that_is_not_written_from_the_root_is_not_known(folder: str) -> None:
     assert holds({"path": "/code/**"}, write("x"), folder=folder)
     assert holds({"path": "src/**"}, write("/code/project/src/x"), folder=folder) is False
-    with pytest.raises(UnreadableFieldError, match="in which folder"):
+    with pytest.raises(UnreadableFieldError, match="has no 'cwd'"):
         holds({"cwd": "/code/**"}, bash("ls"), folder=folder)
 
 
@@ -279,7 +279,7 @@ def test_a_payload_has_only_so_much_work_done_for_it() -> None:
     assert holds({"tool_input.x": {"glob": globs}}, {"tool_name": "t", "tool_input": {"x": "ab" * 10_000}})
     assert not holds({"tool_input.x": {"glob": globs}}, {"tool_name": "t", "tool_input": {"x": "ab" * 100}})
     facts = PayloadFacts(GATE, Payload(msgspec.json.encode(bash(words))), FOLDER)
-    assert facts.visible(words) is facts.visible(words)
+    assert facts.visible_text(words) is facts.visible_text(words)
 
 
 def test_a_tools_own_words_count_before_the_agents_folder() -> None:
@@ -331,21 +331,21 @@ def test_conditions(where: object, is_meant: bool) -> None:
     ("where", "payload", "reason"),
     [
         ({"tool_input.x": "a"}, bash("ls"), "its field 'tool_input.x' is missing"),
-        ({"tool_input.command": "> 5"}, bash("ls"), "its field 'tool_input.command' is no number"),
-        ({"tool_input.command.x": "a"}, bash("ls"), "'command' is no object"),
+        ({"tool_input.command": "> 5"}, bash("ls"), "its field 'tool_input.command' is not a number"),
+        ({"tool_input.command.x": "a"}, bash("ls"), "'command' is not an object"),
         ({"command": "ls"}, bash(5), "neither text nor a list"),
-        ({"command": "ls"}, {"tool_name": "Bash", "tool_input": {}}, "came without a command"),
+        ({"command": "ls"}, {"tool_name": "Bash", "tool_input": {}}, "came without a known command"),
         ({"command": "ls"}, {"tool_name": "Bash"}, "its field 'tool_input' is missing"),
-        ({"command": "ls"}, {"tool_name": "Bash", "tool_input": [1]}, "is no object"),
-        ({"command": "ls"}, {"tool_name": "Bash", "tool_args": None, "tool_input": {}}, "is no object"),
+        ({"command": "ls"}, {"tool_name": "Bash", "tool_input": [1]}, "is not an object"),
+        ({"command": "ls"}, {"tool_name": "Bash", "tool_args": None, "tool_input": {}}, "is not an object"),
         ({"cwd": "/x"}, {"tool_name": "Bash", "tool_args": {"cwd": msgspec.Raw(b"1e999")}}, "'cwd' cannot be read"),
         ({"path": "/x"}, {"tool_name": "Read", "tool_args": {"path": msgspec.Raw(b'"\xff"')}}, "cannot be read"),
         ({"command": "ls"}, {"tool_name": "Bash", "tool_input": {"command": "ls", "cmd": "rm"}}, "differ"),
         ({"path": "/x"}, bash("ls"), "its field 'path' is missing"),
-        ({"path": "/x"}, {"tool_name": "Write", "tool_args": {"path": None}}, "its field 'path' is no text"),
+        ({"path": "/x"}, {"tool_name": "Write", "tool_args": {"path": None}}, "its field 'path' is not a text"),
         ({"url": {"glob": "*"}}, bash("ls"), "its field 'url' is missing"),
-        ({"tool_input.a.b": 1}, {"tool_name": "x", "tool_input": {"a": []}}, "holds nothing"),
-        ({"tool_name": 5}, bash("ls"), "its field 'tool_name' is no number"),
+        ({"tool_input.a.b": 1}, {"tool_name": "x", "tool_input": {"a": []}}, "is an empty list"),
+        ({"tool_name": 5}, bash("ls"), "its field 'tool_name' is not a number"),
     ],
 )
 def test_a_field_that_is_missing_or_of_another_type_is_an_error(where: object, payload: Any, reason: str) -> None:
@@ -370,9 +370,9 @@ def test_tool_args_are_the_words_of_all_hosts() -> None:
     [
         ({}, "it is a table of fields"),
         ("git push", "it is a table of fields"),
-        ({"": "x"}, "is no field"),
-        ({"a..b": "x"}, "is no field"),
-        ({".".join("abcdefghi"): "x"}, "is no field"),
+        ({"": "x"}, "is not a field"),
+        ({"a..b": "x"}, "is not a field"),
+        ({".".join("abcdefghi"): "x"}, "is not a field"),
         ({str(n): 1 for n in range(17)}, "at most 16 fields"),
         ({"command": []}, "1 to 64 alternatives"),
         ({"command": ["x"] * 65}, "1 to 64 alternatives"),
@@ -387,13 +387,13 @@ def test_tool_args_are_the_words_of_all_hosts() -> None:
         ({"path": "*.{pem,key}"}, "write a list of paths"),
         ({"path": "*.pem,*.key"}, "write a list of paths"),
         ({"path": "$HOME/.ssh"}, "write ~"),
-        ({"path": "app/\\[id\\]"}, "takes no meaning away"),
+        ({"path": "app/\\[id\\]"}, "does not escape here"),
         ({"path": "file:///etc"}, "write the path alone"),
-        ({"path": " *.pem"}, "a blank"),
+        ({"path": " *.pem"}, "with a space"),
         ({"tool_input.command": "git push"}, "{ command = … }"),
         ({"tool_input.file_path": "src"}, "{ path = … }"),
         ({"tool_input.command": {"equals": "ls"}}, None),
-        ({"content": {"glob": "*{a,b}*"}}, "is no choice in a glob"),
+        ({"content": {"glob": "*{a,b}*"}}, "is not a choice in a glob"),
         ({"path": "~other/x"}, "the home of another user"),
         ({"path": "/x/[a"}, "unclosed"),
         ({"path": "/x/[[:alpha:]]x"}, "a named class"),
@@ -407,14 +407,14 @@ def test_tool_args_are_the_words_of_all_hosts() -> None:
         ({"tool_input.n": None}, "a value is a text, a number"),
         ({"tool_input.n": {"glob": "["}}, "unclosed"),
         # would be one text, one path or one program, which nothing is: a guard that is never called
-        ({"tool_input.mode": "!= safe"}, "nothing is negated"),
-        ({"tool_input.mode": " !safe"}, "nothing is negated"),
+        ({"tool_input.mode": "!= safe"}, "there is no negation"),
+        ({"tool_input.mode": " !safe"}, "there is no negation"),
         ({"tool_input.n": "> 1e3"}, 'compared as ">= 100"'),
         ({"tool_input.n": "=> 3"}, 'compared as ">= 100"'),
         ({"tool_input.n": "== 3"}, "equals = '== 3'"),
         ({"tool_input.n": {"equals": "== 3"}}, None),
-        ({"path": ["src/**", "!src/made/**"]}, "nothing is negated"),
-        ({"command": "!git push"}, "nothing is negated"),
+        ({"path": ["src/**", "!src/made/**"]}, "there is no negation"),
+        ({"command": "!git push"}, "there is no negation"),
         ({"tool_input.n": float("inf")}, "a value is a text, a number"),
         ({"tool_input.n": f"> {'9' * 400}.0"}, "larger than any number"),
     ],
@@ -448,5 +448,5 @@ def test_a_field_that_no_payload_has_is_known_at_once(event: str, field: str, fa
     where = compile_where({field: "x"})
 
     assert where is not None
-    assert (where.unknown_field(CATALOGUE[event]) or "").startswith(fault or "")
-    assert (where.unknown_field(CATALOGUE[event]) is None) is (fault is None)
+    assert (where.find_unknown_field(CATALOGUE[event]) or "").startswith(fault or "")
+    assert (where.find_unknown_field(CATALOGUE[event]) is None) is (fault is None)

@@ -126,7 +126,7 @@ def test_what_nothing_is_called_is_unknown(text: str) -> None:
     "hook_id", ["fleet/x", "global/x", "builtin/x", "plugin/x", "project:/a/x", "session:s/x", "plugin:a/*"]
 )
 def test_no_id_may_look_like_a_name(hook_id: str) -> None:
-    with pytest.raises(InvalidHookError, match="that is how hooks are named in full"):
+    with pytest.raises(InvalidHookError, match="looks like a hook's full name"):
         read_definition({"id": hook_id, "event": "stop", "run": "a.py:f"})
 
 

@@ -114,7 +114,7 @@ async def test_a_guard_is_called_only_for_what_it_is_for(tmp_path: Path) -> None
         assert why["push"] == "a condition does not hold: command is command git push"
         assert why["keys"].startswith("its matcher")
         blind = await admin.call("explain", event="pre_tool_use", payload={"tool_name": "Write", "tool_input": {}})
-        assert "came without a path" in blind["refusal"]
+        assert "came without a known path" in blind["refusal"]
         listed = {one["id"]: one["where"] for one in (await admin.call("hooks"))["hooks"]}
         assert listed["keys"] == "path is path secrets/**"
 

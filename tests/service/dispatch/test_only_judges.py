@@ -106,7 +106,7 @@ async def test_a_change_in_spite_of_the_mark_denies(daemon: Daemon) -> None:
         decision = await client.fire_tool("Change")
 
     assert (decision["verdict"], decision["cause"], decision["patch"]) == ("deny", "protocol", None)
-    assert "it is marked only_judges, and changed the payload" in decision["reason"]
+    assert "it is marked only_judges, but changed the payload" in decision["reason"]
 
 
 async def test_where_the_client_left_meanwhile_that_is_on_record(daemon: Daemon) -> None:
@@ -150,7 +150,7 @@ async def test_the_mark_is_shown_and_an_event_that_is_no_gate_has_none(daemon: D
     async with daemon.session(hooks=[served("a")]) as client:
         listed = {hook["id"]: hook["only_judges"] for hook in (await client.call("hooks"))["hooks"]}
         for event in ("stop", "post_tool_use", "message_claim", "tool_result"):
-            with pytest.raises(RpcFailure, match=f"{event} is no gate") as caught:
+            with pytest.raises(RpcFailure, match=f"{event} is not a gate") as caught:
                 await client.call("register", hooks=[served("mine", event=event, match=None)])
             assert caught.value.name == "invalid_params"
 

@@ -385,7 +385,7 @@ async def test_a_marker_that_makes_no_hook_denies_where_it_stands(tmp_path: Path
         decision = await client.fire_tool("Bash")
 
         assert await said(daemon, client) == ("deny", "load", True)
-    assert "that is how hooks are named in full" in decision["reason"]
+    assert "looks like a hook's full name" in decision["reason"]
 
 
 @as_root

@@ -179,7 +179,7 @@ HOOKS = [
 def test_hooks_of_one_id_and_one_file_share_no_quarantine_and_no_numbers(guilty: Hook) -> None:
     breakers, statistics = Breakers(lambda hook, why: None), Statistics()
     for second in range(6):
-        breakers.make(guilty).died(float(second), "killed")
+        breakers.make(guilty).record_death(float(second), "killed")
         statistics.calls.append((guilty, "crash", 1.0))
 
     assert [hook for hook in HOOKS if breakers.is_quarantined(hook)] == [guilty]

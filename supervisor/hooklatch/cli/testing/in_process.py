@@ -181,7 +181,7 @@ class InProcessSource:
                 return CallOutcome(cause="load", message=str(error.diagnostic))
             for stream in (sys.stdout, sys.stderr):
                 stream.flush()  # what hooks print comes after it
-            call = msgspec.structs.replace(call, then=())
+            call = msgspec.structs.replace(call, following=())
             said = await worker.call(call, fire, call.hook.timeout or fire.spec.timeout)
             seconds = trio.current_time() - began
             if isinstance(said, wire.CallAnswered):
@@ -190,7 +190,7 @@ class InProcessSource:
             if said.cause == "crash":
                 said = msgspec.structs.replace(said, message=await process.ended())
             await self.kill()
-            return said.lasting(seconds)
+            return said.with_duration(seconds)
 
     async def _start(self) -> tuple[HookProcess, PoolWorker]:
         # As a worker proved it, and open: a debugger may have changed the files.

@@ -1,4 +1,4 @@
-"""What the daemon announces, and a queue that a slow listener cannot fill.  Does not know connections or threads."""
+"""The daemon's announcements, and a bounded queue of them for a listener.  Does not know connections or threads."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class Announcement(msgspec.Struct, frozen=True, kw_only=True):
     """A change of the registry (ids added, removed, changed), or a decision that was made.
 
     `previous` is the revision of the announcement before it. If `resync` is set, some were left out: call `hooks()`
-    again, which returns the hooks of this revision or a later one. `events` are those that no hook listens to, of the
+    again, which returns the hooks of this revision or a later one. `events` are those that no hook listens to, for the
     topic "idle", which only the session itself subscribes to.
 
-    A decision has with it `at` (UTC), the `session_id` and the `host` of its fire, and the name of the `tool`; if
-    `missed` is set it has none, and that many lines of the topic were left out: the listener was too slow.
+    With a decision come `at` (UTC), the `session_id` and the `host` of its fire, and the name of the `tool`. If
+    `missed` is set there is no decision: the listener was too slow, and that many lines of the topic were left out.
     """
 
     topic: str
@@ -49,7 +49,7 @@ class Announcement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AnnouncementQueue:
-    """Announcements that one listener has not taken yet; those that do not fit become one resync."""
+    """The announcements that one listener has not taken yet; if they are too many, one resync replaces them."""
 
     def __init__(self, wake: Callable[[], object], capacity: int = CAPACITY) -> None:
         self._waiting: deque[Announcement] = deque()

@@ -1,6 +1,6 @@
-"""Which decisions the daemon writes: decisions.json, which is made from the daemon's own code (clients/README.md).
+"""The table of all decisions that the daemon writes: decisions.json, made from the daemon's code (clients/README.md).
 
-Knows fields, their types and combinations; does not know msgspec, since `hooklatch fire` starts without it.
+This module does not import msgspec, since `hooklatch fire` starts without it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def is_list(value: object) -> TypeGuard[list[object]]:
 
 
 def describe_row_difference(row: Row, get: Callable[[str], object]) -> str:
-    """Return what of a decision differs from a combination, "" if nothing does."""
+    """Return the difference of a decision from a combination, "" if there is none."""
     is_retryable, required, empty = row
     if get("retryable") is not is_retryable:
         return f"its retryable is {not is_retryable}"
@@ -47,14 +47,14 @@ def describe_row_difference(row: Row, get: Callable[[str], object]) -> str:
 
 
 def is_deeper(value: object, levels: int) -> bool:
-    """Return whether plain data has more lists and objects inside each other than this."""
+    """Return whether plain data is nested deeper than this many levels."""
     inner = [value]
     for _ in range(levels + 1):
         inner = [
             child
-            for one in inner
-            if is_object(one) or is_list(one)
-            for child in (one.values() if is_object(one) else one)
+            for parent in inner
+            if is_object(parent) or is_list(parent)
+            for child in (parent.values() if is_object(parent) else parent)
         ]
         if not inner:
             return False
@@ -62,7 +62,7 @@ def is_deeper(value: object, levels: int) -> bool:
 
 
 class DecisionTable:
-    """Tells what is wrong with an answer; `table` is the parsed text of `format_decision_table`."""
+    """The check of a response against the table; `table` is the parsed text of `format_decision_table`."""
 
     def __init__(self, table: Any) -> None:
         self.depth: int = table["depth"]
@@ -78,7 +78,7 @@ class DecisionTable:
                 self._rows.setdefault((model, row["verdict"], row["cause"]), []).append(forms)
 
     def misfit(self, event: str, verdict: str, cause: str | None, get: Callable[[str], object]) -> str:
-        """Return why no daemon answers so, or "" if it does; `get` returns what stands in another field."""
+        """Return why no daemon sends this decision, or "" if it does; `get` returns the value of another field."""
         problem = "this verdict and this cause are no decision on this event"
         for row in self._rows.get((self._models.get(event), verdict, cause), ()):
             problem = describe_row_difference(row, get)
@@ -87,15 +87,15 @@ class DecisionTable:
         return f"{event!r}, {verdict!r}, cause {cause!r}: {problem}"
 
     def fault(self, answer: object) -> str:
-        """Return why plain data is no decision of the daemon, or "" if it is one."""
-        problem = self._unshaped(answer, "decision")
+        """Return why plain data is not a decision of the daemon, or "" if it is one."""
+        problem = self._find_shape_fault(answer, "decision")
         if not problem and is_deeper(answer, self.depth - 1):  # the message itself is a level
             problem = f"it is nested deeper than {self.depth} levels"
         if problem or not is_object(answer):
             return problem
         return self.misfit(answer["event"], answer["verdict"], answer["cause"], answer.get)
 
-    def _unshaped(self, value: object, kind: str) -> str:
+    def _find_shape_fault(self, value: object, kind: str) -> str:
         if not is_object(value):
             return f"the {kind} is not an object"
         shape = self.shapes[kind]
@@ -103,10 +103,10 @@ class DecisionTable:
             if key not in value:
                 return f"its {key} is missing"
             if not self._fits(value[key], word):
-                return f"its {key} is no {word}"
+                return f"its {key} is not of the type {word!r}"
         for key, word in shape["sometimes"].items():
             if key in value and not self._fits(value[key], word):
-                return f"its {key} is no {word}"
+                return f"its {key} is not of the type {word!r}"
         return ""
 
     def _fits(self, value: object, word: str) -> bool:
@@ -126,10 +126,10 @@ class DecisionTable:
             case "object":
                 return is_object(value)
             case "head":
-                return not self._unshaped(value, word)
+                return not self._find_shape_fault(value, word)
             case "outcomes":
-                return is_list(value) and not any(self._unshaped(one, "outcome") for one in value)
+                return is_list(value) and not any(self._find_shape_fault(outcome, "outcome") for outcome in value)
             case "decisions":
                 return is_list(value) and not any(map(self.fault, value))
             case _:  # texts, objects
-                return is_list(value) and all(self._fits(one, word[:-1]) for one in value)
+                return is_list(value) and all(self._fits(item, word[:-1]) for item in value)

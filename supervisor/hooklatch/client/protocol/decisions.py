@@ -1,6 +1,4 @@
-"""What a host does with the answer to a fire, and the decision when there is no answer.
-
-Knows a decision's values and which standard events fail closed; does not know connections or clocks.
+"""The decision on a fire, from the daemon's response or, without one, made by the client.  Does not know connections.
 
 the daemon answered         read_fired
 no daemon, lost, silent     local_decision("no_daemon")   a gate: deny    any other known event: pass, with a warning
@@ -93,7 +91,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     decided by itself. In a session with a dialect `rendered` is the answer in that dialect's format, and `followed_by`
     holds the decisions on the other events that the native one maps to. A decision that the client made has nothing
     rendered: if it is not `allowed`, treat it as that system's refusal. `record` is the head of the daemon's decision
-    record: whoever keeps it can later prove a change of anything recorded before.
+    record. A head that is kept proves any later change of the entries before it.
     """
 
     decision_id: str
@@ -122,7 +120,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def allowed(self) -> bool:
-        """Return whether the action may go on. False for deny and halt, and for ask, which needs approval first.
+        """Return whether the action may continue. False for deny and halt, and for ask, which needs approval first.
 
         A pass is the absence of an opinion, not an approval: a host must not skip its own permission dialog for it.
         """
@@ -135,7 +133,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_refusal(self) -> bool:
-        """Return whether it must not go on, whoever approves."""
+        """Return whether it must not continue, even if a person approves."""
         return self.verdict in ("deny", "halt")
 
     @property
@@ -186,7 +184,7 @@ def check_combination(decision: Decision) -> None:
 if TYPE_CHECKING:
     AnsweredDecision: TypeAlias = Decision
 else:
-    # A decision out of an answer: what the daemon always writes has no default, and so has to be there.
+    # A decision from a response: the keys that the daemon always writes have no default, so each has to be present.
     AnsweredDecision = msgspec.defstruct(
         "AnsweredDecision",
         [
@@ -239,12 +237,12 @@ def read_fired(result: msgspec.Raw, event: str, *, wait: bool, is_native: bool =
 
 
 def make_skipped_decision(event: str, number: int, revision: int) -> Decision:
-    """Return what the daemon would decide on an event that, by its word, no hook listens to."""
+    """Return the daemon's decision on an event that, by its announcement, no hook listens to."""
     return Decision(decision_id=f"skipped-{number}", event=event, verdict="pass", revision=revision)
 
 
 def decide_locally(event: str, error: HooklatchError, *, wait: bool) -> Decision | Accepted:
-    """Answer a fire that failed with `error`."""
+    """Decide a fire that failed with `error`."""
     cause = find_error_cause(error)
     if wait:
         return make_local_decision(event, cause, str(error))
@@ -260,7 +258,7 @@ def find_error_cause(error: HooklatchError) -> Cause:
 
 
 def make_local_decision(event: str, cause: Cause, message: str) -> Decision:
-    """Decide in place of the daemon: deny what could refuse, pass with a warning what could not."""
+    """Decide in place of the daemon: deny a gate, pass another event with a warning."""
     spec = Catalogue.standard().get(event)
     is_closed = spec is None or spec.fails_closed
     text = f"{MESSAGES.get(cause, cause)}: {message}"
@@ -275,7 +273,7 @@ def make_local_decision(event: str, cause: Cause, message: str) -> Decision:
 
 
 def refuse_locally(event: str, cause: Cause, reason: str, because_of: Decision) -> Decision:
-    """Refuse what hooks left open: nobody approved it, or their answers never agreed on one input."""
+    """Refuse an action that hooks left open: no person approved it, or their answers never agreed on one input."""
     return LocalDecision(
         event=event,
         verdict="deny",

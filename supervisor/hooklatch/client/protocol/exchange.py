@@ -1,16 +1,16 @@
-"""The client's end of the protocol: the pending requests of one connection, and what the daemon asks of the client.
+"""The client's end of the protocol: the pending requests of one connection, and the daemon's requests to the client.
 
 Does not know sockets, tasks, threads or clocks: the bytes and the time are passed in.
 
 begin    ─▶ a waiter, and the line to send for it
-receive  ─▶ what the shell has to act on; waiters whose answers came are woken
-                CallRequested   the daemon wants a served hook run: send what `encode_reply` returns
-                bytes           the answer to a request that no client serves: send them
+receive  ─▶ actions for the shell; waiters whose answers came are woken
+                CallRequested   run a served hook, and send the result of `encode_reply`
+                bytes           send them: the response to a request that no client serves
                 Announcement    something changed
 check    ─▶ a ping to send if one is due; a daemon that is silent even to pings ends the exchange
 end      ─▶ every waiter fails at once, each with the same error, and `on_end` is called, once
 
-A message that makes no sense ends it too, since nobody knows which request that would have answered.
+A meaningless message ends it too, since it may have been the answer to any request.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ __all__ = ["Action", "CallRequested", "Exchange", "PendingRequest", "encode_repl
 
 
 class CallRequested(msgspec.Struct, frozen=True):
-    """The daemon wants the verdict of a hook that this client serves. `number` identifies the answer."""
+    """A request of the daemon to call a hook that this client serves. `number` identifies the answer."""
 
     hook: str
     event: str
@@ -97,11 +97,11 @@ class Exchange:
 
     def __init__(self, liveness: Liveness, on_end: Callable[[], object]) -> None:
         self.failure: HooklatchError | None = None
-        self.permission = NOT_PERMITTED  # to skip events, if nothing that was not received yet says otherwise
+        self.permission = NOT_PERMITTED  # to skip events, until a later announcement ends it
         self._lines = LineBuffer()
         self._pulse = Heartbeat(liveness)
         self._next_number = 1
-        self._unanswered: dict[object, PendingRequest | None] = {}  # None where nobody waits for the answer
+        self._unanswered: dict[object, PendingRequest | None] = {}  # None where no waiter is left for the answer
         self._on_end = on_end
 
     @property
@@ -112,7 +112,7 @@ class Exchange:
     def begin(
         self, method: str, params: Mapping[str, object], *, wake: Callable[[], object], now: float
     ) -> tuple[PendingRequest, bytes]:
-        """Return a new request's waiter and its line; `finish` it, whatever becomes of it.
+        """Return a new request's waiter and its line; the caller has to `finish` it in every case.
 
         Raises:
             InvalidPayloadError: a parameter is not plain finite JSON, or all are too big for one message.
@@ -166,7 +166,7 @@ class Exchange:
         return b""
 
     def receive(self, data: bytes, now: float) -> list[Action]:
-        """Take what the daemon sent; empty bytes are the end of its stream. After the exchange's end nothing counts."""
+        """Take data of the daemon, empty at the end of its stream. After the exchange's end they are ignored."""
         actions: list[Action] = []
         if self.failure is not None:
             return actions
@@ -181,7 +181,7 @@ class Exchange:
                 if (action := self._take(line)) is not None:
                     actions.append(action)
         except RpcError as error:
-            self.end(UnreadableAnswerError(f"the daemon sent what cannot be understood: {error}"))
+            self.end(UnreadableAnswerError(f"the daemon sent an unreadable message: {error}"))
         return actions
 
     def _request(self, method: str, params: Mapping[str, object]) -> tuple[int, bytes]:
@@ -214,9 +214,9 @@ class Exchange:
     def _settle(self, response: Response) -> None:
         error = response.error or {}
         if response.id not in self._unanswered:
-            said = f": {error['message']}" if "message" in error else ""
+            message_text = f": {error['message']}" if "message" in error else ""
             raise RpcError(
-                ErrorCode.INVALID_REQUEST, f"an answer to request {response.id!r}, which was never sent{said}"
+                ErrorCode.INVALID_REQUEST, f"an answer to request {response.id!r}, which was never sent{message_text}"
             )
         waiter = self._unanswered.pop(response.id)
         if waiter is None:
@@ -229,8 +229,8 @@ class Exchange:
 
 
 def explain_unclear_line(line: bytes) -> str | None:
-    """Return why other parsers may read a line otherwise, or not at all; None if they read it alike."""
-    # To count takes longer than to look at what is short, or has few.
+    """Return why other parsers may read a line differently, or not at all; None if they read it alike."""
+    # The cheap tests first: a short line, or one with few brackets, cannot be too deep.
     if (
         len(line) > TABLE.depth
         and line.count(b"[") + line.count(b"{") > TABLE.depth

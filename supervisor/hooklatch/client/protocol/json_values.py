@@ -1,4 +1,4 @@
-"""Values on their way out and in: what is sent is plain JSON, and what is received has the shape that was expected."""
+"""The encoder of values that are sent, as plain JSON, and the decoder of responses, which checks their shape."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ def encode_plain(value: object, where: str) -> msgspec.Raw:
 
 
 def decode_response(result: msgspec.Raw, shape: type[T], what: str) -> T:
-    """Read an answer; `what` names it in the error.
+    """Decode a response; `what` names it in the error.
 
     Raises:
-        UnreadableAnswerError: it has another shape.
+        UnreadableAnswerError: the response has another shape.
     """
     try:
         return msgspec.json.decode(result, type=shape)

@@ -1,10 +1,10 @@
-"""How long a client waits for a silent daemon, and when it tries again.  Does not know clocks: the time is passed in.
+"""The times that a client waits for a silent daemon, and before it tries again.  The time is passed in.
 
 no request waits      no ping, no deadline: a quiet daemon is a healthy one
 a request waits       each `interval` without a byte: "ping", then the next interval begins
 `misses` in a row     "dead"
 
-Intervals are counted, not summed: a client that was itself suspended for a minute has missed one of them, not sixty.
+Intervals are counted, not summed: a client that was itself suspended for a minute has missed one interval, not sixty.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ JITTER: Final = 0.5  # a delay is up to this fraction shorter, so that a thousan
 
 
 class Liveness(msgspec.Struct, frozen=True, kw_only=True):
-    """How patient a client is, in seconds."""
+    """The timeouts of a client, in seconds."""
 
     interval: float = 1.0
     misses: int = 5
-    connect: float = 2.0  # how long a full backlog is retried
+    connect: float = 2.0  # for retries while the daemon's backlog is full
 
 
 class Heartbeat:
-    """Tells whether the peer of a connection is alive. `due` is the time of the next check, infinite if none waits."""
+    """The liveness of a connection's peer. `due` is the time of the next check, infinite if no request waits."""
 
     def __init__(self, liveness: Liveness) -> None:
         self.due = inf

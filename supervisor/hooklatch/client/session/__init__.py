@@ -1,4 +1,4 @@
-"""What a session knows and does, whatever runs it: its state, its hooks, its fires and tool calls.
+"""The parts of a session that trio, asyncio and threads share: its state, its hooks, its fires and tool calls.
 
 Pure, like the protocol below it.
 """

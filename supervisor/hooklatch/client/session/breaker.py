@@ -1,6 +1,6 @@
-"""Notices an agent that repeats what it is refused.  Knows decisions; does not know sessions.
+"""The breaker for an agent that repeats refused calls.  Knows decisions; does not know sessions.
 
-Refusals of pre_tool_use by hooks count, whatever their cause: a guard that crashes refuses too. A refusal by the client
+Refusals of pre_tool_use by hooks count for every cause, since a guard that crashes refuses too. A refusal by the client
 itself (no daemon), an ask, and a person's no neither count nor reset the count. An allowed call resets it.
 """
 
@@ -12,7 +12,7 @@ __all__ = ["DenialBreaker"]
 
 
 class DenialBreaker:
-    """Counts refusals in a row; open from `limit` on, never without a limit."""
+    """The count of refusals in a row; open from `limit` on, never without a limit."""
 
     def __init__(self, limit: int | None) -> None:
         if limit is not None and (isinstance(limit, bool) or limit < 1):

@@ -1,4 +1,4 @@
-"""What a fire sends, and what its answer means.  Knows the request and a session's state; does not know connections."""
+"""The request of a fire, and its decision.  Knows the request and a session's state; does not know connections."""
 
 from __future__ import annotations
 
@@ -55,7 +55,8 @@ def fire_event(
 def decide_skipped(link: SkippingConnection, event: str, arguments: Mapping[str, Any], limit: int) -> Decision | None:
     """Decide on an event that no hook listens to; None if the daemon has to be asked.
 
-    That is everything but a payload and a plain call_id: other params may select other hooks, or be refused.
+    The daemon has to be asked unless there are only a payload and a plain call_id: other params may select other hooks,
+    or be refused.
     """
     fields = arguments
     if not OPTIONS.isdisjoint(arguments):

@@ -38,14 +38,14 @@ class SessionHooks:
         """Read hooks as hosts write them, each with its own id.
 
         Raises:
-            TypeError: one is neither a definition nor (event, function) nor (event, function, options).
-            ValueError: two of them have the same id.
+            TypeError: a hook is neither a definition nor (event, function) nor (event, function, options).
+            ValueError: two hooks have the same id.
         """
         taken = {definition.id for definition in self._known}
         definitions: list[ClientHook] = []
         for item in items:
             definition = read_item(item, taken)
-            if definition.id and any(one.id == definition.id for one in definitions):
+            if definition.id and any(earlier.id == definition.id for earlier in definitions):
                 raise ValueError(f"two hooks of one list have the id {definition.id!r}; give one of them another")
             definitions.append(definition)
             taken.add(definition.id)
@@ -65,7 +65,7 @@ class SessionHooks:
 
     def withdraw(self, definitions: Sequence[ClientHook], replaced: Iterable[ClientHook]) -> None:
         """Undo `keep`: the daemon refused them."""
-        self._known = [one for one in self._known if all(one is not other for other in definitions)]
+        self._known = [known for known in self._known if all(known is not refused for refused in definitions)]
         self.keep(replaced)
 
     def forget(self, hook_id: str) -> None:
@@ -80,7 +80,7 @@ class SessionHooks:
 
     def served(self, hook_id: str) -> ClientHook | None:
         """Return the hook of that id if this client serves it."""
-        return next((one for one in self._known if one.id == hook_id and one.function is not None), None)
+        return next((known for known in self._known if known.id == hook_id and known.function is not None), None)
 
 
 def describe_target(event: str, function: ServedFunction | None, run: str | None, options: HookOptions) -> HookItem:

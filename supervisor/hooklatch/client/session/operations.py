@@ -1,8 +1,7 @@
-"""What a session can do, written once for both clients.  Knows which requests are made, and what their answers change.
+"""The operations of a session, written once for both clients: their requests, and the changes of its state.
 
-An `make_operation` is written as steps that do not wait. In the asynchronous client it is a method to be awaited, in
-the one
-for threads a method that blocks: each runs the steps in its own way.
+An operation is written as steps that do not wait, and `make_operation` makes a method of them. The method is awaited in
+the asynchronous client, and blocks in the client for threads: each runs the steps in its own way.
 """
 
 from __future__ import annotations
@@ -89,7 +88,7 @@ def make_operation(steps: Callable[Concatenate[Any, P], Steps[T]]) -> Operation[
 
 
 class SessionOperations:
-    """What both clients' sessions know without asking the daemon, and what they ask of it."""
+    """The operations of both clients' sessions, with and without a request to the daemon."""
 
     runs_async: ClassVar[bool]  # whether functions of the host may be async
 
@@ -104,12 +103,12 @@ class SessionOperations:
 
     @property
     def resume_token(self) -> str | None:
-        """Return what another process of the same run needs besides the id to join the session."""
+        """The token that another process of the same run needs besides the id to join the session."""
         return self._state.resume_token
 
     @property
     def child_token(self) -> str | None:
-        """Return what a child session needs besides its id, to have this one's gates; it cannot be used to join."""
+        """The token that a child session needs besides this id to have this session's gates; it cannot join with it."""
         return self._state.child_token
 
     @property
@@ -245,14 +244,14 @@ class SessionOperations:
     ) -> Steps[int]:
         """Change the working directory, the personality or the plugins; return the revision of what the session sees.
 
-        What is left out stays unchanged.  None as a personality or as plugins is as if none had ever been given.
+        An argument that is left out changes nothing.  None as a personality or as plugins removes an earlier value.
         """
         before = self._state.changeable
         params = self._state.changed(cwd, personality, plugins)
         try:
             return (yield from request_revision("session.update", params))
         except RequestFailedError:
-            # A lost daemon's successor must not be told what this one has refused.
+            # The next daemon's `hello` must not have what this daemon has refused.
             self._state.changed(**{key: before[key] for key in params})
             raise
 
@@ -268,9 +267,9 @@ class SessionOperations:
     @make_operation
     def unsubscribe(self, *topics: str) -> Steps[None]:
         """Stop the announcements of these topics, or of all."""
-        chosen = sorted(topics or self._state.topics - {"idle"})
-        self._state.topics.difference_update(chosen)
-        yield RequestStep("unsubscribe", {"topics": chosen})
+        ended_topics = sorted(topics or self._state.topics - {"idle"})
+        self._state.topics.difference_update(ended_topics)
+        yield RequestStep("unsubscribe", {"topics": ended_topics})
 
     @make_operation
     def ensure_subscribed(self) -> Steps[None]:
@@ -287,13 +286,13 @@ class SessionOperations:
         definitions = known.define(hooks)
         if not self.runs_async:
             refuse_async(definitions)
-        kept = validate_scope(scope, definitions)
-        replaced = known.keep(kept)  # first: the daemon may call a hook before we read that it is active
+        kept_hooks = validate_scope(scope, definitions)
+        replaced = known.keep(kept_hooks)  # before the request: the daemon may call a hook before we read its response
         try:
             params = {"scope": scope, "hooks": [definition.wire for definition in definitions]}
             answer = decode_response((yield RequestStep("register", params)), RegistrationResult, "list of hook ids")
         except BaseException:
-            known.withdraw(kept, replaced)
+            known.withdraw(kept_hooks, replaced)
             raise
         for definition, hook_id in zip(definitions, answer.ids, strict=False):
             definition.wire.setdefault("id", hook_id)
@@ -306,7 +305,7 @@ def introduce_session(state: SessionState, publish: Callable[[], None]) -> Steps
     Raises:
         DaemonUnreachableError, UnreadableAnswerError, RequestFailedError: the connection is of no use.
     """
-    state.welcomed((yield RequestStep("hello", state.hello(VERSION))))
+    state.take_welcome((yield RequestStep("hello", state.hello(VERSION))))
     publish()
     return (yield from subscribe_topics(state)) if state.topics else state.welcome.revision
 

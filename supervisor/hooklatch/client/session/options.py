@@ -1,4 +1,4 @@
-"""How a session and its hooks are described by a host.  Knows the options and what is wrong with them."""
+"""The options by which a host describes a session and its hooks, with their checks."""
 
 from __future__ import annotations
 
@@ -52,10 +52,10 @@ class Parent(Protocol):
 
 
 class SessionOptions(TypedDict, total=False):
-    """How a session is opened; every key is optional.
+    """The options of a session; every key is optional.
 
     runtime_dir: the daemon's directory; by default HOOKLATCH_RUNTIME_DIR, or the known places in turn.
-    daemon_uid: the number of the user whose daemon is taken beside one's own and root's, who would be refused else.
+    daemon_uid: the number of a user whose daemon is accepted too, besides those of this user and of root.
     require: raise if no daemon is reachable, instead of opening a session whose gates deny.
     name: the client's name in the daemon's status.
     cwd: where the session works: its project's hooks and the start of relative paths; by default the current directory.
@@ -69,10 +69,10 @@ class SessionOptions(TypedDict, total=False):
     require_handlers: events whose fire is a deny if no hook listens.
     ungated: why this host needs no gate on its tools; logged once, instead of a `require_handlers`.
     denial_breaker: this many refusals of pre_tool_use in a row make `run_tool` ask for a halt.
-    emits: the events that this host ever fires, so that hooks on others can be reported.
+    emits: all events that this host fires, so that hooks on others can be reported.
     hooks: registered with the session, all or none: definitions, or (event, function, options).
-    skip_idle: answer fires of events that no hook listens to without asking the daemon, which is told their counts.
-    liveness: how patient the client is with a silent daemon.
+    skip_idle: decide fires of events that no hook listens to without the daemon, and send it their counts.
+    liveness: the client's timeouts for a silent daemon.
     """
 
     runtime_dir: str | os.PathLike[str] | None
@@ -96,10 +96,10 @@ class SessionOptions(TypedDict, total=False):
 
 
 def parse_parent(text: str | None) -> tuple[str, str] | None:
-    """Parse what `child_environment` wrote.
+    """Parse the value that `child_environment` wrote.
 
     Raises:
-        ValueError: it is something else.
+        ValueError: the text is something else.
     """
     if not text:
         return None

@@ -49,7 +49,7 @@ def is_in_other_words(answer: object) -> bool:
 
 
 def describe_exception(error: BaseException) -> str:
-    """Describe an exception in one line, whatever its text does."""
+    """Describe an exception in one line, even if its own text cannot be read."""
     try:
         return f"{type(error).__name__}: {error}"
     except Exception:

@@ -1,4 +1,4 @@
-"""What both reconnectors share: why there is no daemon, who listens, which served hooks are called.
+"""The part that both reconnectors share: the reason why there is no daemon, the listeners, and calls of served hooks.
 
 Knows the state and the listeners; does not know links, tasks or threads.
 """
@@ -23,7 +23,7 @@ FAREWELL = 1.0  # seconds that the end of a session waits for the daemon to ackn
 
 
 class SessionBase:
-    """What both reconnectors have in common. `problem` says why there is no link."""
+    """The base of both reconnectors. `problem` says why there is no link."""
 
     def __init__(self, paths: Sequence[str], state: SessionState) -> None:
         self.state = state
@@ -60,7 +60,7 @@ class SessionBase:
             log.warning("no gate is required: session=%s %s", self.state.session_id, self.state.ungated)
 
     def connected(self, revision: int | None) -> None:
-        """Record that a daemon has accepted the session, and tell listeners if they missed something."""
+        """Record that a daemon has accepted the session, and notify listeners if they missed something."""
         self.problem = ""
         log.info("connected: session=%s revision=%s", self.state.session_id, revision)
         if missed := self.state.heard_of(revision):

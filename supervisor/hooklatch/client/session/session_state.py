@@ -1,7 +1,8 @@
-"""What a session knows across its connections: its identity, its hooks, its subscriptions.
+"""The state of a session across its connections: its identity, its hooks, its subscriptions.
 
-Builds the params of `hello`, first and again after a lost connection: a session that the daemon still has is resumed,
-one that it has forgotten is set up as it was, with its hooks active before its first fire. Does not know connections.
+The params of `hello` are made of it, first and again after a lost connection. A session that the daemon still has is
+resumed. A session that it has forgotten is set up again, with its hooks active before its first fire. Does not know
+connections.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ class SessionState:
         self.breaker = DenialBreaker(options.get("denial_breaker"))
         self.ungated = validate_ungated(options)
         self.hooks = SessionHooks()
-        self.is_copy = False  # in a forked process: the session is its parent's, and ends with that one
+        self.is_copy = False  # in a forked process: the session belongs to the parent process, and ends with it
         self._options = options.copy()
         list_plugin_names(options.get("plugins"))
         if unknown := options.keys() - SessionOptions.__annotations__.keys():
@@ -157,11 +158,11 @@ class SessionState:
             raise DaemonUnreachableError("no daemon has welcomed the session that started this one")
         return parent.session_id, parent.child_token
 
-    def welcomed(self, result: msgspec.Raw) -> None:
-        """Take the answer to `hello`.
+    def take_welcome(self, result: msgspec.Raw) -> None:
+        """Take the response to `hello`.
 
         Raises:
-            UnreadableAnswerError: it is not one, or for another version of the protocol.
+            UnreadableAnswerError: it is not a welcome, or is for another version of the protocol.
         """
         welcome = decode_response(result, Welcome, "welcome")
         if welcome.protocol != PROTOCOL:

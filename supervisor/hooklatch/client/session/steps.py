@@ -16,14 +16,14 @@ T = TypeVar("T")
 
 
 class RequestStep(msgspec.Struct, frozen=True):
-    """Make this request of the daemon; the answer is its raw result."""
+    """The step to send this request to the daemon; the answer is its raw result."""
 
     method: str
     params: Mapping[str, object]
 
 
 class CallFunction(msgspec.Struct, frozen=True):
-    """Call this function of the host; the answer is `FunctionReturned`."""
+    """The step to call this function of the host; the answer is `FunctionReturned`."""
 
     function: Callable[[Any], object]
     argument: object
@@ -37,7 +37,7 @@ class FunctionReturned(msgspec.Struct, frozen=True):
 
 
 class RunApart(msgspec.Struct, frozen=True):
-    """Run these steps even if the caller is cancelled; the answer is None."""
+    """The step to run other steps even if the caller is cancelled; the answer is None."""
 
     steps: Generator[Any, Any, object]
 

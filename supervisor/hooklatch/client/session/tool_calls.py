@@ -1,4 +1,4 @@
-"""One tool call from its first hook to its result, as steps.  Knows what each answer means; runs nothing.
+"""One tool call from its first hook to its result, as steps.
 
 pre_tool_use ──deny, halt──────────────────────────────────────▶ refused
      │ ask, or no opinion and a host with a dialog
@@ -43,7 +43,7 @@ FAILED = "post_tool_use_failure"
 
 
 class ToolOptions(TypedDict, total=False):
-    """How a tool call is run; every key is optional.
+    """The options of a tool call; every key is optional.
 
     tool_use_id: the model's id of the call; hooks see it, and `ToolRun.as_tool_result` needs it.
     only_on_ask: the permission callback is for calls that a hook asks about; others run unless they are refused.
@@ -107,7 +107,7 @@ class ToolCall:
             return self._end(decision, allowed=True, error=error, append=after.append)
         except BaseException as error:
             if not self._state.is_closed:
-                yield RunApart(self._tell(FAILED, {"error": print_value_as_text(error), "is_interrupt": True}))
+                yield RunApart(self._notify(FAILED, {"error": print_value_as_text(error), "is_interrupt": True}))
             raise
         self._state.breaker.reset()
         success = {"tool_response": make_plain_result(returned.result), "duration_ms": returned.duration_ms}
@@ -121,7 +121,7 @@ class ToolCall:
         if isinstance(answer, Decision):
             is_ours = answer.is_local and answer.cause != "no_daemon"  # after its own refusals the daemon fires it
             if is_ours or self._state.emits(DENIED):
-                yield from self._tell(DENIED, {"reason": answer.reason, "denial": {"code": answer.cause}})
+                yield from self._notify(DENIED, {"reason": answer.reason, "denial": {"code": answer.cause}})
         return answer
 
     def _judge(self) -> Steps[Permit | Decision]:
@@ -131,18 +131,24 @@ class ToolCall:
             return first
         if not self._must_be_asked(first):
             return Permit(first, self._input)
-        asked = yield from self._fire("permission_request")
-        if asked.is_refusal:
-            return asked
-        left_open = None if asked.verdict == "allow" else asked if asked.needs_asking else first
-        if self._take_patch(asked):
+        request_decision = yield from self._fire("permission_request")
+        if request_decision.is_refusal:
+            return request_decision
+        left_open = (
+            None
+            if request_decision.verdict == "allow"
+            else request_decision
+            if request_decision.needs_asking
+            else first
+        )
+        if self._take_patch(request_decision):
             again = yield from self._fire(GATE)
             if again.is_refusal:
                 return again
             if self._take_patch(again):
                 return self._refuse("unsettled", "guards changed the input again after permission hooks had", again)
             left_open = again if again.needs_asking else left_open
-        return Permit(asked, self._input) if left_open is None else (yield from self._ask_host(left_open))
+        return Permit(request_decision, self._input) if left_open is None else (yield from self._ask_host(left_open))
 
     def _must_be_asked(self, first: Decision) -> bool:
         wants_all = self._permission is not None and not self._options.get("only_on_ask", False)
@@ -151,19 +157,19 @@ class ToolCall:
     def _ask_host(self, left_open: Decision) -> Steps[Permit | Decision]:
         if self._permission is None:
             why = left_open.reason or "a hook asks for it"
-            return self._refuse("policy", f"approval is needed, and nobody is there to give it: {why}", left_open)
+            return self._refuse("policy", f"approval is needed, and no person can be asked here: {why}", left_open)
         question = PermissionQuestion(
             tool_name=self._name,
             tool_input=self._tool_input(),
             tool_use_id=self._options.get("tool_use_id"),
             decision=left_open,
         )
-        asked: FunctionReturned = yield CallFunction(self._permission, question)
-        answer = asked.result
+        returned: FunctionReturned = yield CallFunction(self._permission, question)
+        answer = returned.result
         if answer is True:
             return Permit(left_open, self._input)
-        said = print_value_as_text(answer) if isinstance(answer, str) and answer else "permission was not given"
-        return self._refuse("policy", said, left_open)
+        reason = print_value_as_text(answer) if isinstance(answer, str) and answer else "permission was not given"
+        return self._refuse("policy", reason, left_open)
 
     def _refuse(self, cause: Cause, reason: str, because_of: Decision) -> Decision:
         refusal = refuse_locally("permission_request", cause, reason, because_of)
@@ -171,7 +177,7 @@ class ToolCall:
         return refusal
 
     def _take_patch(self, decision: Decision) -> bool:
-        """Take the input that hooks want instead; return whether it is another one."""
+        """Take the input of a patch, and return whether it differs from the one before."""
         if not decision.patch or "tool_input" not in decision.patch:
             return False
         before, self._input = self._input, encode_plain(decision.patch["tool_input"], "tool_input")
@@ -189,7 +195,7 @@ class ToolCall:
         self._context = decision.context or self._context
         return decision
 
-    def _tell(self, event: str, fields: Mapping[str, object]) -> Steps[object]:
+    def _notify(self, event: str, fields: Mapping[str, object]) -> Steps[object]:
         return fire_event(self._state, event, self._arguments(fields), wait=False)
 
     def _arguments(self, fields: Mapping[str, object]) -> dict[str, Any]:
@@ -201,7 +207,7 @@ class ToolCall:
         return {"payload": payload, "context": self._context, "envelope": envelope, "call_id": tool_use_id}
 
     def _end(self, decision: Decision, *, allowed: bool = False, **outcome: Any) -> ToolRun:
-        halting = next((one for one in self._decisions if one.verdict == "halt"), None)
+        halting = next((decision for decision in self._decisions if decision.verdict == "halt"), None)
         breaker = self._state.breaker
         return ToolRun(
             tool_name=self._name,
@@ -209,7 +215,7 @@ class ToolCall:
             tool_use_id=self._options.get("tool_use_id"),
             decision=decision,
             allowed=allowed,
-            inject=[message for one in self._decisions for message in one.inject],
+            inject=[message for made_decision in self._decisions for message in made_decision.inject],
             halt=halting is not None or breaker.is_open,
             halt_reason=halting.reason if halting is not None else breaker.reason if breaker.is_open else None,
             context=None if self._context is None else dict(self._context),

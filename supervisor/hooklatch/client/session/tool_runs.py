@@ -69,7 +69,7 @@ class ToolRun(msgspec.Struct, frozen=True, kw_only=True):
 
         Raises:
             RefusedError: the tool was refused.
-            Exception: whatever the tool itself raised.
+            Exception: the exception that the tool itself raised.
         """
         if not self.allowed:
             raise RefusedError(self.decision)
@@ -93,7 +93,7 @@ class ToolRun(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def content(self) -> str | list[dict[str, Any]]:
-        """Return what the model is told: the reason of a refusal, the error of a failure, else the result."""
+        """Return the content for the model: the reason of a refusal, the error of a failure, otherwise the result."""
         if not self.allowed:
             return self.decision.reason or self.decision.explanation
         if self.error is not None:

@@ -1,4 +1,4 @@
 """The state machine that decides one event: its phases, and how answers combine.
 
-Denied by default; knows hooks and verdicts, but no worker and no clock.
+A gate is denied by default.  The machine knows hooks and verdicts, but no worker and no clock.
 """

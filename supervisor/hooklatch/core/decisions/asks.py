@@ -1,17 +1,17 @@
 """Asks that wait for a person.  Knows questions, answers and moments; knows no socket, no record and no clock.
 
-A hook's `ask` is a question about one payload.  While it is open, the fire waits, and stands as denied.  It has exactly
-one end, and only a person's `allow`, in time, for exactly this payload, is one that lets the fire go on:
+A hook's `ask` is a question about one payload.  While it is open, the fire waits, denied so far.  An ask has exactly
+one resolution.  Only a person's `allow`, in time and for exactly this payload, lets the fire continue:
 
               open ──┬─ answered before its deadline, for its digest ──────────────────▶ policy: allow or deny
                      ├─ its deadline passed; answered at that moment or later ─────────▶ unanswered: deny
                      ├─ its client is gone ────────────────────────────────────────────▶ abandoned: deny
                      ├─ its session has ended ─────────────────────────────────────────▶ unanswered: deny
-                     ├─ all places are taken, and a share with fewer needs one ────────▶ overload: deny
+                     ├─ all places are taken, and a share with fewer asks needs one ───▶ overload: deny
                      ├─ the daemon is ending ──────────────────────────────────────────▶ draining: deny
                      └─ the question or the answer could not be recorded ──────────────▶ audit: deny
 
-What comes after the end changes nothing, and is told how it ended.
+A later answer changes nothing, and gets the resolution in response.
 """
 
 from __future__ import annotations
@@ -43,33 +43,33 @@ __all__ = [
     "resolve_unanswered",
 ]
 
-MAX_ASKS = 100  # open at the same time; nobody reads more
-MAX_OF_ONE = 16  # of one share: a session, one that a host names, or all that name none
-STRANGERS = ""  # the share of these: a program that names no session has no more places for having no name
-MAX_ENDED = 256  # of which it is still known how they ended
+MAX_ASKS = 100  # open at the same time; a person cannot read more
+MAX_OF_ONE = 16  # of one share: a live session, a session that a host names, or all programs that name none
+STRANGERS = ""  # the share of programs that name no session, which gain no places by having no name
+MAX_ENDED = 256  # resolutions that are still known, for answers that come too late
 MAX_TEXT = 500  # characters of a reason and of a name that a person gives
 
 Verdict = Literal["allow", "deny"]
 
 
 class NotAskedError(LookupError):
-    """There is no such open ask; the text says how it ended, if that is known."""
+    """There is no such open ask; the text gives its resolution, if that is known."""
 
 
 class AskReason(msgspec.Struct, frozen=True):
-    """What one hook asks: its full name, and why."""
+    """The question of one hook: its full name, and its reason."""
 
     hook: str
     reason: str
 
 
 class Ask(msgspec.Struct, frozen=True, kw_only=True):
-    """An open question.  Its id is that of the decision that waits for it; times are texts as in the record.
+    """An open ask.  Its id is that of the decision that waits for it; times are texts as in the record.
 
-    `cwd` is where the agent is, cut as a reason is.  `questions` are those of all hooks that ask, in firing order, the
-    agent's own last (but for `questions_omitted`); a yes is an answer to each.  `hook` and `reason` are those of the
-    first.  `payload_digest` is that of the payload as hooks have finally made it, `excerpt` what it holds but for
-    secrets (`excerpt_cut`, as text: more is missing), and `patch` (`patch_cut`) what they have changed in it.
+    `cwd` is the agent's folder, clipped like a reason.  `questions` are those of all hooks that ask, in firing order,
+    the agent's own last (without `questions_omitted` of them); a yes is an answer to each.  `hook` and `reason` are
+    those of the first.  `payload_digest` is that of the payload after all hooks, `excerpt` its contents without secrets
+    (`excerpt_cut`, as text, where more is missing), and `patch` (`patch_cut`) the keys that hooks have changed.
     """
 
     id: str
@@ -93,7 +93,7 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AskResolution(msgspec.Struct, frozen=True, kw_only=True):
-    """How an ask ended.  `by` is who answered as that says itself; `uid` and `pid` are what the kernel says of it."""
+    """The end of an ask.  `by` is the name that the answering client gives; the kernel reports its `uid` and `pid`."""
 
     id: str
     verdict: Verdict
@@ -104,7 +104,7 @@ class AskResolution(msgspec.Struct, frozen=True, kw_only=True):
     pid: int | None = None
 
     def text(self) -> str:
-        """Return in one line who decided what and why."""
+        """Return the resolution as one line, with its author and reason."""
         if self.by is None:
             return f"denied: {self.reason}"
         word = "allowed" if self.verdict == "allow" else "denied"
@@ -112,7 +112,7 @@ class AskResolution(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PendingAsk(msgspec.Struct):
-    """An open ask, with its deadline on the clock of whoever tells the time, and how long it waits until then."""
+    """An open ask, with its deadline on the caller's clock, and its whole waiting time in seconds."""
 
     ask: Ask
     share: str
@@ -121,48 +121,48 @@ class PendingAsk(msgspec.Struct):
 
 
 class OpenAsks:
-    """All asks that are open, and how the last ones ended."""
+    """All open asks, and the resolutions of the latest closed ones."""
 
-    def __init__(self, *, most: int = MAX_ASKS, most_of_one: int = MAX_OF_ONE) -> None:
-        self._most = most
-        self._most_of_one = most_of_one
+    def __init__(self, *, maximum: int = MAX_ASKS, share_maximum: int = MAX_OF_ONE) -> None:
+        self._maximum = maximum
+        self._share_maximum = share_maximum
         self._open: dict[str, PendingAsk] = {}
         self._ended: dict[str, AskResolution] = {}
         self._shares: Counter[str] = Counter()
 
     def __iter__(self) -> Iterator[Ask]:
-        return (one.ask for one in self._open.values())
+        return (pending.ask for pending in self._open.values())
 
     def __len__(self) -> int:
         return len(self._open)
 
-    def of(self, session_id: str) -> list[str]:
-        """Return the ids of a session's asks.  A live session's name is its share: a host's claim cannot be it."""
-        return [ask_id for ask_id, one in self._open.items() if one.share == session_id]
+    def session_asks(self, session_id: str) -> list[str]:
+        """Return the ids of a live session's asks.  Its id is the share, which no host can claim."""
+        return [ask_id for ask_id, pending in self._open.items() if pending.share == session_id]
 
     def obstacle(self, share: str) -> str | None:
-        """Return why no further ask of this share can wait, if so."""
-        if self._shares[share] >= self._most_of_one:
+        """Return why no further ask of this share can wait; None if one can."""
+        if self._shares[share] >= self._share_maximum:
             whose = "of this session" if share != STRANGERS else "that name no session"
-            return f"{self._most_of_one} asks {whose} wait for a person already"
-        if len(self._open) >= self._most and self.yielding_to(share) is None:
-            return f"{self._most} asks wait for a person already"
+            return f"{self._share_maximum} asks {whose} wait for a person already; answer some first: hooklatch asks"
+        if len(self._open) >= self._maximum and self.find_evicted(share) is None:
+            return f"{self._maximum} asks wait for a person already; answer some first: hooklatch asks"
         return None
 
-    def yielding_to(self, share: str) -> str | None:
+    def find_evicted(self, share: str) -> str | None:
         """Return the ask that has to end for a further one of this share: the newest of the largest share.
 
-        None if there is room; also if this share would become as large as that one is, as in a fair queue.
+        None if there is room, and also if this share would become as large as the largest is, as in a fair queue.
         """
-        if len(self._open) < self._most:
+        if len(self._open) < self._maximum:
             return None
         ((largest, count),) = self._shares.most_common(1)
         if count < self._shares[share] + 2:
             return None
-        return next(ask_id for ask_id, one in reversed(self._open.items()) if one.share == largest)
+        return next(ask_id for ask_id, pending in reversed(self._open.items()) if pending.share == largest)
 
     def open(self, ask: Ask, *, share: str, now: float, seconds: float) -> None:
-        """Begin to wait for so long; whoever calls has looked for an obstacle."""
+        """Begin to wait for so many seconds; the caller has looked for an obstacle before."""
         assert ask.id not in self._open, f"{ask.id} waits already"
         self._open[ask.id] = PendingAsk(ask, share, now + seconds, seconds)
         self._shares[share] += 1
@@ -170,15 +170,15 @@ class OpenAsks:
     def answer(
         self, ask_id: str, verdict: Verdict, reason: str, *, by: str, now: float, payload_digest: str | None = None
     ) -> AskResolution:
-        """Return the end that an answer is, for `close`; one that comes too late ends it as unanswered.
+        """Return an answer as a resolution for `close`; an answer that comes too late is one of an unanswered ask.
 
         Raises:
             NotAskedError: there is no such open ask.
-            ValueError: the answer is about another payload, or does not say who gives it.
+            ValueError: the answer is about another payload, or does not name its author.
         """
         waiting = self._open.get(ask_id)
         if waiting is None:
-            raise NotAskedError(self._why_not_open(ask_id))
+            raise NotAskedError(self._explain_not_open(ask_id))
         if payload_digest is not None and payload_digest != waiting.ask.payload_digest:
             raise ValueError(f"{ask_id} is about the payload {waiting.ask.payload_digest}, not {payload_digest}")
         if not (name := collapse_spaces(by)):
@@ -187,26 +187,26 @@ class OpenAsks:
             return resolve_unanswered(ask_id, waiting.seconds)
         return AskResolution(id=ask_id, verdict=verdict, cause="policy", reason=collapse_spaces(reason), by=name)
 
-    def close(self, closed: AskResolution) -> AskResolution:
-        """End an ask, and return how it ended: as an earlier call said, if there was one.
+    def close(self, resolution: AskResolution) -> AskResolution:
+        """End an ask, and return its resolution, which is that of the first call.
 
         Raises:
             NotAskedError: there was never such an ask.
         """
-        waiting = self._open.pop(closed.id, None)
+        waiting = self._open.pop(resolution.id, None)
         if waiting is None:
-            if closed.id not in self._ended:
-                raise NotAskedError(self._why_not_open(closed.id))
-            return self._ended[closed.id]
+            if resolution.id not in self._ended:
+                raise NotAskedError(self._explain_not_open(resolution.id))
+            return self._ended[resolution.id]
         self._shares[waiting.share] -= 1
         if not self._shares[waiting.share]:
             del self._shares[waiting.share]
-        self._ended[closed.id] = closed
+        self._ended[resolution.id] = resolution
         if len(self._ended) > MAX_ENDED:
             del self._ended[next(iter(self._ended))]
-        return closed
+        return resolution
 
-    def _why_not_open(self, ask_id: str) -> str:
+    def _explain_not_open(self, ask_id: str) -> str:
         ended = self._ended.get(ask_id)
         if ended is None:
             return f"no ask {ask_id!r} waits for a person; see: hooklatch asks"
@@ -214,32 +214,32 @@ class OpenAsks:
 
 
 def resolve_unanswered(ask_id: str, seconds: float) -> AskResolution:
-    """Return the end of an ask for which nobody had an answer in so many seconds."""
+    """Return the resolution of an ask that no person answered in so many seconds."""
     return AskResolution(
         id=ask_id, verdict="deny", cause="unanswered", reason=f"no person answered within {format_duration(seconds)}"
     )
 
 
-def apply_resolution(spec: EventSpec, decision: FireDecision, closed: AskResolution) -> FireDecision:
-    """Return what a person's answer, or its absence, makes of an ask; a yes keeps its patch, everything its warnings.
+def apply_resolution(spec: EventSpec, decision: FireDecision, resolution: AskResolution) -> FireDecision:
+    """Return the decision on an ask after its resolution; a yes keeps its patch, and both keep its warnings.
 
-    Where an event knows no allow, a yes is a pass: hooks have nothing against it, and the host's own rules go on.
+    Where an event has no allow, a yes is a pass: hooks do not object, and the host's own rules apply.
     """
     name = read_full_name(decision.layer, decision.hook, decision.name)
     asked = f"{name} asked: {decision.reason}" if decision.reason else f"{name} asked"
-    if closed.verdict == "allow":
+    if resolution.verdict == "allow":
         verdict: Literal["allow", "pass"] = "allow" if "allow" in spec.verdicts else "pass"
-        return replace(decision, verdict=verdict, cause="policy", reason=f"{closed.text()} ({asked})")
-    if closed.cause in ("policy", "overload"):  # the latter is about places here, and not about workers
-        reason = f"{closed.text()} ({asked})"
+        return replace(decision, verdict=verdict, cause="policy", reason=f"{resolution.text()} ({asked})")
+    if resolution.cause in ("policy", "overload"):  # the latter is about places here, and not about workers
+        reason = f"{resolution.text()} ({asked})"
     else:
-        reason = format_failure(closed.cause, f"{closed.reason} ({asked})")
+        reason = format_failure(resolution.cause, f"{resolution.reason} ({asked})")
     return replace(
         decision,
         verdict="deny",
-        cause=closed.cause,
+        cause=resolution.cause,
         reason=reason,
-        retryable=closed.cause in RETRYABLE,
+        retryable=resolution.cause in RETRYABLE,
         patch=None,
         append=None,
         value=None,

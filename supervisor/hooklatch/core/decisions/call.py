@@ -1,4 +1,4 @@
-"""One call of one hook, as the machine requests it, and what goes with it to the hook."""
+"""One call of one hook, as the machine requests it, and the envelope that the hook gets with it."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ __all__ = ["Call", "EventEnvelope"]
 
 
 class Call(msgspec.Struct, frozen=True, eq=False):
-    """Call this hook with this payload; `index` is its place in the fire's order.
+    """A request to call this hook with this payload; `index` is its position in the fire's order.
 
-    `merged` holds the patches so far, if the hooks before it were given the same payload.  `then` are the hooks of the
-    same source that will be called next, and with the same, for as long as none has an opinion: whoever runs the call
-    may run these after it, and says in the outcome how many of them he did run.
+    `merged` holds the patches so far, if the hooks before it were given the same payload.  `following` are the hooks of
+    the same source that will be called next, with the same payload, for as long as none has an opinion.  The runner of
+    the call may run these after it, and says in the outcome how many of them it ran.
     """
 
     index: int
@@ -26,11 +26,11 @@ class Call(msgspec.Struct, frozen=True, eq=False):
     context: dict[str, Any]
     merged: dict[str, Any] | None = None
     reinvoked: bool = False
-    then: tuple[Hook, ...] = ()
+    following: tuple[Hook, ...] = ()
 
 
 class EventEnvelope(msgspec.Struct, frozen=True):
-    """What a callback is given besides the payload; null if unknown."""
+    """The facts that a hook gets besides the payload; null if unknown."""
 
     event: str
     session_id: str | None
@@ -45,5 +45,5 @@ class EventEnvelope(msgspec.Struct, frozen=True):
     context: dict[str, Any]
 
     def with_context(self, context: dict[str, Any]) -> EventEnvelope:
-        """Return it with what hooks before this one have said to those after them."""
+        """Return a copy with the context that the hooks so far have written."""
         return self if context is self.context else msgspec.structs.replace(self, context=context)

@@ -1,4 +1,4 @@
-"""What one answer may say, and what several answers say together.  Knows verdicts and events; starts no call."""
+"""The rules for answers: the contents that an event allows in one, and the combination of several."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["PatchMerge", "find_fault", "join_reasons", "join_texts", "merge_patc
 
 
 def find_fault(spec: EventSpec, answer: Answer, *, only_judges: bool = False) -> str | None:
-    """Return what the event, or the hook's own declaration, does not allow in an answer; None if all is legal."""
+    """Return the part of an answer that the event or the hook's declaration does not allow; None if all is legal."""
     if answer.verdict is not None and answer.verdict not in spec.verdicts:
         return f"{spec.name} does not allow the verdict {answer.verdict!r} (it allows {join_words(spec.verdicts)})"
     for output, is_used in (
@@ -24,12 +24,12 @@ def find_fault(spec: EventSpec, answer: Answer, *, only_judges: bool = False) ->
         if is_used and output not in spec.outputs:
             return f"{spec.name} does not allow {output} (it allows {join_words(spec.outputs)})"
     if answer.value is not None and answer.verdict != "claim":
-        return "a value goes with claim alone"
+        return "a value needs the verdict 'claim'"
     if answer.last and not spec.allows_last:
-        return f"last() has no meaning on {spec.name}: it ends the chain of a sequential event that is no gate"
+        return f"{spec.name} does not allow last(): it ends the chain of a sequential event that is not a gate"
     if only_judges and (answer.patch or answer.context):
         changed = "payload" if answer.patch else "context"
-        return f"it is marked only_judges, and changed the {changed}; remove the mark"
+        return f"it is marked only_judges, but changed the {changed}; remove the mark"
     return find_patch_fault(spec, answer) or find_message_fault(answer)
 
 
@@ -63,7 +63,7 @@ def join_reasons(reasons: Iterable[str | None]) -> str | None:
 
 
 def merge_patch(spec: EventSpec, merged: dict[str, msgspec.Raw], patch: dict[str, msgspec.Raw]) -> None:
-    """Merge a patch into those before it: as the event says, the first value of a key wins, or the last one.
+    """Merge a patch into those before it: the first or the last value of a key wins, as the event defines.
 
     Where the first wins, null means "not set".
     """
@@ -76,7 +76,7 @@ def merge_patch(spec: EventSpec, merged: dict[str, msgspec.Raw], patch: dict[str
 
 
 class PatchMerge:
-    """The patches of hooks that were all shown the same payload."""
+    """The patches of hooks that all got the same payload."""
 
     def __init__(self, spec: EventSpec) -> None:
         self._spec = spec
@@ -84,18 +84,18 @@ class PatchMerge:
         self.patches: dict[int, dict[str, msgspec.Raw]] = {}  # by each hook's index
 
     def without(self, index: int) -> dict[str, msgspec.Raw] | None:
-        """Forget the patch of a hook that is about to answer anew; return what the others come to."""
+        """Remove the patch of a hook that is about to answer again, and return the merged patches of the others."""
         self.patches.pop(index, None)
         return self.merged() or None
 
     def merged(self) -> dict[str, msgspec.Raw]:
-        """Return what all patches come to, in firing order."""
+        """Return all patches, merged in firing order."""
         merged = dict(self._before)
         for index in sorted(self.patches):
             merge_patch(self._spec, merged, self.patches[index])
         return merged
 
     def keep(self, merged: dict[str, msgspec.Raw]) -> None:
-        """Let what was merged stand before all later patches, where the first one wins."""
+        """Put the merged patches before all later ones, where the first value wins."""
         if self._spec.combine == "first_wins":
             self._before = merged

@@ -3,28 +3,28 @@
 A gate amends, then judges, as admission control does.  It goes through its hooks in three phases.  In each, a hook is
 called if it matches the payload at its turn and it is due in the phase:
 
-phase     goes through                      calls a match that       shows it            a patch
-amending  marked hooks, the least trusted   (each once)              what the amender    applies at once
-          layer first                                                before made
-judging   all hooks, in firing order        was not called yet       what amenders made, applies at once, or is merged
+phase     goes through                      calls a match that       with the payload    a patch
+amending  marked hooks, the least trusted   (each once)              of the amender      applies at once
+          layer first                                                before
+judging   all hooks, in firing order        was not called yet       of the amenders     applies at once, or is merged
                                                                      and guards so far   at the end, as the axes say
-settling  all hooks, in firing order; only  has not seen exactly     the final payload   ends it: `unsettled`
+settling  all hooks, in firing order; only  has not seen exactly     that runs           ends it: `unsettled`
           if judging changed the payload    this payload
 
 In every phase deny, halt or a failure ends the chain (a dialect's axes may say that refusals do not, or that an ask
-ends the judging), and after a refusal no patch is left.  An ask is kept, since a later deny overrides it.  An allow
-counts only for exactly the payload that runs.  A hook has seen the payload it was given, and what its own patch made of
-that.  Of several answers of a hook the last one counts.
+ends the judging), and a refusal drops all patches.  An ask is kept, since a later deny overrides it.  An allow counts
+only for exactly the payload that runs.  A hook has seen the payload that it was given, and the result of its own patch.
+If a hook answers several times, the last answer counts.
 
-Hooks are called one at a time, but neighbours marked `only_judges` together: they change nothing that another one is
-shown (an answer of theirs that does is illegal), and their outcomes count in firing order.
+Hooks are called one at a time, except that neighbours marked `only_judges` are called together.  They cannot change
+another hook's payload or context, since such an answer is illegal for them.  Their outcomes count in firing order.
 
 It follows that every hook that matches the payload that runs was called, and every unmarked one has seen exactly that
-payload.  If a hook changes it after an amender of a more trusted layer, that amender is called again; the change never
-undoes the amender's.  A marked hook is called once, even if a later one changed what it had seen: only a guard is sure
-to judge the final payload.
+payload.  If a hook changes it after an amender of a more trusted layer, that amender is called again, so the change
+never undoes the amender's.  A marked hook is called once, even if a later hook changed the payload that it had seen:
+only a guard is sure to judge the final payload.
 
-notify                all at once, or in order if the flow is sequential; nothing refuses, a halt is a wish
+notify                all at once, or in order if the flow is sequential; nothing refuses, a halt is a request
 amend                 in order; first_wins on the original, or last_wins threaded
 claim                 in order until one claims
 """
@@ -52,7 +52,7 @@ __all__ = ["order_hooks", "start_machine"]
 def start_machine(
     chain: EventHooks, selection: HookSelection, payload: Payload, context: dict[str, Any], folder: str | None = None
 ) -> Machine:
-    """Begin a fire of a chain of hooks, of which those in the selection are for the payload of an agent in `folder`."""
+    """Begin a fire of a chain of hooks; the selection has those that match the payload of an agent in `folder`."""
     match chain.spec.model:
         case "gate":
             gate = GateMachine(chain, selection, payload, context, folder)
@@ -80,7 +80,7 @@ NO_VERSION = -1  # for an answer that is not about the current payload
 
 
 class Phase(Enum):
-    """What a gate is doing: see the table above."""
+    """A phase of a gate: see the table above."""
 
     AMENDING = 1
     JUDGING = 2
@@ -88,33 +88,39 @@ class Phase(Enum):
 
 
 class GateMachine(Machine):
-    """Judges from the start, unless it is told to amend first; what only a change needs is made when there is one."""
+    """The machine of a gate, which judges at once unless `begin` makes it amend first.
+
+    Most fires change nothing, so the state that only a change needs is created with the first change.
+    """
 
     phase = Phase.JUDGING
-    amended: Payload | None = None  # what amenders made of the original
+    amended: Payload | None = None  # the payload after all amenders
     changed_by: Hook | None = None
     merging: PatchMerge | None = None
-    refusal: tuple[DecisionVerdict, Hook | None, str, Cause] | None = (
-        None  # the first, if refusals do not end the chain
-    )
+    # The first refusal, where refusals do not end the chain.
+    refusal: tuple[DecisionVerdict, Hook | None, str, Cause] | None = None
 
     def begin(self, phase: Phase) -> None:
         self.phase = phase
         self._walk_over(select_amenders(self.selection.hooks) if phase is Phase.AMENDING else self.selection.hooks)
 
     def _walk_over(self, hooks: Sequence[Hook]) -> None:
-        """Walk over those of the hooks that are due in this phase."""
-        is_over = self.phase is Phase.SETTLING
-        due = [hook for hook in hooks if hook not in self.seen or (is_over and self.seen[hook] != self.payload.version)]
+        """Walk over the hooks that are due in this phase."""
+        seen_versions, is_settling = self.seen_versions, self.phase is Phase.SETTLING
+        due = [
+            hook
+            for hook in hooks
+            if hook not in seen_versions or (is_settling and seen_versions[hook] != self.payload.version)
+        ]
         self.walk = iter(plan_call_groups(self.spec, due))
 
-    def call(self, hook: Hook, then: tuple[Hook, ...]) -> Call:
+    def call(self, hook: Hook, following: tuple[Hook, ...]) -> Call:
         index, payload = self.chain.indices[hook], self.payload
-        self.seen[hook] = payload.version
+        self.seen_versions[hook] = payload.version
         is_settling = self.phase is Phase.SETTLING
         if self.merging is None:
-            return Call(index, hook, payload, self.context, None, is_settling, then)
-        # Each is shown what the others' patches come to, without its own: so it goes alone.
+            return Call(index, hook, payload, self.context, None, is_settling, following)
+        # Each hook gets the merged patches of the others, without its own, so it cannot share a worker's run.
         return Call(index, hook, payload, self.context, self.merging.without(index), is_settling)
 
     def end_walk(self) -> None:
@@ -142,9 +148,9 @@ class GateMachine(Machine):
         if answer.verdict in ("deny", "halt"):
             self._refuse("deny" if answer.verdict == "deny" else "halt", call.hook, answer.reason)
         elif answer.verdict == "ask" and self.phase is not Phase.AMENDING and "ask" in self.spec.ends_at:
-            # Amenders' changes stay; guards' changes were not judged by all of them.  While amending, an ask ends
-            # nothing: the less trusted answer first there, and must not keep the others from answering.
-            self._end("ask", call.hook, answer.reason, left=self.amended)
+            # The amenders' changes stay, but a guard's change was not judged by all guards.  While amending, an ask
+            # ends nothing: the less trusted layers answer first there, and must not keep the others from answering.
+            self._end("ask", call.hook, answer.reason, kept_payload=self.amended)
         elif answer.patch:
             self._apply(call, answer.patch)
 
@@ -161,14 +167,15 @@ class GateMachine(Machine):
         elif isinstance(result, str):
             self.fail(call, "protocol", result)
         elif result is not self.payload and self.phase is Phase.SETTLING:
-            self.fail(call, "unsettled", self._unsettled(call.hook))
+            self.fail(call, "unsettled", self._explain_unsettled(call.hook))
         elif result is not self.payload:
+            # In this order: `_note_own_change` reads the new version, and the walk leaves out hooks that have seen it.
             self._change(result, call.hook)
-            self._made(call.index)
-            self._walk_on(call.hook)
+            self._note_own_change(call.index)
+            self._continue_walk(call.hook)
 
     def _is_merged(self, hook: Hook) -> bool:
-        """Return whether a patch is merged with all others; an amender's applies at once, or is too late."""
+        """Return whether a hook's patch is merged with all others; an amender's applies at once, or is too late."""
         is_own = self.phase is Phase.AMENDING or (self.phase is Phase.SETTLING and hook.amends)
         return self.spec.view == "original" and not is_own
 
@@ -182,15 +189,16 @@ class GateMachine(Machine):
         if isinstance(result, str):
             self._refuse("deny", by, format_failure("protocol", result, by), "protocol")
         elif result is not self.payload and self.phase is Phase.SETTLING:
-            self._refuse("deny", by, format_failure("unsettled", self._unsettled(by), by), "unsettled")
+            self._refuse("deny", by, format_failure("unsettled", self._explain_unsettled(by), by), "unsettled")
         elif result is not self.payload:
-            makers = [index for index, patch in merging.patches.items() if self._makes(patch, merged, result)]
+            # Before the change: a patch is compared with all of them on the payload that the hooks saw.
+            makers = [index for index, patch in merging.patches.items() if self._has_full_effect(patch, merged, result)]
             self._change(result, by)
             for index in makers:
-                self._made(index)
+                self._note_own_change(index)
         merging.keep(merged)
 
-    def _makes(self, patch: dict[str, msgspec.Raw], merged: dict[str, msgspec.Raw], result: Payload) -> bool:
+    def _has_full_effect(self, patch: dict[str, msgspec.Raw], merged: dict[str, msgspec.Raw], result: Payload) -> bool:
         """Return whether one hook's patch alone has the same effect on the payload as all of them together."""
         alone = apply_patch(self.payload, patch)
         return (
@@ -198,7 +206,7 @@ class GateMachine(Machine):
         )
 
     def _change(self, result: Payload, by: Hook) -> None:
-        """Make another payload the current one, and match again."""
+        """Replace the current payload, and match again."""
         self.payload = result
         self.changed_by = by
         self.selection = self.chain.select(result, self.folder)
@@ -206,19 +214,19 @@ class GateMachine(Machine):
             message = f"after its change, {self.selection.fault}"
             self._end("deny", by, format_failure("payload", message, by), "payload")
 
-    def _made(self, index: int) -> None:
-        """Note that a hook has seen what its own patch made of the payload, and that its answer is about that."""
+    def _note_own_change(self, index: int) -> None:
+        """Note that a hook has seen the result of its own patch, and that its answer is about this result."""
         opinion = self.opinions[index]
-        self.seen[opinion.hook] = opinion.version = self.payload.version
+        self.seen_versions[opinion.hook] = opinion.version = self.payload.version
 
-    def _walk_on(self, after: Hook) -> None:
-        """Go on behind a hook, over those that match the payload as it is now."""
+    def _continue_walk(self, after: Hook) -> None:
+        """Continue behind a hook, with the hooks that match the current payload."""
         order = select_amenders(self.chain.hooks) if self.phase is Phase.AMENDING else self.chain.hooks
         matching = set(self.selection.hooks)
         self._walk_over([hook for hook in order[order.index(after) + 1 :] if hook in matching])
 
-    def _unsettled(self, hook: Hook) -> str:
-        """Return what happened, and what to do: the hook whose change came too late can be marked as an amender."""
+    def _explain_unsettled(self, hook: Hook) -> str:
+        """Return what happened, and the remedy: to mark the hook whose change came too late as an amender."""
         late = hook if not hook.amends else self.changed_by
         way_out = ""
         if late is not None and not late.amends:
@@ -243,12 +251,12 @@ class GateMachine(Machine):
         reason: str,
         cause: Cause = "policy",
         *,
-        left: Payload | None = None,
+        kept_payload: Payload | None = None,
     ) -> None:
         self.is_settled = True
-        self.payload = left or self.original
+        self.payload = kept_payload or self.original
         self.settle(verdict, hook, reason, cause)
-        if left is not None:
+        if kept_payload is not None:
             self.patch = self._changes()
 
     def _combine(self) -> None:
@@ -266,12 +274,14 @@ class GateMachine(Machine):
     def _changes(self) -> dict[str, msgspec.Raw] | None:
         if not self.payload.version:
             return None
-        # What follows from a change, as `tool_args` does, is no change of its own: no host could make it.
+        # A key that follows from a change, as `tool_args` does, is left out: no host could apply it.
         before, ours = self.original.fields, self.spec.patch
         return {key: raw for key, raw in self.payload.fields.items() if key in ours and before.get(key) is not raw}
 
 
 class NotifyMachine(Machine):
+    """The machine of a notification: only a halt decides, as a request to the host."""
+
     def accept(self, call: Call, answer: Answer) -> None:
         if answer.verdict == "halt" and self.decider is None:
             self.settle("halt", call.hook, answer.reason)
@@ -280,8 +290,10 @@ class NotifyMachine(Machine):
 
 
 class AmendMachine(Machine):
-    def call(self, hook: Hook, then: tuple[Hook, ...]) -> Call:
-        return Call(self.chain.indices[hook], hook, self.payload, self.context, self.patch, then=then)
+    """The machine of an event whose hooks change the payload in order."""
+
+    def call(self, hook: Hook, following: tuple[Hook, ...]) -> Call:
+        return Call(self.chain.indices[hook], hook, self.payload, self.context, self.patch, following=following)
 
     def accept(self, call: Call, answer: Answer) -> None:
         if answer.patch:
@@ -302,6 +314,8 @@ class AmendMachine(Machine):
 
 
 class ClaimMachine(Machine):
+    """The machine of an event that the first claiming hook answers."""
+
     def accept(self, call: Call, answer: Answer) -> None:
         if answer.verdict == "claim":
             self.value = answer.value

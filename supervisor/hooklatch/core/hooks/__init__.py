@@ -1,4 +1,4 @@
 """Hooks as data: events, definitions, matchers, names, registries and suspensions.
 
-Knows which hooks are registered for which events; does not call them.
+Nothing here calls a hook.
 """

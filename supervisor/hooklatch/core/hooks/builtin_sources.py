@@ -1,4 +1,4 @@
-"""The sources that are part of hooklatch: which function each hook of them runs, and how they differ from a user's.
+"""The sources that are part of hooklatch, with the function that runs and their differences from a user's source.
 
 Everything else treats them as any other source.
 """
@@ -13,9 +13,9 @@ __all__ = ["BUILTIN_SOURCES", "LSP", "SHELL", "BuiltinSource"]
 
 
 class BuiltinSource(msgspec.Struct, frozen=True):
-    """A source of ours.  Only such a one may send telemetry with its answers.
+    """A source of ours.  Only such a source may send telemetry with its answers.
 
-    Without `is_total_bounded` what its workers start may take the memory that it needs.
+    Without `is_total_bounded` the programs that its workers start may take the memory that they need.
     """
 
     source: Source
@@ -29,4 +29,4 @@ SHELL = BuiltinSource(Source("module", "hooklatch_worker.shell.runner"), "run")
 LSP = BuiltinSource(
     Source("module", "hooklatch_worker.lsp.diagnostics"), "diagnose", may_emit=True, is_total_bounded=False
 )
-BUILTIN_SOURCES = {one.source: one for one in (SHELL, LSP)}
+BUILTIN_SOURCES = {builtin.source: builtin for builtin in (SHELL, LSP)}

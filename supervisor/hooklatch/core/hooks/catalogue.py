@@ -1,4 +1,4 @@
-"""The events that a host can fire, and what hooks may answer to each.
+"""The events that a host can fire, and the legal answers of hooks to each.
 
 A single table; nothing else in the core distinguishes events by name.  Fields and descriptions are taken from the event
 classes that hooks receive.  Does not know hooks, dialects or a clock.
@@ -58,17 +58,17 @@ class EventSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def is_gate(self) -> bool:
-        """Whether its hooks run in order and can refuse."""
+        """True if its hooks run in order and can refuse."""
         return self.model == "gate"
 
     @cached_property
     def fails_closed(self) -> bool:
-        """Whether a failed hook counts as a deny.  Not configurable: it follows from the event's verdicts."""
+        """True if a failed hook counts as a deny.  It follows from the event's verdicts, so no setting changes it."""
         return "deny" in self.verdicts
 
     @property
     def allows_last(self) -> bool:
-        """Whether a hook may end the chain; never on a gate, where that would skip the remaining guards."""
+        """True if a hook may end the chain; never on a gate, where that would skip the remaining guards."""
         return self.flow == "sequential" and not self.is_gate
 
 
@@ -93,7 +93,7 @@ class EventDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
             raise InvalidTableError(problem)
 
     def named_fields(self) -> tuple[Field, ...]:
-        """Return its fields with their types: text where it is matched, else anything, unless the operator says."""
+        """Return its fields with the operator's types; others are a text if they are matched, otherwise anything."""
         if isinstance(self.fields, dict):
             return tuple(Field(name, text) for name, text in self.fields.items())
         if not self.fields and self.match is not None:
@@ -104,7 +104,7 @@ class EventDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 class Catalogue(Mapping[str, EventSpec]):
     """All events by name, in the order of the table, custom ones last.  Immutable.
 
-    `specs` are the same, for who looks up one for each fire.
+    `specs` has the same events in a faster mapping, for the look-up of each fire.
     """
 
     def __init__(self, specs: Iterable[EventSpec]) -> None:
@@ -126,7 +126,7 @@ class Catalogue(Mapping[str, EventSpec]):
 
     @cached_property
     def harmless(self) -> frozenset[str]:
-        """The events that cannot refuse anything, whatever becomes of their hooks."""
+        """The events that cannot refuse anything, even if all their hooks fail."""
         return frozenset(name for name, spec in self.specs.items() if not spec.fails_closed)
 
     def with_custom(self, definitions: Iterable[EventDefinition]) -> Catalogue:
@@ -236,7 +236,7 @@ def _build_row(
     return _build_spec(definition, on_refusal)
 
 
-QUICK: Final = 5.0  # seconds; something waits for these events before it can start; other events get 30 s
+QUICK: Final = 5.0  # seconds, for events that an action waits for before it starts; other events get 30 s
 
 # Verdicts and outputs are abbreviated to letters, see WORDS and OUTPUTS.
 _STANDARD: Final = Catalogue(

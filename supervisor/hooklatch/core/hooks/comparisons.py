@@ -1,8 +1,8 @@
-"""What a condition compares a value with: a path, a command, a number, a text.  Knows values; no payload, no event.
+"""The comparisons of a condition: with a path, a command, a number, a text.  Knows values; no payload, no event.
 
-Each comparison answers whether the value *may* be meant.  Where nobody can tell it says yes, so that the guard is asked
-and looks for itself: a path of an unknown user's home, a command that cannot be parsed or is decided when it runs, a
-text that is too long.  So there is no negation: of "nobody can tell" it would make "the guard has nothing to say".
+Each comparison returns whether the value *may* match.  An undecidable value may match, so the guard is called and looks
+for itself: a path in an unknown user's home, a command that cannot be parsed or is decided when it runs, a text that is
+too long.  For this reason there is no negation: it would turn "undecidable" into "the guard is not called".
 
 Nothing is looked up: a path is compared as it is written, links are not followed.
 """
@@ -20,7 +20,7 @@ from typing import Final, NamedTuple, Protocol, TypeAlias
 
 import re2
 
-from hooklatch.core.hooks.matchers import CompiledPattern, compile_re2, set_of_glob, translate_glob
+from hooklatch.core.hooks.matchers import CompiledPattern, compile_re2, translate_glob, translate_glob_set
 from hooklatch.core.text import is_unicode
 from hooklatch.guards.command import Command, UnreadableCommandError
 from hooklatch.guards.commands import commands
@@ -46,14 +46,14 @@ MAX_PATH: Final = 4096  # characters; the kernel takes no longer ones
 MAX_STEPS: Final = 10**8  # of RE2, 5 ns each at worst, in all comparisons with one payload
 IGNORED: Final = dict.fromkeys([*range(0x200B, 0x2010), *range(0x202A, 0x202F), *range(0x2060, 0x2070), 0xFEFF])
 ELSEWHERE: Final = ("/proc/", "/dev/fd/")  # where every name is a link
-HOMES: Final = ("~", "$HOME", "${HOME}")  # how it is written
-# What would be a character of a name, and is written by those who mean something else.
+HOMES: Final = ("~", "$HOME", "${HOME}")  # the ways to write the home folder
+# Characters that would belong to a name here, but mean something else elsewhere; and what to write instead.
 MISREAD: Final[Mapping[str, str]] = {
-    "{": "means no choice: write a list of paths, or [{] for the character",
-    ",": "makes no list: write a list of paths, or [,] for the character",
-    "\\": "takes no meaning away: write [*], [?] or [[] for these characters, and / between folders",
-    "$HOME": "means no variable: write ~",
-    "://": "is no path: write the path alone",
+    "{": "does not begin a choice here: write a list of paths, or [{] for the character",
+    ",": "does not separate paths here: write a list of paths, or [,] for the character",
+    "\\": "does not escape here: write [*], [?] or [[] for these characters, and / between folders",
+    "$HOME": "is not expanded here: write ~",
+    "://": "is part of a URL, which is not a path: write the path alone",
 }
 NUMBER: Final = re.compile(r"(<=|>=|<|>)\s*(-?\d+(?:\.\d+)?)")
 ORDERS: Final[Mapping[str, Callable[[float, float], bool]]] = {
@@ -65,20 +65,20 @@ ORDERS: Final[Mapping[str, Callable[[float, float], bool]]] = {
 
 
 class ComparisonError(ValueError):
-    """A comparison that cannot be made; the text says what to write instead."""
+    """A comparison that is not valid; the text says what to write instead."""
 
 
 class WrongTypeError(ValueError):
-    """A value of another type than a comparison is for; the text says which type it needs."""
+    """A value of another type than a comparison needs; the text names the needed type."""
 
 
 class ComparisonContext(Protocol):
-    """What a comparison needs besides the value: the agent's folder, what was read already, what may yet be done."""
+    """The context of a comparison: the agent's folder, commands that are parsed already, and the remaining budget."""
 
     @property
     def folder(self) -> str | None: ...
-    def parsed(self, text: str) -> list[Command] | None: ...
-    def visible(self, text: str) -> str | None: ...
+    def parsed_commands(self, text: str) -> list[Command] | None: ...
+    def visible_text(self, text: str) -> str | None: ...
     def spend(self, steps: int) -> bool: ...
 
 
@@ -86,54 +86,54 @@ Compare: TypeAlias = Callable[[object, ComparisonContext], bool]
 
 
 class Comparison(NamedTuple):
-    """Compares one value: raises `WrongTypeError` if it has another type."""
+    """A comparison with one expected value; `may_hold` raises `WrongTypeError` for a value of another type."""
 
     text: str
     may_hold: Compare
     joins: bool = False  # whether words in a list are one value, too: a command may be given as ["git", "push"]
 
 
-def make_comparison(kind: str, wanted: object) -> Comparison:
-    """Return the comparison of a kind with one wanted value.
+def make_comparison(kind: str, expected: object) -> Comparison:
+    """Return the comparison of a kind with one expected value.
 
     Raises:
-        ComparisonError: there is no such kind, or it takes no such value.
+        ComparisonError: there is no such kind, or it does not take such a value.
     """
-    return KINDS[kind](wanted)
+    return KINDS[kind](expected)
 
 
-def require_text(wanted: object, what: str) -> str:
-    if not isinstance(wanted, str) or not wanted.strip():
-        raise ComparisonError(f"{what} is a text that is not empty, not {wanted!r:.80}")
-    if len(wanted) > MAX_PATTERN:
-        raise ComparisonError(f"{what} has at most {MAX_PATTERN} characters, not {len(wanted)}")
-    if not is_unicode(wanted):
-        raise ComparisonError(f"{what} holds characters that are not valid Unicode: {wanted!r:.80}")
-    return wanted
+def require_text(expected: object, label: str) -> str:
+    if not isinstance(expected, str) or not expected.strip():
+        raise ComparisonError(f"{label} is a text that is not empty, not {expected!r:.80}")
+    if len(expected) > MAX_PATTERN:
+        raise ComparisonError(f"{label} has at most {MAX_PATTERN} characters, not {len(expected)}")
+    if not is_unicode(expected):
+        raise ComparisonError(f"{label} holds characters that are not valid Unicode: {expected!r:.80}")
+    return expected
 
 
 def format_compared_value(value: object) -> str:
     if not isinstance(value, str):
-        raise WrongTypeError("is no text")
+        raise WrongTypeError("is not a text")
     return value
 
 
 # -- equality, numbers, texts ----------------------------------------------------------------------------------------
 
 
-def compare_equal(wanted: object) -> Comparison:
-    if isinstance(wanted, str) and len(wanted) > MAX_PATTERN:
-        raise ComparisonError(f"a value has at most {MAX_PATTERN} characters, not {len(wanted)}")
-    if not isinstance(wanted, str | bool | int | float) or (isinstance(wanted, float) and not isfinite(wanted)):
-        raise ComparisonError(f"a value is a text, a number, true or false, not {wanted!r:.80}")
-    kind = name_json_type(wanted)
+def compare_equal(expected: object) -> Comparison:
+    if isinstance(expected, str) and len(expected) > MAX_PATTERN:
+        raise ComparisonError(f"a value has at most {MAX_PATTERN} characters, not {len(expected)}")
+    if not isinstance(expected, str | bool | int | float) or (isinstance(expected, float) and not isfinite(expected)):
+        raise ComparisonError(f"a value is a text, a number, true or false, not {expected!r:.80}")
+    kind = name_json_type(expected)
 
     def equals(value: object, _: ComparisonContext) -> bool:
         if name_json_type(value) != kind:
-            raise WrongTypeError(f"is no {kind}")
-        return value == wanted
+            raise WrongTypeError(f"is not {kind}" if kind == "true or false" else f"is not a {kind}")
+        return value == expected
 
-    return Comparison(repr(wanted) if isinstance(wanted, str) else str(wanted).lower(), equals)
+    return Comparison(repr(expected) if isinstance(expected, str) else str(expected).lower(), equals)
 
 
 def name_json_type(value: object) -> str:
@@ -142,90 +142,90 @@ def name_json_type(value: object) -> str:
     return "number" if isinstance(value, int | float) else "text" if isinstance(value, str) else ""
 
 
-def compare_number(wanted: object) -> Comparison:
-    found = NUMBER.fullmatch(wanted.strip()) if isinstance(wanted, str) and len(wanted) <= MAX_PATTERN else None
-    if found is None:
-        raise ComparisonError(f'a number is compared as ">= 100", with <, <=, > or >=, not {wanted!r:.80}')
-    order, limit = ORDERS[found[1]], float(found[2]) if "." in found[2] else int(found[2])
+def compare_number(expected: object) -> Comparison:
+    match = NUMBER.fullmatch(expected.strip()) if isinstance(expected, str) and len(expected) <= MAX_PATTERN else None
+    if match is None:
+        raise ComparisonError(f'a number is compared as ">= 100", with <, <=, > or >=, not {expected!r:.80}')
+    order, limit = ORDERS[match[1]], float(match[2]) if "." in match[2] else int(match[2])
     if isinstance(limit, float) and not isfinite(limit):
-        raise ComparisonError(f"{found[2]:.20}… is larger than any number with a point that a payload can have")
+        raise ComparisonError(f"{match[2]:.20}… is larger than any number with a point that a payload can have")
 
     def compares(value: object, _: ComparisonContext) -> bool:
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise WrongTypeError("is no number")
+            raise WrongTypeError("is not a number")
         return order(value, limit)
 
-    return Comparison(f"{found[1]} {found[2]}", compares)
+    return Comparison(f"{match[1]} {match[2]}", compares)
 
 
-def compare_glob(wanted: object) -> Comparison:
-    pattern = require_text(wanted, "a glob")
+def compare_glob(expected: object) -> Comparison:
+    pattern = require_text(expected, "a glob")
     compiled = compile_re2(translate_glob(pattern))
 
-    def matches(value: object, setting: ComparisonContext) -> bool:
-        return search_pattern(compiled, format_compared_value(value), setting)
+    def matches(value: object, context: ComparisonContext) -> bool:
+        return search_pattern(compiled, format_compared_value(value), context)
 
     return Comparison(f"glob {pattern}", matches)
 
 
-def search_pattern(compiled: CompiledPattern, text: str, setting: ComparisonContext) -> bool:
-    return not setting.spend(len(text) * compiled.programsize) or compiled.fullmatch(text) is not None
+def search_pattern(compiled: CompiledPattern, text: str, context: ComparisonContext) -> bool:
+    return not context.spend(len(text) * compiled.programsize) or compiled.fullmatch(text) is not None
 
 
 # -- paths -----------------------------------------------------------------------------------------------------------
 
 
-def compare_path(wanted: object) -> Comparison:
-    pattern = normalize_path_text(require_text(wanted, "a path")).rstrip("/") or "/"
+def compare_path(expected: object) -> Comparison:
+    pattern = normalize_path_text(require_text(expected, "a path")).rstrip("/") or "/"
     for mark, instead in MISREAD.items():
         if mark in pattern:
             raise ComparisonError(f"{mark} {instead}, so no path would be {pattern!r}")
     if pattern != pattern.strip():
-        raise ComparisonError(f"{pattern!r} begins or ends with a blank, which no path does; remove it")
+        raise ComparisonError(f"{pattern!r} begins or ends with a space, which paths do not; remove it")
     if pattern.startswith("~") and pattern != "~" and not pattern.startswith("~/"):
         raise ComparisonError(f"{pattern!r} is in the home of another user, which is not looked up; write the path")
     if pattern.lstrip().startswith("!"):
-        raise ComparisonError(f"nothing is negated, so {pattern!r} would be a name; decide in the hook")
-    compile_path_pattern(pattern, "/")  # any folder shows what is wrong with it
+        raise ComparisonError(f"{pattern!r} would be a name, since there is no negation; decide in the hook instead")
+    compile_path_pattern(pattern, "/")  # raises for a bad pattern; any folder does
 
-    def matches(value: object, setting: ComparisonContext) -> bool:
-        return may_be(format_compared_value(value), pattern, setting)
+    def matches(value: object, context: ComparisonContext) -> bool:
+        return may_be(format_compared_value(value), pattern, context)
 
     return Comparison(f"path {pattern}", matches)
 
 
 @cache
 def find_home() -> str:
-    """Return the home of the user of this process, which is the agent's."""
+    """Return the home of this process's user, who is the agent's user too."""
     return normalize_path_text(posixpath.expanduser("~"))
 
 
 def normalize_path_text(text: str) -> str:
-    """Return one spelling of what a file system may take for one name."""
+    """Return one spelling for all texts that a file system may take for one name."""
     return unicodedata.normalize("NFC", text.translate(IGNORED))
 
 
-def may_be(value: str, pattern: str, setting: ComparisonContext) -> bool:
-    """Return whether a path may be one that the pattern means, or be below one."""
-    written, folder = list_spellings(value), setting.folder
+def may_be(value: str, pattern: str, context: ComparisonContext) -> bool:
+    """Return whether a path may match the pattern, or be below a folder that does."""
+    written, folder = list_spellings(value), context.folder
     if not written:
         return True
     is_anchored = "/" in pattern or pattern in ("~", ".", "..")
-    if folder is None and is_anchored and any(not one.startswith("/") for one in written):
+    if folder is None and is_anchored and any(not spelling.startswith("/") for spelling in written):
         return True
     base = normalize_path_text(folder or "/")
     try:
         compiled = compile_path_pattern(pattern, base)
-    except ValueError:  # what can be compiled in any folder cannot in this one
+    except ValueError:  # the pattern is valid, but not below this folder's name
         return True
     return any(
-        path.startswith(ELSEWHERE) or search_pattern(compiled, path, setting) for path in resolve_paths(written, base)
+        path.startswith(ELSEWHERE) or search_pattern(compiled, path, context) for path in resolve_paths(written, base)
     )
 
 
 @lru_cache(maxsize=512)
 def list_spellings(value: str) -> frozenset[str]:
-    """Return the paths that a tool may take a text for; none if nobody can say."""
+    """Return the paths that a tool may take a text for; none if that is undecidable."""
     if "\0" in value or "://" in value or value.lstrip()[:5].lower() == "file:" or len(value) > MAX_PATH:
         return frozenset()
     written = {
@@ -233,17 +233,22 @@ def list_spellings(value: str) -> frozenset[str]:
         normalize_path_text(value.strip()),
         normalize_path_text(value.replace("\\", "/")),
     }
-    if any(one.startswith("~") and one != "~" and not one.startswith("~/") for one in written):
-        return frozenset()
+    if any(path.startswith("~") and path != "~" and not path.startswith("~/") for path in written):
+        return frozenset()  # another user's home
     return frozenset(
         written
-        | {find_home() + one.removeprefix(at) for one in written for at in HOMES if f"{one}/".startswith(f"{at}/")}
+        | {
+            find_home() + path.removeprefix(home)
+            for path in written
+            for home in HOMES
+            if f"{path}/".startswith(f"{home}/")
+        }
     )
 
 
 @lru_cache(maxsize=512)
 def resolve_paths(paths: frozenset[str], base: str) -> frozenset[str]:
-    """Return paths from the root, without `.`, `..` and `//`; what `..` leaves is what is written, not a link's."""
+    """Return absolute paths without `.`, `..` and `//`; `..` removes the part before it, even where that is a link."""
     return frozenset("/" + posixpath.normpath(posixpath.join(base, path)).lstrip("/") for path in paths)
 
 
@@ -259,82 +264,85 @@ def compile_path_pattern(pattern: str, base: str) -> CompiledPattern:
     elif not pattern.startswith("/"):
         pattern = f"{quote_folder(base)}/{pattern}"
     parts: list[str] = []
-    for one in pattern.split("/"):
-        if one == "..":
+    for part in pattern.split("/"):
+        if part == "..":
             if parts and any(mark in parts[-1] for mark in "*?["):
                 raise ComparisonError(f"{pattern!r} goes up from a folder that it does not name")
             parts = parts[:-1]
-        elif one not in ("", "."):
-            parts.append(one)
+        elif part not in ("", "."):
+            parts.append(part)
     while parts and parts[-1] == "**":
         parts.pop()
-    found = "".join("(?:/[^/]*)*" if part == "**" else f"/{translate_path_part(part)}" for part in parts)
-    return compile_re2(f"(?is){found}(?:/.*)?" if found else "(?is).*")
+    expression = "".join("(?:/[^/]*)*" if part == "**" else f"/{translate_path_part(part)}" for part in parts)
+    return compile_re2(f"(?is){expression}(?:/.*)?" if expression else "(?is).*")
 
 
 def quote_folder(folder: str) -> str:
-    """Return a folder as a pattern that means just this folder."""
-    return "".join(f"[{one}]" if one in "*?[" else one for one in folder.rstrip("/"))
+    """Return a pattern that matches just this folder."""
+    return "".join(f"[{character}]" if character in "*?[" else character for character in folder.rstrip("/"))
 
 
 def translate_path_part(pattern: str) -> str:
-    """Translate one part of a path: `*` and `?` do not go beyond it, and a set is meant as it stands, too: app/[id]."""
-    found: list[str] = []
+    """Translate character part of a path: `*` and `?` do not match "/", and a set also matches literally: app/[id]."""
+    expressions: list[str] = []
     position = 0
     while position < len(pattern):
-        one = pattern[position]
+        character = pattern[position]
         position += 1
-        if one == "*":
-            found.append("[^/]*")
-        elif one == "?":
-            found.append("[^/]")
-        elif one == "[":
-            translated, position = set_of_glob(pattern, position, never="/")
-            found.append(translated)
+        if character == "*":
+            expressions.append("[^/]*")
+        elif character == "?":
+            expressions.append("[^/]")
+        elif character == "[":
+            translated, position = translate_glob_set(pattern, position, never="/")
+            expressions.append(translated)
         else:
-            found.append(re2.escape(one))
-    whole = "".join(found)
+            expressions.append(re2.escape(character))
+    whole = "".join(expressions)
     return f"(?:{whole}|{re2.escape(pattern)})" if "[" in pattern else whole
 
 
 # -- commands --------------------------------------------------------------------------------------------------------
 
 
-def compare_command(wanted: object) -> Comparison:
-    prefix = require_text(wanted, "a command").split()
-    if any(not one.isprintable() or set(one) & set("$`'\"\\|&;<>(){}*?[]") for one in prefix):
-        raise ComparisonError(f"{wanted!r} is a program and its first words, such as 'git push', not shell text")
+def compare_command(expected: object) -> Comparison:
+    prefix = require_text(expected, "a command").split()
+    if any(not word.isprintable() or set(word) & set("$`'\"\\|&;<>(){}*?[]") for word in prefix):
+        raise ComparisonError(f"{expected!r} is a program and its first words, such as 'git push', not shell text")
     if prefix[0].startswith("!"):
-        raise ComparisonError(f"nothing is negated, so {prefix[0]!r} would be a program; decide in the hook")
-    if any(one.startswith("-") for one in prefix):
         raise ComparisonError(
-            f"{wanted!r} has an option, which can be written in many ways: name the program and its verb, and look at"
+            f"{prefix[0]!r} would be a program, since there is no negation; decide in the hook instead"
+        )
+    if any(word.startswith("-") for word in prefix):
+        raise ComparisonError(
+            f"{expected!r} has an option, which can be written in many ways: name the program and its verb, and check"
             " options in the hook"
         )
     if "/" in prefix[0]:
         raise ComparisonError(f"a program is named without its folder: {prefix[0].rpartition('/')[2]!r}")
-    name, rest = normalize_program(prefix[0]), prefix[1:]
+    name, first_words = normalize_program(prefix[0]), prefix[1:]
 
-    def may_run(value: object, setting: ComparisonContext) -> bool:
+    def may_run(value: object, context: ComparisonContext) -> bool:
         text = format_compared_value(value)
-        shown = setting.visible(text)
-        if shown is not None and name not in shown:
+        # A search of the text first, which costs far less than the parser and decides nearly all commands.
+        visible_text = context.visible_text(text)
+        if visible_text is not None and name not in visible_text:
             return False
-        found = setting.parsed(text)
-        return found is None or any(is_meant(name, rest, command) for command in found)
+        parsed_commands = context.parsed_commands(text)
+        return parsed_commands is None or any(is_meant(name, first_words, command) for command in parsed_commands)
 
     return Comparison(f"command {' '.join(prefix)}", may_run, joins=True)
 
 
 def read_commands(text: str) -> list[Command] | None:
-    """Return the commands that a text would run; None if nobody can say that."""
+    """Return the commands that a text would run; None if that is undecidable."""
     if len(text) > MAX_COMMAND:
         return None
     try:
         return commands(text)
     except UnreadableCommandError:
         return None
-    except Exception:  # a bug in reading what an agent wrote must not leave a guard out, nor end the fire
+    except Exception:  # a bug of the parser on an agent's text must neither leave a guard out nor end the fire
         logger.exception("a command could not be read")
         return None
 

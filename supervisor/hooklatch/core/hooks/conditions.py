@@ -1,11 +1,11 @@
-"""`where`: on which inputs a hook is called.  Knows the fields of a payload; does not know layers, files or links.
+"""The conditions of `where`, which select the inputs that a hook is called for.  Knows the fields of a payload.
 
     where = { command = ["git push", "rm"] }                    # any command of the line
     where = { path = ["~/.ssh/**", "*.pem"] }                   # any path that the tool names
     where = { "tool_input.timeout" = ">= 100", url = { glob = "http://*" } }
 
-All conditions of a table must hold; a list gives alternatives.  A condition that does not hold settles it; otherwise a
-field that is missing, or has another type, makes the table unreadable, and whoever judges a gate must not go on then.
+All conditions of a table must hold; a list gives alternatives.  If one condition does not hold, the hook is not meant.
+Otherwise a field that is missing, or has another type, makes the table unreadable.  A gate must fail closed then.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ __all__ = ["PayloadFacts", "InvalidConditionError", "UnreadableFieldError", "Com
 MAX_CONDITIONS: Final = 16
 MAX_ALTERNATIVES: Final = 64
 MAX_DEPTH: Final = 8  # names in one field
-MAX_VALUES: Final = 256  # of a field that is a list, or in lists: a patch of more files is asked about
+MAX_VALUES: Final = 256  # of a field that is a list, or in lists: a guard is called for a patch of more files
 OWN_KIND: Final = {"command": "command", "path": "path", "paths": "path", "cwd": "path"}
-# The same by the names that tools have for them.  As a text, such a value would hardly be meant.
+# The same for the hosts' names of these keys.  Such a value is hardly meant as a plain text.
 HOSTS_OWN: Final = {
     name: OWN_KIND[key] for keys in KEYS.values() for key in OWN_KIND.keys() & keys for name in keys[key]
 }
-MAGIC: Final = frozenset("*?[{")  # of which a part of a search's pattern has one that may be several names
+MAGIC: Final = frozenset("*?[{")  # with one of these, a part of a search's pattern may be several names
 BRACES: Final = re.compile(r"\{([^{}]*)\}")
 TYPED: Final = frozenset("*?[~")  # a text with one of these is hardly meant as it is
 ORDERED: Final = ("<", ">", "=", "!")  # nor one that begins with one of these: "!= a", "=> 3", "> 1e3"
@@ -63,48 +63,49 @@ class InvalidConditionError(ValueError):
 
 
 class UnreadableFieldError(ValueError):
-    """A field that a condition looks at is missing or has another type, so nobody knows whether the hook is meant."""
+    """A missing field, or one of another type, so that it cannot be decided whether the hook is meant."""
 
 
 class Condition(NamedTuple):
-    """A field, by the names that lead to it, and what its value is compared with."""
+    """A field, by the names that lead to it, and the comparisons with its value."""
 
     field: str
     names: tuple[str, ...]
     alternatives: tuple[Comparison, ...]
 
     def may_hold(self, facts: PayloadFacts) -> bool:
-        """Return whether a value of the field may be meant.
+        """Return whether a value of the field may match.
 
         Raises:
-            UnreadableFieldError: there is none, or it has another type.
+            UnreadableFieldError: the field has no value, or a value of another type.
         """
         values = facts.values(self.names)
         if values is None:
             return True
-        words = [one for one in values if isinstance(one, str)]
-        if len(words) > 1 and (joining := [alternative for alternative in self.alternatives if alternative.joins]):
+        words = [value for value in values if isinstance(value, str)]
+        if len(words) > 1 and (joining := [comparison for comparison in self.alternatives if comparison.joins]):
             line = shlex.join(words)
-            if any(one.may_hold(line, facts) for one in joining):
+            if any(comparison.may_hold(line, facts) for comparison in joining):
                 return True
-        unfit: WrongTypeError | None = None
+        # Only after all values: a wrong type must not hide another value that matches.
+        first_error: WrongTypeError | None = None
         for value in values:
-            wrong: list[WrongTypeError] = []
-            for one in self.alternatives:
+            errors: list[WrongTypeError] = []
+            for comparison in self.alternatives:
                 try:
-                    if one.may_hold(value, facts):
+                    if comparison.may_hold(value, facts):
                         return True
                 except WrongTypeError as error:
-                    wrong.append(error)
-            if len(wrong) == len(self.alternatives):
-                unfit = unfit or wrong[0]
-        if unfit is not None:
-            raise UnreadableFieldError(f"its field {self.field!r} {unfit}")
+                    errors.append(error)
+            if len(errors) == len(self.alternatives):
+                first_error = first_error or errors[0]
+        if first_error is not None:
+            raise UnreadableFieldError(f"its field {self.field!r} {first_error}")
         return False
 
 
 class CompiledWhere:
-    """A compiled `where`; `source` is its JSON form, `text` how it is shown."""
+    """A compiled `where`; `source` is its JSON form, `text` its display form."""
 
     __slots__ = ("conditions", "source", "text")
 
@@ -119,13 +120,13 @@ class CompiledWhere:
         Raises:
             UnreadableFieldError: a field cannot be read, and no other condition says that the hook is not meant.
         """
-        return self.failing(facts) is None
+        return self.find_failing(facts) is None
 
-    def failing(self, facts: PayloadFacts) -> str | None:
+    def find_failing(self, facts: PayloadFacts) -> str | None:
         """Return the condition that does not hold, as text; None if all hold, or may.
 
         Raises:
-            UnreadableFieldError: as of `may_hold`.
+            UnreadableFieldError: as for `may_hold`.
         """
         unreadable: UnreadableFieldError | None = None
         for condition in self.conditions:
@@ -138,8 +139,8 @@ class CompiledWhere:
             raise unreadable
         return None
 
-    def unknown_field(self, spec: EventSpec) -> str | None:
-        """Return what is wrong with a field that no payload of an event has; None if there may be all."""
+    def find_unknown_field(self, spec: EventSpec) -> str | None:
+        """Return a message about a field that no payload of an event has; None if a payload may have all fields."""
         fields = {field.name for field in spec.fields}
         known = fields | (ARGUMENTS if "tool_input" in fields else set[str]()) | {"cwd"}
         for condition in self.conditions if fields else ():
@@ -152,34 +153,34 @@ class CompiledWhere:
 
 
 class PayloadFacts:
-    """What conditions look at in one version of a payload; each field and each command is read once."""
+    """The facts of one version of a payload that conditions compare; each field and each command is read once."""
 
     __slots__ = ("_arguments", "_fields", "_parsed", "_payload", "_steps", "_unparsed", "_values", "_visible", "folder")
 
     def __init__(self, spec: EventSpec, payload: Payload, folder: str | None) -> None:
-        self.folder = folder if folder is not None and folder.startswith("/") else None  # the agent's, if that is known
+        self.folder = folder if folder is not None and folder.startswith("/") else None  # the agent's, if it is known
         self._fields = {field.name for field in spec.fields} or set(payload.fields)
         self._payload = payload
         self._values: dict[tuple[str, ...], list[object] | UnreadableFieldError | None] = {}
         self._arguments: Mapping[str, msgspec.Raw] | UnreadableFieldError | None = None
         self._parsed: dict[str, list[Command] | None] = {}
         self._visible: dict[str, str | None] = {}
-        self._unparsed = MAX_COMMAND  # characters that may yet be parsed
+        self._unparsed = MAX_COMMAND  # characters that may still be parsed, for all texts of the payload together
         self._steps = MAX_STEPS
 
     def spend(self, steps: int) -> bool:
-        """Take so many steps from those that patterns may yet do; return whether there are as many."""
+        """Take so many steps from the budget of patterns, and return whether the budget has as many."""
         self._steps -= steps
         return self._steps >= 0
 
-    def visible(self, text: str) -> str | None:
-        """Return a text in which the name of each program that it runs stands; None if one may be hidden."""
+    def visible_text(self, text: str) -> str | None:
+        """Return a text that contains the name of each program that it runs; None if a name may be hidden."""
         if text not in self._visible:
             self._visible[text] = show_programs(text)
         return self._visible[text]
 
-    def parsed(self, text: str) -> list[Command] | None:
-        """Return the commands of a text; None if nobody can say which they are."""
+    def parsed_commands(self, text: str) -> list[Command] | None:
+        """Return the commands of a text; None if they are undecidable."""
         if text not in self._parsed:
             self._unparsed -= len(text)
             self._parsed[text] = read_commands(text) if self._unparsed >= 0 else None
@@ -189,17 +190,17 @@ class PayloadFacts:
         """Return the values of a field, several where there are lists on the way; None if they are too many.
 
         Raises:
-            UnreadableFieldError: there is none.
+            UnreadableFieldError: the field has no value.
         """
         if names not in self._values:
             try:
                 self._values[names] = self._read(names)
             except UnreadableFieldError as error:
                 self._values[names] = error
-        found = self._values[names]
-        if isinstance(found, UnreadableFieldError):
-            raise found
-        return found
+        values = self._values[names]
+        if isinstance(values, UnreadableFieldError):
+            raise values
+        return values
 
     def _read(self, names: tuple[str, ...]) -> list[object] | None:
         field, first, is_tool = ".".join(names), names[0], "tool_input" in self._fields
@@ -217,52 +218,52 @@ class PayloadFacts:
             raise UnreadableFieldError(f"its field {field!r} cannot be read: {error}") from None
 
     def _cwd(self) -> str:
-        """Return where a tool runs: where it is told to, else where the agent is."""
+        """Return the folder in which a tool runs: that of its arguments, otherwise the agent's."""
         raw = self._tool_arguments().get("cwd") if "tool_input" in self._fields else None
         value: object = decode(raw) if raw is not None else self.folder
         if not isinstance(value, str):
-            raise UnreadableFieldError("nobody says in which folder the agent is: 'cwd'")
+            raise UnreadableFieldError("the fire has no 'cwd', so the folder in which the tool runs is unknown")
         return value
 
     def _paths(self) -> list[object] | None:
-        """Return all paths that a tool names; None if they are too many, or nobody can say which."""
-        told = self._tool_arguments()
-        raws = [raw for key in ("path", "paths") if key in told for raw in list_items(told[key])]
+        """Return all paths that a tool names; None if they are too many, or undecidable."""
+        tool_args = self._tool_arguments()
+        raws = [raw for key in ("path", "paths") if key in tool_args for raw in list_items(tool_args[key])]
         if len(raws) > MAX_VALUES:
             return None
-        found: list[object] = [decode(raw) for raw in raws]
-        if found and "cwd" in told:  # it may be there that the tool looks for them
-            found += [posixpath.join(self._cwd(), one) for one in found if isinstance(one, str)]
+        paths: list[object] = [decode(raw) for raw in raws]
+        if paths and "cwd" in tool_args:  # some tools resolve paths in the agent's folder, others in this one
+            paths += [posixpath.join(self._cwd(), path) for path in paths if isinstance(path, str)]
         if self._kind() != "search":
-            if not found:
+            if not paths:
                 raise UnreadableFieldError("its field 'path' is missing")
-            return found
-        found = found or [self._cwd()]
-        pattern: object = decode(told["pattern"]) if "pattern" in told else None
+            return paths
+        paths = paths or [self._cwd()]
+        pattern: object = decode(tool_args["pattern"]) if "pattern" in tool_args else None
         if not isinstance(pattern, str) or not pattern.strip():
-            return found
-        if any(map(is_out, BRACES.findall(pattern))):
+            return paths
+        if any(map(leads_outside, BRACES.findall(pattern))):
             return None
-        return [*found, *list_outside_places(pattern, [one for one in found if isinstance(one, str)])]
+        return [*paths, *list_outside_places(pattern, [path for path in paths if isinstance(path, str)])]
 
     def _kind(self) -> str:
-        told = self._payload.text("tool_kind")
-        return told if told not in (None, OTHER) else find_tool_kind_by_name(self._payload.text("tool_name") or "")
+        kind = self._payload.text("tool_kind")
+        return kind if kind not in (None, OTHER) else find_tool_kind_by_name(self._payload.text("tool_name") or "")
 
     def _tool_arguments(self) -> Mapping[str, msgspec.Raw]:
-        """Return a tool's arguments with the keys that all hosts share: as they are told, else read from its input."""
+        """Return a tool's arguments with the keys that all hosts share, from the payload or from its input."""
         if self._arguments is None:
             try:
-                self._arguments = self._told()
+                self._arguments = self._read_tool_arguments()
             except UNDECODABLE as error:
-                self._arguments = UnreadableFieldError(f"its 'tool_args' or 'tool_input' is no object: {error}")
+                self._arguments = UnreadableFieldError(f"its 'tool_args' or 'tool_input' is not an object: {error}")
             except UnclearToolError as error:
                 self._arguments = UnreadableFieldError(str(error))
         if isinstance(self._arguments, UnreadableFieldError):
             raise self._arguments
         return self._arguments
 
-    def _told(self) -> Mapping[str, msgspec.Raw]:
+    def _read_tool_arguments(self) -> Mapping[str, msgspec.Raw]:
         fields = self._payload.fields
         if "tool_args" in fields:
             return OBJECT.decode(fields["tool_args"])
@@ -273,41 +274,41 @@ class PayloadFacts:
         return {key: msgspec.Raw(msgspec.json.encode(value)) for key, value in read.items()}
 
 
-def is_out(choice: str) -> bool:
-    """Return whether one of the names between braces may lead out of where a search is: {../a,b}."""
+def leads_outside(choice: str) -> bool:
+    """Return whether one of the names between braces may lead out of the searched folder: {../a,b}."""
     names = choice.split(",")
-    return len(names) > 1 and any(one.strip().startswith(("/", "~")) or ".." in one.split("/") for one in names)
+    return len(names) > 1 and any(name.strip().startswith(("/", "~")) or ".." in name.split("/") for name in names)
 
 
 def list_outside_places(pattern: str, places: Sequence[str]) -> Iterator[str]:
-    """Yield what the pattern of a search names besides the places that are searched: /etc/*.conf, ../*."""
+    """Yield the paths outside of the searched places that the pattern of a search names: /etc/*.conf, ../*."""
     parts = pattern.strip().split("/")
     if parts[0] in ("", "~") or ".." in parts:
-        fixed = next((at for at, part in enumerate(parts) if not MAGIC.isdisjoint(part)), len(parts))
-        for found in ("/".join(parts), "/".join(parts[:fixed]) or ("." if parts[0] else "/")):
-            yield from [found] if found[0] == "~" else (posixpath.join(place, found) for place in places)
+        fixed = next((index for index, part in enumerate(parts) if not MAGIC.isdisjoint(part)), len(parts))
+        for path in ("/".join(parts), "/".join(parts[:fixed]) or ("." if parts[0] else "/")):
+            yield from [path] if path[0] == "~" else (posixpath.join(place, path) for place in places)
 
 
 def walk_field(fields: Mapping[str, msgspec.Raw], names: Sequence[str], field: str) -> Iterator[msgspec.Raw]:
-    """Yield the values that names lead to; of a list, those of each item.
+    """Yield the values that names lead to, for each item where a value is a list.
 
     Raises:
-        UnreadableFieldError: there is none at some place.
+        UnreadableFieldError: a name is missing.
     """
     raw = fields.get(names[0])
     if raw is None:
         raise UnreadableFieldError(f"its field {field!r} is missing")
-    found = list(list_items(raw))
-    if not found:
-        raise UnreadableFieldError(f"its field {field!r} holds nothing")
-    for one in found[: MAX_VALUES + 1]:
+    items = list(list_items(raw))
+    if not items:
+        raise UnreadableFieldError(f"its field {field!r} is an empty list")
+    for item in items[: MAX_VALUES + 1]:  # one more than the maximum shows the caller that there are too many
         if len(names) == 1:
-            yield one
+            yield item
             continue
         try:
-            inner = OBJECT.decode(one)
+            inner = OBJECT.decode(item)
         except UNDECODABLE:
-            raise UnreadableFieldError(f"its field {field!r} is missing: {names[0]!r} is no object") from None
+            raise UnreadableFieldError(f"its field {field!r} is missing: {names[0]!r} is not an object") from None
         yield from walk_field(inner, names[1:], field)
 
 
@@ -326,10 +327,10 @@ def format_condition(condition: Condition) -> str:
 
 
 def compile_where(source: object) -> CompiledWhere | None:
-    """Compile a `where` from its JSON form; None says that there is no condition.
+    """Compile a `where` from its JSON form; None means that there is no condition.
 
     Raises:
-        InvalidConditionError: it has another form, or holds what cannot be compared.
+        InvalidConditionError: it has another form, or a value that cannot be compared.
     """
     if source is None:
         return None
@@ -340,18 +341,18 @@ def compile_where(source: object) -> CompiledWhere | None:
     table = cast("Mapping[object, object]", source)
     if len(table) > MAX_CONDITIONS:
         raise InvalidConditionError(f"it has at most {MAX_CONDITIONS} fields, not {len(table)}")
-    conditions = [compile_condition(field, wanted) for field, wanted in table.items()]
+    conditions = [compile_condition(field, expected) for field, expected in table.items()]
     return CompiledWhere(cast("Mapping[str, object]", source), conditions)
 
 
-def compile_condition(field: object, wanted: object) -> Condition:
+def compile_condition(field: object, expected: object) -> Condition:
     if not isinstance(field, str) or not all(names := tuple(field.split("."))) or len(names) > MAX_DEPTH:
-        raise InvalidConditionError(f"{field!r:.80} is no field; write its name, or names with a point between them")
-    listed = cast("list[object]", wanted) if isinstance(wanted, list) else [wanted]
-    if not 0 < len(listed) <= MAX_ALTERNATIVES:
-        raise InvalidConditionError(f"{field}: a list has 1 to {MAX_ALTERNATIVES} alternatives, not {len(listed)}")
+        raise InvalidConditionError(f"{field!r:.80} is not a field; write its name, or names with a point between them")
+    values = cast("list[object]", expected) if isinstance(expected, list) else [expected]
+    if not 0 < len(values) <= MAX_ALTERNATIVES:
+        raise InvalidConditionError(f"{field}: a list has 1 to {MAX_ALTERNATIVES} alternatives, not {len(values)}")
     try:
-        alternatives = tuple(comparison for value in listed for comparison in compile_comparisons(field, value))
+        alternatives = tuple(comparison for value in values for comparison in compile_comparisons(field, value))
     except (ComparisonError, MatcherError) as error:
         raise InvalidConditionError(f"{field}: {error}") from None
     if len(alternatives) > MAX_ALTERNATIVES:
@@ -359,10 +360,10 @@ def compile_condition(field: object, wanted: object) -> Condition:
     return Condition(field, names, alternatives)
 
 
-def compile_comparisons(field: str, wanted: object) -> list[Comparison]:
-    """Return the comparisons of one alternative: a table says which kind, else the field and the value do."""
-    if isinstance(wanted, Mapping):
-        table = cast("Mapping[str, object]", wanted)
+def compile_comparisons(field: str, expected: object) -> list[Comparison]:
+    """Return the comparisons of one alternative: a table names the kind, otherwise the field and the value imply it."""
+    if isinstance(expected, Mapping):
+        table = cast("Mapping[str, object]", expected)
         kind: str = next(iter(table), "")
         if len(table) != 1 or kind not in KINDS:
             inner = f'; write "{field}.{kind}" = …, in quotes, for a field inside another' if len(table) == 1 else ""
@@ -370,21 +371,21 @@ def compile_comparisons(field: str, wanted: object) -> list[Comparison]:
         given = table[kind]
         values = cast("list[object]", given) if isinstance(given, list) else [given]
         if not values:
-            raise ComparisonError(f"{kind} is an empty list, which nothing is")
+            raise ComparisonError(f"{kind} is an empty list; write at least one value")
         return [make_comparison(kind, value) for value in values]
     if field in OWN_KIND:
-        return [make_comparison(OWN_KIND[field], wanted)]
-    if isinstance(wanted, str):
-        if NUMBER.fullmatch(wanted.strip()):
-            return [make_comparison("number", wanted)]
-        if wanted.lstrip().startswith(ORDERED):
+        return [make_comparison(OWN_KIND[field], expected)]
+    if isinstance(expected, str):
+        if NUMBER.fullmatch(expected.strip()):
+            return [make_comparison("number", expected)]
+        if expected.lstrip().startswith(ORDERED):
             raise ComparisonError(
-                f'a number is compared as ">= 100", with <, <=, > or >=, and nothing is negated; write'
-                f" {{ equals = {wanted!r:.80} }} for exactly this text"
+                f'a number is compared as ">= 100", with <, <=, > or >=, and there is no negation; write'
+                f" {{ equals = {expected!r:.80} }} for exactly this text"
             )
         within, _, name = field.rpartition(".")
         kind = HOSTS_OWN.get(name, "") if within in ("tool_input", "tool_args") else ""
-        if kind or not TYPED.isdisjoint(wanted):
-            said = f"{{ {kind} = … }}" if kind else "{ path = … }, { glob = … }"
-            raise ComparisonError(f"say what {wanted!r} is: {said}, or {{ equals = … }} for exactly this text")
-    return [make_comparison("equals", wanted)]
+        if kind or not TYPED.isdisjoint(expected):
+            forms = f"{{ {kind} = … }}" if kind else "{ path = … }, { glob = … }"
+            raise ComparisonError(f"say what {expected!r} is: {forms}, or {{ equals = … }} for exactly this text")
+    return [make_comparison("equals", expected)]

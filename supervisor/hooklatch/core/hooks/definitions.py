@@ -1,6 +1,8 @@
-"""What a person writes to declare a hook, checked.  Knows shapes and names; does not know files or the event catalogue.
+"""Definitions of hooks, read and checked.  Knows shapes and names; does not know files or the event catalogue.
 
 The same definition comes from a TOML table, from `register`, and from a function marked with @hook.
+
+    read_definition({"id": "no-push", "event": "pre_tool_use", "run": "guards.py:no_push"})
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ MAX_ID = 200  # characters
 ONE_LINE = r"^[^\n\r\x00]+$(?!\n)"  # other characters would break a line of the log or of a table
 LINE = re.compile(ONE_LINE)
 TARGETS = 'run = "file.py:function", a command or argv, or served = true over the API'
-KEPT = ("priority", "description", "enabled", "observe", "optional", "plugin")  # of a hook that only stands in
+KEPT = ("priority", "description", "enabled", "observe", "optional", "plugin")  # settings of the hook that stands in
 
 Name: TypeAlias = Annotated[str, Meta(min_length=1)]
 Id: TypeAlias = Annotated[
@@ -106,7 +108,7 @@ Conditions: TypeAlias = Annotated[
 
 
 class InvalidHookError(InvalidTableError):
-    """A definition that is refused: which one, what is wrong, what to write."""
+    """A definition that is refused; the text names the hook, the fault and what to write instead."""
 
     def __init__(self, hook_id: str, reason: str, path: Path = ()) -> None:
         self.hook_id = hook_id
@@ -114,7 +116,7 @@ class InvalidHookError(InvalidTableError):
 
 
 class HookTable(ShellCommand, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A hook as it is written; a shell hook's table also has the keys of its command."""
+    """A hook as a person writes it; a shell hook's table also has the keys of its command."""
 
     id: Id | None = None
     event: Event
@@ -153,7 +155,7 @@ class HookTable(ShellCommand, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class HookDefinition(msgspec.Struct, frozen=True, kw_only=True):
-    """One hook as declared; `problem` says why it fails, if it was kept all the same."""
+    """One hook as declared; `problem` says why it fails, if it was kept nevertheless."""
 
     id: str
     event: str
@@ -178,13 +180,13 @@ class HookDefinition(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_definition(table: object, *, is_lenient: bool = False) -> list[HookDefinition]:
-    """Read one definition; return a hook for each of its events.
+    """Read one definition, and return a hook for each of its events.
 
-    `is_lenient` keeps a hook whose matcher or `where` is bad and marks it with the `problem`, as for a file's hooks: a
-    gate that cannot be matched must deny and be visible, not vanish.  So is one that states its `problem` itself.
+    `is_lenient`, for the hooks of files, keeps a hook whose matcher or `where` is bad, with the `problem`.  A gate that
+    cannot be matched must deny and be visible, not vanish.  A table that states its own `problem` is kept too.
 
     Raises:
-        InvalidHookError: it is not a definition; the message says what to write instead.
+        InvalidHookError: it is not a definition; the text says what to write instead.
     """
     written: Mapping[str, object] = cast("Any", table) if isinstance(table, Mapping) else {}
     if isinstance(problem := written.get("problem"), str):
@@ -203,7 +205,7 @@ def define_hooks(
     """Return the hooks that a table declares, one for each of its events; `written` are the keys in the table.
 
     Raises:
-        InvalidHookError: a key of a shell hook is in another one, its config cannot be sent, or its matcher or its
+        InvalidHookError: a key of a shell hook is in another hook, its config cannot be sent, or its matcher or its
             `where` is bad and this is not `is_lenient`.
     """
     hook_id = table.id if table.id is not None else derive_hook_id(table.run or "")
@@ -233,16 +235,16 @@ def define_hooks(
 
 
 def define_stand_ins(table: Mapping[str, object], problem: str) -> list[HookDefinition]:
-    """Return hooks that fail in place of a table's, with whatever of it can be used."""
-    kept = {key: table.get(key) for key in ("id", "event", "match", "where")} | {"served": True}
+    """Return hooks that fail in place of a table's, with all of its keys that can be used."""
+    usable = {key: table.get(key) for key in ("id", "event", "match", "where")} | {"served": True}
     for key in KEPT:
         if key in table:
             with suppress(InvalidTableError):
-                read_table({**kept, key: table[key]}, HookTable, "hook")
-                kept[key] = table[key]
+                read_table({**usable, key: table[key]}, HookTable, "hook")
+                usable[key] = table[key]
     return [
-        msgspec.structs.replace(definition, served=False, problem=problem or "nobody said what is wrong with it")
-        for definition in read_definition(kept, is_lenient=True)
+        msgspec.structs.replace(definition, served=False, problem=problem or "its source gives no problem")
+        for definition in read_definition(usable, is_lenient=True)
     ]
 
 
@@ -311,7 +313,7 @@ def find_id_fault(value: str) -> str | None:
     if not is_id(value):
         return f"id is one line of at most {MAX_ID} characters, not {value[:80]!r}"
     if is_like_a_name(value):
-        return f"an id cannot begin like {value[:80]!r}: that is how hooks are named in full"
+        return f"an id cannot begin like {value[:80]!r}, which looks like a hook's full name; choose another id"
     return None
 
 
@@ -329,7 +331,7 @@ def encode_hook_config(value: Mapping[str, Any] | None, name: str) -> bytes:
 
 
 def is_finite(value: object) -> bool:
-    """Return whether no number in a value is nan or inf, which JSON turns into null."""
+    """Return whether no number in a value is nan or inf, for which msgspec would write null."""
     if isinstance(value, Mapping):
         return all(is_finite(part) for part in cast("Mapping[object, object]", value).values())
     if isinstance(value, list | tuple):

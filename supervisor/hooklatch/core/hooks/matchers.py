@@ -1,4 +1,4 @@
-"""Compiles matchers.  Knows patterns and strings; does not know events or payloads.
+"""The compiler of matchers.  Knows patterns and strings; does not know events or payloads.
 
 User patterns run in linear time: exact names and sets by lookup, globs and regular expressions by RE2.  A raw pattern
 is compiled as it is and full-matched, never wrapped: a wrapper would turn `a)|(b` into an unanchored match.
@@ -15,7 +15,15 @@ import re2
 
 from hooklatch.core.text import is_unicode
 
-__all__ = ["MAX_STEPS", "CompiledPattern", "Matcher", "MatcherError", "compile_matcher", "compile_re2", "set_of_glob"]
+__all__ = [
+    "MAX_STEPS",
+    "CompiledPattern",
+    "Matcher",
+    "MatcherError",
+    "compile_matcher",
+    "compile_re2",
+    "translate_glob_set",
+]
 
 MAX_PATTERN = 4096  # characters; a longer one is a mistake or an attack on the compiler
 MAX_MEMORY = 2**20  # bytes of RE2 memory per pattern; its default of 8 MiB is too much for each of a thousand hooks
@@ -23,7 +31,7 @@ MAX_MEMORY = 2**20  # bytes of RE2 memory per pattern; its default of 8 MiB is t
 # have 8 MiB: RE2 takes up to one step per character for each instruction of the compiled pattern.
 MAX_STEPS = 2 * 10**8
 MAX_SHOWN = 200  # characters of a value that an error quotes
-MARKS = re.compile(r"[|*?+,(){}^$\\]")  # in a name: it is hardly meant as one
+MARKS = re.compile(r"[|*?+,(){}^$\\]")  # characters of patterns, which tool names hardly have
 CHOICE = re.compile(r"\{[^{}]*,[^{}]*\}")
 ALTERNATIVES = (
     (("(?=", "(?!", "(?<"), "look-around is not supported: write the exception as a second hook"),
@@ -35,7 +43,7 @@ ALTERNATIVES = (
 
 
 class MatcherError(ValueError):
-    """A matcher does not compile; the text says what to write instead."""
+    """A matcher that does not compile; the text says what to write instead."""
 
 
 class Matcher:
@@ -58,7 +66,7 @@ class Matcher:
 
     @property
     def names(self) -> frozenset[str]:
-        """What a value is compared with as a whole; a pattern has none."""
+        """The names that a value is compared with as a whole; a pattern has none."""
         source = self.source
         if isinstance(source, str):
             return frozenset({source})
@@ -72,6 +80,8 @@ class Matcher:
 
 
 class CompiledPattern(Protocol):
+    """The methods of a pattern that RE2 compiled, which has no types of its own."""
+
     @property
     def programsize(self) -> int: ...
 
@@ -148,20 +158,19 @@ def validate_tool_name(name: str) -> str:
         raise MatcherError(f'{name!r} does not name anything; leave the matcher out, or write just "*", to match all')
     if validate_pattern(name) != name.strip() or not name.isprintable():
         raise MatcherError(
-            f"{clip_repr(name)} has a blank around it, or a character that is not seen: no tool is called that"
+            f"{clip_repr(name)} has a space around it or an invisible character, which no tool's name has; remove it"
         )
     if (mark := MARKS.search(name)) is not None:
         just_this = re.sub(r"[*?\[{]", r"[\g<0>]", name)
         raise MatcherError(
             f"{clip_repr(name)} is compared as a whole, and {mark[0]!r} is hardly a part of a name: write a list of "
-            f"names,"
-            f" {{regex = …}} or {{glob = …}}; {{glob = {clip_repr(just_this)}}} is just this text"
+            f"names, {{regex = …}} or {{glob = …}}; {{glob = {clip_repr(just_this)}}} is just this text"
         )
     return name
 
 
 def refuse_empty_pattern(pattern: str) -> str:
-    """Refuse what only an empty name matches whole, as no tool has one; a search finds it everywhere."""
+    """Refuse an empty pattern, which matches only an empty name and so no tool; a search for it matches all."""
     if not pattern:
         raise MatcherError("a pattern must not be empty; leave the matcher out to match all")
     return pattern
@@ -189,24 +198,24 @@ def translate_glob(pattern: str) -> str:
         elif character == "?":
             parts.append(".")
         elif character == "[":
-            found, position = set_of_glob(pattern, position)
-            parts.append(found)
+            translated, position = translate_glob_set(pattern, position)
+            parts.append(translated)
         elif character == "{" and (choice := CHOICE.match(pattern, position - 1)) is not None:
             raise MatcherError(
-                f"{choice[0]!r:.80} is no choice in a glob; write one glob for each, or [{{] for the character"
+                f"{choice[0]!r:.80} is not a choice in a glob; write one glob for each, or [{{] for the character"
             )
         else:
             parts.append(re2.escape(character))
     return "".join(parts)
 
 
-def set_of_glob(pattern: str, position: int, *, never: str = "") -> tuple[str, int]:
-    """Translate a set, from behind its `[`; return where the text goes on.
+def translate_glob_set(pattern: str, position: int, *, never: str = "") -> tuple[str, int]:
+    """Translate a set, from behind its `[`, and return the position behind it.
 
-    A set that says what is not meant does not match `never` either.
+    A negated set does not match `never` either.
 
     Raises:
-        MatcherError: it has no end, or names a class of characters.
+        MatcherError: the set has no end, or names a class of characters.
     """
     is_negated = pattern.startswith(("!", "^"), position)
     position += is_negated
@@ -218,7 +227,7 @@ def set_of_glob(pattern: str, position: int, *, never: str = "") -> tuple[str, i
         raise MatcherError(f"{clip_repr(pattern)} has a named class in a set; write its characters, such as [a-z0-9]")
     inside = inside.replace("\\", "\\\\").replace("[", "\\[").replace("^", "\\^")
     if inside.startswith(("-", "]")):
-        inside = f"\\{inside}"  # no longer the first one where `never` is
+        inside = f"\\{inside}"  # special in another position: `never` may come before it
     return f"[{'^' if is_negated else ''}{never if is_negated else ''}{inside}]", end + 1
 
 

@@ -4,9 +4,9 @@
     project:/srv/app/no-rm   session:s1/mine                                                       one hook each
     plugin:acme/*                                                              every hook of a plugin
 
-A bare id or plugin name is accepted where it is unambiguous.  A directory and a session id may contain slashes;
-therefore in names that begin with one, a slash in the hook's id is written %2F, and a percent sign %25.  No id may look
-like a full name.
+A bare id or plugin name is accepted where it is unambiguous.  A directory and a session id may contain slashes, so in
+names that begin with one, a slash in the hook's id is written %2F, and a percent sign %25.  No id may look like a full
+name.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class AmbiguousNameError(LookupError):
 
 
 class ResolvedName(Generic[H]):
-    """What a name means: one hook, or all hooks of a `plugin`."""
+    """The meaning of a name: one hook, or all hooks of a `plugin`."""
 
     def __init__(self, name: str, hooks: Iterable[H], plugin: str | None = None) -> None:
         self.name = name
@@ -96,20 +96,21 @@ def is_like_a_name(text: str) -> bool:
 
 def strip_scope(name: str) -> str:
     """Return the id within a full name, or the plugin within the name of a whole plugin."""
-    kind, separator, rest = re.split("([:/])", name, maxsplit=1)
+    kind, separator, scoped_name = re.split("([:/])", name, maxsplit=1)
     if separator == "/":
-        return rest
+        return scoped_name
     if kind == "plugin":
-        return rest.removesuffix("/*")
-    return rest.rpartition("/")[2].replace("%2F", "/").replace("%25", "%")
+        return scoped_name.removesuffix("/*")
+    # In this order, the reverse of escaping: "%252F" is the id "%2F".
+    return scoped_name.rpartition("/")[2].replace("%2F", "/").replace("%25", "%")
 
 
 def resolve_name(text: str, hooks: Iterable[H]) -> ResolvedName[H]:
-    """Return what a full name, an id or a plugin's name means.
+    """Return the meaning of a full name, an id or a plugin's name.
 
     Raises:
-        UnknownNameError: nothing has this name.
-        AmbiguousNameError: several things do.
+        UnknownNameError: no hook and no plugin has this name.
+        AmbiguousNameError: several have it.
     """
     known = list(hooks)
     wholes = {name_whole_plugin(hook.plugin): hook.plugin for hook in known if hook.plugin is not None}

@@ -1,4 +1,4 @@
-"""Hooks as they are registered: where one comes from, what runs it, and what is set of it.
+"""Hooks as they are registered: their origin, their target and their settings.
 
 Knows hooks and layers; does not know files, sessions or processes.
 """
@@ -28,7 +28,7 @@ __all__ = [
     "DeclarationSite",
     "PythonTarget",
     "ServedTarget",
-    "has",
+    "is_plugin_allowed",
     "find_misfit",
     "apply_switches",
 ]
@@ -40,7 +40,7 @@ EVERY_GATE = "*"  # event of the placeholder for an unreadable file, whose event
 
 
 class Layer(IntEnum):
-    """Where a hook comes from; hooks fire in the order of these numbers."""
+    """The origin of a hook; hooks fire in the order of these numbers."""
 
     FLEET = 1  # one policy for all machines of an organization; no user's switch reaches it
     BUILTIN = 2
@@ -87,7 +87,7 @@ class ServedTarget(msgspec.Struct, frozen=True):
 
     @property
     def command(self) -> str:
-        """None: it is no shell hook."""
+        """The empty string, since this is not a shell hook."""
         return ""
 
     def describe(self) -> str:
@@ -108,8 +108,8 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
     """One registered hook.  A `problem` says why it cannot run; calls then fail with cause `load`.
 
     `project` is the directory whose files declare it, `owner` the session that registered it.  Both are part of its
-    unique name, which it keeps where a session passes it on to a child session as a gate.  `suspendable`: an operator
-    may leave it out for a while.  `dangers` are what a command runs although an agent can write it.
+    unique name, which it keeps where a session passes it on to a child session as a gate.  `suspendable` says that an
+    operator may leave it out for a limited time.  `dangers` are the files that its command runs and an agent can write.
     """
 
     id: str
@@ -178,15 +178,15 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
 def find_misfit(
     spec: EventSpec, matcher: Matcher, where: CompiledWhere | None, *, amends: bool, only_judges: bool
 ) -> str | None:
-    """Return which setting of a hook its event does not support, and what to do about it; None if all fit."""
+    """Return a message about a setting that a hook's event does not support, with its remedy; None if all fit."""
     if spec.match is None and not matcher.matches_all:
         return f"{spec.name} has no field to match on; remove match"
-    if where is not None and (unknown := where.unknown_field(spec)) is not None:
+    if where is not None and (unknown := where.find_unknown_field(spec)) is not None:
         return f"where: {unknown}"
     if amends and not spec.patch:
-        return f"{spec.name} lets its hooks change nothing, so there is nothing to amend; remove amends"
+        return f"{spec.name} does not allow changes, so there is nothing to amend; remove amends"
     if only_judges and not spec.is_gate:
-        return f"{spec.name} is no gate, so there is nothing to judge; remove only_judges"
+        return f"{spec.name} is not a gate, so there is nothing to judge; remove only_judges"
     if only_judges and amends:
         return BOTH
     return None
@@ -195,7 +195,7 @@ def find_misfit(
 def apply_switches(hooks: Iterable[Hook], switches: Mapping[str, bool]) -> list[Hook]:
     """Apply operators' enable and disable switches to hooks: by full name, otherwise by whole plugin.
 
-    None reaches a hook of the fleet, whatever it is called.
+    A switch never applies to a hook of the fleet, even if it has that hook's name.
     """
     if not switches:
         return list(hooks)
@@ -212,6 +212,6 @@ def is_switched(hook: Hook, switches: Mapping[str, bool]) -> bool:
     return switches.get(hook.name, as_plugin) != hook.enabled
 
 
-def has(plugins: Collection[str] | None, plugin: str) -> bool:
+def is_plugin_allowed(plugins: Collection[str] | None, plugin: str) -> bool:
     """Return whether a plugin is allowed; None allows all."""
     return plugins is None or plugin in plugins

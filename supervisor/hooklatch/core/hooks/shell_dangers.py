@@ -1,9 +1,9 @@
-"""Finds what a shell hook runs that an agent can write.  Knows commands' words; looks at no file and runs nothing.
+"""The search for files that a shell hook runs and an agent can write.  Reads commands' words; looks at no file.
 
-A command runs where the agent works.  What protects it there (`hooklatch_worker/shell/runner.py`) reaches neither a
-relative path inside a shell's text nor an interpreter that looks for code in its working directory.  These are named,
-so that somebody writes an absolute path or `run_in = "file"`.  What is decided only when it runs may be hidden from it,
-and a warning refuses nothing.
+A command runs in the agent's folder.  Its protection there (`hooklatch_worker/shell/runner.py`) covers neither a
+relative path inside a shell's text nor an interpreter that looks for code in its working directory.  A warning names
+these, so that the operator writes an absolute path or `run_in = "file"`.  A name that is only known when the command
+runs can be missed, and a warning refuses nothing.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ WRAPPERS = frozenset(
     {"builtin", "command", "env", "exec", "ionice", "nice", "nohup", "setsid", "stdbuf", "sudo", "time", "timeout"}
 )
 SHELLS = frozenset({"ash", "bash", "dash", "fish", "ksh", "sh", "zsh"})
-# Interpreters whose first argument that is no option is a file with code.
+# Interpreters whose first argument, after the options, is a file with code.
 INTERPRETERS = frozenset(
     {*SHELLS, "bun", "deno", "lua", "node", "perl", "php", "pypy", "python", "Rscript", "ruby", "tclsh"}
 )
 INLINE = ("-c", "-e", "-E", "-m", "-p", "-r", "--eval", "--print")  # code, or a module: no file follows
 # Options of interpreters after which code is loaded from a path.
 LOADING = frozenset({"-I", "-r", "--require", "--import", "--loader", "--rcfile", "--init-file"})
-# Programs that take what they run from files in their working directory.
+# Programs that run what files in their working directory name.
 PROJECT_RUNNERS = frozenset(
     {
         *("ant", "bundle", "cargo", "composer", "direnv", "eslint", "go", "gradle", "gulp", "invoke", "jest", "just"),
@@ -39,31 +39,33 @@ PROJECT_RUNNERS = frozenset(
         *("rake", "task", "tox", "tsc", "uv", "vitest", "yarn"),
     }
 )
-OWN_WAYS = (" -I", "prevents it")  # how a danger ends that has a way out of its own
+OWN_WAYS = (" -I", "prevents it")  # the ends of dangers that name a remedy of their own
 PYTHON = re.compile(r"(?:python|pypy)(\d+)?(?:\.(\d+))?")
 ASSIGNMENT = re.compile(r"[A-Za-z_]\w*\+?=")
-# Folders that are the session's by another name.
+# Other names of the session's folder.
 SESSIONS = re.compile(r"\$\{?(?:PWD|HOOKLATCH_CWD|CLAUDE_PROJECT_DIR)\}?(?:/|$)")
 
 
 def find_dangers(shell: ShellCommand, *, is_of_project: bool = False) -> tuple[str, ...]:
-    """Return what an agent can write and the command runs, each as a sentence with the way out.
+    """Return the dangers of a shell hook, each as a sentence with its remedy.
 
-    A hook `is_of_project` if its file is in the project: an agent can write what is beside it, too.
+    A hook `is_of_project` if its file is in the project, since an agent can also write the files beside it.
     """
     is_anchored = not shell.is_of_another_system and not is_of_project
     is_elsewhere = shell.cwd is not None and shell.cwd.startswith("/")
     if is_elsewhere or (shell.run_in == "file" and not is_of_project):
         return ()
     if shell.command is not None:
-        found = find_text_dangers(shell.command, is_other=shell.is_of_another_system)
+        dangers = find_text_dangers(shell.command, is_other=shell.is_of_another_system)
     else:
         words = list(shell.argv or ())
         # The first word of our own hooks is looked for beside the declaring file.
-        found = find_command_dangers(words, is_other=shell.is_of_another_system, is_anchored=is_anchored)
-    out = 'write an absolute path, or run_in = "file"' if is_anchored else "write an absolute path"
-    texts = dict.fromkeys(found)
-    return tuple(text if text.endswith(OWN_WAYS) else f"{text}, and an agent can write there; {out}" for text in texts)
+        dangers = find_command_dangers(words, is_other=shell.is_of_another_system, is_anchored=is_anchored)
+    remedy = 'write an absolute path, or run_in = "file"' if is_anchored else "write an absolute path"
+    texts = dict.fromkeys(dangers)
+    return tuple(
+        text if text.endswith(OWN_WAYS) else f"{text}, and an agent can write there; {remedy}" for text in texts
+    )
 
 
 def find_text_dangers(text: str, *, is_other: bool) -> Iterator[str]:
@@ -75,15 +77,15 @@ def find_text_dangers(text: str, *, is_other: bool) -> Iterator[str]:
         return
     for words in commands:
         if words[:1] == ["cd"] and words[1:] and not is_sessions(words[-1]):
-            return  # what is relative from here on is so to another place
+            return  # later paths are relative to another folder
         yield from find_command_dangers(words, is_other=is_other)
 
 
 def split_commands(text: str) -> Iterator[list[str]]:
-    """Yield the words of each command of a text, with its assignments; those of substitutions first.
+    """Yield the words of each command of a text, with its assignments; substitutions come first.
 
     Raises:
-        UnreadableCommandError: it is not understood.
+        UnreadableCommandError: the text cannot be parsed.
     """
     for node in list_simple_commands(parse_script(text, COMMON)):
         values = (
@@ -102,11 +104,11 @@ def format_shell_word(word: ShellWord | str) -> str:
 
 
 def find_command_dangers(given: Sequence[str], *, is_other: bool, is_anchored: bool = False) -> Iterator[str]:
-    """Yield the dangers of one command; `is_anchored`: its first word, if relative, is a path of somebody trusted."""
+    """Yield the dangers of one command; `is_anchored` says that a relative first word is a path that no agent chose."""
     words = list(given)
     while words and (ASSIGNMENT.match(words[0]) or find_word_name(words[0]) in WRAPPERS):
         if words[0].startswith("PATH=") and not all(map(is_absolute, words[0][5:].split(":"))):
-            yield f"{words[0]!r} has a relative entry, so that programs may be those of where the agent works"
+            yield f"{words[0]!r} has a relative entry, so that programs of the folder in which the agent works may run"
         is_wrapper = not ASSIGNMENT.match(words.pop(0))
         is_anchored = False
         while is_wrapper and words and (words[0].startswith("-") or words[0][:1].isdigit()):
@@ -116,33 +118,35 @@ def find_command_dangers(given: Sequence[str], *, is_other: bool, is_anchored: b
         return
     if not words:
         return
-    first, rest = words[0], words[1:]
+    first, arguments = words[0], words[1:]
     if "/" in first and is_sessions(first) and not is_anchored:
         yield f"it runs {first!r} of the folder in which the agent works"
     name = find_word_name(first)
     if first in (".", "source"):
         yield from (
-            f"it reads {word!r} of the folder in which the agent works" for word in rest[:1] if is_sessions(word)
+            f"it reads {word!r} of the folder in which the agent works" for word in arguments[:1] if is_sessions(word)
         )
     elif name == "git" and is_other:
         yield 'git runs what the settings of the repository name (core.fsmonitor); payload = "canonical" prevents it'
     elif name in PROJECT_RUNNERS:
-        yield f"{name} runs what files of the folder in which the agent works say"
+        yield f"{name} runs commands from files of the folder in which the agent works"
     elif (python := PYTHON.fullmatch(name)) is not None or name in INTERPRETERS:
-        yield from find_interpreter_dangers("python" if python is not None else name, rest, is_other=is_other)
-        if python is not None and is_older(python[1], python[2]) and not is_isolated(rest):
+        yield from find_interpreter_dangers("python" if python is not None else name, arguments, is_other=is_other)
+        if python is not None and is_older(python[1], python[2]) and not is_isolated(arguments):
             yield f"{name} is older than 3.11 and imports from the folder in which the agent works; write {name} -I"
 
 
 def find_interpreter_dangers(name: str, words: Sequence[str], *, is_other: bool) -> Iterator[str]:
-    rest = iter(words)
-    for word in rest:
+    remaining = iter(words)
+    for word in remaining:
         if name in SHELLS and word.startswith("-") and "c" in word[1:] and not word.startswith("--"):
-            yield from (part for text in [next(rest, "")] for part in find_text_dangers(text, is_other=is_other))
+            yield from (part for text in [next(remaining, "")] for part in find_text_dangers(text, is_other=is_other))
             return
-        option = next((one for one in LOADING if word == one or (word.startswith(one) and len(one) == 2)), None)
+        option = next(
+            (known for known in LOADING if word == known or (word.startswith(known) and len(known) == 2)), None
+        )
         if option is not None and name != "python":
-            path = word[len(option) :].lstrip("=") or next(rest, "")
+            path = word[len(option) :].lstrip("=") or next(remaining, "")
             if is_sessions(path) and (option == "-I" or "/" in path):
                 yield f"{name} {option} {path} loads code from the folder in which the agent works"
         elif word in INLINE or (word == "-" and name == "python"):
@@ -164,12 +168,12 @@ def is_absolute(word: str) -> bool:
 
 
 def is_sessions(word: str) -> bool:
-    """Return whether a path is one below the folder in which the agent works."""
+    """Return whether a path is below the folder in which the agent works."""
     return not is_absolute(word) or SESSIONS.match(word) is not None
 
 
 def is_older(major: str | None, minor: str | None) -> bool:
-    """Return whether a Python of this name does not know PYTHONSAFEPATH."""
+    """Return whether a Python of this name is too old for PYTHONSAFEPATH, which is new in 3.11."""
     return major == "2" or (major == "3" and minor is not None and int(minor) < 11)
 
 

@@ -1,4 +1,4 @@
-"""The declaration of a shell hook, and the config of its calls.  Knows keys and forms; does not run anything.
+"""The declaration of a shell hook, and the config of its calls.
 
 A shell hook is an ordinary Python target: the function `run` of a built-in source, with the command as its config.
 """
@@ -42,7 +42,7 @@ class ShellCommand(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
     @property
     def is_of_another_system(self) -> bool:
-        """Whether it was written for another system, whose ways it then keeps: its working directory and variables."""
+        """True for a command of another system, which keeps that system's working directory and variables."""
         return self.payload != "canonical"
 
     def describe(self) -> str:
@@ -52,7 +52,7 @@ class ShellCommand(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 def encode_shell_config(
     shell: ShellCommand, spec: EventSpec, *, hook_id: str, timeout: float | None, config: bytes, folder: str
 ) -> bytes:
-    """Encode the config of a call: the command, the folder of its file, and the facts that it needs about its event."""
+    """Encode the config of a call: the command, the folder of its file, and the needed facts about its event."""
     return msgspec.json.encode(
         {
             **msgspec.to_builtins(shell),

@@ -1,7 +1,7 @@
-"""Break-glass: which hooks an operator has suspended, and until when.  Knows hooks and times; has no clock.
+"""Suspensions, the break-glass of an operator: hooks that are left out until a moment.  Has no clock.
 
-A suspension is temporary and needs a reason.  Fires that start while it is active skip its hooks; a decision that
-would have asked a suspended hook carries a warning.
+A suspension is temporary and needs a reason.  Fires that start while it is active skip its hooks.  A decision for which
+a suspended hook would have been called has a warning.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ MAX_REASON = 500  # characters
 
 
 class SuspensionError(ValueError):
-    """A suspension was rejected; the text says what is wrong and what to write instead."""
+    """A suspension that is rejected; the text says what is wrong and what to write instead."""
 
 
 class Suspension(msgspec.Struct, frozen=True):
     """A suspension of one hook or one whole plugin by its full name, or (None) of all hooks; times are Unix times.
 
-    It covers no hook that is not to be suspended.
+    It never covers a hook that is not `suspendable`.
     """
 
     hook: str | None
@@ -61,8 +61,7 @@ def validate_suspension(seconds: float, reason: str) -> str:
     if not 0 < seconds <= MAX_SUSPENSION:
         raise SuspensionError(
             f"a suspension lasts at most {format_duration(MAX_SUSPENSION)}, and more than 0 s, not "
-            f"{format_duration(seconds)};"
-            " for longer, disable the hook"
+            f"{format_duration(seconds)}; for longer, disable the hook"
         )
     text = " ".join(reason.split())
     if not text:
@@ -73,7 +72,7 @@ def validate_suspension(seconds: float, reason: str) -> str:
 def find_suspension(suspensions: Iterable[Suspension], hook: Hook) -> Suspension | None:
     """Return the longest-lasting suspension that covers a hook, or None."""
     covering = [suspension for suspension in suspensions if suspension.covers(hook)]
-    return max(covering, key=lambda one: one.until, default=None)
+    return max(covering, key=lambda suspension: suspension.until, default=None)
 
 
 def format_suspension_note(suspensions: Iterable[Suspension], hook: Hook) -> str:

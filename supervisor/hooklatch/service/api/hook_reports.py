@@ -270,7 +270,7 @@ class HookReports(msgspec.Struct, frozen=True):
 def describe_unmet_condition(hook: Hook, facts: PayloadFacts) -> str:
     """Return the condition of a hook that does not hold, and why."""
     try:
-        return f"a condition does not hold: {hook.where.failing(facts) if hook.where is not None else ''}"
+        return f"a condition does not hold: {hook.where.find_failing(facts) if hook.where is not None else ''}"
     except UnreadableFieldError as error:
         return f"its condition cannot be checked: {error}"
 

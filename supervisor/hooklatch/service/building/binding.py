@@ -57,7 +57,7 @@ class HookBinder:
             problem = problem or describe_undefined_event(self.catalogue, definition.event)
         elif (fault := find_misfit(spec, matcher, None, amends=amends, only_judges=definition.only_judges)) is not None:
             matcher, where, amends, problem = compile_matcher(None), None, False, definition.problem or fault
-        elif where is not None and (fault := where.unknown_field(spec)) is not None:
+        elif where is not None and (fault := where.find_unknown_field(spec)) is not None:
             # Without the condition it denies every event that it matches: a guard with a wrong one must not pass any.
             where, problem = None, definition.problem or f"where: {fault}"
         dangers = (

@@ -50,7 +50,7 @@ class Breakers:
     def record_death(self, hook: Hook, now: float, message: str) -> bool:
         """Record that a hook has killed its worker; return whether that quarantined it just now."""
         assert isinstance(hook.target, PythonTarget)
-        is_quarantined = self.make(hook).died(now, message)
+        is_quarantined = self.make(hook).record_death(now, message)
         if is_quarantined:
             self._quarantined.add((hook.name, hook.owner, hook.target))
         return is_quarantined
@@ -58,7 +58,7 @@ class Breakers:
     def record_answer(self, hook: Hook) -> None:
         """Record a call that ended without killing its worker."""
         breaker = self.of(hook)
-        if breaker is not None and breaker.answered() and isinstance(hook.target, PythonTarget):
+        if breaker is not None and breaker.record_answer() and isinstance(hook.target, PythonTarget):
             self._release([(hook.name, hook.owner, hook.target)], "it has answered a probe")
 
     def release_replaced(self, location: str, build: int) -> None:

@@ -87,7 +87,7 @@ class HookRunners:
             outcome = CallOutcome(cause="quarantined", message=f"{breaker.explain(now)}. {describe_way_out(hook)}")
         else:
             deadline = min(now + (hook.timeout or fire.spec.timeout), fire.deadline)
-            if call.then and self._breakers.knows(hook, *call.then):
+            if call.following and self._breakers.knows(hook, *call.following):
                 call = msgspec.structs.replace(call, then=())  # each must pass its own breaker first
             try:
                 if own.native:
@@ -96,14 +96,14 @@ class HookRunners:
                     outcome = await target.call(call, fire, deadline)
             except BaseException:  # cancelled, or a bug of ours: a probe of a quarantined hook must not stay open
                 if breaker is not None:
-                    breaker.unresolved(trio.current_time())
+                    breaker.end_probe(trio.current_time())
                 raise
             if len(outcome.answer) > SMALL and not fire.take_room(len(outcome.answer)):
                 text = (
                     f"there is no room for its answer of {len(outcome.answer)} bytes beside the answers of other hooks"
                 )
                 outcome = msgspec.structs.replace(outcome, cause="overload", message=text, answer=b"")
-            if outcome.before:
+            if outcome.earlier_ms:
                 hook = self._count_silent_hooks(outcome, call)
             if outcome.cause != "policy" or breaker is not None:
                 self._count_death(hook, outcome)
@@ -131,7 +131,7 @@ class HookRunners:
     def _count_silent_hooks(self, outcome: CallOutcome, call: Call) -> Hook:
         """Count the hooks that returned None before the one that this outcome is of; return that one."""
         hook = call.hook
-        for duration, following in zip(outcome.before, call.then, strict=False):
+        for duration, following in zip(outcome.earlier_ms, call.following, strict=False):
             self._statistics.calls.append((hook, "policy", duration))
             hook = following
         return hook
@@ -146,7 +146,7 @@ class HookRunners:
             if outcome.cause in ("policy", "crash", "protocol") and not outcome.is_orphaned:
                 self._breakers.record_answer(hook)
             else:
-                breaker.unresolved(trio.current_time())
+                breaker.end_probe(trio.current_time())
 
     def _record_failure(self, hook: Hook, outcome: CallOutcome, fire: Fire) -> None:
         self._statistics.failures.note_failure(

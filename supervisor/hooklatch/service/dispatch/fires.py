@@ -14,7 +14,7 @@ import msgspec
 from hooklatch.core.decisions.call import Call, EventEnvelope
 from hooklatch.core.fire_params import FireParams, StatedEnvelope
 from hooklatch.core.hooks.catalogue import EventSpec
-from hooklatch.core.hooks.registry import Hook, has
+from hooklatch.core.hooks.registry import Hook, is_plugin_allowed
 from hooklatch.core.hooks.snapshots import EventHooks
 from hooklatch.core.messages import FireDecision
 from hooklatch.core.payload import Payload, PayloadError
@@ -202,4 +202,6 @@ def leave_out_plugins(
     if plugins is None or all(hook.plugin is None for hook in hooks):
         return hooks
     above = session.gate_plugins if session is not None and spec.fails_closed else ()
-    return tuple(hook for hook in hooks if hook.plugin is None or hook.plugin in plugins or has(above, hook.plugin))
+    return tuple(
+        hook for hook in hooks if hook.plugin is None or hook.plugin in plugins or is_plugin_allowed(above, hook.plugin)
+    )

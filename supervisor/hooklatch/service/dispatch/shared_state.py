@@ -152,7 +152,7 @@ class SharedState:
 
     def end_session(self, session_id: str, live: Sessions) -> None:
         """Forget the values of a session, and those of its hooks unless another session has inherited them."""
-        for scope in self.keyspace.places_of(name_session_scope(session_id, is_claimed=False)):
+        for scope in self.keyspace.list_scopes(name_session_scope(session_id, is_claimed=False)):
             with suppress(
                 RefusedStepError
             ):  # the values end all the same; after a restart they are back until they expire

@@ -74,7 +74,7 @@ class AskBroker:
         except RecordError as error:
             return deny_ask(ask.id, "audit", str(error))
         # From here on there is no checkpoint until the ask is open and announced, so no answer can come too early.
-        if (yielding := self._open.yielding_to(share)) is not None:
+        if (yielding := self._open.find_evicted(share)) is not None:
             self._end(deny_ask(yielding, "overload", "an ask of a session with fewer took its place"))
         waiting = self._waiting[ask.id] = WaitingFire()
         now = trio.current_time()
@@ -113,7 +113,7 @@ class AskBroker:
 
     def end_session(self, session_id: str) -> None:
         """Deny the open asks of a session that has ended."""
-        for ask_id in self._open.of(session_id):
+        for ask_id in self._open.session_asks(session_id):
             self._end(deny_ask(ask_id, "unanswered", "its session ended before a person answered"))
 
     def end_all(self) -> None:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 from hooklatch.core.hooks.catalogue import Catalogue
-from hooklatch.core.hooks.registry import EVERY_GATE, Hook, Layer, apply_switches, has
+from hooklatch.core.hooks.registry import EVERY_GATE, Hook, Layer, apply_switches, is_plugin_allowed
 from hooklatch.service.registry.places import find_nearest_folders
 from hooklatch.service.registry.sessions import AgentSession
 
@@ -42,9 +42,9 @@ class VisibilityScope(NamedTuple):
 
     def sees(self, hook: Hook, catalogue: Catalogue) -> bool:
         """Return whether a hook's plugin is visible."""
-        if hook.plugin is None or has(self.plugins, hook.plugin):
+        if hook.plugin is None or is_plugin_allowed(self.plugins, hook.plugin):
             return True
-        return has(self.gate_plugins, hook.plugin) and is_gate(hook, catalogue)
+        return is_plugin_allowed(self.gate_plugins, hook.plugin) and is_gate(hook, catalogue)
 
 
 EVERYTHING = (

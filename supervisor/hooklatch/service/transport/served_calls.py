@@ -42,7 +42,7 @@ class ServedCalls:
         ended = trio.current_time()
         # If the answer and the deadline arrive in the same turn of the loop, the clock decides.
         outcome = pending.outcome if ended < deadline else NO_ANSWER
-        return outcome.lasting(ended - started)
+        return outcome.with_duration(ended - started)
 
     def take_response(self, response: Response) -> None:
         """Take the answer of a call. One that is too late, or belongs to no call, is ignored."""
