@@ -49,6 +49,6 @@ def test_what_became_of_a_daemon_is_said_so() -> None:
     files = ("cli/terminal/last_signs.py", "errors.py")
     source = "".join((ROOT / "supervisor/hooklatch" / name).read_text() for name in files)
 
-    said = entries("Nobody listens")
+    said = entries("No daemon listens")
     assert said
     assert [piece for text in said for piece in text.split(GAP) if piece not in source] == []

@@ -247,9 +247,9 @@ def test_a_tool_that_a_guards_file_lists_is_harmless() -> None:
 @table(
     ("given", "words"),
     [
-        ({"command": RM, "cwd": 5}, "no text"),
-        ({"command": "ls", "cwd": []}, "no text"),
-        ({"command": "ls", "cwd": "~a\0b"}, "no text"),
+        ({"command": RM, "cwd": 5}, "not a text"),
+        ({"command": "ls", "cwd": []}, "not a text"),
+        ({"command": "ls", "cwd": "~a\0b"}, "not a text"),
         ({"command": "ls", "root": "\ud800"}, "no file can have"),
         ({"path": "a\0b"}, "no file can have"),
         ({"list": [f"t{number}" for number in range(6000)]}, "more than"),

@@ -70,7 +70,9 @@ async def test_a_transcript_is_counted_once_and_a_broken_one_denies(tmp_path: Pa
             await client.aclose()
 
     assert [one["verdict"] for one in decisions] == ["pass", "pass", "pass", "pass", "deny", "deny"]
-    assert decisions[4]["reason"].startswith("25.00 dollars are the ceiling of a session")  # 1.1 million at 25 dollars
+    assert decisions[4]["reason"].startswith(
+        "the ceiling of 25.00 dollars for a session is reached"
+    )  # 1.1 million at 25 dollars
     assert "cannot be read" in decisions[5]["reason"]
 
 

@@ -1,4 +1,4 @@
-"""What authors of guards may use: shell text read as commands, and what those write, reach and install.
+"""The library for authors of guards: shell text as commands, and the paths, hosts and packages that they touch.
 
 from hooklatch.guards import commands, UnreadableCommandError
 

@@ -1,4 +1,4 @@
-"""The gallery: which guards there are, what each says of itself and what it needs.  Reads them as text; runs none."""
+"""The gallery: its guards, the summary of each and what it needs.  They are read as text, and none is run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import msgspec
 __all__ = ["GalleryGuard", "read_guard_cases", "list_gallery", "find_gallery_guard", "read_guard_source"]
 
 GALLERY = files("hooklatch.guards") / "gallery"
-# What a guard imports that hooklatch does not bring by itself, and what brings it.
+# The module that a guard imports and hooklatch does not bring by itself, and what to install for it.
 NEEDED = {
     "secrets": ("detect_secrets", "hooklatch[guards-secrets]"),
     "audit_otel": ("opentelemetry.exporter.otlp.proto.http", "hooklatch[otel]"),
@@ -19,7 +19,7 @@ NEEDED = {
 
 
 class GalleryGuard(msgspec.Struct, frozen=True):
-    """One guard of the gallery: its name, its first line, its events, what to install for it and whether that lacks."""
+    """One guard of the gallery: its name, summary and events, what to install for it, and whether that is missing."""
 
     name: str
     summary: str
@@ -59,13 +59,13 @@ def read_guard_cases(name: str) -> str:
 
 def list_marked_event_names(tree: ast.Module) -> list[str]:
     """Return the events that the hooks of a file are marked with, in their order."""
-    found: list[str] = []
+    events: list[str] = []
     for function in [node for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]:
-        for mark in function.decorator_list:
-            if isinstance(mark, ast.Call) and isinstance(mark.func, ast.Name) and mark.func.id == "hook":
-                told = ast.literal_eval(mark.args[0])
-                found += [told] if isinstance(told, str) else told
-    return list(dict.fromkeys(found))
+        for decorator in function.decorator_list:
+            if isinstance(decorator, ast.Call) and isinstance(decorator.func, ast.Name) and decorator.func.id == "hook":
+                marked_events = ast.literal_eval(decorator.args[0])
+                events += [marked_events] if isinstance(marked_events, str) else marked_events
+    return list(dict.fromkeys(events))
 
 
 def is_there(module: str) -> bool:

@@ -1,4 +1,4 @@
-"""One command of a shell text, as guards look at it.  Knows its words and where it runs; parses nothing."""
+"""One command of a shell text, as guards see it: its words, and where it runs."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_known(self) -> bool:
-        """Whether its program and all its words are known now."""
+        """True if its program and all its words are known now."""
         return self.program is not None and all(word.is_known for word in self.arguments)
 
     def has_option(self, *names: str) -> bool:
@@ -64,10 +64,10 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def operands(self) -> tuple[Word, ...]:
-        """The arguments that are neither options nor their values, or may be none where no table has the program."""
+        """The arguments that are not options or their values, or may not be, if no table has the program."""
         return tuple(self.options.operands)
 
     @property
     def options(self) -> Options:
-        """Its options and operands, as the program reads them, or as far as that shows where no table has it."""
+        """Its options and operands, as the program reads them, or as far as they show if no table has the program."""
         return parse_options(self.arguments, SYNTAX.get(self.program or "", ANY))

@@ -1,8 +1,8 @@
-"""Whether an interpreter is told its whole program by its words, so that what it reads is data.
+"""Tests of whether an interpreter gets its whole program from its words, so that its input is data.
 
-Yes only for the few shapes that are known to read data as data; all else may run what it reads.  A program in Python is
-parsed, and may use only what is listed; of other languages, which are not, no word may stand there that runs something.
-Knows commands, no policy.
+Only a few shapes are known to read data as data.  All others may run what they read.  A program in Python is parsed,
+and may use only listed names.  Programs in other languages are not parsed, so they may not have a word that runs
+something.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from hooklatch.guards.command import Command
 
 __all__ = ["codes_of", "reads_data"]
 
-# How an interpreter's option is written that is followed by the program.  Those that are not here are not known.
-TOLD: Final = {
+# The option of an interpreter that the program follows.  An interpreter that is not here is not known.
+PROGRAM_OPTIONS: Final = {
     "python": re.compile(r"-[BEIObsuv]*c"),
     "pypy": re.compile(r"-[BEIObsuv]*c"),
     "node": re.compile(r"-e|-p|-pe|--eval|--print"),
@@ -29,7 +29,7 @@ TOLD: Final = {
 }
 HARMLESS: Final = re.compile(r"-[BEIObsuvnplaw0-9]+")  # options that may stand before it
 MODULES: Final = frozenset({"json.tool", "base64"})  # of Python, which run nothing
-IMPORTED: Final = frozenset({  # by a program in Python, which run nothing either
+IMPORTED: Final = frozenset({  # modules that a program in Python may import, which run nothing either
     "sys", "json", "re", "csv", "math", "collections", "itertools", "functools", "datetime", "time", "base64", "html",
     "hashlib", "statistics", "textwrap", "tomllib", "urllib.parse", "xml.etree.ElementTree", "pprint", "zlib", "gzip",
     "binascii", "struct", "unicodedata",
@@ -43,7 +43,7 @@ BUILTINS: Final = frozenset({
     "issubclass", "iter", "len", "list", "map", "max", "min", "next", "object", "oct", "open", "ord", "pow", "print",
     "quit", "range", "repr", "reversed", "round", "set", "slice", "sorted", "str", "sum", "tuple", "type", "zip",
 })  # fmt: skip
-OF_FRAMES: Final = ("_", "f_", "gi_", "cr_", "ag_", "tb_", "co_", "mro")  # how code reaches what it was not given
+OF_FRAMES: Final = ("_", "f_", "gi_", "cr_", "ag_", "tb_", "co_", "mro")  # attributes that lead to any module
 STREAM: Final = re.compile(r"/dev/(?:stdin|fd\b|tty)|/proc/|php:")
 RUNS_DATA: Final = re.compile(
     r"exec|eval|compile|system|popen|subprocess|spawn|import_module|pickle|[Mm]arshal|Function|constructor|\bvm\b|code\."
@@ -57,27 +57,27 @@ VERSION: Final = re.compile(r"(?<=[a-z])[\d.]+\Z")  # python3.12
 
 
 def reads_data(command: Command) -> bool:
-    """Return whether an interpreter is told what to run, by a file or by its words, and reads all else as data."""
+    """Return whether an interpreter gets its program from a file or its words, and reads all else as data."""
     name = VERSION.sub("", command.program or "")
-    told = [word.text for word in command.arguments]
-    if not told or "-" in told or {"xargs", "parallel"} & set(command.within) or "PYTHONINSPECT" in command.text:
+    words = [word.text for word in command.arguments]
+    if not words or "-" in words or {"xargs", "parallel"} & set(command.within) or "PYTHONINSPECT" in command.text:
         return False
-    if any(STREAM.search(word) for word in told):
+    if any(STREAM.search(word) for word in words):
         return False
-    if not told[0].startswith("-"):  # a file; of some programs a verb
-        return name not in WITH_VERBS or "." in told[0] or told[0] == "run"
-    if name in ("python", "pypy") and told[:1] == ["-m"]:
-        return told[1:2] != [] and told[1] in MODULES
-    at = next((at for at, word in enumerate(told) if HARMLESS.fullmatch(word) is None or is_option(name, word)), 0)
-    if not is_option(name, told[at]) or at + 1 == len(told) or any(word.startswith("-") for word in told[at + 1 :]):
+    if not words[0].startswith("-"):  # a file; of some programs a verb
+        return name not in WITH_VERBS or "." in words[0] or words[0] == "run"
+    if name in ("python", "pypy") and words[:1] == ["-m"]:
+        return words[1:2] != [] and words[1] in MODULES
+    at = next((at for at, word in enumerate(words) if HARMLESS.fullmatch(word) is None or is_option(name, word)), 0)
+    if not is_option(name, words[at]) or at + 1 == len(words) or any(word.startswith("-") for word in words[at + 1 :]):
         return False
     if name in ("python", "pypy"):
-        return all(map(runs_known_code, told[at + 1 : at + 2]))
-    return not any(RUNS_DATA.search(word) for word in told)
+        return all(map(runs_known_code, words[at + 1 : at + 2]))
+    return not any(RUNS_DATA.search(word) for word in words)
 
 
 def codes_of(command: Command) -> Iterator[str]:
-    """Yield what may be code: words that are no names of files or options, and what it reads."""
+    """Yield the texts that may be code: words that are not names of files or options, and what the command reads."""
     last = ""
     for word in command.arguments:
         if CODE_FOLLOWS.fullmatch(last) or re.match("-[^-]", word.text) or not NOT_CODE.fullmatch(word.text):
@@ -89,18 +89,18 @@ def codes_of(command: Command) -> Iterator[str]:
 
 
 def is_option(name: str, word: str) -> bool:
-    return name in TOLD and TOLD[name].fullmatch(word) is not None
+    return name in PROGRAM_OPTIONS and PROGRAM_OPTIONS[name].fullmatch(word) is not None
 
 
 def runs_known_code(text: str) -> bool:
-    """Return whether a program in Python uses nothing but what is known to run no data."""
+    """Return whether a program in Python uses only names that are known to run no data."""
     try:
         nodes = list(ast.walk(ast.parse(text)))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
-    imported = [one for node in nodes if isinstance(node, ast.Import) for one in node.names]
-    modules = {one.asname or one.name: one.name for one in imported}
-    if any(modules[one.asname or one.name] != one.name for one in imported):
+    imported = [alias for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    modules = {alias.asname or alias.name: alias.name for alias in imported}
+    if any(modules[alias.asname or alias.name] != alias.name for alias in imported):
         return False  # one name for two of them
     own = {node.id for node in nodes if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)}
     own |= {node.arg for node in nodes if isinstance(node, ast.arg)}
@@ -121,7 +121,7 @@ def find_base_name(node: ast.expr) -> ast.expr:
 
 
 def is_harmless(node: ast.AST, own: set[str], modules: Mapping[str, str]) -> bool:
-    """Return whether a part of a program is; a module that stands by itself may go anywhere, and is not."""
+    """Return whether a part of a program is harmless; a module by itself is not, since it may be passed anywhere."""
     match node:
         case ast.Import():
             return IMPORTED.issuperset(alias.name for alias in node.names)
@@ -139,13 +139,13 @@ def is_harmless(node: ast.AST, own: set[str], modules: Mapping[str, str]) -> boo
 
 
 def is_error(name: str) -> bool:
-    one = getattr(builtins, name, None)
-    return isinstance(one, type) and issubclass(one, BaseException)
+    value = getattr(builtins, name, None)
+    return isinstance(value, type) and issubclass(value, BaseException)
 
 
 def is_given(module: str, name: str) -> bool:
-    """Return whether a module gives something of its own by this name, and no other module."""
+    """Return whether a name of a module is its own, and does not stand for another module."""
     if module == "sys" or module not in IMPORTED:
         return module == "sys" and name in OF_SYS
-    one = getattr(importlib.import_module(module), name, None)
-    return one is not None and not isinstance(one, types.ModuleType) and not name.startswith("_")
+    value = getattr(importlib.import_module(module), name, None)
+    return value is not None and not isinstance(value, types.ModuleType) and not name.startswith("_")

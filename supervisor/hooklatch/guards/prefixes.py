@@ -1,6 +1,6 @@
-"""Whether a command may be a certain program with certain first words: "git push".  Knows commands, no policy.
+"""Tests of whether a command may be a certain program with certain first words: "git push".
 
-The answer is yes where nobody can tell, so that whoever asks in order to leave a guard out does not leave it out.
+The answer is yes where it cannot be known, since a condition asks in order to leave a guard out.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from hooklatch.guards.words import Word
 
 __all__ = ["is_meant", "normalize_program", "show_programs"]
 
-# What may hide or build a word, so that a program's name need not stand in the text.
+# Characters that may hide or build a word, so that a program's name need not stand in the text.
 HIDING: Final = frozenset("$`{*?[(^\0")
 QUOTES: Final = ("'", '"', "\\", "\n")
-RUNS_INPUT: Final = SHELLS | {"ssh", "su", "at", "batch", "crontab"}  # what they read, they run
+RUNS_INPUT: Final = SHELLS | {"ssh", "su", "at", "batch", "crontab"}  # they run the commands that they read
 NOWHERE: Final = re.compile(r">>?\s*(?:/dev/null|&\s*[0-9])")
 WRITING: Final = ("tee ", "of=")
 SIGNS_OF_INPUT: Final = (
@@ -37,20 +37,20 @@ def show_programs(text: str) -> str | None:
 
     Most commands are ruled out by this, which takes a hundredth of the time of parsing them.
     """
-    if any(one in text for one in HIDING):
+    if any(sign in text for sign in HIDING):
         return None
-    for one in QUOTES:
-        text = text.replace(one, "")
+    for quote in QUOTES:
+        text = text.replace(quote, "")
     text = text.casefold()
-    if any(one in text for one in ("xargs", "parallel", *OTHER_SHELLS)):
+    if any(program in text for program in ("xargs", "parallel", *OTHER_SHELLS)):
         return None
-    if ">" in NOWHERE.sub("", text) or any(one in text for one in WRITING):
+    if ">" in NOWHERE.sub("", text) or any(sign in text for sign in WRITING):
         return None  # it may run what it has written
     is_piped = "|" in text or "<" in text
-    return None if is_piped and any(one in text for one in SIGNS_OF_INPUT) else text
+    return None if is_piped and any(sign in text for sign in SIGNS_OF_INPUT) else text
 
 
-def is_meant(name: str, rest: Sequence[str], command: Command) -> bool:
+def is_meant(name: str, phrase: Sequence[str], command: Command) -> bool:
     """Return whether a command may be the program with these words, in this order, options between them."""
     if command.program is None:
         return True
@@ -67,31 +67,33 @@ def is_meant(name: str, rest: Sequence[str], command: Command) -> bool:
         return True
     # More words may come from what xargs reads, and from where an alias is used.
     is_open = not {"xargs", "alias"}.isdisjoint(command.within)
-    if rest and program == f"{name}-{rest[0]}" and match_beginning(rest[1:], words, is_open=is_open):
+    if phrase and program == f"{name}-{phrase[0]}" and match_beginning(phrase[1:], words, is_open=is_open):
         return True  # /usr/lib/git-core/git-push is what `git push` starts
-    if program == name and match_beginning(rest, words, is_open=is_open):
+    if program == name and match_beginning(phrase, words, is_open=is_open):
         return True
-    return is_run_by_words(program, name, rest, command)
+    return is_run_by_words(program, name, phrase, command)
 
 
-def is_run_by_words(program: str, name: str, rest: Sequence[str], command: Command) -> bool:
-    """Return whether a program that is not known for it may be told to run another: op run -- git push.
+def is_run_by_words(program: str, name: str, phrase: Sequence[str], command: Command) -> bool:
+    """Return whether a program may run its words, or a text among them, as a command: op run -- git push.
 
-    The words after it, or a text among them: nobody knows all the programs that run what their words say.
+    No table can have all programs that do so, so each program that is in no table is taken for one.
     """
     words = command.arguments
     start = next((at for at, word in enumerate(words) if word.text in RUN), len(words))
-    is_open = command.fed_by is not None or not command.is_known  # to a shell it may give what nobody has seen
+    is_open = command.fed_by is not None or not command.is_known  # it may give a shell text that is not in the command
     is_speaking = program in TELLING or program in GUARDED
     for at, word in enumerate(words):
         if is_speaking and at <= start:
             continue
         run = normalize_program(word.text.rpartition("/")[2])
         if (at > start and is_open and run in SHELLS) or (
-            run == name and match_beginning(rest, words[at + 1 :], is_open=False)
+            run == name and match_beginning(phrase, words[at + 1 :], is_open=False)
         ):
             return True
-        if any(blank in word.text for blank in " \t\n") and all(one in word.text.casefold() for one in (name, *rest)):
+        if any(blank in word.text for blank in " \t\n") and all(
+            part in word.text.casefold() for part in (name, *phrase)
+        ):
             return True
     return False
 
@@ -100,23 +102,24 @@ def is_shell_started(command: Command) -> bool:
     return command.program in ("sudo", "doas") and command.has_option("-s", "-i", "--shell", "--login")
 
 
-def match_beginning(wanted: Sequence[str], words: Sequence[Word], *, is_open: bool) -> bool:
-    """Return whether words may begin with those that are wanted, apart from options and one value after each."""
-    if not wanted:
+def match_beginning(expected: Sequence[str], words: Sequence[Word], *, is_open: bool) -> bool:
+    """Return whether words may begin with the expected ones, apart from options and one value after each."""
+    if not expected:
         return True
-    places = {(0, False)}  # how many were found, and whether an option came last, whose value may be next
+    # How many were found, and whether an option came last, whose value may be next.  Both readings are followed.
+    places = {(0, False)}
     for word in words:
         after: set[tuple[int, bool]] = set()
-        for found, is_value in places:
+        for count, is_value in places:
             if not word.is_known:
                 return True
-            if word.text == wanted[found]:
-                if found + 1 == len(wanted):
+            if word.text == expected[count]:
+                if count + 1 == len(expected):
                     return True
-                after.add((found + 1, False))
+                after.add((count + 1, False))
             if word.text.startswith("-"):
-                after.add((found, True))
+                after.add((count, True))
             elif is_value:
-                after.add((found, False))
+                after.add((count, False))
         places = after
     return is_open and bool(places)

@@ -1,6 +1,6 @@
 """The words of a shell text, as the program would get them: quotes removed, braces expanded, the rest marked unknown.
 
-Knows pieces of words; does not know how they are written, nor programs.
+Knows pieces of words, but not how they are written.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 __all__ = ["ELSEWHERE", "WordPiece", "UnreadableCommandError", "Word", "expand_braces", "make_words"]
 
-MAX_BRACES = 256  # words that one may expand to; beyond that it is unknown
-MAX_EXPANDED = 64 * 1024  # characters that those may have together
+MAX_BRACES = 256  # words that a word may expand to; beyond that it is unknown
+MAX_EXPANDED = 64 * 1024  # characters that they may have together
 MAX_RANGE = 64  # characters; longer ones have numbers that no shell counts to
 MARK = re.compile("[{},]")
 RANGE = re.compile(r"(-?\d+|[A-Za-z])\.\.(-?\d+|[A-Za-z])(?:\.\.(-?\d+))?")
@@ -25,10 +25,10 @@ SHOWN = {hidden: plain for plain, hidden in HIDDEN.items()}
 
 
 class UnreadableCommandError(ValueError):
-    """A shell text is not understood as a whole, so nobody can say what it does.
+    """A shell text is not understood as a whole, so it is unknown what it does.
 
-    `offset` is where reading ended, in the text that was read then, and `piece` what stands there; None and empty if it
-    is about no place.
+    `offset` is where reading ended, in the text that was read then, and `piece` the text at that place.  They are None
+    and empty if the error is not about a place.
     """
 
     def __init__(self, reason: str, offset: int | None = None, piece: str = "") -> None:
@@ -40,8 +40,8 @@ class UnreadableCommandError(ValueError):
 class Word(NamedTuple):
     """One word of a command.
 
-    `text` is what it says; `is_known` is false if what it will be is decided only then; and `is_one` if it may then be
-    several words or none, so that nobody knows what stands where behind it.
+    `text` is what it says.  `is_known` is false if its value is decided only when the command runs.  `is_one` is false
+    if it may then be several words or none, so that the place of each word behind it is unknown.
     """
 
     text: str
@@ -59,7 +59,7 @@ class WordPiece(NamedTuple):
 
 
 def make_words(pieces: Sequence[WordPiece], *, has_braces: bool | None = False) -> list[Word]:
-    """Return the words that pieces become; `has_braces`: of those that are not quoted; None if nobody knows."""
+    """Return the words that pieces become; `has_braces` is about pieces that are not quoted, None if it is unknown."""
     is_known = all(piece.is_known for piece in pieces) and not (
         pieces and not pieces[0].is_quoted and ELSEWHERE.match(pieces[0].text)
     )
@@ -76,19 +76,19 @@ def make_words(pieces: Sequence[WordPiece], *, has_braces: bool | None = False) 
     if expanded is None:
         return [Word(text, False, False)]
     is_there = any(piece.is_quoted for piece in pieces)
-    return [Word(reveal_marks(one), is_known, is_one) for one in expanded if one or is_there]
+    return [Word(reveal_marks(word), is_known, is_one) for word in expanded if word or is_there]
 
 
 def hide_marks(text: str) -> str:
-    return "".join(HIDDEN.get(one, one) for one in text) if any(one in HIDDEN for one in text) else text
+    return "".join(HIDDEN.get(letter, letter) for letter in text) if any(letter in HIDDEN for letter in text) else text
 
 
 def reveal_marks(text: str) -> str:
-    return "".join(SHOWN.get(one, one) for one in text) if any(one in SHOWN for one in text) else text
+    return "".join(SHOWN.get(letter, letter) for letter in text) if any(letter in SHOWN for letter in text) else text
 
 
 class BraceChoice(NamedTuple):
-    """What braces stand for that mean a choice, and where they begin and end."""
+    """The words that braces stand for, and where the braces begin and end."""
 
     begin: int
     end: int
@@ -98,14 +98,14 @@ class BraceChoice(NamedTuple):
 def expand_braces(text: str) -> list[str] | None:
     """Expand the braces that the shell would; None if that gives too many words.
 
-    One pass, whatever the text opens and does not close.
+    It takes one pass, however many braces the text opens and does not close.
     """
     opened: list[tuple[list[int], int]] = []  # of each: where it and its commas stand, how many choices come before it
-    found: list[BraceChoice] = []
+    choices: list[BraceChoice] = []
     for mark in MARK.finditer(text):
         at = mark.start()
         if mark[0] == "{":
-            opened.append(([at], len(found)))
+            opened.append(([at], len(choices)))
         elif mark[0] == "," and opened:
             opened[-1][0].append(at)
         elif mark[0] == "}" and opened:
@@ -113,24 +113,24 @@ def expand_braces(text: str) -> list[str] | None:
             if text[begin - 1 : begin] == "$":
                 continue
             if commas:
-                words = split_choices(text, [begin, *commas, at], found[first:])
+                words = split_choices(text, [begin, *commas, at], choices[first:])
                 if words is None:
                     return None
-                found[first:] = [BraceChoice(begin, at + 1, words)]
+                choices[first:] = [BraceChoice(begin, at + 1, words)]
             elif at - begin <= MAX_RANGE and (numbers := expand_range(text[begin + 1 : at])) is not None:
-                found.append(BraceChoice(begin, at + 1, numbers))
-    return combine_choices(text, 0, len(text), found)
+                choices.append(BraceChoice(begin, at + 1, numbers))
+    return combine_choices(text, 0, len(text), choices)
 
 
-def split_choices(text: str, marks: Sequence[int], found: Sequence[BraceChoice]) -> list[str] | None:
-    """Return what stands between some marks, each part with the choices in it; None if it is too much."""
+def split_choices(text: str, marks: Sequence[int], choices: Sequence[BraceChoice]) -> list[str] | None:
+    """Return the parts between some marks, each with the choices in it; None if there are too many."""
     words: list[str] = []
     first = 0
     for last, end in itertools.pairwise(marks):
         after = first
-        while after < len(found) and found[after].begin < end:
+        while after < len(choices) and choices[after].begin < end:
             after += 1
-        inside = combine_choices(text, last + 1, end, found[first:after])
+        inside = combine_choices(text, last + 1, end, choices[first:after])
         if inside is None or len(words) + len(inside) > MAX_BRACES:
             return None
         words += inside
@@ -138,12 +138,12 @@ def split_choices(text: str, marks: Sequence[int], found: Sequence[BraceChoice])
     return words
 
 
-def combine_choices(text: str, begin: int, end: int, found: Sequence[BraceChoice]) -> list[str] | None:
+def combine_choices(text: str, begin: int, end: int, choices: Sequence[BraceChoice]) -> list[str] | None:
     """Return each way of making the choices in a part of a text; None if there are too many, or they are too long."""
     words = [""]
-    if len(found) > MAX_BRACES:
+    if len(choices) > MAX_BRACES:
         return None
-    for choice in found:
+    for choice in choices:
         if len(words) * len(choice.words) > MAX_BRACES:
             return None
         words = [word + text[begin : choice.begin] + other for word in words for other in choice.words]
@@ -156,11 +156,11 @@ def combine_choices(text: str, begin: int, end: int, found: Sequence[BraceChoice
 
 
 def expand_range(text: str) -> list[str] | None:
-    """Return what {1..3} or {a..c} stands for; None if it is neither, or too long: then it stays as it is written."""
-    found = RANGE.fullmatch(text)
-    if found is None:
+    """Return the words of {1..3} or {a..c}; None if it is neither, or too long: then it stays as it is written."""
+    match = RANGE.fullmatch(text)
+    if match is None:
         return None
-    first, last, step = found.groups()
+    first, last, step = match.groups()
     is_numeric = not first.isalpha() and not last.isalpha()
     if not is_numeric and not (first.isalpha() and last.isalpha()):
         return None

@@ -233,7 +233,7 @@ class SubagentStarted(SubagentEvent, event="subagent_started"):
 
 
 class SubagentStop(SubagentEvent, event="subagent_stop"):
-    """A subagent has finished, with success or without."""
+    """A subagent has finished, with any outcome."""
 
     outcome: str | None
     result: Any

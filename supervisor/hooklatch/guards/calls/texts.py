@@ -1,11 +1,11 @@
 """The commands, paths, addresses and code among the arguments of a call, by their keys or by their form.
 
-    a shell, a file's tool     what its kind says: a command that is none is a fault
-    a tool that is harmless    nothing; by the hosts' tables, and by what the guard's file lists
-    any other                  each of its texts, nested too: a key of a table says what it is, else its form does
+    a shell, a file's tool     the fields of its kind: a missing command or path is a fault
+    a harmless tool            nothing, by the hosts' tables and the list in the guard's file
+    any other tool             each of its texts, nested too, by the key in the tables, else by the form of the text
 
-Of a server's tool, and of one that no table has, nobody knows what it does.  One whose name has a verb of reading, and
-none of changing, changes no file, and runs no text of an unknown key.  Knows keys and forms; looks at no disk.
+It is unknown what a server's tool does, or one that no table has.  If its name has a verb of reading and none of
+changing, it changes no file, and runs no text with an unknown key.  Files are not looked at.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from hooklatch.guards.words import UnreadableCommandError
 
 __all__ = ["ToolCallTexts", "CommandText", "call_of", "is_harmless", "strictest"]
 
-MOST = 5000  # texts of one call; of more nobody looks at all
+MAX_TEXTS = 5000  # texts of one call; a call with more is a fault
 MAX_FORM = 64 * 1024  # characters of a text that may be a command by its form alone
 MAX_PATH = 4096
 MAX_PLACES = 20
-NO_FOLDER = "the tool was called with a folder that is no text, or none that can be: nobody knows what it would change"
-ODD = "the tool was called with a path that has a null or no letter, which no file can have"
+NO_FOLDER = "the tool was called with a folder that is not a text or not a path, so it is unknown what it would change"
+ODD = "the tool was called with a path that has a null or half of a character, which no file can have"
 
 COMMAND: Final = split_names_text("""
     command commands cmd cmds cmdline commandline shellcommand bash sh chars keystrokes terminalinput shellscript
     bashcommand commandtorun commandstring runcommand
 """)
-# Of what language, nobody knows.
+# Their language is unknown.
 SCRIPT: Final = frozenset(("script", "scripts", "shell", "run", "exec", "execute", "stdin"))
 WORDS: Final = frozenset(("argv", "args", "arguments", "params", "parameters", "flags", "options"))
 PROGRAM: Final = frozenset(("program", "executable", "binary", "bin"))
@@ -47,9 +47,9 @@ PATH: Final = split_names_text("""
     targetfile uri uris absolutepath notebookpath to from output outfile outputfile outputpath dir directory
     dirpath folder newpath oldpath location
 """)
-A_PATH: Final = re.compile(r"(?:path|file|filename|folder|dir|directory|uri)s?\Z")  # how a key ends that names one
+A_PATH: Final = re.compile(r"(?:path|file|filename|folder|dir|directory|uri)s?\Z")  # the end of a key that names a path
 ADDRESS: Final = frozenset(("url", "urls", "href", "endpoint", "baseurl", "uri", "link"))
-# What is written down or told to somebody, and neither run nor opened.
+# Text for files and people, which is not run and not opened.
 PROSE: Final = split_names_text("""
     content contents text body message messages prompt description title summary comment comments query question
     questions subject note notes thought reason reasoning todos filetext oldstr newstr oldstring newstring oldtext
@@ -76,7 +76,7 @@ CHANGING: Final = split_names_text("""
     eval call invoke shell bash sh terminal cmd command commands script process spawn launch store overwrite restore
     revert rm mv cp link unlink archive unarchive dump render screenshot
 """)
-# Words of servers and tools that type into a shell: what is prose to others may be a command to them.
+# Words of servers and tools that type into a shell: a text that is prose to others may be a command to them.
 TYPING: Final = split_names_text(
     "shell bash sh zsh terminal tmux ssh console exec execute cmd pty process keys run runner"
 )
@@ -87,11 +87,11 @@ NAMED: Final = COMMAND | SCRIPT | CODE | PATH | ADDRESS | PROSE
 LOSING: Final = ("delete", "move", "remove", "rename", "rm", "mv", "unlink")
 A_WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 
-# How a text begins that is a command: assignments, then a name of a program, then an option, an operand or an operator.
+# The beginning of a command: assignments, then a name of a program, then an option, an operand or an operator.
 A_COMMAND: Final = re.compile(
     r"""\s*(?:[A-Za-z_]\w*=\S*\s+|[({!]\s*|\d*>\S+\s+)*['"\\]?[a-z/~.$][\w./~+$'"\\-]*['"\\]?(?=\s|[;|&<>)]|\Z)"""
 )
-OF_A_LANGUAGE: Final = re.compile(  # how code of JavaScript and Python begins
+OF_A_LANGUAGE: Final = re.compile(  # the beginning of code of JavaScript and Python
     r"\s*(?:(?:export\s+)?(?:const|let|var|async|function|class|default)\s|import\s+[\w{*]|from\s+\w+\s+import|def\s)"
 )
 SIGN: Final = re.compile(r"[;|&<>`$\n]|(?:^|\s)-{1,2}[A-Za-z]")
@@ -107,7 +107,7 @@ PATCHED: Final = re.compile(
 )
 
 
-# A payload may call a tool otherwise than its name: what it says takes no guard away.
+# The kind in a payload may differ from the kind of the tool's name: the stricter one counts, so no guard is lost.
 STRICTEST: Final = ("mcp", "shell", "edit", "write", "fetch", "read", "search", "subagent")
 
 
@@ -120,9 +120,9 @@ class CommandText(msgspec.Struct, frozen=True):
 
 
 class ToolCallTexts(msgspec.Struct, frozen=True):
-    """What a call would run, write, reach and evaluate; `fault` says why nobody can tell.
+    """The texts that a call would run, write, reach and evaluate; `fault` is the reason why they are unknown.
 
-    `is_losing`: what is below a path goes with it.
+    `is_losing`: the call removes a path with everything below it.
     """
 
     begin: str
@@ -135,20 +135,20 @@ class ToolCallTexts(msgspec.Struct, frozen=True):
 
 
 def strictest(answers: Iterable[Any]) -> Any:
-    """Return the first answer that denies, else the first that is one."""
-    first = None
+    """Return the first answer that denies, else the first answer that is not None."""
+    first_answer = None
     for answer in answers:
         if answer is not None and answer.verdict == "deny":
             return answer
-        first = first or answer
-    return first
+        first_answer = first_answer or answer
+    return first_answer
 
 
 def call_of(event: Any, harmless: Sequence[str] = ()) -> ToolCallTexts:
-    """Return what a call has to judge; nothing of a tool that is harmless, by its host's table or by these globs."""
+    """Return the texts of a call to judge: none for a tool that is harmless by its host's table or by these globs."""
     begin, name = event.cwd or os.sep, str(event.tool_name)
     kinds = {event.tool_kind or OTHER, find_tool_kind_by_name(name)}
-    kind = next((one for one in STRICTEST if one in kinds), OTHER)
+    kind = next((kind for kind in STRICTEST if kind in kinds), OTHER)
     if kind not in ("mcp", OTHER):
         return read_known_call(kind, event.tool_args or event.tool_input, begin)
     if is_harmless(event, harmless):
@@ -177,29 +177,29 @@ def read_known_call(kind: str, table: Mapping[str, Any], begin: str) -> ToolCall
         text = table.get("command", table.get("cmd"))
         if not isinstance(text, str):
             return ToolCallTexts(
-                begin, fault="the shell tool was called without a command, so nobody knows what it would do"
+                begin, fault="the shell tool was called without a command, so it is unknown what it would do"
             )
         return ToolCallTexts(folder, (CommandText(text, folder),))
     if kind == "fetch":
         url = table.get("url")
         if not isinstance(url, str) and not isinstance(table.get("query"), str):  # a search's service reaches no host
             return ToolCallTexts(
-                begin, fault="the tool that fetches was called without a URL, so nobody knows what it would reach"
+                begin, fault="the tool that fetches was called without a URL, so it is unknown what it would reach"
             )
         return ToolCallTexts(folder, addresses=(url,) if isinstance(url, str) else ())
     if kind not in ("write", "edit"):
         return ToolCallTexts(begin)
-    named = [table.get(key) for key in ("path", "file_path", "notebook_path")]
-    paths = [path for path in (*named, *table.get("paths", ())) if path is not None]
+    values = [table.get(key) for key in ("path", "file_path", "notebook_path")]
+    paths = [path for path in (*values, *table.get("paths", ())) if path is not None]
     if not paths or not all(isinstance(path, str) for path in paths):
         return ToolCallTexts(
-            begin, fault="the tool that writes was called without a path, so nobody knows what it would write"
+            begin, fault="the tool that writes was called without a path, so it is unknown what it would write"
         )
     return ToolCallTexts(begin, paths=tuple(dict.fromkeys(paths)), fault=ODD if any(map(is_odd, paths)) else None)
 
 
 def read_unknown_call(name: str, whole: str, table: Mapping[str, Any], begin: str) -> ToolCallTexts:
-    """Return what the texts of a call say whose tool nobody knows."""
+    """Return the texts of a call whose tool is unknown, by their keys and forms."""
     verbs, about = split_name_words(name), split_name_words(whole)
     actions = {str(table[key]).lower() for key in ACTION if isinstance(table.get(key), str)}
     if name in EDITORS or (verbs.isdisjoint(CHANGING) and actions):
@@ -208,12 +208,12 @@ def read_unknown_call(name: str, whole: str, table: Mapping[str, Any], begin: st
         is_reading = verbs.isdisjoint(CHANGING) and not verbs.isdisjoint(READING)
     is_typing = not about.isdisjoint(TYPING)
     prose = frozenset[str]() if is_typing else PROSE
-    found = list(list_texts(table))
+    texts = list(list_texts(table))
     lines: list[str] = []
     paths: list[str] = []
     addresses: list[str] = []
     codes: list[str] = []
-    for key, text in found[:MOST]:
+    for key, text in texts[:MAX_TEXTS]:
         if key in COMMAND or (
             (key in SCRIPT or is_typing or not is_reading) and key not in prose and is_command(text, is_typing)
         ):
@@ -226,26 +226,27 @@ def read_unknown_call(name: str, whole: str, table: Mapping[str, Any], begin: st
         if not is_reading and key not in PROSE:
             paths += list_text_paths(key, text)
     folders = [value for key, value in table.items() if normalize_key(key) in FOLDERS and value is not None]
-    if any(not isinstance(one, str) or is_odd(one) for one in folders) and (lines or paths):
+    if any(not isinstance(value, str) or is_odd(value) for value in folders) and (lines or paths):
         return ToolCallTexts(begin, fault=NO_FOLDER)
-    if len(found) > MOST:
+    if len(texts) > MAX_TEXTS:
         return ToolCallTexts(
-            begin, fault=f"the tool was called with more than {MOST} texts, and nobody looks at so many"
+            begin, fault=f"the tool was called with more than {MAX_TEXTS} texts, which are too many to judge"
         )
-    named = [text for key, text in found if key.rpartition(" ")[2] in FOLDERS]
+    # Which of several folders counts is unknown, so each command and path is judged in all of them.
+    named = [text for key, text in texts if key.rpartition(" ")[2] in FOLDERS]
     folder = os.path.join(begin, expand_home(named[0]) if named else "")
-    named = [*named[1:], *(text for key, text in found if key.rpartition(" ")[2] in PLACES)]
-    places = list(dict.fromkeys([folder, *(os.path.join(folder, expand_home(one)) for one in named)]))
+    named = [*named[1:], *(text for key, text in texts if key.rpartition(" ")[2] in PLACES)]
+    places = list(dict.fromkeys([folder, *(os.path.join(folder, expand_home(path)) for path in named)]))
     if len(places) > MAX_PLACES and (lines or paths):
         return ToolCallTexts(
-            begin, fault=f"the tool was called with more than {MAX_PLACES} folders, and nobody looks at so many"
+            begin, fault=f"the tool was called with more than {MAX_PLACES} folders, which are too many to judge"
         )
     if any(map(is_odd, [*paths, *places])):
         return ToolCallTexts(begin, fault=ODD)
     return ToolCallTexts(
         folder,
         tuple(CommandText(text, place, is_sure=False) for text in dict.fromkeys(lines) for place in places),
-        tuple(dict.fromkeys([*paths, *(os.path.join(one, path) for one in places[1:] for path in paths)])),
+        tuple(dict.fromkeys([*paths, *(os.path.join(place, path) for place in places[1:] for path in paths)])),
         tuple(dict.fromkeys(addresses)),
         tuple(dict.fromkeys(codes)),
         is_losing=not verbs.isdisjoint(LOSING),
@@ -260,20 +261,22 @@ def split_name_words(name: str) -> set[str]:
     return {word.lower() for word in A_WORD.findall(name)}
 
 
-def list_texts(told: object) -> Iterator[tuple[str, str]]:
-    """Yield each text of an input with its plain key, and what words that stand beside each other make together."""
-    pending: list[tuple[str, object]] = [("", told)]
+def list_texts(arguments: object) -> Iterator[tuple[str, str]]:
+    """Yield each text of an input with its plain key, and the command lines that texts beside each other make."""
+    pending: list[tuple[str, object]] = [("", arguments)]
     count = 0
-    while pending and count <= MOST:
+    while pending and count <= MAX_TEXTS:
         key, value = pending.pop()
         if isinstance(value, str):
             count += 1
             yield key, value
         elif isinstance(value, Mapping):
-            fields = {normalize_key(str(name)): one for name, one in cast("Mapping[object, object]", value).items()}
+            fields = {normalize_key(str(name)): field for name, field in cast("Mapping[object, object]", value).items()}
             yield from (("command", line) for line in join_command_fields(fields))
-            # What is no key of its own is one of what it stands in: {"path": {"value": ".env"}}.
-            pending += [(name if name in NAMED or not key else f"{key} {name}", one) for name, one in fields.items()]
+            # A key that says nothing takes the key around it: {"path": {"value": ".env"}}.
+            pending += [
+                (name if name in NAMED or not key else f"{key} {name}", field) for name, field in fields.items()
+            ]
         elif isinstance(value, list):
             items = cast("list[object]", value)
             words = [item for item in items if isinstance(item, str)]
@@ -285,8 +288,8 @@ def list_texts(told: object) -> Iterator[tuple[str, str]]:
 
 
 def join_command_fields(fields: Mapping[str, object]) -> Iterator[str]:
-    """Yield the commands that a program and its words make together, which stand beside each other."""
-    programs = [one for key in (COMMAND | PROGRAM) & fields.keys() if isinstance(one := fields[key], str)]
+    """Yield the command lines that a program and its words make, whose keys stand beside each other."""
+    programs = [program for key in (COMMAND | PROGRAM) & fields.keys() if isinstance(program := fields[key], str)]
     for behind in [fields[key] for key in WORDS & fields.keys()]:
         if isinstance(behind, list):
             behind = shlex.join(map(str, cast("list[object]", behind)))
@@ -299,30 +302,30 @@ def normalize_key(key: str) -> str:
 
 
 def is_command(text: str, is_typing: bool) -> bool:
-    """Return whether a text has the form of a command; prose and code that nobody can read as one have not."""
+    """Return whether a text has the form of a command; prose and code that cannot be read as a command have not."""
     if A_COMMAND.match(text) is None:
         return False
     is_guarded = GUARDED.search(text) is not None
     if len(text) > MAX_FORM:
         return is_guarded
     try:
-        found = commands(text)
+        script = commands(text)
     except UnreadableCommandError:
         is_code = not is_typing and OF_A_LANGUAGE.match(text) is not None
         return is_guarded and not is_code and SIGN.search(text) is not None
-    return is_guarded or all(one.program is not None for one in found)
+    return is_guarded or all(command.program is not None for command in script)
 
 
 def list_text_paths(key: str, text: str) -> Iterator[str]:
-    """Yield what a text names as a path: by its key, by its form, or as a patch."""
+    """Yield the paths that a text names: by its key, by its form, or as a patch."""
     if PATCHED.search(text) is not None and "\n" in text:
         yield from PATCHED.findall(text)
         return
-    is_told = not PATH.isdisjoint(key.split()) or A_PATH.search(key) is not None
+    is_path_key = not PATH.isdisjoint(key.split()) or A_PATH.search(key) is not None
     if (
         not text
         or not NO_PATH.isdisjoint(key.split()[-1:])
-        or (not is_told and (len(text) > MAX_PATH or not is_path(text)))
+        or (not is_path_key and (len(text) > MAX_PATH or not is_path(text)))
     ):
         return
     if text.lower().startswith("file:"):

@@ -1,11 +1,12 @@
-"""Each tool that a host brings, by its own names: those that have a kind, and those that touch nothing outside of it.
+"""The tools that hosts bring, by their own names: tools that have a kind, and tools that touch nothing outside.
 
     KINDS_OF     a kind, and its tools
     HARMLESS     a host, and its tools that run no command, write no file of a project and reach nothing
     UNCLEAR      a host, and its tools that may do either: guards judge each of their texts
 
-`make hosts` holds this to what each program offers its model, at the versions in `tests/real_hosts/programs.py` (of
-November 2026); what these offer only at times is from their packages, and Cursor's and others' from documentation.
+`make hosts` compares this with the tools that each program offers its model, at the versions in
+`tests/real_hosts/programs.py` (of November 2026).  Tools that a program offers only at times are from its package.
+The tools of Cursor and others are from documentation.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from typing import Final
 
 __all__ = ["HARMLESS", "KINDS_OF", "NAMES", "OF_HOSTS", "OTHER", "find_tool_kind_by_name", "split_names_text"]
 
-OTHER: Final = "other"  # of a tool that is not known
-# `mcp`, and `other` for what is not known, have no names.
+OTHER: Final = "other"  # the kind of an unknown tool
+# `mcp` has no names, since a prefix decides, nor has `other`, which is for names that no table has.
 KINDS_OF: Final[Mapping[str, tuple[str, ...]]] = {
     "shell": (
         "Bash", "PowerShell", "Shell", "bash", "powershell", "shell", "exec_command", "local_shell", "unified_exec",
@@ -89,7 +90,7 @@ NAMES: Final = OF_HOSTS | UNCLEAR | KIND_OF.keys()
 
 
 def find_tool_kind_by_name(name: str) -> str:
-    """Return the kind of a tool that is known by its name alone; "other" if it is not known."""
+    """Return the kind of a tool by its name alone; "other" if the name is not known."""
     if name.startswith("mcp__"):
         return "mcp"
     return KIND_OF.get(name, OTHER)

@@ -1,11 +1,11 @@
 """Send what agents do to OpenTelemetry.
 
-One log record for each event; a notification, so it stops nothing.
+It sends one log record for each event.  It is a notification, so it stops nothing.
 
-Needs pip install 'hooklatch[otel]'.  A record says who did what and where: session, host, tool, its kind and the
-working directory.  What a tool was given and what it said stay here; a refusal's reason goes along.  A record that the
-receiver does not take is a failure of this hook, which `hooklatch hooks show audit_otel:audit` counts.  For the
-decisions themselves `hooklatch log` is the record, and `hooklatch fleet export otlp` sends those of a fleet.
+It needs pip install 'hooklatch[otel]'.  A log record has the session, the host, the tool, its kind and the working
+directory, and the reason of a refusal.  A tool's input and result are not sent.  A log record that the receiver does
+not accept is a failure of this hook, which `hooklatch hooks show audit_otel:audit` counts.  The decisions themselves
+are in `hooklatch log`, and `hooklatch fleet export otlp` sends those of a fleet.
 
 This file is yours: change the endpoint.
 """
@@ -30,7 +30,7 @@ except ImportError as error:
     raise ImportError(f"{error}; this hook needs OpenTelemetry: pip install 'hooklatch[otel]'") from None
 
 ENDPOINT = "http://127.0.0.1:4318/v1/logs"
-SECONDS = 2.0  # for one record, tries included
+SECONDS = 2.0  # for one log record, retries included
 HEADERS: dict[str, str] = {}  # such as {"authorization": "Bearer …"}
 
 
@@ -50,7 +50,7 @@ HEADERS: dict[str, str] = {}  # such as {"authorization": "Bearer …"}
 )
 def audit(event: Any) -> None:
     is_refusal = event.event == "permission_denied"
-    named = {
+    attributes = {
         "session.id": event.session_id,
         "hooklatch.host": event.host,
         "hooklatch.cwd": event.cwd,
@@ -66,13 +66,13 @@ def audit(event: Any) -> None:
         severity_number=SeverityNumber.WARN if is_refusal else SeverityNumber.INFO,
         severity_text="WARN" if is_refusal else "INFO",
         body=f"{event.event} {event.payload.get('tool_name') or ''}".strip(),
-        attributes={key: str(value) for key, value in named.items() if value is not None},
+        attributes={key: str(value) for key, value in attributes.items() if value is not None},
         event_name=f"hooklatch.{event.event}",
     )
     resource = Resource({"service.name": "hooklatch"})  # no detectors: they would start programs
     sent = make_exporter().export([ReadableLogRecord(record, resource, InstrumentationScope("hooklatch.audit"))])
     if sent is not LogRecordExportResult.SUCCESS:
-        raise RuntimeError(f"{ENDPOINT} did not take the record of {event.event}")
+        raise RuntimeError(f"{ENDPOINT} did not accept the log record of {event.event}")
 
 
 @functools.cache

@@ -1,10 +1,10 @@
 """Limit calls and prompts of a session, and the tokens and money of a session and a day.
 
 Counts are in the state that all workers of this file share, so no call is missed and none is counted twice.  Tokens
-come from where the host gives them: `usage` of the event model_response, and the transcript of Claude Code, which is
-read from where the last call left off.  What is named and cannot be read denies: nobody knows what was spent.
+come from `usage` of the event model_response and from the transcript of Claude Code, which each call reads from where
+the last one ended.  A transcript or count that cannot be read denies, since it is unknown what was spent.
 
-This file is yours: change the numbers.  None is no ceiling.  Money is in dollars for a million tokens.
+This file is yours: change the numbers.  None means that there is no ceiling.  Money is in dollars for a million tokens.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ KINDS = ("input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_
 def calls(event: Any) -> Any:
     scope = event.state.session
     if CALLS is not None and scope.increment("calls", once=True) > CALLS:
-        return deny(f"{CALLS} tool calls are the ceiling of a session; a person raises it or starts another one")
+        return deny(f"this session has reached its ceiling of {CALLS} tool calls; a person raises it or starts another")
     try:
         read_transcript(event)
     except (OSError, ValueError) as error:
-        return deny(f"the transcript cannot be read, so nobody knows what was spent: {error}")
+        return deny(f"the transcript cannot be read, so it is unknown what was spent: {error}")
     return refuse_if_spent(event)
 
 
 @hook("user_prompt_submit", timeout=5.0, description="a ceiling for prompts")
 def prompts(event: Any) -> Any:
     if PROMPTS is not None and event.state.session.increment("prompts", once=True) > PROMPTS:
-        return deny(f"{PROMPTS} prompts are the ceiling of a session; start another one")
+        return deny(f"this session has reached its ceiling of {PROMPTS} prompts; start another one")
     return None
 
 
@@ -65,26 +65,26 @@ def count_response(event: Any) -> None:
 def refuse_if_spent(event: Any) -> Any:
     """Refuse if a ceiling is reached."""
     if (problem := event.state.session.get("unreadable")) is not None:
-        return deny(f"the host's count of tokens cannot be read, so nobody knows what was spent: {problem}")
+        return deny(f"the host's count of tokens cannot be read, so it is unknown what was spent: {problem}")
     for scope, whose, tokens, dollars in (
         (event.state.session, "a session", TOKENS, DOLLARS),
         (event.state, "a day", TOKENS_A_DAY, DOLLARS_A_DAY),
     ):
         if tokens is not None and scope.get("tokens", 0) >= tokens:
-            return deny(f"{tokens:,} tokens are the ceiling of {whose}, and they are spent")
+            return deny(f"the ceiling of {tokens:,} tokens for {whose} is reached; a person raises it")
         if dollars is not None and scope.get("millionths", 0) >= dollars * 1e6:
-            return deny(f"{dollars:.2f} dollars are the ceiling of {whose}, and they are spent")
+            return deny(f"the ceiling of {dollars:.2f} dollars for {whose} is reached; a person raises it")
     return None
 
 
 def count_usage(event: Any, usage: dict[str, Any], model: object) -> None:
-    """Count what one answer of a model took."""
+    """Count the tokens and money of one response of a model."""
     counts = [read_count(usage.get(kind)) for kind in KINDS]
     if not any(counts) and "totalTokenCount" in usage:  # Gemini's words
         prompt = read_count(usage.get("promptTokenCount"))
         counts = [prompt, max(read_count(usage["totalTokenCount"]) - prompt, 0), 0, 0]
-    price = next((one for pattern, one in PRICES.items() if fnmatchcase(str(model).lower(), pattern)), PRICES["*"])
-    millionths = round(sum(count * each for count, each in zip(counts, price, strict=True)))
+    price = next((row for pattern, row in PRICES.items() if fnmatchcase(str(model).lower(), pattern)), PRICES["*"])
+    millionths = round(sum(count * rate for count, rate in zip(counts, price, strict=True)))
     for scope, ttl in ((event.state.session, None), (event.state, DAY)):
         scope.increment("tokens", sum(counts), ttl=ttl)
         scope.increment("millionths", millionths, ttl=ttl)
@@ -94,12 +94,12 @@ def read_count(value: object) -> int:
     """Return a count; a host that sends none has counted none.
 
     Raises:
-        ValueError: it is no count.
+        ValueError: it is not a count.
     """
     if value is None:
         return 0
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise ValueError(f"{value!r} is no number of tokens")
+        raise ValueError(f"{value!r} is not a number of tokens")
     return value
 
 
@@ -109,14 +109,16 @@ def read_transcript(event: Any) -> None:
     Raises:
         OSError, ValueError: it is named, and cannot be read.
     """
-    told: dict[str, Any] = {**event.payload, **(event.metadata or {})}
-    path = told.get("transcript_path")
+    fields: dict[str, Any] = {**event.payload, **(event.metadata or {})}
+    path = fields.get("transcript_path")
     if not READS_TRANSCRIPTS or path is None or event.host != "claude-code":
         return
     state = event.state.session
-    read = state.get("read", 0)
+    offset = state.get("read", 0)
     with open(path, "rb") as file:
-        begin = read if read <= file.seek(0, os.SEEK_END) else 0  # shorter: it was written anew, and all of it counts
+        begin = (
+            offset if offset <= file.seek(0, os.SEEK_END) else 0
+        )  # shorter: it was written anew, and all of it counts
         file.seek(begin)
         data = file.read(MAX_READ)
     end = data.rfind(b"\n") + 1
@@ -124,19 +126,19 @@ def read_transcript(event: Any) -> None:
         if len(data) == MAX_READ:
             raise ValueError(f"a line of {path} is longer than {MAX_READ} bytes")
         return
-    answers: dict[object, tuple[dict[str, Any], object]] = {}
+    usages: dict[object, tuple[dict[str, Any], object]] = {}
     for line in data[:end].splitlines():
         entry: dict[str, Any] = json.loads(line)
         message: Any = entry.get("message")
         if isinstance(message, dict) and "usage" in message:
-            told = cast("dict[str, Any]", message)
-            answers[told.get("id")] = told["usage"], told.get("model")  # one answer may take several lines
-    # Of calls at the same time one counts: it moves the mark.
-    if not state.compare_and_set("read", read or None, begin + end):
+            response = cast("dict[str, Any]", message)
+            usages[response.get("id")] = response["usage"], response.get("model")  # a response may take several lines
+    # Of calls at the same time only one counts these lines: the one that moves the offset.
+    if not state.compare_and_set("read", offset or None, begin + end):
         return
     last = state.get("last")
-    for key, (usage, model) in answers.items():
+    for key, (usage, model) in usages.items():
         if key != last:
             count_usage(event, usage, model)
-    if answers:
-        state.set("last", list(answers)[-1])
+    if usages:
+        state.set("last", list(usages)[-1])

@@ -2,7 +2,7 @@
 
 It never stops anything: a formatter that is missing, fails or takes too long is a warning.  Programs are started
 without a shell, and only for files below the working directory.  Formatters that load code from the project's own
-configuration (prettier, eslint) are left out: a project that nobody has trusted could run what it likes.
+configuration (prettier, eslint) are left out, since a project that is not trusted could run any code.
 
 This file is yours: change the list.
 """
@@ -26,26 +26,26 @@ FORMATTERS = {
     ".tf": ("terraform", "fmt"),
     ".zig": ("zig", "fmt"),
 }
-VARIABLES = ("PATH", "HOME", "LANG", "TMPDIR", "XDG_CONFIG_HOME", "XDG_CACHE_HOME")  # what formatters get of ours
+VARIABLES = ("PATH", "HOME", "LANG", "TMPDIR", "XDG_CONFIG_HOME", "XDG_CACHE_HOME")  # of the daemon's environment
 SECONDS = 10.0
 
 
 @hook("post_tool_use", match=["write", "edit"], timeout=25.0, description="formats what was written")
 def format_after_edit(event: Any) -> Any:
-    told = event.tool_args or event.tool_input
-    named = told.get("path") or told.get("file_path")
-    paths = list(dict.fromkeys([*([named] if named else []), *told.get("paths", ())]))
+    arguments = event.tool_args or event.tool_input
+    named_path = arguments.get("path") or arguments.get("file_path")
+    paths = list(dict.fromkeys([*([named_path] if named_path else []), *arguments.get("paths", ())]))
     changed: list[str] = []
-    trouble: list[str] = []
+    problems: list[str] = []
     for path in paths[:2] if event.cwd else []:
-        file = format_file(str(path), event.cwd)
-        if file is True:
+        outcome = format_file(str(path), event.cwd)
+        if outcome is True:
             changed.append(str(path))
-        elif file:
-            trouble.append(file)
+        elif outcome:
+            problems.append(outcome)
     answer = append(f"{', '.join(changed)} was formatted; read it again before you edit it.") if changed else None
-    if trouble:
-        return (answer or warn(trouble[0])) if answer is None else answer.warn(trouble[0])
+    if problems:
+        return (answer or warn(problems[0])) if answer is None else answer.warn(problems[0])
     return answer
 
 
@@ -55,13 +55,13 @@ def format_file(path: str, folder: str) -> bool | str:
     whole = os.path.realpath(os.path.join(folder, path))
     if program is None or not whole.startswith(f"{os.path.realpath(folder)}{os.sep}"):
         return False
-    found = shutil.which(program[0])
-    if found is None:
+    executable = shutil.which(program[0])
+    if executable is None:
         return f"{program[0]} is not on the daemon's PATH, so {path} was not formatted"
     try:
         before = read_content(whole)
-        done = subprocess.run(
-            [found, *program[1:], whole],
+        process = subprocess.run(
+            [executable, *program[1:], whole],
             cwd=folder,
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -69,8 +69,8 @@ def format_file(path: str, folder: str) -> bool | str:
             check=False,
             env={name: os.environ[name] for name in VARIABLES if name in os.environ},
         )
-        if done.returncode:
-            return f"{program[0]} failed on {path}: {done.stderr.decode(errors='replace').strip()[:300]}"
+        if process.returncode:
+            return f"{program[0]} failed on {path}: {process.stderr.decode(errors='replace').strip()[:300]}"
         return read_content(whole) != before
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"{program[0]} could not format {path}: {error}"

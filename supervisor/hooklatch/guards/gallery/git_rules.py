@@ -29,7 +29,7 @@ from hooklatch.guards import (
 from hooklatch.guards.git.commands import find_git_places
 from hooklatch.guards.git.repositories import is_free, read_branch, read_head
 
-# Globs of tools that are judged by nothing here, such as "mcp__notes__*"; those of hosts that touch nothing are known.
+# Globs of tools that this guard passes, such as "mcp__notes__*".  Hosts' own tools that touch nothing are known.
 HARMLESS_TOOLS: tuple[str, ...] = ()
 PROTECTED_BRANCHES = ("main", "master", "trunk", "production", "release/*")
 AROUND_CHECKS = ("--no-verify", "--no-gpg-sign")
@@ -41,7 +41,7 @@ VARIABLES = re.compile(
 CHECKED = {"commit", "push", "merge", "rebase", "am", "pull"}
 SHORT_AROUND = {"commit", "am"}  # to which -n is --no-verify
 PUSHING = {"push", "send-pack"}
-# Options whose value may be anything: what it will be is no matter.
+# Options whose value may be anything, so it need not be known.
 A_VALUE = {
     "commit": re.compile(r"-[aqsvezpo]*[mFCct]|--(?:message|file|author|date|reuse-message|reedit-message|fixup)\b=?"),
     "merge": re.compile(r"-[mF]|--(?:message|file)\b=?"),
@@ -50,7 +50,7 @@ CONFIG_VALUED = ("--file", "--blob", "--type", "--default", "--comment", "--valu
 THE_BRANCH = re.compile(r"HEAD|@|\$\(\s*git (?:branch --show-current|rev-parse --abbrev-ref HEAD)\s*\)")
 
 
-# What stands between two commands of which the second runs after the first one, or beside it.
+# The text between two commands of which the second runs after the first one, or beside it.
 BETWEEN = re.compile(r"(?:[ \t]*\d?>{1,2}[ \t]*(?:&\d|[\w./-]+(?![\w./-])))*(?:\s|\\\n)*(&&|;|\n|\|(?!\|))(?:\s|\\\n)*")
 MAKING = {"-b", "-B", "-c", "-C", "--create", "--force-create"}
 NO_BRANCH = re.compile(r"\.\.|//|/\.|\.lock(?:/|\Z)|[./]\Z")  # in a name that git does not take for a branch
@@ -65,39 +65,42 @@ def git_rules(event: Any) -> Any:
 
 
 def judge_text(text: str, begin: str, *, is_sure: bool) -> Any:
-    """Judge a command that runs in a folder; what cannot be read is denied where the tool is surely a shell."""
+    """Judge a command that runs in a folder; deny an unreadable one if the tool is surely a shell, else ask."""
     try:
-        found = [rewrite_as_git(command) for command in commands(text)]
+        script = [rewrite_as_git(command) for command in commands(text)]
     except UnreadableCommandError as error:
         return (deny if is_sure else ask)(f"the command cannot be judged: {error}")
-    ours = [command for command in found if command.program == "git"]
+    ours = [command for command in script if command.program == "git"]
     for command in ours:
         if (reason := find_refusal(command)) is not None:
             return deny(reason)
-    judged = [about for at in range(len(found)) if (about := judge_current_branch(text, found, at, begin)) is not None]
-    for about in judged:
-        if about.verdict == "deny":
-            return about
+    answers = [
+        answer for at in range(len(script)) if (answer := judge_current_branch(text, script, at, begin)) is not None
+    ]
+    for answer in answers:
+        if answer.verdict == "deny":
+            return answer
     if any(git_parts(command)[1] in CHECKED for command in ours):
-        for command in found:
+        for command in script:
             if (reason := find_variable_refusal(command)) is not None:
                 return deny(reason)
     is_hidden = re.search(r"=['\"]?git\b", text) is not None  # in a variable
     if any(map(is_open, ours)) or any(
-        one.program is None and (is_hidden or re.search(r"\b(?:push|commit)\b", text if is_read(one) else one.text))
-        for one in found
+        command.program is None
+        and (is_hidden or re.search(r"\b(?:push|commit)\b", text if is_read(command) else command.text))
+        for command in script
     ):
-        return ask("which git command this is, is decided only when it runs")
-    return judged[0] if judged else None
+        return ask("the git command that this runs is decided only when it runs")
+    return answers[0] if answers else None
 
 
 def is_read(command: Command) -> bool:
-    """Return whether what runs is read from somewhere, and so may be any part of the text."""
+    """Return whether a command is read from somewhere, and so may be any part of the text."""
     return not set("$`") & set(command.text)
 
 
 def rewrite_as_git(command: Command) -> Command:
-    """Return git-push as `git push`, which it is."""
+    """Return `git-push` as `git push`, which it runs."""
     name, _, verb = (command.program or "").partition("-")
     if name != "git" or not verb:
         return command
@@ -105,7 +108,7 @@ def rewrite_as_git(command: Command) -> Command:
 
 
 def is_open(command: Command) -> bool:
-    """Return whether nobody can tell what git is told to do, or what it would push."""
+    """Return whether it is unknown what git would do, or what it would push."""
     _, verb, rest = git_parts(command)
     words = command.arguments
     begin = len(words) - len(rest)
@@ -123,7 +126,7 @@ def is_open(command: Command) -> bool:
 
 
 def may_be_option(words: Sequence[Word], values: re.Pattern[str] | None) -> bool:
-    """Return whether a word that is not known yet may be an option, since it is no option's value."""
+    """Return whether a word that is not known yet may be an option, since it is not the value of one."""
     is_value = False
     for word in words:
         if is_value:
@@ -131,22 +134,22 @@ def may_be_option(words: Sequence[Word], values: re.Pattern[str] | None) -> bool
             continue
         if word.text == "--":
             return False
-        if values is not None and (named := values.match(word.text)) is not None:
-            is_value = named.end() == len(word.text) and not word.text.endswith("=")
+        if values is not None and (match := values.match(word.text)) is not None:
+            is_value = match.end() == len(word.text) and not word.text.endswith("=")
         elif not word.is_known:
             return True
     return False
 
 
 def is_reading(rest: Sequence[str]) -> bool:
-    """Return whether git config only reads; what stands behind the setting is a value."""
+    """Return whether git config only reads; a word behind the setting is a value."""
     words = iter(rest)
     for word in words:
         if word.startswith(("--get", "--list", "-l")):
             return True
         if not word.startswith("-"):
             return word in ("get", "list")
-        if word == "-f" or any(is_option_beginning(word, one) for one in CONFIG_VALUED):
+        if word == "-f" or any(is_option_beginning(word, option) for option in CONFIG_VALUED):
             next(words, None)
     return False
 
@@ -156,62 +159,62 @@ def find_variable_refusal(command: Command) -> str | None:
     if command.program in ("env", "export", "declare", "sudo"):
         texts += [word.text.partition("=")[0] + "=" for word in command.arguments if "=" in word.text]
     for text in texts:
-        if (named := VARIABLES.search(text)) is not None:
-            return f"{named[0]} leaves checks out, or says what git runs or who commits; a person sets that"
+        if (match := VARIABLES.search(text)) is not None:
+            return f"{match[0]} leaves checks out, or says what git runs or who commits; a person sets that"
     return None
 
 
-def judge_current_branch(text: str, found: Sequence[Command], at: int, begin: str) -> Any:
-    """Judge a push that names no branch, or the one that is checked out: deny where that one is protected."""
-    command = found[at]
+def judge_current_branch(text: str, script: Sequence[Command], at: int, begin: str) -> Any:
+    """Judge a push of the branch that is checked out, named or not: deny if that branch is protected."""
+    command = script[at]
     if command.program != "git" or git_parts(command)[1] not in PUSHING or not is_pushing_branch(command):
         return None
     try:
         if "GIT_DIR" in text:
             raise ValueError("GIT_DIR says where the repository is")
-        branches, is_sure = list_switched_branches(text, found, at, begin)
+        branches, is_sure = list_switched_branches(text, script, at, begin)
         if not is_sure:
             branches += [find_branch(command, folder) for folder in command.folders(begin)]
     except (OSError, ValueError) as error:
-        return ask(f"which branch is checked out cannot be told ({error}); name the one to push: git push origin NAME")
+        return ask(f"the branch that is checked out is unknown ({error}); name the one to push: git push origin NAME")
     for branch in branches:
         if branch is not None and any(fnmatchcase(branch, pattern) for pattern in PROTECTED_BRANCHES):
             return deny(
-                f"{branch} is checked out, or may be, and is protected; push a branch of your own by its name "
+                f"{branch} is protected, and is or may be checked out; push a branch of your own by its name "
                 "(git push origin NAME) and open a pull request"
             )
     if "" in branches:
-        return ask("which branch this pushes is decided only when it runs; name it: git push origin NAME")
+        return ask("the branch that this pushes is decided only when it runs; name it: git push origin NAME")
     return None
 
 
 def is_pushing_branch(command: Command) -> bool:
-    told = git_options(command)
-    if told.operands[1:]:
-        is_ours = any(THE_BRANCH.fullmatch(word.text) for word in told.operands[1:])
+    options = git_options(command)
+    if options.operands[1:]:
+        is_named = any(THE_BRANCH.fullmatch(word.text) for word in options.operands[1:])
     else:
-        is_ours = not told.has("--tags", "-d", "--delete")
-    is_undone = any(option.name.startswith(("--no-d", "--no-t")) for option in told.options)
-    return (is_ours and not told.has("-n", "--dry-run")) or is_undone
+        is_named = not options.has("--tags", "-d", "--delete")
+    is_undone = any(option.name.startswith(("--no-d", "--no-t")) for option in options.options)
+    return (is_named and not options.has("-n", "--dry-run")) or is_undone
 
 
-def list_switched_branches(text: str, found: Sequence[Command], at: int, begin: str) -> tuple[list[str | None], bool]:
-    """Return the branches that may be checked out by what stands before a push, and whether one of them surely is.
+def list_switched_branches(text: str, script: Sequence[Command], at: int, begin: str) -> tuple[list[str | None], bool]:
+    """Return the branches that commands before a push may check out, and whether one of them surely is checked out.
 
-    "" stands for one that is decided only when it runs.
+    "" stands for a branch that is decided only when it runs.
     """
     names: list[str | None] = []
     is_sure = False
-    for place, command in enumerate(found[:at]):
+    for place, command in enumerate(script[:at]):
         if command.program == "git":
             name = find_made_branch(command)
-            marks = list_marks_between(text, found, place, at) if command.places == found[at].places else None
+            marks = list_marks_between(text, script, place, at) if command.places == script[at].places else None
             if (
                 name is not None
                 and marks is not None
                 and (
                     set(marks[place:]) == {"&&"}  # the push runs only where the branch was checked out
-                    or (marks[:place] == [";"] * place and is_new(command, name, begin))  # which is done in any case
+                    or (marks[:place] == [";"] * place and is_new(command, name, begin))  # it cannot fail
                 )
             ):
                 names[:], is_sure = [name], True
@@ -221,7 +224,7 @@ def list_switched_branches(text: str, found: Sequence[Command], at: int, begin: 
 
 
 def find_made_branch(command: Command) -> str | None:
-    """Return the branch that is checked out where this command succeeds, if that is plain to see."""
+    """Return the branch that this command checks out if it succeeds; None if its words do not say so plainly."""
     words = [word for word in command.arguments if word.text not in ("-q", "--quiet", "-t", "--track", "--no-track")]
     name = ""
     match [word.text for word in words]:
@@ -242,34 +245,34 @@ def list_named_branches(command: Command) -> Iterator[str]:
     words = list(command.arguments[len(command.arguments) - len(rest) :])
     if verb == "checkout" and "--" in rest[:-1]:  # it takes files from there
         return
-    named = [word for word in words if not word.text.startswith("-") or word.text == "-"]
+    branch_words = [word for word in words if not word.text.startswith("-") or word.text == "-"]
     if verb == "rebase":
-        named = named[1:][-1:]
+        branch_words = branch_words[1:][-1:]
     elif verb == "branch":
-        named = named[-1:] if any(re.match("-[a-zA-Z]*[mM]|--mo", word) for word in rest) else []
+        branch_words = branch_words[-1:] if any(re.match("-[a-zA-Z]*[mM]|--mo", word) for word in rest) else []
     elif verb == "symbolic-ref" or (verb == "stash" and rest[:1] == ["branch"]):
-        named = [Word(word.text.removeprefix("refs/heads/"), word.is_known) for word in named]
+        branch_words = [Word(word.text.removeprefix("refs/heads/"), word.is_known) for word in branch_words]
     elif verb in ("clone", "init") or (verb == "worktree" and rest[:1] == ["add"]):
-        named = [Word("-")]  # another repository, of which nothing can be read yet
+        branch_words = [Word("-")]  # another repository, of which nothing can be read yet
     elif verb in ("checkout", "switch"):
-        joined = [word.text.partition("=")[2] or word.text[2:] for word in words if word not in named]
-        named += [Word(one) for one in joined if one]
+        joined = [word.text.partition("=")[2] or word.text[2:] for word in words if word not in branch_words]
+        branch_words += [Word(name) for name in joined if name]
     else:
         return
-    for word in named:
+    for word in branch_words:
         yield word.text if word.is_known and word.text != "-" and "@{" not in word.text else ""
 
 
-def list_marks_between(text: str, found: Sequence[Command], place: int, at: int) -> list[str] | None:
-    """Return what stands between the commands up to one of them, "&&", "|" or ";", where all run in the same shell.
+def list_marks_between(text: str, script: Sequence[Command], place: int, at: int) -> list[str] | None:
+    """Return the signs between the commands up to one of them, "&&", "|" or ";", if all run in the same shell.
 
-    None if that is not plain to see.
+    Return None if the text does not show that.
     """
-    if found[place].within or found[at].within or git_parts(found[at])[1] != found[at].arguments[0].text:
+    if script[place].within or script[at].within or git_parts(script[at])[1] != script[at].arguments[0].text:
         return None
     end, last = 0, ""
     marks: list[str] = []
-    for number, command in enumerate(found[: at + 1]):
+    for number, command in enumerate(script[: at + 1]):
         between = BETWEEN.match(text, end)
         follows = end if not number else between.end() if between else -1
         if not command.within and command.text and follows >= 0 and text.startswith(command.text, follows):
@@ -278,20 +281,20 @@ def list_marks_between(text: str, found: Sequence[Command], place: int, at: int)
         elif number in (place, at) or (not command.within and command.text not in last):
             return None
         elif number:
-            marks.append(marks[-1] if marks else ";")  # it stands in a word of the last one, or is run by that
+            marks.append(marks[-1] if marks else ";")  # it is in a word of the last command, or that command runs it
     return marks
 
 
 def is_new(command: Command, name: str, begin: str) -> bool:
-    """Return whether a branch is made that is none yet, so that nothing keeps git from making it."""
-    told = [word.text for word in command.arguments]
-    if NO_BRANCH.search(name) or name != told[-1] or not MAKING.intersection(told) or "-t" in told or "--track" in told:
+    """Return whether a command makes a branch whose name is free, so that nothing keeps git from making it."""
+    words = [word.text for word in command.arguments]
+    if NO_BRANCH.search(name) or name != words[-1] or not MAKING & set(words) or {"-t", "--track"} & set(words):
         return False
     return all(folder is not None and is_free(folder, name) for folder in command.folders(begin))
 
 
 def find_branch(command: Command, folder: str | None) -> str | None:
-    """Return the branch that is checked out where a command of git works; raise if that cannot be told."""
+    """Return the branch that is checked out where a command of git works; raise if it is unknown."""
     _, _, rest = git_parts(command)
     own = command.arguments[: len(command.arguments) - len(rest) - 1]
     if folder is None or not all(word.is_known for word in own):
@@ -303,38 +306,42 @@ def find_branch(command: Command, folder: str | None) -> str | None:
 
 def find_refusal(command: Command) -> str | None:
     settings, verb, rest = git_parts(command)
-    told = git_options(command)
+    options = git_options(command)
     for setting in settings:
         if is_of_person(setting):
             return f"git -c {setting} changes what git runs or who commits; a person sets that"
-    if verb in ("init", "clone") and told.has("--template"):
-        return f"git {verb} --template brings hooks that git runs; a person sets that"
+    if verb in ("init", "clone") and options.has("--template"):
+        return f"git {verb} --template adds hooks that git runs; a person sets that"
     if verb == "config":
         return find_config_refusal(rest)
-    if verb in CHECKED and (told.has(*AROUND_CHECKS) or (verb in SHORT_AROUND and told.has("-n"))):
-        return "the project's own checks are not to be left out; mend what they find"
-    return find_push_refusal(told) if verb in PUSHING else None
+    if verb in CHECKED and (options.has(*AROUND_CHECKS) or (verb in SHORT_AROUND and options.has("-n"))):
+        return (
+            "the project's own checks must run; fix what they report, then run this without the option that skips them"
+        )
+    return find_push_refusal(options) if verb in PUSHING else None
 
 
 def find_config_refusal(rest: Sequence[str]) -> str | None:
-    named = [word for word in rest if not word.startswith("-")]
+    operands = [word for word in rest if not word.startswith("-")]
     if any(
-        is_option_beginning(word, one) for word in rest for one in ("--edit", "--remove-section", "--rename-section")
+        is_option_beginning(word, flag) for word in rest for flag in ("--edit", "--remove-section", "--rename-section")
     ) or ("-e" in rest or rest[:1] in (["edit"], ["remove-section"], ["rename-section"])):
         return "git config would change many settings, also what git runs or who commits; a person sets that"
-    if not is_reading(rest) and (len(named) > 1 or rest[-1:] != named or any("--unset" in one for one in rest)):
-        for word, value in itertools.pairwise([*named, ""]):  # a file or a type may stand before it
+    if not is_reading(rest) and (
+        len(operands) > 1 or rest[-1:] != operands or any("--unset" in option for option in rest)
+    ):
+        for word, value in itertools.pairwise([*operands, ""]):  # a file or a type may stand before it
             if is_of_person(f"{word}={value}"):
                 return f"git config {word} changes what git runs or who commits; a person sets that"
     return None
 
 
-def find_push_refusal(value: Any) -> str | None:
-    if value.has("-f", "--force", "--mirror"):
+def find_push_refusal(options: Any) -> str | None:
+    if options.has("-f", "--force", "--mirror"):
         return "a forced push overwrites what others pushed; use --force-with-lease on a branch of your own"
-    if value.has("--all", "--branches"):
+    if options.has("--all", "--branches"):
         return "this pushes every branch, the protected ones too; name one of your own"
-    for word in value.operands[1:]:
+    for word in options.operands[1:]:
         ref = word.text
         if ref.startswith("+"):
             return "a forced push overwrites what others pushed; use --force-with-lease on a branch of your own"
@@ -347,5 +354,5 @@ def find_push_refusal(value: Any) -> str | None:
 
 
 def is_option_beginning(word: str, option: str) -> bool:
-    """Return whether a word is an option, or the beginning of it, which git takes too."""
+    """Return whether a word is an option or the beginning of it, which git accepts too."""
     return len(word) > 2 and option.startswith(word)

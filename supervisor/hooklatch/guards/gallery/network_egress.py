@@ -1,6 +1,7 @@
 """Let an agent reach only the hosts that are listed.
 
-This file is yours: change the list.  A program of one's own can reach others: a sandbox without a network stops that.
+This file is yours: change the list.  It sees only hosts that a command names.  A program that the agent writes can
+reach others, which only a sandbox without a network stops.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any
 from hooklatch import ask, deny, hook
 from hooklatch.guards import UnreadableCommandError, call_of, commands, hostname_of, hosts_reached
 
-# Globs of tools that are judged by nothing here, such as "mcp__notes__*"; those of hosts that touch nothing are known.
+# Globs of tools that this guard passes, such as "mcp__notes__*".  Hosts' own tools that touch nothing are known.
 HARMLESS_TOOLS: tuple[str, ...] = ()
 ALLOWED = (
     "localhost", "127.0.0.1", "github.com", "*.github.com", "*.githubusercontent.com", "gitlab.com", "pypi.org",
@@ -35,4 +36,4 @@ def network_egress(event: Any) -> Any:
     for host in hosts:
         if host is not None and not any(fnmatchcase(host, pattern) for pattern in ALLOWED):
             return deny(f"{host} is not among the hosts that may be reached; a person adds it to ALLOWED in this guard")
-    return ask("which host is reached is decided only when it runs") if None in hosts else None
+    return ask("the host that this reaches is decided only when it runs") if None in hosts else None

@@ -1,6 +1,6 @@
 """Ask before a package is installed that the project does not declare.
 
-Its code runs, and its name may be a trap.
+The code of a package runs when it is installed, and its name may be a trap.
 
 `npm ci`, `pip install -r FILE`, `uv sync` and the like install what the project declares, and pass.  This file is
 yours: change the list.
@@ -20,7 +20,7 @@ import msgspec
 from hooklatch import ask, deny, hook
 from hooklatch.guards import Command, UnreadableCommandError, Word, call_of, commands, packages_installed, strictest
 
-# Globs of tools that are judged by nothing here, such as "mcp__notes__*"; those of hosts that touch nothing are known.
+# Globs of tools that this guard passes, such as "mcp__notes__*".  Hosts' own tools that touch nothing are known.
 HARMLESS_TOOLS: tuple[str, ...] = ()
 KNOWN = (
     "pytest*",
@@ -31,12 +31,12 @@ KNOWN = (
     "setuptools",
     "wheel",
     "@types/*",
-)  # globs of packages that nobody has to be asked about
+)  # globs of packages that are installed without a question
 
-# Programs that run what is installed, and install what is not: with which options they install nothing.
+# Programs that run a package and install it if it is missing, and the options with which they install nothing.
 RUNNERS = {"npx": {"--no-install", "--no"}, "bunx": {"--no-install"}}
-RUNNING = {"exec", "x", "dlx", "create", "run"}  # verbs of others that do so
-FLAGS = {"-y", "--yes", "-q", "--quiet", "--silent", "--bun", "--"}  # options of theirs that take no value
+RUNNING = {"exec", "x", "dlx", "create", "run"}  # verbs of other programs that do so
+FLAGS = {"-y", "--yes", "-q", "--quiet", "--silent", "--bun", "--"}  # their options that take no value
 PLAIN = re.compile(r"[\w-]+")
 
 
@@ -51,27 +51,31 @@ def package_installs(event: Any) -> Any:
 
 
 def judge_installs(text: str, begin: str, *, is_sure: bool) -> Any:
-    """Judge a command that runs in a folder; what cannot be read is denied where the tool is surely a shell."""
+    """Judge a command that runs in a folder; deny an unreadable one if the tool is surely a shell, else ask."""
     try:
-        found = [(command, packages_installed(command)) for command in commands(text)]
+        installs = [(command, packages_installed(command)) for command in commands(text)]
     except UnreadableCommandError as error:
         return (deny if is_sure else ask)(f"the command cannot be judged: {error}")
-    for command, packages in found:
+    for command, packages in installs:
         if packages is None:
             continue
         is_running = command.program in RUNNERS or any(word.text in RUNNING for word in command.arguments[:2])
         if "xargs" in command.within and not (is_running and packages):
-            return ask(f"what {command.program} would install is decided only when it runs")
+            return ask(f"the packages that {command.program} would install are decided only when it runs")
         if command.program in RUNNERS and is_there(command, packages, begin):
             continue
         own = command
-        if is_running and packages:  # what stands behind the package is the program's own
+        if is_running and packages:  # the words behind the package are the options of its program
             own = msgspec.structs.replace(command, arguments=tuple(list_words_before(packages[0], command)))
         if own.has_option("--index-url", "--extra-index-url", "--registry", "--find-links"):
             return ask(f"{command.program} would install from an index that the command names")
-        strange = [word.text for word in packages if not any(fnmatchcase(name_of(word.text), one) for one in KNOWN)]
-        if strange:
-            return ask(f"{command.program} would install {', '.join(strange[:5])}, which the project does not declare")
+        undeclared = [
+            word.text for word in packages if not any(fnmatchcase(name_of(word.text), glob) for glob in KNOWN)
+        ]
+        if undeclared:
+            return ask(
+                f"{command.program} would install {', '.join(undeclared[:5])}, which the project does not declare"
+            )
     return None
 
 
@@ -84,12 +88,12 @@ def is_there(command: Command, packages: Sequence[Word], begin: str) -> bool:
     """Return whether npx would only run what the project has installed already."""
     if not packages or not packages[0].is_known:
         return False
-    # What stands behind the package is the program's own; an option with a value may take --no-install for it.
-    told = [word.text for word in list_words_before(packages[0], command)]
+    # Words behind the package are for its program.  An option with a value may take --no-install as it.
+    options = [word.text for word in list_words_before(packages[0], command)]
     refraining = RUNNERS[command.program or ""]
-    if not all(word in refraining or word in FLAGS for word in told):
+    if not all(word in refraining or word in FLAGS for word in options):
         return False
-    if refraining & set(told) and not {"-y", "--yes"} & set(told):
+    if refraining & set(options) and not {"-y", "--yes"} & set(options):
         return True
     name, folders = packages[0].text, command.folders(begin)
     return PLAIN.fullmatch(name) is not None and all(

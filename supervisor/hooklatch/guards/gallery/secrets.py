@@ -1,8 +1,8 @@
 """Refuse keys and tokens in files, commands, requests and calls of other servers.
 
 Keys and tokens are found by their form, by the detectors of bc-detect-secrets (pip install 'hooklatch[guards-secrets]')
-and the patterns below.  Without that package this file does not load, and so every gate that it guards denies.  No
-detector is asked that guesses from words such as "password" or from randomness: those refuse everyday work.
+and the patterns below.  Without that package this file does not load, and so every gate that it guards denies.
+Detectors that guess from words such as "password" or from randomness are left out: they refuse everyday work.
 
 This file is yours: change the lists.
 """
@@ -65,7 +65,7 @@ ALLOWED = {
     "AKIAIOSFODNN7EXAMPLE", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", "password", "pass", "postgres", "guest",
     "changeme", "xxx", "...",
 }  # fmt: skip
-OLD = {"old", "old_string", "old_str", "oldString"}  # what an edit takes out may hold a secret
+OLD = {"old", "old_string", "old_str", "oldString"}  # the text that an edit removes may hold a secret
 
 Json: TypeAlias = "dict[str, Json] | list[Json] | str | float | None"
 
@@ -82,7 +82,7 @@ def secrets(event: Any) -> Any:
     command = (event.tool_args or event.tool_input).get("command")
     if isinstance(command, str):
         try:  # a secret may be written in pieces: gh"p_…"
-            texts += [word.text for one in commands(command) for word in one.arguments]
+            texts += [word.text for parsed in commands(command) for word in parsed.arguments]
             texts.append(re.sub(r"\\\n|['\"\\]", "", command))
         except UnreadableCommandError as error:
             return deny(f"the command cannot be judged: {error}")
@@ -94,7 +94,7 @@ def secrets(event: Any) -> Any:
 
 
 def list_input_texts(value: Json, is_edit: bool) -> Iterator[str]:
-    """Yield every text of a tool's input, without what an edit takes out."""
+    """Yield every text of a tool's input, without the text that an edit removes."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):
@@ -111,11 +111,11 @@ def list_input_texts(value: Json, is_edit: bool) -> Iterator[str]:
 
 def find_secret_kind(line: str) -> str | None:
     for kind, pattern in PATTERNS.items():
-        if (found := pattern.search(line)) is not None and found[0] not in ALLOWED:
+        if (match := pattern.search(line)) is not None and match[0] not in ALLOWED:
             return kind
     for detector in DETECTORS:
         for text in detector.analyze_string(line):
-            is_told = text in ALLOWED or text.startswith(("$", "{", "<", "%")) or f"//{text}:{text}@" in line
-            if not is_told:
+            is_placeholder = text in ALLOWED or text.startswith(("$", "{", "<", "%")) or f"//{text}:{text}@" in line
+            if not is_placeholder:
                 return f"a secret ({detector.secret_type})"
     return None

@@ -1,1 +1,1 @@
-"""What guards know of git: its commands with their settings and options, and what a repository says."""
+"""Git for guards: its commands with their settings and options, and the state of a repository."""

@@ -1,4 +1,4 @@
-"""What a command of git is told: its settings, its verb, the options of that.  Knows git, no policy."""
+"""Commands of git: their settings, their verb and its options.  Knows git, but no policy."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ OWN: Final = parse_syntax(
     " --noglob-pathspecs --icase-pathspecs --exec-path? --html-path --man-path --info-path --no-optional-locks"
     " --no-lazy-fetch --no-advice --list-cmds="
 )
-# The options of verbs; a verb that is none of these has any.
+# The options of verbs; a verb that is not here may have any option.
 OPTIONS: Final[Mapping[str, Syntax]] = {
     "push": parse_syntax(
         "-v --verbose -q --quiet --repo= --all --branches --mirror -d --delete --tags -n --dry-run --porcelain -f"
@@ -167,13 +167,13 @@ WRITING: Final = {
     "read-tree": ("--index-output",), "fast-export": ("--export-marks",), "bugreport": ("-o", "--output-directory"),
     "diagnose": ("-o", "--output-directory"), "credential-store": ("--file",),
 }  # fmt: skip
-# What a pager or an editor may be set to: it shows a text, or nothing.
+# Harmless values of a pager or an editor: programs that show a text, or do nothing.
 SHOWING: Final = re.compile(r"(?:cat|less|more|true|false|:|)(?: -[A-Za-z]+)*")
 SHOWN_BY: Final = ("core.pager", "pager.*", "core.editor", "sequence.editor")
 
 
 def git_parts(command: Command) -> tuple[list[str], str, list[str]]:
-    """Return of a command of git the settings that it is given (`-c`, `--config-env`), its verb, and what follows."""
+    """Return the settings of a command of git (`-c`, `--config-env`), its verb, and the words behind the verb."""
     verb, rest = split_git_verb(command.arguments)
     own = command.arguments[: len(command.arguments) - len(rest)]
     settings = [word.text for word in list_option_values(own, ("-c", "--config-env"), OWN)]
@@ -189,7 +189,7 @@ def git_options(command: Command) -> Options:
 
 
 def find_git_places(command: Command) -> tuple[list[str], str | None]:
-    """Return the folders that git is told to go to (`-C`), one after another, and where its repository is, if told."""
+    """Return the folders that git changes to (`-C`), in their order, and its repository, if an option names it."""
     _, rest = split_git_verb(command.arguments)
     options = parse_options(command.arguments[: len(command.arguments) - len(rest)], OWN).options
     folders = [folder.text for folder in list_named_folders(command)]
@@ -211,31 +211,31 @@ def is_word_known(word: Word) -> bool:
 
 
 def list_named_folders(command: Command) -> list[Word]:
-    """Return the folders that git is told to go to, one after another: -C."""
+    """Return the folders that git changes to, in their order: -C."""
     _, rest = split_git_verb(command.arguments)
     options = parse_options(command.arguments[: len(command.arguments) - len(rest)], OWN).options
     return [option.value for option in options if option.name == "-C" and option.value is not None]
 
 
 def list_named_files(command: Command) -> Iterator[Word]:
-    """Yield what a command of git is told to write, as its words name it."""
+    """Yield the files and folders that a command of git writes, as its words name them."""
     _, verb, rest = git_parts(command)
-    told = git_options(command)
-    named = told.operands
-    if verb in ("rm", "mv") and not told.has("--cached"):  # which leaves the file as it is
-        yield from named
+    options = git_options(command)
+    operands = options.operands
+    if verb in ("rm", "mv") and not options.has("--cached"):  # which leaves the file as it is
+        yield from operands
     elif (verb == "bundle" and rest[:1] == ["create"]) or (verb == "worktree" and rest[:1] in (["add"], ["move"])):
-        yield from named[1:]
-    elif verb in ("clone", "init") and len(named) > (verb == "clone"):
-        yield named[-1]
+        yield from operands[1:]
+    elif verb in ("clone", "init") and len(operands) > (verb == "clone"):
+        yield operands[-1]
     behind = command.arguments[len(command.arguments) - len(rest) :]
     yield from list_option_values(behind, WRITING.get(verb, ("--output",)), OPTIONS.get(verb))
 
 
 def is_of_person(setting: str) -> bool:
-    """Return whether a setting of git, `key=value` or its key, is one that a person sets, by `OF_PERSONS`."""
+    """Return whether only a person sets a setting of git, `key=value` or its key, by `OF_PERSONS`."""
     key, mark, value = setting.partition("=")
     key = key.lower()
-    if mark and SHOWING.fullmatch(value) and any(fnmatchcase(key, one) for one in SHOWN_BY):
+    if mark and SHOWING.fullmatch(value) and any(fnmatchcase(key, pattern) for pattern in SHOWN_BY):
         return False
-    return any(fnmatchcase(key, one) for one in OF_PERSONS)
+    return any(fnmatchcase(key, pattern) for pattern in OF_PERSONS)

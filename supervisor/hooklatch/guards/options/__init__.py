@@ -1,1 +1,1 @@
-"""Options of programs: tables of how each takes its own, and the reader of words by such a table."""
+"""Options of programs: a table for each program, and the parser of words by such a table."""

@@ -1,4 +1,4 @@
-"""The options among the words of a command: clusters, long ones cut short, values, `--`.  Knows words and one table."""
+"""Parser of the options among the words of a command: clusters, long options cut short, values, `--`."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ __all__ = ["Option", "Options", "list_option_values", "parse_options"]
 
 
 class Option(NamedTuple):
-    """One option: as it is written, what long ones it may mean, and its value, if it may have one."""
+    """One option: its name as it is written, the long options that it may mean, and its value, if it may have one."""
 
     name: str
     meanings: frozenset[str]
     value: Word | None = None
 
     def may_be(self, name: str) -> bool:
-        """Return whether it may be the option of this name."""
+        """Return whether it may be the option of this name, of which it may have only the beginning."""
         if self.name == name or name in self.meanings:
             return True
         return (
@@ -37,15 +37,15 @@ class Options(NamedTuple):
     operands: list[Word]
 
     def has(self, *names: str) -> bool:
-        """Return whether one of these may be among the options, cut short or not."""
+        """Return whether one of these names may be among the options, cut short or not."""
         return any(option.may_be(name) for option in self.options for name in names)
 
 
-def parse_options(words: Sequence[Word], how: Syntax) -> Options:
+def parse_options(words: Sequence[Word], syntax: Syntax) -> Options:
     """Return the options among words, and the operands: each way of writing them, clusters, cut short, behind `--`.
 
-    Where nobody knows whether an option takes the next word, that word is read as its value and by itself; of a program
-    that no table has, so is each.
+    Where it is unknown whether an option takes the next word, that word is read as its value and by itself.  This holds
+    for each option of a program that no table has.
     """
     options: list[Option] = []
     operands: list[Word] = []
@@ -62,52 +62,53 @@ def parse_options(words: Sequence[Word], how: Syntax) -> Options:
         is_operand = is_over or text[:1] != "-" or len(text) < 2
         if is_operand:
             operands.append(word)
-        if is_over and how.is_whole:
+        # Without a whole table `--` may be the value of an option, so the words behind it may be options too.
+        if is_over and syntax.is_whole:
             continue
-        if how.is_old and at == 1 and text[:1] not in ("-", "", "/", ".") and word.is_known:
+        if syntax.is_old and at == 1 and text[:1] not in ("-", "", "/", ".") and word.is_known:
             operands.pop()
             for letter in text:  # each takes a word of its own
-                is_valued = f"-{letter}" in how.valued and at < len(words)
+                is_valued = f"-{letter}" in syntax.valued and at < len(words)
                 options.append(Option(f"-{letter}", frozenset(), words[at] if is_valued else None))
                 at += is_valued
-        elif text in how.valued and len(text) > 2:  # -connect of openssl, and whole long ones
+        elif text in syntax.valued and len(text) > 2:  # -connect of openssl, and whole long ones
             options.append(Option(text, frozenset({text}), following))
-            at += how.is_whole
+            at += syntax.is_whole
         elif text.startswith("--"):
             name, mark, value = text.partition("=")
-            meanings = how.meant_by(name)
-            takes = not meanings or not meanings.isdisjoint(how.valued)
+            meanings = syntax.meant_by(name)
+            takes = not meanings or not meanings.isdisjoint(syntax.valued)
             options.append(Option(name, meanings, Word(value, word.is_known) if mark else following if takes else None))
-            at += bool(not mark and meanings and meanings <= how.valued and how.is_whole)
+            at += bool(not mark and meanings and meanings <= syntax.valued and syntax.is_whole)
         elif text.startswith("-") and len(text) > 1:
-            found, is_open = parse_cluster(word, how)
+            found, is_open = parse_cluster(word, syntax)
             if is_open and following is not None:
                 found[-1] = found[-1]._replace(value=following)
-                at += how.is_whole
+                at += syntax.is_whole
             options += found
     return Options(options, operands)
 
 
-def parse_cluster(word: Word, how: Syntax) -> tuple[list[Option], bool]:
+def parse_cluster(word: Word, syntax: Syntax) -> tuple[list[Option], bool]:
     """Return the options in a word of letters, and whether the last one takes the next word."""
-    found: list[Option] = []
+    options: list[Option] = []
     text = word.text
     for at in range(1, len(text)):
         if not text[at].isalnum():
             break
-        name, rest = f"-{text[at]}", Word(text[at + 1 :], word.is_known)
-        if name in how.valued or name in how.optional:
-            is_open = not rest.text and name in how.valued
-            return [*found, Option(name, frozenset(), rest if rest.text else None)], is_open
-        found.append(Option(name, frozenset()))
-    return found, False
+        name, remainder = f"-{text[at]}", Word(text[at + 1 :], word.is_known)
+        if name in syntax.valued or name in syntax.optional:
+            is_open = not remainder.text and name in syntax.valued
+            return [*options, Option(name, frozenset(), remainder if remainder.text else None)], is_open
+        options.append(Option(name, frozenset()))
+    return options, False
 
 
-def list_option_values(words: Sequence[Word], names: Iterable[str], how: Syntax | None = None) -> Iterator[Word]:
+def list_option_values(words: Sequence[Word], names: Iterable[str], syntax: Syntax | None = None) -> Iterator[Word]:
     """Yield the values of options, in each way of writing them: -o x, -ox, -so x, --output x, --out=x."""
-    if not (named := frozenset(names)):
+    if not (wanted_names := frozenset(names)):
         return
-    how = how or Syntax(valued=named)
-    for option in parse_options(words, how).options:
-        if option.value is not None and not named.isdisjoint((option.name, *option.meanings)):
+    syntax = syntax or Syntax(valued=wanted_names)
+    for option in parse_options(words, syntax).options:
+        if option.value is not None and not wanted_names.isdisjoint((option.name, *option.meanings)):
             yield option.value

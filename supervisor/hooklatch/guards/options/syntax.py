@@ -1,7 +1,4 @@
-"""How programs take options, as tables: which of theirs take a value, and which long ones there are.
-
-Knows names of programs and options; reads no words.
-"""
+"""Tables of the options of programs: the options that take a value, and all long ones."""
 
 from __future__ import annotations
 
@@ -12,10 +9,10 @@ __all__ = ["ANY", "SYNTAX", "Syntax", "parse_syntax"]
 
 
 class Syntax(NamedTuple):
-    """How one program takes options.
+    """The options of one program.
 
     `valued` take a value, which may be the next word; `optional` take one only if it touches them; `flags` take none.
-    `is_whole`: there are no others.  `is_old`: the first word is letters of options, too, as tar has it.
+    `is_whole`: the program has no other options.  `is_old`: the first word may be letters of options, as with tar.
     """
 
     valued: frozenset[str] = frozenset()
@@ -25,19 +22,19 @@ class Syntax(NamedTuple):
     is_old: bool = False
 
     def meant_by(self, name: str) -> frozenset[str]:
-        """Return the long options that a word may mean: programs take what is cut short, if nothing else begins so."""
+        """Return the options that a word may mean: programs take a long option cut short, if no other begins so."""
         known = self.valued | self.optional | self.flags
         if name in known:
             return frozenset({name})
-        return frozenset(one for one in known if one.startswith(name)) if len(name) > 2 else frozenset()
+        return frozenset(option for option in known if option.startswith(name)) if len(name) > 2 else frozenset()
 
 
 def parse_syntax(table: str, *, is_old: bool = False) -> Syntax:
     """Return a table that is written as its options: `-o=` takes a value, `--color?` one that touches it, `-f` none."""
-    told = [*table.split(), "--help", "--version"]
-    valued = frozenset(one[:-1] for one in told if one.endswith("="))
-    optional = frozenset(one[:-1] for one in told if one.endswith("?"))
-    return Syntax(valued, optional, frozenset(one for one in told if one[-1] not in "=?"), True, is_old)
+    options = [*table.split(), "--help", "--version"]
+    valued = frozenset(option[:-1] for option in options if option.endswith("="))
+    optional = frozenset(option[:-1] for option in options if option.endswith("?"))
+    return Syntax(valued, optional, frozenset(option for option in options if option[-1] not in "=?"), True, is_old)
 
 
 ANY: Final = Syntax()

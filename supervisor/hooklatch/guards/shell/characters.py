@@ -1,4 +1,4 @@
-"""Which characters a text may have, how far it may go, and where reading stands in it.  Knows no syntax."""
+"""The characters that a text may have, the limits of its size, and the place of reading in it.  Knows no syntax."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ MAX_NESTED: Final = 32  # of what is open at a place; each takes some ten calls
 MAX_STEPS: Final = 12_000  # words and signs of all texts together that are not plain, some 4 us each
 MAX_PIECE: Final = 40  # characters of a text that a refusal shows
 # To shells some of these are blanks, some letters, some the end of the text, and each has its own; the last ones are
-# what this package writes for braces that are quoted.  Surrogates are bytes that are no UTF-8.
+# what this package writes for braces that are quoted.  Surrogates are bytes that are not UTF-8.
 FORBIDDEN: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff\ud800-\udfff\ue000-\ue003]")
 BLANKS: Final = re.compile(r"[ \t]*+")
 BEGINNING: Final = re.compile(r"[\w./~'\"$*-]")  # how a word may begin that touches no operator
-# What would be more than it is, if the text were put into quotes and then read once more.
+# Text in quotes that would run something if a shell read it once more: `eval`, arithmetic and `[[ -v … ]]` do.
 INERT: Final = re.compile(r"`|\$(?:\(|\{[ \t\n|])|\\(?:x24|x60|0?44|0?140|u0*24|u0*60)")
 
 
 class ReadingLimits:
-    """What a text and all texts inside it have together: steps, depth, and what could be evaluated once more."""
+    """The limits that a text and all texts inside it share: steps, depth, and text that may be evaluated again."""
 
     __slots__ = ("depth", "evaluating", "half", "inert", "other_half", "steps")
 
@@ -38,14 +38,14 @@ class ReadingLimits:
 
 
 class TextCursor:
-    """A place in a text: refuses with it, and goes over blanks and comments."""
+    """A place in a text, which refusals name and which moves over blanks and comments."""
 
     def __init__(self, text: str, language: ShellLanguage, limits: ReadingLimits, *, base: int = 0) -> None:
-        if (found := FORBIDDEN.search(text)) is not None:
-            shown = f"U+{ord(found[0]):04X}"
+        if (forbidden := FORBIDDEN.search(text)) is not None:
+            code_point = f"U+{ord(forbidden[0]):04X}"
             raise UnreadableCommandError(
-                f"it has the character {shown}, which shells read in different ways", base + found.start(),
-                text[found.start() : found.start() + MAX_PIECE],
+                f"it has the character {code_point}, which shells read in different ways", base + forbidden.start(),
+                text[forbidden.start() : forbidden.start() + MAX_PIECE],
             )  # fmt: skip
         self.text = text
         self.at: int = 0
@@ -55,7 +55,7 @@ class TextCursor:
         self._base = base  # where this text begins in the one around it
 
     def refuse(self, what: str, at: int | None = None) -> NoReturn:
-        """Say that something is not understood, here or at another place."""
+        """Raise since something is not understood, here or at another place."""
         at = min(self.at if at is None else at, max(self.end - 1, 0))
         piece = self.text[at : at + MAX_PIECE].partition("\n")[0] or self.text[at : at + 1]
         raise UnreadableCommandError(f"{what} is not understood", self._base + at, piece)
@@ -70,7 +70,7 @@ class TextCursor:
             )  # fmt: skip
 
     def open(self) -> None:
-        """Note that something is open that another one may stand in; `close` notes that it is over."""
+        """Note the beginning of a part that others may stand in; `close` notes its end."""
         self.limits.depth += 1
         if self.limits.depth > MAX_NESTED:
             raise UnreadableCommandError(
@@ -84,7 +84,7 @@ class TextCursor:
     def peek(self, count: int = 1) -> str:
         return self.text[self.at : self.at + count]
 
-    def blanks(self) -> None:
+    def skip_blanks(self) -> None:
         """Go over blanks, continued lines and a comment."""
         while True:
             self.at = self.past_blanks()
@@ -98,17 +98,17 @@ class TextCursor:
             self.at = self.end if end < 0 else end
 
     def past_blanks(self) -> int:
-        found = BLANKS.match(self.text, self.at)
-        return self.at if found is None else found.end()
+        match = BLANKS.match(self.text, self.at)
+        return self.at if match is None else match.end()
 
     def past_joint(self) -> int:
-        """Return where a line goes on that ends with a backslash.
+        """Return where a line continues that ends with a backslash.
 
-        Shells take both away before they look for words and operators, so here they stand where none can be joined:
-        before a blank, or between one or an operator and a word.
+        Shells remove the backslash and the new line before they look for words and operators.  So both may stand only
+        where they join nothing: before a blank, or between a blank or an operator and a word.
         """
         before, behind = self.text[self.at - 1 : self.at], self.text[self.at + 2 : self.at + 3]
-        is_blank = before in (" ", "\t") and self.text[self.at - 2 : self.at - 1] != "\\"  # and no letter of a word
+        is_blank = before in (" ", "\t") and self.text[self.at - 2 : self.at - 1] != "\\"  # else a letter of a word
         is_apart = behind in (" ", "\t") or (is_blank and behind not in ("", "\n", "\\", "#"))
         if not is_apart and not (before in ("&", "|", ";") and BEGINNING.match(behind)):
             self.refuse("a line that is continued in the middle of a word or operator")
@@ -128,5 +128,5 @@ class TextCursor:
             limits.half = ""
 
     def note_evaluating(self, what: str) -> None:
-        """Note what evaluates the values of variables, or text, once more."""
+        """Note the name of a construct that evaluates the values of variables, or text, once more."""
         self.limits.evaluating = self.limits.evaluating or what

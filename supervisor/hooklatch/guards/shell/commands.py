@@ -1,4 +1,4 @@
-"""Commands: lists, pipelines, programs with their words, functions.  Knows no compound commands: asks for those."""
+"""Parser of commands: lists, pipelines, programs with their words, functions.  A subclass reads compound commands."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ RESERVED: Final = re.compile(
 ASSIGNMENT: Final = re.compile(rf"([A-Za-z_][A-Za-z0-9_]*)({SUBSCRIPT.pattern})?(\+?=)", re.ASCII)
 SUBSCRIPTED: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\[")
 NAMED_DESCRIPTOR: Final = re.compile(r"\{\w+\}[<>]")
-# Plain words of a program, up to what is none; the last one may be a number before a redirection, or not plain.
+# Plain words of a program, up to a word that is not plain; the last one may be a number before a redirection.
 RUN: Final = re.compile(
     r"""(?:[ \t]++[^\s\\'"`$&|;()<>{}#][^\s\\'"`$&|;()<>{}]*+)++(?=[ \t]*+(?:[\n;]|[&|](?!>)|\)|\Z))"""
 )
@@ -47,7 +47,7 @@ KEPT: Final = frozenset({
 
 
 class Commands(Documents):
-    """Reads commands, recursively, each up to what ends it."""
+    """A recursive parser of commands, each up to the sign or word that ends it."""
 
     def __init__(self, text: str, language: ShellLanguage, limits: ReadingLimits, *, base: int = 0) -> None:
         super().__init__(text, language, limits, base=base)
@@ -60,37 +60,37 @@ class Commands(Documents):
 
     @abstractmethod
     def in_parentheses(self) -> Node:
-        """Read a shell of its own, or arithmetic."""
+        """Read a subshell, or arithmetic."""
 
     def program(self) -> CommandList:
         """Read the whole text."""
-        found = self.sequence(())
+        script = self.sequence(())
         if self.at < self.end:
-            self.refuse("what stands here")
+            self.refuse("the text here")
         if self.waits:
             self.refuse("a here-document without a body")
-        return found
+        return script
 
-    def whole(self, text: str, begin: int) -> CommandList:
+    def read_inner(self, text: str, begin: int) -> CommandList:
         self.open()
-        found = type(self)(text, self.language, self.limits, base=self._base + begin).program()
+        script = type(self)(text, self.language, self.limits, base=self._base + begin).program()
         self.close()
-        return found
+        return script
 
     def substitution(self) -> CommandList:
         self._documents.append(0)
-        found = self.in_shell()
+        script = self.in_shell()
         # bash 5.2 reads on in the line behind such a document as if it belonged to the command before.
         if self._documents.pop() not in (0, self._begun):
             self.refuse("a command behind a here-document in a substitution")
-        return found
+        return script
 
     def in_shell(self) -> CommandList:
         """Read commands up to a closing parenthesis, and go past it."""
         self.open()
         begin, around, self.inside = self.at, self.inside, []
         self._waiting.append([])
-        found = self.sequence((")",))
+        script = self.sequence((")",))
         if self.peek() != ")":
             self.refuse("a parenthesis that is not closed", begin - 1)
         if self._waiting.pop():
@@ -98,36 +98,36 @@ class Commands(Documents):
         self.at += 1
         self.inside = around
         self.close()
-        return found
+        return script
 
     def note_document(self) -> None:
         self._documents = [document or self._begun for document in self._documents]
 
     # -- lists ----------------------------------------------------------------------------------------------------
 
-    def lines(self) -> None:
-        """Go over blanks, comments and the ends of lines."""
-        self.blanks()
+    def skip_lines(self) -> None:
+        """Move over blanks, comments and the ends of lines."""
+        self.skip_blanks()
         while self.text.startswith("\n", self.at):
             self.newline()
-            self.blanks()
+            self.skip_blanks()
 
-    def reserved(self) -> str | None:
-        """Return the word of the language that stands here, if one does."""
-        found = RESERVED.match(self.text, self.at)
-        return None if found is None else found[0]
+    def reserved_word(self) -> str | None:
+        """Return the reserved word at this place, None if there is none."""
+        match = RESERVED.match(self.text, self.at)
+        return None if match is None else match[0]
 
     def is_at(self, until: tuple[str, ...]) -> bool:
         if ")" in until and self.text.startswith(")", self.at):
             return True
         if ";;" in until and self.text.startswith((";;", ";&"), self.at):
             return True
-        return self.reserved() in until
+        return self.reserved_word() in until
 
-    def take(self, word: str) -> None:
-        self.lines()
-        if self.reserved() != word:
-            self.refuse(f"what stands here instead of {word!r}")
+    def take_word(self, word: str) -> None:
+        self.skip_lines()
+        if self.reserved_word() != word:
+            self.refuse(f"the text here instead of {word!r}")
         self.at += len(word)
 
     def sequence(self, until: tuple[str, ...]) -> CommandList:
@@ -135,11 +135,11 @@ class Commands(Documents):
         nodes: list[Node] = []
         in_background: set[int] = set()
         while True:
-            self.lines()
+            self.skip_lines()
             if self.at >= self.end or self.is_at(until):
                 break
             nodes.append(self.chain())
-            self.blanks()
+            self.skip_blanks()
             if self.at >= self.end or self.is_at(until):
                 break
             if self.peek(2) in (";;", ";&", "&&", "&>", "&|", "&!"):
@@ -149,56 +149,56 @@ class Commands(Documents):
                 self.at += 1
                 if character == "&":
                     in_background.add(len(nodes) - 1)
-                self.blanks()
+                self.skip_blanks()
                 if self.peek() in ("&", ";") and self.at < self.end and not self.is_at(until):
                     self.refuse("a sign without a command before it")
             elif character != "\n":
-                self.refuse("what stands here")
+                self.refuse("the text here")
         return CommandList(tuple(nodes), frozenset(in_background))
 
     def chain(self) -> Node:
         first = self.pipeline()
-        rest: list[tuple[str, Node]] = []
-        self.blanks()
+        following: list[tuple[str, Node]] = []
+        self.skip_blanks()
         while (operator := self.peek(2)) in ("&&", "||"):
             self.at += 2
-            self.lines()
-            rest.append((operator, self.pipeline()))
-            self.blanks()
-        return CommandChain(first, tuple(rest)) if rest else first
+            self.skip_lines()
+            following.append((operator, self.pipeline()))
+            self.skip_blanks()
+        return CommandChain(first, tuple(following)) if following else first
 
     def pipeline(self) -> Node:
         self._begun += 1
         is_negated = self.before_pipeline()
         parts = [self.command()]
-        self.blanks()
+        self.skip_blanks()
         while self.text.startswith("|", self.at) and not self.text.startswith("||", self.at):
             self.at += 1
             if self.text.startswith("&", self.at):
                 if not self.language.is_bash:
                     self.refuse("'|&', which is not of every shell,")
                 self.at += 1
-            self.lines()
+            self.skip_lines()
             parts.append(self.command())
-            self.blanks()
+            self.skip_blanks()
         return Pipeline(tuple(parts), is_negated) if len(parts) > 1 or is_negated else parts[0]
 
     def before_pipeline(self) -> bool:
         """Read `!` and `time`; return whether what follows is negated."""
         is_negated = False
-        while (word := self.reserved()) in ("!", "time"):
+        while (word := self.reserved_word()) in ("!", "time"):
             if word == "time" and self.language.keeps_time is False:
                 break
             begin = self.at
             self.at += len(word)
-            self.blanks()
+            self.skip_blanks()
             if word == "time" and self.text.startswith("-p ", self.at):
                 self.at += 3
-                self.blanks()
-            following = self.reserved()
+                self.skip_blanks()
+            following = self.reserved_word()
             is_bare = self.peek() in ("", "\n", ";", "&", "|", ")") or self.text.startswith("(", begin + len(word))
             if is_bare or following in ("!", "time"):
-                self.refuse(f"{word!r} before what stands here", begin)
+                self.refuse(f"{word!r} before the text behind it", begin)
             if word == "time" and (
                 self.peek() == "-" or (self.language.keeps_time is None and (following or self.peek() == "("))
             ):
@@ -210,7 +210,7 @@ class Commands(Documents):
         self.step()
         if self.text.startswith("(", self.at):
             return self.in_parentheses()
-        word = self.reserved()
+        word = self.reserved_word()
         if word is not None and not (word == "time" and self.language.keeps_time is False):
             return self.compound(word)
         return self.simple()
@@ -228,12 +228,13 @@ class Commands(Documents):
             if words and not is_declaring and (run := RUN.match(self.text, self.at)) is not None:
                 words += run[0].split()
                 self.at = end = run.end()
-            self.blanks()
+            self.skip_blanks()
             if (redirection := self.redirection()) is not None:
                 redirections.append(redirection)
                 continue
-            if not words and (found := ASSIGNMENT.match(self.text, self.at)) is not None:
-                assignments.append(self.assignment(found))
+            # Behind the first word `a=b` is an argument, so it is asked for only while there are no words.
+            if not words and (match := ASSIGNMENT.match(self.text, self.at)) is not None:
+                assignments.append(self.assignment(match))
                 end = self.at
                 continue
             self.refuse_here(has_words=bool(words))
@@ -252,7 +253,7 @@ class Commands(Documents):
                 return self.function(word)
             is_declaring = is_declaring or (len(words) == 1 and word.bare in DECLARING)
         if not (words or assignments or redirections):
-            self.refuse("what stands here, where a command is expected,")
+            self.refuse("the text here, where a command is expected,")
         return SimpleCommand(self.text[begin:end], tuple(assignments), words, tuple(redirections))
 
     def refuse_here(self, *, has_words: bool) -> None:
@@ -260,17 +261,17 @@ class Commands(Documents):
             self.refuse("a redirection with a name")
         if not has_words and SUBSCRIPTED.match(self.text, self.at):
             self.refuse("'[' behind a name")
-        if not has_words and self.reserved() not in (None, "time"):
+        if not has_words and self.reserved_word() not in (None, "time"):
             self.refuse("a word of the language behind an assignment or a redirection")
 
-    def assignment(self, found: re.Match[str]) -> Assignment:
-        name, subscript, operator = found.groups()
+    def assignment(self, match: re.Match[str]) -> Assignment:
+        name, subscript, operator = match.groups()
         if (subscript or operator == "+=") and not self.language.is_bash:
             self.refuse("an array or '+=', which is not of every shell,")
         self.at += len(name)
         if subscript:
             self.subscript()
-        self.at = found.end()
+        self.at = match.end()
         if self.peek() == "(":
             if not self.language.is_bash:
                 self.refuse("an array, which is not of every shell,")
@@ -279,7 +280,7 @@ class Commands(Documents):
         if self.at < self.end and self.peek() not in " \t\n;&|()<>":
             word = self.word()
         if self.text.startswith(("(", "<(", ">("), self.at):
-            self.refuse("what stands behind a value")
+            self.refuse("the text behind a value")
         return Assignment(name, () if word is None else (word,))
 
     def array(self) -> tuple[CommandList, ...]:
@@ -289,7 +290,7 @@ class Commands(Documents):
         self.at += 1
         inside: list[CommandList] = []
         while True:
-            self.lines()
+            self.skip_lines()
             if self.text.startswith(")", self.at):
                 self.at += 1
                 break
@@ -305,7 +306,7 @@ class Commands(Documents):
                 self.refuse("an item of an array", self.at if self.at < self.end else begin)
             inside += word.inside
         if self.at < self.end and self.peek() not in " \t\n;&|)":
-            self.refuse("what stands behind an array")
+            self.refuse("the text behind an array")
         self.close()
         return tuple(inside)
 
@@ -322,7 +323,7 @@ class Commands(Documents):
     def body_of(self, name: str) -> Function:
         if name in KEPT:
             self.refuse(f"a function that takes the place of {name!r}")
-        self.lines()
-        if self.reserved() != "{" and (self.peek() != "(" or self.peek(2) == "(("):
+        self.skip_lines()
+        if self.reserved_word() != "{" and (self.peek() != "(" or self.peek(2) == "(("):
             self.refuse("the body of a function")
         return Function(name, self.command())

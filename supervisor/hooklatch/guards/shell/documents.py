@@ -1,4 +1,4 @@
-"""Redirections and here-documents: the body of one begins behind the line that names it.  Knows no commands."""
+"""Redirections and here-documents.  The body of a here-document begins behind the line that names it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class PendingDocument(NamedTuple):
 
 
 class Documents(WordReader):
-    """Reads redirections, and the bodies of here-documents where a line ends."""
+    """A reader of redirections, and of the bodies of here-documents where a line ends."""
 
     def __init__(self, text: str, language: ShellLanguage, limits: ReadingLimits, *, base: int = 0) -> None:
         super().__init__(text, language, limits, base=base)
@@ -42,10 +42,10 @@ class Documents(WordReader):
         return any(self._waiting)
 
     def redirection(self) -> Redirection | None:
-        """Read the redirection that stands here; None if none does."""
+        """Return the redirection at this place, None if there is none."""
         begin, text = self.at, self.text
-        found = OPERATOR.match(text, begin)
-        if found is None:
+        match = OPERATOR.match(text, begin)
+        if match is None:
             both = BOTH.match(text, begin)
             if both is None:
                 return None
@@ -53,13 +53,13 @@ class Documents(WordReader):
                 self.refuse("'&>', which is two signs to some shells,")
             self.at = both.end()
             return Redirection(both[0], self.target())
-        number, operator = found.groups()
+        number, operator = match.groups()
         if not number and self.language.is_bash and text.startswith(("<(", ">("), begin):
             return None
         self.step()
         if len(number) > (3 if self.language.is_bash else 1):
             self.refuse("a redirection with this number")
-        self.at = found.end()
+        self.at = match.end()
         if operator in ("<<", "<<-"):
             return Redirection("<<", self.here_document(operator), number)
         if operator == "<<<" and not self.language.is_bash:
@@ -76,20 +76,20 @@ class Documents(WordReader):
         self.at = self.past_blanks()
         if self.peek() in ("#", "\n", "\\"):
             self.refuse("a redirection without a word behind it")
-        found = self.word()
-        if found is None or self.peek() == "(":
+        word = self.word()
+        if word is None or self.peek() == "(":
             self.refuse("a redirection without a word behind it")
-        if found.bare is not None and found.bare.isdigit() and self.peek() in ("<", ">"):
+        if word.bare is not None and word.bare.isdigit() and self.peek() in ("<", ">"):
             self.refuse("a number between two redirections")
-        return found
+        return word
 
     def here_document(self, operator: str) -> HereDocument:
         self.at = self.past_blanks()
-        found = MARK.match(self.text, self.at)
-        if found is None:
+        match = MARK.match(self.text, self.at)
+        if match is None:
             self.refuse("this mark of a here-document")
-        single, double, escape, bare = found.groups()
-        self.at = found.end()
+        single, double, escape, bare = match.groups()
+        self.at = match.end()
         document = HereDocument()
         is_quoted = bool(single or double or escape)
         self._waiting[-1].append(PendingDocument(single or double or bare, is_quoted, operator == "<<-", document))
@@ -100,7 +100,7 @@ class Documents(WordReader):
         """Note that a here-document has begun at this place."""
 
     def newline(self) -> None:
-        """Go to the next line, behind the bodies of the here-documents that this one names."""
+        """Move to the next line, behind the bodies of the here-documents that this line names."""
         if any(self._waiting[:-1]):
             self.refuse("the end of a line in a substitution, while a here-document waits outside of it,")
         self.at += 1
@@ -109,34 +109,35 @@ class Documents(WordReader):
         self._waiting[-1] = []
 
     def body(self, waiting: PendingDocument) -> None:
-        """Read the body of a here-document, whose end stands alone on its line and is no part of another one."""
+        """Read the body of a here-document, whose end stands alone on its line and is not part of another one."""
+        # Lines that are nearly the end are found too: in a substitution bash ends at the mark and a parenthesis.
         begin, mark = self.at, re.escape(waiting.mark)
         near = re.compile(rf"^[ \t]*+{mark}[;)}}`'\"|& \t]*+$", re.MULTILINE)
-        found = near.search(self.text, begin)
-        if found is None or begin >= self.end:
+        match = near.search(self.text, begin)
+        if match is None or begin >= self.end:
             self.refuse("a here-document that does not end", min(begin, self.end - 1))
-        line = found[0].lstrip("\t") if waiting.has_tabs else found[0]
+        line = match[0].lstrip("\t") if waiting.has_tabs else match[0]
         if line != waiting.mark:
-            self.refuse("a line that is nearly the end of a here-document", found.start())
-        self.at = min(found.end() + 1, self.end)
-        text = self.text[begin : found.start()]
+            self.refuse("a line that is nearly the end of a here-document", match.start())
+        self.at = min(match.end() + 1, self.end)
+        text = self.text[begin : match.start()]
         if waiting.has_tabs:
             text = TABS.sub("", text)
         if waiting.is_quoted:
             self.note_inert(text)
             waiting.document.text = text
         else:
-            self.expanded(text, begin, waiting.document)
+            self.read_expanded(text, begin, waiting.document)
 
-    def expanded(self, text: str, begin: int, document: HereDocument) -> None:
+    def read_expanded(self, text: str, begin: int, document: HereDocument) -> None:
         """Read a body in which `$`, backticks and the backslashes before them mean what they do in double quotes."""
         self.open()
         inner = type(self)(text, self.language, self.limits, base=self._base + begin)
-        found: list[str] = []
+        pieces: list[str] = []
         while inner.at < inner.end:
             if (plain := IN_BODY.match(text, inner.at)) is not None:
                 inner.note_inert(plain[0])
-                found.append(plain[0])
+                pieces.append(plain[0])
                 inner.at = plain.end()
                 continue
             inner.step()
@@ -144,13 +145,13 @@ class Documents(WordReader):
             if text[inner.at] == "\\":
                 if after in ("", "\n"):
                     inner.refuse("a line of a here-document that ends with a backslash")
-                found.append(after if after in "$`\\" else f"\\{after}")
+                pieces.append(after if after in "$`\\" else f"\\{after}")
                 inner.note_inert(after)
                 inner.at += 2
                 continue
             piece = inner.dollar(is_quoted=True) if text[inner.at] == "$" else inner.backticks(is_quoted=True)
             document.is_known = document.is_known and piece.is_known
-            found.append(piece.text)
+            pieces.append(piece.text)
         self.close()
-        document.text = "".join(found)
+        document.text = "".join(pieces)
         document.inside = tuple(inner.inside)

@@ -1,4 +1,4 @@
-"""What begins with `$` or a backtick: variables, substitutions, arithmetic.  Asks for the commands inside."""
+"""Expansions, which begin with `$` or a backtick: variables, substitutions, arithmetic.  A subclass reads commands."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ PLAIN_OF_ANSI: Final = re.compile(r"[^'\\]++")
 
 
 class Expansions(TextCursor):
-    """Reads what is expanded; `inside` gathers what the current word runs."""
+    """A reader of expansions; `inside` collects the commands that the current word runs."""
 
     def __init__(self, text: str, language: ShellLanguage, limits: ReadingLimits, *, base: int = 0) -> None:
         super().__init__(text, language, limits, base=base)
@@ -50,15 +50,15 @@ class Expansions(TextCursor):
         """Read commands up to the parenthesis that closes them, and go past it."""
 
     @abstractmethod
-    def whole(self, text: str, begin: int) -> CommandList:
+    def read_inner(self, text: str, begin: int) -> CommandList:
         """Read a part of the text as commands of their own."""
 
     @abstractmethod
     def double_quotes(self) -> list[WordPiece]:
-        """Read what stands in double quotes."""
+        """Read the text in double quotes."""
 
     def dollar(self, *, is_quoted: bool) -> WordPiece:
-        """Read what begins with a dollar sign; one that begins nothing is a letter."""
+        """Read an expansion that begins with a dollar sign; a dollar sign that begins none is a letter."""
         self.step()
         begin, text = self.at, self.text
         after = text[begin + 1 : begin + 2]
@@ -94,11 +94,11 @@ class Expansions(TextCursor):
     def parameter(self, *, is_quoted: bool) -> WordPiece:
         """Read `${…}`: a name, one operator, and a word in which each letter has one meaning."""
         begin = self.at
-        found = PARAMETER.match(self.text, begin)
-        if found is None:
+        match = PARAMETER.match(self.text, begin)
+        if match is None:
             self.refuse("an expansion of this form")
-        length, indirect, name = found.groups()
-        self.at = found.end()
+        length, indirect, name = match.groups()
+        self.at = match.end()
         is_list = name == "@"
         if self.text.startswith("[", self.at):
             is_list = self.subscript() == "[@]" or is_list
@@ -121,16 +121,19 @@ class Expansions(TextCursor):
 
     def subscript(self) -> str:
         """Read the brackets behind the name of an array."""
-        found = SUBSCRIPT.match(self.text, self.at)
-        if found is None or not self.language.is_bash:
-            self.refuse("what stands in the brackets of an array")
-        if PLAIN_SUBSCRIPT.fullmatch(found[0]) is None:
+        match = SUBSCRIPT.match(self.text, self.at)
+        if match is None or not self.language.is_bash:
+            self.refuse("the text in the brackets of an array")
+        if PLAIN_SUBSCRIPT.fullmatch(match[0]) is None:
             self.note_evaluating("the brackets of an array")
-        self.at = found.end()
-        return found[0]
+        self.at = match.end()
+        return match[0]
 
     def word_of_parameter(self, begin: int, *, is_quoted: bool) -> None:
-        """Read up to the brace that ends an expansion: quotes only where no double quote or body is around it."""
+        """Read up to the brace that ends an expansion.
+
+        Quotes are read only where no double quotes and no here-document are around it: shells differ about them there.
+        """
         while True:
             self.step()
             if (plain := IN_PARAMETER.match(self.text, self.at)) is not None:
@@ -165,7 +168,7 @@ class Expansions(TextCursor):
         self.close()
 
     def single_quotes(self) -> str:
-        """Read what stands in single quotes."""
+        """Read the text in single quotes."""
         end = self.text.find("'", self.at + 1)
         if end < 0:
             self.refuse("a quote that is not closed")
@@ -180,29 +183,29 @@ class Expansions(TextCursor):
             self.refuse('"$\'", which is not of every shell,')
         begin = self.at
         self.at += 2
-        found: list[str] = []
+        decoded: list[str] = []
         while not self.text.startswith("'", self.at):
             self.step()
             if (plain := PLAIN_OF_ANSI.match(self.text, self.at)) is not None:
-                found.append(plain[0])
+                decoded.append(plain[0])
                 self.at = plain.end()
             elif (escape := ESCAPE.match(self.text, self.at)) is not None:
                 letter, short, octal, long = escape.groups()
-                found.append(LETTERS[letter] if letter else chr(int(short or long or octal, 8 if octal else 16)))
+                decoded.append(LETTERS[letter] if letter else chr(int(short or long or octal, 8 if octal else 16)))
                 self.at = escape.end()
             elif self.at >= self.end:
                 self.refuse("a quote that is not closed", begin)
             else:
                 self.refuse("an escape that shells read in different ways")
         self.at += 1
-        text = "".join(found)
+        text = "".join(decoded)
         if "\0" in text:
             self.refuse("a null character in a word", begin)
         self.note_inert(text)
         return WordPiece(text)
 
     def arithmetic(self, ends: str = "))") -> None:
-        """Read arithmetic up to what ends it, without quotes: there they quote nothing."""
+        """Read arithmetic up to its end.  It may not have quotes, since quotes in arithmetic quote nothing."""
         begin, depth = self.at, 0
         allowed = OF_BASH_ARITHMETIC if self.language.is_bash else OF_ARITHMETIC
         is_evaluated = False
@@ -232,7 +235,7 @@ class Expansions(TextCursor):
             self.note_evaluating("arithmetic")
 
     def backticks(self, *, is_quoted: bool) -> WordPiece:
-        r"""Read `…` in backticks; a backslash there has meanings of its own, and a here-document may end behind it."""
+        r"""Read `…` in backticks, where a backslash has other meanings, and a here-document may end behind them."""
         self.step()
         begin, end = self.at, self.text.find("`", self.at + 1)
         if end < 0:
@@ -240,6 +243,6 @@ class Expansions(TextCursor):
         text = self.text[begin + 1 : end]
         if "\\" in text or "<<" in text or (is_quoted and '"' in text):
             self.refuse("a backslash, a quote or a here-document in backticks; write $(…), which")
-        self.inside.append(self.whole(text, begin + 1))
+        self.inside.append(self.read_inner(text, begin + 1))
         self.at = end + 1
         return WordPiece(self.text[begin : self.at], False, is_quoted, not is_quoted)

@@ -1,4 +1,4 @@
-"""The languages that shell text is read in: what each shell knows that another one takes for something else."""
+"""The languages of shells: the syntax that one shell has and another one takes for something else."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BASH: Final = ShellLanguage("bash", is_bash=True, has_braces=True, keeps_time=Tr
 # Its own differences lie outside of the subset: aliases, quotes in "${x-…}", assignments that fail.
 BASH_POSIX: Final = ShellLanguage("bash --posix", is_bash=True, has_braces=True, keeps_time=True)
 DASH: Final = ShellLanguage("dash", is_bash=False, has_braces=False, keeps_time=False)
-# What all of them read alike: for a `sh` of which nobody knows what it is.
+# Syntax that all of them read alike: for `sh`, which is bash on one machine and dash on another.
 COMMON: Final = ShellLanguage("sh", is_bash=False, has_braces=None, keeps_time=None)
 # By the name of the program.  zsh and the Korn shells have more of their own, of which nothing is in the subset.
 LANGUAGES: Final = {

@@ -1,4 +1,4 @@
-"""Commands that stand between words of the language: branches, loops, groups, tests.  The whole reader."""
+"""The whole parser of shell text: compound commands (branches, loops, groups, tests) over all others."""
 
 from __future__ import annotations
 
@@ -38,59 +38,59 @@ def parse_script(text: str, language: ShellLanguage = BASH, limits: ReadingLimit
 
 
 class ShellParser(Commands):
-    """Reads a text of one language."""
+    """A parser for a text in one language."""
 
     def in_parentheses(self) -> Node:
         begin = self.at
         if not self.text.startswith("((", begin):
             self.at += 1
-            return self.ended("(", begin, (), (self.in_shell(),))
+            return self.read_redirections("(", begin, (), (self.in_shell(),))
         if not self.language.is_bash:
             self.refuse("'((', which is arithmetic to some shells,")
         self.at += 2
-        return self.ended("((", begin, (self.gathered(self.arithmetic),), ())
+        return self.read_redirections("((", begin, (self.collect_inside(self.arithmetic),), ())
 
     def compound(self, word: str) -> Node:
         """Read a command that begins with a word of the language."""
         begin = self.at
         self.at += len(word)
         self.open()
-        found: Node
+        command: Node
         match word:
             case "{":
-                found = self.ended(word, begin, (), self.parts(("}",)))
+                command = self.read_redirections(word, begin, (), self.parts(("}",)))
             case "if":
-                found = self.ended(word, begin, (), self.branches())
+                command = self.read_redirections(word, begin, (), self.branches())
             case "while" | "until":
-                found = self.ended(word, begin, (), self.parts(("do",), ("done",)))
+                command = self.read_redirections(word, begin, (), self.parts(("do",), ("done",)))
             case "for" | "select":
-                found = self.loop(word, begin)
+                command = self.loop(word, begin)
             case "case":
-                found = self.cases(begin)
+                command = self.cases(begin)
             case "[[":
-                found = self.ended(word, begin, self.test(begin), ())
+                command = self.read_redirections(word, begin, self.test(begin), ())
             case "function" if self.language.is_bash:
-                found = self.named_function()
+                command = self.named_function()
             case _:
                 self.refuse(f"{word!r}", begin)
         self.close()
-        return found
+        return command
 
-    def gathered(self, read: Callable[..., object], *told: str) -> ShellWord:
-        """Return what runs in arithmetic, as a word."""
+    def collect_inside(self, read: Callable[..., object], *arguments: str) -> ShellWord:
+        """Return a word with the commands that run in arithmetic or in a pattern."""
         around, self.inside = self.inside, []
-        read(*told)
+        read(*arguments)
         inside, self.inside = tuple(self.inside), around
         return ShellWord((), None, inside)
 
-    def ended(
+    def read_redirections(
         self, kind: str, begin: int, words: Sequence[ShellWord], bodies: Sequence[CommandList]
     ) -> CompoundCommand:
         """Read the redirections behind a compound command, which no word follows."""
         end = self.at
         redirections: list[Redirection] = []
         while True:
-            self.blanks()
+            self.skip_blanks()
             if (redirection := self.redirection()) is None:
                 break
             redirections.append(redirection)
@@ -99,36 +99,36 @@ class ShellParser(Commands):
         return CompoundCommand(kind, self.text[begin:end], tuple(words), tuple(bodies), tuple(redirections))
 
     def part(self, until: tuple[str, ...]) -> CommandList:
-        """Read commands of which there is one at least, up to one of these words."""
+        """Read one command or more, up to one of these words."""
         if self.at < self.end and self.text[self.at] not in " \t\n(":
             self.refuse("this sign behind a word of the language")
-        found = self.sequence(until)
-        if not found.nodes:
-            self.refuse("what stands here, where a command is expected,")
-        return found
+        script = self.sequence(until)
+        if not script.nodes:
+            self.refuse("the text here, where a command is expected,")
+        return script
 
     def parts(self, *ends: tuple[str, ...]) -> list[CommandList]:
-        """Read commands up to a word, behind that those up to the next one, and so on; go past the last word."""
-        found: list[CommandList] = []
+        """Read commands up to a first word, then those up to the next word, and so on; move past the last word."""
+        scripts: list[CommandList] = []
         for until in ends:
-            found.append(self.part(until))
-            self.take(until[0])
-        return found
+            scripts.append(self.part(until))
+            self.take_word(until[0])
+        return scripts
 
     def branches(self) -> list[CommandList]:
-        found = [*self.parts(("then",)), self.part(("elif", "else", "fi"))]
-        while self.reserved() == "elif":
+        scripts = [*self.parts(("then",)), self.part(("elif", "else", "fi"))]
+        while self.reserved_word() == "elif":
             self.at += 4
-            found += [*self.parts(("then",)), self.part(("elif", "else", "fi"))]
-        if self.reserved() == "else":
+            scripts += [*self.parts(("then",)), self.part(("elif", "else", "fi"))]
+        if self.reserved_word() == "else":
             self.at += 4
-            found.append(self.part(("fi",)))
-        self.take("fi")
-        return found
+            scripts.append(self.part(("fi",)))
+        self.take_word("fi")
+        return scripts
 
     def loop(self, word: str, begin: int) -> CompoundCommand:
         """Read `for NAME in WORDS` and, of bash, `select` and `for ((…))`."""
-        self.blanks()
+        self.skip_blanks()
         words: list[ShellWord] = []
         if word == "select" and not self.language.is_bash:
             self.refuse("'select', which is not of every shell,", begin)
@@ -136,7 +136,7 @@ class ShellParser(Commands):
             if not self.language.is_bash:
                 self.refuse("'for ((', which is not of every shell,", begin)
             self.at += 2
-            words = [self.gathered(self.arithmetic, ends) for ends in (";", ";", "))")]
+            words = [self.collect_inside(self.arithmetic, ends) for ends in (";", ";", "))")]
             self.past_semicolon()
         else:
             name = NAME.match(self.text, self.at)
@@ -144,77 +144,77 @@ class ShellParser(Commands):
                 self.refuse("the name of a variable")
             self.at = name.end()
             if self.at < self.end and self.text[self.at] not in " \t\n;":
-                self.refuse("what stands behind the name of a variable")
+                self.refuse("the text behind the name of a variable")
             self.past_semicolon()
-            if self.reserved() == "in":
+            if self.reserved_word() == "in":
                 self.at += 2
                 words = self.words_of_loop()
-        self.take("do")
-        return self.ended(word, begin, words, self.parts(("done",)))
+        self.take_word("do")
+        return self.read_redirections(word, begin, words, self.parts(("done",)))
 
     def past_semicolon(self) -> None:
-        self.blanks()
+        self.skip_blanks()
         if self.text.startswith(";", self.at) and not self.text.startswith(";;", self.at):
             self.at += 1
-        self.lines()
+        self.skip_lines()
 
     def words_of_loop(self) -> list[ShellWord]:
-        found: list[ShellWord] = []
+        words: list[ShellWord] = []
         while True:
-            self.blanks()
+            self.skip_blanks()
             word = self.word()
             if word is None:
                 break
-            found.append(word)
+            words.append(word)
         if self.peek() not in ("\n", ";") or self.at >= self.end:
-            self.refuse("what stands among the words of a loop")
+            self.refuse("the text among the words of a loop")
         self.past_semicolon()
-        return found
+        return words
 
     def cases(self, begin: int) -> CompoundCommand:
-        self.blanks()
-        words = [self.expected("the word of 'case'")]
+        self.skip_blanks()
+        words = [self.require_word("the word of 'case'")]
         bodies: list[CommandList] = []
-        self.lines()
-        self.take("in")
+        self.skip_lines()
+        self.take_word("in")
         while True:
-            self.lines()
-            if self.reserved() == "esac":
+            self.skip_lines()
+            if self.reserved_word() == "esac":
                 self.at += 4
-                return self.ended("case", begin, words, bodies)
+                return self.read_redirections("case", begin, words, bodies)
             if self.text.startswith("(", self.at):
                 self.at += 1
             while True:
-                self.blanks()
-                if self.reserved() == "esac":
+                self.skip_blanks()
+                if self.reserved_word() == "esac":
                     self.refuse("'esac' as a pattern")
-                words.append(self.expected("the pattern of a 'case'"))
-                self.blanks()
+                words.append(self.require_word("the pattern of a 'case'"))
+                self.skip_blanks()
                 if self.peek() != "|":
                     break
                 self.at += 1
             if self.peek() != ")":
-                self.refuse("what stands behind a pattern")
+                self.refuse("the text behind a pattern")
             self.at += 1
             bodies.append(self.sequence((";;", "esac")))
-            end = next((one for one in (";;&", ";&", ";;") if self.text.startswith(one, self.at)), "")
+            end = next((sign for sign in (";;&", ";&", ";;") if self.text.startswith(sign, self.at)), "")
             if end not in ("", ";;") and not self.language.is_bash:
                 self.refuse(f"{end!r}, which is not of every shell,")
             self.at += len(end)
 
-    def expected(self, what: str) -> ShellWord:
+    def require_word(self, what: str) -> ShellWord:
         word = self.word()
         if word is None:
-            self.refuse(f"what stands here instead of {what}")
+            self.refuse(f"the text here instead of {what}")
         return word
 
     def named_function(self) -> Node:
-        self.blanks()
+        self.skip_blanks()
         name = FUNCTION_NAME.match(self.text, self.at)
         if name is None:
             self.refuse("the name of a function")
         self.at = name.end()
-        self.blanks()
+        self.skip_blanks()
         if self.text.startswith("()", self.at):
             self.at += 2
         elif self.peek() not in ("{", "\n"):
@@ -224,13 +224,13 @@ class ShellParser(Commands):
     # -- tests of bash ---------------------------------------------------------------------------------------------
 
     def test(self, begin: int) -> list[ShellWord]:
-        """Read what stands in `[[ … ]]`."""
+        """Read the words of `[[ … ]]`."""
         if not self.language.is_bash:
             self.refuse("'[[', which is a program to some shells,", begin)
         depth = 0
         words: list[ShellWord] = []
         while True:
-            self.lines()
+            self.skip_lines()
             character = self.peek()
             if character in ("(", ")") and character:
                 depth += 1 if character == "(" else -1
@@ -242,7 +242,7 @@ class ShellParser(Commands):
             elif character in ("<", ">") and self.peek(2)[1:] in (" ", "\t"):
                 self.at += 1
             else:
-                word = self.expected("a word of '[['")
+                word = self.require_word("a word of '[['")
                 if self.peek() in ("(", "<", ">") and self.at < self.end:
                     self.refuse("this sign behind a word")
                 if word.bare == "]]":
@@ -251,12 +251,12 @@ class ShellParser(Commands):
                     return words
                 words.append(word)
                 if word.bare == "=~":
-                    words.append(self.gathered(self.pattern))
+                    words.append(self.collect_inside(self.pattern))
                 elif word.bare in EVALUATING:
                     self.note_operands(words, word.bare)
 
     def note_operands(self, words: Sequence[ShellWord], sign: str) -> None:
-        """Note that operands of a sign are evaluated, unless the one behind it is a plain name to be looked for."""
+        """Note that operands of a sign are evaluated, unless its right one is a plain name, or both are numbers."""
         at = self.past_blanks()
         plain = NAME.match(self.text, at)
         is_name = sign in ("-v", "-o", "-R") and plain is not None and self.text[plain.end() : plain.end() + 1] in " \t"
@@ -268,7 +268,7 @@ class ShellParser(Commands):
 
     def pattern(self) -> None:
         """Read the pattern behind `=~`, in which parentheses and `|` are letters."""
-        self.blanks()
+        self.skip_blanks()
         depth, begin = 0, self.at
         while True:
             self.step()

@@ -1,4 +1,4 @@
-"""What a text is read into: words as they are written, and the commands that hold them.  Plain records."""
+"""The tree of a shell text: words as they are written, and the commands that hold them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Assignment(NamedTuple):
 
 
 class HereDocument:
-    """A here-document, which is complete when the line has ended that names it."""
+    """A here-document.  Its text is known when the line that names it has ended, so it is filled in then."""
 
     __slots__ = ("inside", "is_known", "text")
 
@@ -88,7 +88,7 @@ class CommandChain(NamedTuple):
 
 
 class CompoundCommand(NamedTuple):
-    """What stands between words of the language; `kind` is the first of them."""
+    """A command that begins with a reserved word, such as `if`, which is its `kind`."""
 
     kind: str
     text: str
@@ -108,7 +108,7 @@ Node: TypeAlias = SimpleCommand | Pipeline | CommandChain | CompoundCommand | Fu
 
 
 def make_shell_words(words: Sequence[ShellWord | str]) -> Iterator[Word]:
-    """Yield what words as they are written become."""
+    """Yield the words that a program gets for words as they are written."""
     for word in words:
         if isinstance(word, str):
             yield Word(word, not word.startswith("~") or ELSEWHERE.match(word) is None)
@@ -128,19 +128,19 @@ def list_simple_commands_below(node: Node) -> Iterator[SimpleCommand]:
             values = [word for assignment in node.assignments for word in assignment.values]
             inside = [*values, *node.words, *(redirection.target for redirection in node.redirections)]
             yield from (
-                one for word in inside if not isinstance(word, str) for one in list_simple_commands_within(word)
+                command for word in inside if not isinstance(word, str) for command in list_simple_commands_within(word)
             )
             yield node
         case Pipeline():
-            yield from (one for part in node.parts for one in list_simple_commands_below(part))
+            yield from (command for part in node.parts for command in list_simple_commands_below(part))
         case CommandChain():
             yield from list_simple_commands_below(node.first)
-            yield from (one for _, other in node.rest for one in list_simple_commands_below(other))
+            yield from (command for _, other in node.rest for command in list_simple_commands_below(other))
         case Function():
             yield from list_simple_commands_below(node.body)
         case CompoundCommand():
             targets = [redirection.target for redirection in node.redirections]
-            yield from (one for word in (*node.words, *targets) for one in list_simple_commands_within(word))
+            yield from (command for word in (*node.words, *targets) for command in list_simple_commands_within(word))
             yield from (command for body in node.bodies for command in list_simple_commands(body))
 
 

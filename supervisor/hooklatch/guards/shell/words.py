@@ -1,4 +1,4 @@
-"""Words as they are written: letters, quotes, what is expanded, braces.  Knows no commands: asks for those inside."""
+"""Reader of words as they are written: letters, quotes, expansions, braces."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hooklatch.guards.words import WordPiece
 __all__ = ["WordReader"]
 
 ENDING: Final = frozenset(" \t\n;&|()<>")
-# All that is no sign and no blank of any kind: to some shells, blanks of Unicode are blanks.
+# All characters but signs and blanks; to some shells, blanks of Unicode are blanks.
 PLAIN: Final = re.compile(r"""[^\s\\'"`$&|;()<>{}]++""")
 IN_QUOTES: Final = re.compile(r'[^"\\$`]++')
 IS_PLAIN: Final = re.compile(r"""[^\s\\'"`$&|;()<>{}]++(?=[ \t\n;]|[&|](?![>])|\)|\Z)""")
@@ -28,18 +28,18 @@ EXTENDED: Final = re.compile(r"[@?*+!]\(")  # a pattern of bash
 
 
 class WordReader(Expansions):
-    """Reads one word at a time."""
+    """A reader of one word at a time."""
 
     @property
     @abstractmethod
     def waits(self) -> bool:
-        """Whether a here-document's body begins with the next line."""
+        """True while the body of a here-document begins with the next line."""
 
     def word(self) -> ShellWord | None:
-        """Read the word that stands here; None if none does."""
+        """Return the word at this place, None if there is none."""
         text, begin = self.text, self.at
         self.step()
-        if (plain := IS_PLAIN.match(text, begin)) is not None:
+        if (plain := IS_PLAIN.match(text, begin)) is not None:  # nearly all words: one match instead of a loop
             self.at = plain.end()
             return ShellWord((WordPiece(plain[0], is_quoted=False),), plain[0])
         pieces: list[WordPiece] = []
@@ -63,7 +63,7 @@ class WordReader(Expansions):
                 self.past_joint()
                 break
             else:
-                pieces += self.quoted_or_expanded(character)
+                pieces += self.read_quoted_or_expanded(character)
         inside, self.inside = tuple(self.inside), around
         if self.at == begin:
             return None
@@ -74,16 +74,16 @@ class WordReader(Expansions):
             bare = "".join(piece.text for piece in pieces)
         return ShellWord(tuple(pieces), bare, inside, self.braces(pieces, begin), reads)
 
-    def quoted_or_expanded(self, character: str) -> list[WordPiece]:
+    def read_quoted_or_expanded(self, character: str) -> list[WordPiece]:
         self.step()
         match character:
             case "\\":
-                return [self.escaped()]
+                return [self.read_escape()]
             case "'":
                 begin = self.at
-                found = WordPiece(self.single_quotes())
-                self.refuse_lines(found.text, begin)
-                return [found]
+                piece = WordPiece(self.single_quotes())
+                self.refuse_lines(piece.text, begin)
+                return [piece]
             case '"':
                 return [WordPiece(""), *self.double_quotes()]
             case "$":
@@ -104,7 +104,7 @@ class WordReader(Expansions):
         self.at += 2
         self.inside.append(self.substitution())
 
-    def escaped(self) -> WordPiece:
+    def read_escape(self) -> WordPiece:
         """Read a letter behind a backslash."""
         after = self.text[self.at + 1 : self.at + 2]
         if not after:
@@ -114,55 +114,55 @@ class WordReader(Expansions):
         return WordPiece(after)
 
     def refuse_lines(self, text: str, at: int) -> None:
-        """Refuse a new line in quotes on the line of a here-document: where its body begins is not clear then."""
+        """Refuse a new line in quotes on the line of a here-document, whose body would begin at an unclear place."""
         if "\n" in text and self.waits:
             self.refuse("a new line in quotes, on the line of a here-document,", at)
 
     def double_quotes(self) -> list[WordPiece]:
-        """Read what stands in double quotes."""
+        """Read the text in double quotes."""
         begin = self.at
         self.at += 1
-        found: list[WordPiece] = []
+        pieces: list[WordPiece] = []
         while True:
             if (plain := IN_QUOTES.match(self.text, self.at)) is not None:
                 self.refuse_lines(plain[0], begin)
                 self.note_inert(plain[0])
-                found.append(WordPiece(plain[0]))
+                pieces.append(WordPiece(plain[0]))
                 self.at = plain.end()
             character, after = self.peek(), self.text[self.at + 1 : self.at + 2]
             if character == '"':
                 self.at += 1
-                return found
+                return pieces
             self.step()
             if character == "\\":
                 if after == "\n":
                     if self.text[self.at - 1] in "$\\{" or self.waits:
                         self.refuse("a line that is continued behind a '$'")
                 elif after and after in '$`"\\':
-                    found.append(WordPiece(after))
+                    pieces.append(WordPiece(after))
                     self.note_inert(after)
                 else:
-                    found.append(WordPiece(f"\\{after}"))
+                    pieces.append(WordPiece(f"\\{after}"))
                     self.note_inert(f"\\{self.text[self.at + 1 : self.at + 7]}")
                 self.at += 2
             elif character == "$":
                 self.open()
-                found.append(self.dollar(is_quoted=True))
+                pieces.append(self.dollar(is_quoted=True))
                 self.close()
             elif character == "`":
-                found.append(self.backticks(is_quoted=True))
+                pieces.append(self.backticks(is_quoted=True))
             else:
                 self.refuse("a quote that is not closed", begin)
 
     def braces(self, pieces: list[WordPiece], begin: int) -> bool | None:
-        """Return whether braces of a word mean a choice, None if in some shells; refuse those that may mean two."""
+        """Return whether braces of a word mean a choice, None if only in some shells; refuse ambiguous ones."""
         if not any(piece.text in ("{", "}") and not piece.is_quoted and piece.is_known for piece in pieces):
             return False
         bare = "".join("\0" if piece.is_quoted or not piece.is_known else piece.text for piece in pieces)
-        rest = BRACES.sub("", bare)
-        if ("{" in rest or "}" in rest) and bare not in ("{", "}"):
+        remainder = BRACES.sub("", bare)
+        if ("{" in remainder or "}" in remainder) and bare not in ("{", "}"):
             self.refuse("a choice in braces of this form", begin)
-        if rest == bare or self.language.has_braces is False:
+        if remainder == bare or self.language.has_braces is False:
             return False
-        is_choice = any("," in one[0] or ".." in one[0] for one in BRACES.finditer(bare))
+        is_choice = any("," in choice[0] or ".." in choice[0] for choice in BRACES.finditer(bare))
         return self.language.has_braces if is_choice else False
