@@ -16,7 +16,7 @@ from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import CommandError, Exit
 from hooklatch.cli.terminal.parser import Parser
 from hooklatch.cli.terminal.record_filters import (
-    LOOKED_AT,
+    SUGGESTION_RECORDS,
     add_filters,
     list_asked_names,
     make_unknown_name_error,
@@ -153,7 +153,7 @@ class ShownLog:
                     for one, known in asked.items():
                         if one not in found and matches_filters(entry.record.document, one.alone):
                             found.add(one)
-                        if looked_at <= LOOKED_AT:
+                        if looked_at <= SUGGESTION_RECORDS:
                             known.update(list_entry_values(entry.record.document, one.field))
         where = f"the fleet {self._reached.fleet!r}" + (f" of {', '.join(self._hosts)}" if self._hosts else "")
         for one, known in asked.items():
